@@ -1,0 +1,27 @@
+"""Problems: what is wrong with an input, which field it is, and what to do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One mistake in an input: the field's dotted path, what is wrong with it, and the remedy."""
+
+    field: str
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.field}: {self.message}. {self.remedy}"
+
+
+class InputProblems(ValueError):
+    """Raised when an input cannot be used; carries every problem found, not only the first."""
+
+    def __init__(self, problems: Sequence[Problem]) -> None:
+        assert problems, "InputProblems needs at least one problem"
+        self.problems = tuple(problems)
+        super().__init__("; ".join(str(problem) for problem in self.problems))

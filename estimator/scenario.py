@@ -1,0 +1,184 @@
+"""Scenario: all that a prediction needs, from JSON to one frozen object, or to problems that name fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from estimator import catalog
+from estimator.codec import decode, encode, unknown_key
+from estimator.hardware import Chip, Cluster, Link
+from estimator.model import Model
+from estimator.plan import Plan
+from estimator.problems import InputProblems, Problem
+from estimator.training import Training
+
+PARTS = ("model", "cluster", "plan", "training")
+_CLUSTER_KEYS = ("chip", "chips_per_node", "nodes", "link", "network")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One training step to predict or to measure."""
+
+    model: Model
+    cluster: Cluster
+    plan: Plan
+    training: Training
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches that one data parallel rank runs in a step: B / (dp · micro_batch)."""
+        return self.training.global_batch // (self.plan.dp * self.plan.micro_batch)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one step over all ranks."""
+        return self.training.global_batch * self.training.seq_len
+
+
+def scenario_from_json(data: object) -> Scenario:
+    """Read the contract's Scenario (names of the catalogue or inline objects); raise InputProblems."""
+    problems: list[Problem] = []
+    if not isinstance(data, Mapping):
+        raise InputProblems(
+            [Problem(field="scenario", message="must be a JSON object", remedy=f"Give {', '.join(PARTS)}.")]
+        )
+    problems += [unknown_key("", str(key), list(PARTS)) for key in data if key not in PARTS]
+    readers = {"model": _model, "cluster": _cluster, "plan": _plan, "training": _training}
+    parts: dict[str, Any] = {}
+    for name, read in readers.items():
+        if name not in data and name != "plan":
+            problems.append(Problem(field=name, message="is missing", remedy=f"Add {name!r} to the scenario."))
+            continue
+        try:
+            parts[name] = read(data.get(name, {}))
+        except InputProblems as error:
+            problems += error.problems
+    if problems:
+        raise InputProblems(problems)
+    scenario = Scenario(**parts)
+    problems = scenario_problems(scenario)
+    if problems:
+        raise InputProblems(problems)
+    return scenario
+
+
+def scenario_to_json(scenario: Scenario) -> dict[str, Any]:
+    """Write a scenario with every value inline, so that it can be read without this catalogue."""
+    document: dict[str, Any] = encode(scenario)
+    return document
+
+
+def scenario_problems(scenario: Scenario) -> list[Problem]:
+    """List everything that makes a well-formed scenario impossible."""
+    model, cluster, plan, training = scenario.model, scenario.cluster, scenario.plan, scenario.training
+    found = [*model.problems(), *cluster.problems(training.precision), *plan.problems(), *training.problems()]
+    if plan.chips != cluster.chips:
+        found.append(
+            Problem(
+                field="plan.dp",
+                message=f"dp·tp·pp·cp = {plan.dp}·{plan.tp}·{plan.pp}·{plan.cp} = {plan.chips}, "
+                f"but the cluster has {cluster.chips} chips",
+                remedy="Change a degree, cluster.nodes or cluster.chips_per_node until they agree.",
+            )
+        )
+    if training.global_batch % (plan.dp * plan.micro_batch):
+        found.append(
+            Problem(
+                field="training.global_batch",
+                message=f"{training.global_batch} sequences do not divide into "
+                f"dp·micro_batch = {plan.dp}·{plan.micro_batch}",
+                remedy=f"Choose a multiple of {plan.dp * plan.micro_batch}, or change dp or micro_batch.",
+            )
+        )
+    found += _divides("plan.tp", plan.tp, "heads", model.heads)
+    found += _divides("plan.tp", plan.tp, "ffn", model.ffn)
+    if model.kv % plan.tp and plan.tp % model.kv:
+        found.append(
+            Problem(
+                field="plan.tp",
+                message=f"tp = {plan.tp} and {model.kv} key/value heads do not divide one another",
+                remedy="Choose tp that divides kv_heads, or a multiple of kv_heads.",
+            )
+        )
+    if plan.sequence_parallel:
+        found += _divides("plan.tp", plan.tp, "seq_len", training.seq_len)
+    if plan.pp > model.layers:
+        found.append(
+            Problem(
+                field="plan.pp",
+                message=f"{plan.pp} pipeline stages for {model.layers} layers",
+                remedy=f"Choose pp of at most {model.layers}.",
+            )
+        )
+    elif model.layers % plan.pp:
+        found.append(
+            Problem(
+                field="plan.pp",
+                message=f"pp = {plan.pp} does not divide {model.layers} layers",
+                remedy="Choose pp that divides layers.",
+            )
+        )
+    return found
+
+
+def _divides(field: str, degree: int, what: str, size: int) -> list[Problem]:
+    if size % degree == 0:
+        return []
+    return [
+        Problem(
+            field=field,
+            message=f"tp = {degree} does not divide {what} = {size}",
+            remedy=f"Choose tp that divides {what}.",
+        )
+    ]
+
+
+def _model(value: object) -> Model:
+    return catalog.model(value) if isinstance(value, str) else decode(Model, value, "model")
+
+
+def _plan(value: object) -> Plan:
+    return decode(Plan, value, "plan")
+
+
+def _training(value: object) -> Training:
+    return decode(Training, value, "training")
+
+
+def _cluster(value: object) -> Cluster:
+    """Read a chip's name (one usual node of it), or the contract's object; links default to the chip's own."""
+    if isinstance(value, str):
+        value = {"chip": value}
+    if not isinstance(value, Mapping):
+        raise InputProblems(
+            [Problem(field="cluster", message="must be a chip's name or an object", remedy='Write {"chip": "..."}.')]
+        )
+    unknown = [unknown_key("cluster", str(key), list(_CLUSTER_KEYS)) for key in value if key not in _CLUSTER_KEYS]
+    if unknown:
+        raise InputProblems(unknown)
+    if "chip" not in value:
+        raise InputProblems(
+            [Problem(field="cluster.chip", message="is missing", remedy="Name a chip of the catalogue.")]
+        )
+    chip = value["chip"]
+    chip = catalog.chip(chip) if isinstance(chip, str) else decode(Chip, chip, "cluster.chip")
+    return decode(
+        Cluster,
+        {
+            "chip": encode(chip),
+            "chips_per_node": value.get("chips_per_node", chip.chips_per_node),
+            "nodes": value.get("nodes", 1),
+            "link": _link(value.get("link", chip.link), "cluster.link"),
+            "network": _link(value.get("network", chip.network), "cluster.network"),
+        },
+        "cluster",
+    )
+
+
+def _link(value: object, where: str) -> object:
+    if isinstance(value, str):
+        return encode(catalog.link(value, where))
+    return encode(decode(Link, value, where))

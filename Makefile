@@ -1,0 +1,106 @@
+# `make run` and `make test` set themselves up; `make help` lists everything.
+# TORCH and PYTHON may be given on the command line or in the environment.
+
+VENV := .venv
+TORCH_PIN := torch==2.13.0
+TORCH ?= $(TORCH_PIN)
+PYTHON ?=
+ARGS ?=
+CUDA_BASE ?=
+
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip --disable-pip-version-check --no-input
+# The stamps carry the torch they stand for, so that another TORCH sets up again.
+TORCH_KEY := $(shell printf '%s' '$(TORCH)' | cksum | cut -d ' ' -f 1)
+comma := ,
+READY := $(VENV)/ready-run-$(TORCH_KEY)
+READY_TEST := $(VENV)/ready-test-$(TORCH_KEY)
+
+.DEFAULT_GOAL := help
+.PHONY: help run test setup setup-test browser postgres check format lint types bench clean docker
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@echo
+	@echo '  make run ARGS="--port 8001"           options of `headroom serve`'
+	@echo '  make run TORCH=torch==2.13.0+cu130    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
+	@echo '  make run PYTHON=/path/to/python3      another interpreter, 3.11 or newer'
+
+run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
+	@exec $(BIN)/headroom serve $(ARGS)
+
+test: setup-test browser postgres check ## set up what is missing, then run every check and every test
+	$(BIN)/python -m pytest $(ARGS)
+
+setup: $(READY) ## virtual environment, pinned dependencies and torch
+
+setup-test: $(READY_TEST) ## the same, with what the tests need
+
+check: setup-test lint types ## format, lint, types and import contract
+
+format: setup-test ## put the code into shape
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+lint: setup-test ## format and lint, changing nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: setup-test ## types and import contract
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+$(BIN)/python:
+	@python=; usable=; \
+	for candidate in $(if $(PYTHON),$(PYTHON),python3.13 python3.12 python3.11 python3); do \
+	  "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || continue; \
+	  [ -n "$$python" ] || python="$$candidate"; \
+	  "$$candidate" -c 'import ensurepip, venv' 2>/dev/null && { usable="$$candidate"; break; }; \
+	done; \
+	[ -n "$$python" ] || { echo "No Python 3.11 or newer was found. Install one, or name it: make run PYTHON=/path/to/python3" >&2; exit 1; }; \
+	if [ -z "$$usable" ]; then \
+	  package="python$$("$$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')-venv"; \
+	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends "$$package" || exit 1; \
+	  else \
+	    echo "$$python cannot make virtual environments. Install its venv package (Debian, Ubuntu: apt-get install $$package)." >&2; exit 1; \
+	  fi; \
+	fi; \
+	echo "Virtual environment of $$("$${usable:-$$python}" --version) in $(VENV)"; \
+	"$${usable:-$$python}" -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+$(READY): pyproject.toml requirements.txt | $(BIN)/python
+	@rm -f $(VENV)/ready-*
+	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+%,$(TORCH)),'','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
+	$(PIP) install -c $(VENV)/constraints.txt '$(TORCH)' setuptools
+	$(PIP) install -c $(VENV)/constraints.txt --no-build-isolation -e .
+	@touch $@
+
+$(READY_TEST): $(READY)
+	$(PIP) install -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
+	@touch $@
+
+browser: setup-test ## find Chromium for the browser tests, or install it
+	@find="$(BIN)/python -m tests.chromium"; \
+	if [ -n "$$CHROMIUM" ] || $$find >/dev/null 2>&1; then $$find; exit; fi; \
+	root=; if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then root=yes; fi; \
+	if [ -n "$$root" ]; then apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium; fi; \
+	$$find 2>/dev/null || { $(BIN)/python -m playwright install $${root:+--with-deps} chromium; $$find; }
+
+postgres: ## find a PostgreSQL server for the store's tests, or install it
+	@find() { command -v postgres || ls -d /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres; }; \
+	if find >/dev/null 2>&1; then exit; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq; apt-get install -y -qq --no-install-recommends postgresql; \
+	fi; \
+	find >/dev/null 2>&1 || { echo "The store's tests need the programs of a PostgreSQL server. Install the package (Debian, Ubuntu: postgresql; Fedora: postgresql-server; Homebrew: postgresql) or put postgres on PATH." >&2; exit 1; }
+
+bench: setup-test ## measure the speed of the estimator, the server and the page
+	$(BIN)/python -m benchmarks $(ARGS)
+
+docker: ## build the image; CUDA_BASE=IMAGE for one with CUDA, Python and make
+	docker build -t headroom $(if $(CUDA_BASE),--build-arg BASE=$(CUDA_BASE) --build-arg RUNTIME=$(CUDA_BASE) --build-arg TORCH=$(TORCH_PIN) --build-arg PIP_EXTRA_INDEX_URL=) $(ARGS) .
+
+clean: ## remove the virtual environment and all caches; data stays
+	rm -rf $(VENV) build headroom.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -73,11 +73,11 @@ $(READY): pyproject.toml requirements.txt | $(BIN)/python
 	@rm -f $(VENV)/ready-*
 	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+%,$(TORCH)),'','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
 	$(PIP) install -c $(VENV)/constraints.txt '$(TORCH)' setuptools
-	$(PIP) install -c $(VENV)/constraints.txt --no-build-isolation -e .
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e .
 	@touch $@
 
 $(READY_TEST): $(READY)
-	$(PIP) install -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
 	@touch $@
 
 browser: setup-test ## find Chromium for the browser tests, or install it

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 NAMES = ("/usr/bin/chromium", "chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
-REMEDY = "No Chromium was found. Install it (`make browser` tries), or set CHROMIUM to the path of a browser of its kind."
+REMEDY = "No Chromium was found. Install it (`make browser` tries), or set CHROMIUM to the path of Chromium or Chrome."
 
 
 def find() -> str:

@@ -23,7 +23,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
 	@echo
 	@echo '  make run ARGS="--port 8001"           options of `headroom serve`'
-	@echo '  make run TORCH=torch==2.13.0+cu130    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
+	@echo '  make run TORCH=torch==2.13.0+cu126    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
 	@echo '  make run PYTHON=/path/to/python3      another interpreter, 3.11 or newer'
 
 run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
@@ -71,7 +71,7 @@ $(BIN)/python:
 
 $(READY): pyproject.toml requirements.txt | $(BIN)/python
 	@rm -f $(VENV)/ready-*
-	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+%,$(TORCH)),'','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
+	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+cpu,$(TORCH)),'s/^#+ //','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
 	$(PIP) install -c $(VENV)/constraints.txt '$(TORCH)' setuptools
 	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e .
 	@touch $@

@@ -1,0 +1,100 @@
+"""Measure on this host: ``python -m runners <benchmark> --help``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from estimator.codec import decode
+from estimator.problems import InputProblems
+from runners.job import RESULT_FILE, Job, append_event, read_job, read_json
+from runners.worker import BAD_INPUT, rank_and_world_size, work
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command line; return the exit code: 0 done (out of memory included), 1 failed, 2 bad input."""
+    options = _parser().parse_args(arguments)
+    try:
+        code: int = options.command(options)
+    except InputProblems as error:
+        print(error, file=sys.stderr)
+        return BAD_INPUT
+    return code
+
+
+def _step(options: argparse.Namespace) -> int:
+    if options.job is not None:
+        job = read_job(options.job)
+        return work(job, options.job / RESULT_FILE, partial(append_event, options.job), options.trace)
+    values = {name: getattr(options, name) for name in ("device", "warmup", "steps", "seed", "label")}
+    scenario = read_json(options.scenario, "scenario")
+    job = decode(Job, {"scenario": scenario, "world_size": rank_and_world_size()[1], **values})
+    return work(job, options.out, _print_event, options.trace)
+
+
+def _probe(options: argparse.Namespace) -> int:
+    from runners.benchmarks import probes  # imports torch
+
+    return probes.run(options.out, options.seconds, options.device)
+
+
+def _print_event(event: dict[str, Any]) -> None:
+    if event["kind"] == "state":
+        text = f"{event['state']}: {event['message']}" if event["message"] else event["state"]
+    else:
+        took = "" if event["step_s"] is None else f"  {event['step_s'] * 1e3:.1f} ms"
+        text = f"{event['phase']} {event['step']}/{event['steps']}{took}"
+    print(text, file=sys.stderr, flush=True)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m runners", description="Measure training on this host.")
+    commands = parser.add_subparsers(required=True, metavar="BENCHMARK")
+
+    step = commands.add_parser("step", help="a training step by phase, its memory, and its kernels")
+    source = step.add_mutually_exclusive_group(required=True)
+    source.add_argument("--scenario", type=Path, metavar="FILE", help="scenario as JSON; needs --out")
+    source.add_argument(
+        "--job", type=Path, metavar="FOLDER", help="job folder: reads job.json, writes events and result"
+    )
+    step.add_argument("--out", type=Path, metavar="RESULT.json", help="where the measurement goes")
+    step.add_argument("--trace", type=Path, metavar="PATH", help="keep the profiler's trace, .json or .json.gz")
+    step.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: GPUs where there are any"
+    )
+    step.add_argument("--warmup", type=int, default=3, metavar="N", help="steps before measuring (default 3)")
+    step.add_argument("--steps", type=int, default=10, metavar="N", help="measured steps (default 10)")
+    step.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and data (default 0)")
+    step.add_argument("--label", default="", metavar="TEXT", help="name for people")
+    step.set_defaults(command=_checked(step))
+
+    probe = commands.add_parser("probe", help="this machine's peaks, as a chip of the catalogue")
+    probe.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the chip goes")
+    probe.add_argument("--seconds", type=float, default=5.0, metavar="S", help="time to spend (default 5)")
+    probe.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: a GPU where there is one"
+    )
+    probe.set_defaults(command=_probe)
+    return parser
+
+
+def _checked(step: argparse.ArgumentParser) -> Any:
+    def command(options: argparse.Namespace) -> int:
+        if options.scenario is not None and options.out is None:
+            step.error("--out: is missing. Add --out RESULT.json to say where the measurement goes.")
+        return _step(options)
+
+    return command
+
+
+if __name__ == "__main__":
+    exit_code = main()
+    if exit_code:
+        # peers may be waiting in a collective, whose threads would hold up an ordinary exit
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(exit_code)

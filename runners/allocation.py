@@ -1,0 +1,101 @@
+"""Memory of one training step: the allocator's peaks by phase, and what kinds of tensors make the peak."""
+
+from __future__ import annotations
+
+import resource
+
+import torch
+from torch.distributed._tools.mem_tracker import MemTracker
+from torch.nn.parallel import DistributedDataParallel
+
+from estimator.measurement import MeasuredMemory, Warning
+from runners.trainee import Trainee, compiled, one_step
+
+KINDS = {
+    "Parameter": "parameters",
+    "Gradient": "gradients",
+    "Optstate": "optimizer",
+    "Activation": "activations",
+    "Temp": "temporaries",
+    "Buffer": "framework",
+    "Other": "framework",
+}
+"""MemTracker's words for ours; activations are what forward made (logits among them), temporaries what backward did."""
+
+
+def allocator_peaks(trainee: Trainee) -> dict[str, dict[str, float]]:
+    """Run one step on a GPU and read the caching allocator's peaks of each phase, in bytes."""
+    peaks: dict[str, dict[str, float]] = {}
+
+    def done(phase: str) -> None:
+        allocated, reserved = float(torch.cuda.max_memory_allocated()), float(torch.cuda.max_memory_reserved())
+        before = peaks.get(phase, {"allocated_bytes": 0.0, "reserved_bytes": 0.0})
+        peaks[phase] = {
+            "allocated_bytes": max(before["allocated_bytes"], allocated),
+            "reserved_bytes": max(before["reserved_bytes"], reserved),
+        }
+        torch.cuda.reset_peak_memory_stats()
+
+    torch.cuda.reset_peak_memory_stats()
+    one_step(trainee, done)
+    return peaks
+
+
+def tracked_peak(trainee: Trainee) -> tuple[float, dict[str, float]]:
+    """Run one step under PyTorch's MemTracker: bytes of all tensors at the peak, and the same by kind.
+
+    It sees every tensor that an op makes, not what kernels and libraries allocate inside. It slows steps: do it last.
+    """
+    tracker = MemTracker()
+    tracker.track_external(trainee.module, trainee.optimizer, *[tensor for pair in trainee.batches for tensor in pair])
+
+    def done(phase: str) -> None:
+        if phase == "backward":
+            tracker.reset_mod_stats()
+
+    with tracker:
+        one_step(trainee, done)
+    device = torch.device(trainee.ranks.device)
+    snapshot = tracker.get_tracker_snapshot("peak").get(device, {})
+    by_kind: dict[str, float] = {}
+    for word, size in snapshot.items():
+        kind = KINDS.get(getattr(word, "value", word))
+        if kind:
+            by_kind[kind] = by_kind.get(kind, 0.0) + float(size)
+    return sum(by_kind.values()), by_kind
+
+
+def memory(trainee: Trainee, peaks: dict[str, dict[str, float]]) -> tuple[MeasuredMemory, list[Warning]]:
+    """Put both together: on a GPU the allocator's peak counts and what no tensor explains is ``framework``."""
+    tracked: float | None = None
+    by_kind: dict[str, float] = {}
+    found: list[Warning] = []
+    if compiled(trainee.scenario.training):
+        found = [Warning(code="memory_kinds_unknown", message="kinds of memory are not told apart in compiled code")]
+    else:
+        tracked, by_kind = tracked_peak(trainee)
+    copies = _bucket_bytes(trainee)
+    if peaks:
+        peak = max(phase["allocated_bytes"] for phase in peaks.values())
+        reserved = max(phase["reserved_bytes"] for phase in peaks.values())
+        if tracked is not None:
+            rest = max(0.0, peak - tracked)
+            by_kind["communication"] = min(copies, rest)
+            by_kind["framework"] = by_kind.get("framework", 0.0) + rest - by_kind["communication"]
+        return MeasuredMemory(peak_bytes=peak, reserved_bytes=reserved, by_kind=by_kind), found
+    if tracked is not None and copies:
+        by_kind["communication"] = copies
+        tracked += copies
+    return MeasuredMemory(peak_bytes=tracked, by_kind=by_kind), found
+
+
+def resident_peak_bytes() -> float:
+    """The most memory that this process ever held, libraries and all (Linux counts it in KiB)."""
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def _bucket_bytes(trainee: Trainee) -> float:
+    """DDP keeps a copy of all gradients in its buckets."""
+    if not isinstance(trainee.module, DistributedDataParallel):
+        return 0.0
+    return float(sum(p.numel() * p.element_size() for p in trainee.module.parameters()))

@@ -1,0 +1,196 @@
+"""The ``step`` benchmark: a training step timed by phase, its memory, and one profiled step by kernel."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from estimator.measurement import Measurement, Origin, Warning
+from estimator.problems import InputProblems
+from estimator.scenario import scenario_from_json, scenario_to_json
+from runners.allocation import allocator_peaks, memory, resident_peak_bytes
+from runners.environment import device, environment, other_chip
+from runners.job import Job, progress
+from runners.profile import profile
+from runners.ranks import Ranks, gather, join, leave, synchronize
+from runners.summary import (
+    MEASURED_PHASES,
+    Sample,
+    exposed_communication_s,
+    phases_and_breakdown,
+    phases_with_waiting,
+    slowest,
+    spread,
+)
+from runners.trainee import Trainee, one_step, prepare, refusals
+
+DEFINITIONS = {
+    "steps_s": "from an idle device to the end of zero_grad, the slowest rank of each step",
+    "ranks": "by rank and step; a phase is the time between events on the device (on a CPU between clock readings), "
+    "its waiting for the host included; optimizer includes zero_grad",
+    "phases_s": "medians over steps of the mean over ranks, scaled to add to the median step; what the profiled step "
+    "shows the device to be idle in a phase is taken out of it and is host_wait",
+    "exposed_communication": "median step with gradient all-reduce minus median step under no_sync, not below zero, "
+    "taken out of backward",
+    "breakdown_s": "busy time by category of one profiled step without communication; communication is the exposed "
+    "one; host is what remains of the median step",
+    "kernels": "one profiled step, with communication; on a CPU the self times of ATen ops",
+    "memory": "GPU: peak of the caching allocator; CPU: peak of live tensors as PyTorch's MemTracker counts them",
+}
+
+Report = Callable[[dict[str, Any]], None]
+
+
+def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
+    """Measure the job's scenario here; on rank 0 return what was found, on others None.
+
+    Out of memory is a result too, returned by whichever rank met it. Raises InputProblems for what cannot be measured.
+    """
+    scenario = scenario_from_json(job.scenario)
+    ranks = join(job.device)
+    found = refusals(scenario, ranks)
+    if found:
+        raise InputProblems(found)
+    found_device = {**device(ranks.cuda), "count": ranks.world_size}
+    blank = Measurement(
+        label=job.label,
+        origin=Origin(kind="run", format="step", producer="headroom runners", version=torch.__version__),
+        device=found_device,
+        world_size=ranks.world_size,
+        rank=ranks.rank,
+        scenario=scenario_to_json(scenario),
+        environment=environment(ranks.cuda),
+        warnings=tuple(other_chip(scenario.cluster.chip, found_device["kind"], found_device["name"])),
+    )
+    stage = "build"
+
+    def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
+        nonlocal stage
+        stage = phase
+        if ranks.rank == 0:
+            report(progress(phase, step, steps, step_s))
+
+    trainee = None
+    try:
+        tell("build", 0, 1)
+        trainee = prepare(scenario, ranks, job.seed)
+        tell("build", 1, 1)
+        measurement = _measure(blank, trainee, job, tell, trace)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return _out_of_memory(blank, error, stage, trainee)
+    leave(ranks)
+    return measurement if ranks.rank == 0 else None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell the many ways in which PyTorch and the libraries below it say that memory is short."""
+    text = str(error).lower()
+    signs = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed")
+    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in text for sign in signs)
+
+
+def _measure(
+    blank: Measurement, trainee: Trainee, job: Job, tell: Callable[..., None], trace: Path | None
+) -> Measurement:
+    ranks = trainee.ranks
+    _steps(trainee, "warmup", job.warmup, tell)
+    samples = _by_rank(ranks, _steps(trainee, "measure", job.steps, tell))
+    loss = float(trainee.loss) if trainee.loss is not None else math.nan
+    alone: list[list[Sample]] = []
+    if ranks.world_size > 1:
+        alone = _by_rank(ranks, _steps(trainee, "measure", job.steps, tell, communicate=False))
+    peaks = allocator_peaks(trainee) if ranks.cuda else {}
+    tell("profile", 0, 1)
+    profiled = profile(trainee, keep=trace if ranks.rank == 0 else None)
+    quiet = profile(trainee, communicate=False) if ranks.world_size > 1 else profiled
+    used, warnings = memory(trainee, peaks)
+    tell("profile", 1, 1)
+    steps_s = slowest(samples)
+    waiting = phases_with_waiting(samples, exposed_communication_s(steps_s, slowest(alone)))
+    phases_s, breakdown_s = phases_and_breakdown(waiting, quiet)
+    return replace(
+        blank,
+        steps_s=tuple(steps_s),
+        phases_s=phases_s,
+        breakdown_s=breakdown_s,
+        kernels=profiled.kernels,
+        memory=used,
+        warnings=(*blank.warnings, *warnings),
+        samples={
+            "definitions": DEFINITIONS,
+            "warmup": job.warmup,
+            "seed": job.seed,
+            "loss": loss if math.isfinite(loss) else None,
+            "spread": {"step": spread(steps_s)}
+            | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in MEASURED_PHASES},
+            "phases_with_waiting_s": waiting,
+            "ranks": samples,
+            "ranks_without_communication": alone,
+            "memory_by_phase": peaks,
+            "resident_peak_bytes": resident_peak_bytes(),
+        },
+    )
+
+
+def _steps(
+    trainee: Trainee, stage: str, count: int, tell: Callable[..., None], *, communicate: bool = True
+) -> list[Sample]:
+    samples: list[Sample] = []
+    tell(stage, 0, count)
+    for index in range(count):
+        samples.append(timed_step(trainee, communicate=communicate))
+        tell(stage, index + 1, count, samples[-1]["step"])
+    return samples
+
+
+def timed_step(trainee: Trainee, *, communicate: bool = True) -> Sample:
+    """Run one step from an idle device; seconds of all and of each phase, by events on a GPU, by the clock on a CPU."""
+    cuda = trainee.ranks.cuda
+    marks: list[tuple[str, Any]] = []
+    synchronize(trainee.ranks)
+    marks.append(("", _stamp(cuda)))
+    one_step(trainee, lambda phase: marks.append((phase, _stamp(cuda))), communicate=communicate)
+    synchronize(trainee.ranks)
+    sample = dict.fromkeys(MEASURED_PHASES, 0.0)
+    for (_, begin), (phase, end) in pairwise(marks):
+        sample[phase] += _between(begin, end)
+    return {"step": _between(marks[0][1], marks[-1][1]), **sample}
+
+
+def _stamp(cuda: bool) -> Any:
+    if not cuda:
+        return time.perf_counter()
+    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+    event.record()
+    return event
+
+
+def _between(begin: Any, end: Any) -> float:
+    return float(end - begin) if isinstance(begin, float) else float(begin.elapsed_time(end)) * 1e-3
+
+
+def _by_rank(ranks: Ranks, samples: list[Sample]) -> list[list[Sample]]:
+    names = ("step", *MEASURED_PHASES)
+    flat = gather(ranks, [sample[name] for sample in samples for name in names])
+    width = len(names)
+    return [[dict(zip(names, row[i : i + width], strict=True)) for i in range(0, len(row), width)] for row in flat]
+
+
+def _out_of_memory(blank: Measurement, error: BaseException, stage: str, trainee: Trainee | None) -> Measurement:
+    where = stage if trainee is None or trainee.phase == stage else f"{trainee.phase} ({stage})"
+    message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return replace(
+        blank,
+        status="oom",
+        warnings=(*blank.warnings, Warning(code="oom", message=f"out of memory in {where}: {message}", where=where)),
+        samples={"stage": stage, "phase": trainee.phase if trainee else stage},
+    )

@@ -1,0 +1,93 @@
+"""What a run ran on: device and software, without names of hosts, users or paths."""
+
+from __future__ import annotations
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from estimator import catalog
+from estimator.hardware import Chip
+from estimator.measurement import Warning
+from estimator.problems import InputProblems
+
+
+def environment(cuda: bool) -> dict[str, Any]:
+    """Versions of Python, torch and the libraries below it, and how many threads and devices there are."""
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "torch": torch.__version__,
+        "cpu": cpu_name(),
+        "cpu_count": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+    if cuda:
+        found |= {
+            "cuda": torch.version.cuda,
+            "hip": torch.version.hip,
+            "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
+            "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()),  # type: ignore[no-untyped-call]
+            "gpu_count": torch.cuda.device_count(),
+        }
+    return found
+
+
+def device(cuda: bool) -> dict[str, Any]:
+    """Name, memory and units of the device that this process works on."""
+    if not cuda:
+        return {
+            "kind": "cpu",
+            "name": cpu_name(),
+            "memory_bytes": cpu_memory_bytes(),
+            "compute_units": torch.get_num_threads(),
+        }
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    return {
+        "kind": "cuda",
+        "name": properties.name,
+        "memory_bytes": float(properties.total_memory),
+        "compute_units": properties.multi_processor_count,
+        "capability": f"{properties.major}.{properties.minor}",
+    }
+
+
+def cpu_name() -> str:
+    """Model name of the processor, as far as the system tells it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+def cpu_memory_bytes() -> float:
+    """Memory that this process may use: the machine's, or its control group's limit where that is lower."""
+    total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            total = min(total, float(Path(limit).read_text(encoding="ascii")))
+        except (OSError, ValueError):
+            continue
+    return total
+
+
+def other_chip(chip: Chip, kind: str, name: str) -> list[Warning]:
+    """Warn where the scenario names another chip than the one that this run is on, as far as the catalogue knows it."""
+    try:
+        here = "cpu" if kind == "cpu" else catalog.chip(name).name
+    except InputProblems:
+        return []
+    if here == chip.name:
+        return []
+    message = (
+        f"the scenario names {chip.label or chip.name}, but this ran on {name}; compare with cluster.chip {here!r}"
+    )
+    return [Warning(code="other_chip", message=message, where="cluster.chip")]

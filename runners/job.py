@@ -1,0 +1,123 @@
+"""Job: one measured run as data, and the folder that is the protocol between runner and whoever watches it.
+
+``job.json`` says what to run; ``events.jsonl`` grows by one JSON object per line; ``result.json`` is the Measurement;
+``log`` holds what the processes printed; a file ``cancel`` says that whoever stops the run meant to.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from estimator.codec import decode, encode, spec
+from estimator.measurement import Measurement
+from estimator.problems import InputProblems, Problem
+
+STATES = ("queued", "running", "ok", "oom", "failed", "cancelled")
+FINAL_STATES = ("ok", "oom", "failed", "cancelled")
+BENCHMARKS = ("step",)
+DEVICES = ("auto", "cpu", "cuda")
+
+JOB_FILE, EVENTS_FILE, RESULT_FILE, LOG_FILE, CANCEL_FILE = "job.json", "events.jsonl", "result.json", "log", "cancel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What to run, where and how often; ``scenario`` in the contract's form, ``world_size`` 0: as the plan says."""
+
+    benchmark: str = spec("step", choices=BENCHMARKS, help="what is measured")
+    scenario: dict[str, Any] = field(default_factory=dict)
+    world_size: int = spec(1, minimum=1, maximum=100_000, help="processes, one per device")
+    device: str = spec("auto", choices=DEVICES, help="auto takes GPUs where there are any")
+    warmup: int = spec(3, minimum=0, maximum=10_000, help="steps before measuring")
+    steps: int = spec(10, minimum=1, maximum=100_000, help="measured steps")
+    seed: int = spec(0, minimum=0, maximum=2**31, help="of parameters and data")
+    backend: str = spec("local", help="who starts the processes")
+    label: str = spec("", help="name for people")
+
+
+def write_job(folder: Path, job: Job) -> None:
+    """Write ``job.json``."""
+    write_atomically(folder / JOB_FILE, encode(job))
+
+
+def read_job(folder: Path) -> Job:
+    """Read ``job.json``; raise InputProblems."""
+    return decode(Job, read_json(folder / JOB_FILE, "job"))
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Read a JSON file; raise InputProblems that say what cannot be read and why."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        reason, remedy = error.strerror or "cannot be read", f"Give the path of a {what} that exists."
+    except ValueError as error:
+        reason, remedy = f"is not JSON: {error}", "Give one JSON object."
+    raise InputProblems([Problem(field=what, message=f"{path.name}: {reason}", remedy=remedy)])
+
+
+def progress(phase: str, step: int, steps: int, step_s: float | None) -> dict[str, Any]:
+    """One event of progress: ``phase`` is build, warmup, measure or profile."""
+    return {"t_s": time.time(), "kind": "progress", "phase": phase, "step": step, "steps": steps, "step_s": step_s}
+
+
+def state(name: str, message: str = "") -> dict[str, Any]:
+    """One event of a change of state."""
+    assert name in STATES
+    return {"t_s": time.time(), "kind": "state", "state": name, "message": message}
+
+
+def append_event(folder: Path, event: dict[str, Any]) -> None:
+    """Append one line to ``events.jsonl`` in one write, so that several processes may."""
+    line = (json.dumps(event, allow_nan=False) + "\n").encode()
+    descriptor = os.open(folder / EVENTS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    try:
+        os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+
+
+def read_events(folder: Path, after: int = 0) -> list[dict[str, Any]]:
+    """Read the complete lines behind line number ``after``."""
+    try:
+        text = (folder / EVENTS_FILE).read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in text.split("\n")[:-1][after:]]
+
+
+def last_state(folder: Path) -> dict[str, Any] | None:
+    """The latest event of state, if any."""
+    states = [event for event in read_events(folder) if event["kind"] == "state"]
+    return states[-1] if states else None
+
+
+def write_measurement(path: Path, measurement: Measurement, *, keep: bool = False) -> bool:
+    """Write a result at once or not at all; with ``keep`` one that is there already stays. Says whether it wrote."""
+    return write_atomically(path, encode(measurement), keep=keep)
+
+
+def read_measurement(path: Path) -> Measurement:
+    """Read a result; raise InputProblems."""
+    return decode(Measurement, read_json(path, "result"))
+
+
+def write_atomically(path: Path, document: Any, *, keep: bool = False) -> bool:
+    """Write JSON beside ``path`` and move it there, so that no reader sees half of it."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    if not keep:
+        part.replace(path)
+        return True
+    try:
+        os.link(part, path)
+    except FileExistsError:
+        return False
+    finally:
+        part.unlink()
+    return True

@@ -1,0 +1,72 @@
+"""From samples by rank and step to one step: medians that add up."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from estimator.breakdown import CATEGORIES, PHASES, complete
+from runners.trace import Reduced
+
+MEASURED_PHASES = ("forward", "backward", "optimizer")
+
+Sample = dict[str, float]
+"""Seconds of one step on one rank: ``step`` and each measured phase."""
+
+
+def slowest(by_rank: Sequence[Sequence[Sample]]) -> list[float]:
+    """Step times of the whole run: of each step the rank that took longest."""
+    return [max(sample["step"] for sample in step) for step in zip(*by_rank, strict=True)]
+
+
+def exposed_communication_s(with_it: Sequence[float], without_it: Sequence[float]) -> float:
+    """Median step with communication minus median step without, not below zero; 0 where nothing communicates."""
+    if not without_it:
+        return 0.0
+    return max(0.0, statistics.median(with_it) - statistics.median(without_it))
+
+
+def phases_with_waiting(by_rank: Sequence[Sequence[Sample]], exposed_s: float) -> dict[str, float]:
+    """Median phases (mean over ranks) scaled to add to the median step, exposed communication out of backward."""
+    step_s = statistics.median(slowest(by_rank))
+    steps = list(zip(*by_rank, strict=True))
+    phases = {name: statistics.median(_mean(name, step) for step in steps) for name in MEASURED_PHASES}
+    total = sum(phases.values())
+    phases = {name: seconds * step_s / total for name, seconds in phases.items()}
+    exposed_s = min(exposed_s, phases["backward"])
+    phases["backward"] -= exposed_s
+    return {**phases, "exposed_communication": exposed_s}
+
+
+def phases_and_breakdown(phases: dict[str, float], profiled: Reduced) -> tuple[dict[str, float], dict[str, float]]:
+    """Split waiting for the host from work by the profiled step; both results add to the step.
+
+    Where the profiled step was busier than a measured phase is long (profiling slows small ops), its share shrinks.
+    """
+    step_s, exposed_s = sum(phases.values()), phases["exposed_communication"]
+    busy = {name: s for name, s in profiled.busy_s.items() if name not in ("communication", "host")}
+    worked = {name: min(phases[name], profiled.phases_busy_s.get(name, 0.0)) for name in MEASURED_PHASES}
+    scale = sum(worked.values()) / sum(busy.values()) if sum(busy.values()) else 0.0
+    waiting_s = max(0.0, step_s - exposed_s - sum(worked.values()))
+    breakdown = {name: seconds * scale for name, seconds in busy.items()}
+    breakdown |= {"communication": exposed_s, "host": waiting_s}
+    split = {**worked, "exposed_communication": exposed_s, "host_wait": waiting_s}
+    return complete(split, PHASES), complete(breakdown, CATEGORIES)
+
+
+def spread(values: Sequence[float]) -> dict[str, Any]:
+    """Median, extremes, and the middle half's width of a list of seconds."""
+    ordered = sorted(values)
+    quarters = statistics.quantiles(ordered, n=4, method="inclusive") if len(ordered) > 1 else [ordered[0]] * 3
+    return {
+        "count": len(ordered),
+        "median_s": statistics.median(ordered),
+        "minimum_s": ordered[0],
+        "maximum_s": ordered[-1],
+        "interquartile_range_s": quarters[2] - quarters[0],
+    }
+
+
+def _mean(name: str, step: Sequence[Sample]) -> float:
+    return statistics.fmean(sample[name] for sample in step)

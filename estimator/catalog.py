@@ -61,7 +61,9 @@ def link(name: str, where: str = "cluster.link") -> Link:
 @cache
 def entries(kind: str) -> tuple[Entry, ...]:
     """Read all entries of ``models``, ``chips`` or ``links``, sorted by key."""
-    return tuple(_read(path, KINDS[kind]) for path in sorted((ROOT / kind).glob("*.toml")))
+    found = {path.stem: _read(path, KINDS[kind]) for path in (ROOT / kind).glob("*.toml")}
+    found |= _added.get(kind, {})
+    return tuple(found[key] for key in sorted(found))
 
 
 @cache
@@ -73,6 +75,17 @@ def _by_alias(kind: str) -> dict[str, Any]:
             assert found.get(word, entry.value) is entry.value, f"{kind}: alias {alias!r} is taken twice"
             found[word] = entry.value
     return found
+
+
+def add(kind: str, entry: Entry) -> None:
+    """Put an entry that was found at run time (the probed ``cpu`` chip) beside those of the files, or replace it."""
+    assert kind in KINDS, kind
+    _added[kind] = {**_added.get(kind, {}), entry.key: entry}
+    entries.cache_clear()
+    _by_alias.cache_clear()
+
+
+_added: dict[str, dict[str, Entry]] = {}
 
 
 def _find(kind: str, name: str, where: str) -> Any:

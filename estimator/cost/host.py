@@ -1,0 +1,28 @@
+"""Host: the time Python, autograd and the driver need to launch a phase, and when the device waits for it."""
+
+from __future__ import annotations
+
+from estimator.arrays import maximum
+from estimator.efficiency import Efficiencies
+from estimator.training import Training
+from estimator.units import Number
+
+
+def launch_s(training: Training, phase: str, e: Efficiencies) -> float:
+    """Host time per device kernel launched: whole-module overhead (views, autograd, dispatch), not a bare launch."""
+    if training.framework == "ideal":
+        return 0.0
+    fused = training.compile or training.framework != "pytorch-eager"
+    if phase == "forward":
+        return e.host_fused_forward_s if fused else e.host_forward_s
+    return e.host_fused_backward_s if fused else e.host_backward_s
+
+
+def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Number, Number]:
+    """Time the device waits for the host in a phase, and the lead the host carries into the next one.
+
+    The host runs ahead while the device works: a phase lasts max(device, host − lead); what the device takes longer
+    than the host becomes the lead of the next phase.
+    """
+    lasts = maximum(device_s, host_s - lead_s)
+    return lasts - device_s, maximum(0.0, lasts + lead_s - host_s)

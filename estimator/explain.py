@@ -1,0 +1,111 @@
+"""Explain: what limits a step, in words; what was assumed; and what to do where it does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from estimator.efficiency import Efficiencies
+from estimator.memory import StageMemory
+from estimator.problems import Problem
+from estimator.scenario import Scenario
+from estimator.step import Step
+from estimator.units import bytes_text, seconds
+
+REMEDIES = {
+    "matmul": "Matrix products bind: a lower precision or fewer recomputed products help, more bandwidth does not.",
+    "attention": "Attention binds: a fused kernel, a shorter sequence or wider heads help.",
+    "elementwise": "Memory traffic of element-wise kernels binds: compiling (fusing them) is the first remedy.",
+    "communication": "Exposed communication binds: a smaller degree on that axis, or larger micro-batches, hide more.",
+    "optimizer": "The optimizer's memory traffic binds: a fused optimizer or sharding it over dp helps.",
+    "bubble": "The pipeline bubble binds: more micro-batches per step, or fewer stages, shrink it.",
+    "host": "The host binds: the chip waits for launches; compile, CUDA graphs or a larger micro-batch help.",
+    "other": "Copies bind.",
+}
+
+
+def limits(scenario: Scenario, step: Step, peak: float, reserved: float, capacity: float) -> str:
+    """Name the largest part of the step, its share, and the first remedy."""
+    name, value = max(step.breakdown_s.items(), key=lambda item: item[1])
+    share = value / step.seconds
+    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step.seconds)} ({share:.0%}). {REMEDIES[name]}"
+    exposed = [c for c in step.collectives if c.exposed_s > 0.1 * step.seconds]
+    if exposed and name != "communication":
+        worst = max(exposed, key=lambda c: c.exposed_s)
+        sentence += (
+            f" The {worst.axis} {worst.kind} leaves {seconds(worst.exposed_s)} exposed"
+            f" ({worst.exposed_s / step.seconds:.0%})."
+        )
+    if reserved > capacity:
+        return f"Does not fit: {bytes_text(reserved)} of {bytes_text(capacity)}. {sentence}"
+    return sentence
+
+
+def effective(scenario: Scenario) -> Scenario:
+    """Return the scenario as the framework will run it, where it silently falls back.
+
+    Eager PyTorch has no fused fp32 attention for grouped key/value heads: scaled_dot_product_attention then takes its
+    math path, which keeps the scores (seen with torch 2.11 on H200).
+    """
+    training = scenario.training
+    grouped = scenario.model.kv != scenario.model.heads
+    if (
+        grouped
+        and training.attention == "sdpa"
+        and training.precision in ("fp32", "tf32")
+        and training.framework == "pytorch-eager"
+    ):
+        return replace(scenario, training=replace(training, attention="eager"))
+    return scenario
+
+
+def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
+    """List what the prediction takes for granted."""
+    training, plan = scenario.training, scenario.plan
+    found = [
+        f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
+        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth.",
+        "No dropout; causal attention; the loss is taken over every token.",
+    ]
+    if training.framework == "pytorch-eager" and not training.compile:
+        found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
+    if training.attention == "eager" and training.framework == "pytorch-eager":
+        found.append("Attention keeps the score matrix (eager, or the math path of grouped fp32 attention).")
+    if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
+        found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")
+    if plan.dp > 1 and plan.overlap:
+        found.append(
+            f"Gradient exchange hides behind memory-bound kernels, not behind matrix products"
+            f" (contention {e.contention_frac:.0%})."
+        )
+    if plan.tp > 1:
+        found.append("Tensor parallel collectives do not overlap with compute.")
+    if plan.tp * plan.dp * plan.pp > scenario.cluster.chips_per_node:
+        found.append("Axes fill a node from the inside out: tp, then dp, then pp.")
+    return tuple(found)
+
+
+def memory_problems(
+    scenario: Scenario, fullest: StageMemory, reserved: float, capacity: float
+) -> tuple[Problem, ...]:
+    """Report a step that does not fit, with the largest kind and what shrinks it."""
+    if reserved <= capacity:
+        return ()
+    kind = max(fullest.by_kind, key=lambda name: fullest.by_kind[name])
+    remedies = {
+        "parameters": "Raise tp or pp, or choose fsdp.",
+        "gradients": "Choose zero2 or fsdp, or raise tp or pp.",
+        "optimizer": "Choose zero1 or fsdp, or raise tp or pp.",
+        "activations": "Choose recompute full, a smaller micro_batch, or a higher tp.",
+        "logits": "Choose a smaller micro_batch.",
+        "temporaries": "Choose fused attention or a smaller micro_batch.",
+        "communication": "Choose fsdp or smaller buckets.",
+        "framework": "Choose a chip with more memory.",
+    }
+    return (
+        Problem(
+            field="memory",
+            message=f"{bytes_text(reserved)} do not fit into {bytes_text(capacity)};"
+            f" {kind} take {bytes_text(fullest.by_kind[kind])}",
+            remedy=remedies[kind],
+        ),
+    )

@@ -1,0 +1,70 @@
+"""Tensor parallelism 1D (Megatron): which collectives one block needs, with and without sequence parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.networks.dims import VOCAB_PARALLEL_FRAMEWORKS, Dims
+from estimator.units import Number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """One collective of the tensor parallel group: its kind, payload, phase and executions per micro-batch."""
+
+    name: str
+    kind: str
+    phase: str
+    payload_bytes: Number
+    count: Number
+
+
+def block_exchanges(d: Dims, *, sequence_parallel: bool) -> list[Exchange]:
+    """Return a block's collectives: two all-reduces each way, or gather and scatter pairs under sequence parallelism.
+
+    Shoeybi 2019, arXiv 1909.08053, section 3; Korthikanti 2022, arXiv 2205.05198, section 4.2.2. Eager PyTorch
+    (DTensor) does not fuse q, k, v nor gate and up, so backward reduces once per projection. Full recomputation repeats
+    forward's exchanges, but for the block's last.
+    """
+    payload = d.tokens * d.hidden * d.numbers.compute
+    backward_reduces = 2.0 if d.fused_projections else (3.0 + (2.0 if d.model.gated_ffn else 1.0))
+    again = 1.5 if d.recompute == "full" else 0.0
+    if not sequence_parallel:
+        return [
+            Exchange(name="block output sums", kind="all-reduce", phase="forward", payload_bytes=payload, count=2.0),
+            Exchange(
+                name="block input gradient sums",
+                kind="all-reduce",
+                phase="backward",
+                payload_bytes=payload,
+                count=backward_reduces + (again and 1.0),
+            ),
+        ]
+    return [
+        Exchange(name="sequence gather", kind="all-gather", phase="forward", payload_bytes=payload, count=2.0),
+        Exchange(name="sequence scatter", kind="reduce-scatter", phase="forward", payload_bytes=payload, count=2.0),
+        # Backward gathers the outputs' gradients, and the inputs once more for the weight gradients.
+        Exchange(
+            name="gradient gather", kind="all-gather", phase="backward", payload_bytes=payload, count=4.0 + (again and 2.0)
+        ),
+        Exchange(
+            name="gradient scatter",
+            kind="reduce-scatter",
+            phase="backward",
+            payload_bytes=payload,
+            count=2.0 + (again and 1.0),
+        ),
+    ]
+
+
+def edge_exchanges(d: Dims) -> tuple[list[Exchange], list[Exchange]]:
+    """Return the collectives of a vocabulary-parallel embedding and of head and loss; none where they are replicated."""
+    if d.training.framework not in VOCAB_PARALLEL_FRAMEWORKS:
+        return [], []
+    payload = d.tokens * d.hidden * d.numbers.compute
+    embedding = [Exchange(name="embedding sum", kind="all-reduce", phase="forward", payload_bytes=payload, count=1.0)]
+    head = [
+        Exchange(name="loss sums", kind="all-reduce", phase="forward", payload_bytes=4.0 * d.tokens, count=3.0),
+        Exchange(name="logits gradient sum", kind="all-reduce", phase="backward", payload_bytes=payload, count=1.0),
+    ]
+    return embedding, head

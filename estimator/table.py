@@ -1,0 +1,247 @@
+"""Table: one row of a CSV of measured runs, read into a Scenario by stated defaults, never by the measurement."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from estimator import catalog
+from estimator.problems import InputProblems
+from estimator.scenario import Scenario, scenario_from_json
+
+PRECISIONS = {
+    "fp32": "fp32", "float32": "fp32", "tf32": "tf32", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16-amp",
+    "float16": "fp16-amp", "amp_bf16": "bf16-amp", "bf16-amp": "bf16-amp", "autocast": "bf16-amp",
+    "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp", "bf16-mixed": "bf16-amp",
+    "amp_fp16": "fp16-amp", "fp16-amp": "fp16-amp",
+}  # fmt: skip
+SHARDINGS = {
+    "": "ddp", "none": "ddp", "ddp": "ddp", "zero0": "ddp", "zero1": "zero1", "zero-1": "zero1", "zero2": "zero2",
+    "zero-2": "zero2", "zero3": "zero3", "zero-3": "zero3", "fsdp": "fsdp", "fsdp2": "fsdp", "full_shard": "fsdp",
+    "distributed_optimizer": "zero1",
+}  # fmt: skip
+ATTENTIONS = {
+    "flash": "flash", "flash2": "flash", "flash_attention_2": "flash", "flash-attn": "flash", "fused": "flash",
+    "te": "flash", "cudnn": "flash", "triton": "flash", "sdpa": "sdpa", "eager": "eager", "torch": "eager",
+    "naive": "eager", "unfused": "eager",
+}  # fmt: skip
+GATED_FAMILIES = ("llama", "mistral", "qwen", "yi-", "gemma", "phi-3", "cs336", "nemotron-h")
+EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
+MEGATRON_VOCAB = 51_200
+EAGER_DEFAULT_CHIPS = ("v100", "a100")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted."""
+
+    source_id: str
+    scenario: Scenario | None
+    assumptions: tuple[str, ...]
+    reason: str
+    measured_step_s: float | None
+    measured_memory_bytes: float | None
+
+
+def scenario_of_row(row: Mapping[str, str]) -> Row:
+    """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason."""
+    cells = {key.strip(): (value or "").strip() for key, value in row.items() if key}
+    assumptions: list[str] = []
+    scenario: Scenario | None = None
+    reason = _not_modelled(cells)
+    if not reason:
+        try:
+            scenario = scenario_from_json(_document(cells, assumptions))
+        except InputProblems as error:
+            reason = str(error)
+        except ValueError as error:
+            reason = f"unreadable number: {error}"
+    step_s = _step_s(cells)
+    memory_gib = _number(cells.get("measured_peak_mem_gib", ""))
+    if scenario is not None and step_s is None and memory_gib is None:
+        scenario, reason = None, "no measured step time, throughput or memory"
+    return Row(
+        source_id=cells.get("source_id", ""),
+        scenario=scenario,
+        assumptions=tuple(assumptions),
+        reason=reason,
+        measured_step_s=step_s,
+        measured_memory_bytes=memory_gib * 2**30 if memory_gib else None,
+    )
+
+
+def _not_modelled(cells: Mapping[str, str]) -> str:
+    experts = int(_number(cells.get("experts", "")) or 0)
+    if experts > 1 or int(_number(cells.get("ep", "")) or 1) > 1 or EXPERT_FAMILIES.search(cells.get("model", "")):
+        return "mixture of experts is not modelled yet"
+    if int(_number(cells.get("cp", "")) or 1) > 1:
+        return "context parallelism is not modelled yet"
+    if int(_number(cells.get("vp", "")) or 1) > 1 and int(_number(cells.get("pp", "")) or 1) > 1:
+        return "interleaved pipeline stages are not modelled yet"
+    precision = cells.get("precision", "").lower()
+    if "fp8" in precision or "fp4" in precision:
+        return f"precision {precision} is not modelled yet"
+    if precision and precision not in PRECISIONS:
+        return f"precision {precision!r} is not known"
+    if not cells.get("hardware"):
+        return "no hardware named"
+    for column in ("n_layers", "d_model", "n_heads", "seq_len", "global_batch"):
+        if not cells.get(column):
+            return f"{column} is empty"
+    return ""
+
+
+def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any]:
+    def whole(column: str, default: int, why: str = "") -> int:
+        value = _number(cells.get(column, ""))
+        if value is None:
+            assumptions.append(f"{column} = {default}{f' ({why})' if why else ''}")
+            return default
+        return int(value)
+
+    framework = cells.get("framework") or "pytorch-eager"
+    if not cells.get("framework"):
+        assumptions.append("framework = pytorch-eager")
+    tp, pp = whole("tp", 1), whole("pp", 1)
+    chips = whole("n_gpus", 1)
+    dp = whole("dp", max(chips // (tp * pp), 1), "n_gpus / (tp · pp)")
+    batch = whole("global_batch", 1)
+    precision = PRECISIONS.get(cells.get("precision", "").lower(), "")
+    chip = catalog.chip(_hardware(cells["hardware"]))
+    if not precision:
+        precision = "bf16" if chip.bf16_flops_per_s else "fp16-amp"
+        assumptions.append(f"precision = {precision}")
+    recompute = _recompute(cells.get("recompute", ""), assumptions)
+    sharding = SHARDINGS.get(cells.get("sharding", "").lower(), "ddp")
+    if not cells.get("sharding") and dp > 1:
+        assumptions.append("sharding = ddp")
+    attention = ATTENTIONS.get(cells.get("attention_impl", "").lower())
+    if attention is None:
+        old = framework == "megatron" and chip.name.startswith(EAGER_DEFAULT_CHIPS)
+        attention = "eager" if old else "sdpa"
+        assumptions.append(f"attention = {attention}")
+    per_node = min(chips, chip.chips_per_node)
+    overlap = cells.get("ddp_mode", "") not in ("naive", "flat") and not (framework == "megatron" and sharding == "ddp")
+    bucket_mb = _number(cells.get("bucket_mb", ""))
+    plan: dict[str, Any] = {
+        "dp": dp,
+        "tp": tp,
+        "pp": pp,
+        "sharding": sharding,
+        "recompute": recompute,
+        "micro_batch": whole("micro_batch", _default_micro_batch(batch, dp)),
+        "sequence_parallel": cells.get("sequence_parallel", "").lower() in ("true", "1", "yes") and tp > 1,
+        "overlap": overlap,
+    }
+    if bucket_mb:
+        plan["bucket_bytes"] = int(bucket_mb * 2**20)
+    return {
+        "model": _model(cells, framework, assumptions),
+        "cluster": {"chip": chip.name, "chips_per_node": per_node, "nodes": max(chips // per_node, 1)},
+        "plan": plan,
+        "training": {
+            "seq_len": whole("seq_len", 1),
+            "global_batch": batch,
+            "precision": precision,
+            "attention": attention,
+            "framework": framework,
+            "compile": cells.get("compile", "").lower() in ("true", "1", "yes"),
+            "optimizer": cells.get("optimizer", "").lower() or "adamw",
+        },
+    }
+
+
+def _model(cells: Mapping[str, str], framework: str, assumptions: list[str]) -> dict[str, Any]:
+    """Shape from the row; what kind of block it is from the catalogue, the columns, or the family's name."""
+    name = cells.get("model", "")
+    hidden = int(float(cells["d_model"]))
+    ffn = _number(cells.get("d_ff", ""))
+    known = _catalogue_model(name)
+    if known is not None and (known.hidden, known.layers) == (hidden, int(float(cells["n_layers"]))):
+        gated, norm, position, bias = known.gated_ffn, known.norm, known.position, known.bias
+        tied, activation, qk_norm, positions = known.tied_embedding, known.activation, known.qk_norm, known.max_positions
+    else:
+        gated = any(family in name.lower() for family in GATED_FAMILIES)
+        norm, position, bias = ("rms", "rope", False) if gated else ("layer", "learned", True)
+        tied, activation, qk_norm, positions = not gated, "silu" if gated else "gelu-tanh", "qwen3" in name.lower(), 0
+        assumptions.append(f"{'Llama' if gated else 'GPT'} blocks, {'tied' if tied else 'untied'} embedding")
+    gated = _flag(cells.get("gated_ffn", ""), gated)
+    tied = _flag(cells.get("tied_embedding", ""), tied)
+    if ffn is None:
+        ffn = 4.0 * hidden
+        assumptions.append(f"d_ff = {ffn:.0f} (4 · d_model)")
+    vocab = _number(cells.get("vocab", ""))
+    if vocab is None:
+        vocab = float(MEGATRON_VOCAB)
+        assumptions.append(f"vocab = {vocab:.0f}")
+    return {
+        "name": name,
+        "layers": int(float(cells["n_layers"])),
+        "hidden": hidden,
+        "heads": int(float(cells["n_heads"])),
+        "kv_heads": int(_number(cells.get("n_kv_heads", "")) or 0),
+        "head_dim": int(_number(cells.get("head_dim", "")) or (known.head_dim if known else 0)),
+        "ffn": int(ffn),
+        "vocab": int(vocab),
+        "gated_ffn": gated,
+        "activation": activation,
+        "norm": norm,
+        "position": position,
+        "bias": bias,
+        "tied_embedding": tied,
+        "qk_norm": qk_norm,
+        "max_positions": positions,
+    }
+
+
+def _catalogue_model(name: str) -> Any:
+    try:
+        return catalog.model(name)
+    except InputProblems:
+        return None
+
+
+def _hardware(name: str) -> str:
+    """Drop what stands in brackets where the whole name is not a chip's."""
+    try:
+        return catalog.chip(name).name
+    except InputProblems:
+        return re.sub(r"\(.*?\)", "", name).strip() or name
+
+
+def _recompute(value: str, assumptions: list[str]) -> str:
+    word = value.lower()
+    if not word:
+        assumptions.append("recompute = none")
+        return "none"
+    if word.startswith(("full", "true", "block", "uniform")):
+        return "full"
+    return "selective" if word.startswith(("select", "core")) else "none"
+
+
+def _default_micro_batch(batch: int, dp: int) -> int:
+    del batch, dp
+    return 1
+
+
+def _step_s(cells: Mapping[str, str]) -> float | None:
+    measured = _number(cells.get("measured_step_time_s", ""))
+    if measured:
+        return measured
+    rate = _number(cells.get("measured_tokens_per_s_per_gpu", ""))
+    batch, seq_len = _number(cells.get("global_batch", "")), _number(cells.get("seq_len", ""))
+    chips = _number(cells.get("n_gpus", ""))
+    return batch * seq_len / (rate * chips) if rate and batch and seq_len and chips else None
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None
+
+
+def _flag(text: str, default: bool) -> bool:
+    return default if not text else text.lower() in ("true", "1", "yes")

@@ -1,0 +1,205 @@
+"""The recipes of CONTRIBUTING.md, followed to the letter: what they say to write is written, and then it works."""
+
+from __future__ import annotations
+
+import functools
+import http.server
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import plotly
+import pytest
+from playwright.sync_api import sync_playwright
+
+from estimator import catalog
+from estimator.cost.collectives import TRAFFIC, Group, collective_s
+from estimator.efficiency import efficiencies
+from estimator.estimate import estimate
+from estimator.model import parameters
+from estimator.scenario import scenario_from_json
+from tests.estimator import test_catalog
+from tests.markdown import blocks
+
+ROOT = Path(__file__).parent.parent
+RECIPES = ROOT / "CONTRIBUTING.md"
+SCENARIO = {
+    "model": "gpt2",
+    "cluster": {"chip": "a100-80gb-sxm", "chips_per_node": 1},
+    "plan": {"micro_batch": 8},
+    "training": {"seq_len": 1024, "global_batch": 8, "precision": "bf16"},
+}
+
+
+def _block(info: str) -> str:
+    (found,) = blocks(RECIPES, info)
+    return found.text
+
+
+def _section(title: str) -> str:
+    return RECIPES.read_text(encoding="utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
+
+
+def test_there_is_a_recipe_for_each_kind_of_addition():
+    titles = re.findall(r"^## Add an? (.*)$", RECIPES.read_text(encoding="utf-8"), re.MULTILINE)
+    assert titles == ["GPU", "model", "collective", "importer", "benchmark", "figure", "study"]
+
+
+def test_every_path_in_the_recipes_exists():
+    folders = "|".join(path.name for path in ROOT.iterdir() if path.is_dir() and not path.name.startswith("."))
+    named = re.findall(rf"`((?:{folders})/[^`]*)`", RECIPES.read_text(encoding="utf-8"))
+    assert len(named) > 20
+    missing = []
+    for name in named:
+        # a name in angle brackets is for the reader to choose; the folder that it goes to must be there
+        place = ROOT / name if "<" not in name else (ROOT / name.split("<")[0].rsplit("/", 1)[0])
+        if not place.exists():
+            missing.append(name)
+    assert not missing
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A copy of the catalogue that may be added to; the real one comes back afterwards."""
+    copy = tmp_path / "catalog"
+    shutil.copytree(catalog.ROOT, copy)
+
+    def forget() -> None:
+        catalog.entries.cache_clear()
+        catalog._by_alias.cache_clear()
+
+    monkeypatch.setattr(catalog, "ROOT", copy)
+    forget()
+    yield copy
+    monkeypatch.undo()
+    forget()
+
+
+def test_gpu(catalogue: Path):
+    path = catalogue / "chips" / "l40s.toml"
+    path.write_text(_block("toml gpu"), encoding="utf-8")
+    found = estimate(scenario_from_json(SCENARIO | {"cluster": {"chip": "NVIDIA L40S", "chips_per_node": 1}}))
+    reference = estimate(scenario_from_json(SCENARIO))
+    assert found.step_time_s > reference.step_time_s > 0
+    assert found.memory.capacity_bytes == 46068 * 1024**2
+    _passes_the_catalogue_tests(path)
+    (entry,) = [entry for entry in catalog.entries("chips") if entry.key == "l40s"]
+    test_catalog.test_peaks_rise_as_precision_falls_and_are_never_the_sparse_ones(entry)
+    test_catalog.test_every_chip_names_links_that_exist_and_has_plausible_sizes(entry)
+
+
+def test_model(catalogue: Path):
+    path = catalogue / "models" / "mistral-7b.toml"
+    path.write_text(_block("toml model"), encoding="utf-8")
+    promised = re.search(r"here ([\d ]+),", _section("Add a model"))
+    assert promised
+    assert parameters(catalog.model("mistralai/Mistral-7B-v0.1")) == int(promised[1].replace(" ", ""))
+    assert estimate(scenario_from_json(SCENARIO | {"model": "mistral-7b"})).step_time_s > 0
+    _passes_the_catalogue_tests(path)
+
+
+def _passes_the_catalogue_tests(path: Path) -> None:
+    test_catalog.test_every_number_has_a_source(path)
+    test_catalog.test_every_file_has_a_label_and_loads_under_its_name(path)
+    test_catalog.test_names_and_aliases_are_unique_and_resolve(path.parent.name)
+
+
+def test_collective(monkeypatch: pytest.MonkeyPatch):
+    ((kind, factor),) = json.loads("{" + _block("text TRAFFIC") + "}").items()
+    assert kind not in TRAFFIC
+    monkeypatch.setitem(TRAFFIC, kind, factor)
+    cluster = scenario_from_json(SCENARIO | {"plan": {"dp": 8}, "cluster": {"chip": "a100-80gb-sxm"}}).cluster
+    payload_bytes, times_s = 1e12, []
+    for ranks in (2, 4, 8):
+        group = Group(ranks=ranks, ranks_per_node=ranks)
+        times_s.append(float(collective_s(kind, payload_bytes, group, cluster, efficiencies("default"))))
+    assert times_s == sorted(times_s)
+    ideal_s = factor * 7 / 8 * payload_bytes / cluster.link.bytes_per_s
+    assert ideal_s < times_s[-1] < 2 * ideal_s
+
+
+def test_benchmark(tmp_path: Path):
+    for folder in ("estimator", "runners"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "runners" / "benchmarks" / "sort.py").write_text(_block("python runners/benchmarks/sort.py"))
+    registry = tmp_path / "runners" / "benchmarks" / "__init__.py"
+    _add(registry, "MODULES = {", _block("text MODULES").strip() + ", ")
+    _add(tmp_path / "runners" / "job.py", "BENCHMARKS = (", '"sort", ')
+    job = tmp_path / "job"
+    job.mkdir()
+    (job / "job.json").write_text(json.dumps({"benchmark": "sort", "steps": 2, "label": "sorting"}))
+    command = [sys.executable, "-m", "runners", "step", "--job", str(job)]
+    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((job / "result.json").read_text())
+    assert result["status"] == "ok"
+    assert result["origin"]["format"] == "sort"
+    assert [row["numbers"] for row in result["rows"]] == [2**power for power in range(10, 17)]
+    assert all(row["seconds_s"] > 0 for row in result["rows"])
+    events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
+    assert [event["state"] for event in events if event["kind"] == "state"] == ["running", "ok"]
+
+
+def _add(path: Path, behind: str, text: str) -> None:
+    before = path.read_text(encoding="utf-8")
+    assert before.count(behind) == 1
+    path.write_text(before.replace(behind, behind + text), encoding="utf-8")
+
+
+@pytest.fixture
+def page_folder(tmp_path: Path) -> Iterator[str]:
+    """URL of a copy of the page's files with plotly beside them, which may be added to."""
+    copy = tmp_path / "static"
+    shutil.copytree(ROOT / "static", copy)
+    shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", copy)
+    (copy / "blank.html").write_text(
+        "<!doctype html><title>figure</title><script src='plotly.min.js'></script><div id=at>"
+    )
+    handler = functools.partial(_Quiet, directory=str(copy))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_arguments: object) -> None:
+        """Say nothing."""
+
+
+@pytest.mark.browser
+def test_figure(page_folder: str, tmp_path: Path, chromium_path: str):
+    (tmp_path / "static" / "js" / "figures" / "bandwidth.js").write_text(_block("js static/js/figures/bandwidth.js"))
+    collectives = [
+        {"kind": "all_reduce", "bytes": 2**power, "bus_bytes_per_s": 2e11 * 2**power / (2**power + 2**20)}
+        for power in range(10, 28, 2)
+    ]
+    draw = textwrap.dedent("""
+        async (collectives) => {
+            const { bandwidth } = await import("/js/figures/bandwidth.js");
+            const figure = bandwidth({ collectives, colour: (token) => ({ font: "sans-serif" })[token] ?? "#336699" });
+            await Plotly.newPlot("at", figure.data, figure.layout);
+            const points = document.querySelectorAll("#at .scatterlayer .point");
+            return [figure.summary, figure.table.rows.length, points.length];
+        }
+    """)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
+        page = browser.new_page()
+        page.goto(f"{page_folder}/blank.html")
+        summary, rows, points = page.evaluate(draw, collectives)
+        browser.close()
+    assert summary == "Bus bandwidth of 9 collectives, at best 197 GB/s."
+    assert rows == points == len(collectives)

@@ -6,11 +6,13 @@ import argparse
 import os
 import sys
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from estimator.codec import decode
 from estimator.problems import InputProblems
+from runners.benchmarks import MODULES
 from runners.job import RESULT_FILE, Job, append_event, read_job, read_json
 from runners.worker import BAD_INPUT, rank_and_world_size, work
 
@@ -19,7 +21,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code: 0 done (out of memory included), 1 failed, 2 bad input."""
     options = _parser().parse_args(arguments)
     try:
-        code: int = options.command(options)
+        code = int(options.command(options))
     except InputProblems as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
@@ -37,9 +39,8 @@ def _step(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
-    from runners.benchmarks import probes  # imports torch
-
-    return probes.run(options.out, options.seconds, options.device)
+    probes = import_module(MODULES["probe"])  # imports torch
+    return int(probes.run(options.out, options.seconds, options.device))
 
 
 def _print_event(event: dict[str, Any]) -> None:

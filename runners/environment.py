@@ -57,25 +57,16 @@ def device(cuda: bool) -> dict[str, Any]:
 
 def cpu_name() -> str:
     """Model name of the processor, as far as the system tells it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        lines = []
-    for line in lines:
-        key, _, value = line.partition(":")
-        if key.strip() == "model name":
-            return value.strip()
+    for name in _cpu_info("model name"):
+        return name
     return platform.processor() or platform.machine()
 
 
 def cpu_memory_bytes() -> float:
     """Memory that this process may use: the machine's, or its control group's limit where that is lower."""
     total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for limit in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            total = min(total, float(Path(limit).read_text(encoding="ascii")))
-        except (OSError, ValueError):
-            continue
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        total = min(total, _number(path) or total)
     return total
 
 
@@ -91,3 +82,39 @@ def other_chip(chip: Chip, kind: str, name: str) -> list[Warning]:
         f"the scenario names {chip.label or chip.name}, but this ran on {name}; compare with cluster.chip {here!r}"
     )
     return [Warning(code="other_chip", message=message, where="cluster.chip")]
+
+
+def clock_hz(cuda: bool) -> float:
+    """Highest clock that the system tells of; 1 GHz where it tells none."""
+    if cuda:
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        return float(getattr(properties, "clock_rate", 1_000_000)) * 1e3
+    khz = _number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
+    if khz:
+        return khz * 1e3
+    megahertz = [float(value) for value in _cpu_info("cpu MHz")]
+    return max(megahertz) * 1e6 if megahertz else 1e9
+
+
+def l2_bytes(cuda: bool) -> float:
+    """Size of the last-level cache; 0 where the system does not tell."""
+    if cuda:
+        return float(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0))
+    sizes = [value.split()[0] for value in _cpu_info("cache size")]
+    return float(sizes[0]) * 1024 if sizes and sizes[0].isdigit() else 0.0
+
+
+def _cpu_info(wanted: str) -> list[str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    pairs = [line.partition(":") for line in lines]
+    return [value.strip() for key, _, value in pairs if key.strip() == wanted and value.strip()]
+
+
+def _number(path: str) -> float | None:
+    try:
+        return float(Path(path).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None

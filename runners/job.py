@@ -1,7 +1,8 @@
 """Job: one measured run as data, and the folder that is the protocol between runner and whoever watches it.
 
 ``job.json`` says what to run; ``events.jsonl`` grows by one JSON object per line; ``result.json`` is the Measurement;
-``log`` holds what the processes printed; a file ``cancel`` says that whoever stops the run meant to.
+``log`` holds what the processes printed; ``trace.json.gz`` is the profiler's trace; ``handle.json`` finds the processes
+again; a file ``cancel`` says that whoever stops the run meant to.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ FINAL_STATES = ("ok", "oom", "failed", "cancelled")
 BENCHMARKS = ("step",)
 DEVICES = ("auto", "cpu", "cuda")
 
-JOB_FILE, EVENTS_FILE, RESULT_FILE, LOG_FILE, CANCEL_FILE = "job.json", "events.jsonl", "result.json", "log", "cancel"
+JOB_FILE, EVENTS_FILE, RESULT_FILE, LOG_FILE = "job.json", "events.jsonl", "result.json", "log"
+TRACE_FILE, HANDLE_FILE, CANCEL_FILE = "trace.json.gz", "handle.json", "cancel"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to run, where and how often; ``scenario`` in the contract's form, ``world_size`` 0: as the plan says."""
+    """What to run, where and how often; ``scenario`` in the contract's form."""
 
     benchmark: str = spec("step", choices=BENCHMARKS, help="what is measured")
     scenario: dict[str, Any] = field(default_factory=dict)
@@ -40,6 +42,24 @@ class Job:
     label: str = spec("", help="name for people")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Exactly what a backend would start: command, what it adds to the environment, and the job's folder."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    folder: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Handle:
+    """How to find a started job again; a process id counts only with the time at which that process began."""
+
+    pid: int
+    start_time: int
+    folder: str
+
+
 def write_job(folder: Path, job: Job) -> None:
     """Write ``job.json``."""
     write_atomically(folder / JOB_FILE, encode(job))
@@ -48,6 +68,17 @@ def write_job(folder: Path, job: Job) -> None:
 def read_job(folder: Path) -> Job:
     """Read ``job.json``; raise InputProblems."""
     return decode(Job, read_json(folder / JOB_FILE, "job"))
+
+
+def write_handle(handle: Handle) -> None:
+    """Write ``handle.json`` into the job's folder."""
+    write_atomically(Path(handle.folder) / HANDLE_FILE, encode(handle))
+
+
+def read_handle(folder: Path) -> Handle | None:
+    """Read ``handle.json``; None where the job was never started."""
+    path = folder / HANDLE_FILE
+    return decode(Handle, read_json(path, "handle")) if path.exists() else None
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -158,8 +158,6 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """Tokens (B, S) to logits (B, S, V)."""
 
-    inverse_frequencies: Tensor
-
     def __init__(self, model: Model, training: Training, plan: Plan, factory: dict[str, Any]) -> None:
         super().__init__()
         self.model = model
@@ -174,7 +172,8 @@ class Transformer(nn.Module):
         if model.tied_embedding:
             self.head.weight = self.embedding.weight
         exponents = torch.arange(0, model.dim, 2, dtype=torch.float32, device=factory["device"]) / model.dim
-        self.register_buffer("inverse_frequencies", 1.0 / ROTARY_BASE**exponents, persistent=False)
+        # No buffer: DistributedDataParallel would broadcast it in every forward.
+        self.inverse_frequencies = 1.0 / ROTARY_BASE**exponents
 
     def forward(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens)

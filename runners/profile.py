@@ -1,23 +1,35 @@
-"""One training step under torch.profiler, reduced to kernels; the trace can be kept."""
+"""Work under torch.profiler, as the events of its Chrome trace; one training step of it reduced to kernels."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import torch
 from torch.profiler import ProfilerActivity, schedule
 from torch.profiler import profile as torch_profile
 
-from runners.ranks import synchronize
 from runners.trace import Reduced, reduce_trace
 from runners.trainee import Trainee, one_step
 
 
 def profile(trainee: Trainee, *, communicate: bool = True, keep: Path | None = None) -> Reduced:
-    """Profile one step, after one to warm the profiler up; ``keep`` is where the Chrome trace goes, .json[.gz]."""
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if trainee.ranks.cuda else [])
+    """Profile one step; ``keep`` is where the Chrome trace goes, .json or .json.gz."""
+    scenario = trainee.scenario
+    events = profiled_events(
+        trainee.ranks.cuda, lambda: one_step(trainee, lambda phase: None, communicate=communicate), keep
+    )
+    scores = (scenario.plan.micro_batch * scenario.model.heads, scenario.training.seq_len)
+    return reduce_trace(events, scores)
+
+
+def profiled_events(cuda: bool, work: Callable[[], None], keep: Path | None = None) -> list[dict[str, Any]]:
+    """Call ``work`` twice, the second time profiled; return the ``traceEvents``."""
+    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
     with tempfile.TemporaryDirectory() as folder:
         path = keep or Path(folder) / "trace.json"
         with torch_profile(
@@ -27,14 +39,11 @@ def profile(trainee: Trainee, *, communicate: bool = True, keep: Path | None = N
             record_shapes=True,
         ) as profiler:
             for _ in range(2):
-                one_step(trainee, lambda phase: None, communicate=communicate)
-                synchronize(trainee.ranks)
+                work()
+                if cuda:
+                    torch.cuda.synchronize()
                 profiler.step()
-        return reduce_trace(read_trace(path)["traceEvents"])
-
-
-def read_trace(path: Path) -> dict[str, list[dict[str, object]]]:
-    """Read a Chrome trace that this host's torch wrote."""
-    data = path.read_bytes()
-    document: dict[str, list[dict[str, object]]] = json.loads(gzip.decompress(data) if path.suffix == ".gz" else data)
-    return document
+        data = path.read_bytes()
+        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        events: list[dict[str, Any]] = json.loads(text)["traceEvents"]
+        return events

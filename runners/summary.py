@@ -44,11 +44,11 @@ def phases_and_breakdown(phases: dict[str, float], profiled: Reduced) -> tuple[d
 
     Where the profiled step was busier than a measured phase is long (profiling slows small ops), its share shrinks.
     """
-    step_s, exposed_s = sum(phases.values()), phases["exposed_communication"]
+    exposed_s = phases["exposed_communication"]
     busy = {name: s for name, s in profiled.busy_s.items() if name not in ("communication", "host")}
     worked = {name: min(phases[name], profiled.phases_busy_s.get(name, 0.0)) for name in MEASURED_PHASES}
     scale = sum(worked.values()) / sum(busy.values()) if sum(busy.values()) else 0.0
-    waiting_s = max(0.0, step_s - exposed_s - sum(worked.values()))
+    waiting_s = sum(phases[name] - worked[name] for name in MEASURED_PHASES)
     breakdown = {name: seconds * scale for name, seconds in busy.items()}
     breakdown |= {"communication": exposed_s, "host": waiting_s}
     split = {**worked, "exposed_communication": exposed_s, "host_wait": waiting_s}

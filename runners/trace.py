@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -39,16 +40,17 @@ class _Piece:
     bytes: float | None = None
 
 
-def reduce_trace(events: Iterable[Mapping[str, Any]]) -> Reduced:
+def reduce_trace(events: Iterable[Mapping[str, Any]], scores: tuple[int, int] | None = None) -> Reduced:
     """Reduce the ``traceEvents`` of torch.profiler's Chrome trace that hold one step marked with ``phase:`` ranges.
 
     With device kernels in it they are what counts: a second belongs to the kernel that began first, and to
-    communication only while nothing else runs. Without them the ATen ops are, by their self times.
+    communication only while nothing else runs. Without them the ATen ops are, by their self times. ``scores`` is
+    (micro-batch · heads, sequence length): eager attention's products and S² element-wise ops are known by it.
     """
     complete = [event for event in events if event.get("ph") == "X" and "dur" in event]
     phases = _Phases(complete)
     device = [event for event in complete if event.get("cat") in DEVICE_CATEGORIES]
-    pieces = _device_pieces(device, complete, phases) if device else _host_pieces(complete, phases)
+    pieces = (_device_pieces if device else _host_pieces)(complete, phases, scores)
     busy: dict[str, float] = dict.fromkeys(CATEGORIES, 0.0)
     phases_busy: dict[str, float] = {}
     for piece, seconds in _exclusive(pieces) if device else ((p, p.length * 1e-6) for p in pieces):
@@ -75,7 +77,7 @@ class _Phases:
         return OTHER_PHASE
 
 
-def _device_pieces(device: list[Mapping[str, Any]], complete: list[Mapping[str, Any]], phases: _Phases) -> list[_Piece]:
+def _device_pieces(complete: list[Mapping[str, Any]], phases: _Phases, scores: tuple[int, int] | None) -> list[_Piece]:
     launched = {
         e["args"]["correlation"]: e["ts"]
         for e in complete
@@ -86,13 +88,16 @@ def _device_pieces(device: list[Mapping[str, Any]], complete: list[Mapping[str, 
     }
     pieces: list[_Piece] = []
     of_op: dict[Any, list[_Piece]] = {}
-    for event in device:
+    for event in complete:
+        if event.get("cat") not in DEVICE_CATEGORIES:
+            continue
         arguments = event.get("args", {})
         phase = phases.at(launched.get(arguments.get("correlation"), event["ts"]))
-        category = _in_phase(category_of(event["name"]), phase)
+        op = ops.get(arguments.get("External id"))
+        category = _category(event["name"], phase, op, scores)
         piece = _Piece(event["name"], category, phase, event["ts"], event["dur"])
         pieces.append(piece)
-        if category in ("matmul", "attention"):
+        if category_of(event["name"]) in ("matmul", "attention"):
             of_op.setdefault(arguments.get("External id"), []).append(piece)
     for identity, parts in of_op.items():
         _share_arithmetic(ops.get(identity), parts)
@@ -111,7 +116,7 @@ def _share_arithmetic(op: Mapping[str, Any] | None, parts: list[_Piece]) -> None
         part.bytes = None if bytes_ is None else bytes_ * share
 
 
-def _host_pieces(complete: list[Mapping[str, Any]], phases: _Phases) -> list[_Piece]:
+def _host_pieces(complete: list[Mapping[str, Any]], phases: _Phases, scores: tuple[int, int] | None) -> list[_Piece]:
     """Self times of ATen ops, nested by thread; collectives are annotations on threads of their own."""
     pieces = []
     threads: dict[Any, list[Mapping[str, Any]]] = {}
@@ -124,10 +129,10 @@ def _host_pieces(complete: list[Mapping[str, Any]], phases: _Phases) -> list[_Pi
     for events in threads.values():
         for event, self_time, parent in _self_times(events):
             phase = phases.at(event["ts"])
-            category = _in_phase(category_of(event["name"]), phase)
+            category = _category(event["name"], phase, event, scores)
             flops, bytes_ = _arithmetic(event)
-            if parent and flops is None and category in ("matmul", "attention"):
-                category = "host"  # linear and matmul only choose the op below them
+            if parent and flops is None and category_of(event["name"]) in ("matmul", "attention"):
+                category = "host"  # linear, matmul and their like only choose the op below them
             pieces.append(_Piece(event["name"], category, phase, event["ts"], self_time, flops, bytes_))
     return pieces
 
@@ -148,9 +153,19 @@ def _self_times(events: list[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any]
     return [(event, max(0.0, time), parent) for event, time, parent in zip(ordered, own, parents, strict=True)]
 
 
-def _in_phase(category: str, phase: str) -> str:
-    """Plain element-wise ops that the optimizer launches are the optimizer."""
-    return "optimizer" if phase == "optimizer" and category in ("elementwise", "other") else category
+def _category(name: str, phase: str, op: Mapping[str, Any] | None, scores: tuple[int, int] | None) -> str:
+    """By name; but plain ops of the optimizer are the optimizer, and those on the score matrix are attention."""
+    category = "host" if name.startswith("c10d::") else category_of(name)  # that op only starts the collective
+    if phase == "optimizer" and category in ("elementwise", "other"):
+        return "optimizer"
+    if op is not None and scores is not None and category in ("matmul", "elementwise"):
+        heads, length = scores
+        product = op["name"] in ("aten::bmm", "aten::baddbmm")
+        for shape in op.get("args", {}).get("Input Dims", []):
+            on_scores = len(shape) > 2 and list(shape[-2:]) == [length, length]
+            if (product or on_scores) and math.prod(shape[:-2]) == heads:
+                return "attention"
+    return category
 
 
 def _arithmetic(op: Mapping[str, Any]) -> tuple[float | None, float | None]:

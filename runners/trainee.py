@@ -100,7 +100,6 @@ def prepare(scenario: Scenario, ranks: Ranks, seed: int) -> Trainee:
             device_ids=[torch.device(ranks.device).index] if ranks.cuda else None,
             # None is PyTorch's own default, which also makes the first bucket small
             bucket_cap_mb=None if plan.bucket_bytes == TORCH_BUCKET_BYTES else plan.bucket_bytes / 1024**2,
-            broadcast_buffers=False,
         )
     if compiled(training):
         module.compile()
@@ -131,7 +130,7 @@ def one_step(trainee: Trainee, done: Callable[[str], None], *, communicate: bool
             done("forward")
             with _phase(trainee, "backward"):
                 scaled = loss if trainee.scaler is None else trainee.scaler.scale(loss)
-                scaled.backward()  # type: ignore[no-untyped-call]
+                torch.autograd.backward(scaled)
             done("backward")
         trainee.loss = loss.detach()
         del loss, scaled

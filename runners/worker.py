@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import signal
@@ -18,6 +19,8 @@ from runners.benchmarks import MODULES
 from runners.job import CANCEL_FILE, Job, state, write_measurement
 
 OK, FAILED, BAD_INPUT, CANCELLED = 0, 1, 2, 143
+
+PR_SET_PDEATHSIG = 1
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -42,6 +45,7 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None) -> i
         result.unlink(missing_ok=True)
         report(state("running"))
     signal.signal(signal.SIGTERM, _raise_cancelled)
+    _die_with_parent()
     try:
         if job.world_size != world_size:
             raise InputProblems([_wrong_world_size(job.world_size, world_size)])
@@ -66,6 +70,12 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None) -> i
 
 def _raise_cancelled(_number: int, _frame: FrameType | None) -> None:
     raise Cancelled
+
+
+def _die_with_parent() -> None:
+    """Ask Linux for SIGTERM when torchrun dies, which starts its workers in sessions of their own."""
+    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _say(rank: int, line: str) -> None:

@@ -1,0 +1,87 @@
+"""Catalogue: models, chips, links, the legal values of every field, and the scenario that the page opens with."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, get_type_hints
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from app.api.body import json_response
+from app.context import Context, Ctx
+from estimator import catalog
+from estimator.hardware import Cluster
+from estimator.model import Model, parameters
+from estimator.plan import MODELLED, Plan
+from estimator.training import Training
+
+router = APIRouter()
+
+FALLBACK_SCENARIO: dict[str, Any] = {
+    "model": "llama3-8b",
+    "cluster": {"chip": "h200-sxm", "chips_per_node": 8, "nodes": 1},
+    "plan": {"dp": 8, "sharding": "fsdp", "micro_batch": 1},
+    "training": {"seq_len": 4096, "global_batch": 8, "precision": "bf16-amp"},
+}
+"""What the page opens with where no measurement is bundled."""
+
+_PARTS: dict[str, type[Any]] = {"model": Model, "cluster": Cluster, "plan": Plan, "training": Training}
+_WORDS = {int: "integer", float: "number", bool: "boolean", str: "text"}
+
+
+@router.get("/api/catalog")
+def get_catalog(context: Ctx) -> Response:
+    """Everything that the scenario panel offers."""
+    return json_response(catalog_document(context))
+
+
+def catalog_document(context: Context) -> dict[str, Any]:
+    """Build the catalogue's answer; a chip that is not measured yet stands in ``pending``, not in ``chips``."""
+    models = [
+        _entry(entry) | {"parameters": parameters(entry.value, entry.value.max_positions)}
+        for entry in catalog.entries("models")
+    ]
+    sample = default_sample(context)
+    return {
+        "models": models,
+        "chips": [_entry(entry) for entry in catalog.entries("chips")],
+        "links": [_entry(entry) for entry in catalog.entries("links")],
+        "pending": context.cpu.pending(),
+        "fields": fields(),
+        "default_scenario": sample["scenario"] if sample else FALLBACK_SCENARIO,
+        "sample": sample,
+    }
+
+
+def default_sample(context: Context) -> dict[str, Any] | None:
+    """Name the first bundled measurement and give its scenario."""
+    for measurement_id in context.store.bundled():
+        measurement = context.store.measurement(measurement_id)
+        if measurement and measurement.scenario:
+            return {"measurement_id": measurement_id, "scenario": measurement.scenario}
+    return None
+
+
+def fields() -> dict[str, dict[str, Any]]:
+    """Describe every plain field of a scenario: its choices or bounds, help and default."""
+    found = {}
+    for part, cls in _PARTS.items():
+        hints = get_type_hints(cls)
+        for field in dataclasses.fields(cls):
+            if hints[field.name] not in _WORDS:
+                continue
+            found[f"{part}.{field.name}"] = {
+                "type": _WORDS[hints[field.name]],
+                "choices": field.metadata.get("choices"),
+                "modelled": MODELLED.get(field.name) if part == "plan" else None,
+                "minimum": field.metadata.get("minimum"),
+                "maximum": field.metadata.get("maximum"),
+                "help": field.metadata.get("help", ""),
+                "default": None if field.default is dataclasses.MISSING else field.default,
+            }
+    return found
+
+
+def _entry(entry: catalog.Entry) -> dict[str, Any]:
+    return {name: getattr(entry, name) for name in ("key", "label", "value", "aliases", "sources")}

@@ -1,0 +1,87 @@
+"""Compare: any predictions and measurements beside each other, with a baseline."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.body import json_response, read_json
+from app.context import Context, Ctx
+from estimator.codec import unknown_key
+from estimator.compare import Comparison, Item, compare, of_estimate, of_measurement
+from estimator.estimate import estimate
+from estimator.problems import InputProblems, Problem
+from estimator.scenario import scenario_from_json
+
+router = APIRouter()
+
+MOST_ITEMS = 32
+
+
+@router.post("/api/compare")
+async def post_compare(request: Request, context: Ctx) -> Response:
+    """{items: [{measurement} | {scenario, label}], baseline} → items, deltas to the baseline, differences."""
+    document = await read_json(request, context.settings.json_limit_bytes)
+    return json_response(await asyncio.to_thread(compare_document, document, context))
+
+
+def compare_document(document: object, context: Context) -> Comparison:
+    """Read the request, make every item and compare; raises InputProblems naming the item."""
+    if not isinstance(document, Mapping):
+        raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
+    problems = [
+        unknown_key("", str(key), ["items", "baseline"]) for key in document if key not in ("items", "baseline")
+    ]
+    given, baseline = document.get("items"), document.get("baseline", 0)
+    if not isinstance(given, list) or not 1 <= len(given) <= MOST_ITEMS:
+        remedy = f"Give 1 to {MOST_ITEMS} measurements or scenarios."
+        raise InputProblems([*problems, Problem(field="items", message="must be a list", remedy=remedy)])
+    if not isinstance(baseline, int) or isinstance(baseline, bool) or not 0 <= baseline < len(given):
+        remedy = f"Give the index of an item, 0 to {len(given) - 1}."
+        problems.append(Problem(field="baseline", message=f"{str(baseline)[:40]} is not an item", remedy=remedy))
+    items = []
+    for index, item in enumerate(given):
+        try:
+            items.append(_item(item, f"items[{index}]", context))
+        except InputProblems as error:
+            problems += error.problems
+    if problems:
+        raise InputProblems(problems)
+    return compare(items, baseline)
+
+
+def _item(given: object, where: str, context: Context) -> Item:
+    if not isinstance(given, Mapping) or ("measurement" in given) == ("scenario" in given):
+        remedy = 'Write {"measurement": "ID"} or {"scenario": {...}, "label": "..."}.'
+        raise InputProblems([Problem(field=where, message="must be one measurement or one scenario", remedy=remedy)])
+    known = ["measurement", "scenario", "label"]
+    problems = [unknown_key(where, str(key), known) for key in given if key not in known]
+    label = given.get("label", "")
+    if not isinstance(label, str):
+        problems.append(Problem(field=f"{where}.label", message="must be text", remedy="Give a name for people."))
+    if problems:
+        raise InputProblems(problems)
+    if "scenario" in given:
+        return _predicted(given["scenario"], str(label), where, context)
+    measurement = context.store.measurement(given["measurement"]) if isinstance(given["measurement"], str) else None
+    if measurement is None:
+        remedy = "GET /api/measurements lists those there are."
+        problem = Problem(field=f"{where}.measurement", message="there is no such measurement", remedy=remedy)
+        raise InputProblems([problem])
+    item = of_measurement(measurement)
+    return dataclasses.replace(item, label=label) if label else item
+
+
+def _predicted(scenario_json: Any, label: str, where: str, context: Context) -> Item:
+    try:
+        context.cpu.refuse_unprobed(scenario_json)
+        scenario = scenario_from_json(scenario_json)
+        return of_estimate(estimate(scenario), scenario, label or scenario.model.name or "prediction")
+    except InputProblems as error:
+        found = [dataclasses.replace(problem, field=f"{where}.scenario.{problem.field}") for problem in error.problems]
+        raise InputProblems(found) from None

@@ -1,0 +1,51 @@
+"""Estimate: one prediction, or the same prediction along one field's legal values."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.body import json_response, read_json
+from app.context import Ctx
+from estimator.axis import axis
+from estimator.codec import unknown_key
+from estimator.estimate import estimate
+from estimator.problems import InputProblems, Problem
+from estimator.scenario import scenario_from_json
+
+router = APIRouter()
+
+
+@router.post("/api/estimate")
+async def post_estimate(request: Request, context: Ctx) -> Response:
+    """Scenario → Estimate; 422 with a problem for every field that cannot be used."""
+    document = await read_json(request, context.settings.json_limit_bytes)
+    context.cpu.refuse_unprobed(document)
+    return json_response(estimate(scenario_from_json(document)))
+
+
+@router.post("/api/estimate/axis")
+async def post_axis(request: Request, context: Ctx) -> Response:
+    """{scenario, field} → {field, points: [{value, scenario, estimate | null, problems}]}."""
+    document = await read_json(request, context.settings.json_limit_bytes)
+    scenario, field = _axis_request(document)
+    context.cpu.refuse_unprobed(scenario)
+    return json_response(await asyncio.to_thread(axis, scenario, field))
+
+
+def _axis_request(document: object) -> tuple[dict[str, object], str]:
+    known = ["scenario", "field"]
+    if not isinstance(document, dict):
+        raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
+    problems = [unknown_key("", key, known) for key in document if key not in known]
+    scenario, field = document.get("scenario"), document.get("field")
+    if not isinstance(scenario, dict):
+        remedy = "Give the Scenario whose axis is wanted."
+        problems.append(Problem(field="scenario", message="must be a JSON object", remedy=remedy))
+    if not isinstance(field, str):
+        problems.append(Problem(field="field", message="must be text", remedy="Name a field, as in 'plan.tp'."))
+    if problems or not isinstance(scenario, dict) or not isinstance(field, str):
+        raise InputProblems(problems)
+    return scenario, field

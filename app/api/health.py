@@ -1,0 +1,28 @@
+"""Health: whether this server can do its work, for people and for container checks."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+
+from fastapi import APIRouter
+from starlette.responses import Response
+
+from app.api.body import json_response
+from app.context import Ctx
+
+router = APIRouter()
+
+
+@router.get("/api/health")
+def get_health(context: Ctx) -> Response:
+    """Answer 200 once the index answers: {status, version, database, runs, this_cpu}."""
+    unfinished = context.store.runs(unfinished=True)
+    return json_response(
+        {
+            "status": "ok",
+            "version": version("headroom"),
+            "database": context.store.check(),
+            "runs": {state: sum(run.state == state for run in unfinished) for state in ("queued", "running")},
+            "this_cpu": context.cpu.state,
+        }
+    )

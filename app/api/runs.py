@@ -1,0 +1,106 @@
+"""Runs: launch, list, follow, cancel and retry measured runs."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from collections.abc import AsyncIterator
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Header, Request
+from fastapi.sse import EventSourceResponse, ServerSentEvent
+from starlette.responses import FileResponse, Response
+
+from app.api.body import json_response, read_json
+from app.context import Ctx
+from app.errors import Refused
+from app.jobs import job_from_json
+from app.run import Run, log_tail
+from estimator.codec import encode
+from runners.job import LOG_FILE
+
+router = APIRouter()
+
+
+@router.post("/api/runs")
+async def post_run(request: Request, context: Ctx, dry_run: bool = False) -> Response:
+    """Job → 201 Run, queued; with ?dry_run=true → 200 {command, environment, folder} and nothing starts."""
+    document = await read_json(request, context.settings.json_limit_bytes)
+    job = await asyncio.to_thread(job_from_json, document, context.cpu)
+    if dry_run:
+        return json_response(encode(await asyncio.to_thread(context.supervisor.request, job)))
+    return json_response(await context.supervisor.submit(job), 201)
+
+
+@router.get("/api/runs")
+def get_runs(context: Ctx) -> Response:
+    """All runs, newest first."""
+    return json_response({"runs": context.store.runs()})
+
+
+async def known_run(run_id: str, context: Ctx) -> Run:
+    """Return the run named in the path; raise Refused (404)."""
+    run = await asyncio.to_thread(context.store.run, run_id)
+    if run is None:
+        raise Refused(404, "There is no such run. GET /api/runs lists those there are.")
+    return run
+
+
+Known = Annotated[Run, Depends(known_run)]
+
+
+@router.get("/api/runs/{run_id}")
+def get_run(run: Known, context: Ctx) -> Response:
+    """One run and the end of its log."""
+    return json_response(_document(run) | {"log_tail": log_tail(context.data.runs / run.id)})
+
+
+@router.get("/api/runs/{run_id}/log")
+def get_log(run: Known, context: Ctx) -> Response:
+    """The whole log as plain text."""
+    path = context.data.runs / run.id / LOG_FILE
+    if not path.exists():
+        return Response("", media_type="text/plain; charset=utf-8")
+    return FileResponse(path, media_type="text/plain; charset=utf-8")
+
+
+class NothingMore(Exception):  # noqa: N818 - it is an answer, not an accident
+    """Raised where a run has ended and the caller has seen all of it: 204 tells an EventSource to stay away."""
+
+
+def last_seen(last_event_id: Annotated[str, Header()] = "") -> int:
+    """Line number after which the caller wants events; 0 where it names none."""
+    return int(last_event_id) if last_event_id.isdecimal() and len(last_event_id) < 12 else 0
+
+
+async def wanted_events(run: Known, context: Ctx, after: Annotated[int, Depends(last_seen)]) -> tuple[str, int]:
+    """Check what the stream would carry before it begins, while the status can still say so."""
+    if run.final and after >= await asyncio.to_thread(context.supervisor.event_count, run.id):
+        raise NothingMore
+    return run.id, after
+
+
+@router.get("/api/runs/{run_id}/events", response_class=EventSourceResponse)
+async def get_events(
+    wanted: Annotated[tuple[str, int], Depends(wanted_events)], context: Ctx
+) -> AsyncIterator[ServerSentEvent]:
+    """The run's events as they come; ids are line numbers, so Last-Event-ID resumes; ends after the final state."""
+    run_id, after = wanted
+    async for number, line in context.supervisor.events(run_id, after):
+        yield ServerSentEvent(raw_data=line, id=str(number))
+
+
+@router.post("/api/runs/{run_id}/cancel")
+async def post_cancel(run: Known, context: Ctx) -> Response:
+    """End the run's whole process group; a run that has ended stays as it is."""
+    return json_response(await context.supervisor.cancel(run.id))
+
+
+@router.post("/api/runs/{run_id}/retry")
+async def post_retry(run: Known, context: Ctx) -> Response:
+    """Queue a fresh run of the same job."""
+    return json_response(await context.supervisor.submit(job_from_json(run.job, context.cpu)), 201)
+
+
+def _document(run: Run) -> dict[str, Any]:
+    return {field.name: getattr(run, field.name) for field in dataclasses.fields(run)}

@@ -1,0 +1,88 @@
+"""Uploads: a file streamed to disk, read by an importer in its own process, stored whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import errno
+import time
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+from starlette.requests import ClientDisconnect
+from starlette.responses import Response
+
+from app.api.body import json_response, refuse_length, too_long
+from app.context import Ctx
+from app.disk import new_id, whole_folder, write_json
+from app.errors import Refused
+from app.importers.sandbox import Imported, ImportRefused, import_sandboxed
+from estimator.codec import encode
+from estimator.problems import Problem
+
+router = APIRouter()
+
+_CHUNK_BYTES = 1024**2
+
+
+@router.put("/api/uploads")
+async def put_upload(request: Request, context: Ctx, filename: str = "upload") -> Response:
+    """Raw body → 201 {upload_id, measurements, warnings, skipped}; 4xx naming format, place and remedy."""
+    limit_bytes = context.settings.upload_limit_bytes
+    refuse_length(request, limit_bytes)
+    name, upload_id = plain_name(filename), new_id()
+    try:
+        with whole_folder(context.data.uploads, upload_id) as folder:
+            path = folder / "source"
+            size_bytes = await _receive(request, path, limit_bytes)
+            if size_bytes == 0:
+                raise Refused(422, "The file is empty. Choose a result, a trace, or a text table.", filename=name)
+            async with context.imports:
+                imported = await asyncio.to_thread(import_sandboxed, path, name)
+            await asyncio.to_thread(_write, folder, upload_id, name, size_bytes, imported)
+    except ImportRefused as error:
+        raise _refusal(error) from None
+    except ClientDisconnect:
+        raise Refused(400, "The connection closed before the file was complete.") from None
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Refused(507, "The server's disk is full. Free some space in its data folder.") from None
+        raise
+    summaries = await asyncio.to_thread(context.store.put_upload, upload_id)
+    document = {"upload_id": upload_id, "measurements": summaries, "warnings": imported.warnings}
+    return json_response(document | {"skipped": imported.skipped}, 201)
+
+
+def plain_name(filename: str) -> str:
+    """Reduce a name to its last part, printable and short; importers see it, the disk does not."""
+    last = filename.replace("\\", "/").rsplit("/", 1)[-1]
+    return "".join(letter for letter in last if letter.isprintable())[:200] or "upload"
+
+
+async def _receive(request: Request, path: Path, limit_bytes: int) -> int:
+    size_bytes, waiting = 0, bytearray()
+    with path.open("wb") as file:
+        async for chunk in request.stream():
+            size_bytes += len(chunk)
+            if size_bytes > limit_bytes:
+                raise too_long(limit_bytes)
+            waiting += chunk
+            if len(waiting) >= _CHUNK_BYTES:
+                await asyncio.to_thread(file.write, bytes(waiting))
+                waiting.clear()
+        await asyncio.to_thread(file.write, bytes(waiting))
+    return size_bytes
+
+
+def _write(folder: Path, upload_id: str, name: str, size_bytes: int, imported: Imported) -> None:
+    (folder / "measurements").mkdir()
+    for index, measurement in enumerate(imported.measurements):
+        known = dataclasses.replace(measurement, id=f"{upload_id}-{index}", label=measurement.label or name)
+        write_json(folder / "measurements" / f"{index:05}.json", known)
+    about = {"filename": name, "created_s": time.time(), "size_bytes": size_bytes}
+    write_json(folder / "upload.json", about | encode({"warnings": imported.warnings, "skipped": imported.skipped}))
+
+
+def _refusal(error: ImportRefused) -> Refused:
+    problem = Problem(field=error.place or "file", message=error.message, remedy=error.remedy)
+    return Refused(422, str(problem), [problem], format=error.format, place=error.place, remedy=error.remedy)

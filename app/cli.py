@@ -1,0 +1,143 @@
+"""Command line: ``headroom``; 0 on success, 2 on bad input with one line per problem on stderr, JSON alone on stdout.
+
+Every command imports what it needs when it runs, so that ``headroom --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer.exceptions import TyperException
+
+from estimator.problems import InputProblems
+
+app = typer.Typer(
+    name="headroom",
+    help="How fast a training step should be, how fast it is, and where the difference goes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+BAD_INPUT = 2
+AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="Data folder. [default: $HEADROOM_DATA, or ~/.local/share/headroom]", show_default=False
+    ),
+]
+
+
+def main() -> None:
+    """Run the command line and exit with its status."""
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run one command; returns the exit status instead of exiting."""
+    try:
+        status = app(arguments, standalone_mode=False, prog_name="headroom")
+    except InputProblems as error:
+        for problem in error.problems:
+            print(f"headroom: {problem}", file=sys.stderr)
+        return BAD_INPUT
+    except TyperException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(error)
+            return BAD_INPUT
+        message = " ".join(error.format_message().split()).rstrip(".")
+        print(f"headroom: {message}. Run 'headroom --help' for what there is.", file=sys.stderr)
+        return BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 1
+    return status if isinstance(status, int) else 0
+
+
+@app.command()
+def serve(
+    host: Annotated[
+        str | None,
+        typer.Option(help="Address to listen on; beyond loopback HEADROOM_TOKEN is needed. [default: 127.0.0.1]"),
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any. [default: 8000]")
+    ] = None,
+    data: Data = None,
+) -> int:
+    """Start the dashboard and print its URL."""
+    from app.commands.serve import serve as command
+
+    return command({"host": host, "port": port, "data": data})
+
+
+@app.command()
+def estimate(
+    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.json", help="What to predict.")],
+    as_json: AsJson = False,
+    data: Data = None,
+) -> int:
+    """Predict time and memory of one training step."""
+    from app.commands.estimate import estimate as command
+
+    return command(scenario, as_json, data)
+
+
+@app.command()
+def validate(
+    rows: Annotated[Path, typer.Argument(metavar="ROWS.csv", help="Table of measured runs, with a header.")],
+    as_json: AsJson = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="PREDICTED.csv", help="Write every row with its prediction to this file.")
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
+    ] = None,
+) -> int:
+    """Predict and score a table of measured runs."""
+    from app.commands.validate import validate as command
+
+    return command(rows, as_json, out, calibration)
+
+
+@app.command()
+def sweep(
+    spec: Annotated[Path, typer.Argument(metavar="SPEC.json", help="Scenario without a plan, limits, objective.")],
+    as_json: AsJson = False,
+    data: Data = None,
+) -> int:
+    """Try all plans for a model on a cluster under limits."""
+    from app.commands.sweep import sweep as command
+
+    return command(spec, as_json, data)
+
+
+@app.command(name="import")
+def import_(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Profiles, logs, results or text tables.")],
+    as_json: AsJson = False,
+) -> int:
+    """Read profiles, logs or tables into measurements."""
+    from app.commands.importing import import_files as command
+
+    return command(files, as_json)
+
+
+@app.command(name="run")
+def run_(
+    job: Annotated[Path, typer.Argument(metavar="JOB.json", help="What to measure and how often.")],
+    as_json: AsJson = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the exact request and start nothing.")] = False,
+    data: Data = None,
+) -> int:
+    """Measure a run through a backend."""
+    from app.commands.running import run as command
+
+    return command(job, as_json, dry_run, data)

@@ -1,0 +1,57 @@
+"""``headroom serve``: the dashboard in one process, until a signal ends it."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from app.commands.settings import settings_from
+from app.main import create_app
+from app.settings import Settings
+from estimator.problems import InputProblems, Problem
+
+
+def serve(arguments: Mapping[str, Any]) -> int:
+    """Serve until SIGINT or SIGTERM; raise InputProblems where settings, data folder or port cannot be used."""
+    settings = settings_from(arguments)
+    app = create_app(settings)
+    listener = _listen(settings)
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    # What fails is logged by app.errors, and what hinders the start is raised below, without uvicorn's stack trace
+    config = uvicorn.Config(app, log_level="critical", server_header=False, lifespan="on", timeout_graceful_shutdown=5)
+    server = _Server(config)
+    server.run(sockets=[listener])
+    failure: Exception | None = app.state.startup_failure
+    if failure is not None:
+        raise failure
+    return 0
+
+
+class _Server(uvicorn.Server):
+    """uvicorn that says where it listens, and ends the event streams before it waits for connections."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        if self.started and sockets:
+            host, port = sockets[0].getsockname()[:2]
+            name = f"[{host}]" if ":" in host else host
+            print(f"Headroom listens on http://{name}:{port}", flush=True)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        context = self.config.app.state.context  # type: ignore[union-attr]
+        context.supervisor.announce_stop()
+        super().handle_exit(sig, frame)
+
+
+def _listen(settings: Settings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family)
+    except OSError as error:
+        message = f"{settings.host}:{settings.port} cannot be listened on: {error.strerror or error}"
+        raise InputProblems([Problem(field="port", message=message, remedy="Choose another with --port.")]) from None

@@ -1,0 +1,144 @@
+"""``headroom validate``: predict every row of a table of measured runs, score it, and list what was left out."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.commands.files import print_json, read_document, read_text, table
+from estimator.codec import decode, unknown_key
+from estimator.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
+from estimator.problems import InputProblems, Problem
+from estimator.score import Errors, Predicted, Skipped, Validation, predict_rows, score
+from estimator.units import GIB
+
+NEEDED = ("hardware", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
+ADDED = (
+    "predicted_step_time_s",
+    "predicted_low_s",
+    "predicted_high_s",
+    "predicted_peak_mem_gib",
+    "time_error_pct",
+    "memory_error_pct",
+    "assumptions",
+)
+_HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
+
+
+def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | None) -> int:
+    """Predict and score the table of a file; raise InputProblems where it is no such table."""
+    rows = read_rows(path)
+    found = predict_rows(rows, read_efficiencies(calibration) if calibration else None)
+    validation = score(found)
+    if out:
+        write_predicted(out, rows, found)
+    if as_json:
+        print_json(validation)
+    else:
+        print(text(validation))
+    return 0
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """Read a CSV with a header into one dict per row; raise InputProblems that name the file and the line."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+    except csv.Error as error:
+        raise _refused(path, f"line {reader.line_num} is not CSV: {error}", "Correct that line.") from None
+    if not lines:
+        raise _refused(path, "is empty", "Give a header line and one line per measured run.")
+    header = [name.strip() for name in lines[0][1]]
+    missing = [name for name in NEEDED if name not in header]
+    if missing:
+        raise _refused(path, f"has no column {', '.join(missing)}", "The header must name the contract's columns.")
+    twice = sorted({name for name in header if name and header.count(name) > 1})
+    if twice:
+        raise _refused(path, f"has column {', '.join(twice)} twice", "Give every column one name.")
+    for number, cells in lines[1:]:
+        if len(cells) > len(header):
+            message = f"line {number} has {len(cells)} cells, the header {len(header)}"
+            raise _refused(path, message, "Quote cells that contain commas.")
+    return [dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=True)) for _, cells in lines[1:]]
+
+
+def read_efficiencies(path: Path) -> Efficiencies:
+    """Read {base, ranges: {efficiency: {value, low, high, unit, source}}}; what it leaves out is the base family's."""
+    document = read_document(path)
+    if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
+        raise _refused(path, "has no object 'ranges'", "Give a file that `headroom calibrate` wrote.")
+    problems, ranges = [], dict(efficiencies(str(document.get("base", "default"))).ranges)
+    for name, given in document["ranges"].items():
+        if name not in NAMES:
+            problems.append(unknown_key("ranges", str(name), list(NAMES)))
+            continue
+        try:
+            ranges[name] = decode(Range, given, f"ranges.{name}")
+        except InputProblems as error:
+            problems += error.problems
+    if problems:
+        raise InputProblems(problems)
+    return from_ranges(str(document.get("name", path.stem)), ranges)
+
+
+def write_predicted(path: Path, rows: Sequence[Mapping[str, str]], found: Sequence[Predicted | Skipped]) -> None:
+    """Write every row as it was, with its prediction; a skipped row says why under ``assumptions``."""
+    columns = [*dict.fromkeys([*rows[0], *ADDED])] if rows else [*NEEDED, *ADDED]
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, columns, lineterminator="\n")
+            writer.writeheader()
+            for row, item in zip(rows, found, strict=True):
+                writer.writerow({**row, **_added(item)})
+    except OSError as error:
+        message = f"cannot be written: {error.strerror or error}"
+        raise _refused(path, message, "Name a file that you may write.") from None
+
+
+def text(found: Validation) -> str:
+    """Write a validation for a terminal."""
+    rows = [
+        _row("time", found.time),
+        _row("memory", found.memory),
+        *(_row(f"{name} (baseline, time)", errors) for name, errors in found.baseline.items()),
+    ]
+    lines = [f"{found.predicted} of {found.rows} rows predicted; errors in percent", "", table(_HEADER, rows)]
+    for group, members in found.by.items():
+        if members:
+            rows = [_row(_short(name or "(not named)"), errors) for name, errors in members.items()]
+            lines += ["", table((f"time by {group}", *_HEADER[1:]), rows)]
+    if found.skipped:
+        lines += ["", "skipped:", *(f"  {item.source_id or '(no source_id)'}: {item.reason}" for item in found.skipped)]
+    return "\n".join(lines)
+
+
+def _added(item: Predicted | Skipped) -> dict[str, Any]:
+    if isinstance(item, Skipped):
+        return {"assumptions": f"skipped: {item.reason}"}
+    values = (
+        item.step_s,
+        item.low_s,
+        item.high_s,
+        item.peak_bytes / GIB,
+        item.time_error_pct,
+        item.memory_error_pct,
+    )
+    cells = ("" if value is None else f"{value:.6g}" for value in values)
+    return dict(zip(ADDED, (*cells, "; ".join(item.row.assumptions)), strict=True))
+
+
+def _row(name: str, errors: Errors) -> list[str]:
+    sizes = (errors.mape, errors.median_ape, errors.p90_ape, errors.max_ape)
+    cells = ["-" if value is None else f"{value:.1f}" for value in sizes]
+    return [name, str(errors.n), *cells, "-" if errors.bias is None else f"{errors.bias:+.1f}"]
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 48 else f"{name[:47]}…"
+
+
+def _refused(path: Path, message: str, remedy: str) -> InputProblems:
+    return InputProblems([Problem(field=str(path), message=message, remedy=remedy)])

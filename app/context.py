@@ -1,0 +1,38 @@
+"""Context: what one server process holds, handed to every endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from app.disk import DataFolder
+from app.settings import Settings
+from app.store import Store
+from app.supervisor import Supervisor
+from app.this_cpu import ThisCpu
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """Settings and the live parts of one server."""
+
+    settings: Settings
+    data: DataFolder
+    store: Store
+    supervisor: Supervisor
+    cpu: ThisCpu
+    sweeps: asyncio.Semaphore
+    imports: asyncio.Semaphore
+
+
+def context_of(request: Request) -> Context:
+    """Return the context of the server that got this request."""
+    context = request.app.state.context
+    assert isinstance(context, Context)
+    return context
+
+
+Ctx = Annotated[Context, Depends(context_of)]

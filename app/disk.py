@@ -1,0 +1,98 @@
+"""Disk: the data folder, whose job and upload folders are the truth that the index is rebuilt from."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.encoding import encode_json
+from estimator.problems import InputProblems, Problem
+
+_UNFINISHED = ".new-"
+
+
+class DataFolder:
+    """Paths inside the data folder; ``create`` makes them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.expanduser().resolve()
+        self.runs = self.root / "runs"
+        self.uploads = self.root / "uploads"
+        self.cache = self.root / "cache"
+
+    def create(self) -> None:
+        """Make the folders and remove what an interrupted server left half-written; raise InputProblems."""
+        try:
+            for folder in (self.root, self.runs, self.uploads, self.cache):
+                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            message = f"{self.root} cannot be used: {error.strerror or error}"
+            remedy = "Name a folder that you may write, with --data or HEADROOM_DATA."
+            raise InputProblems([Problem(field="data", message=message, remedy=remedy)]) from None
+
+    def remove_unfinished(self) -> None:
+        """Delete folders whose writing was interrupted; only the server that holds the lock may do so."""
+        for parent in (self.runs, self.uploads):
+            for folder in parent.glob(f"{_UNFINISHED}*"):
+                shutil.rmtree(folder, ignore_errors=True)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the folder for one server; raise InputProblems where another one has it."""
+        with (self.root / "lock").open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                message = f"another Headroom server uses {self.root}"
+                remedy = "Stop it, or name another folder with --data."
+                raise InputProblems([Problem(field="data", message=message, remedy=remedy)]) from None
+            yield
+
+
+def new_id() -> str:
+    """Return a fresh id that sorts by time, as in ``20261120-101500-042-1f3a9c``."""
+    now_ms = time.time_ns() // 1_000_000
+    stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ms // 1000))
+    return f"{stamp}-{now_ms % 1000:03d}-{secrets.token_hex(3)}"
+
+
+@contextmanager
+def whole_folder(parent: Path, name: str) -> Iterator[Path]:
+    """Give a temporary folder that becomes ``parent/name`` only when the block ends well, else vanishes."""
+    temporary = parent / f"{_UNFINISHED}{name}"
+    temporary.mkdir(mode=0o700)
+    try:
+        yield temporary
+        temporary.rename(parent / name)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
+
+
+def finished_folders(parent: Path) -> list[Path]:
+    """List the complete folders of ``parent``, oldest first."""
+    return sorted(path for path in parent.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON so that a reader finds the old file or the new one, never half of one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    with temporary.open("wb") as file:
+        file.write(encode_json(value))
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file; raises OSError or msgspec.DecodeError."""
+    return msgspec.json.decode(path.read_bytes())

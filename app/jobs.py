@@ -1,0 +1,42 @@
+"""Jobs: what a person asks to be measured, checked and written so that it needs no catalogue to run."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from app.this_cpu import ThisCpu
+from estimator.codec import decode
+from estimator.problems import InputProblems, Problem
+from estimator.scenario import scenario_from_json, scenario_to_json
+from runners.backends import backend
+from runners.job import Job
+
+
+def job_from_json(document: object, cpu: ThisCpu) -> Job:
+    """Read a job, its scenario with every name replaced by what it names; raise InputProblems.
+
+    Where ``world_size`` is left out, there is one process for each chip of the scenario.
+    """
+    job = decode(Job, document)
+    problems: list[Problem] = []
+    try:
+        backend(job.backend)
+    except InputProblems as error:
+        problems += error.problems
+    try:
+        cpu.refuse_unprobed(job.scenario)
+        scenario = scenario_from_json(job.scenario)
+        job = dataclasses.replace(job, scenario=scenario_to_json(scenario))
+        chips = scenario.cluster.chips
+        if isinstance(document, Mapping) and "world_size" not in document:
+            job = dataclasses.replace(job, world_size=chips)
+        elif job.world_size != chips:
+            message = f"{job.world_size} processes for a scenario of {chips} chips"
+            remedy = f"Set world_size to {chips}, or change the scenario's plan and cluster."
+            problems.append(Problem(field="world_size", message=message, remedy=remedy))
+    except InputProblems as error:
+        problems += [dataclasses.replace(found, field=f"scenario.{found.field}") for found in error.problems]
+    if problems:
+        raise InputProblems(problems)
+    return job

@@ -1,0 +1,90 @@
+"""Pages: the page's own files, and plotly.js from the installed plotly wheel, compressed once per version."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import re
+from collections.abc import Awaitable, Callable
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from starlette.responses import FileResponse, Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+from app.disk import DataFolder
+
+_IMMUTABLE = "public, max-age=31536000, immutable"
+_ANY_PLOTLY = re.compile(rb"/plotly-[0-9.]+\.min\.js")
+
+
+class _Revalidated(StaticFiles):
+    """Files that a browser keeps but asks about each time, by ETag."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = "no-cache"
+        return response
+
+
+def plotly_url() -> str:
+    """Return the URL of plotly.js, which names the version of the plotly wheel."""
+    return f"/plotly-{version('plotly')}.min.js"
+
+
+def plotly_file() -> Path:
+    """Return plotly.js inside the installed plotly wheel, without importing the package."""
+    spec = find_spec("plotly")
+    assert spec is not None, "plotly is a dependency"
+    assert spec.origin is not None
+    return Path(spec.origin).parent / "package_data" / "plotly.min.js"
+
+
+def compress_plotly(data: DataFolder) -> Path:
+    """Make the gzip copy in the cache folder where it is missing; return its path."""
+    target = data.cache / f"plotly-{version('plotly')}.min.js.gz"
+    if not target.exists():
+        temporary = target.with_suffix(".tmp")
+        temporary.write_bytes(gzip.compress(plotly_file().read_bytes(), 9, mtime=0))
+        temporary.replace(target)
+    return target
+
+
+def install(app: FastAPI, static: Path, data: DataFolder) -> None:
+    """Serve ``static`` at /, folder by folder, so that /api keeps its own 404 and 405."""
+    compressed: dict[str, Path] = {}
+
+    async def prepare() -> None:
+        compressed["plotly"] = await asyncio.to_thread(compress_plotly, data)
+
+    async def plotly(request: Request) -> Response:
+        headers = {"cache-control": _IMMUTABLE, "vary": "accept-encoding"}
+        packed = compressed.get("plotly")
+        if packed is not None and "gzip" in request.headers.get("accept-encoding", ""):
+            return FileResponse(packed, media_type="text/javascript", headers=headers | {"content-encoding": "gzip"})
+        return FileResponse(plotly_file(), media_type="text/javascript", headers=headers)
+
+    async def index(request: Request) -> Response:
+        page = await asyncio.to_thread((static / "index.html").read_bytes)
+        page = _ANY_PLOTLY.sub(plotly_url().encode(), page)
+        return Response(page, media_type="text/html", headers={"cache-control": "no-cache"})
+
+    app.state.prepare_pages = prepare
+    app.add_route(plotly_url(), plotly, methods=["GET"])
+    app.add_route("/", index, methods=["GET"])
+    files = _Revalidated(directory=static)
+    for path in sorted(static.iterdir()):
+        if path.is_dir():
+            app.mount(f"/{path.name}", _Revalidated(directory=path))
+        elif path.name != "index.html":
+            app.add_route(f"/{path.name}", _file(files, path.name), methods=["GET"])
+
+
+def _file(files: StaticFiles, name: str) -> Callable[[Request], Awaitable[Response]]:
+    async def serve(request: Request) -> Response:
+        return await files.get_response(name, request.scope)
+
+    return serve

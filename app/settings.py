@@ -1,0 +1,75 @@
+"""Settings: where data lies, where the server listens, and its limits; from arguments and HEADROOM_* variables."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from estimator.problems import Problem
+
+ROOT = Path(__file__).parent.parent
+MIB = 1024**2
+
+
+def default_data_folder() -> Path:
+    """Return the user's data folder by the XDG base directory rule: $XDG_DATA_HOME/headroom or ~/.local/share/headroom.
+
+    Source: https://specifications.freedesktop.org/basedir-spec/latest/
+    """
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if base.startswith("/") else Path.home() / ".local" / "share") / "headroom"
+
+
+class Settings(BaseSettings):
+    """What a deployment may choose; each field reads HEADROOM_<NAME> where no argument is given."""
+
+    model_config = SettingsConfigDict(env_prefix="HEADROOM_", frozen=True, extra="forbid")
+
+    data: Path = Field(default_factory=default_data_folder, description="job folders, uploads, index and caches")
+    database_url: str = Field("", description="index database; empty: SQLite in the data folder")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0: any free one")
+    token: SecretStr = Field(SecretStr(""), description="secret that callers must know; required beyond loopback")
+    run_slots: int = Field(1, ge=1, le=64, description="measured runs at the same time")
+    json_limit_bytes: int = Field(2 * MIB, ge=1024, description="largest JSON body")
+    upload_limit_bytes: int = Field(2048 * MIB, ge=1024, description="largest upload")
+    probe_cpu: bool = Field(True, description="measure this CPU's peaks once, in the background")
+    probe_seconds: float = Field(5.0, gt=0, le=600, description="how long that takes")
+    samples: Path = Field(ROOT / "app" / "samples", description="folder of bundled measurements")
+    static: Path = Field(ROOT / "static", description="folder of the page")
+
+    @property
+    def index_url(self) -> str:
+        """Database URL of the index."""
+        return self.database_url or f"sqlite:///{self.data.expanduser().resolve() / 'index.sqlite3'}"
+
+    @property
+    def loopback(self) -> bool:
+        """Whether only this machine can reach the server."""
+        return is_loopback(self.host)
+
+    def problems(self) -> list[Problem]:
+        """List what makes these settings unsafe."""
+        if self.loopback or self.token.get_secret_value():
+            return []
+        return [
+            Problem(
+                field="host",
+                message=f"whoever reaches {self.host} from another machine could start programs here",
+                remedy="Set HEADROOM_TOKEN to a long secret, or listen on 127.0.0.1.",
+            )
+        ]
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether ``host`` names this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,66 @@
+"""Summary: what a list shows of a measurement, so that the index answers without opening its file."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from estimator.measurement import Measurement, Origin
+from estimator.problems import InputProblems
+from estimator.scenario import Scenario, scenario_from_json
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """One line of the list of measurements; ``rows`` and ``kernels`` are counts."""
+
+    id: str
+    label: str
+    origin: Origin
+    status: str
+    device_name: str
+    world_size: int
+    step_time_s: float | None
+    peak_bytes: float | None
+    rows: int
+    kernels: int
+    created_s: float
+    has_scenario: bool
+    bundled: bool
+
+
+def summarize(measurement: Measurement, *, created_s: float, bundled: bool = False) -> Summary:
+    """Reduce a measurement to its line in the list; its step time is the median over steps."""
+    return Summary(
+        id=measurement.id,
+        label=measurement.label,
+        origin=measurement.origin,
+        status=measurement.status,
+        device_name=str(measurement.device.get("name") or ""),
+        world_size=measurement.world_size,
+        step_time_s=statistics.median(measurement.steps_s) if measurement.steps_s else None,
+        peak_bytes=measurement.memory.peak_bytes,
+        rows=len(measurement.rows),
+        kernels=len(measurement.kernels),
+        created_s=created_s,
+        has_scenario=scenario_of(measurement) is not None,
+        bundled=bundled,
+    )
+
+
+def scenario_of(measurement: Measurement) -> Scenario | None:
+    """Return the measurement's scenario where it is complete and possible, else None."""
+    if not measurement.scenario:
+        return None
+    try:
+        return scenario_from_json(measurement.scenario)
+    except InputProblems:
+        return None
+
+
+def read_measurement(path: Path) -> Measurement:
+    """Read a stored measurement; raises OSError or msgspec.DecodeError (ValidationError where a field is wrong)."""
+    return msgspec.json.decode(path.read_bytes(), type=Measurement)

@@ -1,0 +1,151 @@
+"""This CPU: the chip ``cpu`` of the catalogue, measured here once and kept, never a constant."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import logging
+import os
+import platform
+import signal
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import fields, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.disk import DataFolder, read_json, write_json
+from app.settings import ROOT
+from estimator import catalog
+from estimator.codec import decode
+from estimator.hardware import Chip
+from estimator.problems import InputProblems, Problem
+
+KEY = "cpu"
+LABEL = "This CPU"
+ALIASES = ("this-cpu",)
+_log = logging.getLogger("headroom")
+
+
+class ThisCpu:
+    """The probe of one server or command; ``state`` is off, waiting, probing, ready or failed."""
+
+    def __init__(self, data: DataFolder, seconds: float, *, enabled: bool = True) -> None:
+        self.data, self.seconds = data, seconds
+        self.state = "waiting" if enabled else "off"
+        self.message = ""
+        self.finished = asyncio.Event()
+
+    @property
+    def cache_file(self) -> Path:
+        """Where the result is kept: one file for each machine and version of torch."""
+        facts = (_cpu_name(), _cores(), os.sysconf("SC_PHYS_PAGES"), platform.machine(), version("torch"))
+        return self.data.cache / f"cpu-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.json"
+
+    def load(self) -> bool:
+        """Put the chip into the catalogue where an earlier probe left it; tell whether it did."""
+        try:
+            document = read_json(self.cache_file)
+            self._add(document)
+        except (OSError, msgspec.DecodeError, InputProblems, KeyError, TypeError):
+            return False
+        return True
+
+    async def ensure(self) -> None:
+        """Load the chip or measure it; a failure is kept as ``state`` and ``message`` for whoever asks."""
+        try:
+            if self.state != "off" and not self.load():
+                self.state = "probing"
+                await self._probe()
+        except (OSError, msgspec.DecodeError, InputProblems, RuntimeError, KeyError, TypeError) as error:
+            self.state, self.message = "failed", str(error)
+            _log.warning("this CPU could not be measured: %s", error)
+        finally:
+            self.finished.set()
+
+    def pending(self) -> list[dict[str, str]]:
+        """List the chip as not yet measured, with the reason, until it stands in the catalogue."""
+        if self.state == "ready":
+            return []
+        return [{"key": KEY, "label": LABEL, "state": self.state, "message": self._reason()}]
+
+    def refuse_unprobed(self, scenario_json: object) -> None:
+        """Raise InputProblems where a scenario wants the chip ``cpu`` before it is measured."""
+        if self.state == "ready" or not wants_cpu(scenario_json):
+            return
+        remedy = "Choose another chip, or restart the server to measure again."
+        if self.state in ("waiting", "probing"):
+            remedy = f"Try again in about {self.seconds + 5:.0f} seconds."
+        raise InputProblems([Problem(field="cluster.chip", message=self._reason(), remedy=remedy)])
+
+    def _reason(self) -> str:
+        return {
+            "off": "this CPU is not measured, because the probe is switched off",
+            "waiting": "this CPU is not measured yet",
+            "probing": "this CPU is being measured",
+        }.get(self.state, f"this CPU could not be measured: {self.message}")
+
+    async def _probe(self) -> None:
+        with tempfile.TemporaryDirectory(dir=self.data.cache) as folder:
+            out = Path(folder) / "probe.json"
+            options = ("--out", str(out), "--seconds", str(self.seconds), "--device", "cpu")
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "runners",
+                "probe",
+                *options,
+                cwd=ROOT,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                start_new_session=True,
+            )
+            try:
+                async with asyncio.timeout(self.seconds * 4 + 120):
+                    output, _ = await process.communicate()
+            except TimeoutError:
+                raise RuntimeError("the probe did not end") from None
+            finally:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    await process.wait()
+            if process.returncode != 0:
+                last = output.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
+                raise RuntimeError(f"the probe ended with {process.returncode}: {last[0]}")
+            document = read_json(out)
+        self._add(document)
+        write_json(self.cache_file, document)
+
+    def _add(self, document: Any) -> None:
+        chip = replace(decode(Chip, document["chip"], "chip"), name=KEY)
+        source = f"measured here with torch {version('torch')}: {_cpu_name()}, {_cores()} cores"
+        sources = {field.name: source for field in fields(chip) if isinstance(getattr(chip, field.name), (int, float))}
+        entry = catalog.Entry(key=KEY, label=chip.label or LABEL, value=chip, aliases=ALIASES, sources=sources)
+        catalog.add("chips", entry)
+        self.state, self.message = "ready", ""
+
+
+def wants_cpu(scenario_json: object) -> bool:
+    cluster = scenario_json.get("cluster") if isinstance(scenario_json, Mapping) else None
+    chip = cluster.get("chip") if isinstance(cluster, Mapping) else cluster
+    return isinstance(chip, str) and chip.strip().lower().replace(" ", "-") in (KEY, "this-cpu")
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _cpu_name() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            key, _, value = line.partition(":")
+            if key.strip() == "model name":
+                return value.strip()
+    return platform.processor()

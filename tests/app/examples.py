@@ -1,0 +1,79 @@
+"""Inputs that several tests of the app use."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+
+from app.disk import write_json
+from app.events import append_state
+from estimator.codec import encode
+from estimator.measurement import Kernel, MeasuredMemory, Measurement, Origin
+
+SCENARIO = {
+    "model": {"layers": 1, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 97},
+    "cluster": {"chip": "a100-80gb-sxm", "chips_per_node": 1, "nodes": 1},
+    "plan": {"dp": 1, "micro_batch": 1},
+    "training": {"seq_len": 16, "global_batch": 2, "precision": "fp32"},
+}
+
+LLAMA = {
+    "model": "llama3-8b",
+    "cluster": {"chip": "h200-sxm", "chips_per_node": 8, "nodes": 1},
+    "plan": {"dp": 8, "sharding": "fsdp", "micro_batch": 1, "recompute": "full"},
+    "training": {"seq_len": 4096, "global_batch": 8, "precision": "bf16"},
+}
+
+
+def scenario(**changes: object) -> dict:
+    """A tiny scenario with some dotted fields changed, as in ``scenario(plan__tp=3)``."""
+    found = copy.deepcopy(SCENARIO)
+    for name, value in changes.items():
+        part, _, field = name.partition("__")
+        found[part][field] = value
+    return found
+
+
+MEASUREMENT = Measurement(
+    label="a measured step",
+    origin=Origin(kind="run", format="step", producer="headroom", version="0.1.0"),
+    device={"name": "NVIDIA A100", "memory_bytes": 80e9},
+    scenario=SCENARIO,
+    steps_s=(0.011, 0.010, 0.012),
+    phases_s={"forward": 0.003, "backward": 0.006, "optimizer": 0.002, "exposed_communication": 0.0},
+    breakdown_s={"matmul": 0.008, "optimizer": 0.002},
+    kernels=(Kernel(name="gemm", category="matmul", count=7, total_s=0.008),),
+    memory=MeasuredMemory(peak_bytes=1e9, reserved_bytes=2e9),
+)
+
+
+def write_run(runs: Path, run_id: str, *, state: str = "ok", measurement: Measurement | None = MEASUREMENT) -> Path:
+    """Write a job folder as a run leaves it."""
+    folder = runs / run_id
+    folder.mkdir(parents=True)
+    write_json(folder / "job.json", {"benchmark": "step", "scenario": SCENARIO, "label": "tiny", "backend": "local"})
+    write_json(folder / "request.json", {"command": ["python", "-m", "runners"], "environment": {}})
+    append_state(folder, "queued")
+    if state != "queued":
+        append_state(folder, "running")
+        with (folder / "events.jsonl").open("a") as file:
+            event = {"t_s": 5.0, "kind": "progress", "phase": "measure", "step": 3, "steps": 4, "step_s": 0.01}
+            file.write(json.dumps(event) + "\n")
+    if state not in ("queued", "running"):
+        append_state(folder, state)
+    if measurement is not None:
+        write_json(folder / "result.json", encode(measurement))
+    return folder
+
+
+def write_upload(uploads: Path, upload_id: str, count: int = 2) -> Path:
+    """Write an upload folder as the endpoint leaves it."""
+    folder = uploads / upload_id
+    (folder / "measurements").mkdir(parents=True)
+    (folder / "source").write_text("a,b\n")
+    for index in range(count):
+        document = encode(MEASUREMENT) | {"id": f"{upload_id}-{index}", "label": f"table {index}"}
+        write_json(folder / "measurements" / f"{index:05}.json", document)
+    write_json(folder / "upload.json", {"filename": "a.txt", "created_s": 1000.0, "warnings": [], "skipped": []})
+    return folder

@@ -1,0 +1,166 @@
+"""The index: the same on SQLite and PostgreSQL, and rebuilt from the folders whenever it is missing or behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+
+import pytest
+
+from app.disk import DataFolder, write_json
+from app.run import read_run
+from app.store import Store
+from estimator.codec import encode
+from estimator.problems import InputProblems
+from tests.app.examples import MEASUREMENT, write_run, write_upload
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'index.sqlite3'}"
+    return request.getfixturevalue("postgres_url")
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = DataFolder(tmp_path / "data")
+    folder.create()
+    return folder
+
+
+@pytest.fixture
+def open_store(url, data, tmp_path):
+    opened = []
+
+    def open_again() -> Store:
+        opened.append(Store(url, data, tmp_path / "samples"))
+        opened[-1].open()
+        return opened[-1]
+
+    yield open_again
+    for store in opened:
+        store.close()
+
+
+def test_a_run_and_its_measurement_become_known_together(open_store, data, url):
+    store = open_store()
+    assert store.check() == url.partition(":")[0]
+    run = read_run(write_run(data.runs, "r1"))
+    store.put_run(run, dataclasses.replace(MEASUREMENT, id="r1"))
+    assert store.run("r1") == run
+    assert store.runs() == [run]
+    assert store.runs(unfinished=True) == []
+    (summary,) = store.summaries()
+    assert (summary.id, summary.step_time_s, summary.kernels, summary.rows) == ("r1", 0.011, 1, 0)
+    assert summary.device_name == "NVIDIA A100"
+    assert summary.has_scenario
+    assert store.measurement("r1") == dataclasses.replace(MEASUREMENT, id="r1")
+    assert store.run("r2") is None
+    assert store.measurement("../r1") is None
+
+
+def test_runs_come_newest_first(open_store, data):
+    store = open_store()
+    for run_id in ("20260101-000000-001-aa", "20260101-000000-003-aa", "20260101-000000-002-aa"):
+        store.put_run(read_run(write_run(data.runs, run_id, state="queued", measurement=None)))
+    assert [run.id[16:19] for run in store.runs()] == ["003", "002", "001"]
+    assert len(store.runs(unfinished=True)) == 3
+
+
+def test_an_upload_gives_a_line_for_every_measurement(open_store, data):
+    store = open_store()
+    write_upload(data.uploads, "u1", count=3)
+    assert [summary.label for summary in store.put_upload("u1")] == ["table 0", "table 1", "table 2"]
+    assert len(store.summaries()) == 3
+    assert store.measurement("u1-2").label == "table 2"
+
+
+def test_an_index_that_is_behind_the_folders_is_rebuilt(open_store, data):
+    open_store()
+    write_run(data.runs, "r1")
+    write_run(data.runs, "r2", state="failed", measurement=None)
+    write_upload(data.uploads, "u1")
+    store = open_store()
+    assert [run.state for run in store.runs()] == ["failed", "ok"]
+    assert store.run("r1").measurement_id == "r1"
+    assert store.run("r1").progress.step == 3
+    assert store.run("r2").measurement_id is None
+    assert {summary.id for summary in store.summaries()} == {"r1", "u1-0", "u1-1"}
+    shutil.rmtree(data.runs / "r1")
+    shutil.rmtree(data.uploads / "u1")
+    store = open_store()
+    assert [run.id for run in store.runs()] == ["r2"]
+    assert store.summaries() == []
+
+
+def test_rebuilding_gives_what_was_stored_one_by_one(open_store, data):
+    store = open_store()
+    run = read_run(write_run(data.runs, "r1"))
+    store.put_run(run, dataclasses.replace(MEASUREMENT, id="r1"))
+    write_upload(data.uploads, "u1")
+    store.put_upload("u1")
+    before = store.runs(), store.summaries()
+    store.rebuild()
+    assert (store.runs(), store.summaries()) == before
+
+
+def test_a_folder_that_cannot_be_read_is_left_out_and_harms_nothing(open_store, data):
+    write_run(data.runs, "good")
+    (data.runs / "broken").mkdir()
+    (data.runs / "broken" / "job.json").write_text("{")
+    write_run(data.runs, "half")
+    (data.runs / "half" / "result.json").write_text('{"steps_s": "fast"}')
+    (data.uploads / "empty").mkdir()
+    store = open_store()
+    assert {run.id: run.measurement_id for run in store.runs()} == {"good": "good", "half": None}
+    assert [summary.id for summary in store.summaries()] == ["good"]
+
+
+def test_unfinished_folders_are_not_seen_and_then_removed(open_store, data):
+    write_run(data.runs, ".new-r1")
+    assert open_store().runs() == []
+    data.remove_unfinished()
+    assert list(data.runs.iterdir()) == []
+
+
+def test_bundled_measurements_follow_their_folder(open_store, tmp_path):
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    write_json(samples / "b.json", encode(MEASUREMENT))
+    write_json(samples / "a.json", encode(MEASUREMENT))
+    (samples / "bad.json").write_text("[]")
+    store = open_store()
+    assert store.bundled() == ["a", "b"]
+    assert [(summary.id, summary.bundled) for summary in store.summaries()] == [("a", True), ("b", True)]
+    assert store.measurement("a").label == "a measured step"
+    (samples / "a.json").unlink()
+    assert open_store().bundled() == ["b"]
+
+
+def test_a_damaged_sqlite_index_is_made_again(tmp_path):
+    data = DataFolder(tmp_path / "data")
+    data.create()
+    write_run(data.runs, "r1")
+    path = data.root / "index.sqlite3"
+    path.write_bytes(b"this is no database" * 1000)
+    store = Store(f"sqlite:///{path}", data, tmp_path)
+    store.open()
+    assert [run.id for run in store.runs()] == ["r1"]
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("no url", "not a database URL"),
+        ("mysql://user@host/name", "'mysql' is not supported"),
+        ("postgresql://user:secret@127.0.0.1:1/name", "does not answer"),
+        ("sqlite:////nowhere/at/all/index.sqlite3", "does not answer"),
+    ],
+)
+def test_a_database_that_cannot_be_used_is_named_without_its_password(url, words, data, tmp_path):
+    with pytest.raises(InputProblems, match=words) as caught:
+        Store(url, data, tmp_path).open()
+    assert "HEADROOM_DATABASE_URL" in str(caught.value)
+    assert "secret" not in str(caught.value)

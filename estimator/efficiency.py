@@ -6,7 +6,7 @@ One TOML file per chip family under catalog/efficiencies; what a file leaves out
 from __future__ import annotations
 
 import tomllib
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 
@@ -47,6 +47,8 @@ class Efficiencies:
     host_backward_s: float
     host_fused_forward_s: float
     host_fused_backward_s: float
+    host_megatron_forward_s: float
+    host_megatron_backward_s: float
     host_tensor_s: float
     host_step_s: float
     host_collective_s: float
@@ -71,6 +73,16 @@ def efficiencies(name: str) -> Efficiencies:
     if name != "default" and path.exists():
         found |= _read(path)
     return from_ranges(name if path.exists() else "default", found)
+
+
+def ideal(e: Efficiencies) -> Efficiencies:
+    """Return the datasheet's own efficiencies: shares 1, overheads 0, communication hidden where it can be."""
+    ones = {name: 1.0 for name in NAMES if name.endswith(("_frac", "_cycle"))}
+    zeros = {name: 0.0 for name in NAMES if name.endswith(("_s", "_bytes", "_length"))}
+    changed = {**ones, **zeros, "contention_frac": 0.0, "strided_elements_per_unit_cycle": 1e6}
+    changed["mixed_elements_per_unit_cycle"] = 1e6
+    exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}
+    return replace(e, name="ideal", ranges=exact, **changed)
 
 
 def from_ranges(name: str, ranges: dict[str, Range]) -> Efficiencies:

@@ -9,7 +9,7 @@ from estimator import explain
 from estimator.breakdown import CATEGORIES, PHASES, complete
 from estimator.cost.host import launch_s
 from estimator.cost.roofline import Priced, price
-from estimator.efficiency import Efficiencies, Range, efficiencies
+from estimator.efficiency import Efficiencies, Range, efficiencies, ideal
 from estimator.hardware import PEAK_FIELD, peak_flops_per_s
 from estimator.memory import StageMemory
 from estimator.model import model_flops_per_token, parameters
@@ -26,7 +26,8 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "attention": ("attention_frac", "attention_vector_frac", "attention_half_length", "attention_backward_frac"),
     "memory": ("memory_frac", "strided_elements_per_unit_cycle", "mixed_elements_per_unit_cycle", "kernel_tail_s",
                "optimizer_tail_s"),
-    "host": ("host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s", "host_tensor_s",
+    "host": ("host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
+             "host_megatron_forward_s", "host_megatron_backward_s", "host_tensor_s",
              "host_step_s", "host_collective_s"),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac"),
 }  # fmt: skip
@@ -112,6 +113,8 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None) -> Est
         raise InputProblems(problems)
     scenario = explain.effective(scenario)
     e = calibration or efficiencies(scenario.cluster.chip.efficiency)
+    if scenario.training.framework == "ideal":
+        e = ideal(e)
 
     ops = network(dims(scenario))
     layout = stages(scenario, ops)
@@ -189,7 +192,7 @@ def _moved(e: Efficiencies, names: tuple[str, ...], *, faster: bool) -> Efficien
     changed: dict[str, float] = {}
     for name in names:
         found: Range = e.ranges[name]
-        more_is_faster = name.endswith("_frac") and name != "contention_frac" or name.endswith("_cycle")
+        more_is_faster = (name.endswith("_frac") and name != "contention_frac") or name.endswith("_cycle")
         changed[name] = found.high if more_is_faster == faster else found.low
     return replace(e, **changed)  # type: ignore[arg-type]
 

@@ -84,9 +84,7 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
     return tuple(found)
 
 
-def memory_problems(
-    scenario: Scenario, fullest: StageMemory, reserved: float, capacity: float
-) -> tuple[Problem, ...]:
+def memory_problems(scenario: Scenario, fullest: StageMemory, reserved: float, capacity: float) -> tuple[Problem, ...]:
     """Report a step that does not fit, with the largest kind and what shrinks it."""
     if reserved <= capacity:
         return ()

@@ -48,20 +48,42 @@ def logits_bytes(d: Dims) -> tuple[Number, Number]:
     return count * d.numbers.compute, count * 3 * d.numbers.compute
 
 
-def block_transient_bytes(d: Dims) -> Number:
-    """Temporaries alive at once inside one block's backward: score gradients (eager attention), or FFN gradients.
+@dataclass(frozen=True, kw_only=True)
+class BlockMoments:
+    """Bytes alive inside one block's backward beyond what the block kept, at its two fullest moments.
 
-    Eager scores hold their gradient, the product with the softmax output and its result: 12 bytes per score in fp32,
-    10 in 2-byte precisions; fused attention needs the gradients of the FFN's inner activations instead.
+    ``ffn``: the gradients of the FFN's inner activations exist. ``attention``: the FFN's activations are gone, the
+    gradients of its weights and of the score matrix exist. ``kept`` is what the whole block keeps, none recomputed.
+    """
+
+    kept: Number
+    ffn: Number
+    attention: Number
+    ffn_parameters: Number
+
+
+def block_moments(d: Dims, ops: tuple[Op, ...]) -> BlockMoments:
+    """Walk one block's backward: which gradients live beside what forward kept.
+
+    Eager attention's backward holds the scores' gradient and the softmax's result: 8 bytes per score in fp32; 2-byte
+    precisions hold both in fp32 but have dropped the 2-byte copy of the weights: 6. One fused kernel's backward: 2·e.
     """
     e = d.numbers.compute
+    forward = [op for op in ops if op.phase == "forward"]
+    border = [op.name for op in forward].index("attention residual")
+    after_attention = kept_bytes(tuple(forward[border:]))
     stream = 2 * d.tokens * d.hidden * d.numbers.residual
-    inner = d.tokens * d.ffn * e * (3 if d.model.gated_ffn else 2)
-    if d.training.attention != "eager":
-        return stream + inner
-    scores = d.sequences * d.heads * d.seq_len * d.seq_len
-    per_score = (3 * e) if d.fused else (12.0 if e == 4 else 10.0)
-    return stream + maximum(inner, scores * per_score)
+    inner = d.tokens * d.ffn * e * (2 if d.model.gated_ffn else 1)
+    heads = 3 * d.tokens * d.query_width * e
+    if d.training.attention == "eager":
+        scores = d.sequences * d.heads * d.seq_len * d.seq_len
+        heads = maximum(heads, scores * (2 * e if d.fused else (8.0 if e == 4 else 6.0)))
+    return BlockMoments(
+        kept=kept_bytes(tuple(forward)),
+        ffn=stream + inner,
+        attention=stream + heads - after_attention,
+        ffn_parameters=(3 if d.model.gated_ffn else 2) * d.hidden * d.ffn,
+    )
 
 
 def stage_memory(
@@ -73,11 +95,11 @@ def stage_memory(
     in_flight: int,
     micro_batches: int,
     layer_ops: tuple[Op, ...],
-    whole_layer_bytes: Number,
+    moments_of_block: BlockMoments,
     head_ops: tuple[Op, ...],
-    embedding_parameters: Number,
     parameters: Number,
     linear_parameters: Number,
+    first_parameters: Number,
     shares: Shares,
     dp: int,
     sharding: str,
@@ -106,11 +128,15 @@ def stage_memory(
     end_logits, peak_logits = logits_bytes(d) if last else (0.0, 0.0)
     held_logits = end_logits * max(in_flight - 1, 0)
     casts = linear_parameters * n.compute if n.autocast else 0.0
-    again = (whole_layer_bytes - per_layer) if d.recompute != "none" else 0.0
+    inside = moments_of_block
+    again = (inside.kept - per_layer) if d.recompute != "none" else 0.0
     buckets = gradients if dp > 1 and sharding == "ddp" else (2 * bucket_bytes if dp > 1 else 0.0)
     communication = buckets + gathered_bytes
-    transient = block_transient_bytes(d)
-    update = parameters * shares.optimizer * n.parameter if not d.fused or d.training.framework == "pytorch-compile" else 0.0
+    of_head = gradients * (d.vocab * d.hidden / parameters) if last else 0.0
+    of_ffn = gradients * (inside.ffn_parameters / parameters)
+    update = (
+        parameters * shares.optimizer * n.parameter if not d.fused or d.training.framework == "pytorch-compile" else 0.0
+    )
     moments: dict[str, dict[str, Number]] = {
         "loss backward": {
             "gradients": accumulated,
@@ -119,18 +145,32 @@ def stage_memory(
             "temporaries": casts,
             "communication": communication,
         },
-        "last block's backward": {
-            "gradients": maximum(accumulated, _after_head(d, gradients, parameters, embedding_parameters, last)),
+        "last block's FFN backward": {
+            "gradients": maximum(accumulated, of_head),
             "activations": activations + again,
             "logits": held_logits,
-            "temporaries": casts + transient,
+            "temporaries": casts + inside.ffn,
             "communication": communication,
         },
-        "first block's backward": {
+        "last block's attention backward": {
+            "gradients": maximum(accumulated, of_head + of_ffn),
+            "activations": activations + again,
+            "logits": held_logits,
+            "temporaries": casts + inside.attention,
+            "communication": communication,
+        },
+        "first block's FFN backward": {
+            "gradients": maximum(accumulated, gradients * (1.0 - first_parameters / parameters)),
+            "activations": activations - (layers - 1) * per_layer + again,
+            "logits": held_logits,
+            "temporaries": inside.ffn + where(layers > 1, 0.0, casts),
+            "communication": communication,
+        },
+        "first block's attention backward": {
             "gradients": gradients,
             "activations": activations - (layers - 1) * per_layer + again,
             "logits": held_logits,
-            "temporaries": transient + where(layers > 1, 0.0, casts),
+            "temporaries": inside.attention + where(layers > 1, 0.0, casts),
             "communication": communication,
         },
         "optimizer step": {
@@ -146,13 +186,6 @@ def stage_memory(
             best, most = name, total
     by_kind = {kind: float(states.get(kind, 0.0) + moments[best].get(kind, 0.0)) for kind in MEMORY_KINDS}
     return StageMemory(stage=stage, layers=layers, in_flight=in_flight, moment=best, by_kind=by_kind)
-
-
-def _after_head(d: Dims, gradients: Number, parameters: Number, embedding: Number, last: bool) -> Number:
-    """Gradients that exist when the last block's backward starts: the head's, if this rank has it."""
-    if not last:
-        return 0.0
-    return gradients * (d.vocab * d.hidden / parameters)
 
 
 def _is_weight_cast(op: Op) -> bool:

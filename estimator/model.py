@@ -141,7 +141,7 @@ def parameters(model: Model, seq_len: int = 0) -> int:
 def model_flops_per_token(model: Model, seq_len: int) -> float:
     """Forward and backward FLOPs of one token, attention over the full square, no recompute.
 
-    F = 6·(L·(matrices of a block) + V·d) + 12·L·heads·head_dim·S: the convention of PaLM (arXiv 2204.02311, appendix B),
+    F = 6·(L·(matrices of a block) + V·d) + 12·L·heads·head_dim·S: the convention of PaLM (arXiv 2204.02311, app. B),
     with the head counted and the embedding look-up not.
     """
     matrices = model.layers * linear_parameters_per_layer(model) + model.vocab * model.hidden

@@ -18,7 +18,7 @@ class Problem:
         return f"{self.field}: {self.message}. {self.remedy}"
 
 
-class InputProblems(ValueError):
+class InputProblems(ValueError):  # noqa: N818  (it carries problems; “error” would say less)
     """Raised when an input cannot be used; carries every problem found, not only the first."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:

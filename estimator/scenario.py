@@ -46,7 +46,7 @@ def scenario_from_json(data: object) -> Scenario:
             [Problem(field="scenario", message="must be a JSON object", remedy=f"Give {', '.join(PARTS)}.")]
         )
     problems += [unknown_key("", str(key), list(PARTS)) for key in data if key not in PARTS]
-    readers = {"model": _model, "cluster": _cluster, "plan": _plan, "training": _training}
+    readers = {"model": model_from_json, "cluster": cluster_from_json, "plan": _plan, "training": training_from_json}
     parts: dict[str, Any] = {}
     for name, read in readers.items():
         if name not in data and name != "plan":
@@ -136,7 +136,8 @@ def _divides(field: str, degree: int, what: str, size: int) -> list[Problem]:
     ]
 
 
-def _model(value: object) -> Model:
+def model_from_json(value: object) -> Model:
+    """Read a catalogue name or an inline model; raise InputProblems."""
     return catalog.model(value) if isinstance(value, str) else decode(Model, value, "model")
 
 
@@ -144,11 +145,12 @@ def _plan(value: object) -> Plan:
     return decode(Plan, value, "plan")
 
 
-def _training(value: object) -> Training:
+def training_from_json(value: object) -> Training:
+    """Read the training part; raise InputProblems."""
     return decode(Training, value, "training")
 
 
-def _cluster(value: object) -> Cluster:
+def cluster_from_json(value: object) -> Cluster:
     """Read a chip's name (one usual node of it), or the contract's object; links default to the chip's own."""
     if isinstance(value, str):
         value = {"chip": value}

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from estimator.efficiency import Efficiencies
-from estimator.memory import StageMemory, kept_bytes, stage_memory
+from estimator.memory import StageMemory, block_moments, stage_memory
 from estimator.model import (
     embedding_parameters,
     final_norm_parameters,
@@ -102,7 +102,7 @@ def stage_memories(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> 
     """Return every stage's memory at its own peak."""
     plan = scenario.plan
     d = layout[0].dims
-    whole = kept_bytes(tuple(block(d)))
+    inside = block_moments(d, tuple(block(d)))
     share = shares(plan.sharding, plan.dp)
     gathered = 0.0
     if plan.sharding in ("zero3", "fsdp") and plan.dp > 1:
@@ -118,11 +118,11 @@ def stage_memories(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> 
             in_flight=in_flight(plan.schedule, stage.index, plan.pp, scenario.micro_batches) if plan.pp > 1 else 1,
             micro_batches=scenario.micro_batches,
             layer_ops=stage.ops.layer,
-            whole_layer_bytes=whole,
+            moments_of_block=inside,
             head_ops=stage.ops.head,
-            embedding_parameters=stage.embedding_parameters,
             parameters=stage.parameters,
             linear_parameters=stage.linear_parameters,
+            first_parameters=stage.embedding_parameters + stage.layer_parameters,
             shares=share,
             dp=plan.dp,
             sharding=plan.sharding,
@@ -136,9 +136,7 @@ def stage_memories(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> 
 
 def _tensors_per_layer(d: Dims) -> float:
     model = d.model
-    linears = (2 if d.fused_projections else 4) + (
-        1 if d.fused_projections or not model.gated_ffn else 2
-    ) + 1
+    linears = (2 if d.fused_projections else 4) + (1 if d.fused_projections or not model.gated_ffn else 2) + 1
     biases = linears if model.bias else 0
     norms = 2 * (2 if model.norm == "layer" else 1) + (2 if model.qk_norm else 0)
     return float(linears + biases + norms)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from estimator.breakdown import CATEGORIES
 from estimator.cost.collectives import Group, collective_s, exposed_s, group_of, p2p_s
+from estimator.cost.host import collective_s as host_collective_s
 from estimator.cost.host import launch_s, phase_wait_s
 from estimator.cost.roofline import price
 from estimator.efficiency import Efficiencies
@@ -55,6 +56,7 @@ class _Pass:
     tensor_s: dict[str, float]
     by_category: dict[str, float]
     matmul_frac: dict[str, float]
+    lead_s: float
 
     @property
     def seconds(self) -> float:
@@ -84,8 +86,9 @@ def step(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> Step:
     data, copies_s = _data_parallel(scenario, stage, one, e)
     optimizer_device = sum(float(price(op, scenario.cluster.chip, e).seconds) for op in stage.once)
     ideal = scenario.training.framework == "ideal"
-    host_tail = 0.0 if ideal else stage.tensors * e.host_tensor_s
-    optimizer_wait = min(host_tail, e.host_tensor_s * 400) + (0.0 if ideal else e.host_step_s)
+    # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
+    walk = max(0.0, stage.tensors * e.host_tensor_s - one.lead_s)
+    optimizer_wait = 0.0 if ideal else walk + e.host_step_s
 
     exposed_data = sum(c.exposed_s for c in data)
     tensor = {p: m * one.tensor_s[p] for p in one.tensor_s}
@@ -144,7 +147,7 @@ def _pass(scenario: Scenario, stage: Stage, e: Efficiencies) -> _Pass:
         tensor[exchange.phase] += count * float(
             collective_s(exchange.kind, exchange.payload_bytes, group, scenario.cluster, e)
         )
-        host[exchange.phase] += count * (0.0 if scenario.training.framework == "ideal" else e.host_collective_s)
+        host[exchange.phase] += count * float(host_collective_s(scenario.training, scenario.plan.tp, e))
     wait: dict[str, float] = {}
     lead = 0.0
     for phase in ("forward", "backward"):
@@ -156,6 +159,7 @@ def _pass(scenario: Scenario, stage: Stage, e: Efficiencies) -> _Pass:
         wait_s=wait,
         tensor_s=tensor,
         by_category=by_category,
+        lead_s=lead,
         matmul_frac={p: matmul[p] / (device[p] + wait[p]) if device[p] else 0.0 for p in device},
     )
 
@@ -177,9 +181,7 @@ def _exchanges(scenario: Scenario, stage: Stage) -> list[tuple[Exchange, float]]
     return found
 
 
-def _data_parallel(
-    scenario: Scenario, stage: Stage, one: _Pass, e: Efficiencies
-) -> tuple[list[Collective], float]:
+def _data_parallel(scenario: Scenario, stage: Stage, one: _Pass, e: Efficiencies) -> tuple[list[Collective], float]:
     """Price the data parallel exchanges; return them and the exposed time of their copies into flat buffers."""
     plan, m = scenario.plan, scenario.micro_batches
     if plan.dp == 1:

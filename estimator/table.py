@@ -16,11 +16,12 @@ PRECISIONS = {
     "float16": "fp16-amp", "amp_bf16": "bf16-amp", "bf16-amp": "bf16-amp", "autocast": "bf16-amp",
     "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp", "bf16-mixed": "bf16-amp",
     "amp_fp16": "fp16-amp", "fp16-amp": "fp16-amp",
+    "fp16 mixed": "fp16-amp", "bf16 mixed": "bf16-amp",
 }  # fmt: skip
 SHARDINGS = {
     "": "ddp", "none": "ddp", "ddp": "ddp", "zero0": "ddp", "zero1": "zero1", "zero-1": "zero1", "zero2": "zero2",
     "zero-2": "zero2", "zero3": "zero3", "zero-3": "zero3", "fsdp": "fsdp", "fsdp2": "fsdp", "full_shard": "fsdp",
-    "distributed_optimizer": "zero1",
+    "distributed_optimizer": "zero1", "fsdp_shard_grad_op": "zero3", "none (dp=1)": "ddp",
 }  # fmt: skip
 ATTENTIONS = {
     "flash": "flash", "flash2": "flash", "flash_attention_2": "flash", "flash-attn": "flash", "fused": "flash",
@@ -30,6 +31,8 @@ ATTENTIONS = {
 GATED_FAMILIES = ("llama", "mistral", "qwen", "yi-", "gemma", "phi-3", "cs336", "nemotron-h")
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
 MEGATRON_VOCAB = 51_200
+STATED_NETWORK_LATENCY_S = 5e-6
+"""Latency where a table states a network's bandwidth only: InfiniBand and RoCE lie at 2 to 10 µs."""
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 
 
@@ -117,7 +120,7 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     sharding = SHARDINGS.get(cells.get("sharding", "").lower(), "ddp")
     if not cells.get("sharding") and dp > 1:
         assumptions.append("sharding = ddp")
-    attention = ATTENTIONS.get(cells.get("attention_impl", "").lower())
+    attention = ATTENTIONS.get(cells.get("attention_impl", "").lower().split(" (")[0])
     if attention is None:
         old = framework == "megatron" and chip.name.startswith(EAGER_DEFAULT_CHIPS)
         attention = "eager" if old else "sdpa"
@@ -139,7 +142,12 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
         plan["bucket_bytes"] = int(bucket_mb * 2**20)
     return {
         "model": _model(cells, framework, assumptions),
-        "cluster": {"chip": chip.name, "chips_per_node": per_node, "nodes": max(chips // per_node, 1)},
+        "cluster": {
+            "chip": chip.name,
+            "chips_per_node": per_node,
+            "nodes": max(chips // per_node, 1),
+            **_network(cells.get("interconnect", ""), chip.chips_per_node),
+        },
         "plan": plan,
         "training": {
             "seq_len": whole("seq_len", 1),
@@ -153,6 +161,15 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     }
 
 
+def _network(interconnect: str, chips_per_node: int) -> dict[str, Any]:
+    """Read a node's stated bandwidth, as in “1600 Gbps node-node”; a chip has its share of the node's ports."""
+    stated = re.search(r"(\d+) ?Gbps", interconnect)
+    if not stated or "node" not in interconnect:
+        return {}
+    bytes_per_s = float(stated[1]) * 1e9 / 8 / chips_per_node
+    return {"network": {"label": interconnect, "bytes_per_s": bytes_per_s, "latency_s": STATED_NETWORK_LATENCY_S}}
+
+
 def _model(cells: Mapping[str, str], framework: str, assumptions: list[str]) -> dict[str, Any]:
     """Shape from the row; what kind of block it is from the catalogue, the columns, or the family's name."""
     name = cells.get("model", "")
@@ -161,7 +178,12 @@ def _model(cells: Mapping[str, str], framework: str, assumptions: list[str]) -> 
     known = _catalogue_model(name)
     if known is not None and (known.hidden, known.layers) == (hidden, int(float(cells["n_layers"]))):
         gated, norm, position, bias = known.gated_ffn, known.norm, known.position, known.bias
-        tied, activation, qk_norm, positions = known.tied_embedding, known.activation, known.qk_norm, known.max_positions
+        tied, activation, qk_norm, positions = (
+            known.tied_embedding,
+            known.activation,
+            known.qk_norm,
+            known.max_positions,
+        )
     else:
         gated = any(family in name.lower() for family in GATED_FAMILIES)
         norm, position, bias = ("rms", "rope", False) if gated else ("layer", "learned", True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from estimator.arrays import ceil_div, maximum, minimum
 from estimator.units import Number
 
@@ -41,18 +43,34 @@ def gemm_s(
     t = start + ((waves · tile)^p + (bytes / bandwidth)^p)^(1/p), where waves = ceil(tiles / units), one tile takes
     2·tm·tn·k / (unit's share of the reachable FLOP/s), and the library picks the tile that finishes first.
     """
+    compute = _compute_s(batch, m, n, k, flops_per_s, compute_units, start_s)
+    memory = bytes / memory_bytes_per_s
+    return start_s + (compute**OVERLAP_POWER + memory**OVERLAP_POWER) ** (1.0 / OVERLAP_POWER)
+
+
+def _tiled_s(
+    batch: Number, m: Number, n: Number, k: Number, flops_per_s: float, compute_units: float, start_s: float
+) -> Number:
     unit_flops_per_s = flops_per_s / compute_units
     best: Number | None = None
     for rows, columns, rate in TILES:
-        tiles = batch * minimum(
-            ceil_div(m, rows) * ceil_div(n, columns), ceil_div(m, columns) * ceil_div(n, rows)
-        )
+        tiles = batch * minimum(ceil_div(m, rows) * ceil_div(n, columns), ceil_div(m, columns) * ceil_div(n, rows))
         waves = ceil_div(tiles, compute_units)
         time = waves * (2.0 * rows * columns * k / (unit_flops_per_s * rate))
         best = time if best is None else minimum(best, time)
     assert best is not None
-    memory = bytes / memory_bytes_per_s
     # Splitting k over idle units helps long, narrow products; it cannot beat the reachable rate itself.
     floor = 2.0 * batch * m * n * k / flops_per_s
-    compute = maximum(minimum(best, 1.5 * floor + start_s), floor)
-    return start_s + (compute**OVERLAP_POWER + memory**OVERLAP_POWER) ** (1.0 / OVERLAP_POWER)
+    return maximum(minimum(best, 1.5 * floor + start_s), floor)
+
+
+_cached_tiled_s = lru_cache(maxsize=1 << 16)(_tiled_s)
+
+
+def _compute_s(
+    batch: Number, m: Number, n: Number, k: Number, flops_per_s: float, compute_units: float, start_s: float
+) -> Number:
+    # A step repeats few shapes, and an interval reprices them all; arrays cannot be keys and go straight through.
+    if all(isinstance(size, (int, float)) for size in (batch, m, n, k)):
+        return _cached_tiled_s(batch, m, n, k, flops_per_s, compute_units, start_s)  # type: ignore[arg-type]
+    return _tiled_s(batch, m, n, k, flops_per_s, compute_units, start_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from estimator.networks import pieces
 from estimator.networks.dims import Dims
 from estimator.networks.pieces import Piece
@@ -24,32 +26,31 @@ def _fused(d: Dims) -> list[Op]:
     width = d.tokens * (2 * d.query_width + 2 * d.kv_width) * e
     square = 4.0 * batch * d.seq_len * d.seq_len * d.head_dim
     statistics = 4.0 * batch * d.seq_len
-    common = {"batch": batch, "m": d.seq_len, "n": d.seq_len, "k": d.head_dim, "precision": n.peak}
-    ops = [
-        Op(
-            name="attention",
-            layer="layer",
-            phase="forward",
-            category="attention",
-            kind="attention",
-            flops=square,
-            bytes=width + statistics,
-            saved_bytes=width + statistics,
-            launches=1.0,
-            **common,
-        ),
-        Op(
-            name="attention gradient",
-            layer="layer",
-            phase="backward",
-            category="attention",
-            kind="attention",
-            flops=2.5 * square,
-            bytes=2.5 * width + statistics,
-            launches=3.0,
-            **common,
-        ),
-    ]
+    forward = Op(
+        name="attention",
+        layer="layer",
+        phase="forward",
+        category="attention",
+        kind="attention",
+        batch=batch,
+        m=d.seq_len,
+        n=d.seq_len,
+        k=d.head_dim,
+        flops=square,
+        bytes=width + statistics,
+        saved_bytes=width + statistics,
+        precision=n.peak,
+    )
+    backward = replace(
+        forward,
+        name="attention gradient",
+        phase="backward",
+        flops=2.5 * square,
+        bytes=2.5 * width + statistics,
+        launches=3.0,
+        saved_bytes=0.0,
+    )
+    ops = [forward, backward]
     if n.autocast and d.model.position == "rope":
         # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
         elements = d.tokens * (d.query_width + d.kv_width)

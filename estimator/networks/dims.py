@@ -16,6 +16,7 @@ from estimator.units import Number
 
 FUSED_FRAMEWORKS = ("pytorch-compile", "megatron", "xla", "ideal")
 VOCAB_PARALLEL_FRAMEWORKS = ("megatron", "xla", "ideal")
+MASTER_WEIGHT_FRAMEWORKS = ("megatron", "xla")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,16 +42,16 @@ def numbers(training: Training, plan: Plan) -> Numbers:
     - fp32, tf32: everything 4 bytes. bf16: everything 2, as plain PyTorch keeps it.
     - fp16-amp, bf16-amp under DDP or ZeRO-1/2: fp32 parameters and residual stream, autocast at every linear.
     - the same under ZeRO-3/FSDP: FSDP's mixed precision: fp32 shards, gathered and computed in 2 bytes.
-    - megatron: 2-byte parameters and residual, fp32 main gradients, fp32 master weights and moments.
+    - megatron, xla: 2-byte parameters and residual, fp32 main gradients, fp32 master weights and moments.
     """
     precision = training.precision
     if precision in ("fp32", "tf32"):
         return Numbers(
             compute=4, residual=4, parameter=4, gradient=4, optimizer=8, autocast=False, peak=training.precision
         )
-    if training.framework in VOCAB_PARALLEL_FRAMEWORKS:
+    if training.framework in MASTER_WEIGHT_FRAMEWORKS:
         return Numbers(compute=2, residual=2, parameter=2, gradient=4, optimizer=12, autocast=False, peak=precision)
-    if precision == "bf16":
+    if precision == "bf16" or training.framework == "ideal":
         return Numbers(compute=2, residual=2, parameter=2, gradient=2, optimizer=4, autocast=False, peak=precision)
     if plan.sharding in ("zero3", "fsdp"):
         return Numbers(compute=2, residual=2, parameter=4, gradient=4, optimizer=8, autocast=False, peak=precision)

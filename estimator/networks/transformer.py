@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from estimator.networks import attention, pieces
 from estimator.networks.attention import pair
@@ -13,6 +13,9 @@ from estimator.units import Number
 
 CORE_OPS = ("attention", "q, k casts", "scores", "softmax", "values", "head copies")
 """Forward ops that selective recomputation runs again (Korthikanti 2022, arXiv 2205.05198, section 5)."""
+
+BLOCK_END = ("down projection", "ffn residual")
+CORE_END = ("values",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +73,9 @@ def block(d: Dims) -> list[Op]:
             )
         )
     if model.qk_norm:
-        ops += pair("q, k norm", "layer", d.tokens * (d.query_width + d.kv_width), *_twice(pieces.rms_norm(d, n.compute)))
+        ops += pair(
+            "q, k norm", "layer", d.tokens * (d.query_width + d.kv_width), *_twice(pieces.rms_norm(d, n.compute))
+        )
     if model.position == "rope":
         ops += pair("rotary positions", "layer", d.tokens * (d.query_width + d.kv_width), *pieces.rope(d))
     ops += attention.core(d)
@@ -123,7 +128,8 @@ def embedding(d: Dims) -> list[Op]:
                 launches=2 * lookups - 1.0),
         kernels("embedding gradient", "embedding", "backward", elements=elements, stream=2 * width * lookups,
                 launches=8.0 * lookups),
-        kernels("embedding gradient table", "embedding", "backward", elements=table, stream=width, launches=lookups * 1.0),
+        kernels("embedding gradient table", "embedding", "backward", elements=table, stream=width,
+                launches=lookups * 1.0),
     ]  # fmt: skip
 
 
@@ -138,7 +144,7 @@ def head(d: Dims) -> list[Op]:
 
 
 ADAMW_ACCESSES = 21
-"""Reads and writes per parameter of foreach AdamW: decay 2, lerp 3, scale 2, addcmul 4, sqrt 2, div 2, + eps 2, addcdiv 4."""
+"""Accesses per parameter of foreach AdamW: decay 2, lerp 3, scale 2, addcmul 4, sqrt 2, div 2, + eps 2, addcdiv 4."""
 ADAMW_PASSES = 8
 FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
 """torch's multi-tensor kernels take at most 320 chunks of 65 536 elements in one launch."""
@@ -198,26 +204,29 @@ def _recomputed(d: Dims, ops: list[Op]) -> list[Op]:
     if d.recompute == "full":
         kept = kernels("block input", "layer", "forward", elements=d.stream_tokens * d.hidden, launches=0.0,
                        saved_bytes=d.stream_tokens * d.hidden * d.numbers.residual)  # fmt: skip
-        redone = [op for op in forward if not op.name.endswith("weight cast")]
+        redone = [
+            op for op in forward if not op.name.endswith("weight cast") and op.name not in _not_redone(d, BLOCK_END)
+        ]
         return [kept, *map(_unsaved, forward), *map(again, redone), *backward]
     # Selective: the core's inputs and output are kept, its inside is not.
     e = d.numbers.compute
     kept_bytes = d.tokens * (2 * d.query_width + 2 * d.kv_width) * e
     kept = kernels("q, k, v, output", "layer", "forward", elements=d.tokens, launches=0.0, saved_bytes=kept_bytes)
-    inside = [op for op in forward if op.name in CORE_OPS]
+    inside = [op for op in forward if op.name in CORE_OPS and op.name not in _not_redone(d, CORE_END)]
     outside = [op if op.name not in CORE_OPS else _unsaved(op) for op in forward]
     return [kept, *outside, *map(again, inside), *backward]
 
 
-def _unsaved(op: Op) -> Op:
-    from dataclasses import replace
+def _not_redone(d: Dims, end: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ops after the last kept tensor: PyTorch's checkpoint stops there, Megatron's runs to the end."""
+    return () if d.training.framework in ("megatron", "xla") else end
 
+
+def _unsaved(op: Op) -> Op:
     return replace(op, saved_bytes=0.0)
 
 
 def _twice(both: tuple[pieces.Piece, pieces.Piece]) -> tuple[pieces.Piece, pieces.Piece]:
-    from dataclasses import replace
-
     return tuple(replace(piece, launches=2 * piece.launches) for piece in both)  # type: ignore[return-value]
 
 

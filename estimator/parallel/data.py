@@ -18,7 +18,7 @@ class Shares:
 
 
 def shares(sharding: str, dp: Number) -> Shares:
-    """ZeRO-1 shards the optimizer, ZeRO-2 gradients too, ZeRO-3 and FSDP everything (Rajbhandari 2019, arXiv 1910.02054)."""
+    """ZeRO-1 shards the optimizer, ZeRO-2 gradients too, ZeRO-3 and FSDP everything (arXiv 1910.02054)."""
     one = 1.0 / dp
     full: Number = 1.0
     return Shares(

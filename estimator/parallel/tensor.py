@@ -45,7 +45,11 @@ def block_exchanges(d: Dims, *, sequence_parallel: bool) -> list[Exchange]:
         Exchange(name="sequence scatter", kind="reduce-scatter", phase="forward", payload_bytes=payload, count=2.0),
         # Backward gathers the outputs' gradients, and the inputs once more for the weight gradients.
         Exchange(
-            name="gradient gather", kind="all-gather", phase="backward", payload_bytes=payload, count=4.0 + (again and 2.0)
+            name="gradient gather",
+            kind="all-gather",
+            phase="backward",
+            payload_bytes=payload,
+            count=4.0 + (again and 2.0),
         ),
         Exchange(
             name="gradient scatter",
@@ -58,7 +62,7 @@ def block_exchanges(d: Dims, *, sequence_parallel: bool) -> list[Exchange]:
 
 
 def edge_exchanges(d: Dims) -> tuple[list[Exchange], list[Exchange]]:
-    """Return the collectives of a vocabulary-parallel embedding and of head and loss; none where they are replicated."""
+    """Return the collectives of a vocabulary-parallel embedding, head and loss; none where they are replicated."""
     if d.training.framework not in VOCAB_PARALLEL_FRAMEWORKS:
         return [], []
     payload = d.tokens * d.hidden * d.numbers.compute

@@ -1,0 +1,133 @@
+// @ts-check
+/** Starts the page: catalogue, state from the URL, the three views, keys, drops, and what happens when the server goes. */
+import { loadMeasurement, pinScenario, readUrl, refreshMeasurements, show } from "./actions.js";
+import { api, ApiError } from "./api.js";
+import { listen } from "./keys.js";
+import { predict, startPredicting } from "./predict.js";
+import { complete } from "./scenario.js";
+import { set, state, subscribe } from "./state.js";
+import { VIEWS } from "./url.js";
+import { createCompare } from "./views/compare.js";
+import { createHelp, createImport } from "./views/dialogs.js";
+import { byId, h } from "./views/dom.js";
+import { createExplore } from "./views/explore.js";
+import { importFiles, importText, listenForDrops } from "./views/imports.js";
+import { createRuns } from "./views/runs.js";
+import { copy, toast } from "./views/toast.js";
+
+const RETRY_MS = 3000;
+const PENDING_MS = 2000;
+
+function showView() {
+  for (const view of VIEWS) byId(view).hidden = view !== state.view;
+  for (const link of document.querySelectorAll(".tabs [data-view]")) {
+    if (link instanceof HTMLElement && link.dataset.view === state.view) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  document.title = `${state.view[0].toUpperCase()}${state.view.slice(1)} · Headroom`;
+}
+
+let retrying = 0;
+function showBanner() {
+  const banner = byId("banner");
+  banner.hidden = state.online;
+  clearInterval(retrying);
+  if (state.online) return;
+  const retry = () => api.health().then(() => undefined, (error) => (error instanceof ApiError ? undefined : Promise.reject(error)));
+  banner.replaceChildren(h("b", { text: "The server does not answer." }), h("span", { text: "What you see is the last it sent; trying again." }), h("button", { type: "button", class: "ghost", text: "Retry now", onclick: retry }));
+  retrying = window.setInterval(retry, RETRY_MS);
+}
+
+function toggleTheme() {
+  const { dataset } = document.documentElement;
+  dataset.theme = dataset.theme === "dark" ? "light" : "dark";
+  try {
+    localStorage.setItem("theme", dataset.theme);
+  } catch {
+    // without storage the choice lasts as long as the page
+  }
+  document.dispatchEvent(new CustomEvent("themechange"));
+}
+
+const isComing = (/** @type {{state: string}} */ { state: now }) => now === "waiting" || now === "probing";
+
+/** A chip that is still being measured enters the catalogue when it is there. */
+async function refreshPending() {
+  if (!state.catalog.pending?.some(isComing)) return;
+  const catalog = await api.catalog().catch(() => state.catalog);
+  set({ catalog });
+  if (catalog.pending?.some(isComing)) setTimeout(refreshPending, PENDING_MS);
+}
+
+async function start() {
+  /** @type {import("./types.js").Catalog} */
+  const catalog = await api.catalog();
+  const base = complete(catalog.sample?.scenario ?? catalog.default_scenario, catalog);
+  set({ catalog, base, sample: catalog.sample?.measurement_id ?? "" });
+  readUrl();
+  const explore = createExplore(byId("explore"));
+  const panels = [explore.panel, createRuns(byId("runs")).panel, createCompare(byId("compare")).panel];
+  showView();
+  subscribe(["view"], showView);
+  subscribe(["view"], () => panels.forEach(({ open }) => open(false)));
+  startPredicting();
+  listenForDrops();
+  const importing = createImport({ files: importFiles, text: importText });
+  const focusModel = () => {
+    show("explore");
+    requestAnimationFrame(() => {
+      if (explore.panel.button.offsetParent) explore.panel.open(true);
+      explore.panel.model.focus();
+    });
+  };
+  const copyLink = () => copy(location.href, "Link copied");
+  /** @type {import("./keys.js").Shortcut[]} */
+  const shortcuts = [
+    { keys: ["1"], does: "Explore", act: () => show("explore") },
+    { keys: ["2"], does: "Runs", act: () => show("runs") },
+    { keys: ["3"], does: "Compare", act: () => show("compare") },
+    { keys: ["/"], does: "choose a model", act: focusModel },
+    { keys: ["←", "→"], does: "move the focused slider to the next legal value" },
+    { keys: ["p"], does: "pin this scenario; the first pin is the baseline", act: () => { pinScenario(); toast("Pinned"); } },
+    { keys: ["u"], does: "import files or text", act: () => importing.open() },
+    { keys: ["c"], does: "copy a link to this state", act: copyLink },
+    { keys: ["t"], does: "light or dark", act: toggleTheme },
+    { keys: ["?"], does: "this list", act: () => help.showModal() },
+    { keys: ["Esc"], does: "close what is open" },
+  ];
+  const help = createHelp(shortcuts);
+  listen(shortcuts);
+  byId("find").onclick = focusModel;
+  byId("import").onclick = () => importing.open();
+  byId("copy-link").onclick = copyLink;
+  byId("theme").onclick = toggleTheme;
+  byId("help").onclick = () => help.showModal();
+  for (const link of document.querySelectorAll("[data-view]")) {
+    link.addEventListener("click", (event) => {
+      const { ctrlKey, metaKey, shiftKey } = /** @type {MouseEvent} */ (event);
+      if (ctrlKey || metaKey || shiftKey) return;
+      event.preventDefault();
+      show(/** @type {HTMLElement} */ (link).dataset.view ?? "explore");
+    });
+  }
+  addEventListener("popstate", readUrl);
+  document.addEventListener("themechange", () => set({ theme: state.theme + 1 }));
+  subscribe(["online"], () => {
+    showBanner();
+    if (state.online) void Promise.all([predict(), loadMeasurement(), refreshMeasurements()]);
+  });
+  void refreshMeasurements();
+  if (catalog.pending?.some(isComing)) setTimeout(refreshPending, PENDING_MS);
+}
+
+async function begin() {
+  try {
+    await start();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    const banner = byId("banner");
+    banner.hidden = false;
+    banner.replaceChildren(h("b", { text: "Headroom cannot start." }), h("span", { text: error.message }), h("button", { type: "button", class: "ghost", text: "Retry", onclick: () => location.reload() }));
+  }
+}
+void begin();

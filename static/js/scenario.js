@@ -1,0 +1,140 @@
+// @ts-check
+/** Scenarios as plain values: complete, name, compare, change one field, describe. Pure. */
+import { significant } from "./format.js";
+
+/** @typedef {import("./types.js").Scenario} Scenario */
+/** @typedef {import("./types.js").Catalog} Catalog */
+
+/** Text that is equal exactly when two values are. @param {any} value @returns {string} */
+export function canonical(value) {
+  if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
+  if (value && typeof value === "object") {
+    return `{${Object.keys(value).sort().map((key) => `${key}:${canonical(value[key])}`).join()}}`;
+  }
+  return JSON.stringify(value) ?? "null";
+}
+
+/** @param {any} a @param {any} b */
+export const same = (a, b) => a === b || canonical(a) === canonical(b);
+
+/** @param {any} scenario @param {string} path */
+export const get = (scenario, path) => (path === "cluster.chips" ? chips(scenario) : path.split(".").reduce((part, key) => part?.[key], scenario));
+
+/** Chips that the plan's degrees multiply to. @param {Scenario} scenario */
+export const chips = ({ plan }) => plan.dp * plan.tp * plan.pp * (plan.cp ?? 1);
+
+/**
+ * Fill in every default, and write catalogue entries by name where the values are the catalogue's own,
+ * so that equal scenarios are equal objects.
+ * @param {any} scenario @param {Catalog} catalog @returns {Scenario}
+ */
+export function complete(scenario, catalog) {
+  /** @type {any} */
+  const parts = { plan: {}, training: {} };
+  for (const [path, field] of Object.entries(catalog.fields)) {
+    const [part, name] = path.split(".");
+    if (parts[part] && field.default !== undefined && field.default !== null) parts[part][name] = field.default;
+  }
+  const given = typeof scenario.cluster === "string" ? { chip: scenario.cluster } : scenario.cluster;
+  const chip = named(given.chip, catalog.chips);
+  const entry = catalog.chips.find(({ key }) => key === chip);
+  /** @type {any} */
+  const cluster = { chip, chips_per_node: given.chips_per_node ?? entry?.value.chips_per_node ?? 8, nodes: given.nodes ?? 1 };
+  for (const name of ["link", "network"]) {
+    const link = given[name] && named(given[name], catalog.links);
+    if (link && link !== entry?.value[name]) cluster[name] = link;
+  }
+  return {
+    model: named(scenario.model, catalog.models), cluster,
+    plan: { ...parts.plan, ...scenario.plan }, training: { ...parts.training, ...scenario.training },
+  };
+}
+
+/** @param {any} value @param {import("./types.js").Entry[]} entries */
+function named(value, entries) {
+  if (typeof value === "string") {
+    const word = value.toLowerCase();
+    return (entries.find(({ key, aliases }) => key === word || aliases.some((alias) => alias.toLowerCase() === word)) ?? { key: value }).key;
+  }
+  return entries.find((entry) => entry.key === value?.name && same(entry.value, value))?.key ?? value;
+}
+
+/** @param {Scenario} scenario @param {Catalog} catalog @returns {import("./types.js").Part} */
+export const modelOf = ({ model }, catalog) => (typeof model === "string" ? catalog.models.find(({ key }) => key === model)?.value ?? {} : model);
+/** @param {Scenario} scenario @param {Catalog} catalog @returns {import("./types.js").Part} */
+export const chipOf = ({ cluster }, catalog) => (typeof cluster.chip === "string" ? catalog.chips.find(({ key }) => key === cluster.chip)?.value ?? {} : cluster.chip);
+
+/**
+ * Nodes for a number of chips: nodes of the usual size, or the largest size that divides.
+ * @param {any} cluster @param {number} total @param {number} usual
+ */
+export function resized(cluster, total, usual) {
+  let size = Math.min(usual, total);
+  while (total % size) size -= 1;
+  return { ...cluster, chips_per_node: size, nodes: total / size };
+}
+
+/**
+ * Change one field. tp and pp keep the number of chips where they can (dp gives way); dp changes it.
+ * @param {Scenario} scenario @param {string} path @param {any} value @param {number} usual  chips in a usual node
+ * @returns {Scenario}
+ */
+export function withField(scenario, path, value, usual) {
+  const next = structuredClone(scenario);
+  const [part, name] = path.split(".");
+  if (path === "cluster.chips") {
+    const rest = value / (next.plan.tp * next.plan.pp * next.plan.cp);
+    if (Number.isInteger(rest)) next.plan.dp = rest;
+    next.cluster = resized(next.cluster, value, usual);
+    return next;
+  }
+  /** @type {any} */ (next)[part][name] = value;
+  if (path === "plan.tp" || path === "plan.pp") {
+    const rest = chips(scenario) / (next.plan.tp * next.plan.pp * next.plan.cp);
+    if (Number.isInteger(rest) && rest >= 1) next.plan.dp = rest;
+  }
+  const total = chips(next);
+  if (part === "plan" && Number.isInteger(total) && total >= 1 && total !== next.cluster.chips_per_node * next.cluster.nodes) {
+    next.cluster = resized(next.cluster, total, usual);
+  }
+  return next;
+}
+
+/**
+ * Fields in which two scenarios differ. Names differ as names; objects as wholes.
+ * @param {Scenario} a @param {Scenario} b @returns {{path: string, a: any, b: any}[]}
+ */
+export function differences(a, b) {
+  const found = same(a.model, b.model) ? [] : [{ path: "model", a: nameOf(a.model), b: nameOf(b.model) }];
+  for (const part of /** @type {const} */ (["cluster", "plan", "training"])) {
+    for (const name of new Set([...Object.keys(a[part]), ...Object.keys(b[part])])) {
+      const [x, y] = [a[part][name], b[part][name]];
+      if (!same(x, y)) found.push({ path: `${part}.${name}`, a: nameOf(x), b: nameOf(y) });
+    }
+  }
+  return found;
+}
+
+/** @param {any} value */
+const nameOf = (value) => (value && typeof value === "object" ? value.label || value.name || "custom" : value);
+
+/** Differences in a few words, as in "tp 8, pp 1". @param {Scenario} scenario @param {Scenario} from */
+export function shortLabel(scenario, from) {
+  const words = differences(scenario, from)
+    .filter(({ path }) => !["cluster.nodes", "cluster.chips_per_node"].includes(path))
+    .map(({ path, a }) => `${(path.split(".").pop() ?? path).replaceAll("_", " ")} ${a}`);
+  return words.length ? words.slice(0, 3).join(", ") + (words.length > 3 ? ` +${words.length - 3}` : "") : "this scenario";
+}
+
+/** A scenario in one line. @param {Scenario} scenario @param {Catalog} catalog */
+export function describe(scenario, catalog) {
+  const label = (/** @type {any} */ value, /** @type {import("./types.js").Entry[]} */ entries) =>
+    String(entries.find(({ key }) => key === value)?.label ?? nameOf(value)).replace(/^(NVIDIA|AMD|Google) /, "");
+  const { dp, tp, pp } = scenario.plan;
+  const degrees = [["dp", dp], ["tp", tp], ["pp", pp]].filter(([, degree]) => Number(degree) > 1).map((pair) => pair.join(" "));
+  const total = chips(scenario);
+  return `${label(scenario.model, catalog.models)} · ${total > 1 ? `${significant(total, 6)} × ` : ""}${label(scenario.cluster.chip, catalog.chips)}${degrees.length ? ` · ${degrees.join(" ")}` : ""}`;
+}
+
+/** What one chip is called. @param {import("./types.js").Part} chip */
+export const chipWord = (chip) => (/tpu/i.test(chip.name ?? "") ? "TPU" : /cpu/i.test(chip.name ?? "") ? "CPU" : "GPU");

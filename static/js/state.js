@@ -1,0 +1,50 @@
+// @ts-check
+/** One store: what the page shows. Changes are told once per frame, with the names of what changed. */
+
+/** @typedef {import("./types.js").Scenario} Scenario */
+/**
+ * @typedef {import("./url.js").Place & {
+ *   catalog: import("./types.js").Catalog, base: Scenario, sample: string,
+ *   estimate: import("./types.js").Estimate | null, estimated: Scenario | null, problems: import("./types.js").Problem[], busy: boolean,
+ *   drag: {field: string, estimate: import("./types.js").Estimate | null, largest_s: number, largest_bytes: number} | null,
+ *   axes: number, online: boolean, measurement: import("./types.js").Measurement | null,
+ *   measuredScenario: Scenario | null,
+ *   measurements: import("./types.js").Summary[] | null, runs: import("./types.js").Run[] | null,
+ *   baselineEstimate: import("./types.js").Estimate | null, theme: number,
+ * }} State
+ */
+
+/** @type {State} */
+export const state = /** @type {any} */ ({
+  view: "explore", measured: "", pins: [], baseline: 0, run: "",
+  estimate: null, estimated: null, problems: [], busy: true, drag: null, axes: 0, online: true,
+  measurement: null, measuredScenario: null, measurements: null, runs: null, baselineEstimate: null, theme: 0,
+});
+
+/** @type {{keys: (keyof State)[], tell: (state: State, changed: Set<string>) => void}[]} */
+const listeners = [];
+/** @type {Set<string>} */
+let changed = new Set();
+
+/** Change some of the state; listeners hear of it before the next paint. @param {Partial<State>} patch */
+export function set(patch) {
+  for (const [key, value] of Object.entries(patch)) {
+    if (/** @type {any} */ (state)[key] === value) continue;
+    /** @type {any} */ (state)[key] = value;
+    if (!changed.size) requestAnimationFrame(flush);
+    changed.add(key);
+  }
+}
+
+/** Call `tell` in the frame after any of `keys` changed. @param {(keyof State)[]} keys @param {(state: State, changed: Set<string>) => void} tell */
+export function subscribe(keys, tell) {
+  listeners.push({ keys, tell });
+}
+
+function flush() {
+  const now = changed;
+  changed = new Set();
+  for (const { keys, tell } of listeners) {
+    if (keys.some((key) => now.has(key))) tell(state, now);
+  }
+}

@@ -1,0 +1,105 @@
+// @ts-check
+/** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
+import { openMeasurement, refreshMeasurements, togglePin } from "../actions.js";
+import { ApiError } from "../api.js";
+import { percent } from "../format.js";
+import { state } from "../state.js";
+import { chief, upload } from "../upload.js";
+import { announce, byId, h, icon } from "./dom.js";
+
+const AT_ONCE = 2;
+/** @type {(() => void)[]} */
+const queue = [];
+let active = 0;
+
+function next() {
+  while (active < AT_ONCE && queue.length) {
+    active += 1;
+    queue.shift()?.();
+  }
+}
+
+/** @param {File[]} files */
+export const importFiles = (files) => files.forEach((file) => importBlob(file, file.name));
+/** @param {string} text @param {string} name */
+export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
+
+/** @param {Blob} blob @param {string} filename */
+function importBlob(blob, filename) {
+  const bar = h("i");
+  const status = h("p", { class: "quiet", text: "waiting" });
+  const close = h("button", { type: "button", "aria-label": `Cancel ${filename}` }, icon("close"));
+  const body = h("div", {});
+  const card = h("div", { class: "import", role: "status" }, h("div", { class: "head" }, h("b", { text: filename, title: filename }), close), h("div", { class: "progress" }, bar), status, body);
+  byId("tray").append(card);
+  let cancel = () => {
+    queue.splice(queue.indexOf(start), 1);
+    card.remove();
+  };
+  close.onclick = () => cancel();
+
+  async function start() {
+    const sending = upload(blob, filename, (sent) => {
+      bar.style.width = `${100 * sent}%`;
+      status.textContent = sent < 1 ? `sending, ${percent(sent)}` : "reading";
+    });
+    cancel = sending.cancel;
+    try {
+      succeed(await sending.done);
+    } catch (error) {
+      fail(error instanceof ApiError ? error : new ApiError("The answer could not be read.", 0));
+    } finally {
+      cancel = () => card.remove();
+      close.setAttribute("aria-label", `Dismiss ${filename}`);
+      active -= 1;
+      next();
+    }
+  }
+
+  /** @param {import("../upload.js").Imported} imported */
+  async function succeed({ measurements, warnings }) {
+    bar.parentElement?.remove();
+    status.className = "";
+    status.textContent = `${measurements.length === 1 ? "1 measurement" : `${measurements.length} measurements`}${warnings.length ? `, ${warnings.length === 1 ? "1 warning" : `${warnings.length} warnings`}` : ""}`;
+    if (warnings.length) body.append(h("ul", { class: "warnings" }, warnings.map(({ code, message, where }) => h("li", {}, h("code", { text: code }), ` ${message}`, where ? h("span", { class: "quiet", text: ` (${where})` }) : null))));
+    announce(`${filename} imported: ${status.textContent}`);
+    await refreshMeasurements();
+    const first = chief(measurements);
+    if (!first) return;
+    await openMeasurement(first.id);
+    // the tables of one file belong together
+    for (const { id, rows } of measurements) if (state.view === "compare" && rows && !state.pins.includes(`m:${id}`)) togglePin(`m:${id}`);
+  }
+
+  /** @param {ApiError} error */
+  function fail(error) {
+    if (error.message === "Cancelled.") return card.remove();
+    bar.parentElement?.remove();
+    card.classList.add("failed");
+    card.setAttribute("role", "alert");
+    status.className = "";
+    status.replaceChildren(h("b", { class: "worse", text: "Not imported. " }), error.message);
+    return undefined;
+  }
+  queue.push(start);
+  next();
+}
+
+/** Make the whole window a drop target for files. */
+export function listenForDrops() {
+  const has = (/** @type {DragEvent} */ { dataTransfer }) => dataTransfer?.types.includes("Files");
+  let depth = 0;
+  const mark = (/** @type {number} */ now) => {
+    depth = Math.max(0, now);
+    document.body.classList.toggle("dropping", depth > 0);
+  };
+  addEventListener("dragenter", (event) => has(event) && mark(depth + 1));
+  addEventListener("dragleave", (event) => has(event) && mark(depth - 1));
+  addEventListener("dragover", (event) => has(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    mark(0);
+    if (!has(event)) return;
+    event.preventDefault();
+    importFiles([...(event.dataTransfer?.files ?? [])]);
+  });
+}

@@ -1,0 +1,52 @@
+// @ts-check
+/** The strip over the tiles: baseline, pinned scenarios, the measured run beside the prediction, and the way they differ. */
+import { openMeasurement, pinScenario, setMeasured, setScenario, togglePin } from "../actions.js";
+import { deviceName } from "../measured.js";
+import { chipOf, describe, differences, shortLabel } from "../scenario.js";
+import { state } from "../state.js";
+import { pinned, pinOf } from "../url.js";
+import { h, icon } from "./dom.js";
+
+/** @param {string} kind @param {string} text @param {{open?: () => void, close?: () => void, title?: string}} acts */
+function chip(kind, text, { open, close, title = "" }) {
+  const label = h("b", { text });
+  return h("span", { class: "chip", title }, kind, open ? h("button", { type: "button", class: "text", onclick: open }, label) : label,
+    close && h("button", { type: "button", "aria-label": `Remove ${kind} ${text}`, onclick: close }, icon("close")));
+}
+
+export function createPins() {
+  const element = h("div", { class: "pins", "aria-label": "What is compared" });
+  function update() {
+    const { pins, base, scenario, catalog, measured, measurement } = state;
+    const scenarios = pins.filter((pin) => pin.startsWith("s:"));
+    const chips = scenarios.map((pin, at) => {
+      const its = pinned(pin, base);
+      return chip(at ? "pinned" : "baseline", shortLabel(its, scenario) === "this scenario" ? "this scenario" : shortLabel(its, scenario), {
+        open: () => setScenario(its), close: () => togglePin(pin), title: describe(its, catalog),
+      });
+    });
+    for (const pin of pins.filter((one) => one.startsWith("m:"))) {
+      const summary = state.measurements?.find(({ id }) => id === pin.slice(2));
+      chips.push(chip("pinned run", summary?.label || pin.slice(2, 10), { open: () => openMeasurement(pin.slice(2)), close: () => togglePin(pin) }));
+    }
+    if (measured) chips.push(chip("measured", measurement?.label || measurement?.id?.slice(0, 8) || "…", { close: () => setMeasured(""), title: measurement ? deviceName(measurement) : "" }));
+    const own = pinOf(scenario, base);
+    if (!pins.includes(own)) chips.push(h("span", { class: "chip" }, h("button", { type: "button", class: "text", onclick: pinScenario }, icon("pin"), "Pin this scenario")));
+    element.replaceChildren(...chips, h("span", { text: relation() }));
+  }
+  return { element, update };
+}
+
+/** How the measured run and the shown scenario belong together. */
+export function relation() {
+  const { measurement, measuredScenario, scenario, catalog } = state;
+  if (!measurement) return "";
+  if (!measuredScenario) {
+    const [device, chip] = [deviceName(measurement), chipOf(scenario, catalog).label ?? "this hardware"];
+    return device ? `measured on ${device}, scenario not recorded; the prediction is for ${chip}` : "the measurement does not say what was run";
+  }
+  const found = differences(scenario, measuredScenario);
+  if (!found.length) return "";
+  const names = found.map(({ path }) => path.split(".").pop()?.replaceAll("_", " "));
+  return `the run differs in ${names.length > 3 ? `${names.length} settings` : names.join(", ")}`;
+}

@@ -35,6 +35,8 @@ class Efficiencies:
     gemm_unaligned_frac: float
     gemm_start_s: float
     attention_frac: float
+    attention_flash_frac: float
+    attention_flash1_frac: float
     attention_vector_frac: float
     attention_half_length: float
     attention_backward_frac: float

@@ -23,7 +23,8 @@ from estimator.step import Collective, Step, step
 
 INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_vector_frac", "gemm_unaligned_frac"),
-    "attention": ("attention_frac", "attention_vector_frac", "attention_half_length", "attention_backward_frac"),
+    "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
+                  "attention_half_length", "attention_backward_frac"),
     "memory": ("memory_frac", "strided_elements_per_unit_cycle", "mixed_elements_per_unit_cycle", "kernel_tail_s",
                "optimizer_tail_s"),
     "host": ("host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",

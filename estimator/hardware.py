@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from estimator.codec import spec
 from estimator.problems import Problem
 
+CHIP_KINDS = ("gpu", "tpu", "cpu")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Chip:
@@ -17,6 +19,7 @@ class Chip:
 
     name: str = spec("", help="catalogue name")
     label: str = spec("", help="name for people")
+    kind: str = spec("gpu", choices=CHIP_KINDS, help="a cpu is its own host: operations run as they are dispatched")
     fp32_flops_per_s: float = spec(minimum=1, help="fp32 on the vector units")
     tf32_flops_per_s: float = spec(0.0, minimum=0, help="tf32 on the matrix units, dense")
     fp16_flops_per_s: float = spec(0.0, minimum=0, help="fp16 on the matrix units, dense")

@@ -11,6 +11,8 @@ from estimator.ops import Op
 from estimator.parallel.data import Shares
 from estimator.units import Number
 
+FUSED_OPTIMIZER_FRAMEWORKS = ("megatron", "xla", "ideal")
+
 
 @dataclass(frozen=True, kw_only=True)
 class StageMemory:
@@ -134,9 +136,7 @@ def stage_memory(
     communication = buckets + gathered_bytes
     of_head = gradients * (d.vocab * d.hidden / parameters) if last else 0.0
     of_ffn = gradients * (inside.ffn_parameters / parameters)
-    update = (
-        parameters * shares.optimizer * n.parameter if not d.fused or d.training.framework == "pytorch-compile" else 0.0
-    )
+    update = _update_bytes(d, parameters * shares.optimizer)
     moments: dict[str, dict[str, Number]] = {
         "loss backward": {
             "gradients": accumulated,
@@ -186,6 +186,14 @@ def stage_memory(
             best, most = name, total
     by_kind = {kind: float(states.get(kind, 0.0) + moments[best].get(kind, 0.0)) for kind in MEMORY_KINDS}
     return StageMemory(stage=stage, layers=layers, in_flight=in_flight, moment=best, by_kind=by_kind)
+
+
+def _update_bytes(d: Dims, parameters: Number) -> Number:
+    """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
+    if d.training.framework in FUSED_OPTIMIZER_FRAMEWORKS or d.training.optimizer == "sgd":
+        return 0.0
+    largest = d.hidden * maximum(d.vocab, d.ffn)
+    return (parameters if d.multi_tensor else largest) * d.numbers.parameter
 
 
 def _is_weight_cast(op: Op) -> bool:

@@ -17,6 +17,7 @@ class Op:
     ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels; ``strided_elements``
     pass through kernels limited by elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements``
     through the slower ones whose operands differ in type. All sizes are per execution.
+    ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Op:
     precision: str = ""
     aligned: bool = True
     recomputed: bool = False
+    efficiency: str = ""
 
 
 def gemm(

@@ -24,8 +24,9 @@ SHARDINGS = {
     "distributed_optimizer": "zero1", "fsdp_shard_grad_op": "zero3", "none (dp=1)": "ddp",
 }  # fmt: skip
 ATTENTIONS = {
-    "flash": "flash", "flash2": "flash", "flash_attention_2": "flash", "flash-attn": "flash", "fused": "flash",
-    "te": "flash", "cudnn": "flash", "triton": "flash", "sdpa": "sdpa", "eager": "eager", "torch": "eager",
+    "flash": "flash1", "flash1": "flash1", "flash2": "flash", "flash_attention_2": "flash", "flash-attn": "flash",
+    "fused": "sdpa", "te": "sdpa", "cudnn": "sdpa", "triton": "flash",
+    "sdpa": "sdpa", "eager": "eager", "torch": "eager",
     "naive": "eager", "unfused": "eager",
 }  # fmt: skip
 GATED_FAMILIES = ("llama", "mistral", "qwen", "yi-", "gemma", "phi-3", "cs336", "nemotron-h")
@@ -121,6 +122,8 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     if not cells.get("sharding") and dp > 1:
         assumptions.append("sharding = ddp")
     attention = ATTENTIONS.get(cells.get("attention_impl", "").lower().split(" (")[0])
+    if attention == "flash1":
+        assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
     if attention is None:
         old = framework == "megatron" and chip.name.startswith(EAGER_DEFAULT_CHIPS)
         attention = "eager" if old else "sdpa"

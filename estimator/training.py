@@ -9,7 +9,7 @@ from estimator.problems import Problem
 
 PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
 OPTIMIZERS = ("adamw", "sgd")
-ATTENTIONS = ("eager", "sdpa", "flash")
+ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
 FRAMEWORKS = ("pytorch-eager", "pytorch-compile", "megatron", "xla", "ideal")
 
 
@@ -21,7 +21,11 @@ class Training:
     global_batch: int = spec(minimum=1, maximum=100_000_000, help="sequences per step over all ranks")
     precision: str = spec("bf16-amp", choices=PRECISIONS, help="numbers of compute and of the states")
     optimizer: str = spec("adamw", choices=OPTIMIZERS, help="optimizer")
-    attention: str = spec("sdpa", choices=ATTENTIONS, help="eager keeps the score matrix; sdpa and flash do not")
+    attention: str = spec(
+        "sdpa",
+        choices=ATTENTIONS,
+        help="eager keeps the scores; sdpa: torch's best fused kernel; flash: FlashAttention-2; flash1: version 1",
+    )
     compile: bool = spec(False, help="torch.compile fuses element-wise kernels")
     framework: str = spec("pytorch-eager", choices=FRAMEWORKS, help="whose kernel list and host time")
 

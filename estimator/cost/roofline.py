@@ -64,7 +64,7 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
 def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     vector = op.precision in ("fp32", "tf32")
     peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
-    rate = peak * (efficiencies.attention_vector_frac if vector else efficiencies.attention_frac)
+    rate = peak * (efficiencies.attention_vector_frac if vector else getattr(efficiencies, op.efficiency))
     executed = op.flops * CAUSAL_FRAC
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     seconds = attention_s(

@@ -10,6 +10,8 @@ from estimator.networks.pieces import Piece
 from estimator.ops import Op, gemm, kernels
 from estimator.units import Number
 
+RATES = {"sdpa": "attention_frac", "flash": "attention_flash_frac", "flash1": "attention_flash1_frac"}
+
 
 def core(d: Dims) -> list[Op]:
     """Return forward and backward ops between the projections: fused attention, or eager with S² scores."""
@@ -40,6 +42,7 @@ def _fused(d: Dims) -> list[Op]:
         bytes=width + statistics,
         saved_bytes=width + statistics,
         precision=n.peak,
+        efficiency=RATES[d.training.attention],
     )
     backward = replace(
         forward,

@@ -63,7 +63,7 @@ class Dims:
     """One rank's sizes for one micro-batch: ``tokens`` = micro_batch · seq_len, widths already divided by tp.
 
     ``stream_tokens`` is the rank's share of tokens outside attention and FFN: tokens / tp under sequence
-    parallelism, else tokens.
+    parallelism, else tokens. ``multi_tensor``: the optimizer runs over all tensors at once, as PyTorch does on GPUs.
     """
 
     tokens: Number
@@ -85,6 +85,7 @@ class Dims:
     training: Training
     recompute: str
     fused: bool
+    multi_tensor: bool
     fused_projections: bool
     causal: bool = True
 
@@ -118,5 +119,6 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
         training=training,
         recompute=plan.recompute,
         fused=fused,
+        multi_tensor=scenario.cluster.chip.kind != "cpu",
         fused_projections=training.framework in ("megatron", "xla", "ideal") or model.position != "rope",
     )

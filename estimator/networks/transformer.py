@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from estimator.networks import attention, pieces
 from estimator.networks.attention import pair
-from estimator.networks.dims import Dims
+from estimator.networks.dims import MASTER_WEIGHT_FRAMEWORKS, Dims
 from estimator.networks.linear import linear
 from estimator.ops import Op, again, kernels
 from estimator.units import Number
@@ -152,18 +152,17 @@ FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
 
 def optimizer(d: Dims, parameters: Number, tensors: Number) -> list[Op]:
     """Return the optimizer step over this rank's ``parameters`` in ``tensors`` tensors (once per step)."""
-    n = d.numbers
-    if d.training.framework in ("megatron", "xla", "ideal"):
-        # One fused pass over fp32 master weights, main gradients and moments, plus the norm and the 2-byte copy.
-        stream = 28.0 + (2.0 if n.parameter == 2 else 0.0) + 8.0
+    n, adam = d.numbers, d.training.optimizer == "adamw"
+    if d.training.framework in MASTER_WEIGHT_FRAMEWORKS:
+        # One fused pass over fp32 weights, main gradients and moments, the 2-byte copy, and the gradients' norm.
+        stream = (28.0 if adam else 12.0) + (2.0 if n.parameter == 2 else 0.0) + 8.0
         launches = 4.0 + tensors / 100.0
-    elif d.training.optimizer == "sgd":
-        stream, launches = 3 * n.parameter, 1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH
+    elif d.training.framework == "ideal":
+        stream, launches = (7 if adam else 3) * n.parameter, 0.0
     else:
-        stream = ADAMW_ACCESSES * n.parameter
-        launches = ADAMW_PASSES * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH)
-    if d.training.optimizer == "sgd" and d.training.framework in ("megatron", "xla", "ideal"):
-        stream = 14.0
+        passes = ADAMW_PASSES if adam else 1
+        stream = (ADAMW_ACCESSES if adam else 3) * n.parameter
+        launches = passes * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH) if d.multi_tensor else passes * tensors
     return [
         kernels(
             d.training.optimizer,
@@ -172,7 +171,7 @@ def optimizer(d: Dims, parameters: Number, tensors: Number) -> list[Op]:
             elements=parameters,
             stream=stream,
             launches=launches,
-            flops_per_element=12 if d.training.optimizer == "adamw" else 2,
+            flops_per_element=12 if adam else 2,
             category="optimizer",
         )
     ]

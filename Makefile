@@ -95,8 +95,8 @@ postgres: ## find a PostgreSQL server for the store's tests, or install it
 	fi; \
 	find >/dev/null 2>&1 || { echo "The store's tests need the programs of a PostgreSQL server. Install the package (Debian, Ubuntu: postgresql; Fedora: postgresql-server; Homebrew: postgresql) or put postgres on PATH." >&2; exit 1; }
 
-bench: setup-test ## measure the speed of the estimator, the server and the page
-	$(BIN)/python -m benchmarks $(ARGS)
+bench: setup-test browser ## measure how fast Headroom itself is: every script in benchmarks/
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
 
 docker: ## build the image; CUDA_BASE=IMAGE for one with CUDA, Python and make
 	docker build -t headroom $(if $(CUDA_BASE),--build-arg BASE=$(CUDA_BASE) --build-arg RUNTIME=$(CUDA_BASE) --build-arg TORCH=$(TORCH_PIN) --build-arg PIP_EXTRA_INDEX_URL=) $(ARGS) .

@@ -125,9 +125,48 @@ def test_collective(monkeypatch: pytest.MonkeyPatch):
     assert ideal_s < times_s[-1] < 2 * ideal_s
 
 
+READ_TWO = """
+import json, sys
+from pathlib import Path
+from app.importers.sandbox import ImportRefused, import_sandboxed
+whole, cut = map(Path, sys.argv[1:])
+found = import_sandboxed(whole, "copies.json")
+try:
+    import_sandboxed(cut, "copies.json")
+    refused = None
+except ImportRefused as error:
+    refused = [error.format, error.remedy]
+(one,) = found.measurements
+print(json.dumps([one.origin.format, one.rows, found.skipped, refused]))
+"""
+
+
+def test_importer(tmp_path: Path):
+    _copy(tmp_path, "estimator", "app")
+    (tmp_path / "app" / "importers" / "nvbandwidth.py").write_text(_block("python app/importers/nvbandwidth.py"))
+    _add(
+        tmp_path / "app" / "importers" / "__init__.py",
+        "FORMATS: dict[str, str] = {",
+        _block("text FORMATS").strip() + ", ",
+    )
+    (names,) = re.findall(r"^    names = list.*\n", (ROOT / "app/importers/sniff.py").read_text(), re.MULTILINE)
+    _add(tmp_path / "app" / "importers" / "sniff.py", names, textwrap.indent(_block("python sniff"), "    "))
+    cases = [
+        {"name": "host_to_device_memcpy_ce", "status": "Passed", "bandwidth_matrix": [["55.63"]], "sum": 55.63},
+        {"name": "device_to_device_memcpy_read_ce", "status": "Waived"},
+    ]
+    document = json.dumps({"nvbandwidth": {"CUDA Runtime Version": 12080, "testcases": cases}})
+    (tmp_path / "whole").write_text(document)
+    (tmp_path / "cut").write_text(document[:-10])
+    format, rows, skipped, refused = json.loads(_python(tmp_path, "-c", READ_TWO, "whole", "cut"))
+    assert format == "nvbandwidth"
+    assert rows == [{"test": "host_to_device_memcpy_ce", "bytes_per_s": pytest.approx(55.63e9)}]
+    assert skipped == 1
+    assert refused == ["nvbandwidth", "Run nvbandwidth --json again."]
+
+
 def test_benchmark(tmp_path: Path):
-    for folder in ("estimator", "runners"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    _copy(tmp_path, "estimator", "runners")
     (tmp_path / "runners" / "benchmarks" / "sort.py").write_text(_block("python runners/benchmarks/sort.py"))
     registry = tmp_path / "runners" / "benchmarks" / "__init__.py"
     _add(registry, "MODULES = {", _block("text MODULES").strip() + ", ")
@@ -135,10 +174,7 @@ def test_benchmark(tmp_path: Path):
     job = tmp_path / "job"
     job.mkdir()
     (job / "job.json").write_text(json.dumps({"benchmark": "sort", "steps": 2, "label": "sorting"}))
-    command = [sys.executable, "-m", "runners", "step", "--job", str(job)]
-    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
-    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    _python(tmp_path, "-m", "runners", "step", "--job", str(job))
     result = json.loads((job / "result.json").read_text())
     assert result["status"] == "ok"
     assert result["origin"]["format"] == "sort"
@@ -148,10 +184,26 @@ def test_benchmark(tmp_path: Path):
     assert [event["state"] for event in events if event["kind"] == "state"] == ["running", "ok"]
 
 
+def _copy(place: Path, *folders: str) -> None:
+    for folder in folders:
+        shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))
+
+
 def _add(path: Path, behind: str, text: str) -> None:
     before = path.read_text(encoding="utf-8")
     assert before.count(behind) == 1
     path.write_text(before.replace(behind, behind + text), encoding="utf-8")
+
+
+def _python(place: Path, *arguments: str) -> str:
+    """Run Python in a folder, where it finds the copies and not this checkout; return what it printed."""
+    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE")}
+    environment["PYTHONPATH"] = str(place)
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=place, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture

@@ -1,0 +1,95 @@
+"""PyTorch profiler traces (Kineto, Chrome trace format): one typical step of one rank, as a Measurement."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.kineto import header
+from app.importers.kineto.collectives import collectives
+from app.importers.kineto.columns import Trace, collect
+from app.importers.kineto.device import device_pieces
+from app.importers.kineto.host import host_pieces
+from app.importers.kineto.launches import launches
+from app.importers.kineto.notices import about_file, about_kernels, about_recording
+from app.importers.kineto.pieces import kernels, sums
+from app.importers.kineto.steps import steps
+from app.importers.kineto.stream import Outcome, events
+from app.importers.source import Source
+from estimator.measurement import MeasuredMemory, Measurement, Origin, Warning
+
+_CPU, _CUDA = 0, 1
+
+
+def read(source: Source, filename: str, limits: Limits) -> Imported:
+    """Reduce a trace to its typical step: seconds by phase and category, kernels, collectives, peaks of memory.
+
+    Raises ImportRefused where the file holds no operations of PyTorch.
+    """
+    outcome = Outcome()
+    trace = collect(events(source, outcome))
+    if not len(trace.device) and not len(trace.ops):
+        raise _empty(trace)
+    warnings: list[Warning] = about_file(outcome, trace, source) + about_recording(outcome.metadata, trace)
+    launched = launches(trace)
+    every, step = steps(trace, launched.time, warnings)
+    pieces = device_pieces(trace, launched, step) if len(trace.device) else host_pieces(trace, step)
+    totals = sums(pieces, step.begin, step.end)
+    named, merged = kernels(pieces, limits.kernels)
+    world_size, rank, ground = header.ranks(outcome.metadata, filename)
+    measured = np.concatenate([one.launched for one in every])
+    found = collectives(trace, measured, warnings)
+    warnings += about_kernels(
+        named, merged, launched, trace, ground, bool(found) or totals.breakdown_s["communication"] > 0
+    )
+    measurement = Measurement(
+        label=_label(filename),
+        origin=Origin(
+            kind="upload",
+            format="kineto",
+            producer="PyTorch profiler",
+            version=str(outcome.metadata.get("schemaVersion", ""))[:20],
+        ),
+        device=header.device(outcome.metadata, trace),
+        world_size=world_size,
+        rank=rank,
+        steps_s=tuple(one.seconds for one in every),
+        phases_s=totals.phases_s,
+        breakdown_s=totals.breakdown_s,
+        kernels=named,
+        collectives=found,
+        memory=_memory(trace, warnings),
+        environment={**header.environment(outcome.metadata), "step": step.name, "events": trace.events},
+        warnings=tuple(warnings),
+    )
+    return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=outcome.skipped + trace.unusable)
+
+
+def _label(filename: str) -> str:
+    name = filename.rsplit("/", 1)[-1].rsplit("\\", 1)[-1]
+    for ending in (".gz", ".json", ".trace", ".pt"):
+        name = name.removesuffix(ending)
+    return name[:200]
+
+
+def _memory(trace: Trace, warnings: list[Warning]) -> MeasuredMemory:
+    if _CUDA in trace.allocated_bytes:
+        reserved = trace.reserved_bytes.get(_CUDA)
+        return MeasuredMemory(
+            peak_bytes=float(trace.allocated_bytes[_CUDA]), reserved_bytes=None if reserved is None else float(reserved)
+        )
+    if _CPU in trace.allocated_bytes and not len(trace.device):
+        message = "On the CPU the profiler counts only memory taken while it ran; what the model held before is missing"
+        warnings.append(Warning(code="cpu-memory-partial", message=message))
+        return MeasuredMemory(peak_bytes=float(trace.allocated_bytes[_CPU]))
+    return MeasuredMemory()
+
+
+def _empty(trace: Trace) -> ImportRefused:
+    if trace.events == 0 or len(trace.marks) or len(trace.launches):
+        message = "the trace holds no operations"
+        remedy = "Export inside on_trace_ready, or before profiler.step() begins a new cycle; record CPU and CUDA."
+    else:
+        message = f"none of its {trace.events:,} events is an operation or kernel of PyTorch"
+        remedy = "Upload a trace of torch.profiler (prof.export_chrome_trace); traces of other tools are not read."
+    return ImportRefused("kineto", "traceEvents", message, remedy)

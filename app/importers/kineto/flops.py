@@ -1,0 +1,135 @@
+"""FLOPs and bytes of the ops that do a trace's arithmetic, from the shapes that the profiler recorded."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+
+from runners.arithmetic import ELEMENT_BYTES, bytes_of, flops_of
+
+_LARGEST_DIMENSION = 10**9
+_MOST_DIMENSIONS = 8
+_CUDNN_ATTENTION = "aten::_cudnn_attention_"
+_FORWARD_CONVOLUTIONS = {  # op → positions of stride, padding, dilation, groups among its inputs; −1: it has none
+    "aten::cudnn_convolution": (3, 2, 4, 5),
+    "aten::mkldnn_convolution": (4, 3, 5, 6),
+    "aten::miopen_convolution": (4, 3, 5, 6),
+    "aten::_slow_conv2d_forward": (4, 5, -1, -1),
+    "aten::_conv_depthwise2d": (4, 5, 6, -1),
+}
+_BACKWARD_CONVOLUTION = "aten::convolution_backward"
+_BACKWARD_GROUPS, _BACKWARD_MASK = 9, 10
+
+Arithmetic = tuple[float | None, float | None]
+
+
+def arithmetic(name: str, shape: tuple[bytes, bytes, bytes]) -> Arithmetic:
+    """Return FLOPs and least bytes of one call of an op, each None where it is unknown.
+
+    Products and attention as ``runners.arithmetic`` counts them; convolutions 2 · output · inputs of one output.
+    Parents such as linear, matmul and conv2d count nothing, since the op below them does.
+    """
+    shapes, types = _shapes(shape[0]), _texts(shape[1])
+    if not shapes:
+        return None, None
+    if name in _FORWARD_CONVOLUTIONS or name == _BACKWARD_CONVOLUTION:
+        return _convolution(name, shapes, types, _texts(shape[2]))
+    if name.startswith(_CUDNN_ATTENTION):  # its tensors lie as those of the op above it
+        name = name.replace(_CUDNN_ATTENTION + "forward", "aten::_scaled_dot_product_cudnn_attention")
+        name = name.replace(_CUDNN_ATTENTION + "backward", "aten::_scaled_dot_product_cudnn_attention_backward")
+    return flops_of(name, shapes), bytes_of(name, shapes, types)
+
+
+def score_size(name: str, shape: tuple[bytes, bytes, bytes]) -> tuple[int, int] | None:
+    """Return (batch · heads, S) where an op multiplies queries with keys into S × S scores, else None."""
+    shapes = _shapes(shape[0])
+    skip = 1 if name == "aten::baddbmm" else 0
+    if name not in ("aten::bmm", "aten::baddbmm") or len(shapes) < skip + 2:
+        return None
+    first, second = shapes[skip], shapes[skip + 1]
+    if len(first) == len(second) == 3 and first[1] == second[2] and first[2] < first[1] and first[0] > 1:
+        return first[0], first[1]
+    return None
+
+
+def touches_scores(shape: tuple[bytes, bytes, bytes], sizes: set[tuple[int, int]]) -> bool:
+    """Whether any input of an op is a whole set of score matrices."""
+    return any(
+        len(one) > 2 and one[-1] == one[-2] and (math.prod(one[:-2]), one[-1]) in sizes for one in _shapes(shape[0])
+    )
+
+
+def _convolution(name: str, shapes: list[list[int]], types: list[str], concrete: list[str]) -> Arithmetic:
+    element = ELEMENT_BYTES.get(types[0].lower()) if types else None
+    if name == _BACKWARD_CONVOLUTION:
+        if len(shapes) < 3 or len(shapes[2]) < 3:
+            return None, None
+        gradient, entering, weight = shapes[:3]
+        mask = concrete[_BACKWARD_MASK].split(",")[:2] if len(concrete) > _BACKWARD_MASK else ["True", "True"]
+        passes = sum("True" in wanted for wanted in mask)
+        return 2.0 * passes * math.prod(gradient) * math.prod(weight[1:]), _bytes([gradient, entering, weight], element)
+    entering, weight = shapes[0], shapes[1] if len(shapes) > 1 else []
+    leaving = _output(name, entering, weight, concrete)
+    if leaving is None:
+        return None, None
+    return 2.0 * math.prod(leaving) * math.prod(weight[1:]), _bytes([entering, weight, leaving], element)
+
+
+def _output(name: str, entering: list[int], weight: list[int], concrete: list[str]) -> list[int] | None:
+    """Shape of a convolution's result: (in + 2·padding − dilation·(kernel − 1) − 1) / stride + 1 in each direction."""
+    spatial = len(weight) - 2
+    if spatial < 1 or len(entering) != len(weight):
+        return None
+    found = []
+    for position, fallback in zip(_FORWARD_CONVOLUTIONS[name][:3], (1, 0, 1), strict=True):
+        values = _whole_list(concrete[position]) if 0 <= position < len(concrete) else [fallback] * spatial
+        if values is None or len(values) not in (1, spatial):
+            return None
+        found.append(values * spatial if len(values) == 1 else values)
+    stride, padding, dilation = found
+    if min(stride) < 1:
+        return None
+    sizes = [
+        (entering[i + 2] + 2 * padding[i] - dilation[i] * (weight[i + 2] - 1) - 1) // stride[i] + 1
+        for i in range(spatial)
+    ]
+    return [entering[0], weight[0], *sizes] if min(sizes) > 0 else None
+
+
+def _bytes(tensors: list[list[int]], element: int | None) -> float | None:
+    return None if element is None else float(element * sum(math.prod(tensor) for tensor in tensors))
+
+
+def _shapes(data: bytes) -> list[list[int]]:
+    """Decode input shapes; what is no plain shape (a list of tensors, a wrong type) becomes an empty one."""
+    found = _decoded(data)
+    return [shape if _is_shape(shape) else [] for shape in found]
+
+
+def _is_shape(shape: Any) -> bool:
+    return (
+        isinstance(shape, list)
+        and len(shape) <= _MOST_DIMENSIONS
+        and all(isinstance(size, int) and 0 <= size <= _LARGEST_DIMENSION for size in shape)
+    )
+
+
+def _texts(data: bytes) -> list[str]:
+    return [text if isinstance(text, str) else "" for text in _decoded(data)]
+
+
+def _decoded(data: bytes) -> list[Any]:
+    try:
+        found = msgspec.json.decode(data) if data else []
+    except (msgspec.DecodeError, RecursionError):
+        return []
+    return found if isinstance(found, list) else []
+
+
+def _whole_list(text: str) -> list[int] | None:
+    parts = text.strip("[]").split(",")
+    if not all(part.strip().isdigit() and len(part) < 8 for part in parts):
+        return None
+    return [int(part) for part in parts]

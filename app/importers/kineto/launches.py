@@ -1,0 +1,117 @@
+"""Launches: from a kernel to the call that launched it, the op around that call, and the phase of the step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.importers.kineto.columns import BACKWARD_PREFIX, GRAPH_LAUNCHES, NO_ID, Floats, Spans, Trace, Wholes, marks
+from app.importers.kineto.intervals import contains, groups, union
+from app.importers.kineto.nesting import enclosing
+from runners.trace import PHASE_PREFIX
+
+OPTIMIZER_MARK = "Optimizer."
+FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launches:
+    """For each device event: when and on which thread the host launched it, and by which op (−1: unknown)."""
+
+    time: Floats
+    thread: Wholes
+    op: Wholes
+    by_graph: int
+    unattributed: int
+
+
+def launches(trace: Trace) -> Launches:
+    """Join device events with ops: by External id, else by correlation and the op around the call.
+
+    Launch records come from the runtime and from the driver interface; Triton and cuBLAS use the latter alone.
+    """
+    device = trace.device
+    launch = _join(device.wholes("correlation"), trace.launches.wholes("correlation"))
+    known = launch >= 0
+    safe = np.maximum(launch, 0)
+    times, threads = trace.launches.floats("ts"), trace.launches.wholes("thread")
+    time = np.where(known, times[safe], device.floats("ts")) if len(times) else device.floats("ts").copy()
+    thread = np.where(known, threads[safe], -1) if len(times) else np.full(len(device), -1, dtype=np.int64)
+    op = _join(device.wholes("external"), trace.ops.wholes("external"))
+    if len(times):
+        through_launch = _join(trace.launches.wholes("external"), trace.ops.wholes("external"))
+        op = np.where((op < 0) & known, through_launch[safe], op)
+        op = _by_time(trace, op, launch)
+    graphs = {i for i, name in enumerate(trace.names) if name.startswith(GRAPH_LAUNCHES)}
+    by_graph = 0
+    if graphs and len(times):
+        launched_by = trace.launches.wholes("name")[safe]
+        by_graph = int(np.count_nonzero(known & np.isin(launched_by, list(graphs))))
+    return Launches(time=time, thread=thread, op=op, by_graph=by_graph, unattributed=int(np.count_nonzero(op < 0)))
+
+
+def _join(wanted: Wholes, keys: Wholes) -> Wholes:
+    """Index into ``keys`` of each wanted id, −1 where there is none or the id is missing."""
+    if not len(keys):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    order = np.argsort(keys, kind="stable")
+    found = np.searchsorted(keys[order], wanted, side="right") - 1
+    index = order[np.maximum(found, 0)]
+    hit = (found >= 0) & (keys[index] == wanted) & (wanted != NO_ID)
+    return np.where(hit, index, -1)
+
+
+def _by_time(trace: Trace, op: Wholes, launch: Wholes) -> Wholes:
+    """For events whose ids lead nowhere: the innermost op around their launch, on its thread."""
+    lost = np.flatnonzero((op < 0) & (launch >= 0))
+    if not len(lost) or not len(trace.ops):
+        return op
+    op = op.copy()
+    starts, ends = trace.ops.floats("ts"), trace.ops.floats("ts") + trace.ops.floats("dur")
+    op_threads, launch_threads = trace.ops.wholes("thread"), trace.launches.wholes("thread")
+    times = trace.launches.floats("ts")
+    ops_of = dict(groups(op_threads))
+    for thread, members in groups(launch_threads[launch[lost]]):
+        mine, ops = lost[members], ops_of.get(thread)
+        if ops is None:
+            continue
+        found = enclosing(starts[ops], ends[ops], times[launch[mine]])
+        op[mine] = np.where(found >= 0, ops[np.maximum(found, 0)], -1)
+    return op
+
+
+def phases(trace: Trace, time: Floats, thread: Wholes) -> list[str]:
+    """Name the phase that the host was in at each time on each thread.
+
+    Ranges named ``phase:…`` decide where they exist. Else the optimizer is the time inside its step's range, backward
+    the time inside the autograd engine on the same thread, and forward the rest.
+    """
+    marked = marks(trace, PHASE_PREFIX)
+    if marked:
+        begins = np.array([trace.marks.ts[i] for i in marked])
+        ends = begins + np.array([trace.marks.dur[i] for i in marked])
+        names = [trace.names[trace.marks.name[i]].removeprefix(PHASE_PREFIX) for i in marked]
+        index = np.searchsorted(begins, time, side="right") - 1
+        inside = (index >= 0) & (time <= ends[np.maximum(index, 0)])
+        found = [names[i] if hit else BACKWARD for i, hit in zip(index.tolist(), inside.tolist(), strict=True)]
+        return [name if name in (FORWARD, BACKWARD, OPTIMIZER) else BACKWARD for name in found]
+    optimizer = _ranges(trace.marks, np.array(marks(trace, OPTIMIZER_MARK), dtype=np.int64))
+    in_optimizer = contains(*optimizer, time)
+    in_backward = np.zeros(len(time), dtype=np.bool_)
+    engine = {i for i, name in enumerate(trace.names) if name.startswith(BACKWARD_PREFIX)}
+    if engine:
+        engine_ops = np.flatnonzero(np.isin(trace.ops.wholes("name"), list(engine)))
+        ops_of = {one: engine_ops[members] for one, members in groups(trace.ops.wholes("thread")[engine_ops])}
+        for one, mine in groups(thread):
+            if one in ops_of:
+                in_backward[mine] = contains(*_ranges(trace.ops, ops_of[one]), time[mine])
+    return [
+        OPTIMIZER if optimizing else BACKWARD if back else FORWARD
+        for optimizing, back in zip(in_optimizer.tolist(), in_backward.tolist(), strict=True)
+    ]
+
+
+def _ranges(spans: Spans, indices: Wholes) -> tuple[Floats, Floats]:
+    starts = spans.floats("ts")[indices]
+    return union(starts, starts + spans.floats("dur")[indices])

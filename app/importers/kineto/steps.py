@@ -1,0 +1,117 @@
+"""Steps: the windows of a trace that are one training step each, whole ones only."""
+
+from __future__ import annotations
+
+import statistics
+from dataclasses import dataclass
+
+import numpy as np
+
+from app.importers.kineto.columns import STEP_PREFIX, Floats, Trace, Wholes, marks
+from estimator.measurement import Warning
+
+_CUT_FRAC = 0.9
+_SLOW_FRAC = 1.2
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One window, in microseconds of the trace, and the device events that the host launched in it."""
+
+    name: str
+    begin: float
+    end: float
+    launched: Wholes
+
+    @property
+    def seconds(self) -> float:
+        """Length of the window."""
+        return (self.end - self.begin) * 1e-6
+
+
+def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[list[Step], Step]:
+    """Return the whole steps of a trace, and the one of median length to be looked at closely.
+
+    Windows tile: a step begins where the host begins it, or later, when the device has finished the step before;
+    it ends where the next begins. Without marks the whole trace is one window.
+    """
+    found = _marked(trace, launch_time)
+    if not found:
+        whole = _whole(trace, launch_time)
+        message = (
+            "The trace has no step marks, so all of it counts as one step. Call profiler.step() at the end of each "
+            "step, under a schedule, to tell them apart"
+        )
+        warnings.append(Warning(code="no-step-marks", message=message))
+        return [whole], whole
+    kept = _without_cut(found, trace, warnings)
+    ordered = sorted(kept, key=lambda step: step.seconds)
+    typical = ordered[(len(ordered) - 1) // 2]
+    if len(kept) == 1:
+        message = "Only one whole step was recorded; two or three more would show how steady it is"
+        warnings.append(Warning(code="single-step", message=message, where=typical.name))
+    elif kept[0].seconds > _SLOW_FRAC * statistics.median(step.seconds for step in kept[1:]):
+        message = (
+            "The first recorded step is slower than the others (allocation, autotuning); the median step was taken"
+        )
+        warnings.append(Warning(code="first-step-slow", message=message, where=kept[0].name))
+    return kept, typical
+
+
+def _marked(trace: Trace, launch_time: Floats) -> list[Step]:
+    indices = marks(trace, STEP_PREFIX)
+    if not indices:
+        return []
+    name = [trace.names[trace.marks.name[i]] for i in indices]
+    host_begin = np.array([trace.marks.ts[i] for i in indices])
+    host_end = host_begin + np.array([trace.marks.dur[i] for i in indices])
+    device_end = trace.device.floats("ts") + trace.device.floats("dur")
+    owner = np.searchsorted(host_begin, launch_time, side="right") - 1
+    owner = np.where((owner >= 0) & (launch_time <= host_end[np.maximum(owner, 0)]), owner, -1)
+    finished = np.full(len(indices), -np.inf)
+    np.maximum.at(finished, owner[owner >= 0], device_end[owner >= 0])
+    begin = np.maximum(host_begin, np.concatenate(([-np.inf], np.maximum.accumulate(finished)[:-1])))
+    end = np.maximum(host_end, finished)
+    follows = [_number(name[k + 1]) == _number(name[k]) + 1 for k in range(len(indices) - 1)]
+    order = np.argsort(owner, kind="stable")
+    bounds = np.searchsorted(owner[order], np.arange(len(indices) + 1))
+    return [
+        Step(
+            name=name[k],
+            begin=float(begin[k]),
+            end=float(max(begin[k + 1], begin[k])) if k + 1 < len(indices) and follows[k] else float(end[k]),
+            launched=order[bounds[k] : bounds[k + 1]],
+        )
+        for k in range(len(indices))
+    ]
+
+
+def _number(name: str) -> int:
+    digits = name.removeprefix(STEP_PREFIX)
+    return int(digits) if digits.isdigit() and len(digits) < 12 else -2
+
+
+def _whole(trace: Trace, launch_time: Floats) -> Step:
+    spans = trace.device if len(trace.device) else trace.ops
+    starts, ends = spans.floats("ts"), spans.floats("ts") + spans.floats("dur")
+    begin = min(float(starts.min()), float(launch_time.min()) if len(launch_time) else np.inf)
+    return Step(name="", begin=begin, end=float(ends.max()), launched=np.arange(len(trace.device)))
+
+
+def _without_cut(found: list[Step], trace: Trace, warnings: list[Warning]) -> list[Step]:
+    """Leave out a first or last step with clearly fewer events than the others: the profiler cut it."""
+    if len(found) < 2:
+        return found
+    begins = np.sort(trace.ops.floats("ts"))
+    counts = [
+        len(step.launched) or int(np.searchsorted(begins, step.end) - np.searchsorted(begins, step.begin))
+        for step in found
+    ]
+    kept = list(found)
+    for index in (len(found) - 1, 0):
+        others = [count for i, count in enumerate(counts) if i != index]
+        if counts[index] < _CUT_FRAC * statistics.median(others) and len(kept) > 1:
+            kept.remove(found[index])
+            message = "This step holds clearly fewer events than the others (it was cut off); it was left out"
+            warnings.append(Warning(code="step-cut", message=message, where=found[index].name))
+    return kept

@@ -1,0 +1,191 @@
+"""Stream: the events of a trace in slices of a few megabytes, so that its size does not matter; damage is repaired
+event by event, and counted."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from app.importers import json_scan
+from app.importers.imported import ImportRefused
+from app.importers.kineto.events import LIST, Event, lenient
+from app.importers.source import Source
+from estimator.units import MIB
+
+CHUNK_BYTES = 4 * MIB
+_LONGEST_EVENT_BYTES = 32 * MIB
+_LONGEST_METADATA_BYTES = 32 * MIB
+_CUT = re.compile(rb'\}\s*+,\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"')
+_CUT_WINDOW = 64 * 1024
+_CONTROL = bytes(32 if code < 32 else code for code in range(256))
+"""Raw control characters become spaces: harmless between tokens, and legal inside names."""
+_NOT_A_NUMBER = re.compile(rb"(?<=[:,\[\s])[-+]?(?:nan|inf(?:inity)?)(?=\s*+[,\]}])", re.IGNORECASE)
+_BAD_ESCAPE = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
+
+
+@dataclass(kw_only=True)
+class Outcome:
+    """What the reading met: the trace's own metadata, and how much of it was damaged."""
+
+    metadata: dict[str, Any] = field(default_factory=dict)
+    cleaned: int = 0
+    skipped: int = 0
+    truncated: bool = False
+    metadata_lost: bool = False
+
+
+def events(source: Source, outcome: Outcome) -> Iterator[list[Event]]:
+    """Yield the trace's events in file order; raise ImportRefused where there are none to find."""
+    chunks = source.chunks(CHUNK_BYTES)
+    buffer = _to_first_event(chunks, outcome)
+    collecting = gc.isenabled()
+    gc.disable()  # only acyclic values are built here; collecting would take half of the time
+    try:
+        tail = yield from _slices(buffer, chunks, outcome)
+    finally:
+        if collecting:
+            gc.enable()
+    if tail is not None:
+        _read_tail(tail, chunks, outcome)
+    if source.damage:
+        outcome.truncated = True
+
+
+def _to_first_event(chunks: Iterator[bytes], outcome: Outcome) -> bytes:
+    """Read up to the array of events; keep what stands before it as metadata."""
+    data = b""
+    for chunk in chunks:
+        data += chunk
+        data = data.removeprefix(b"\xef\xbb\xbf")
+        if json_scan.opening(data) == "[":
+            return data[data.index(b"[") + 1 :]
+        for key, after in json_scan.keys(data):
+            if key == "traceEvents":
+                opened = re.compile(rb"\s*+\[").match(data, after)
+                if opened is None and len(data) > after + 1000:
+                    raise _no_events("traceEvents is not a list")
+                if opened is not None:
+                    before = data[:after].rstrip()
+                    before = before[: before.rindex(b'"traceEvents"')] if b'"traceEvents"' in before else b"{"
+                    _metadata(before.rstrip(b" \t\r\n,") + b"}", outcome)
+                    return data[opened.end() :]
+        if len(data) > _LONGEST_METADATA_BYTES:
+            raise _no_events(f"no traceEvents within the first {_LONGEST_METADATA_BYTES:,} bytes")
+    raise _no_events("it has no list of traceEvents")
+
+
+def _slices(buffer: bytes, chunks: Iterator[bytes], outcome: Outcome) -> Generator[list[Event], None, bytes | None]:
+    """Decode slice after slice; return what follows the array, or None where the file ends inside it."""
+    done = 0
+    for chunk in chunks:
+        buffer += chunk
+        cut = _last_cut(buffer)
+        if cut < 0:
+            if len(buffer) > _LONGEST_EVENT_BYTES:
+                message = f"one event is longer than {_LONGEST_EVENT_BYTES:,} bytes"
+                raise ImportRefused("kineto", f"byte {done} of the events", message, "Export the trace again.")
+            continue
+        found, tail = _decoded(buffer[:cut], outcome, last=False)
+        yield found
+        if tail is not None:
+            return tail + buffer[cut:]
+        done += cut
+        buffer = buffer[cut:].lstrip(b" \t\r\n,")
+    found, tail = _decoded(buffer, outcome, last=True)
+    yield found
+    if tail is None:
+        outcome.truncated = True
+    return tail
+
+
+def _last_cut(buffer: bytes) -> int:
+    """Find the end of the last event that another one surely follows; the closing brace is included."""
+    window = _CUT_WINDOW
+    while True:
+        start = max(0, len(buffer) - window)
+        cut = -1
+        for found in _CUT.finditer(buffer, start):
+            cut = found.start() + 1
+        if cut >= 0 or start == 0:
+            return cut
+        window *= 8
+
+
+def _decoded(data: bytes, outcome: Outcome, last: bool) -> tuple[list[Event], bytes | None]:
+    """Decode a slice; return its events and, where the array ends in it, what follows."""
+    if not last:
+        try:
+            return LIST.decode(b"[" + data + b"]"), None
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+            pass
+    end = json_scan.array_end(data)
+    tail = data[end + 1 :] if end >= 0 else None
+    if end >= 0:
+        data = data[:end]
+        try:
+            return LIST.decode(b"[" + data + b"]"), tail
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+            pass
+    cleaned = _clean(data)
+    if cleaned != data:
+        outcome.cleaned += 1
+        if tail is None and (end := json_scan.array_end(cleaned)) >= 0:
+            tail, cleaned = cleaned[end + 1 :], cleaned[:end]
+    try:
+        return LIST.decode(b"[" + cleaned + b"]"), tail
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        return _one_by_one(cleaned, outcome), tail
+
+
+def _one_by_one(data: bytes, outcome: Outcome) -> list[Event]:
+    found = []
+    for piece in json_scan.objects(data):
+        event = lenient(piece)
+        if event is None:
+            outcome.skipped += 1
+        else:
+            found.append(event)
+    return found
+
+
+def _clean(data: bytes) -> bytes:
+    """Replace what some writers leave in: control characters, bare nan and inf, lone backslashes, broken UTF-8."""
+    data = data.translate(_CONTROL)
+    data = _NOT_A_NUMBER.sub(b"null", data)
+    data = _BAD_ESCAPE.sub(rb"\\\\", data)
+    return data.decode("utf-8", "replace").encode()
+
+
+def _metadata(data: bytes, outcome: Outcome) -> None:
+    for attempt in (data, _clean(data)):
+        try:
+            found = msgspec.json.decode(attempt)
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if isinstance(found, dict):
+            outcome.metadata |= {key: value for key, value in found.items() if key not in outcome.metadata}
+            return
+    outcome.metadata_lost = True
+
+
+def _read_tail(tail: bytes, chunks: Iterator[bytes], outcome: Outcome) -> None:
+    """Some versions write their metadata after the events."""
+    for chunk in chunks:
+        tail += chunk
+        if len(tail) > _LONGEST_METADATA_BYTES:
+            outcome.metadata_lost = True
+            return
+    text = tail.strip(b" \t\r\n,")
+    if text not in (b"", b"}", b"]"):
+        _metadata(b"{" + text, outcome)
+
+
+def _no_events(message: str) -> ImportRefused:
+    return ImportRefused(
+        "kineto", "", f"this looks like a trace, but {message}", "Export it again with prof.export_chrome_trace(...)."
+    )

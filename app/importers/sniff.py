@@ -1,0 +1,98 @@
+"""Which format a file has, by its first bytes; what cannot or must not be read is refused with the way out."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from app.importers import json_scan
+from app.importers.imported import ImportRefused
+from app.importers.source import GZIP_MAGIC, Source
+
+_TORCH_REMEDY = "Upload a trace (export_chrome_trace) or a text table; checkpoints hold no timings."
+_PICKLE = (
+    "pickle",
+    "this is a Python pickle, which can run code when loaded, so it is never opened",
+    "Export the same data as JSON, CSV or text; for a profile use prof.export_chrome_trace('trace.json.gz').",
+)
+_NSYS_REMEDY = (
+    "Export its tables as text: nsys stats --report cuda_gpu_kern_sum --format csv REPORT.nsys-rep, and upload the CSV."
+)
+_REFUSED: tuple[tuple[bytes, str, str, str], ...] = (
+    (b"SQLite format 3\x00", "sqlite", "this is an SQLite database (an nsys export, perhaps)", _NSYS_REMEDY),
+    (b"QDSTRM", "nsys-rep", "this is a raw Nsight Systems stream", _NSYS_REMEDY),
+    (b"NVR\x00", "ncu-rep", "this is an Nsight Compute report", "Export it: ncu --import FILE --csv > kernels.csv."),
+    (b"BZh", "bzip2", "bzip2 compression is not read", "Unpack it, or compress with gzip."),
+    (b"\xfd7zXZ\x00", "xz", "xz compression is not read", "Unpack it, or compress with gzip."),
+    (b"\x28\xb5\x2f\xfd", "zstd", "zstd compression is not read", "Unpack it, or compress with gzip."),
+    (b"7z\xbc\xaf\x27\x1c", "7z", "7z archives are not read", "Unpack it and upload the files one by one."),
+    (b"%PDF", "pdf", "PDF files are not read", "Copy the tables out as text, or upload the original data."),
+    (b"\x89PNG", "image", "pictures are not read", "Upload the numbers behind it."),
+    (b"\xff\xd8\xff", "image", "pictures are not read", "Upload the numbers behind it."),
+)
+_PICKLE_MAGIC = re.compile(rb"\x80[\x02-\x05]|\(?[ldp0-9\n(]{0,16}c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n")
+"""Protocols 2 to 5, and the text protocols where they name a global."""
+_RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
+
+
+def sniff(source: Source, filename: str) -> str:
+    """Name the format of ``source``: result, kineto or text; raise ImportRefused for everything else.
+
+    The file's name never decides what is opened; it only makes the refusal of an unknown binary more helpful.
+    """
+    head = source.head
+    if not head:
+        raise ImportRefused("gzip", "byte 0", "nothing could be unpacked", "Compress it again, or upload it unpacked.")
+    if head.startswith(GZIP_MAGIC):
+        raise ImportRefused("gzip", "byte 0 of the content", "it is compressed twice", "Unpack it once.")
+    _refuse_binary(head, filename)
+    if json_scan.opening(head):
+        return _json(head)
+    return "text"
+
+
+def _refuse_binary(head: bytes, filename: str) -> None:
+    for magic, format, message, remedy in _REFUSED:
+        if head.startswith(magic):
+            raise ImportRefused(format, "byte 0", message, remedy)
+    if _PICKLE_MAGIC.match(head):
+        format, message, remedy = _PICKLE
+        raise ImportRefused(format, "byte 0", message, remedy)
+    if head.startswith(b"PK"):
+        if b"/data.pkl" in head or b"/version" in head:
+            raise ImportRefused(
+                "torch archive", "byte 0", "this is a file of torch.save, a pickle inside", _TORCH_REMEDY
+            )
+        raise ImportRefused("zip", "byte 0", "zip archives are not read", "Unpack it and upload the files one by one.")
+    utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff"))
+    if not utf16 and b"\x00" in head[:4096]:
+        if filename.lower().endswith((".nsys-rep", ".qdrep", ".qdstrm")):
+            raise ImportRefused("nsys-rep", "byte 0", "Nsight Systems reports are a closed format", _NSYS_REMEDY)
+        raise ImportRefused(
+            "binary",
+            "byte 0",
+            "this is a binary file of an unknown kind",
+            "Upload a PyTorch trace (.json, .json.gz), a Headroom result, or text with tables.",
+        )
+
+
+def _json(head: bytes) -> str:
+    is_list = json_scan.opening(head) == "["
+    names = list(dict.fromkeys(key for key, _ in itertools.islice(json_scan.keys(head, 2 if is_list else 1), 1000)))
+    if "traceEvents" in names or "deviceProperties" in names or (is_list and "ph" in names):
+        return "kineto"
+    if _RESULT_KEYS.intersection(names):
+        return "result"
+    if not is_list and len(names) > 0 and _cut_off(head):
+        return "kineto"  # long metadata may stand before the events; its reader says so if none come
+    shown = ", ".join(name[:30] for name in names[:6]) or "none"
+    raise ImportRefused(
+        "json",
+        "byte 0",
+        f"this JSON is of an unknown kind (keys: {shown})",
+        "Upload a PyTorch profiler trace, or a result that Headroom wrote.",
+    )
+
+
+def _cut_off(head: bytes) -> bool:
+    return len(head) >= 1 << 20

@@ -1,0 +1,120 @@
+"""Source: the bytes of an uploaded file, decompressed as they are read and never more than the limits allow."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from app.importers.imported import ImportRefused, Limits
+from estimator.units import MIB
+
+GZIP_MAGIC = b"\x1f\x8b"
+_BLOCK_BYTES = 1 * MIB
+_RATIO_FROM_BYTES = 32 * MIB
+"""Below this size even a file of zeros is harmless, and small real files may compress very well."""
+
+
+class Source:
+    """A file that can be read from its start any number of times; ``damage`` says how the last reading ended."""
+
+    def __init__(self, path: Path, limits: Limits) -> None:
+        self.path, self.limits = path, limits
+        self.damage = ""
+        if not path.is_file():
+            raise ImportRefused("file", "", "this is not a regular file", "Give the path of a file.")
+        self.file_bytes = path.stat().st_size
+        if self.file_bytes == 0:
+            raise ImportRefused("file", "byte 0", "the file is empty", "Export it again and check its size.")
+        if self.file_bytes > limits.file_bytes:
+            raise ImportRefused(
+                "file",
+                "",
+                f"the file has {self.file_bytes:,} bytes, more than the limit of {limits.file_bytes:,}",
+                "Profile fewer steps (2 or 3 are enough) or compress the file with gzip.",
+            )
+        with path.open("rb") as file:
+            self.compressed = file.read(2) == GZIP_MAGIC
+        self.head = next(self.chunks(_BLOCK_BYTES), b"")
+
+    def chunks(self, size: int) -> Iterator[bytes]:
+        """Yield the content in pieces of ``size`` bytes, the last shorter; raise ImportRefused beyond the limits."""
+        self.damage = ""
+        waiting: list[bytes] = []
+        length = 0
+        for piece in self._decompressed(size) if self.compressed else self._plain(size):
+            waiting.append(piece)
+            length += len(piece)
+            if length >= size:
+                yield b"".join(waiting)
+                waiting, length = [], 0
+        if waiting:
+            yield b"".join(waiting)
+
+    def read(self, format: str) -> bytes:
+        """Return the whole content, for formats that cannot be read in pieces; raise ImportRefused if too large."""
+        limit = self.limits.document_bytes
+        pieces, total = [], 0
+        for piece in self.chunks(_BLOCK_BYTES):
+            total += len(piece)
+            if total > limit:
+                raise ImportRefused(
+                    format,
+                    f"byte {limit}",
+                    f"the content is larger than the limit of {limit:,} bytes for this format",
+                    "Cut it to the part with the results.",
+                )
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    def _plain(self, size: int) -> Iterator[bytes]:
+        with self.path.open("rb") as file:
+            while block := file.read(size):
+                yield block
+
+    def _decompressed(self, size: int) -> Iterator[bytes]:
+        given, taken = 0, 0
+        with self.path.open("rb") as file:
+            data = file.read(_BLOCK_BYTES)
+            taken = len(data)
+            inflate = zlib.decompressobj(wbits=31)
+            while True:
+                try:
+                    piece = inflate.decompress(data, size)
+                except zlib.error:
+                    self.damage = "corrupt"
+                    return
+                given += len(piece)
+                self._check(given, taken)
+                if piece:
+                    yield piece
+                data = inflate.unconsumed_tail
+                if inflate.eof:
+                    data = inflate.unused_data or file.read(_BLOCK_BYTES)
+                    taken += 0 if inflate.unused_data else len(data)
+                    if not data.startswith(GZIP_MAGIC):  # the end, or padding after it
+                        return
+                    inflate = zlib.decompressobj(wbits=31)
+                elif not data:
+                    data = file.read(_BLOCK_BYTES)
+                    taken += len(data)
+                    if not data:
+                        self.damage = "truncated"
+                        return
+
+    def _check(self, given: int, taken: int) -> None:
+        limits = self.limits
+        if given > limits.content_bytes:
+            raise ImportRefused(
+                "gzip",
+                f"byte {given} of the content",
+                f"the content is larger than the limit of {limits.content_bytes:,} bytes",
+                "Profile fewer steps; 2 or 3 are enough.",
+            )
+        if given > _RATIO_FROM_BYTES and given > limits.ratio * taken:
+            raise ImportRefused(
+                "gzip",
+                f"byte {given} of the content",
+                f"it unpacks to more than {limits.ratio:g} times its size, which no real trace does",
+                "Unpack it and upload the content.",
+            )

@@ -1,0 +1,122 @@
+"""Text tables: reports, logs and pasted tables, read by the form of each table and then by the words in its header."""
+
+from __future__ import annotations
+
+import re
+from types import ModuleType
+
+from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.source import Source
+from app.importers.text.document import Block, Document, label
+from app.importers.text.kinds import (
+    accumulation,
+    all_reduce_blocks,
+    all_reduce_lines,
+    attention,
+    attention_memory,
+    compile_speedups,
+    ddp_breakdown,
+    ddp_lines,
+    flash,
+    generic,
+    kernel_shares,
+    step_times,
+    timings,
+)
+from app.importers.text.reading import Decisions, compact
+from app.importers.text.scan import scan
+from app.importers.text.step_checks import mark_repeats
+from estimator.measurement import Measurement, Origin, Warning
+
+KINDS: tuple[ModuleType, ...] = (
+    flash,
+    attention,
+    attention_memory,
+    compile_speedups,
+    step_times,
+    all_reduce_lines,
+    all_reduce_blocks,
+    ddp_lines,
+    ddp_breakdown,
+    kernel_shares,
+    accumulation,
+    timings,
+    generic,
+)
+_REMEDY = (
+    "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms' lines."
+)
+
+
+def read(source: Source, filename: str, limits: Limits) -> Imported:
+    """Read every table of a text; raise ImportRefused where it holds none."""
+    text = _decoded(source)
+    document = scan(text)
+    groups: dict[tuple[tuple[str, ...], str], tuple[ModuleType, list[Block]]] = {}
+    for block in document.blocks:
+        kind = next((kind for kind in KINDS if kind.matches(block)), None)
+        if kind is None:
+            continue
+        key = (block.around.heading, kind.__name__) if kind is not generic else (block.around.heading, str(block.line))
+        groups.setdefault(key, (kind, []))[1].append(block)
+    measurements, skipped = [], 0
+    decisions = Decisions()
+    warnings = _file_warnings(source, document)
+    for kind, blocks in groups.values():
+        reading = kind.measure(blocks, document, decisions)
+        skipped += reading.skipped
+        said = compact(reading.warnings)
+        if not reading.rows and not reading.samples:
+            continue
+        _check_size(len(reading.rows), limits, blocks[0].line)
+        measurements.append(
+            Measurement(
+                label=(label(blocks[0]) or filename)[:200],
+                origin=Origin(kind="upload", format=f"text/{kind.KIND}"),
+                world_size=_world_size(reading.rows),
+                rows=tuple(reading.rows),
+                collectives=tuple(reading.collectives),
+                samples=reading.samples,
+                environment=reading.environment,
+                warnings=tuple(said),
+                status="ok" if any(row.get("status", "ok") == "ok" for row in reading.rows) else "oom",
+            )
+        )
+    if not measurements:
+        raise ImportRefused("text", "", "no table with figures was found in this text", _REMEDY)
+    warnings += mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
+    warnings += [warning for measurement in measurements for warning in measurement.warnings]
+    return Imported(measurements=tuple(measurements), warnings=tuple(warnings), skipped=skipped)
+
+
+def _decoded(source: Source) -> str:
+    data = source.read("text")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # Windows PowerShell's redirection writes UTF-16
+        return data.decode("utf-16", "replace")
+    text = data.decode("utf-8-sig", "replace")
+    if text.count("\ufffd") > 0.05 * len(text) or "\x00" in text:
+        raise ImportRefused("binary", "", "this is neither text nor a known binary format", _REMEDY)
+    return re.sub(r"\x1b\[[0-9;]{0,20}[A-Za-z]", "", text)
+
+
+def _file_warnings(source: Source, document: Document) -> list[Warning]:
+    found = []
+    if source.damage:
+        message = f"The compressed file is {source.damage}; the text up to there was read"
+        found.append(Warning(code="file-truncated", message=message, where="the end"))
+    if document.long_lines:
+        message = f"{document.long_lines} lines of more than 20 000 characters were passed over"
+        found.append(Warning(code="long-lines", message=message))
+    return found
+
+
+def _check_size(rows: int, limits: Limits, line: int) -> None:
+    if rows > limits.rows:
+        message = f"{rows:,} rows are more than the limit of {limits.rows:,}"
+        raise ImportRefused("text", f"line {line}", message, "Cut the table to the rows that matter, or average them.")
+
+
+def _world_size(rows: list[dict[str, object]]) -> int:
+    sizes = {row["world_size"] for row in rows if isinstance(row.get("world_size"), int)}
+    only = sizes.pop() if len(sizes) == 1 else 1
+    return only if isinstance(only, int) and only > 0 else 1

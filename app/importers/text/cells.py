@@ -1,0 +1,69 @@
+"""Cells: what people write in a table's cell: a number with its spread and unit, or nothing, with a reason."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+MICRO = {"µ": "u", "μ": "u"}
+"""Both the micro sign and the Greek letter, by the plain letter."""
+
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d{1,30}(?:[.,]\d{1,30})?|\.\d{1,30})(?:[eE][-+]?\d{1,3})?"
+_UNIT = r"[A-Za-zµμ%][A-Za-zµμ/0-9^%]{0,15}"
+_CELL = re.compile(
+    rf"(?P<value>{_NUMBER})\s*(?P<unit>{_UNIT})?\s*"
+    rf"(?:(?:±|\+/-|\+-)\s*(?P<spread>{_NUMBER})\s*(?P<unit2>{_UNIT})?"
+    rf"|\(\s*(?:±|std:?|σ:?)?\s*(?P<spread2>{_NUMBER})\s*(?P<unit3>{_UNIT})?\s*\))?"
+    rf"\s*(?P<note>\([^()]{{1,60}}\))?"
+)
+_EMPHASIS = re.compile(r"\*\*|__|[`~≈]")
+_MISSING = {"", "-", "--", "—", "–", "n/a", "na", "nan", "none", "null", "?", "inf", "-inf"}
+_OOM = {"oom", "outofmemory", "cudaoom", "oomerror", "cudaoutofmemory"}
+_LONGEST = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cell:
+    """One cell: ``value`` and ``spread`` as printed, ``unit`` as printed, ``missing`` oom or absent, else the text."""
+
+    text: str
+    value: float | None = None
+    spread: float | None = None
+    unit: str = ""
+    missing: str = ""
+
+
+def cell(text: str) -> Cell:
+    """Read one cell; what is no number and not missing stays text."""
+    plain = _EMPHASIS.sub("", text.strip()).strip()
+    if len(plain) > _LONGEST:
+        return Cell(text=plain[:_LONGEST])
+    word = plain.lower()
+    if word in _MISSING:
+        return Cell(text=plain, missing="absent")
+    if re.sub(r"[^a-z]", "", word) in _OOM:
+        return Cell(text=plain, missing="oom")
+    found = _CELL.fullmatch(plain)
+    if found is None:
+        return Cell(text=plain)
+    spread = found["spread"] or found["spread2"]
+    unit = found["unit"] or found["unit2"] or found["unit3"] or ""
+    return Cell(
+        text=plain,
+        value=number(found["value"]),
+        spread=number(spread) if spread else None,
+        unit="".join(MICRO.get(letter, letter) for letter in unit),
+    )
+
+
+def number(text: str) -> float:
+    """Read digits with thousands commas (1,234,567), or a decimal comma (0,13)."""
+    if "," in text and "." not in text and not re.fullmatch(r"[-+]?\d{1,3}(?:,\d{3})+(?:[eE].*)?", text):
+        return float(text.replace(",", "."))
+    return float(text.replace(",", ""))
+
+
+def is_data(text: str) -> bool:
+    """Whether a cell holds what a table's body holds: a number, or a word for a missing one."""
+    read = cell(text)
+    return read.value is not None or (bool(read.missing) and read.text != "")

@@ -1,0 +1,82 @@
+"""Figures: cells of a column as SI values under keys that carry the unit, with what could not be decided."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import Any
+
+from app.importers.text.cells import Cell, cell
+from app.importers.text.columns import Column, column
+from app.importers.text.document import Table
+from app.importers.text.units import Unit, unit
+
+
+@dataclass(kw_only=True)
+class Findings:
+    """What a recogniser met on its way, counted until it is said in one warning each."""
+
+    oom: int = 0
+    missing: int = 0
+    without_unit: dict[str, str] = field(default_factory=dict)
+    loose_sizes: set[str] = field(default_factory=set)
+
+
+def columns_of(table: Table) -> tuple[Column, ...]:
+    """Read a table's headers; a header without unit takes that of its cells, where they all name the same one."""
+    found = []
+    for i, header in enumerate(table.columns):
+        known = column(header)
+        if known.unit is None:
+            printed = {read.unit for row in table.rows if (read := cell(row[i])).value is not None}
+            units = {unit(name) for name in printed}
+            if len(units) == 1 and (only := units.pop()) is not None:
+                known = dataclasses.replace(known, unit=only, printed_unit=printed.pop())
+        found.append(known)
+    return tuple(found)
+
+
+def put(
+    row: dict[str, Any], key: str, text: str, header: Column, findings: Findings, assumed: Unit | None = None
+) -> Cell:
+    """Write one cell into ``row`` as ``key`` plus unit suffix (and ``…_std`` plus suffix); return the cell as read.
+
+    The unit is the cell's own, else the header's, else ``assumed``; without any the number is kept as printed and
+    the column is noted, so that the reader is asked. Missing cells write None.
+    """
+    read = cell(text)
+    known = unit(read.unit) if read.unit else None
+    known = known or header.unit or assumed
+    suffix = known.suffix if known else ""
+    statistic = f"_{header.statistic}" if header.statistic and header.statistic != "mean" else ""
+    name = f"{key}{statistic}{suffix}"
+    if read.missing:
+        findings.oom += read.missing == "oom"
+        findings.missing += read.missing != "oom" and read.text != ""
+        row[name] = None
+    elif read.value is None:
+        row[key] = read.text
+    else:
+        scale = known.scale if known else 1.0
+        row[name] = scaled(read.value, scale)
+        if read.spread is not None:
+            row[f"{key}{statistic}_std{suffix}"] = scaled(read.spread, scale)
+        if known is None:
+            findings.without_unit.setdefault(key, header.header)
+        elif known.loose:
+            findings.loose_sizes.add(name)
+    return read
+
+
+def scaled(value: float, scale: float) -> float:
+    """Multiply in decimals, so that 0.13 ms is 0.00013 s to the last digit."""
+    return float(Decimal(repr(value)) * Decimal(repr(float(scale))))
+
+
+def whole(text: str) -> int | None:
+    """Read a count: a whole number, possibly with thousands commas; None for anything else."""
+    read = cell(text)
+    if read.value is None or read.value != int(read.value) or abs(read.value) > 1e15:
+        return None
+    return int(read.value)

@@ -1,0 +1,119 @@
+"""Attention: forward and backward seconds and memory of one attention call, by width and sequence length."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from app.importers.text import meaning
+from app.importers.text.columns import Column
+from app.importers.text.document import Block, Document, Table, place
+from app.importers.text.figures import Findings, columns_of, put, whole
+from app.importers.text.megabytes import megabyte, rescale, warning
+from app.importers.text.precision import from_text
+from app.importers.text.reading import Decisions, Reading, shared_warnings
+from estimator.measurement import Warning
+
+KIND = "attention"
+_LONG_ENOUGH_S = 1e-3
+"""Shorter calls time the launch, not the work."""
+_FORWARD_INSIDE = 2.9
+"""Backward alone takes 2 to 2.5 times the forward of attention; with the forward inside, 3 times and more."""
+
+
+def matches(block: Block) -> bool:
+    """A table over sequence lengths and widths with a forward time, of one implementation."""
+    if not isinstance(block, Table) or block.form == "statistics":
+        return False
+    columns = columns_of(block)
+    names = {what.name for column in columns if (what := meaning.quantity(column)) and not what.of}
+    return "forward" in names and has_sweep(columns) and not any(meaning.name_is(c, meaning.MODEL) for c in columns)
+
+
+def has_sweep(columns: tuple[Column, ...]) -> bool:
+    """Whether there are columns for the sequence length and for the width of a head."""
+    return all(any(meaning.name_is(c, names) for c in columns) for names in (meaning.SEQ_LEN, meaning.WIDTH))
+
+
+def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
+    """Read all attention tables under one heading."""
+    tables = [block for block in blocks if isinstance(block, Table)]
+    findings = Findings()
+    rows: list[dict[str, Any]] = []
+    for table in tables:
+        columns = columns_of(table)
+        for cells in table.rows:
+            row: dict[str, Any] = {}
+            oom = findings.oom
+            for i, column in enumerate(columns):
+                _read(row, column, cells[i], findings)
+            row["status"] = "oom" if findings.oom > oom else "ok"
+            rows.append(row)
+    where = place(tables[0])
+    warnings = _megabytes(rows, findings, where, decisions, tables[0].around.heading)
+    warnings += _forward_inside(rows, where)
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables[0]))
+
+
+def _read(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:
+    what = meaning.quantity(column)
+    if what is not None:
+        put(row, what.name, text, column, findings)
+    else:
+        describe(row, column, text)
+
+
+def describe(row: dict[str, Any], column: Column, text: str) -> None:
+    """Write a column that tells which case a row is: width, length, version, precision; check marks say nothing."""
+    counts = ((meaning.SEQ_LEN, "seq_len"), (meaning.WIDTH, column.name), (meaning.BATCH, "batch"))
+    for names, key in counts:
+        if meaning.name_is(column, names) and (count := whole(text)) is not None:
+            row[key] = count
+            return
+    if meaning.name_is(column, meaning.PRECISION):
+        row["precision"] = from_text(text)
+    elif meaning.name_is(column, meaning.VERSION):
+        row["version"] = text.strip("*` ")
+        if row["version"].lower() in ("compiled", "uncompiled", "not compiled", "eager"):
+            row["compile"] = row["version"].lower() == "compiled"
+    elif not meaning.name_is(column, meaning.STATUS):
+        row[column.name] = text.strip("*` ")
+
+
+def _megabytes(
+    rows: list[dict[str, Any]], findings: Findings, where: str, decisions: Decisions, heading: tuple[str, ...]
+) -> list[Warning]:
+    if not findings.loose_sizes:
+        return []
+    group = [name for name in ("version", "d_model", "head_dim", "d", "precision") if any(name in row for row in rows)]
+    found = [megabyte(rows, key, group) for key in sorted(findings.loose_sizes)]
+    scale = next((scale for scale in found if scale is not None), None)
+    if scale is not None:
+        rescale(rows, findings.loose_sizes, scale)
+        decisions.megabyte[heading[0] if heading else ""] = scale
+    return [warning(scale, where)]
+
+
+def _forward_inside(rows: list[dict[str, Any]], where: str) -> list[Warning]:
+    """Where backward takes three times the forward, the forward was timed again inside it."""
+    ratios = [
+        row["backward_s"] / row["forward_s"]
+        for row in rows
+        if row.get("backward_s") and row.get("forward_s") and row["forward_s"] > _LONG_ENOUGH_S
+    ]
+    if len(ratios) < 3 or statistics.median(ratios) < _FORWARD_INSIDE:
+        return []
+    for row in rows:
+        for key in [key for key in row if key.startswith("backward_")]:
+            row[key.replace("backward_", "forward_backward_", 1)] = row.pop(key)
+    message = (
+        f"'Backward' takes {statistics.median(ratios):.1f} times the forward at long sequences, where backward alone "
+        "takes 2 to 2.5 times: its loop times forward and backward together. It was stored as forward_backward_s; "
+        "subtract forward_s for the backward alone"
+    )
+    return [Warning(code="backward-contains-forward", message=message, where=where)]
+
+
+def megabyte_of(decisions: Decisions, heading: tuple[str, ...]) -> float | None:
+    """What an earlier attention table under the same top heading settled about MB."""
+    return decisions.megabyte.get(heading[0] if heading else "")

@@ -1,0 +1,78 @@
+"""Compile speed-ups: how many times faster one version is than another, by configuration, and what memory changed."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from app.importers.text import meaning
+from app.importers.text.cells import cell, number
+from app.importers.text.document import Block, Document, Fields, place
+from app.importers.text.figures import Findings, columns_of, put
+from app.importers.text.kinds.attention import describe, megabyte_of
+from app.importers.text.megabytes import rescale, warning
+from app.importers.text.reading import Decisions, Reading, shared_warnings
+
+KIND = "speedups"
+_PART = re.compile(r"([A-Za-z_]{1,20})\s*=\s*(\d{1,12})")
+_SUMMARY = re.compile(r"([\d.]{1,12})\s*x?(?:\s*\(std:?\s*([\d.]{1,12})\))?$")
+
+
+def matches(block: Block) -> bool:
+    """A table whose times are all speed-ups, or the lines of its averages."""
+    if isinstance(block, Fields):
+        return len(block.entries) >= 2 and all("speedup" in entry.key.lower() for entry in block.entries)
+    kinds = [what.name for column in columns_of(block) if (what := meaning.quantity(column))]
+    return any("speedup" in kind for kind in kinds) and all("speedup" in kind or "memory" in kind for kind in kinds)
+
+
+def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
+    """Read all speed-up tables under one heading; averages printed below them go to ``samples``."""
+    findings = Findings()
+    rows: list[dict[str, Any]] = []
+    samples: dict[str, Any] = {}
+    for block in blocks:
+        if isinstance(block, Fields):
+            samples |= _averages(block)
+            continue
+        columns = columns_of(block)
+        for cells in block.rows:
+            row: dict[str, Any] = {}
+            for i, column in enumerate(columns):
+                what = meaning.quantity(column)
+                if what is None:
+                    _configuration(row, column.name, cells[i])
+                    if not row:
+                        describe(row, column, cells[i])
+                elif what.name.endswith("speedup"):
+                    row[what.name] = cell(cells[i]).value
+                else:
+                    put(row, what.name, cells[i], column, findings)
+            rows.append(row)
+    first = blocks[0]
+    warnings = []
+    if findings.loose_sizes:
+        scale = megabyte_of(decisions, first.around.heading)
+        if scale is not None:
+            rescale(rows, findings.loose_sizes, scale)
+        warnings.append(warning(scale, place(first)))
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, first), samples=samples)
+
+
+def _configuration(row: dict[str, Any], name: str, text: str) -> None:
+    for key, value in _PART.findall(text):
+        key = key.lower()
+        row["seq_len" if key in meaning.SEQ_LEN else "d_model" if key in meaning.WIDTH else key] = int(value)
+
+
+def _averages(block: Fields) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for entry in block.entries:
+        read = _SUMMARY.match(entry.value)
+        if read is None:
+            continue
+        key = "_".join(entry.key.lower().split())
+        found[key] = number(read[1])
+        if read[2]:
+            found[f"{key}_std"] = number(read[2])
+    return found

@@ -1,0 +1,73 @@
+"""Generic tables: rows of a meaning that nobody here knows, kept under the names of their columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.importers.text.cells import cell
+from app.importers.text.columns import Column
+from app.importers.text.document import Block, Document, Table, place
+from app.importers.text.figures import Findings, columns_of, put
+from app.importers.text.reading import Decisions, Reading, shared_warnings
+from estimator.measurement import Warning
+
+KIND = "table"
+_DIMENSIONLESS = {
+    "count", "calls", "instances", "steps", "step", "iteration", "iterations", "rank", "ranks", "rows", "id", "index",
+    "layers", "heads", "batch", "tokens", "gpus", "nodes", "tp", "dp", "pp", "cp", "ep", "vp", "seq", "len", "size",
+    "vocab", "params", "parameters", "mfu", "hfu", "speedup", "ratio", "frac", "loss", "accuracy", "year", "b", "s",
+    "n", "d", "model", "ff", "kv",
+}  # fmt: skip
+
+
+def matches(block: Block) -> bool:
+    """Any table with a figure in it."""
+    return isinstance(block, Table) and any(
+        cell(text).value is not None or cell(text).missing == "oom" for row in block.rows for text in row
+    )
+
+
+def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
+    """Keep all rows; times and sizes become SI where the header or the cell names a unit, and are asked for else."""
+    tables = [block for block in blocks if isinstance(block, Table)]
+    findings = Findings()
+    rows: list[dict[str, Any]] = []
+    for table in tables:
+        columns = _named(columns_of(table))
+        for cells in table.rows:
+            row: dict[str, Any] = {}
+            for (name, column), text in zip(columns, cells, strict=True):
+                _put(row, name, column, text, findings)
+            rows.append(row)
+    where = place(tables[0])
+    names = ", ".join(repr(name) for name in tables[0].columns[:8])
+    message = f"This table is of no known kind (columns {names}); its rows were kept under the names of its columns"
+    warnings = [Warning(code="unrecognised-table", message=message, where=where)]
+    if findings.loose_sizes:
+        message = "'MB' and 'GB' were read as 10⁶ and 10⁹ bytes; write MiB or GiB into the header if those were meant"
+        warnings.append(Warning(code="mb-ambiguous", message=message, where=where))
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables[0]))
+
+
+def _named(columns: tuple[Column, ...]) -> list[tuple[str, Column]]:
+    """Give each column a key of its own."""
+    used: dict[str, int] = {}
+    named = []
+    for i, column in enumerate(columns):
+        name = column.name or f"column_{i + 1}"
+        used[name] = used.get(name, 0) + 1
+        statistic = f"_{column.statistic}" if column.statistic else ""
+        repeated = used[name] > 1 and not statistic
+        named.append((f"{name}_{used[name]}" if repeated else name, column))
+    return named
+
+
+def _put(row: dict[str, Any], name: str, column: Column, text: str, findings: Findings) -> None:
+    plain = not _DIMENSIONLESS.isdisjoint(column.words) and column.unit is None
+    read = cell(text)
+    if plain and read.value is not None and not read.unit:
+        row[name] = int(read.value) if read.value == int(read.value) and abs(read.value) < 1e15 else read.value
+    elif read.value is None and not read.missing:
+        row[name] = read.text
+    else:
+        put(row, name, text, column, findings)

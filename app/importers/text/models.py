@@ -1,0 +1,40 @@
+"""Models: the names that people give them in tables, matched with the catalogue by parameter count."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from estimator import catalog
+from estimator.model import parameters
+
+_ABBREVIATIONS = {"sm": "small", "md": "medium", "med": "medium", "lg": "large"}
+_COURSE = "cs336-"
+_COURSE_BATCH = 4
+"""Stanford CS336, assignment 2 (systems), section 1.1: all of its benchmarks use batch size 4."""
+
+
+def common_name(name: str) -> str:
+    """Write out the usual abbreviations (sm, md, lg)."""
+    return _ABBREVIATIONS.get(name.lower(), name)
+
+
+@cache
+def _by_parameters() -> dict[int, tuple[str, ...]]:
+    found: dict[int, tuple[str, ...]] = {}
+    for entry in catalog.entries("models"):
+        count = parameters(entry.value)
+        found[count] = (*found.get(count, ()), entry.key)
+    return found
+
+
+def catalogue_key(count: int, name: str) -> str:
+    """Return the catalogue's model with exactly this many parameters, if there is one; the name settles a tie."""
+    keys = _by_parameters().get(count, ())
+    named = [key for key in keys if name.lower() in key]
+    return named[0] if named else (keys[0] if len(keys) == 1 else "")
+
+
+def assigned_batch(keys: Sequence[str]) -> int | None:
+    """Return the batch size of the course's benchmarks where every row is one of its models, else None."""
+    return _COURSE_BATCH if keys and all(key.startswith(_COURSE) for key in keys) else None

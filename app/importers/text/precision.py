@@ -1,0 +1,28 @@
+"""Precision: the many spellings of a number format, as the scenario's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_NAMES = {
+    "fp32": "fp32", "f32": "fp32", "float32": "fp32", "float": "fp32", "single": "fp32", "tf32": "tf32",
+    "fp16": "fp16", "f16": "fp16", "float16": "fp16", "half": "fp16", "bf16": "bf16", "bfloat16": "bf16",
+    "fp8": "fp8", "f8": "fp8",
+}  # fmt: skip
+
+
+def from_text(text: str) -> str:
+    """Return the plain name of a number format (f32, torch.float32 → fp32); unknown text stays as it is."""
+    word = text.strip("*` ").lower().removeprefix("torch.")
+    return _NAMES.get(word, word)
+
+
+def from_label(text: str) -> str:
+    """Return the plain name where a line is nothing but a number format, else nothing."""
+    return _NAMES.get(text.strip("*`: ").lower(), "")
+
+
+def is_mixed(heading: Sequence[str]) -> bool:
+    """Whether the headings speak of mixed precision, so that bf16 means autocast over fp32 parameters."""
+    return bool(re.search(r"mixed[_\s-]?precision|autocast|\bamp\b", " ".join(heading), re.IGNORECASE))

@@ -1,0 +1,91 @@
+"""Reading: what one kind of table gives, before it becomes a Measurement, and the warnings that all kinds share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from app.importers.text.document import Block, place
+from app.importers.text.figures import Findings
+from estimator.measurement import MeasuredCollective, Warning
+
+WIDE_SPREAD_FRAC = 0.1
+
+
+@dataclass(kw_only=True)
+class Decisions:
+    """What is settled once for a text: the bytes of MB under a heading, and whether step times have precisions."""
+
+    megabyte: dict[str, float] = field(default_factory=dict)
+    precision_columns: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """Rows with SI units in their keys, and all that came with them."""
+
+    rows: list[dict[str, Any]]
+    warnings: list[Warning] = field(default_factory=list)
+    collectives: list[MeasuredCollective] = field(default_factory=list)
+    samples: dict[str, Any] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
+    skipped: int = 0
+
+
+def shared_warnings(findings: Findings, rows: list[dict[str, Any]], block: Block) -> list[Warning]:
+    """Say what the cells themselves showed: out of memory, missing figures, missing units, wide spreads."""
+    where = place(block)
+    found = []
+    if findings.oom:
+        found.append(
+            Warning(
+                code="oom-cells",
+                message=f"{findings.oom} cells say out of memory; their rows are kept with status oom, without figures",
+                where=where,
+            )
+        )
+    if findings.missing:
+        found.append(
+            Warning(code="missing-cells", message=f"{findings.missing} cells hold no figure (N/A, -)", where=where)
+        )
+    if findings.without_unit:
+        headers = list(findings.without_unit.values())
+        names = ", ".join(repr(header) for header in headers[:8])
+        message = (
+            f"Columns without a unit ({names}) are kept as printed. Where one is a time or a size, write the unit into "
+            f"the header, as in '{headers[0]} (ms)', and import again"
+        )
+        found.append(Warning(code="unit-missing", message=message, where=where))
+    wide = sum(_wide(row) for row in rows)
+    if wide:
+        found.append(
+            Warning(
+                code="wide-spread",
+                message=f"{wide} timings spread by more than {WIDE_SPREAD_FRAC:.0%} of their mean; "
+                "first iterations were probably counted, so their means read high",
+                where=where,
+            )
+        )
+    return found
+
+
+def compact(warnings: list[Warning]) -> list[Warning]:
+    """Say the same thing once, with the first place and how many more there are."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for warning in warnings:
+        places.setdefault((warning.code, warning.message), []).append(warning.where)
+    return [
+        Warning(
+            code=code, message=message, where=where[0] if len(where) == 1 else f"{where[0]} and {len(where) - 1} more"
+        )
+        for (code, message), where in places.items()
+    ]
+
+
+def _wide(row: dict[str, Any]) -> int:
+    count = 0
+    for key, spread in row.items():
+        if key.endswith("_std_s") and spread is not None:
+            mean = row.get(key.removesuffix("_std_s") + "_s")
+            count += bool(mean and spread > WIDE_SPREAD_FRAC * mean)
+    return count

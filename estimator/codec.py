@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import math
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -107,10 +106,12 @@ def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], pro
         )
     if kind in (int, float) and isinstance(value, (int, float)):
         low, high = metadata.get("minimum"), metadata.get("maximum", _LARGEST)
-        if not math.isfinite(value) or (low is not None and value < low) or value > high:
+        # One comparison also refuses nan, infinities and whole numbers that no float can hold.
+        if not (-_LARGEST if low is None else low) <= value <= high:
             problems.append(
                 Problem(field=path, message=f"{_show(value)} is out of range", remedy=_remedy(kind, metadata))
             )
+            return value
     return float(value) if kind is float and isinstance(value, (int, float)) else value
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from estimator.codec import decode
-from estimator.problems import InputProblems
+from estimator.problems import InputProblems, Problem
 from runners.benchmarks import MODULES
 from runners.job import RESULT_FILE, Job, append_event, read_job, read_json
 from runners.worker import BAD_INPUT, rank_and_world_size, work
@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _step(options: argparse.Namespace) -> int:
+    _refuse(_problems(options))
     if options.job is not None:
         job = read_job(options.job)
         return work(job, options.job / RESULT_FILE, partial(append_event, options.job), options.trace)
@@ -39,12 +40,38 @@ def _step(options: argparse.Namespace) -> int:
 
 
 def _probe(options: argparse.Namespace) -> int:
+    _refuse(_problems(options))
     probes = import_module(MODULES["probe"])  # imports torch
     return int(probes.run(options.out, options.seconds, options.device))
 
 
+def _problems(options: argparse.Namespace) -> list[Problem]:
+    found = []
+    if getattr(options, "scenario", None) is not None and options.out is None:
+        found.append(Problem(field="--out", message="is missing", remedy="Add --out RESULT.json."))
+    for name in ("out", "trace"):
+        path = getattr(options, name, None)
+        if path is not None and not path.parent.is_dir():
+            remedy = "Make that folder, or choose another."
+            found.append(Problem(field=f"--{name}", message=f"there is no folder {path.parent}", remedy=remedy))
+    seconds = getattr(options, "seconds", 1.0)
+    if not 0 < seconds <= 3600:
+        found.append(Problem(field="--seconds", message=f"{seconds:g} is out of range", remedy="Give 1 to 3600."))
+    trace = getattr(options, "trace", None)
+    if trace is not None and not trace.name.endswith((".json", ".json.gz")):
+        found.append(Problem(field="--trace", message="has another ending", remedy="End it with .json or .json.gz."))
+    return found
+
+
+def _refuse(problems: list[Problem]) -> None:
+    if problems:
+        raise InputProblems(problems)
+
+
 def _print_event(event: dict[str, Any]) -> None:
     if event["kind"] == "state":
+        if event["state"] in ("running", "failed"):
+            return  # the first says nothing, and a failure has been printed where it happened
         text = f"{event['state']}: {event['message']}" if event["message"] else event["state"]
     else:
         took = "" if event["step_s"] is None else f"  {event['step_s'] * 1e3:.1f} ms"
@@ -71,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
     step.add_argument("--steps", type=int, default=10, metavar="N", help="measured steps (default 10)")
     step.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and data (default 0)")
     step.add_argument("--label", default="", metavar="TEXT", help="name for people")
-    step.set_defaults(command=_checked(step))
+    step.set_defaults(command=_step)
 
     probe = commands.add_parser("probe", help="this machine's peaks, as a chip of the catalogue")
     probe.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the chip goes")
@@ -81,15 +108,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     probe.set_defaults(command=_probe)
     return parser
-
-
-def _checked(step: argparse.ArgumentParser) -> Any:
-    def command(options: argparse.Namespace) -> int:
-        if options.scenario is not None and options.out is None:
-            step.error("--out: is missing. Add --out RESULT.json to say where the measurement goes.")
-        return _step(options)
-
-    return command
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ from estimator.breakdown import CATEGORIES, PHASES, complete
 from runners.trace import Reduced
 
 MEASURED_PHASES = ("forward", "backward", "optimizer")
+WORK = ("matmul", "attention", "elementwise", "optimizer", "other")
 
 Sample = dict[str, float]
 """Seconds of one step on one rank: ``step`` and each measured phase."""
@@ -45,13 +46,16 @@ def phases_and_breakdown(phases: dict[str, float], profiled: Reduced) -> tuple[d
     Where the profiled step was busier than a measured phase is long (profiling slows small ops), its share shrinks.
     """
     exposed_s = phases["exposed_communication"]
-    busy = {name: s for name, s in profiled.busy_s.items() if name not in ("communication", "host")}
-    worked = {name: min(phases[name], profiled.phases_busy_s.get(name, 0.0)) for name in MEASURED_PHASES}
-    scale = sum(worked.values()) / sum(busy.values()) if sum(busy.values()) else 0.0
-    waiting_s = sum(phases[name] - worked[name] for name in MEASURED_PHASES)
-    breakdown = {name: seconds * scale for name, seconds in busy.items()}
-    breakdown |= {"communication": exposed_s, "host": waiting_s}
-    split = {**worked, "exposed_communication": exposed_s, "host_wait": waiting_s}
+    split = {"exposed_communication": exposed_s, "host_wait": 0.0}
+    breakdown = {"communication": exposed_s}
+    for phase in MEASURED_PHASES:
+        busy = {name: s for name, s in profiled.phases_s.get(phase, {}).items() if name in WORK}
+        total = sum(busy.values())
+        split[phase] = min(total, phases[phase])
+        split["host_wait"] += phases[phase] - split[phase]
+        for name, seconds in busy.items():
+            breakdown[name] = breakdown.get(name, 0.0) + (seconds * split[phase] / total if total else 0.0)
+    breakdown["host"] = split["host_wait"]
     return complete(split, PHASES), complete(breakdown, CATEGORIES)
 
 

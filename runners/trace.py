@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from estimator.breakdown import CATEGORIES
 from estimator.measurement import Kernel
 from runners.arithmetic import bytes_of, flops_of
 from runners.kernels import category_of
@@ -20,11 +19,14 @@ OTHER_PHASE = "backward"
 
 @dataclass(frozen=True, kw_only=True)
 class Reduced:
-    """One step: kernels by name, the seconds in which the device worked by category and by phase, no second twice."""
+    """One step: kernels by name, and by phase and category the seconds in which the device worked, none twice."""
 
     kernels: tuple[Kernel, ...]
-    busy_s: dict[str, float]
-    phases_busy_s: dict[str, float]
+    phases_s: dict[str, dict[str, float]]
+
+    def busy_s(self, category: str) -> float:
+        """Seconds of one category in all phases."""
+        return sum(phase.get(category, 0.0) for phase in self.phases_s.values())
 
 
 @dataclass(slots=True)
@@ -51,13 +53,11 @@ def reduce_trace(events: Iterable[Mapping[str, Any]], scores: tuple[int, int] | 
     phases = _Phases(complete)
     device = [event for event in complete if event.get("cat") in DEVICE_CATEGORIES]
     pieces = (_device_pieces if device else _host_pieces)(complete, phases, scores)
-    busy: dict[str, float] = dict.fromkeys(CATEGORIES, 0.0)
-    phases_busy: dict[str, float] = {}
+    by_phase: dict[str, dict[str, float]] = {}
     for piece, seconds in _exclusive(pieces) if device else ((p, p.length * 1e-6) for p in pieces):
-        busy[piece.category] += seconds
-        if piece.category not in ("communication", "host"):
-            phases_busy[piece.phase] = phases_busy.get(piece.phase, 0.0) + seconds
-    return Reduced(kernels=_by_name(pieces), busy_s=busy, phases_busy_s=phases_busy)
+        categories = by_phase.setdefault(piece.phase, {})
+        categories[piece.category] = categories.get(piece.category, 0.0) + seconds
+    return Reduced(kernels=_by_name(pieces), phases_s=by_phase)
 
 
 class _Phases:

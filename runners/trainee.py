@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -63,6 +65,12 @@ def refusals(scenario: Scenario, ranks: Ranks) -> list[Problem]:
             "training.framework",
             f"this runner is plain PyTorch, not {training.framework}",
             f"Choose {' or '.join(FRAMEWORKS)}.",
+        )
+    if compiled(training) and not ranks.cuda and not _has_compiler():
+        refuse(
+            "training.compile",
+            "torch.compile needs a C++ compiler on a CPU, and none is found",
+            "Install g++ (or name one in CXX), or measure eager: compile false, framework pytorch-eager.",
         )
     if training.attention == "flash" and model.position == "alibi":
         refuse("training.attention", "the flash kernel takes no alibi bias", "Choose eager or sdpa.")
@@ -142,6 +150,10 @@ def one_step(trainee: Trainee, done: Callable[[str], None], *, communicate: bool
             trainee.scaler.update()
         trainee.optimizer.zero_grad(set_to_none=True)
     done("optimizer")
+
+
+def _has_compiler() -> bool:
+    return any(shutil.which(name) for name in (os.environ.get("CXX"), "g++", "clang++") if name)
 
 
 def _local_gradients(module: nn.Module, local: bool) -> AbstractContextManager[Any]:

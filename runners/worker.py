@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import importlib
+import importlib.util
 import os
 import signal
 import sys
@@ -47,8 +48,9 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None) -> i
     signal.signal(signal.SIGTERM, _raise_cancelled)
     _die_with_parent()
     try:
-        if job.world_size != world_size:
-            raise InputProblems([_wrong_world_size(job.world_size, world_size)])
+        found = _problems(job, world_size)
+        if found:
+            raise InputProblems(found)
         measurement, code = importlib.import_module(MODULES[job.benchmark]).run(job, report, trace), OK
         if measurement is not None and measurement.status == "oom" and world_size > 1:
             code = FAILED  # the peers wait for this rank: its failure makes torchrun end them
@@ -84,15 +86,19 @@ def _say(rank: int, line: str) -> None:
 
 
 def _failure(job: Job, status: str, message: str) -> Measurement:
-    from runners.environment import environment  # needs torch, which a bad job never did
+    try:
+        from runners.environment import environment  # imports torch, which may be what is missing
 
+        found = environment(cuda=False)
+    except ImportError:
+        found = {}
     return Measurement(
         label=job.label,
         origin=Origin(kind="run", format=job.benchmark, producer="headroom runners"),
         world_size=job.world_size,
         scenario=job.scenario,
         status=status,
-        environment=environment(cuda=False),
+        environment=found,
         warnings=(Warning(code=status, message=message[:2000]),),
     )
 
@@ -101,9 +107,12 @@ def _message(measurement: Measurement) -> str:
     return "; ".join(warning.message for warning in measurement.warnings if warning.code == measurement.status)
 
 
-def _wrong_world_size(wanted: int, found: int) -> Problem:
-    return Problem(
-        field="world_size",
-        message=f"the job wants {wanted} processes, {found} run",
-        remedy=f"Start it with torchrun --nproc-per-node {wanted}, or set world_size to {found}.",
-    )
+def _problems(job: Job, world_size: int) -> list[Problem]:
+    found = []
+    if importlib.util.find_spec("torch") is None:
+        found.append(Problem(field="torch", message="is not installed here", remedy="Run: pip install torch."))
+    if job.world_size != world_size:
+        remedy = f"Start it with torchrun --nproc-per-node {job.world_size}, or set world_size to {world_size}."
+        message = f"the job wants {job.world_size} processes, {world_size} run"
+        found.append(Problem(field="world_size", message=message, remedy=remedy))
+    return found

@@ -74,8 +74,12 @@ def submit(request: Request) -> Handle:
 
 def alive(handle: Handle) -> bool:
     """Whether torchrun or any worker of the job still runs."""
-    _reap(handle)
-    return _start_time(handle.pid) == handle.start_time or bool(_marked(handle.folder))
+    if _start_time(handle.pid) == handle.start_time or _marked(handle.folder):
+        return True
+    child = _children.pop(handle.pid, None)
+    if child is not None:
+        child.wait()  # it has ended: this only takes note of it
+    return False
 
 
 def status(handle: Handle) -> str:
@@ -111,17 +115,10 @@ def _signal_all(handle: Handle, number: signal.Signals) -> None:
 
 def _processes(handle: Handle) -> list[int]:
     """Living processes of the job: the one that was started, and all that carry the job's mark."""
-    _reap(handle)
     found = set(_marked(handle.folder))
     if _start_time(handle.pid) == handle.start_time:
         found.add(handle.pid)
     return sorted(found)
-
-
-def _reap(handle: Handle) -> None:
-    child = _children.get(handle.pid)
-    if child is not None and child.poll() is not None:
-        del _children[handle.pid]
 
 
 def _marked(folder: str) -> list[int]:

@@ -1,3 +1,3 @@
-"""Benchmarks by name: each module has ``run(...) -> Measurement`` or writes its own document; imported when used."""
+"""Benchmarks by name, imported when used: ``run`` of ``step`` gives a Measurement, that of ``probe`` writes a chip."""
 
 MODULES = {"step": "runners.benchmarks.step", "probe": "runners.benchmarks.probes"}

@@ -45,6 +45,9 @@ DEFINITIONS = {
     "memory": "GPU: peak of the caching allocator; CPU: peak of live tensors as PyTorch's MemTracker counts them",
 }
 
+TELL_S = 0.1
+"""Least time between two reports of progress, so that short steps do not fill the events."""
+
 Report = Callable[[dict[str, Any]], None]
 
 
@@ -145,10 +148,13 @@ def _steps(
     trainee: Trainee, stage: str, count: int, tell: Callable[..., None], *, communicate: bool = True
 ) -> list[Sample]:
     samples: list[Sample] = []
+    told = time.monotonic()
     tell(stage, 0, count)
     for index in range(count):
         samples.append(timed_step(trainee, communicate=communicate))
-        tell(stage, index + 1, count, samples[-1]["step"])
+        if index + 1 == count or time.monotonic() - told >= TELL_S:
+            told = time.monotonic()
+            tell(stage, index + 1, count, samples[-1]["step"])
     return samples
 
 

@@ -1,0 +1,52 @@
+"""The probe gives a chip of this machine that the estimator can use."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from estimator.codec import decode
+from estimator.hardware import Chip
+from estimator.scenario import scenario_from_json
+from runners.benchmarks.probes import probe, run
+from runners.ranks import Ranks
+from tests.runners.examples import scenario_json
+
+
+@pytest.fixture(scope="module")
+def document():
+    return probe(Ranks(), seconds=1.0)
+
+
+def test_the_chip_can_be_read_and_is_plausible(document):
+    chip = decode(Chip, document["chip"])
+    assert chip.name == "cpu"
+    assert 1e8 < chip.fp32_flops_per_s < 1e15
+    assert chip.bf16_flops_per_s > 0
+    assert chip.tf32_flops_per_s == 0
+    assert 1e8 < chip.memory_bytes_per_s < 1e13
+    assert chip.memory_bytes > 1e8
+    assert chip.chips_per_node == 1
+
+
+def test_the_chip_serves_a_scenario(document):
+    scenario = scenario_from_json(scenario_json(cluster={"chip": document["chip"]}))
+    assert scenario.cluster.chip.fp32_flops_per_s == document["chip"]["fp32_flops_per_s"]
+
+
+def test_the_hosts_time_is_per_kernel(document):
+    host = document["host"]
+    assert 1e-7 < host["forward_s_per_kernel"] < 1e-2
+    assert 1e-7 < host["backward_s_per_kernel"] < 1e-2
+    assert host["backward_kernels"] > host["forward_kernels"] > 4 * 20
+
+
+def test_peaks_are_the_best_of_the_samples(document):
+    assert document["chip"]["fp32_flops_per_s"] == max(document["samples"]["fp32_matmul_flops_per_s"].values())
+    assert document["chip"]["memory_bytes_per_s"] == document["samples"]["copy_bytes_per_s"]["maximum"]
+
+
+def test_a_file_is_written(tmp_path):
+    assert run(tmp_path / "chip.json", 0.2, "cpu") == 0
+    assert json.loads((tmp_path / "chip.json").read_text(encoding="utf-8"))["schema_version"] == 1

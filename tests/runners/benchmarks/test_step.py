@@ -1,0 +1,119 @@
+"""The step benchmark in this process: what a result holds, for every precision and kind of attention."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from estimator.breakdown import CATEGORIES, PHASES
+from estimator.codec import decode, encode
+from estimator.measurement import SCHEMA_VERSION, Measurement
+from estimator.problems import InputProblems
+from estimator.scenario import scenario_from_json
+from runners.benchmarks.step import is_out_of_memory, run, timed_step
+from runners.job import Job, read_measurement
+from runners.ranks import Ranks
+from runners.trainee import prepare
+from tests.runners.examples import run_module, scenario, scenario_json, write_scenario
+
+
+def measure(events=None, **changes):
+    job = Job(scenario=scenario_json(**changes), device="cpu", warmup=1, steps=3, label="small")
+    return run(job, (events if events is not None else []).append)
+
+
+def test_a_result_holds_all_that_was_measured():
+    events: list[dict] = []
+    result = measure(events)
+    assert (result.status, result.label, result.schema_version) == ("ok", "small", SCHEMA_VERSION)
+    assert (result.origin.kind, result.origin.format) == ("run", "step")
+    assert len(result.steps_s) == 3
+    assert tuple(result.phases_s) == PHASES
+    assert tuple(result.breakdown_s) == CATEGORIES
+    median_s = result.samples["spread"]["step"]["median_s"]
+    assert sum(result.phases_s.values()) == pytest.approx(median_s)
+    assert sum(result.breakdown_s.values()) == pytest.approx(median_s)
+    assert min(result.breakdown_s.values()) >= 0
+    assert result.breakdown_s["matmul"] > 0
+    assert result.breakdown_s["attention"] > 0
+    assert result.memory.peak_bytes == sum(result.memory.by_kind.values())
+    assert scenario_from_json(result.scenario) == scenario()
+    assert [warning.code for warning in result.warnings] == ["other_chip"]
+    assert decode(Measurement, encode(result)) == result
+    assert events[0]["phase"] == "build"
+    assert events[-1]["phase"] == "profile"
+
+
+def test_phases_of_every_sample_add_to_its_step():
+    result = measure()
+    for sample in result.samples["ranks"][0]:
+        assert sample["forward"] + sample["backward"] + sample["optimizer"] == pytest.approx(sample["step"])
+        assert min(sample.values()) > 0
+
+
+@pytest.mark.parametrize("precision", ["tf32", "fp16-amp", "bf16-amp", "bf16"])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_every_precision_and_attention_is_measured(precision, attention):
+    result = measure(training={"precision": precision, "attention": attention, "global_batch": 4})
+    assert result.status == "ok"
+    assert result.breakdown_s["attention"] > 0
+    assert 0 < result.samples["loss"] < 10
+
+
+@pytest.mark.parametrize("recompute", ["selective", "full"])
+def test_recompute_is_measured(recompute):
+    assert measure(plan={"recompute": recompute}, training={"attention": "eager"}).status == "ok"
+
+
+def compiled_run(folder, **environment):
+    document = scenario_json(model={"layers": 1}, training={"framework": "pytorch-compile"})
+    arguments = ("--scenario", str(write_scenario(folder, document)), "--out", str(folder / "r.json"))
+    done = run_module("step", *arguments, "--device", "cpu", "--steps", "2", environment=environment)
+    return done, read_measurement(folder / "r.json")
+
+
+def test_a_compiled_model_is_measured_where_there_is_a_compiler(tmp_path):
+    done, result = compiled_run(tmp_path)
+    if not (shutil.which("g++") or shutil.which("clang++")):
+        assert (done.returncode, result.status) == (2, "failed")
+        return
+    assert done.returncode == 0, done.stderr
+    assert result.status == "ok"
+    assert result.memory.peak_bytes is None
+    assert "memory_kinds_unknown" in [warning.code for warning in result.warnings]
+    assert result.breakdown_s["matmul"] > 0
+
+
+def test_compiling_without_a_compiler_is_refused(tmp_path):
+    done, result = compiled_run(tmp_path, PATH=str(tmp_path), CXX="")
+    assert (done.returncode, result.status) == (2, "failed")
+    assert done.stderr.startswith("training.compile: torch.compile needs a C++ compiler on a CPU")
+
+
+def test_what_cannot_run_here_is_refused():
+    with pytest.raises(InputProblems, match=r"plan\.dp: dp = 2, but 1 processes run"):
+        measure(dp=2)
+
+
+def test_a_step_is_timed_from_idle_to_idle():
+    trainee = prepare(scenario(training={"global_batch": 4}), Ranks(), seed=0)
+    sample = timed_step(trainee)
+    assert set(sample) == {"step", "forward", "backward", "optimizer"}
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MemoryError(), True),
+        (
+            RuntimeError("[enforce fail at alloc_cpu.cpp:127] DefaultCPUAllocator: can't allocate memory: you tried"),
+            True,
+        ),
+        (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), False),
+    ],
+)
+def test_out_of_memory_is_told_from_other_errors(error, expected):
+    assert is_out_of_memory(error) == expected

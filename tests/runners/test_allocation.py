@@ -1,0 +1,75 @@
+"""The peak of live tensors, by kind."""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.breakdown import MEMORY_KINDS
+from estimator.model import parameters
+from runners.allocation import memory, resident_peak_bytes
+from runners.ranks import Ranks
+from runners.trainee import one_step, prepare
+from tests.runners.examples import scenario
+
+
+def measured(**changes):
+    trainee = prepare(scenario(**changes), Ranks(), seed=0)
+    one_step(trainee, lambda phase: None)
+    return memory(trainee, {})
+
+
+def test_states_are_counted_exactly_and_kinds_add_to_the_peak():
+    found, warnings = measured()
+    states = 4.0 * parameters(scenario().model)
+    assert found.by_kind["parameters"] == states
+    # Two moments and a step counter for each tensor
+    assert 2 * states <= found.by_kind["optimizer"] < 2.1 * states
+    assert sum(found.by_kind.values()) == found.peak_bytes
+    assert set(found.by_kind) <= set(MEMORY_KINDS)
+    assert (found.reserved_bytes, warnings) == (None, [])
+
+
+def test_more_sequences_need_more_activations_and_recompute_fewer():
+    def activations(recompute: str, micro_batch: int) -> float:
+        plan = {"micro_batch": micro_batch, "recompute": recompute}
+        found, _ = measured(plan=plan, training={"global_batch": 8, "attention": "eager", "seq_len": 64})
+        return found.peak_bytes
+
+    plain, half, selective, full = (
+        activations(*choice) for choice in (("none", 8), ("none", 4), ("selective", 8), ("full", 8))
+    )
+    assert plain > half
+    assert plain > selective > full
+
+
+def test_several_micro_batches_are_one_step():
+    one, _ = measured()
+    two, _ = measured(training={"global_batch": 4})
+    # The second forward runs while the first one's gradients are there
+    assert one.peak_bytes < two.peak_bytes < 1.5 * one.peak_bytes
+
+
+def test_on_a_gpu_the_allocators_peak_counts_and_what_no_tensor_explains_is_framework():
+    trainee = prepare(scenario(), Ranks(), seed=0)
+    one_step(trainee, lambda phase: None)
+    tracked, _ = memory(trainee, {})
+    peaks = {
+        "forward": {"allocated_bytes": 1.0, "reserved_bytes": 2.0},
+        "backward": {"allocated_bytes": tracked.peak_bytes + 1000.0, "reserved_bytes": 9e9},
+    }
+    found, _ = memory(trainee, peaks)
+    assert (found.peak_bytes, found.reserved_bytes) == (tracked.peak_bytes + 1000.0, 9e9)
+    assert found.by_kind["framework"] == tracked.by_kind.get("framework", 0.0) + 1000.0
+    assert sum(found.by_kind.values()) == pytest.approx(found.peak_bytes)
+
+
+def test_compiled_code_tells_no_kinds_apart():
+    trainee = prepare(scenario(), Ranks(), seed=0)
+    trainee.scenario = scenario(training={"compile": True})
+    found, warnings = memory(trainee, {})
+    assert (found.peak_bytes, found.by_kind) == (None, {})
+    assert [warning.code for warning in warnings] == ["memory_kinds_unknown"]
+
+
+def test_this_process_holds_at_least_torch():
+    assert resident_peak_bytes() > 5e7

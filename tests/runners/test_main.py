@@ -1,0 +1,79 @@
+"""The command line of the runners, as people type it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+
+from estimator.measurement import SCHEMA_VERSION
+from runners.__main__ import main
+from runners.job import read_measurement
+from tests.runners.examples import ROOT, run_module, scenario_json, write_scenario
+
+
+def test_a_step_is_measured_on_a_host_that_has_only_torch(tmp_path):
+    """Copied without the app, and with numpy gone as on a bare host."""
+    for package in ("estimator", "runners"):
+        shutil.copytree(ROOT / package, tmp_path / package)
+    blocked = tmp_path / "blocked"
+    for package in ("numpy", "pandas", "msgspec", "fastapi", "sqlalchemy", "psutil"):
+        (blocked / package).mkdir(parents=True)
+        text = f"raise ModuleNotFoundError('not on this host', name={package!r})\n"
+        (blocked / package / "__init__.py").write_text(text, encoding="utf-8")
+    path = write_scenario(tmp_path, scenario_json(cluster={"chip": "a100"}))
+    path.write_text(json.dumps(scenario_json()), encoding="utf-8")
+    arguments = ("--scenario", str(path), "--out", str(tmp_path / "r.json"), "--trace", str(tmp_path / "t.json.gz"))
+    done = run_module(
+        "step", *arguments, "--steps", "2", "--device", "cpu", cwd=tmp_path, environment={"PYTHONPATH": str(blocked)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert "measure 2/2" in done.stderr
+    result = read_measurement(tmp_path / "r.json")
+    assert (result.status, len(result.steps_s), result.schema_version) == ("ok", 2, SCHEMA_VERSION)
+    assert (tmp_path / "t.json.gz").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--scenario", "nowhere.json", "--out", "r.json"], "scenario: nowhere.json: No such file or directory."),
+        (["--scenario", "s.json"], "--out: is missing. Add --out RESULT.json."),
+        (["--scenario", "s.json", "--out", "no/r.json"], "--out: there is no folder no. Make that folder"),
+        (["--scenario", "s.json", "--out", "r.json", "--trace", "t.txt"], "--trace: has another ending."),
+        (["--scenario", "s.json", "--out", "r.json", "--steps", "0"], "steps: 0 is out of range. Give a whole number"),
+        (["--scenario", "bad.json", "--out", "r.json"], "scenario: bad.json: is not JSON"),
+        (["--job", "."], "job: job.json: No such file"),
+    ],
+)
+def test_bad_input_is_one_line_with_field_and_remedy(tmp_path, monkeypatch, capsys, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "s.json").write_text(json.dumps(scenario_json()), encoding="utf-8")
+    (tmp_path / "bad.json").write_text('{"model":', encoding="utf-8")
+    assert main(["step", *arguments]) == 2
+    errors = capsys.readouterr().err
+    assert errors.startswith(message)
+    assert errors.count("\n") == 1
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "1e9"])
+def test_a_probe_takes_a_sensible_time(tmp_path, capsys, seconds):
+    assert main(["probe", "--out", str(tmp_path / "p.json"), f"--seconds={seconds}"]) == 2
+    assert capsys.readouterr().err.startswith("--seconds: ")
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["step", "--help"], ["probe", "--help"]])
+def test_every_command_has_help(capsys, arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 0
+    assert "usage: python -m runners" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["dance"], ["step"], ["step", "--scenario", "a", "--job", "b"]])
+def test_unknown_commands_and_contradictions_exit_with_2(capsys, arguments):
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    assert "usage: python -m runners" in capsys.readouterr().err

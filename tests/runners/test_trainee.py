@@ -1,0 +1,100 @@
+"""The one training step: what is refused, in which order it goes, and that it trains."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from runners.ranks import Ranks
+from runners.trainee import compiled, one_step, prepare, refusals
+from tests.runners.examples import scenario
+
+GPU = Ranks(device="cuda:0")
+
+
+def fields(chosen, ranks=Ranks()):  # noqa: B008
+    return [problem.field for problem in refusals(chosen, ranks)]
+
+
+def test_a_plain_scenario_is_refused_nothing():
+    assert refusals(scenario(), Ranks()) == []
+    assert refusals(scenario(dp=4), Ranks(world_size=4)) == []
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ranks", "field"),
+    [
+        (scenario(plan={"tp": 2}, cluster={"chips_per_node": 2}), Ranks(world_size=2), "plan.tp"),
+        (scenario(plan={"pp": 2}, cluster={"chips_per_node": 2}), Ranks(world_size=2), "plan.pp"),
+        (scenario(dp=2), Ranks(), "plan.dp"),
+        (scenario(dp=2, plan={"sharding": "zero1"}), Ranks(world_size=2), "plan.sharding"),
+        (scenario(dp=2, plan={"overlap": False}), Ranks(world_size=2), "plan.overlap"),
+        (scenario(training={"framework": "megatron"}), Ranks(), "training.framework"),
+        (scenario(training={"attention": "flash"}), GPU, "training.attention"),
+        (scenario(training={"attention": "flash"}, model={"position": "alibi"}), Ranks(), "training.attention"),
+        (scenario(model={"head_dim": 15}), Ranks(), "model.head_dim"),
+        (scenario(model={"position": "learned", "max_positions": 16}), Ranks(), "training.seq_len"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_by_field(chosen, ranks, field):
+    (problem,) = refusals(chosen, ranks)
+    assert problem.field == field
+    assert problem.remedy
+
+
+def test_sharding_is_nothing_on_one_rank():
+    assert fields(scenario(plan={"sharding": "fsdp"})) == []
+
+
+@pytest.mark.parametrize("precision", ["fp32", "fp16-amp", "bf16-amp", "bf16"])
+def test_steps_learn_the_same_batch(precision):
+    trainee = prepare(scenario(training={"precision": precision}), Ranks(), seed=0)
+    for group in trainee.optimizer.param_groups:
+        group["lr"] = 3e-3
+    losses = []
+    for _ in range(12):
+        one_step(trainee, lambda phase: None)
+        losses.append(float(trainee.loss))
+    assert losses[-1] < losses[0] - 0.2
+
+
+def test_phases_come_in_order_for_every_micro_batch_and_gradients_are_gone_after():
+    trainee = prepare(scenario(training={"global_batch": 6}), Ranks(), seed=0)
+    seen: list[str] = []
+    one_step(trainee, seen.append)
+    assert seen == ["forward", "backward"] * 3 + ["optimizer"]
+    assert trainee.phase == "optimizer"
+    assert all(parameter.grad is None for parameter in trainee.module.parameters())
+
+
+def test_micro_batches_add_up_to_the_whole_batch():
+    whole = prepare(scenario(plan={"micro_batch": 4}, training={"global_batch": 4}), Ranks(), seed=0)
+    parts = prepare(scenario(plan={"micro_batch": 2}, training={"global_batch": 4}), Ranks(), seed=0)
+    tokens, targets = whole.batches[0]
+    parts.batches = [(tokens[:2], targets[:2]), (tokens[2:], targets[2:])]
+    gradients: list[list[torch.Tensor]] = []
+    for trainee in (whole, parts):
+        kept: list[torch.Tensor] = []
+
+        def keep(phase: str, trainee=trainee, kept=kept) -> None:
+            if phase == "backward":
+                kept[:] = [parameter.grad.clone() for parameter in trainee.module.parameters()]
+
+        one_step(trainee, keep)
+        gradients.append(kept)
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-6)
+
+
+def test_seeds_decide_parameters_and_data():
+    first, same, other = (prepare(scenario(), Ranks(), seed) for seed in (0, 0, 1))
+    weights = [next(iter(trainee.module.parameters())) for trainee in (first, same, other)]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])
+    assert torch.equal(first.batches[0][0], same.batches[0][0])
+
+
+def test_compiling_has_two_names():
+    assert compiled(scenario(training={"compile": True}).training)
+    assert compiled(scenario(training={"framework": "pytorch-compile"}).training)
+    assert not compiled(scenario().training)

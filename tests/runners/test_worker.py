@@ -1,0 +1,79 @@
+"""Whatever happens in a run, its outcome is written: real processes, really out of memory, really stopped."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+
+from runners.job import RESULT_FILE, Job, last_state, read_events, read_measurement, write_job
+from tests.runners.examples import ROOT, limited, scenario_json, too_large
+
+
+def start(folder, job, command=()):
+    write_job(folder, job)
+    module = (sys.executable, "-m", "runners", "step", "--job", str(folder))
+    return subprocess.Popen((*command, *module), cwd=ROOT, stderr=subprocess.PIPE, text=True)
+
+
+def end(process):
+    _, errors = process.communicate(timeout=120)
+    return process.returncode, errors
+
+
+def test_out_of_memory_is_a_result(tmp_path):
+    write_job(tmp_path, Job(scenario=too_large(), device="cpu"))
+    command = limited((sys.executable, "-m", "runners", "step", "--job", str(tmp_path)))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    result = read_measurement(tmp_path / RESULT_FILE)
+    assert result.status == "oom"
+    assert result.samples == {"stage": "warmup", "phase": "forward"}
+    assert "out of memory in forward (warmup)" in result.warnings[-1].message
+    assert result.scenario["plan"]["micro_batch"] == 1_000_000
+    assert last_state(tmp_path)["state"] == "oom"
+
+
+def test_a_stopped_run_is_cancelled(tmp_path):
+    process = start(tmp_path, Job(scenario=scenario_json(), device="cpu", steps=100_000))
+    while not any(event.get("phase") == "measure" for event in read_events(tmp_path)):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert end(process)[0] == 143
+    assert read_measurement(tmp_path / RESULT_FILE).status == "cancelled"
+    assert last_state(tmp_path)["message"] == "stopped on request"
+
+
+def test_an_unforeseen_failure_leaves_a_result_with_its_message(tmp_path):
+    write_job(tmp_path, Job(scenario=scenario_json(), device="cpu", steps=1, warmup=0))
+    code = (
+        "import sys, runners.trainee as t\n"
+        "def broken(*a, **k): raise ArithmeticError('the sum is off')\n"
+        "t.loss_of = broken\n"
+        "from runners.__main__ import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    command = (sys.executable, "-c", code, "step", "--job", str(tmp_path))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 1
+    assert "Traceback" in done.stderr
+    result = read_measurement(tmp_path / RESULT_FILE)
+    assert (result.status, result.warnings[0].message) == ("failed", "ArithmeticError: the sum is off")
+    assert last_state(tmp_path)["state"] == "failed"
+
+
+def test_a_job_that_cannot_be_measured_fails_with_field_and_remedy(tmp_path):
+    scenario = scenario_json(plan={"tp": 2}, cluster={"chips_per_node": 2})
+    code, errors = end(start(tmp_path, Job(scenario=scenario, device="cpu")))
+    assert code == 2
+    assert errors == "plan.tp: tp = 2 is not measured yet. Set plan.tp to 1.\n"
+    assert read_measurement(tmp_path / RESULT_FILE).status == "failed"
+    assert last_state(tmp_path)["message"] == errors.strip()
+
+
+def test_the_wrong_number_of_processes_is_a_problem(tmp_path):
+    code, errors = end(start(tmp_path, Job(scenario=scenario_json(dp=2), world_size=2, device="cpu")))
+    assert code == 2
+    assert errors.startswith("world_size: the job wants 2 processes, 1 run. Start it with torchrun")

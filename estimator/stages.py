@@ -10,7 +10,6 @@ from estimator.memory import StageMemory, block_moments, stage_memory
 from estimator.model import (
     embedding_parameters,
     final_norm_parameters,
-    linear_parameters_per_layer,
     small_parameters_per_layer,
 )
 from estimator.networks.dims import VOCAB_PARALLEL_FRAMEWORKS, Dims, dims
@@ -59,13 +58,14 @@ def stages(scenario: Scenario, ops: NetworkOps) -> list[Stage]:
     vocab_tp = tp if scenario.training.framework in VOCAB_PARALLEL_FRAMEWORKS else 1
     layers = model.layers // plan.pp
     # Norms stay whole on every rank; the sliver of biases that tp splits is counted whole too.
-    layer_parameters = linear_parameters_per_layer(model) / tp + small_parameters_per_layer(model)
+    linear_per_layer = _linear_parameters(d)
+    layer_parameters = linear_per_layer + small_parameters_per_layer(model)
     tensors_per_layer = _tensors_per_layer(d)
     share = shares(plan.sharding, plan.dp)
     found = []
     for index in range(plan.pp):
         first, last = index == 0, index == plan.pp - 1
-        linear = layers * linear_parameters_per_layer(model) / tp
+        linear = layers * linear_per_layer
         count = layers * layer_parameters
         tensors = layers * tensors_per_layer
         embedding = embedding_parameters(model, scenario.training.seq_len) / vocab_tp if first else 0.0
@@ -132,6 +132,12 @@ def stage_memories(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> 
         )
         for stage in layout
     ]
+
+
+def _linear_parameters(d: Dims) -> float:
+    """Weights of one block's matrices on one rank; key and value heads are copied where tp exceeds them."""
+    attention = 2 * d.query_width + 2 * d.kv_width
+    return float(d.hidden * (attention + (3 if d.model.gated_ffn else 2) * d.ffn))
 
 
 def _tensors_per_layer(d: Dims) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from estimator.arrays import maximum
 from estimator.model import Model
 from estimator.plan import Plan
 from estimator.scenario import Scenario
@@ -108,7 +109,8 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
         heads=model.heads / tp,
         head_dim=model.dim,
         query_width=model.query_width / tp,
-        kv_width=model.kv_width / tp,
+        # Where tp exceeds the key/value heads, ranks hold copies: no rank has less than one head.
+        kv_width=maximum(model.kv / tp, 1.0) * model.dim,
         ffn=model.ffn / tp,
         vocab=model.vocab / tp if split_vocab else model.vocab,
         full_vocab=model.vocab,

@@ -191,6 +191,8 @@ def _data_parallel(scenario: Scenario, stage: Stage, one: _Pass, e: Efficiencies
     found = []
     copies_exposed = 0.0
     every = plan.sharding in ("zero2", "zero3", "fsdp")
+    # Gather and scatter share the links: what one of them has hidden behind, the next cannot hide behind again.
+    window = {p: (one.device_s[p] + one.wait_s[p]) * (m if every else 1) for p in one.device_s}
     for sync in syncs(
         sharding=plan.sharding,
         numbers=numbers,
@@ -202,11 +204,11 @@ def _data_parallel(scenario: Scenario, stage: Stage, one: _Pass, e: Efficiencies
         count = float(sync.count)
         each = float(collective_s(sync.kind, float(sync.payload_bytes) / count, group, scenario.cluster, e))
         seconds = each * count
-        window = (one.device_s[sync.beside] + one.wait_s[sync.beside]) * (m if every else 1)
         share = one.matmul_frac[sync.beside]
         copies = float(sync.copies_bytes) / (scenario.cluster.chip.memory_bytes_per_s * e.memory_frac)
         hidden = plan.overlap
-        exposed = float(exposed_s(seconds, window, share, e)) if hidden else seconds
+        exposed = float(exposed_s(seconds, window[sync.beside], share, e)) if hidden else seconds
+        window[sync.beside] = max(0.0, window[sync.beside] - seconds)
         copies_exposed += copies * (share * e.contention_frac if hidden else 1.0)
         found.append(
             Collective(

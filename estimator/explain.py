@@ -64,7 +64,8 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
     found = [
         f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
         f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth.",
-        "No dropout; causal attention; the loss is taken over every token.",
+        f"{f'Dropout {training.dropout:g}' if training.dropout else 'No dropout'}; causal attention;"
+        " the loss is taken over every token.",
     ]
     if training.framework == "pytorch-eager" and not training.compile:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")

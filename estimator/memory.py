@@ -39,10 +39,13 @@ def logits_bytes(d: Dims) -> tuple[Number, Number]:
     """Bytes of logits and loss at the end of forward, and at the peak inside the loss's backward.
 
     Per logit: fp32 4 then 12 (log-softmax output; its gradient and the logits' gradient), bf16 2 then 6, autocast
-    (fp32 log-softmax of 2-byte logits) 6 then 10. Measured with eager PyTorch on one H200 (torch 2.11), see
+    (fp32 log-softmax of 2-byte logits) 6 then 10; Megatron 4 (in place) then 8. Measured with eager
+    PyTorch on one H200 (torch 2.11), see
     tests/estimator/test_memory.py for the CPU check.
     """
     count = d.tokens * d.vocab
+    if d.training.framework == "megatron":
+        return count * 4.0, count * 8.0
     if d.fused:
         return count * d.numbers.compute, count * 2 * d.numbers.compute
     if d.numbers.autocast:

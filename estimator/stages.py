@@ -87,7 +87,7 @@ def stages(scenario: Scenario, ops: NetworkOps) -> list[Stage]:
                 dims=d,
                 ops=ops,
                 once=tuple(optimizer(d, owned, tensors)),
-                accumulation=tuple(gradient_accumulation(d, count, tensors)),
+                accumulation=tuple(gradient_accumulation(d, count * share.gradients, tensors)),
                 parameters=count,
                 linear_parameters=linear,
                 layer_parameters=layer_parameters,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from estimator.codec import unknown_key
+from estimator.codec import decode, unknown_key
 from estimator.efficiency import Efficiencies
 from estimator.estimate import Estimate, estimate
-from estimator.plan import RECOMPUTES
+from estimator.plan import RECOMPUTES, Plan
 from estimator.problems import InputProblems, Problem
 from estimator.scenario import cluster_from_json, model_from_json, scenario_from_json, training_from_json
 
@@ -159,6 +159,12 @@ def _checked(specification: object) -> Mapping[str, Any]:
     ]
     problems += _checked_keys(specification, "limits", LIMITS)
     problems += _checked_keys(specification, "locked", AXES)
+    locked = specification.get("locked", {})
+    if isinstance(locked, Mapping):
+        try:
+            decode(Plan, {key: value for key, value in locked.items() if key in AXES}, "locked")
+        except InputProblems as error:
+            problems += error.problems
     limits = specification.get("limits", {})
     if isinstance(limits, Mapping):
         problems += [

@@ -32,6 +32,7 @@ ATTENTIONS = {
 GATED_FAMILIES = ("llama", "mistral", "qwen", "yi-", "gemma", "phi-3", "cs336", "nemotron-h")
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
 MEGATRON_VOCAB = 51_200
+MEGATRON_DROPOUT = 0.1
 STATED_NETWORK_LATENCY_S = 5e-6
 """Latency where a table states a network's bandwidth only: InfiniBand and RoCE lie at 2 to 10 µs."""
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
@@ -128,6 +129,10 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
         old = framework == "megatron" and chip.name.startswith(EAGER_DEFAULT_CHIPS)
         attention = "eager" if old else "sdpa"
         assumptions.append(f"attention = {attention}")
+    dropout = 0.0
+    if attention == "eager" and framework == "megatron":
+        dropout = MEGATRON_DROPOUT
+        assumptions.append(f"dropout = {dropout} (Megatron-LM's default)")
     per_node = min(chips, chip.chips_per_node)
     overlap = cells.get("ddp_mode", "") not in ("naive", "flat") and not (framework == "megatron" and sharding == "ddp")
     bucket_mb = _number(cells.get("bucket_mb", ""))
@@ -157,6 +162,7 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
             "global_batch": batch,
             "precision": precision,
             "attention": attention,
+            "dropout": dropout,
             "framework": framework,
             "compile": cells.get("compile", "").lower() in ("true", "1", "yes"),
             "optimizer": cells.get("optimizer", "").lower() or "adamw",

@@ -20,6 +20,7 @@ class Training:
     seq_len: int = spec(minimum=1, maximum=100_000_000, help="tokens per sequence")
     global_batch: int = spec(minimum=1, maximum=100_000_000, help="sequences per step over all ranks")
     precision: str = spec("bf16-amp", choices=PRECISIONS, help="numbers of compute and of the states")
+    dropout: float = spec(0.0, minimum=0, maximum=0.99, help="dropout of attention weights and block outputs")
     optimizer: str = spec("adamw", choices=OPTIMIZERS, help="optimizer")
     attention: str = spec(
         "sdpa",

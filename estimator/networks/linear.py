@@ -18,19 +18,23 @@ def linear(
     bias: bool = False,
     saves_input: bool = True,
     input_copies: int = 1,
-    tokens: Number | None = None,
+    kept_tokens: Number | None = None,
     aligned: bool = True,
-    accumulate: bool = False,
 ) -> list[Op]:
     """Return the ops of ``projections`` linears of the same input, ``outputs`` wide together.
 
     Forward: (N × in)·(in × out). Backward: gradient of the input and of the weight. The input is kept once, or
-    ``input_copies`` times where autocast casts it anew for each projection.
+    ``input_copies`` times where autocast casts it anew for each projection. ``kept_tokens``: under sequence parallelism
+    a rank keeps only its share and gathers again in backward.
     """
-    n, rows = d.numbers, d.tokens if tokens is None else tokens
+    n, rows = d.numbers, d.tokens
     e = n.compute
     each = outputs / projections
-    kept = rows * inputs * e * (input_copies if n.autocast else 1) if saves_input else 0.0
+    kept = (
+        (rows if kept_tokens is None else kept_tokens) * inputs * e * (input_copies if n.autocast else 1)
+        if saves_input
+        else 0.0
+    )
     ops = [
         gemm(
             name,

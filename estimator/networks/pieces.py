@@ -7,7 +7,7 @@ that are limited by elements: broadcasts, upcasts, concatenations, operands of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from estimator.networks.dims import Dims
 
@@ -82,28 +82,46 @@ def activation(d: Dims) -> tuple[Piece, Piece]:
 
 
 def residual(d: Dims) -> tuple[Piece, Piece]:
-    """Adding a block's output to the stream; backward adds the two gradients that meet there."""
+    """Adding a block's output to the stream, after dropout; backward adds the two gradients that meet there."""
     n = d.numbers
     if n.autocast:
-        return Piece(mixed=1, slow_bytes=10, flops=1), Piece(stream=12, flops=1)
-    return Piece(stream=3 * n.residual, flops=1), Piece(stream=3 * n.residual, flops=1)
+        both = Piece(mixed=1, slow_bytes=10, flops=1), Piece(stream=12, flops=1)
+    else:
+        both = Piece(stream=3 * n.residual, flops=1), Piece(stream=3 * n.residual, flops=1)
+    return _dropped(d, both, width=n.compute, keeps_output=False)
 
 
 def softmax(d: Dims) -> tuple[Piece, Piece]:
-    """Scale, mask and softmax of the score matrix, per score."""
+    """Scale, mask, softmax and dropout of the score matrix, per score."""
     n = d.numbers
     if d.fused:
         e = n.compute
-        return Piece(stream=2 * e, flops=8, saved=e), Piece(stream=3 * e, flops=6)
-    if n.compute == 4:
+        both = Piece(stream=2 * e, flops=8, saved=e), Piece(stream=3 * e, flops=6)
+    elif n.compute == 4:
         # Scale, mask (broadcast over heads), softmax; backward multiplies by the output first.
         forward = Piece(stream=16, strided=1, slow_bytes=8, launches=3, flops=8, saved=4)
-        return forward, Piece(stream=32, launches=3, flops=6)
-    if n.autocast:
+        both = forward, Piece(stream=32, launches=3, flops=6)
+    elif n.autocast:
         forward = Piece(stream=4 + 8 + 6, mixed=1, slow_bytes=6, launches=4, flops=8, saved=6)
-        return forward, Piece(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
-    forward = Piece(stream=4 + 8 + 6, strided=2, slow_bytes=10, launches=5, flops=8, saved=6)
-    return forward, Piece(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
+        both = forward, Piece(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
+    else:
+        forward = Piece(stream=4 + 8 + 6, strided=2, slow_bytes=10, launches=5, flops=8, saved=6)
+        both = forward, Piece(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
+    return _dropped(d, both, width=n.compute, keeps_output=True)
+
+
+def _dropped(d: Dims, both: tuple[Piece, Piece], *, width: float, keeps_output: bool) -> tuple[Piece, Piece]:
+    """Add dropout: a mask of one byte per element is written and kept, and what it leaves if that feeds a product."""
+    if d.training.dropout == 0:
+        return both
+    forward, backward = both
+    extra = 0 if d.fused and not keeps_output else 1
+    moved = 2 * width * extra + 1
+    saved = 1 + (width if keeps_output else 0)
+    return (
+        replace(forward, stream=forward.stream + moved, saved=forward.saved + saved, launches=forward.launches + extra),
+        replace(backward, stream=backward.stream + moved, launches=backward.launches + extra),
+    )
 
 
 PERSISTENT_ROW_BYTES = 227_000
@@ -114,6 +132,11 @@ def cross_entropy(d: Dims) -> tuple[Piece, Piece]:
     """Log-softmax and negative log-likelihood per logit; ``saved`` is what backward needs of it."""
     n = d.numbers
     e = 4.0 if n.autocast else n.compute
+    if d.training.framework == "megatron":
+        # Vocabulary-parallel: upcast, maximum, subtract, exp, sum, divide, all in fp32; then scale and downcast.
+        return Piece(stream=6 + 4 + 8 + 8 + 4 + 8, launches=9, flops=5, saved=4), Piece(
+            stream=8 + 6, launches=4, flops=3
+        )
     if d.fused:
         return Piece(stream=2 * n.compute, launches=3, flops=5, saved=n.compute), Piece(stream=2 * n.compute, flops=3)
     reads = 1 if _scalar(d.vocab) * e <= PERSISTENT_ROW_BYTES else 3

@@ -41,7 +41,8 @@ def block(d: Dims) -> list[Op]:
     bias_qkv = model.bias or model.qkv_bias
     ops = pair("attention norm", "layer", stream, *pieces.norm(d, n.residual))
     if d.fused_projections:
-        ops += linear(d, "qkv projection", "layer", inputs=d.hidden, outputs=qkv, bias=bias_qkv)
+        ops += linear(d, "qkv projection", "layer", inputs=d.hidden, outputs=qkv, bias=bias_qkv,
+                      kept_tokens=d.stream_tokens)  # fmt: skip
     else:
         ops += linear(
             d,
@@ -50,6 +51,7 @@ def block(d: Dims) -> list[Op]:
             inputs=d.hidden,
             outputs=d.query_width,
             bias=bias_qkv,
+            kept_tokens=d.stream_tokens,
         )
         ops += linear(
             d,
@@ -61,6 +63,7 @@ def block(d: Dims) -> list[Op]:
             bias=bias_qkv,
             saves_input=n.autocast,
             input_copies=2,
+            kept_tokens=d.stream_tokens,
         )
         ops.append(
             kernels(
@@ -101,6 +104,7 @@ def block(d: Dims) -> list[Op]:
         projections=1 if d.fused_projections else up_count,
         bias=model.bias,
         input_copies=1 if d.fused_projections else up_count,
+        kept_tokens=d.stream_tokens,
     )
     ops += pair("activation", "layer", d.tokens * d.ffn, *pieces.activation(d))
     ops += linear(

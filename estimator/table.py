@@ -126,7 +126,11 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     if attention == "flash1":
         assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
     if attention is None:
-        old = framework == "megatron" and chip.name.startswith(EAGER_DEFAULT_CHIPS)
+        old = (
+            framework == "megatron"
+            and chip.name.startswith(EAGER_DEFAULT_CHIPS)
+            and "transformer_engine" not in cells.get("notes", "")
+        )
         attention = "eager" if old else "sdpa"
         assumptions.append(f"attention = {attention}")
     dropout = 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
             scenario = scenario_from_json(_document(cells, assumptions))
         except InputProblems as error:
             reason = str(error)
-        except ValueError as error:
+        except (ValueError, OverflowError) as error:
             reason = f"unreadable number: {error}"
     step_s = _step_s(cells)
     memory_gib = _number(cells.get("measured_peak_mem_gib", ""))
@@ -111,7 +112,7 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
         assumptions.append("framework = pytorch-eager")
     tp, pp = whole("tp", 1), whole("pp", 1)
     chips = whole("n_gpus", 1)
-    dp = whole("dp", max(chips // (tp * pp), 1), "n_gpus / (tp · pp)")
+    dp = whole("dp", max(chips // max(tp * pp, 1), 1), "n_gpus / (tp · pp)")
     batch = whole("global_batch", 1)
     precision = PRECISIONS.get(cells.get("precision", "").lower(), "")
     chip = catalog.chip(_hardware(cells["hardware"]))
@@ -137,7 +138,7 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     if attention == "eager" and framework == "megatron":
         dropout = MEGATRON_DROPOUT
         assumptions.append(f"dropout = {dropout} (Megatron-LM's default)")
-    per_node = min(chips, chip.chips_per_node)
+    per_node = max(min(chips, chip.chips_per_node), 1)
     overlap = cells.get("ddp_mode", "") not in ("naive", "flat") and not (framework == "megatron" and sharding == "ddp")
     bucket_mb = _number(cells.get("bucket_mb", ""))
     plan: dict[str, Any] = {
@@ -273,9 +274,11 @@ def _step_s(cells: Mapping[str, str]) -> float | None:
 
 def _number(text: str) -> float | None:
     try:
-        return float(text) if text else None
+        value = float(text)
     except ValueError:
         return None
+    # Tables written by pandas say nan where nothing is known.
+    return value if math.isfinite(value) else None
 
 
 def _flag(text: str, default: bool) -> bool:

@@ -73,7 +73,11 @@ def memory(trainee: Trainee, peaks: dict[str, dict[str, float]]) -> tuple[Measur
     if compiled(trainee.scenario.training):
         found = [Warning(code="memory_kinds_unknown", message="kinds of memory are not told apart in compiled code")]
     else:
-        tracked, by_kind = tracked_peak(trainee)
+        try:
+            tracked, by_kind = tracked_peak(trainee)
+        except Exception as error:  # a private tool of PyTorch: what it cannot do must not cost the measurement
+            message = f"kinds of memory are not told apart: {type(error).__name__}: {error}"
+            found = [Warning(code="memory_kinds_unknown", message=message[:500])]
     copies = _bucket_bytes(trainee)
     if peaks:
         peak = max(phase["allocated_bytes"] for phase in peaks.values())

@@ -30,7 +30,7 @@ def environment(cuda: bool) -> dict[str, Any]:
             "cuda": torch.version.cuda,
             "hip": torch.version.hip,
             "cudnn": torch.backends.cudnn.version(),  # type: ignore[no-untyped-call]
-            "nccl": ".".join(str(part) for part in torch.cuda.nccl.version()),  # type: ignore[no-untyped-call]
+            "nccl": _nccl_version(),
             "gpu_count": torch.cuda.device_count(),
         }
     return found
@@ -102,6 +102,12 @@ def l2_bytes(cuda: bool) -> float:
         return float(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0))
     sizes = [value.split()[0] for value in _cpu_info("cache size")]
     return float(sizes[0]) * 1024 if sizes and sizes[0].isdigit() else 0.0
+
+
+def _nccl_version() -> str | None:
+    if not torch.distributed.is_nccl_available():
+        return None
+    return ".".join(str(part) for part in torch.cuda.nccl.version())  # type: ignore[no-untyped-call]
 
 
 def _cpu_info(wanted: str) -> list[str]:

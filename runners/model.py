@@ -128,7 +128,8 @@ class FeedForward(nn.Module):
 
 def gelu_tanh(x: Tensor) -> Tensor:
     """GPT-2's GELU in pieces: 0.5·x·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³)))."""
-    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * torch.pow(x, 3.0))))
+    cube = torch.pow(_as_autocast_on_gpus(x), 3.0)
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * cube)))
 
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -226,7 +227,7 @@ def batch(model: Model, training: Training, plan: Plan, device: str) -> tuple[Te
 
 def loss_of(module: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
     """Mean cross-entropy over all positions; the logits are not kept beyond this call. Call it under ``autocast``."""
-    return F.cross_entropy(module(tokens).flatten(0, 1), targets.flatten())
+    return F.cross_entropy(_as_autocast_on_gpus(module(tokens)).flatten(0, 1), targets.flatten())
 
 
 def autocast(training: Training, device: str) -> AbstractContextManager[Any]:
@@ -240,6 +241,11 @@ def optimizer_of(module: nn.Module, training: Training) -> torch.optim.Optimizer
     if training.optimizer == "sgd":
         return torch.optim.SGD(module.parameters(), lr=1e-4)
     return torch.optim.AdamW(module.parameters(), lr=1e-4)
+
+
+def _as_autocast_on_gpus(x: Tensor) -> Tensor:
+    """Cast to fp32 what GPUs' autocast would cast here itself; CPUs' does not, and both shall run the same ops."""
+    return x.float() if torch.is_autocast_enabled(x.device.type) else x
 
 
 def _linear(inputs: int, outputs: int, bias: bool, factory: dict[str, Any]) -> nn.Linear:

@@ -24,7 +24,7 @@ def profile(trainee: Trainee, *, communicate: bool = True, keep: Path | None = N
         trainee.ranks.cuda, lambda: one_step(trainee, lambda phase: None, communicate=communicate), keep
     )
     scores = (scenario.plan.micro_batch * scenario.model.heads, scenario.training.seq_len)
-    return reduce_trace(events, scores)
+    return reduce_trace(events, scores, device=trainee.ranks.cuda)
 
 
 def profiled_events(cuda: bool, work: Callable[[], None], keep: Path | None = None) -> list[dict[str, Any]]:

@@ -73,12 +73,6 @@ def synchronize(ranks: Ranks) -> None:
         torch.cuda.synchronize()
 
 
-def wait_for_all(ranks: Ranks) -> None:
-    """Wait until every rank is here."""
-    if ranks.world_size > 1:
-        dist.barrier()
-
-
 def leave(ranks: Ranks) -> None:
     """Part from the other processes."""
     if ranks.world_size > 1 and dist.is_initialized():

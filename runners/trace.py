@@ -14,7 +14,7 @@ from runners.kernels import category_of
 
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 PHASE_PREFIX = "phase:"
-OTHER_PHASE = "backward"
+NO_PHASE = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,16 +42,20 @@ class _Piece:
     bytes: float | None = None
 
 
-def reduce_trace(events: Iterable[Mapping[str, Any]], scores: tuple[int, int] | None = None) -> Reduced:
+def reduce_trace(
+    events: Iterable[Mapping[str, Any]], scores: tuple[int, int] | None = None, *, device: bool | None = None
+) -> Reduced:
     """Reduce the ``traceEvents`` of torch.profiler's Chrome trace that hold one step marked with ``phase:`` ranges.
 
     With device kernels in it they are what counts: a second belongs to the kernel that began first, and to
     communication only while nothing else runs. Without them the ATen ops are, by their self times. ``scores`` is
     (micro-batch · heads, sequence length): eager attention's products and S² element-wise ops are known by it.
+    ``device`` says which of the two it must be.
     """
     complete = [event for event in events if event.get("ph") == "X" and "dur" in event]
     phases = _Phases(complete)
-    device = [event for event in complete if event.get("cat") in DEVICE_CATEGORIES]
+    if device is None:
+        device = any(event.get("cat") in DEVICE_CATEGORIES for event in complete)
     pieces = (_device_pieces if device else _host_pieces)(complete, phases, scores)
     by_phase: dict[str, dict[str, float]] = {}
     for piece, seconds in _exclusive(pieces) if device else ((p, p.length * 1e-6) for p in pieces):
@@ -74,7 +78,7 @@ class _Phases:
         index = bisect_right(self.starts, time) - 1
         if index >= 0 and time <= self.ranges[index][1]:
             return self.ranges[index][2]
-        return OTHER_PHASE
+        return NO_PHASE
 
 
 def _device_pieces(complete: list[Mapping[str, Any]], phases: _Phases, scores: tuple[int, int] | None) -> list[_Piece]:

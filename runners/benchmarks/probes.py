@@ -139,8 +139,8 @@ def _host_seconds(ranks: Ranks, seconds: float) -> dict[str, float]:
 
 def _kernels(ranks: Ranks, work: Callable[[], Any]) -> int:
     """Count device kernels, or on a CPU the ops that compute."""
-    reduced = reduce_trace(profiled_events(ranks.cuda, work))
-    return sum(kernel.count for kernel in reduced.kernels if kernel.category != "host")
+    reduced = reduce_trace(profiled_events(ranks.cuda, work), device=ranks.cuda)
+    return max(1, sum(kernel.count for kernel in reduced.kernels if kernel.category != "host"))
 
 
 def _launch_seconds(ranks: Ranks) -> float:

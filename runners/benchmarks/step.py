@@ -120,6 +120,10 @@ def _measure(
     steps_s = slowest(samples)
     waiting = phases_with_waiting(samples, exposed_communication_s(steps_s, slowest(alone)))
     phases_s, breakdown_s = phases_and_breakdown(waiting, quiet)
+    if not quiet.kernels:
+        message = "the profiler saw no kernel, so work and waiting for the host cannot be told apart"
+        warnings.append(Warning(code="no_kernels", message=message))
+        phases_s, breakdown_s = waiting, {}
     return replace(
         blank,
         steps_s=tuple(steps_s),

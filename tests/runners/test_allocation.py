@@ -6,6 +6,7 @@ import pytest
 
 from estimator.breakdown import MEMORY_KINDS
 from estimator.model import parameters
+from runners import allocation
 from runners.allocation import memory, resident_peak_bytes
 from runners.ranks import Ranks
 from runners.trainee import one_step, prepare
@@ -69,6 +70,17 @@ def test_compiled_code_tells_no_kinds_apart():
     found, warnings = memory(trainee, {})
     assert (found.peak_bytes, found.by_kind) == (None, {})
     assert [warning.code for warning in warnings] == ["memory_kinds_unknown"]
+
+
+def test_a_tracker_that_fails_costs_the_kinds_only(monkeypatch):
+    def broken(trainee):
+        raise NotImplementedError("several calls")
+
+    monkeypatch.setattr(allocation, "tracked_peak", broken)
+    trainee = prepare(scenario(), Ranks(), seed=0)
+    found, warnings = memory(trainee, {"forward": {"allocated_bytes": 5.0, "reserved_bytes": 6.0}})
+    assert (found.peak_bytes, found.reserved_bytes, found.by_kind) == (5.0, 6.0, {})
+    assert "NotImplementedError: several calls" in warnings[0].message
 
 
 def test_this_process_holds_at_least_torch():

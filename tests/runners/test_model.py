@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from estimator import catalog
-from estimator.model import Model, parameters
+from estimator.model import Model, linear_parameters_per_layer, parameters
 from estimator.plan import Plan
 from estimator.training import Training
 from runners import model as measured
@@ -61,6 +62,22 @@ def gradients(model: Model, recompute: str = "none", **training: Any) -> tuple[f
         loss = measured.loss_of(module, tokens, targets)
     torch.autograd.backward(loss)
     return float(loss.detach()), [p.grad.float() for p in module.parameters() if p.grad is not None]
+
+
+def saved_bytes(model: Model, training: Training) -> int:
+    """Bytes of all storages but parameters that autograd keeps from forward to backward."""
+    plan = Plan(micro_batch=2)
+    module = measured.build(model, training, plan, "cpu")
+    tokens, targets = measured.batch(model, training, plan, "cpu")
+    own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
+    kept: list[Tensor] = []
+    with (
+        torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t),
+        measured.autocast(training, "cpu"),
+    ):
+        measured.loss_of(module, tokens, targets)
+    sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
+    return sum(size for pointer, size in sizes.items() if pointer not in own)
 
 
 @pytest.mark.parametrize(("hidden", "ffn", "layers", "heads", "expected"), CS336)
@@ -186,6 +203,25 @@ def test_loss_keeps_no_logits():
         measured.loss_of(module, tokens, targets)
     # Only the log-probabilities are kept, not the logits beside them
     assert len({t.data_ptr() for t in saved if t.numel() == 2 * 16 * LLAMA.vocab}) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "bytes_per_token"),
+    [("llama", "bf16", 16), ("llama", "bf16-amp", 26), ("llama", "fp32", 24), ("gpt2", "bf16-amp", 16)],
+)
+def test_what_a_block_keeps_for_backward_is_what_eager_models_keep(name, precision, bytes_per_token):
+    """Bytes per token and unit of width beside attention's own and the feed-forward's."""
+    model, training = SHAPES[name], Training(seq_len=32, global_batch=2, precision=precision, attention="sdpa")
+    kept = {layers: saved_bytes(replace(model, layers=layers), training) for layers in (1, 2)}
+    compute = 4 if precision == "fp32" else 2
+    tokens, weights = 64, 0
+    if precision == "bf16-amp":
+        weights = 2 * linear_parameters_per_layer(model)
+    attention = compute * tokens * 2 * (model.query_width + model.kv_width) + 4 * 2 * model.heads * 32
+    # Four tensors of a gated network; what the five steps of GPT-2's GELU keep in fp32, and its two bf16 neighbours
+    ffn = (4 * compute if model.gated_ffn else 16) * tokens * model.ffn
+    rest = kept[2] - kept[1] - weights - attention - ffn
+    assert rest / (tokens * model.hidden) == pytest.approx(bytes_per_token, abs=0.5)
 
 
 def test_optimizers_are_torchs_own():

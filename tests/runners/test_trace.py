@@ -109,6 +109,12 @@ def test_without_a_device_ops_count_by_their_self_time():
     assert [(k.name, k.flops) for k in reduced.kernels if k.flops] == [("aten::addmm", 2 * 4 * 8 * 16)]
 
 
+def test_a_gpus_trace_without_kernels_does_not_count_the_hosts_ops():
+    events = [phase("forward", 0, 100), op(1, "aten::mm", 0, 50, [[4, 8], [8, 16]], ["float"] * 2)]
+    assert reduce_trace(events, device=True).kernels == ()
+    assert reduce_trace(events).busy_s("matmul") == pytest.approx(50e-6)
+
+
 def test_a_trace_without_events_is_an_idle_step():
     reduced = reduce_trace([])
     assert (reduced.kernels, reduced.phases_s) == ((), {})
@@ -127,4 +133,4 @@ def test_a_real_steps_kernels_hold_all_the_flops_that_torch_counts(attention):
     assert flops == counter.get_total_flops() + (14 * square if attention == "sdpa" else 0)
     assert reduced.busy_s("attention") > 0
     assert reduced.busy_s("optimizer") > 0
-    assert {"forward", "backward", "optimizer"} == set(reduced.phases_s)
+    assert {"forward", "backward", "optimizer"} <= set(reduced.phases_s)

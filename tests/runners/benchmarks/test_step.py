@@ -11,9 +11,11 @@ from estimator.codec import decode, encode
 from estimator.measurement import SCHEMA_VERSION, Measurement
 from estimator.problems import InputProblems
 from estimator.scenario import scenario_from_json
+from runners.benchmarks import step
 from runners.benchmarks.step import is_out_of_memory, run, timed_step
 from runners.job import Job, read_measurement
 from runners.ranks import Ranks
+from runners.trace import Reduced
 from runners.trainee import prepare
 from tests.runners.examples import run_module, scenario, scenario_json, write_scenario
 
@@ -89,6 +91,15 @@ def test_compiling_without_a_compiler_is_refused(tmp_path):
     done, result = compiled_run(tmp_path, PATH=str(tmp_path), CXX="")
     assert (done.returncode, result.status) == (2, "failed")
     assert done.stderr.startswith("training.compile: torch.compile needs a C++ compiler on a CPU")
+
+
+def test_a_profiler_that_sees_no_kernel_leaves_the_phases_whole(monkeypatch):
+    monkeypatch.setattr(step, "profile", lambda *_, **__: Reduced(kernels=(), phases_s={}))
+    result = measure()
+    assert "no_kernels" in [warning.code for warning in result.warnings]
+    assert result.breakdown_s == {}
+    assert sum(result.phases_s.values()) == pytest.approx(result.samples["spread"]["step"]["median_s"])
+    assert "host_wait" not in result.phases_s
 
 
 def test_what_cannot_run_here_is_refused():

@@ -44,6 +44,7 @@ class Efficiencies:
     strided_elements_per_unit_cycle: float
     mixed_elements_per_unit_cycle: float
     kernel_tail_s: float
+    kernel_gap_s: float
     optimizer_tail_s: float
     host_forward_s: float
     host_backward_s: float

@@ -26,6 +26,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
                   "attention_half_length", "attention_backward_frac"),
     "memory": ("memory_frac", "strided_elements_per_unit_cycle", "mixed_elements_per_unit_cycle", "kernel_tail_s",
+               "kernel_gap_s",
                "optimizer_tail_s"),
     "host": ("host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
              "host_megatron_forward_s", "host_megatron_backward_s", "host_tensor_s",

@@ -129,6 +129,7 @@ def step(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> Step:
 def _pass(scenario: Scenario, stage: Stage, e: Efficiencies) -> _Pass:
     device = {"forward": 0.0, "backward": 0.0}
     host = {"forward": 0.0, "backward": 0.0}
+    gap = {"forward": 0.0, "backward": 0.0}
     matmul = {"forward": 0.0, "backward": 0.0}
     by_category: dict[str, float] = {}
     for op, times in stage.executions():
@@ -137,6 +138,7 @@ def _pass(scenario: Scenario, stage: Stage, e: Efficiencies) -> _Pass:
         # Recomputed ops run inside backward but are launched like forward ops.
         kind = "forward" if op.recomputed else op.phase
         host[op.phase] += float(op.launches) * float(op.count) * times * launch_s(scenario.training, kind, e)
+        gap[op.phase] += float(op.launches) * float(op.count) * times * e.kernel_gap_s
         by_category[op.category] = by_category.get(op.category, 0.0) + seconds
         if op.category in MATMUL_LIKE:
             matmul[op.phase] += seconds
@@ -151,8 +153,8 @@ def _pass(scenario: Scenario, stage: Stage, e: Efficiencies) -> _Pass:
     wait: dict[str, float] = {}
     lead = 0.0
     for phase in ("forward", "backward"):
-        waited, left = phase_wait_s(device[phase] + tensor[phase], host[phase], lead)
-        wait[phase], lead = float(waited), float(left)
+        waited, left = phase_wait_s(device[phase] + tensor[phase] + gap[phase], host[phase], lead)
+        wait[phase], lead = float(waited) + gap[phase], float(left)
     return _Pass(
         device_s=device,
         host_s=host,

@@ -61,7 +61,9 @@ def put(
         scale = known.scale if known else 1.0
         row[name] = scaled(read.value, scale)
         if read.spread is not None:
-            row[f"{key}{statistic}_std{suffix}"] = scaled(read.spread, scale)
+            own = unit(read.spread_unit) if read.spread_unit else None
+            spread_scale = own.scale if own and own.suffix == suffix else scale
+            row[f"{key}{statistic}_std{suffix}"] = scaled(read.spread, spread_scale)
         if known is None:
             findings.without_unit.setdefault(key, header.header)
         elif known.loose:

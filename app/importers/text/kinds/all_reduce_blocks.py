@@ -45,6 +45,9 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     elif any("printed_bandwidth" in row for row in rows):
         message = "The printed bandwidth fits neither bus nor algorithm bandwidth; it was left out"
         warnings.append(Warning(code="bandwidth-unclear", message=message, where=place(fields[0])))
+    if any(_is_binary(block) for block in fields):
+        message = "'MB' means MiB here: the number of elements beside it says so"
+        warnings.append(Warning(code="mb-is-mib", message=message, where=place(fields[0])))
     whole_rows = [row for row in rows if row["size_bytes"] and row["mean_s"]]
     for block, row in zip(fields, rows, strict=True):
         printed = row.pop("printed_bandwidth", None)
@@ -112,6 +115,16 @@ def _seconds(entry: Entry) -> float | None:
 
 
 _NO_HEADER: Column = column("time")
+
+
+def _is_binary(block: Fields) -> bool:
+    """Whether elements times their size contradict the decimal reading of the printed size."""
+    entry = _sized(block)
+    found = _SIZE.search(entry.value) if entry else None
+    size, printed = _size(entry), unit(found[2]) if found else None
+    if found is None or size is None or printed is None or not printed.loose:
+        return False
+    return abs(size / (float(found[1].replace(",", "")) * printed.scale) - 1.0) > _FITS
 
 
 def _size(entry: Entry | None) -> float | None:

@@ -163,11 +163,11 @@ def _out_of_memory(table: Table, rows: list[dict[str, Any]]) -> tuple[list[dict[
             for hit in re.finditer(pattern, line):
                 if (name, int(hit[1])) not in measured:
                     like = known[name]
-                    row = {
+                    row: dict[str, Any] = {
                         key: like[key] for key in ("model", "parameters", "precision", "catalogue_model") if key in like
                     }
-                    times: dict[str, Any] = {key: None for key in like if key.endswith("_s")}
-                    found.append({**row, "seq_len": int(hit[1]), **times, "status": "oom"})
+                    row |= {key: None for key in like if key.endswith("_s")}
+                    found.append({**row, "seq_len": int(hit[1]), "status": "oom"})
     if not found:
         message = "The text after this table says that something ran out of memory, without naming a row of it"
         return [], [Warning(code="oom-mentioned", message=message, where=place(table))]

@@ -1,8 +1,8 @@
 """The measured transformer: what a plain eager PyTorch model of these shapes launches, kernel for kernel.
 
 The order of the small operations (norm, rotary embedding, score mask, casts) is that of the usual Hugging Face models
-in eager mode, because kernel lists and host time decide how long a step takes. Two stated differences: q, k and v are
-separate projections for every shape (GPT-2 in the wild fuses them), and there is no dropout.
+in eager mode, because kernel lists and host time decide how long a step takes: q, k and v are one projection where
+positions are not rotary (GPT-2, MPT), three where they are (Llama, Qwen).
 """
 
 from __future__ import annotations
@@ -51,19 +51,22 @@ class Attention(nn.Module):
         super().__init__()
         qkv_bias = model.bias or model.qkv_bias
         self.dim, self.groups, self.kind = model.dim, model.heads // model.kv, training.attention
-        self.selective = plan.recompute == "selective"
-        self.q = _linear(model.hidden, model.query_width, qkv_bias, factory)
-        self.k = _linear(model.hidden, model.kv_width, qkv_bias, factory)
-        self.v = _linear(model.hidden, model.kv_width, qkv_bias, factory)
+        self.selective, self.dropout = plan.recompute == "selective", training.dropout
+        widths = [model.query_width, model.kv_width, model.kv_width]
+        self.widths = widths
+        self.fused = model.position != "rope"
+        self.qkv = nn.ModuleList(
+            _linear(model.hidden, width, qkv_bias, factory) for width in ([sum(widths)] if self.fused else widths)
+        )
         self.o = _linear(model.query_width, model.hidden, model.bias, factory)
         self.q_norm = RMSNorm(model.dim, factory) if model.qk_norm else None
         self.k_norm = RMSNorm(model.dim, factory) if model.qk_norm else None
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, bias: Tensor | None) -> Tensor:
         batch, length, _ = x.shape
-        q = self.q(x).view(batch, length, -1, self.dim)
-        k = self.k(x).view(batch, length, -1, self.dim)
-        v = self.v(x).view(batch, length, -1, self.dim).transpose(1, 2)
+        parts = self.qkv[0](x).split(self.widths, dim=-1) if self.fused else [linear(x) for linear in self.qkv]
+        q, k, v = (part.view(batch, length, -1, self.dim) for part in parts)
+        v = v.transpose(1, 2)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = q.transpose(1, 2), k.transpose(1, 2)
@@ -71,28 +74,34 @@ class Attention(nn.Module):
             q, k = rotate(q, *rotary), rotate(k, *rotary)
         core = eager_core if self.kind == "eager" else fused_core
         if self.selective:
-            y = checkpoint(core, q, k, v, bias, self.groups, self.kind, use_reentrant=False)
+            y = checkpoint(core, q, k, v, bias, self.groups, self.kind, self.dropout, use_reentrant=False)
         else:
-            y = core(q, k, v, bias, self.groups, self.kind)
+            y = core(q, k, v, bias, self.groups, self.kind, self.dropout)
         out: Tensor = self.o(y.transpose(1, 2).contiguous().view(batch, length, -1))
         return out
 
 
-def eager_core(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str) -> Tensor:
+def eager_core(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float = 0.0
+) -> Tensor:
     """softmax(q·kᵀ / sqrt(head_dim) + mask)·v with the whole score matrix in memory."""
     assert kind == "eager"
     k, v = repeat_heads(k, groups), repeat_heads(v, groups)
     scores = torch.matmul(q, k.transpose(2, 3)) * q.shape[-1] ** -0.5
     scores = scores + bias
     weights = F.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype)
-    return torch.matmul(weights, v)
+    return torch.matmul(F.dropout(weights, dropout), v)
 
 
-def fused_core(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str) -> Tensor:
+def fused_core(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float = 0.0
+) -> Tensor:
     """The same through torch's scaled_dot_product_attention; ``flash`` allows no other kernel than that."""
     backend = sdpa_kernel(SDPBackend.FLASH_ATTENTION) if kind == "flash" else nullcontext()
     with backend:
-        return F.scaled_dot_product_attention(q, k, v, attn_mask=bias, is_causal=bias is None, enable_gqa=groups > 1)
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=bias, dropout_p=dropout, is_causal=bias is None, enable_gqa=groups > 1
+        )
 
 
 def repeat_heads(x: Tensor, groups: int) -> Tensor:
@@ -145,14 +154,15 @@ class Block(nn.Module):
 
     def __init__(self, model: Model, training: Training, plan: Plan, factory: dict[str, Any]) -> None:
         super().__init__()
+        self.dropout = training.dropout
         self.attention_norm = _norm(model, factory)
         self.attention = Attention(model, training, plan, factory)
         self.ffn_norm = _norm(model, factory)
         self.ffn = FeedForward(model, factory)
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, bias: Tensor | None) -> Tensor:
-        x = x + self.attention(self.attention_norm(x), rotary, bias)
-        y: Tensor = x + self.ffn(self.ffn_norm(x))
+        x = x + F.dropout(self.attention(self.attention_norm(x), rotary, bias), self.dropout)
+        y: Tensor = x + F.dropout(self.ffn(self.ffn_norm(x)), self.dropout)
         return y
 
 

@@ -105,12 +105,13 @@ def _measure(
     blank: Measurement, trainee: Trainee, job: Job, tell: Callable[..., None], trace: Path | None
 ) -> Measurement:
     ranks = trainee.ranks
-    _steps(trainee, "warmup", job.warmup, tell)
-    samples = _by_rank(ranks, _steps(trainee, "measure", job.steps, tell))
+    total = job.steps * min(ranks.world_size, 2)
+    _steps(trainee, "warmup", range(job.warmup), job.warmup, tell)
+    samples = _by_rank(ranks, _steps(trainee, "measure", range(job.steps), total, tell))
     loss = float(trainee.loss) if trainee.loss is not None else math.nan
     alone: list[list[Sample]] = []
     if ranks.world_size > 1:
-        alone = _by_rank(ranks, _steps(trainee, "measure", job.steps, tell, communicate=False))
+        alone = _by_rank(ranks, _steps(trainee, "measure", range(job.steps, total), total, tell, communicate=False))
     peaks = allocator_peaks(trainee) if ranks.cuda else {}
     tell("profile", 0, 1)
     profiled = profile(trainee, keep=trace if ranks.rank == 0 else None)
@@ -149,16 +150,16 @@ def _measure(
 
 
 def _steps(
-    trainee: Trainee, stage: str, count: int, tell: Callable[..., None], *, communicate: bool = True
+    trainee: Trainee, stage: str, steps: range, total: int, tell: Callable[..., None], *, communicate: bool = True
 ) -> list[Sample]:
     samples: list[Sample] = []
     told = time.monotonic()
-    tell(stage, 0, count)
-    for index in range(count):
+    tell(stage, steps.start, total)
+    for step in steps:
         samples.append(timed_step(trainee, communicate=communicate))
-        if index + 1 == count or time.monotonic() - told >= TELL_S:
+        if step + 1 == steps.stop or time.monotonic() - told >= TELL_S:
             told = time.monotonic()
-            tell(stage, index + 1, count, samples[-1]["step"])
+            tell(stage, step + 1, total, samples[-1]["step"])
     return samples
 
 

@@ -69,6 +69,9 @@ def test_two_ranks_over_gloo_give_one_result(tmp_path):
     assert result.memory.by_kind["communication"] == result.memory.by_kind["parameters"]
     assert sum(result.phases_s.values()) == pytest.approx(result.samples["spread"]["step"]["median_s"])
 
+    steps = [event["step"] for event in read_events(tmp_path) if event.get("phase") == "measure"]
+    assert steps == sorted(steps)
+    assert (steps[0], steps[-1]) == (0, 6)  # three with communication, three without
     phases = [event["phase"] for event in read_events(tmp_path) if event["kind"] == "progress"]
     assert list(dict.fromkeys(phases)) == ["build", "warmup", "measure", "profile"]
     assert [event["state"] for event in read_events(tmp_path) if event["kind"] == "state"] == ["running", "ok"]

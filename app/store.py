@@ -95,6 +95,8 @@ class Store:
 
     def run(self, run_id: str) -> Run | None:
         """Return one run."""
+        if not _is_id(run_id):
+            return None
         with self.engine.connect() as connection:
             document = connection.scalar(sa.select(_runs.c.document).where(_runs.c.id == run_id))
         return None if document is None else msgspec.json.decode(document, type=Run)
@@ -125,6 +127,8 @@ class Store:
 
     def measurement(self, measurement_id: str) -> Measurement | None:
         """Return one whole measurement from its file, or None where it is not known or its file has gone."""
+        if not _is_id(measurement_id):
+            return None
         with self.engine.connect() as connection:
             path = connection.scalar(sa.select(_measurements.c.path).where(_measurements.c.id == measurement_id))
         if path is None:
@@ -227,6 +231,11 @@ class Store:
         for suffix in ("", "-wal", "-shm"):
             Path(path + suffix).unlink(missing_ok=True)
         return True
+
+
+def _is_id(text: str) -> bool:
+    # PostgreSQL fails on texts with NUL instead of finding nothing
+    return text.isprintable() and len(text) < 200
 
 
 def _names(parent: Path) -> set[str]:

@@ -17,13 +17,19 @@ from estimator.scenario import scenario_from_json
 
 router = APIRouter()
 
+MOST_STAGES_AT_ONCE = 32
+"""An estimate takes about a millisecond per pipeline stage; longer ones leave the event loop free for others."""
+
 
 @router.post("/api/estimate")
 async def post_estimate(request: Request, context: Ctx) -> Response:
     """Scenario → Estimate; 422 with a problem for every field that cannot be used."""
     document = await read_json(request, context.settings.json_limit_bytes)
     context.cpu.refuse_unprobed(document)
-    return json_response(estimate(scenario_from_json(document)))
+    scenario = scenario_from_json(document)
+    if scenario.plan.pp > MOST_STAGES_AT_ONCE:
+        return json_response(await asyncio.to_thread(estimate, scenario))
+    return json_response(estimate(scenario))
 
 
 @router.post("/api/estimate/axis")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import signal
 import socket
 from collections.abc import Mapping
 from types import FrameType
@@ -25,11 +27,15 @@ def serve(arguments: Mapping[str, Any]) -> int:
     # What fails is logged by app.errors, and what hinders the start is raised below, without uvicorn's stack trace
     config = uvicorn.Config(app, log_level="critical", server_header=False, lifespan="on", timeout_graceful_shutdown=5)
     server = _Server(config)
-    server.run(sockets=[listener])
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # uvicorn repeats the signal once it has shut down, and that is the ordinary end of this command
+        signal.signal(number, lambda *_: None)
+    with contextlib.suppress(SystemExit):
+        server.run(sockets=[listener])
     failure: Exception | None = app.state.startup_failure
     if failure is not None:
         raise failure
-    return 0
+    return 0 if server.started else 1
 
 
 class _Server(uvicorn.Server):
@@ -50,8 +56,14 @@ class _Server(uvicorn.Server):
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    # asyncio turns Nagle's algorithm off only where the protocol is named; with it small answers wait for 40 ms
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        return socket.create_server((settings.host, settings.port), family=family)
+        listener.bind((settings.host, settings.port))
+        listener.listen(2048)
     except OSError as error:
+        listener.close()
         message = f"{settings.host}:{settings.port} cannot be listened on: {error.strerror or error}"
         raise InputProblems([Problem(field="port", message=message, remedy="Choose another with --port.")]) from None
+    return listener

@@ -16,6 +16,8 @@ import pytest
 import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
+from app.disk import DataFolder
+from app.pages import compress_plotly
 from app.settings import Settings
 
 
@@ -26,10 +28,21 @@ def _no_settings_from_outside(monkeypatch):
             monkeypatch.delenv(name)
 
 
+@pytest.fixture(scope="session")
+def _compressed_plotly(tmp_path_factory) -> Path:
+    data = DataFolder(tmp_path_factory.mktemp("compressed"))
+    data.create()
+    return compress_plotly(data)
+
+
 @pytest.fixture
-def settings(tmp_path) -> Settings:
+def settings(tmp_path, _compressed_plotly) -> Settings:
+    """Settings of a server that an earlier one left its compressed plotly.js."""
     samples = tmp_path / "samples"
     samples.mkdir()
+    cache = tmp_path / "data" / "cache"
+    cache.mkdir(parents=True)
+    (cache / _compressed_plotly.name).hardlink_to(_compressed_plotly)
     return Settings(data=tmp_path / "data", samples=samples, probe_cpu=False)
 
 
@@ -37,6 +50,18 @@ def settings(tmp_path) -> Settings:
 def client(settings) -> Iterator[TestClient]:
     from app.main import create_app
 
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def shared_client(tmp_path_factory, _compressed_plotly) -> Iterator[TestClient]:
+    """A client for endpoints that keep nothing, so that their tests need no server each."""
+    from app.main import create_app
+
+    folder = tmp_path_factory.mktemp("shared")
+    (folder / "samples").mkdir()
+    settings = Settings(data=folder / "data", samples=folder / "samples", probe_cpu=False)
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as found:
         yield found
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-import time
 
 import pytest
 from fastapi.testclient import TestClient
@@ -13,6 +12,7 @@ from app.main import create_app
 from app.pages import plotly_file, plotly_url
 from app.settings import Settings
 from estimator.problems import InputProblems
+from tests.app.waiting import until
 
 
 def assert_problem(response, status, *words):
@@ -47,20 +47,27 @@ def test_every_file_that_the_page_names_is_served_and_revalidated(client):
         assert again.status_code == 304
 
 
-def test_plotly_is_compressed_once_and_kept_for_ever(client, settings):
-    deadline_s = time.monotonic() + 30
-    while not list((settings.data / "cache").glob("plotly-*.gz")) and time.monotonic() < deadline_s:
-        time.sleep(0.05)
-    time.sleep(0.05)
-    packed = client.get(plotly_url(), headers={"accept-encoding": "gzip"})
-    assert packed.headers["content-encoding"] == "gzip"
-    assert "immutable" in packed.headers["cache-control"]
-    assert packed.content == plotly_file().read_bytes()
-    plain = client.get(plotly_url(), headers={"accept-encoding": "identity"})
-    assert "content-encoding" not in plain.headers
-    assert plain.content == packed.content
+def test_plotly_is_compressed_once_and_kept_for_ever(tmp_path):
+    settings = Settings(data=tmp_path / "data", samples=tmp_path, probe_cpu=False)
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        packed = until(lambda: _packed(client), 30)
+        assert "immutable" in packed.headers["cache-control"]
+        assert packed.headers["vary"] == "accept-encoding"
+        assert packed.content == plotly_file().read_bytes()
+        plain = client.get(plotly_url(), headers={"accept-encoding": "identity"})
+        assert "content-encoding" not in plain.headers
+        assert plain.content == packed.content
     (kept,) = (settings.data / "cache").glob("plotly-*.gz")
     assert gzip.decompress(kept.read_bytes()) == plain.content
+    written_ns = kept.stat().st_mtime_ns
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        until(lambda: _packed(client), 2)
+    assert kept.stat().st_mtime_ns == written_ns
+
+
+def _packed(client):
+    response = client.get(plotly_url(), headers={"accept-encoding": "gzip"})
+    return response if response.headers.get("content-encoding") == "gzip" else None
 
 
 def test_an_unknown_path_and_a_wrong_method_say_so(client):

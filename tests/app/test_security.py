@@ -13,6 +13,11 @@ TOKEN = "a long secret, with % and ü"
 
 
 @pytest.fixture
+def client(shared_client):
+    return shared_client
+
+
+@pytest.fixture
 def open_client(settings):
     chosen = settings.model_copy(update={"host": "0.0.0.0", "token": SecretStr(TOKEN)})
     with TestClient(create_app(chosen), base_url="http://headroom.example:8000", follow_redirects=False) as found:

@@ -57,7 +57,9 @@ def test_a_run_and_its_measurement_become_known_together(open_store, data, url):
     assert summary.has_scenario
     assert store.measurement("r1") == dataclasses.replace(MEASUREMENT, id="r1")
     assert store.run("r2") is None
-    assert store.measurement("../r1") is None
+    for name in ("../r1", "", "r\0", "r1\n", "r" * 10_000):
+        assert store.run(name) is None
+        assert store.measurement(name) is None
 
 
 def test_runs_come_newest_first(open_store, data):

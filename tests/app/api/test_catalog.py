@@ -1,0 +1,92 @@
+"""GET /api/catalog: all that the scenario panel offers, and nothing that an estimate would refuse as unknown."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.disk import write_json
+from app.main import create_app
+from estimator.codec import encode
+from estimator.model import Model
+from estimator.plan import Plan
+from estimator.training import Training
+from tests.app.examples import MEASUREMENT, SCENARIO
+
+
+@pytest.fixture
+def client(shared_client):
+    return shared_client
+
+
+@pytest.fixture
+def catalog(client):
+    return client.get("/api/catalog").json()
+
+
+def test_entries_carry_value_aliases_and_sources(catalog):
+    for kind in ("models", "chips", "links"):
+        assert catalog[kind]
+        for entry in catalog[kind]:
+            assert {"key", "label", "value", "aliases", "sources"} <= set(entry)
+            assert entry["sources"], entry["key"]
+    models = {entry["key"]: entry for entry in catalog["models"]}
+    assert models["cs336-small"]["parameters"] == 128_625_408
+    assert models["llama3-8b"]["parameters"] == 8_030_261_248
+    chips = {entry["key"]: entry["value"] for entry in catalog["chips"]}
+    assert chips["h200-sxm"]["memory_bytes"] > 140e9
+
+
+def test_every_plain_field_is_described(catalog):
+    described = catalog["fields"]
+    for part, cls in (("model", Model), ("plan", Plan), ("training", Training)):
+        for field in fields(cls):
+            assert described[f"{part}.{field.name}"]["help"], field.name
+    assert described["plan.tp"] == {
+        "type": "integer",
+        "choices": None,
+        "modelled": None,
+        "minimum": 1,
+        "maximum": 100_000,
+        "help": "tensor parallel degree",
+        "default": 1,
+    }
+    assert "fsdp" in described["plan.sharding"]["choices"]
+    assert described["plan.schedule"]["modelled"] == ["gpipe", "1f1b"]
+    assert described["cluster.nodes"]["minimum"] == 1
+    assert described["training.seq_len"]["default"] is None
+
+
+def test_defaults_are_legal(catalog):
+    for name, field in catalog["fields"].items():
+        default = field["default"]
+        if default is None:
+            continue
+        assert field["choices"] is None or default in field["choices"], name
+        if field["minimum"] is not None:
+            assert field["minimum"] <= default <= field["maximum"], name
+
+
+def test_without_a_bundled_measurement_the_default_scenario_still_predicts(client, catalog):
+    assert catalog["sample"] is None
+    assert client.post("/api/estimate", json=catalog["default_scenario"]).status_code == 200
+
+
+def test_the_first_bundled_measurement_is_the_default(settings):
+    write_json(settings.samples / "b-later.json", encode(MEASUREMENT) | {"label": "later"})
+    write_json(settings.samples / "a-first.json", encode(MEASUREMENT) | {"label": "first"})
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        catalog = client.get("/api/catalog").json()
+        assert catalog["sample"] == {"measurement_id": "a-first", "scenario": SCENARIO}
+        assert catalog["default_scenario"] == SCENARIO
+        measurement = client.get("/api/measurements/a-first").json()
+        assert measurement["label"] == "first"
+        assert measurement["prediction"]["step_time_s"] > 0
+        listed = client.get("/api/measurements").json()["measurements"]
+        assert [(item["id"], item["bundled"]) for item in listed] == [("a-first", True), ("b-later", True)]
+
+
+def test_this_cpu_is_pending_until_it_is_measured(catalog):
+    assert [(item["key"], item["state"]) for item in catalog["pending"]] == [("cpu", "off")]

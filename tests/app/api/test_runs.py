@@ -1,0 +1,137 @@
+"""The API of runs on real processes: torch.distributed.run starts them, events stream, results are imported."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.app.examples import scenario
+from tests.app.waiting import events, measuring, processes_of, run_in
+
+JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
+ENDLESS = {**JOB, "steps": 100_000, "label": "endless"}
+
+
+def launch(client, job=JOB):
+    response = client.post("/api/runs", json=job)
+    assert response.status_code == 201, response.text
+    return response.json()
+
+
+def test_a_run_is_followed_to_its_measurement(client, settings):
+    run = launch(client)
+    assert run["state"] == "queued"
+    assert run["job"]["label"] == "tiny"
+    assert run["job"]["world_size"] == 1
+    assert run["job"]["scenario"]["cluster"]["chip"]["memory_bytes"] > 0, "a worker has no probed chips: names go"
+    assert "torch.distributed.run" in run["command"]
+
+    seen = events(client, run["id"])
+    assert [number for number, _ in seen] == list(range(1, len(seen) + 1))
+    states = [event["state"] for _, event in seen if event["kind"] == "state"]
+    assert states[0] == "queued"
+    assert states[-1] == "ok"
+    assert set(states) == {"queued", "running", "ok"}
+    assert {event["phase"] for _, event in seen if event["kind"] == "progress"} == {
+        "build",
+        "warmup",
+        "measure",
+        "profile",
+    }
+
+    done = client.get(f"/api/runs/{run['id']}").json()
+    assert done["state"] == "ok"
+    assert done["created_s"] <= done["started_s"] <= done["finished_s"]
+    assert isinstance(done["log_tail"], str)
+    assert client.get("/api/runs").json()["runs"][0]["id"] == run["id"]
+    log = client.get(f"/api/runs/{run['id']}/log")
+    assert log.status_code == 200
+    assert log.headers["content-type"] == "text/plain; charset=utf-8"
+
+    measurement = client.get(f"/api/measurements/{done['measurement_id']}").json()
+    assert len(measurement["steps_s"]) == 2
+    assert measurement["kernels"]
+    assert measurement["prediction"]["step_time_s"] > 0
+    (summary,) = client.get("/api/measurements").json()["measurements"]
+    assert summary["id"] == done["measurement_id"]
+    assert summary["has_scenario"]
+
+    assert events(client, run["id"], after=len(seen) - 2) == seen[-2:]
+    finished = client.get(f"/api/runs/{run['id']}/events", headers={"last-event-id": str(len(seen))})
+    assert finished.status_code == 204
+    assert processes_of(settings.data / "runs" / run["id"]) == []
+
+
+def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, settings):
+    first, second = launch(client, ENDLESS), launch(client)
+    measuring(client, first["id"])
+    assert client.get(f"/api/runs/{second['id']}").json()["state"] == "queued"
+    assert client.get("/api/health").json()["runs"] == {"queued": 1, "running": 1}
+    folder = settings.data / "runs" / first["id"]
+    assert len(processes_of(folder)) >= 2, "torchrun and its worker"
+
+    third = client.post(f"/api/runs/{second['id']}/retry").json()
+    assert third["id"] != second["id"]
+    assert third["job"] == second["job"]
+    waiting = client.post(f"/api/runs/{second['id']}/cancel").json()
+    assert (waiting["state"], waiting["measurement_id"]) == ("cancelled", None)
+    assert client.post(f"/api/runs/{third['id']}/cancel").json()["state"] == "cancelled"
+
+    cancelled = client.post(f"/api/runs/{first['id']}/cancel")
+    assert cancelled.status_code == 200
+    assert cancelled.json()["state"] == "cancelled"
+    assert processes_of(folder) == []
+    assert events(client, first["id"])[-1][1]["state"] == "cancelled"
+    again = client.post(f"/api/runs/{first['id']}/cancel").json()
+    assert again["state"] == "cancelled"
+    assert client.get("/api/measurements").json()["measurements"] == []
+
+
+def test_a_run_that_the_worker_refuses_fails_with_its_reason(client):
+    refused = scenario(cluster__chips_per_node=1, training__framework="xla")
+    run = run_in(client, launch(client, {**JOB, "scenario": refused})["id"], "failed")
+    assert "training.framework" in run["message"]
+    assert run["measurement_id"] is None
+    assert run["log_tail"]
+
+
+def test_a_dry_run_shows_the_request_and_starts_nothing(client, settings):
+    response = client.post("/api/runs?dry_run=true", json=JOB)
+    assert response.status_code == 200
+    request = response.json()
+    assert set(request) == {"command", "environment", "folder"}
+    assert request["command"][1:3] == ["-m", "torch.distributed.run"]
+    assert list((settings.data / "runs").iterdir()) == []
+    assert client.get("/api/runs").json() == {"runs": []}
+
+
+@pytest.mark.parametrize(
+    ("job", "field"),
+    [
+        ({**JOB, "benchmark": "dance"}, "benchmark"),
+        ({**JOB, "backend": "cloud"}, "backend"),
+        ({**JOB, "steps": 0}, "steps"),
+        ({**JOB, "step": 3}, "step"),
+        ({**JOB, "device": "tpu"}, "device"),
+        ({**JOB, "world_size": 2}, "world_size"),
+        ({**JOB, "scenario": scenario(plan__tp=3)}, "scenario.plan.tp"),
+        ({**JOB, "scenario": scenario(cluster__chip="cpu")}, "scenario.cluster.chip"),
+        ({**JOB, "scenario": {}}, "scenario.model"),
+        ({**JOB, "label": {"a": 1}}, "label"),
+        ([], "(document)"),
+    ],
+)
+def test_a_job_that_cannot_run_is_refused_by_field(client, job, field):
+    response = client.post("/api/runs", json=job)
+    assert response.status_code == 422
+    assert field in [problem["field"] for problem in response.json()["problems"]]
+    assert client.get("/api/runs").json() == {"runs": []}
+
+
+@pytest.mark.parametrize("path", ["", "/log", "/events", "/cancel", "/retry"])
+def test_an_unknown_run_is_not_found(client, path):
+    method = "POST" if path in ("/cancel", "/retry") else "GET"
+    response = client.request(method, f"/api/runs/..%2f..{path}")
+    assert response.status_code == 404
+    response = client.request(method, f"/api/runs/none{path}")
+    assert response.status_code == 404
+    assert response.headers["content-type"] == "application/problem+json"

@@ -1,0 +1,274 @@
+"""The command line as other programs see it: exit status, JSON alone on stdout, one line per problem on stderr."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import httpx2
+import pytest
+
+from app.cli import run
+from estimator.codec import encode
+from estimator.estimate import estimate
+from estimator.scenario import scenario_from_json
+from tests.app.examples import LLAMA, MEASUREMENT, scenario
+
+HEADROOM = [sys.executable, "-c", "from app.cli import main; main()"]
+COMMANDS = ["serve", "estimate", "validate", "sweep", "import", "run"]
+SPEC = {key: LLAMA[key] for key in ("model", "cluster", "training")} | {"locked": {"pp": 1, "tp": 1}}
+JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2}
+ROWS = """\
+source_id,source,hardware,n_gpus,model,n_layers,d_model,n_heads,seq_len,global_batch,precision,measured_step_time_s,measured_peak_mem_gib
+a,somewhere,A100-80GB,1,"GPT, small",12,768,12,1024,8,bf16,0.25,14
+b,somewhere,A100-80GB,1,GPT small,12,768,12,1024,8,fp8,0.25,
+c,elsewhere,H100-SXM,8,GPT medium,24,1024,16,1024,64,bf16,0.30,
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write_file(content, name="input.json"):
+        path = tmp_path / name
+        path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+        return str(path)
+
+    return write_file
+
+
+@pytest.fixture(autouse=True)
+def _data_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADROOM_DATA", str(tmp_path / "data"))
+
+
+def test_help_answers_at_once():
+    began_s = time.perf_counter()
+    found = subprocess.run([*HEADROOM, "--help"], capture_output=True, text=True, check=True)
+    took_s = time.perf_counter() - began_s
+    for command in COMMANDS:
+        assert command in found.stdout
+    assert took_s < 2, "without heavy imports it takes a fifth of a second on an idle machine"
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from app.cli import run; run(['--help']); print(sorted(sys.modules), file=sys.stderr)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for heavy in ("'numpy'", "'torch'", "'fastapi'", "'sqlalchemy'", "'pandas'", "'pydantic'"):
+        assert heavy not in found.stderr
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_has_help(command, capsys):
+    assert run([command, "--help"]) == 0
+    assert "Usage: headroom" in capsys.readouterr().out
+
+
+def test_the_entry_point_is_installed():
+    found = subprocess.run(["headroom", "estimate"], capture_output=True, text=True, env=_path(), check=False)
+    assert found.returncode == 2
+    assert found.stderr.splitlines() == [
+        "headroom: Missing argument 'SCENARIO.json'. Run 'headroom --help' for what there is."
+    ]
+
+
+def test_estimate_gives_what_the_model_says(write, capsys):
+    assert run(["estimate", write(LLAMA), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(encode(estimate(scenario_from_json(LLAMA)))))
+    assert run(["estimate", write(LLAMA)]) == 0
+    out = capsys.readouterr().out
+    for words in ("step time", "MFU", "peak memory", "fits", "forward", "parameters"):
+        assert words in out
+
+
+def test_sweep_lists_plans(write, capsys):
+    assert run(["sweep", write(SPEC), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"plans_tried", "plans_fitting", "plans_per_s", "seconds", "best", "pareto"} <= set(found)
+    assert run(["sweep", write(SPEC)]) == 0
+    assert "best by step_time" in capsys.readouterr().out
+    assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 1}})]) == 0
+    assert "No plan fits" in capsys.readouterr().out
+
+
+def test_validate_scores_every_row_or_says_why_not(write, capsys, tmp_path):
+    rows = write(ROWS, "rows.csv")
+    assert run(["validate", rows, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["rows"], found["predicted"], found["time"]["n"], found["memory"]["n"]) == (3, 2, 2, 1)
+    assert found["baseline"]["naive"]["n"] == 2
+    assert found["skipped"][0]["source_id"] == "b"
+    assert set(found["time"]) == {"n", "mape", "median_ape", "p90_ape", "max_ape", "bias"}
+    assert set(found["by"]) == {"hardware", "model", "source"}
+
+    out = tmp_path / "predicted.csv"
+    assert run(["validate", rows, "--out", str(out)]) == 0
+    text = capsys.readouterr().out
+    assert "2 of 3 rows predicted" in text
+    assert "naive (baseline, time)" in text
+    assert "b: precision fp8" in text
+    with out.open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["source_id"] for row in written] == ["a", "b", "c"]
+    assert written[0]["model"] == "GPT, small"
+    low, step, high = (float(written[0][f"predicted_{name}_s"]) for name in ("low", "step_time", "high"))
+    assert low <= step <= high
+    assert float(written[0]["time_error_pct"]) == pytest.approx(100 * (step / 0.25 - 1), rel=1e-4)
+    assert float(written[0]["predicted_peak_mem_gib"]) > 0
+    assert written[1]["predicted_step_time_s"] == ""
+    assert written[1]["assumptions"].startswith("skipped: ")
+    assert "n_kv_heads" in written[0]["assumptions"] or written[0]["assumptions"]
+
+
+def test_validate_with_a_calibration_changes_the_prediction(write, capsys):
+    rows = write(ROWS, "rows.csv")
+    slow = {"value": 0.1, "low": 0.05, "high": 0.2, "unit": "fraction", "source": "test"}
+    calibration = write({"ranges": {"gemm_matrix_frac": slow}}, "calibration.json")
+    assert run(["validate", rows, "--json"]) == 0
+    before = json.loads(capsys.readouterr().out)["time"]["bias"]
+    assert run(["validate", rows, "--json", "--calibration", calibration]) == 0
+    assert json.loads(capsys.readouterr().out)["time"]["bias"] > before
+
+
+def test_import_gives_measurements_and_names_files_that_cannot_be_read(write, capsys):
+    good, bad = write(encode(MEASUREMENT), "good.json"), write("nothing here", "bad.txt")
+    assert run(["import", good, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"measurements", "warnings", "skipped"}
+    assert found["measurements"][0]["steps_s"] == [0.011, 0.010, 0.012]
+    assert run(["import", good, bad, "--json"]) == 2
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)["measurements"]) == 1
+    assert captured.err.startswith(f"headroom: {bad}: ")
+    assert len(captured.err.splitlines()) == 1
+    assert run(["import", good]) == 0
+    assert "step 11 ms" in capsys.readouterr().out
+
+
+def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
+    assert run(["run", write(JOB), "--dry-run", "--json"]) == 0
+    request = json.loads(capsys.readouterr().out)
+    assert request["command"][1:3] == ["-m", "torch.distributed.run"]
+    assert run(["run", write(JOB), "--dry-run"]) == 0
+    assert "torch.distributed.run" in capsys.readouterr().out
+    assert list((tmp_path / "data" / "runs").iterdir()) == []
+
+    assert run(["run", write(JOB), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)["steps_s"]) == 2
+    assert "measure 2/2" in captured.err
+    (folder,) = (tmp_path / "data" / "runs").iterdir()
+    assert (folder / "result.json").exists()
+
+
+def test_a_run_that_fails_says_why(write, capsys):
+    refused = scenario(cluster__chips_per_node=1, training__framework="xla")
+    assert run(["run", write(JOB | {"scenario": refused})]) == 1
+    assert "training.framework" in capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "words"),
+    [
+        (["estimate"], scenario(plan__tq=2), "plan.tq: unknown key. "),
+        (["estimate"], scenario(plan__dp=3), "plan.dp: "),
+        (["estimate"], '{"model": NaN}', "is not JSON"),
+        (["estimate"], "[" * 100_000, "is nested too deeply"),
+        (["estimate"], "", "is not JSON"),
+        (["sweep"], {"model": "llama3-8b"}, "cluster: is missing"),
+        (["sweep"], [], "(document): must be a JSON object"),
+        (["run"], {"steps": 0}, "steps: 0 is out of range"),
+        (["run", "--dry-run"], {"scenario": scenario(plan__dp=2)}, "scenario.plan.dp: "),
+        (["validate"], "", "is empty"),
+        (["validate"], "a,b\n1,2\n", "has no column hardware"),
+        (["validate"], ROWS + "d" + "," * 20 + "\n", "line 5 has 21 cells"),
+        (["validate"], ROWS + '"open', "is not CSV"),
+        (["validate"], ROWS.replace("source,", "model,"), "has column model twice"),
+    ],
+)
+def test_bad_input_is_one_line_per_problem_and_status_2(write, capsys, arguments, content, words):
+    assert run([*arguments, write(content)]) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    lines = captured.err.splitlines()
+    assert any(words in line for line in lines), captured.err
+    assert all(line.startswith("headroom: ") for line in lines)
+
+
+@pytest.mark.parametrize("command", ["estimate", "validate", "sweep", "import", "run"])
+def test_a_missing_file_is_named(command, capsys, tmp_path):
+    assert run([command, str(tmp_path / "none")]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(tmp_path / "none") in line
+
+
+@pytest.mark.parametrize(
+    "arguments", [["nothing"], ["serve", "--port", "many"], ["estimate", "--colour"], ["estimate"]]
+)
+def test_wrong_usage_is_one_line_and_status_2(arguments, capsys):
+    assert run(arguments) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_estimate_measures_this_cpu_on_demand_and_once(write, capsys, monkeypatch):
+    monkeypatch.setenv("HEADROOM_PROBE_SECONDS", "0.3")
+    path = write(scenario(cluster__chip="cpu"))
+    command = [*HEADROOM, "estimate", path, "--json"]
+    first, second = (subprocess.run(command, capture_output=True, text=True, check=True) for _ in range(2))
+    assert "Measuring this CPU" in first.stderr
+    assert second.stderr == ""
+    assert json.loads(first.stdout) == json.loads(second.stdout)
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A running ``headroom serve`` with the command that started it."""
+    command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
+    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield process, process.stdout.readline().split()[-1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_serve_prints_its_address_answers_and_ends_well(server):
+    process, address = server
+    with httpx2.Client(base_url=address) as client:
+        assert client.get("/api/health").json()["status"] == "ok"
+        began_s = time.perf_counter()
+        for _ in range(20):
+            assert client.get("/api/health").status_code == 200
+        assert time.perf_counter() - began_s < 20 * 0.04, "small answers must not wait for acknowledgements"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    assert process.stderr.read() == ""
+
+
+def test_serve_says_in_one_line_what_hinders_its_start(server, tmp_path):
+    _, address = server
+    port = address.rpartition(":")[2]
+    for arguments, words in (
+        (["--port", port], f"headroom: port: 127.0.0.1:{port} cannot be listened on"),
+        (["--port", "0", "--data", str(tmp_path / "served")], "headroom: data: another Headroom server uses"),
+    ):
+        found = subprocess.run(
+            [*HEADROOM, "serve", *arguments], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert found.returncode == 2
+        assert found.stderr.startswith(words)
+        assert len(found.stderr.splitlines()) == 1
+
+
+def test_serve_refuses_to_listen_for_others_without_a_token(capsys):
+    assert run(["serve", "--host", "0.0.0.0", "--port", "0"]) == 2
+    assert "HEADROOM_TOKEN" in capsys.readouterr().err
+
+
+def _path():
+    return {**os.environ, "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}"}

@@ -1,0 +1,156 @@
+"""Runs outlive the server: a later one finds them by their folders, follows the living and concludes the dead."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import httpx2
+import pytest
+from fastapi.testclient import TestClient
+
+from app.main import create_app
+from tests.app.examples import MEASUREMENT, scenario, write_run
+from tests.app.waiting import events, measuring, processes_of, run_in, until
+
+JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
+ENDLESS = {**JOB, "steps": 100_000, "label": "endless"}
+
+
+@pytest.fixture
+def server(settings):
+    """Start servers one after the other on the same data folder."""
+
+    def start():
+        return TestClient(create_app(settings), base_url="http://127.0.0.1:8000")
+
+    return start
+
+
+@pytest.fixture
+def serve(settings):
+    """Start ``headroom serve`` as its own process; gives (process, client)."""
+    started = []
+
+    def start():
+        command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0"]
+        environment = {**os.environ, "HEADROOM_DATA": str(settings.data), "HEADROOM_PROBE_CPU": "false"}
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+        line = process.stdout.readline()
+        assert line.startswith("Headroom listens on http://127.0.0.1:"), line
+        client = httpx2.Client(base_url=line.split()[-1], timeout=30)
+        started.append((process, client))
+        return process, client
+
+    yield start
+    for process, client in started:
+        client.close()
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.wait(20)
+        process.stdout.close()
+
+
+def test_a_killed_servers_run_is_found_again_followed_and_can_be_cancelled(serve, settings):
+    process, client = serve()
+    run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
+    measuring(client, run_id)
+    process.kill()
+    process.wait(10)
+    folder = settings.data / "runs" / run_id
+    assert processes_of(folder), "the run must outlive its server"
+
+    process, client = serve()
+    run = run_in(client, run_id, "running")
+    step = run["progress"]["step"]
+    until(lambda: client.get(f"/api/runs/{run_id}").json()["progress"]["step"] > step)
+    assert client.post(f"/api/runs/{run_id}/cancel").json()["state"] == "cancelled"
+    assert processes_of(folder) == []
+    seen = events(client, run_id)
+    assert [number for number, _ in seen] == list(range(1, len(seen) + 1))
+    assert seen[-1][1]["state"] == "cancelled"
+
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 0
+
+
+def test_a_run_that_ended_while_no_server_looked_is_concluded_from_its_result(server, settings):
+    with server() as client:
+        run_id = client.post("/api/runs", json=JOB).json()["id"]
+        run_in(client, run_id, "running")
+    folder = settings.data / "runs" / run_id
+    until(lambda: (folder / "result.json").exists() and not processes_of(folder))
+    with server() as client:
+        run = run_in(client, run_id, "ok")
+        assert run["measurement_id"] == run_id
+        assert len(client.get(f"/api/measurements/{run_id}").json()["steps_s"]) == 2
+        states = [event["state"] for _, event in events(client, run_id) if event["kind"] == "state"]
+        assert states.count("ok") == 1
+
+
+def test_a_run_that_died_while_no_server_looked_fails_with_the_end_of_its_log(server, settings):
+    with server() as client:
+        run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
+        measuring(client, run_id)
+    folder = settings.data / "runs" / run_id
+    with (folder / "log").open("a") as log:
+        log.write("RuntimeError: the last words\n")
+    for pid in processes_of(folder):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not processes_of(folder))
+    with (folder / "events.jsonl").open("a") as file:
+        file.write('{"t_s": 1, "kind": "progr')
+    with server() as client:
+        run = run_in(client, run_id, "failed")
+        assert "without a result" in run["message"]
+        assert "the last words" in run["message"]
+        assert "the last words" in run["log_tail"]
+        assert events(client, run_id)[-1][1]["state"] == "failed"
+
+
+def test_a_run_that_was_still_queued_is_started_by_the_next_server(server, settings):
+    write_run(settings.data / "runs", "20260101-000000-000-abcdef", state="queued", measurement=None)
+    folder = settings.data / "runs" / "20260101-000000-000-abcdef"
+    with server() as client:
+        job = client.post("/api/runs?dry_run=true", json=JOB).json()
+        assert job["folder"].startswith(str(settings.data))
+        run_in(client, folder.name, "running", "ok", "failed")
+        assert client.post(f"/api/runs/{folder.name}/cancel").json()["state"] in ("cancelled", "ok", "failed")
+    assert processes_of(folder) == []
+
+
+def test_what_was_concluded_on_disk_but_not_in_the_index_is_taken_over(server, settings):
+    with server():
+        pass
+    folder = write_run(settings.data / "runs", "r1", state="running", measurement=None)
+    with server() as client:
+        assert run_in(client, "r1", "failed")["message"] == "it was lost before it started"
+    shutil.rmtree(folder)
+    write_run(settings.data / "runs", "r2", state="ok", measurement=MEASUREMENT)
+    with server() as client:
+        assert [run["id"] for run in client.get("/api/runs").json()["runs"]] == ["r2"]
+        assert client.get("/api/measurements/r2").json()["label"] == "a measured step"
+
+
+def test_stopping_the_server_ends_the_event_streams_and_not_the_run(serve, settings):
+    process, client = serve()
+    run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
+    run_in(client, run_id, "running")
+    with client.stream("GET", f"/api/runs/{run_id}/events") as stream:
+        lines = stream.iter_lines()
+        next(lines)
+        began_s = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        for _ in lines:
+            pass
+    assert process.wait(10) == 0
+    assert time.monotonic() - began_s < 4
+    folder = settings.data / "runs" / run_id
+    assert processes_of(folder)
+    _, client = serve()
+    assert client.post(f"/api/runs/{run_id}/cancel").json()["state"] == "cancelled"
+    assert processes_of(folder) == []

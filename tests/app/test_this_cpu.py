@@ -1,0 +1,107 @@
+"""This CPU: really measured, once, kept for the next server, and refused with the reason until then."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+from fastapi.testclient import TestClient
+
+from app.disk import DataFolder
+from app.main import create_app
+from app.this_cpu import ThisCpu, wants_cpu
+from estimator import catalog
+from estimator.problems import InputProblems
+from tests.app.examples import scenario
+from tests.app.waiting import until
+
+CPU_SCENARIO = scenario(cluster__chip="cpu")
+
+
+@pytest.fixture(autouse=True)
+def _catalogue_as_before():
+    before = dict(catalog._added)
+    yield
+    catalog._added.clear()
+    catalog._added.update(before)
+    catalog.entries.cache_clear()
+    catalog._by_alias.cache_clear()
+
+
+@pytest.fixture
+def data(tmp_path):
+    folder = DataFolder(tmp_path / "data")
+    folder.create()
+    return folder
+
+
+def test_the_server_measures_this_cpu_once_without_keeping_the_page_waiting(settings):
+    chosen = settings.model_copy(update={"probe_cpu": True, "probe_seconds": 0.5})
+    with TestClient(create_app(chosen), base_url="http://127.0.0.1:8000") as client:
+        assert client.get("/").status_code == 200
+        (pending,) = client.get("/api/catalog").json()["pending"]
+        assert (pending["key"], pending["state"]) == ("cpu", "probing")
+        early = client.post("/api/estimate", json=CPU_SCENARIO)
+        assert early.status_code == 422
+        assert "being measured" in early.json()["problems"][0]["message"]
+        assert "Try again" in early.json()["problems"][0]["remedy"]
+
+        until(lambda: client.get("/api/health").json()["this_cpu"] == "ready")
+        document = client.get("/api/catalog").json()
+        assert document["pending"] == []
+        (cpu,) = [entry for entry in document["chips"] if entry["key"] == "cpu"]
+        assert cpu["value"]["name"] == "cpu"
+        assert cpu["value"]["fp32_flops_per_s"] > 1e8
+        assert cpu["value"]["memory_bytes_per_s"] > 1e8
+        assert "measured here" in cpu["sources"]["fp32_flops_per_s"]
+        found = client.post("/api/estimate", json=CPU_SCENARIO)
+        assert found.status_code == 200
+        job = client.post("/api/runs?dry_run=true", json={"scenario": CPU_SCENARIO})
+        assert job.status_code == 200
+
+    (kept,) = (settings.data / "cache").glob("cpu-*.json")
+    written_ns = kept.stat().st_mtime_ns
+    catalog._added.clear()
+    with TestClient(create_app(chosen), base_url="http://127.0.0.1:8000") as client:
+        until(lambda: client.get("/api/health").json()["this_cpu"] == "ready", 2)
+        assert client.post("/api/estimate", json=CPU_SCENARIO).json() == found.json()
+    assert kept.stat().st_mtime_ns == written_ns
+
+
+def test_a_probe_that_cannot_work_says_why(data, monkeypatch):
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    cpu = ThisCpu(data, 0.1)
+    asyncio.run(cpu.ensure())
+    assert cpu.state == "failed"
+    with pytest.raises(InputProblems, match=r"could not be measured: .*No such file"):
+        cpu.refuse_unprobed(CPU_SCENARIO)
+    assert cpu.finished.is_set(), "runs must not wait for ever"
+
+
+def test_a_kept_result_that_is_damaged_counts_as_none(data):
+    cpu = ThisCpu(data, 0.1)
+    for text in ("{", "[]", "{}", '{"chip": {}}', '{"chip": 3}', json.dumps({"chip": {"memory_bytes": -1}})):
+        cpu.cache_file.write_text(text)
+        assert cpu.load() is False
+    assert cpu.state == "waiting"
+
+
+def test_a_probe_ends_with_its_server(settings):
+    chosen = settings.model_copy(update={"probe_cpu": True, "probe_seconds": 600.0})
+    with TestClient(create_app(chosen), base_url="http://127.0.0.1:8000") as client:
+        until(lambda: list((settings.data / "cache").glob("tmp*")))
+        assert client.get("/api/health").json()["this_cpu"] == "probing"
+    assert list((settings.data / "cache").glob("tmp*")) == []
+
+
+@pytest.mark.parametrize("cluster", ["cpu", "CPU", {"chip": "cpu"}, {"chip": "this CPU"}, {"chip": "this-cpu"}])
+def test_these_want_this_cpu(cluster):
+    assert wants_cpu({"cluster": cluster})
+
+
+@pytest.mark.parametrize(
+    "document", [None, [], {}, {"cluster": None}, {"cluster": {"chip": {"name": "cpu"}}}, {"cluster": "h200-sxm"}]
+)
+def test_these_do_not(document):
+    assert not wants_cpu(document)

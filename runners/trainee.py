@@ -57,7 +57,7 @@ def refusals(scenario: Scenario, ranks: Ranks) -> list[Problem]:
             f"(torchrun --nproc-per-node {plan.dp}).",
         )
     if training.attention == "flash1":
-        refuse("training.attention", "FlashAttention 1 is not part of torch", "Set training.attention to sdpa or flash.")
+        refuse("training.attention", "FlashAttention 1 is not part of torch", "Set training.attention to sdpa.")
     if plan.dp > 1 and plan.sharding != "ddp":
         refuse("plan.sharding", f"{plan.sharding!r} is not measured yet", "Set plan.sharding to ddp.")
     if plan.dp > 1 and not plan.overlap:

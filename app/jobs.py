@@ -12,6 +12,9 @@ from estimator.scenario import scenario_from_json, scenario_to_json
 from runners.backends import backend
 from runners.job import Job
 
+MOST_PROCESSES = {"local": 64}
+"""How many processes one run may start; one machine has at most a handful of GPUs."""
+
 
 def job_from_json(document: object, cpu: ThisCpu) -> Job:
     """Read a job, its scenario with every name replaced by what it names; raise InputProblems.
@@ -19,11 +22,8 @@ def job_from_json(document: object, cpu: ThisCpu) -> Job:
     Where ``world_size`` is left out, there is one process for each chip of the scenario.
     """
     job = decode(Job, document)
+    backend(job.backend)
     problems: list[Problem] = []
-    try:
-        backend(job.backend)
-    except InputProblems as error:
-        problems += error.problems
     try:
         cpu.refuse_unprobed(job.scenario)
         scenario = scenario_from_json(job.scenario)
@@ -31,6 +31,11 @@ def job_from_json(document: object, cpu: ThisCpu) -> Job:
         chips = scenario.cluster.chips
         if isinstance(document, Mapping) and "world_size" not in document:
             job = dataclasses.replace(job, world_size=chips)
+        most = MOST_PROCESSES.get(job.backend, job.world_size)
+        if job.world_size > most:
+            message = f"{job.world_size} processes are too many for the {job.backend} backend"
+            remedy = f"Choose a scenario of at most {most} chips."
+            problems.append(Problem(field="world_size", message=message, remedy=remedy))
         elif job.world_size != chips:
             message = f"{job.world_size} processes for a scenario of {chips} chips"
             remedy = f"Set world_size to {chips}, or change the scenario's plan and cluster."

@@ -53,16 +53,17 @@ class Settings(BaseSettings):
         return is_loopback(self.host)
 
     def problems(self) -> list[Problem]:
-        """List what makes these settings unsafe."""
-        if self.loopback or self.token.get_secret_value():
-            return []
-        return [
-            Problem(
-                field="host",
-                message=f"whoever reaches {self.host} from another machine could start programs here",
-                remedy="Set HEADROOM_TOKEN to a long secret, or listen on 127.0.0.1.",
-            )
-        ]
+        """List what makes these settings unsafe or useless."""
+        found = []
+        if not (self.static / "index.html").is_file():
+            message = f"{self.static} has no index.html"
+            remedy = "Set HEADROOM_STATIC to the folder 'static' of Headroom's source."
+            found.append(Problem(field="static", message=message, remedy=remedy))
+        if not self.loopback and not self.token.get_secret_value():
+            message = f"whoever reaches {self.host} from another machine could start programs here"
+            remedy = "Set HEADROOM_TOKEN to a long secret, or listen on 127.0.0.1."
+            found.append(Problem(field="host", message=message, remedy=remedy))
+        return found
 
 
 def is_loopback(host: str) -> bool:

@@ -11,14 +11,15 @@ import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from app import events
 from app.disk import DataFolder, new_id, whole_folder, write_json
+from app.live import Live, read_live
 from app.outcome import outcome
-from app.run import REQUEST_FILE, Run, fold, read_run
+from app.run import REQUEST_FILE, Run, fold
 from app.store import Store
 from estimator.codec import decode
 from runners.backends import backend
@@ -32,25 +33,6 @@ CANCEL_WAIT_S = 20.0
 _log = logging.getLogger("headroom")
 
 
-@dataclass(eq=False, kw_only=True)
-class _Live:
-    """A run that has not ended: as it stands, the lines that subscribers may see, and how to wake them."""
-
-    run: Run
-    folder: Path
-    reader: events.EventReader
-    lines: list[str]
-    held: list[str] = field(default_factory=list)
-    handle: Handle | None = None
-    done: bool = False
-    changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    def publish(self) -> None:
-        """Wake everyone who waits for news of this run."""
-        woken, self.changed = self.changed, asyncio.Event()
-        woken.set()
-
-
 class Supervisor:
     """Runs jobs, ``slots`` at a time; ``ready`` is awaited before the first one starts."""
 
@@ -58,7 +40,7 @@ class Supervisor:
         self, store: Store, data: DataFolder, slots: int = 1, ready: Callable[[], Awaitable[object]] | None = None
     ) -> None:
         self.store, self.data, self.slots, self.ready = store, data, slots, ready
-        self._live: dict[str, _Live] = {}
+        self._live: dict[str, Live] = {}
         self._queue: deque[str] = deque()
         self._active: dict[str, asyncio.Task[None]] = {}
         self._wake = asyncio.Event()
@@ -101,7 +83,7 @@ class Supervisor:
         """End a run and everything that it started; return it as it then stands, None where there is no such run."""
         live = self._live.get(run_id)
         if live is None:
-            return await asyncio.to_thread(self.store.run, run_id)
+            return await asyncio.to_thread(self._cancel_elsewhere, run_id)
         await asyncio.to_thread((live.folder / CANCEL_FILE).touch)
         if run_id in self._queue:
             self._queue.remove(run_id)
@@ -136,7 +118,7 @@ class Supervisor:
                 return
             await live.changed.wait()
 
-    def _create(self, job: Job) -> _Live:
+    def _create(self, job: Job) -> Live:
         run_id = new_id()
         folder = self.data.runs / run_id
         request = backend(job.backend).render(folder, job)
@@ -144,13 +126,21 @@ class Supervisor:
             write_job(unfinished, job)
             write_json(unfinished / REQUEST_FILE, request)
             events.append_state(unfinished, "queued")
-        live = _read_live(folder)
+        live = read_live(folder)
         self.store.put_run(live.run)
         return live
 
+    def _cancel_elsewhere(self, run_id: str) -> Run | None:
+        """End a run that a command follows, not this server; whoever follows it concludes it."""
+        run = self.store.run(run_id)
+        handle = read_handle(self.data.runs / run_id) if run and not run.final else None
+        if run and handle:
+            backend(run.job["backend"]).cancel(handle)
+        return run
+
     async def _recover(self) -> None:
         for known in reversed(await asyncio.to_thread(self.store.runs, unfinished=True)):
-            live = await asyncio.to_thread(_read_live, self.data.runs / known.id)
+            live = await asyncio.to_thread(read_live, self.data.runs / known.id)
             self._live[known.id] = live
             live.handle = await asyncio.to_thread(read_handle, live.folder)
             if live.handle is None and live.run.state == "queued" and not (live.folder / CANCEL_FILE).exists():
@@ -168,7 +158,7 @@ class Supervisor:
                 self._watch(live, self._start(live))
             await self._wake.wait()
 
-    def _watch(self, live: _Live, work: Coroutine[Any, Any, None]) -> None:
+    def _watch(self, live: Live, work: Coroutine[Any, Any, None]) -> None:
         def ended(task: asyncio.Task[None]) -> None:
             self._active.pop(live.run.id, None)
             self._wake.set()
@@ -182,7 +172,7 @@ class Supervisor:
         task = self._active[live.run.id] = asyncio.create_task(work)
         task.add_done_callback(ended)
 
-    async def _start(self, live: _Live) -> None:
+    async def _start(self, live: Live) -> None:
         try:
             live.handle = await asyncio.to_thread(_launch, live.folder, live.run)
         except OSError as error:
@@ -193,7 +183,7 @@ class Supervisor:
             await asyncio.to_thread(backend(live.run.job["backend"]).cancel, live.handle)
         await self._follow(live)
 
-    async def _follow(self, live: _Live) -> None:
+    async def _follow(self, live: Live) -> None:
         poll = 0
         while live.handle is not None:
             look = poll % POLLS_PER_LOOK == 0 or bool(live.held)
@@ -205,22 +195,15 @@ class Supervisor:
             await asyncio.sleep(POLL_S)
         await self._conclude(live)
 
-    async def _read(self, live: _Live) -> None:
+    async def _read(self, live: Live) -> None:
         before = live.run
-        lines = await asyncio.to_thread(live.reader.read)
-        for line in lines:
-            # The worker's word that it is done is passed on only when its result is stored
-            if live.held or events.final_state([line]):
-                live.held.append(line)
-            else:
-                live.lines.append(line)
-                live.run = fold(live.run, line)
+        news = await asyncio.to_thread(live.take)
         if live.run != before:
             await asyncio.to_thread(self.store.put_run, live.run)
-        if lines:
+        if news:
             live.publish()
 
-    async def _conclude(self, live: _Live, failure: str = "") -> None:
+    async def _conclude(self, live: Live, failure: str = "") -> None:
         """Decide the final state, store it with the result, and only then tell subscribers."""
         await self._read(live)
         found = await asyncio.to_thread(outcome, live.folder, live.run, failure, started=live.handle is not None)
@@ -236,15 +219,6 @@ class Supervisor:
         live.done = True
         self._live.pop(live.run.id, None)
         live.publish()
-
-
-def _read_live(folder: Path) -> _Live:
-    reader = events.EventReader(folder)
-    lines = reader.read()
-    # A final state that is not yet in the index is told only when it is
-    shown = next((index for index, line in enumerate(lines) if events.final_state([line])), len(lines))
-    run = read_run(folder)
-    return _Live(run=run, folder=folder, reader=reader, lines=lines[:shown], held=lines[shown:])
 
 
 def _launch(folder: Path, run: Run) -> Handle:

@@ -60,3 +60,8 @@ def test_a_wrong_variable_is_named(monkeypatch):
 def test_settings_do_not_change(monkeypatch):
     with pytest.raises(ValidationError):
         Settings().port = 1
+
+
+def test_a_folder_without_a_page_is_named(tmp_path):
+    (problem,) = Settings(static=tmp_path).problems()
+    assert "HEADROOM_STATIC" in problem.remedy

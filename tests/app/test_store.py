@@ -11,7 +11,6 @@ from app.disk import DataFolder, write_json
 from app.run import read_run
 from app.store import Store
 from estimator.codec import encode
-from estimator.problems import InputProblems
 from tests.app.examples import MEASUREMENT, write_run, write_upload
 
 
@@ -138,31 +137,3 @@ def test_bundled_measurements_follow_their_folder(open_store, tmp_path):
     assert store.measurement("a").label == "a measured step"
     (samples / "a.json").unlink()
     assert open_store().bundled() == ["b"]
-
-
-def test_a_damaged_sqlite_index_is_made_again(tmp_path):
-    data = DataFolder(tmp_path / "data")
-    data.create()
-    write_run(data.runs, "r1")
-    path = data.root / "index.sqlite3"
-    path.write_bytes(b"this is no database" * 1000)
-    store = Store(f"sqlite:///{path}", data, tmp_path)
-    store.open()
-    assert [run.id for run in store.runs()] == ["r1"]
-    store.close()
-
-
-@pytest.mark.parametrize(
-    ("url", "words"),
-    [
-        ("no url", "not a database URL"),
-        ("mysql://user@host/name", "'mysql' is not supported"),
-        ("postgresql://user:secret@127.0.0.1:1/name", "does not answer"),
-        ("sqlite:////nowhere/at/all/index.sqlite3", "does not answer"),
-    ],
-)
-def test_a_database_that_cannot_be_used_is_named_without_its_password(url, words, data, tmp_path):
-    with pytest.raises(InputProblems, match=words) as caught:
-        Store(url, data, tmp_path).open()
-    assert "HEADROOM_DATABASE_URL" in str(caught.value)
-    assert "secret" not in str(caught.value)

@@ -1,0 +1,29 @@
+"""A measurement in one line."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from app.summary import scenario_of, summarize
+from estimator.measurement import Measurement
+from tests.app.examples import LLAMA, MEASUREMENT, SCENARIO, scenario
+
+
+def test_counts_and_the_median_step():
+    rows = ({"context_tokens": 256, "step_time_s": 0.1},) * 3
+    found = summarize(dataclasses.replace(MEASUREMENT, id="m", rows=rows), created_s=5.0)
+    assert (found.rows, found.kernels, found.step_time_s, found.created_s) == (3, 1, 0.011, 5.0)
+    empty = summarize(Measurement(id="e"), created_s=5.0)
+    assert (empty.step_time_s, empty.peak_bytes, empty.device_name, empty.has_scenario) == (None, None, "", False)
+
+
+def test_only_a_complete_and_possible_scenario_counts():
+    def of(document):
+        return scenario_of(dataclasses.replace(MEASUREMENT, scenario=document))
+
+    assert of(SCENARIO).model.layers == 1
+    assert of(LLAMA).cluster.chips == 8
+    assert of({}) is None
+    assert of({"model": "llama3-8b"}) is None
+    assert of(scenario(plan__tp=3)) is None
+    assert of(scenario(cluster__chip="a chip of ours")) is None

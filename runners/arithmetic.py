@@ -10,6 +10,9 @@ Shapes = Sequence[Sequence[int]]
 FACTORS = {"mm": 0, "bmm": 0, "addmm": 1, "baddbmm": 1, "addbmm": 1, "mv": 0, "dot": 0}
 """Products, and how many inputs stand before the two factors."""
 
+BY_LENGTH = ("_flash_attention_", "_efficient_attention_")
+"""Attention ops whose tensors have the sequence before the heads."""
+
 ELEMENT_BYTES = {"double": 8, "float": 4, "c10::half": 2, "c10::bfloat16": 2, "half": 2, "bfloat16": 2, "long": 8}
 
 
@@ -64,18 +67,16 @@ def _factors(name: str, shapes: Shapes) -> tuple[Sequence[int], Sequence[int]]:
 
 def _is_attention(name: str) -> bool:
     """The ops that do the work; those that only choose among them or multiply with bmm would count twice."""
-    return (
-        name.startswith(("_scaled_dot_product_", "_flash_attention_", "_efficient_attention_")) and "math" not in name
-    )
+    return name.startswith(("_scaled_dot_product_", "_cudnn_attention_", *BY_LENGTH)) and "math" not in name
 
 
 def _queries_and_keys(name: str, shapes: Shapes) -> tuple[list[int] | None, list[int] | None]:
-    """Shapes as (B, h, S, D); the inner kernels' ops have (B, S, h, D), and a backward's gradient stands first."""
+    """Shapes as (B, h, S, D); some inner ops have (B, S, h, D), and a backward's gradient stands first."""
     skip = 1 if "backward" in name else 0
     found = [list(shape) for shape in shapes[skip : skip + 2]]
     if len(found) < 2 or any(len(shape) != 4 for shape in found):
         return None, None
-    if "scaled_dot_product" not in name:
+    if name.startswith(BY_LENGTH):
         found = [[batch, heads, length, dim] for batch, length, heads, dim in found]
     return found[0], found[1]
 

@@ -26,7 +26,7 @@ FUSED_POINTWISE = r"^triton_poi"
 LOG_SOFTMAX = r"softmax_warp_(forward|backward)<[^>]*,\s*\d+,\s*true|log_?softmax"
 ATTENTION = (
     r"flash|fmha|sdpa|scaled_dot_product|efficient_?attention|attention_?(kernel|forward|backward)|memeffattention|"
-    r"_attn_|mha_(fwd|bwd)|softmax"
+    r"_attn_|mha_(fwd|bwd)|cudnn::fusion|softmax"
 )
 OPTIMIZER = r"adam|lamb\b|multi_?tensor|foreach|^triton_for|fused_sgd|^optimizer\.|amp_update_scale|amp_non_finite"
 MATMUL = (

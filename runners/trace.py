@@ -160,6 +160,8 @@ def _self_times(events: list[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any]
 def _category(name: str, phase: str, op: Mapping[str, Any] | None, scores: tuple[int, int] | None) -> str:
     """By name; but plain ops of the optimizer are the optimizer, and those on the score matrix are attention."""
     category = "host" if name.startswith("c10d::") else category_of(name)  # that op only starts the collective
+    if category == "other" and op is not None and not name.startswith(("Mem", "mem")):
+        category = category_of(op["name"]) if category_of(op["name"]) != "host" else "other"
     if phase == "optimizer" and category in ("elementwise", "other"):
         return "optimizer"
     if op is not None and scores is not None and category in ("matmul", "elementwise"):

@@ -20,6 +20,8 @@ INNER = [[B, S, H, D], [B, S, 2, D], [B, S, 2, D]]
         ("aten::baddbmm", [[4, 3, 7], [4, 3, 5], [4, 5, 7]], 2 * 4 * 3 * 5 * 7),
         ("aten::mv", [[3, 5], [5]], 2 * 3 * 5),
         ("aten::_scaled_dot_product_flash_attention", QKV, 4 * B * H * S * S * D),
+        ("aten::_cudnn_attention_forward", QKV, 4 * B * H * S * S * D),
+        ("aten::_cudnn_attention_backward", [QKV[0], *QKV], 10 * B * H * S * S * D),
         ("aten::_flash_attention_forward", INNER, 4 * B * H * S * S * D),
         ("aten::_scaled_dot_product_efficient_attention_backward", [QKV[0], *QKV], 10 * B * H * S * S * D),
         ("aten::_flash_attention_backward", [INNER[0], *INNER], 10 * B * H * S * S * D),

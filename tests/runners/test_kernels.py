@@ -33,6 +33,7 @@ NAMES = [
     ("attention", "void flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel<Flash_bwd_kernel_traits<64, 128, 128, 8>>"),
     ("attention", "fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float>::Params)"),
     ("attention", "cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16_knob_7_64x128x128_4x1x1_kernel0_0"),
+    ("attention", "void cudnn::fusion::compute_dot_do_o_specialized<true, 64>(void const*, void const*)"),
     ("attention", NATIVE + "(anonymous namespace)::softmax_warp_forward<float, float, float, 10, false, false>"),
     ("attention", "aten::_softmax"),
     ("attention", "aten::_softmax_backward_data"),

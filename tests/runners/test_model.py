@@ -153,6 +153,17 @@ def test_no_token_sees_a_later_one(name, attention):
     assert not torch.allclose(before[:, 9:], after[:, 9:])
 
 
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_dropout_draws_anew_in_every_step(attention):
+    training = Training(seq_len=32, global_batch=2, precision="fp32", attention=attention, dropout=0.5)
+    torch.manual_seed(0)
+    module = measured.build(GPT2, training, Plan(micro_batch=2), "cpu")
+    tokens, targets = measured.batch(GPT2, training, Plan(micro_batch=2), "cpu")
+    with torch.no_grad():
+        losses = {float(measured.loss_of(module, tokens, targets)) for _ in range(3)}
+    assert len(losses) == 3
+
+
 def test_rms_norm_and_gelu_equal_torchs_own():
     x = torch.randn(3, 5, 16)
     norm = measured.RMSNorm(16, {"device": "cpu", "dtype": torch.float32})

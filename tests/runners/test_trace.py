@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
+import json
+
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -9,7 +12,7 @@ from runners.profile import profiled_events
 from runners.ranks import Ranks
 from runners.trace import reduce_trace
 from runners.trainee import one_step, prepare
-from tests.runners.examples import scenario
+from tests.runners.examples import ROOT, scenario
 
 GEMM = "nvjet_sm90_tst_128x256_64x4_1x2_h_bz_coopA_TNT"
 ADD = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<float>>"
@@ -107,6 +110,20 @@ def test_without_a_device_ops_count_by_their_self_time():
     assert reduced.phases_s["forward"] == pytest.approx({"matmul": 36e-6, "elementwise": 10e-6, "host": 14e-6})
     assert reduced.busy_s("matmul") == pytest.approx(36e-6)
     assert [(k.name, k.flops) for k in reduced.kernels if k.flops] == [("aten::addmm", 2 * 4 * 8 * 16)]
+
+
+def test_a_real_gpus_trace_gives_flops_to_every_product_and_a_category_to_nearly_all():
+    events = json.loads(gzip.decompress((ROOT / "tests/reference/kineto/h200_ddp.json.gz").read_bytes()))["traceEvents"]
+    reduced = reduce_trace(events)
+    products = [kernel for kernel in reduced.kernels if kernel.category in ("matmul", "attention")]
+    assert len(products) > 10
+    assert all(kernel.flops and kernel.bytes for kernel in products)
+    # Two layers of 8 heads of 64 over 2 sequences of 256, forward 4 and backward 10 for each element of the square
+    attention = sum(kernel.flops for kernel in products if kernel.category == "attention")
+    assert attention == pytest.approx(2 * 14 * 2 * 8 * 256 * 256 * 64)
+    assert reduced.busy_s("communication") > 0
+    unnamed = {kernel.name for kernel in reduced.kernels if kernel.category == "other"}
+    assert unnamed == {"Memcpy DtoD (Device -> Device)", "Memset (Device)"}
 
 
 def test_a_gpus_trace_without_kernels_does_not_count_the_hosts_ops():

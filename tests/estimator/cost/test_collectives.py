@@ -1,0 +1,96 @@
+"""Collectives: traffic of nccl-tests' factors, two tiers, latency that grows with the group."""
+
+import math
+
+import pytest
+
+from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s, group_of, p2p_s
+from tests.estimator.examples import cluster, flawless
+
+E = flawless()
+INSIDE = Group(ranks=8, ranks_per_node=8)
+
+
+@pytest.mark.parametrize(
+    ("kind", "ranks", "factor"),
+    [
+        ("all-reduce", 8, 2 * 7 / 8),
+        ("all-gather", 8, 7 / 8),
+        ("reduce-scatter", 4, 3 / 4),
+        ("all-to-all", 2, 1 / 2),
+    ],
+)
+def test_inside_a_node_the_link_carries_the_ring_traffic(kind, ranks, factor):
+    # 10 GB/s links, no overheads: 1 GB takes factor · 0.1 s.
+    group = Group(ranks=ranks, ranks_per_node=ranks)
+    assert collective_s(kind, 1e9, group, cluster(), E) == pytest.approx(0.1 * factor)
+
+
+def test_an_all_reduce_is_a_reduce_scatter_and_an_all_gather():
+    assert TRAFFIC["all-reduce"] == TRAFFIC["reduce-scatter"] + TRAFFIC["all-gather"]
+    whole = collective_s("all-reduce", 1e9, INSIDE, cluster(), E)
+    parts = [collective_s(kind, 1e9, INSIDE, cluster(), E) for kind in ("reduce-scatter", "all-gather")]
+    assert whole == pytest.approx(sum(parts))
+
+
+def test_one_rank_alone_sends_nothing():
+    for kind in TRAFFIC:
+        assert collective_s(kind, 1e9, Group(ranks=1, ranks_per_node=1), cluster(), flawless(collective_start_s=1)) == 0
+
+
+def test_between_nodes_the_group_uses_the_ports_of_its_ranks():
+    # 16 ranks, 8 in each node: 15/16 GB over 8 ports of 1 GB/s; latency 2·log2(2)·10 µs.
+    group = Group(ranks=16, ranks_per_node=8)
+    expected = 15 / 16 / 8 + 2e-5
+    assert collective_s("all-gather", 1e9, group, cluster(8, 2), E) == pytest.approx(expected)
+    # One rank in each node: all traffic through its own port.
+    alone = Group(ranks=16, ranks_per_node=1)
+    assert collective_s("all-gather", 1e9, alone, cluster(8, 16), E) == pytest.approx(15 / 16 + 2e-5 * math.log2(16))
+
+
+def test_the_slower_tier_binds():
+    group = Group(ranks=16, ranks_per_node=8)
+    fast_network = cluster(8, 2)
+    fast_network = type(fast_network)(**{**vars(fast_network), "network": fast_network.link})
+    # The ports of 8 ranks together are then faster than one rank's link.
+    expected = 15 / 16 / 10 + 2e-6
+    assert collective_s("all-gather", 1e9, group, fast_network, E) == pytest.approx(expected)
+
+
+def test_latency_grows_with_the_ranks_of_a_node():
+    e = flawless(collective_start_s=1e-5, collective_rank_s=1e-6)
+    assert collective_s("all-reduce", 0.0, INSIDE, cluster(), e) == pytest.approx(1e-5 + 7e-6)
+
+
+def test_shares_of_the_links_slow_them():
+    assert collective_s("all-gather", 1e9, INSIDE, cluster(), flawless(link_frac=0.5)) == pytest.approx(0.2 * 7 / 8)
+    group = Group(ranks=2, ranks_per_node=1)
+    assert collective_s("all-gather", 1e9, group, cluster(1, 2), flawless(network_frac=0.5)) == pytest.approx(
+        1.0 + 2e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("axis", "inner", "per_node"), [(8, 1, 8), (16, 1, 8), (4, 8, 1), (4, 4, 2), (2, 16, 1), (2, 2, 2), (4, 2, 4)]
+)
+def test_axes_fill_a_node_from_the_inside_out(axis, inner, per_node):
+    assert group_of(axis, inner, cluster(8, 8)) == Group(ranks=axis, ranks_per_node=per_node)
+
+
+def test_a_message_between_stages_takes_latency_and_bytes_of_its_link():
+    e = flawless(collective_start_s=1e-5)
+    assert p2p_s(1e9, False, cluster(), e) == pytest.approx(1e-5 + 1e-6 + 0.1)
+    assert p2p_s(1e9, True, cluster(), e) == pytest.approx(1e-5 + 1e-5 + 1.0)
+
+
+def test_without_contention_only_what_exceeds_the_window_is_exposed():
+    assert exposed_s(3.0, 5.0, 1.0, E) == 0.0
+    assert exposed_s(7.0, 5.0, 1.0, E) == 2.0
+
+
+def test_full_contention_hides_only_behind_memory_bound_kernels():
+    e = flawless(contention_frac=1.0)
+    assert exposed_s(3.0, 5.0, 1.0, e) == 3.0
+    assert exposed_s(3.0, 5.0, 0.5, e) == 1.5
+    assert exposed_s(3.0, 5.0, 0.0, e) == 0.0
+    assert exposed_s(3.0, 0.0, 0.0, e) == 3.0

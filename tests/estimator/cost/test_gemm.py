@@ -1,0 +1,65 @@
+"""Products: whole tiles in whole waves, memory where it binds, never above the reachable rate."""
+
+import pytest
+
+from estimator.cost.gemm import OVERLAP_POWER, TILES, gemm_s
+
+MACHINE = {"flops_per_s": 1e12, "compute_units": 10.0, "memory_bytes_per_s": 1e30, "start_s": 0.0}
+
+
+def compute_s(m: int, n: int, k: int, *, batch: int = 1, **changes: float) -> float:
+    return gemm_s(batch=batch, m=m, n=n, k=k, bytes=0.0, **{**MACHINE, **changes})
+
+
+def test_tiles_that_fill_the_waves_exactly_reach_the_rate():
+    # 10 tiles of 256×128 on 10 units: one wave, nothing wasted.
+    assert compute_s(2560, 128, 1024) == pytest.approx(2 * 2560 * 128 * 1024 / 1e12)
+
+
+def test_one_tile_more_than_a_wave_costs_until_smaller_tiles_are_better():
+    # 11 tiles of 256×128 would take two waves, 1.82 times the time of the work itself; another tile does better.
+    exact = 2 * 2816 * 128 * 1024 / 1e12
+    assert exact < compute_s(2816, 128, 1024) <= 1.5 * exact
+
+
+def test_large_products_lose_less_to_the_last_wave():
+    def share(size: int) -> float:
+        return 2 * size**3 / 1e12 / compute_s(size, size, size, compute_units=132.0)
+
+    assert share(8192) > 0.95
+    assert share(512) < share(8192)
+
+
+def test_a_batch_is_as_many_tiles():
+    assert compute_s(256, 128, 1024, batch=10) == compute_s(2560, 128, 1024)
+
+
+@pytest.mark.parametrize("shape", [(64, 64, 64), (4096, 1, 4096), (1, 1, 1), (50257, 768, 4096), (300, 300, 300)])
+def test_no_shape_beats_the_rate(shape):
+    m, n, k = shape
+    assert compute_s(m, n, k) >= 2 * m * n * k / 1e12
+
+
+def test_the_transposed_product_takes_as_long():
+    assert compute_s(3000, 500, 128) == compute_s(500, 3000, 128)
+
+
+def test_memory_binds_thin_products():
+    found = gemm_s(batch=1, m=4096, n=1, k=4096, bytes=1e9, **{**MACHINE, "memory_bytes_per_s": 1e9})
+    assert found == pytest.approx(1.0, rel=0.01)
+
+
+def test_compute_and_memory_overlap_in_part():
+    # Equal parts of 1 s: between their maximum and their sum.
+    found = gemm_s(batch=1, m=2560, n=128, k=1024, bytes=1.0, **{**MACHINE, "flops_per_s": 2 * 2560 * 128 * 1024.0,
+                                                                 "memory_bytes_per_s": 1.0})  # fmt: skip
+    assert found == pytest.approx(2 ** (1 / OVERLAP_POWER))
+    assert 1 < found < 2
+
+
+def test_a_start_is_paid_once():
+    assert compute_s(2560, 128, 1024, start_s=5e-6) - compute_s(2560, 128, 1024) == pytest.approx(5e-6)
+
+
+def test_no_tile_is_rated_above_the_best():
+    assert max(rate for *_, rate in TILES) == 1.0

@@ -1,0 +1,49 @@
+"""Host: whose launches take how long, and how its lead over the device is spent."""
+
+import pytest
+
+from estimator.cost.host import collective_s, launch_s, phase_wait_s
+from estimator.training import Training
+from tests.estimator.examples import flawless
+
+E = flawless(
+    host_forward_s=1.0, host_backward_s=2.0, host_fused_forward_s=3.0, host_fused_backward_s=4.0,
+    host_megatron_forward_s=5.0, host_megatron_backward_s=6.0, host_collective_s=7.0,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("framework", "compiled", "forward", "backward"),
+    [
+        ("pytorch-eager", False, 1.0, 2.0),
+        ("pytorch-eager", True, 3.0, 4.0),
+        ("pytorch-compile", False, 3.0, 4.0),
+        ("megatron", False, 5.0, 6.0),
+        ("xla", False, 3.0, 4.0),
+        ("ideal", False, 0.0, 0.0),
+    ],
+)
+def test_each_framework_has_its_own_launches(framework, compiled, forward, backward):
+    training = Training(seq_len=1, global_batch=1, framework=framework, compile=compiled)
+    assert (launch_s(training, "forward", E), launch_s(training, "backward", E)) == (forward, backward)
+
+
+def test_a_blocking_collective_waits_for_every_further_rank():
+    training = Training(seq_len=1, global_batch=1)
+    assert collective_s(training, 1, E) == 0
+    assert collective_s(training, 8, E) == 49.0
+    assert collective_s(Training(seq_len=1, global_batch=1, framework="ideal"), 8, E) == 0
+
+
+@pytest.mark.parametrize(
+    ("device", "host", "lead", "waits", "left"),
+    [
+        (10.0, 4.0, 0.0, 0.0, 6.0),  # the host runs ahead by what the device takes longer
+        (4.0, 10.0, 0.0, 6.0, 0.0),  # the device waits
+        (4.0, 10.0, 6.0, 0.0, 0.0),  # an earlier lead pays for it
+        (4.0, 10.0, 2.0, 4.0, 0.0),
+        (4.0, 4.0, 3.0, 0.0, 3.0),  # a lead not needed is kept
+    ],
+)
+def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead, waits, left):
+    assert phase_wait_s(device, host, lead) == (waits, left)

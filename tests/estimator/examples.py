@@ -1,0 +1,82 @@
+"""Scenarios and efficiencies with round numbers, so that a test can compute by hand what a formula must give."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from estimator.efficiency import Efficiencies, efficiencies, ideal
+from estimator.hardware import Chip, Cluster, Link
+from estimator.scenario import Scenario, scenario_from_json
+
+CHIP: dict[str, Any] = {
+    "name": "round chip",
+    "fp32_flops_per_s": 1e12,
+    "tf32_flops_per_s": 4e12,
+    "fp16_flops_per_s": 8e12,
+    "bf16_flops_per_s": 8e12,
+    "memory_bytes": 1e11,
+    "memory_bytes_per_s": 1e11,
+    "compute_units": 10,
+    "clock_hz": 1e9,
+}
+LINK = {"bytes_per_s": 1e10, "latency_s": 1e-6}
+NETWORK = {"bytes_per_s": 1e9, "latency_s": 1e-5}
+
+LLAMA: dict[str, Any] = {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "ffn": 704, "vocab": 1024}
+GPT: dict[str, Any] = {
+    "layers": 4,
+    "hidden": 256,
+    "heads": 8,
+    "ffn": 1024,
+    "vocab": 1024,
+    "gated_ffn": False,
+    "activation": "gelu",
+    "norm": "layer",
+    "position": "learned",
+    "bias": True,
+    "tied_embedding": True,
+}
+
+
+def document(
+    model: dict[str, Any] | str = LLAMA, *, plan: dict[str, Any] | None = None, chips_per_node: int = 8, **training: Any
+) -> dict[str, Any]:
+    """Write a scenario: as many chips as the plan's degrees need, one micro-batch per rank unless told otherwise."""
+    plan = plan or {}
+    chips = plan.get("dp", 1) * plan.get("tp", 1) * plan.get("pp", 1)
+    per_node = min(chips, chips_per_node)
+    batch = plan.get("dp", 1) * plan.get("micro_batch", 1)
+    return {
+        "model": model,
+        "cluster": {
+            "chip": CHIP,
+            "chips_per_node": per_node,
+            "nodes": chips // per_node,
+            "link": LINK,
+            "network": NETWORK,
+        },
+        "plan": plan,
+        "training": {"seq_len": 128, "global_batch": batch, "precision": "bf16", **training},
+    }
+
+
+def scenario(model: dict[str, Any] | str = LLAMA, **rest: Any) -> Scenario:
+    """Read what ``document`` writes."""
+    return scenario_from_json(document(model, **rest))
+
+
+def cluster(chips_per_node: int = 8, nodes: int = 1, **chip: Any) -> Cluster:
+    """Build a cluster of round chips."""
+    return Cluster(
+        chip=Chip(**{**CHIP, **chip}),
+        chips_per_node=chips_per_node,
+        nodes=nodes,
+        link=Link(**LINK),
+        network=Link(**NETWORK),
+    )
+
+
+def flawless(**changes: float) -> Efficiencies:
+    """Return efficiencies of 1 and overheads of 0, but for what a test changes."""
+    return replace(ideal(efficiencies("default")), **changes)

@@ -2,7 +2,7 @@
 /** What a person can do to the state; every view calls these, none changes the state by itself. */
 import { api, ApiError } from "./api.js";
 import { lastAxis } from "./axes.js";
-import { median } from "./measured.js";
+import { median, uploadOf } from "./measured.js";
 import { chipOf, complete, get, resized, same, withField } from "./scenario.js";
 import { set, state } from "./state.js";
 import { decode, encode, pinOf } from "./url.js";
@@ -102,6 +102,14 @@ export function togglePin(pin) {
   writeUrl();
 }
 
+/** Pin or unpin measurements. @param {string[]} ids @param {boolean} on */
+export function setPins(ids, on) {
+  const names = ids.map((id) => `m:${id}`);
+  const rest = state.pins.filter((pin) => !names.includes(pin));
+  set({ pins: on ? [...rest, ...names] : rest, baseline: 0 });
+  writeUrl();
+}
+
 export function pinScenario() {
   const pin = pinOf(state.scenario, state.base);
   if (!state.pins.includes(pin)) togglePin(pin);
@@ -129,11 +137,19 @@ export async function openMeasurement(id) {
   if (measurement.steps_s.length || measurement.kernels.length || Object.keys(measurement.breakdown_s).length) {
     set({ view: "explore", scenario: measuredScenario ?? state.scenario, measured: id, measurement, measuredScenario, drag: null });
   } else {
-    set({ view: "compare", pins: state.pins.includes(`m:${id}`) ? state.pins : [...state.pins, `m:${id}`] });
+    const pins = uploaded(id).map((one) => `m:${one}`);
+    set({ view: "compare", pins: [...state.pins.filter((pin) => !pins.includes(pin)), ...pins] });
+    requestAnimationFrame(() => document.getElementById("details")?.scrollIntoView());
   }
   writeUrl();
-  scrollTo({ top: 0 });
+  if (state.view === "explore") scrollTo({ top: 0 });
 }
+
+/** A measurement and the others of its file. @param {string} id */
+const uploaded = (id) => {
+  const found = (state.measurements ?? []).filter((one) => uploadOf(one.id) === uploadOf(id)).map((one) => one.id);
+  return found.length ? found.sort((a, b) => a.localeCompare(b, "en", { numeric: true })) : [id];
+};
 
 export async function refreshMeasurements() {
   set({ measurements: await api.measurements() });

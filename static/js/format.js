@@ -54,7 +54,8 @@ export const bytes = (value) => quantity(value, "bytes");
 
 /** Write a number of things with a short scale, as in 8.03 B parameters. @param {number} value */
 export function short(value) {
-  const found = /** @type {[number, string][]} */ ([[1e12, " T"], [1e9, " B"], [1e6, " M"], [1e4, " k"]]).find(([at]) => value >= at);
+  // four-digit numbers read better in full: 9 940
+  const found = value < 1e4 ? null : /** @type {[number, string][]} */ ([[1e12, " T"], [1e9, " B"], [1e6, " M"], [1e3, " k"]]).find(([at]) => value >= at);
   return found ? significant(value / found[0]) + found[1] : significant(value);
 }
 
@@ -75,6 +76,9 @@ export function change(frac) {
 
 /** An arrow for a change, so that colour is never alone. @param {number} frac */
 export const arrow = (frac) => (Math.abs(frac) < 0.0005 ? "" : frac < 0 ? "▼" : "▲");
+
+/** A problem and its remedy as sentences. @param {{message: string, remedy: string}} problem */
+export const said = ({ message, remedy }) => [message, remedy].filter(Boolean).map((text) => (/[.!?]$/.test(text) ? text : `${text}.`)).join(" ");
 
 /** @param {number} epoch_s */
 export function when(epoch_s) {

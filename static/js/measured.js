@@ -22,3 +22,16 @@ export function stepTime(measurement) {
 
 /** A name for the device that was measured. @param {Measurement} measurement */
 export const deviceName = (measurement) => String(measurement.device.name ?? measurement.device.type ?? "");
+
+/** Whether a measurement is a table or list only: nothing of it stands beside a step. @param {import("./types.js").Summary} summary */
+export const isTable = ({ step_time_s, kernels, peak_bytes, rows }) => !step_time_s && !kernels && !peak_bytes && rows > 0;
+
+/** The upload that a measurement came with; all its parts share it. @param {string} id */
+export const uploadOf = (id) => /^(.+)-\d+$/.exec(id)?.[1] ?? id;
+
+/** The catalogue's chip that was measured on, by any of its names. @param {Measurement} measurement @param {import("./types.js").Entry[]} chips */
+export function measuredChip(measurement, chips) {
+  const name = deviceName(measurement).toLowerCase();
+  const kind = String(measurement.device.kind ?? "").toLowerCase();
+  return chips.find(({ key, label, aliases }) => [key, label, ...aliases].some((one) => one.toLowerCase() === name)) ?? chips.find(({ key }) => key === "cpu" && (kind === "cpu" || name === "cpu"));
+}

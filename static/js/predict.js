@@ -39,7 +39,7 @@ export async function predict() {
     if (mine === generation) set({ estimate, estimated: scenario, problems: [], busy: false });
   } catch (error) {
     if (mine !== generation || !(error instanceof ApiError)) return undefined;
-    const problems = error.problems.length || !error.status ? error.problems : [{ field: "scenario", message: error.message, remedy: "" }];
+    const problems = error.problems.length || !error.status ? error.problems : [{ field: "server", message: error.message, remedy: "" }];
     set({ problems, busy: false });
   }
   return undefined;

@@ -45,9 +45,15 @@ export function complete(scenario, catalog) {
     if (link && link !== entry?.value[name]) cluster[name] = link;
   }
   return {
-    model: named(scenario.model, catalog.models), cluster,
+    model: brief(named(scenario.model, catalog.models), "model", catalog), cluster,
     plan: { ...parts.plan, ...scenario.plan }, training: { ...parts.training, ...scenario.training },
   };
+}
+
+/** An inline object without the fields that say only the default. @param {any} value @param {string} part @param {Catalog} catalog */
+function brief(value, part, { fields }) {
+  if (typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).filter(([name, its]) => fields[`${part}.${name}`]?.default !== its || name === "name"));
 }
 
 /** @param {any} value @param {import("./types.js").Entry[]} entries */

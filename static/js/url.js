@@ -76,7 +76,7 @@ export function decode(search, base, sample) {
     view: VIEWS.includes(view) ? view : "explore",
     scenario: decodeScenario(query, base),
     measured: measured === "none" ? "" : measured,
-    pins: query.getAll("pin").filter((pin) => /^[ms]:/.test(pin)).slice(0, 24),
+    pins: query.getAll("pin").filter((pin) => /^[ms]:/.test(pin)).slice(0, 64),
     baseline: Math.max(0, Number.parseInt(query.get("baseline") ?? "0", 10) || 0),
     run: query.get("run") ?? "",
   };

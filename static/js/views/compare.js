@@ -1,10 +1,11 @@
 // @ts-check
 /** Compare: the shown scenario, the measured run, and whatever is pinned, beside each other against a baseline. */
-import { openMeasurement, refreshMeasurements, setBaseline, togglePin } from "../actions.js";
+import { openMeasurement, refreshMeasurements, setBaseline, setPins } from "../actions.js";
 import { api, ApiError } from "../api.js";
 import { tokenOf, words } from "../figures/base.js";
 import { compareBars } from "../figures/compare.js";
 import { arrow, bytes, change, csv, percent, seconds, short } from "../format.js";
+import { isTable } from "../measured.js";
 import { describe, same, shortLabel } from "../scenario.js";
 import { state, subscribe } from "../state.js";
 import { pinned } from "../url.js";
@@ -17,22 +18,28 @@ import { createSheet } from "./sheet.js";
 
 /** @typedef {{measurement: string} | {scenario: any, label: string}} Item */
 
-/** What is compared, in order. @returns {Item[]} */
+const MOST_ITEMS = 32;
+
+/** What is compared, in order; tables have nothing to put beside a step. @returns {Item[]} */
 function chosen() {
   const { scenario, catalog, measured, pins, base } = state;
   /** @type {Item[]} */
   const items = [{ scenario, label: describe(scenario, catalog) }];
   if (measured) items.push({ measurement: measured });
+  const tables = new Set((state.measurements ?? []).filter(isTable).map(({ id }) => id));
   for (const pin of pins) {
     if (pin.startsWith("m:")) {
-      if (pin.slice(2) !== measured) items.push({ measurement: pin.slice(2) });
+      if (pin.slice(2) !== measured && !tables.has(pin.slice(2))) items.push({ measurement: pin.slice(2) });
     } else {
       const its = pinned(pin, base);
       if (!same(its, scenario)) items.push({ scenario: its, label: nameBeside(its, scenario) });
     }
   }
-  return items;
+  return items.slice(0, MOST_ITEMS);
 }
+
+/** Measurements that are open, tables too. */
+const opened = () => [...new Set([...state.pins.filter((pin) => pin.startsWith("m:")).map((pin) => pin.slice(2)), ...(state.measured ? [state.measured] : [])])];
 
 /** Beside the shown scenario a pinned one is named by what it changes. @param {any} its @param {any} shown */
 const nameBeside = (its, shown) => (same(its.model, shown.model) && same(its.cluster.chip, shown.cluster.chip) ? shortLabel(its, shown) : describe(its, state.catalog));
@@ -61,7 +68,8 @@ export function createCompare(root) {
   let asking = null;
 
   async function update() {
-    if (state.view !== "compare") return;
+    if (state.view !== "compare" || !state.measurements) return;
+    void details.update(opened());
     asking?.abort();
     asking = new AbortController();
     const { signal } = asking;
@@ -83,7 +91,6 @@ export function createCompare(root) {
       }
       if (signal.aborted) return;
       answer = found;
-      details.update(items.flatMap((item) => ("measurement" in item ? [item.measurement] : [])));
       problem.replaceChildren(...(gone ? [h("div", { class: "notice", text: `${gone === 1 ? "One pinned item" : `${gone} pinned items`} cannot be compared: it is gone, or its scenario is not possible.` })] : []));
       draw();
     } catch (error) {
@@ -139,12 +146,12 @@ export function createCompare(root) {
     }));
   }
 
-  subscribe(["view", "scenario", "measured", "pins", "baseline"], () => void update());
+  subscribe(["view", "scenario", "measured", "pins", "baseline", "measurements"], () => void update());
   subscribe(["theme"], () => answer && state.view === "compare" && draw());
   subscribe(["view"], () => void (state.view === "compare" && refreshMeasurements()));
   subscribe(["measurements", "pins", "measured"], library.update);
   library.onopen = (id) => void openMeasurement(id);
-  library.onpick = (id) => togglePin(`m:${id}`);
+  library.onpick = (ids, on) => setPins(ids, on);
   void update();
   return { panel: sheet };
 }

@@ -1,16 +1,19 @@
 // @ts-check
-/** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings. */
+/** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings; one card each. */
 import { api, ApiError } from "../api.js";
-import { csv } from "../format.js";
+import { count, csv } from "../format.js";
 import { download, h } from "./dom.js";
 import { columnOf, tablesOf, tableView } from "./table.js";
+import { warningList } from "./warnings.js";
 
-const KERNEL_KEYS = ["name", "category", "count", "total_s", "flops", "bytes"];
-const COLLECTIVE_KEYS = ["kind", "bytes", "ranks", "seconds", "algorithm_bytes_per_s", "bus_bytes_per_s"];
+/** @typedef {import("../types.js").Measurement} Measurement */
+/** @typedef {{title: string, table: import("../types.js").Table}} Titled */
+
+const CONTENTS_FROM = 4;
 
 export function createDetails() {
   const element = h("div", { class: "w12 column", id: "details" });
-  /** @type {Map<string, Promise<import("../types.js").Measurement | null>>} */
+  /** @type {Map<string, Promise<Measurement | null>>} */
   const known = new Map();
   let shown = "";
 
@@ -24,35 +27,46 @@ export function createDetails() {
     }
     const found = await Promise.all(ids.map((id) => known.get(id)));
     if (key !== shown) return;
-    element.replaceChildren(...found.flatMap((one) => (one ? cards(one) : [])));
+    const cards = found.flatMap((one) => (one ? card(one) : []));
+    const contents = h("nav", { class: "pins", "aria-label": "Tables" }, cards.map(({ label, element: to }) => h("span", { class: "chip" }, h("button", { type: "button", class: "text", text: label, onclick: () => to.scrollIntoView() }))));
+    element.replaceChildren(...(cards.length >= CONTENTS_FROM ? [contents] : []), ...cards.map((one) => one.element));
   }
   return { element, update };
 }
 
-/** @param {import("../types.js").Measurement} measurement */
-function cards(measurement) {
-  const pick = (/** @type {any[]} */ some, /** @type {string[]} */ keys) => ({
-    columns: keys.map((key) => (key === "bytes" ? { title: "size", unit: "bytes" } : key === "seconds" ? { title: "time", unit: "s" } : key === "flops" ? { title: "FLOPs", unit: "flops" } : columnOf(key))),
-    rows: some.map((one) => keys.map((name) => one[name] ?? null)),
-  });
-  const found = tablesOf(measurement.rows).map(({ name, table }) => card(measurement, name || "Rows", table, `${table.rows.length} rows`));
-  if (measurement.kernels.length) {
-    const sorted = [...measurement.kernels].sort((a, b) => b.total_s - a.total_s);
-    found.push(card(measurement, "Kernels", pick(sorted, KERNEL_KEYS), `${sorted.length} by time in one step`));
+/** @param {Measurement} measurement @returns {{label: string, element: HTMLElement}[]} */
+function card(measurement) {
+  const tables = tablesIn(measurement);
+  if (!tables.length && !measurement.warnings?.length) return [];
+  const label = measurement.label || measurement.id;
+  const many = tables.length > 1;
+  const save = () => tables.forEach(({ title, table }) => download(`${[label, many && title].filter(Boolean).join("-").replace(/[^\w.-]+/g, "-")}.csv`, csv(table)));
+  const element = h(
+    "section", { class: "card", "data-details": measurement.id }, h(
+      "header", {}, h("h3", { text: label }), h("span", { class: "sub", text: many ? "" : tables.map(({ title }) => title).join() }),
+      tables.length ? h("span", { class: "acts" }, h("button", { type: "button", text: "CSV", "aria-label": `${label}: download CSV`, onclick: save })) : null,
+    ),
+    tables.map(({ title, table }) => [many ? h("p", { class: "hint", text: title }) : null, h("div", { class: "scroll tall", tabindex: 0, "aria-label": `${title} of ${label}` }, tableView(table))]).flat(),
+    measurement.warnings?.length ? h("details", { class: "warned", open: !tables.length }, h("summary", { text: measurement.warnings.length === 1 ? "1 warning" : `${measurement.warnings.length} warnings` }), warningList(measurement.warnings)) : null,
+  );
+  return [{ label, element }];
+}
+
+/** @param {Measurement} measurement @returns {Titled[]} */
+function tablesIn({ rows, kernels, collectives }) {
+  const found = tablesOf(rows).map(({ name, table }) => ({ title: [name.replaceAll("_", " "), `${count(table.rows.length)} rows`].filter(Boolean).join(", "), table }));
+  if (kernels.length) {
+    const sorted = [...kernels].sort((a, b) => b.total_s - a.total_s);
+    found.push({ title: `${count(kernels.length)} kernels of one step, by time`, table: pick(sorted, { name: "", category: "", count: "", total_s: "", flops: "flops", bytes: "bytes" }) });
   }
-  if (measurement.collectives.length) found.push(card(measurement, "Collectives", pick(measurement.collectives, COLLECTIVE_KEYS), ""));
-  if (measurement.warnings?.length) {
-    found.push(h("section", { class: "card" }, h("header", {}, h("h3", { text: "Warnings" }), h("span", { class: "sub", text: measurement.label })), h(
-      "ul", { class: "warnings" }, measurement.warnings.map(({ code, message, where }) => h("li", {}, h("code", { text: code }), ` ${message}`, where ? h("span", { class: "quiet", text: ` (${where})` }) : null)),
-    )));
+  // an import that has rows says the same there, with more beside it
+  if (collectives.length && !rows.length) {
+    found.push({ title: `${count(collectives.length)} collectives`, table: pick(collectives, { kind: "", bytes: "bytes", ranks: "", seconds: "s", algorithm_bytes_per_s: "", bus_bytes_per_s: "" }) });
   }
   return found;
 }
 
-/** @param {import("../types.js").Measurement} measurement @param {string} title @param {import("../types.js").Table} table @param {string} note */
-function card(measurement, title, table, note) {
-  const file = `${measurement.label || measurement.id}-${title}`.replace(/[^\w.-]+/g, "-");
-  return h("section", { class: "card", "data-table": title }, h("header", {}, h("h3", { text: title.replaceAll("_", " ") }), h("span", { class: "sub", text: [measurement.label, note].filter(Boolean).join(" · ") }), h(
-    "span", { class: "acts" }, h("button", { type: "button", text: "CSV", "aria-label": `${title}: download CSV`, onclick: () => download(`${file}.csv`, csv(table)) }),
-  )), h("div", { class: "scroll tall", tabindex: 0, "aria-label": `${title} of ${measurement.label}` }, tableView(table)));
-}
+/** @param {Record<string, any>[]} some @param {Record<string, string>} units  by key; "" reads the unit from the key @returns {import("../types.js").Table} */
+const pick = (some, units) => ({
+  columns: Object.entries(units).map(([key, unit]) => (unit ? { title: key, unit } : columnOf(key))), rows: some.map((one) => Object.keys(units).map((key) => one[key] ?? null)),
+});

@@ -6,6 +6,9 @@ import { h, put, swatch } from "./dom.js";
 
 const LARGE_FRAC = 0.1;
 
+/** Beside seconds a microsecond is nothing. @param {number} value */
+const amount = (value) => (value > 0 && value < 0.001 ? "< 0.001" : significant(value));
+
 export function createErrors() {
   const body = h("tbody");
   const heads = ["category", "predicted", "measured", "error", ""].map((text, at) => h("th", { scope: "col", text, class: at === 4 && "wide" }));
@@ -40,8 +43,8 @@ export function createErrors() {
     const largest = Math.max(0.02, ...rows.map(({ predicted, measured }) => (measured === null ? 0 : Math.abs(predicted - measured) / (step.measured || 1))));
     const wanted = all.map(({ name, predicted, measured }) => {
       const { row, cells, bar } = line(name);
-      put(cells[0], significant(predicted / scale.factor));
-      put(cells[1], measured === null ? "–" : significant(measured / scale.factor));
+      put(cells[0], amount(predicted / scale.factor));
+      put(cells[1], measured === null ? "–" : amount(measured / scale.factor));
       const frac = measured ? predicted / measured - 1 : null;
       put(cells[2], measured === null ? "–" : frac === null ? "only predicted" : change(frac));
       cells[2].className = same && frac !== null && Math.abs(frac) > LARGE_FRAC ? "worse" : "";

@@ -4,7 +4,7 @@ import { loadMeasurement, setScenario } from "../actions.js";
 import { memory } from "../figures/memory.js";
 import { HEIGHT_PX, roofline } from "../figures/roofline.js";
 import { stepTime as stepTimeFigure } from "../figures/steptime.js";
-import { bytes, significant } from "../format.js";
+import { bytes, said, significant } from "../format.js";
 import { memoryTokenOf, words } from "../figures/base.js";
 import { stepTime } from "../measured.js";
 import { differences } from "../scenario.js";
@@ -21,6 +21,7 @@ import { createPins } from "./pins.js";
 import { later, watch } from "./queue.js";
 import { tableView } from "./table.js";
 import { createTiles } from "./tiles.js";
+import { warningList } from "./warnings.js";
 
 /** @param {HTMLElement} root */
 export function createExplore(root) {
@@ -47,7 +48,8 @@ export function createExplore(root) {
   for (const table of tables) watch(table, table.element);
   const legend = h("div", { class: "legend" });
   const stages = h("div", { class: "scroll" });
-  time.below.append(errors.element);
+  const warnings = h("details", { class: "warned", hidden: true });
+  time.below.append(errors.element, warnings);
   mem.below.append(legend, stages);
   const leftOut = h("p", { class: "hint" });
   roof.below.append(leftOut);
@@ -99,13 +101,19 @@ export function createExplore(root) {
     })]));
   }
 
+  function showWarnings() {
+    const found = state.measurement?.warnings ?? [];
+    warnings.hidden = !found.length;
+    warnings.replaceChildren(h("summary", { text: `${found.length === 1 ? "1 warning" : `${found.length} warnings`} of the measurement` }), warningList(found));
+  }
+
   function showProblems() {
     content.classList.toggle("dim", state.problems.length > 0);
     const over = state.estimate && !state.problems.length ? state.estimate.problems : [];
     const which = panel.unplaced().length ? panel.unplaced() : state.problems;
     notices.replaceChildren(
       ...(state.problems.length ? [h(
-        "div", { class: "notice" }, h("b", { text: "This scenario cannot be estimated." }), h("span", { text: which.map(({ message, remedy }) => `${message}. ${remedy}`).join(" ") }),
+        "div", { class: "notice" }, h("b", { text: state.problems[0].field === "server" ? "The estimate failed." : "This scenario cannot be estimated." }), h("span", { text: which.map(said).join(" ") }),
         state.estimate ? h("span", { text: "The figures still show the last one that could." }) : h("button", { type: "button", class: "link", text: "Back to the sample", onclick: () => setScenario(state.base) }),
       )] : []),
       ...over.map(({ message, remedy }) => h("div", { class: "notice" }, h("b", { text: message }), h("span", { text: remedy }))),
@@ -128,6 +136,7 @@ export function createExplore(root) {
   });
   subscribe(["scenario", "pins", "measured", "measurement", "measuredScenario", "measurements"], pins.update);
   subscribe(["problems", "estimate", "scenario"], showProblems);
+  subscribe(["measurement"], showWarnings);
   subscribe(["measured"], () => void loadMeasurement());
   subscribe(["pins"], baseline);
   pins.update();

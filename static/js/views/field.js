@@ -3,7 +3,7 @@
 import { grab, preview, release, reset, setField } from "../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../axes.js";
 import { curve } from "../figures/curve.js";
-import { count } from "../format.js";
+import { count, said } from "../format.js";
 import { canonical, get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
@@ -63,7 +63,7 @@ export function createField({ path, label, unit, help }) {
   number.addEventListener("change", () => {
     const value = number.valueAsNumber;
     const point = axis?.refused.find((one) => one.value === value);
-    refused = point ? point.problems.map(({ message, remedy }) => `${message}. ${remedy}`).join(" ") : "";
+    refused = point ? point.problems.map(said).join(" ") : "";
     if (!Number.isInteger(value) || value < 1) refused = "A whole number of at least 1 is needed.";
     if (refused) update();
     else if (value !== here()) setField(path, value);
@@ -114,7 +114,7 @@ export function createField({ path, label, unit, help }) {
   function showProblem() {
     const wrong = state.problems.filter(({ field }) => field === path);
     const mild = state.problems.length ? [] : state.estimate?.problems.filter(({ field }) => field === path) ?? [];
-    const texts = refused ? [refused] : [...wrong, ...mild].map(({ message, remedy }) => `${message}. ${remedy}`);
+    const texts = refused ? [refused] : [...wrong, ...mild].map(said);
     problem.hidden = !texts.length;
     problem.classList.toggle("mild", !refused && !wrong.length);
     element.classList.toggle("wrong", Boolean(refused || wrong.length));

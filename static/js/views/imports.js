@@ -1,13 +1,14 @@
 // @ts-check
 /** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
-import { openMeasurement, refreshMeasurements, togglePin } from "../actions.js";
+import { openMeasurement, refreshMeasurements } from "../actions.js";
 import { ApiError } from "../api.js";
 import { percent } from "../format.js";
-import { state } from "../state.js";
 import { chief, upload } from "../upload.js";
 import { announce, byId, h, icon } from "./dom.js";
+import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
+const DONE_MS = 6000;
 /** @type {(() => void)[]} */
 const queue = [];
 let active = 0;
@@ -61,14 +62,13 @@ function importBlob(blob, filename) {
     bar.parentElement?.remove();
     status.className = "";
     status.textContent = `${measurements.length === 1 ? "1 measurement" : `${measurements.length} measurements`}${warnings.length ? `, ${warnings.length === 1 ? "1 warning" : `${warnings.length} warnings`}` : ""}`;
-    if (warnings.length) body.append(h("ul", { class: "warnings" }, warnings.map(({ code, message, where }) => h("li", {}, h("code", { text: code }), ` ${message}`, where ? h("span", { class: "quiet", text: ` (${where})` }) : null))));
+    if (warnings.length) body.append(warningList(warnings));
     announce(`${filename} imported: ${status.textContent}`);
     await refreshMeasurements();
     const first = chief(measurements);
     if (!first) return;
     await openMeasurement(first.id);
-    // the tables of one file belong together
-    for (const { id, rows } of measurements) if (state.view === "compare" && rows && !state.pins.includes(`m:${id}`)) togglePin(`m:${id}`);
+    if (!warnings.length) setTimeout(() => card.remove(), DONE_MS);
   }
 
   /** @param {ApiError} error */

@@ -1,6 +1,7 @@
 // @ts-check
 /** The form that starts a measured run; the exact command is shown before anything starts. */
 import { api, ApiError } from "../api.js";
+import { said } from "../format.js";
 import { chips, describe } from "../scenario.js";
 import { set, state, subscribe } from "../state.js";
 import { writeUrl } from "../actions.js";
@@ -51,7 +52,7 @@ export function createLaunch() {
   function show(error) {
     problem.hidden = !error;
     if (!(error instanceof ApiError)) return;
-    const places = error.problems.map(({ field: where, message, remedy }) => h("div", {}, h("b", { text: `${where}: ` }), `${message}. ${remedy}`));
+    const places = error.problems.map((one) => h("div", {}, h("b", { text: `${one.field}: ` }), said(one)));
     problem.replaceChildren(...(places.length ? places : [h("b", { text: error.status ? "Refused: " : "Not yet: " }), error.message]));
   }
 

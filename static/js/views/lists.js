@@ -27,7 +27,7 @@ export function createCommunication({ name }) {
     }
     box.replaceChildren(grid(["collective", "over", "each", "×", "time", "exposed"], collectives.map((one) => h(
       "tr", {}, h("td", { class: "wrap" }, words(one.name || one.kind), one.name && one.name !== one.kind ? h("small", { text: words(one.kind) }) : null),
-      h("td", { text: `${one.axis} ${significant(one.ranks, 6)}` }), h("td", { text: bytes(one.bytes / Math.max(1, one.count)) }), h("td", { text: significant(one.count, 6) }),
+      h("td", { text: `${one.axis} ${significant(one.ranks, 6)}` }), h("td", { text: bytes(one.bytes) }), h("td", { text: significant(one.count, 6) }),
       h("td", { text: seconds(one.seconds) }), h("td", { text: one.exposed_s ? seconds(one.exposed_s) : "hidden" }),
     ))));
   }

@@ -1,7 +1,7 @@
 // @ts-check
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
 import { reset, setChip, setModel } from "../actions.js";
-import { bytes, count, quantity, short } from "../format.js";
+import { bytes, count, quantity, said, short } from "../format.js";
 import { chipOf, chips, chipWord, describe, modelOf } from "../scenario.js";
 import { state, subscribe } from "../state.js";
 import { h, put } from "./dom.js";
@@ -105,7 +105,7 @@ function selectOr(select, value) {
 
 /** @param {HTMLElement} into @param {string} part */
 function showProblems(into, part) {
-  const texts = state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`)).map(({ message, remedy }) => `${message}. ${remedy}`);
+  const texts = state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`)).map(said);
   into.hidden = !texts.length;
   if (texts.length) into.replaceChildren(h("b", { text: "Not possible: " }), texts.join(" "));
 }

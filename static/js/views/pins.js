@@ -1,7 +1,7 @@
 // @ts-check
 /** The strip over the tiles: baseline, pinned scenarios, the measured run beside the prediction, and the way they differ. */
-import { openMeasurement, pinScenario, setMeasured, setScenario, togglePin } from "../actions.js";
-import { deviceName } from "../measured.js";
+import { openMeasurement, pinScenario, setChip, setMeasured, setScenario, show, togglePin } from "../actions.js";
+import { deviceName, isTable, measuredChip } from "../measured.js";
 import { chipOf, describe, differences, shortLabel } from "../scenario.js";
 import { state } from "../state.js";
 import { pinned, pinOf } from "../url.js";
@@ -25,16 +25,29 @@ export function createPins() {
         open: () => setScenario(its), close: () => togglePin(pin), title: describe(its, catalog),
       });
     });
-    for (const pin of pins.filter((one) => one.startsWith("m:"))) {
+    let tables = 0;
+    for (const pin of pins.filter((one) => one.startsWith("m:") && one.slice(2) !== measured)) {
       const summary = state.measurements?.find(({ id }) => id === pin.slice(2));
-      chips.push(chip("pinned run", summary?.label || pin.slice(2, 10), { open: () => openMeasurement(pin.slice(2)), close: () => togglePin(pin) }));
+      if (summary && isTable(summary)) tables += 1;
+      else chips.push(chip("pinned run", summary?.label || pin.slice(2, 10), { open: () => openMeasurement(pin.slice(2)), close: () => togglePin(pin) }));
     }
     if (measured) chips.push(chip("measured", measurement?.label || measurement?.id?.slice(0, 8) || "…", { close: () => setMeasured(""), title: measurement ? deviceName(measurement) : "" }));
+    if (tables) chips.push(chip("in Compare", tables === 1 ? "1 table" : `${tables} tables`, { open: () => show("compare") }));
     const own = pinOf(scenario, base);
     if (!pins.includes(own)) chips.push(h("span", { class: "chip" }, h("button", { type: "button", class: "text", onclick: pinScenario }, icon("pin"), "Pin this scenario")));
-    element.replaceChildren(...chips, h("span", { text: relation() }));
+    const other = otherChip();
+    const text = relation();
+    const use = other && h("button", { type: "button", class: "link", text: `Predict for ${other.label}`, onclick: () => setChip(other.key) });
+    element.replaceChildren(...chips, ...(text ? [h("span", { text })] : []), ...(use ? [use] : []));
   }
   return { element, update };
+}
+
+/** The chip that was measured on, where the prediction is for another. */
+function otherChip() {
+  const { measurement, measuredScenario, scenario, catalog } = state;
+  const chip = measurement && !measuredScenario ? measuredChip(measurement, catalog.chips) : null;
+  return chip && chip.key !== (scenario.cluster.chip.name ?? scenario.cluster.chip) ? chip : null;
 }
 
 /** How the measured run and the shown scenario belong together. */

@@ -6,6 +6,7 @@ import { bytes, seconds, when } from "../format.js";
 import { set, state, subscribe } from "../state.js";
 import { announce, h, put } from "./dom.js";
 import { createLaunch } from "./launch.js";
+import { createResult } from "./result.js";
 import { createSheet } from "./sheet.js";
 import { toast } from "./toast.js";
 
@@ -19,8 +20,9 @@ export function createRuns(root) {
   const log = h("pre", { class: "block", tabindex: 0, "aria-label": "Log", text: "" });
   const logTitle = h("span", { class: "sub" });
   const logCard = h("section", { class: "card w12", hidden: true }, h("header", {}, h("h3", { text: "Log" }), logTitle), log);
+  const result = createResult();
   const counts = h("span", { class: "sub" });
-  root.append(sheet.panel, h("main", { tabindex: -1 }, h("section", { class: "card w12" }, h("header", {}, h("h3", { text: "Runs" }), counts), list), logCard), sheet.button);
+  root.append(sheet.panel, h("main", { tabindex: -1 }, h("section", { class: "card w12" }, h("header", {}, h("h3", { text: "Runs" }), counts), list), result.element, logCard), sheet.button);
   /** @type {Map<string, ReturnType<typeof row>>} */
   const rows = new Map();
   /** @type {Map<string, () => void>} */
@@ -75,6 +77,7 @@ export function createRuns(root) {
     const id = state.run;
     const run = state.runs?.find((one) => one.id === id);
     logCard.hidden = !run;
+    void result.update(run?.measurement_id ?? "");
     if (!run) return;
     put(logTitle, run.label || id);
     const text = await api.log(id).catch((error) => (error instanceof ApiError && error.status === 404 ? "" : Promise.reject(error)));

@@ -2,7 +2,7 @@
 /** One choice of the plan: radio buttons that look like one control; what cannot be chosen says why. */
 import { setField } from "../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../axes.js";
-import { bytes, change } from "../format.js";
+import { bytes, change, said } from "../format.js";
 import { get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
@@ -27,7 +27,7 @@ export function createSegments({ path, label, choices, help }) {
     const modelled = state.catalog.fields[path]?.modelled;
     if (modelled && !modelled.includes(value)) return `“${value}” is not modelled yet.`;
     const point = validAxis(path)?.refused.find((one) => same(one.value, value));
-    return point ? point.problems.map(({ message, remedy }) => `${message}. ${remedy}`).join(" ") : "";
+    return point ? point.problems.map(said).join(" ") : "";
   };
 
   /** @param {any} value */
@@ -58,7 +58,7 @@ export function createSegments({ path, label, choices, help }) {
       option.input.setAttribute("aria-label", reason ? `${option.text}, refused: ${reason}` : option.text);
     }
     if (lastAxis(path) && refused && !options.some(({ value }) => reasonOf(value) === refused)) refused = "";
-    const wrong = state.problems.filter(({ field }) => field === path).map(({ message, remedy }) => `${message}. ${remedy}`);
+    const wrong = state.problems.filter(({ field }) => field === path).map(said);
     const texts = refused ? [refused] : wrong;
     problem.hidden = !texts.length;
     if (texts.length) problem.replaceChildren(h("b", { text: refused ? "Refused: " : "Not possible: " }), texts.join(" "));

@@ -17,17 +17,27 @@ export function columnOf(name) {
   return { title: name.slice(0, name.length - suffix.length).replaceAll("_", " "), unit: unit || undefined };
 }
 
-/** How to write the cells of one column. @param {import("../types.js").Column} column @param {any[]} values */
-function writer(column, values) {
-  const numbers = values.filter((value) => typeof value === "number");
-  if (column.unit === "frac") return { unit: "%", write: (/** @type {number} */ value) => significant(100 * value) };
-  const kind = column.unit && KINDS[column.unit];
-  if (kind) {
-    const { factor, unit } = scaleFor(Math.max(0, ...numbers.map(Math.abs)), kind);
-    return { unit, write: (/** @type {number} */ value) => significant(value / factor) };
-  }
-  const whole = numbers.every(Number.isInteger);
-  return { unit: column.unit ?? "", write: (/** @type {number} */ value) => (whole ? count(value) : significant(value)) };
+/** Largest size in a column. @param {any[]} values */
+const largestOf = (values) => values.reduce((largest, value) => (typeof value === "number" ? Math.max(largest, Math.abs(value)) : largest), 0);
+
+/**
+ * How to write the cells of each column. Columns of a kind share their unit, so that they can be compared, unless one is
+ * too small for it.
+ * @param {import("../types.js").Table} table
+ */
+function writers({ columns, rows }) {
+  const largest = columns.map((_, at) => largestOf(rows.map((row) => row[at])));
+  return columns.map((column, at) => {
+    if (column.unit === "frac") return { unit: "%", write: (/** @type {number} */ value) => significant(100 * value) };
+    const kind = column.unit && KINDS[column.unit];
+    if (kind) {
+      const shared = scaleFor(Math.max(...largest.filter((_, of) => KINDS[columns[of].unit ?? ""] === kind)), kind);
+      const { factor, unit } = largest[at] < 0.01 * shared.factor ? scaleFor(largest[at], kind) : shared;
+      return { unit, write: (/** @type {number} */ value) => significant(value / factor) };
+    }
+    const whole = rows.every((row) => typeof row[at] !== "number" || Number.isInteger(row[at]));
+    return { unit: column.unit ?? "", write: (/** @type {number} */ value) => (whole ? count(value) : significant(value)) };
+  });
 }
 
 /** A table of ready rows under plain headings. @param {string[]} heads @param {HTMLElement[]} rows @param {number[]} [texts]  columns of words */
@@ -36,14 +46,14 @@ export const grid = (heads, rows, texts = []) =>
 
 /** @param {import("../types.js").Table} table @param {{total?: boolean}} [options]  `total`: the last row is a sum @returns {HTMLElement} */
 export function tableView({ columns, rows }, { total = false } = {}) {
-  const writers = columns.map((column, at) => writer(column, rows.map((row) => row[at])));
+  const units = writers({ columns, rows });
   const isText = columns.map((column, at) => column.text ?? rows.every((row) => typeof row[at] !== "number"));
   const body = h("tbody");
-  const fill = (/** @type {any[][]} */ some) => body.append(...some.map((row) => h("tr", {}, row.map((value, at) => cell(value, writers[at].write, isText[at])))));
+  const fill = (/** @type {any[][]} */ some) => body.append(...some.map((row) => h("tr", {}, row.map((value, at) => cell(value, units[at].write, isText[at])))));
   fill(rows.slice(0, SHOWN_ROWS));
   if (total) body.lastElementChild?.classList.add("total");
   const table = h("table", {}, h("thead", {}, h("tr", {}, columns.map(({ title }, at) =>
-    h("th", { scope: "col", class: isText[at] && "text" }, title, writers[at].unit && h("span", { class: "unit", text: `${title ? ", " : ""}${writers[at].unit}` }))))), body);
+    h("th", { scope: "col", class: isText[at] && "text" }, title, units[at].unit && h("span", { class: "unit", text: `${title ? ", " : ""}${units[at].unit}` }))))), body);
   if (rows.length <= SHOWN_ROWS) return table;
   const more = h("button", { type: "button", class: "ghost", text: `Show all ${count(rows.length)} rows`, onclick: () => { fill(rows.slice(SHOWN_ROWS)); more.remove(); } });
   return h("div", {}, table, more);
@@ -58,22 +68,21 @@ function cell(value, write, text) {
 }
 
 /**
- * Rows of dicts as tables: rows with the same columns share one.
+ * Rows of dicts as tables: a row joins the first table of its name that has most of its columns.
  * @param {Record<string, any>[]} rows @returns {{name: string, table: import("../types.js").Table}[]}
  */
 export function tablesOf(rows) {
-  /** @type {Map<string, {name: string, keys: string[], rows: Record<string, any>[]}>} */
-  const found = new Map();
+  /** @type {{name: string, keys: Set<string>, rows: Record<string, any>[]}[]} */
+  const found = [];
   for (const row of rows) {
     const keys = Object.keys(row).filter((key) => key !== "table");
     const name = String(row.table ?? "");
-    const id = `${name}\n${row.table === undefined ? keys.join() : ""}`;
-    const group = found.get(id) ?? { name, keys: [], rows: [] };
-    for (const key of keys) if (!group.keys.includes(key)) group.keys.push(key);
-    group.rows.push(row);
-    found.set(id, group);
+    let home = found.find((one) => one.name === name && 2 * keys.filter((key) => one.keys.has(key)).length > keys.length);
+    if (!home) found.push(home = { name, keys: new Set(), rows: [] });
+    for (const key of keys) home.keys.add(key);
+    home.rows.push(row);
   }
-  return [...found.values()].map(({ name, keys, rows: some }) => ({
-    name, table: { columns: keys.map(columnOf), rows: some.map((row) => keys.map((key) => row[key] ?? null)) },
+  return found.map(({ name, keys, rows: some }) => ({
+    name, table: { columns: [...keys].map(columnOf), rows: some.map((row) => [...keys].map((key) => row[key] ?? null)) },
   }));
 }

@@ -39,7 +39,7 @@ export function createTiles() {
     };
     number(step, split(estimate.step_time_s, "s"));
     const [low, high] = estimate.interval_s;
-    put(step.note, `${split(low, "s")[0]}–${quantity(high, "s")} likely`);
+    put(step.note, `${split(low, "s")[0]}–${quantity(high, "s")} at 80 %`);
     compare((one) => one.step_time_s, step.delta, true);
     if (!against) besideMeasured(step.delta, estimate);
     put(tokens.title, `Tokens/s per ${chip}`);

@@ -1,0 +1,39 @@
+// @ts-check
+/** A finished run's result beside its prediction: phases, step, peak memory. */
+import { api, ApiError } from "../api.js";
+import { errorRows } from "../figures/steptime.js";
+import { PHASES } from "../figures/base.js";
+import { bytes, change, scaleFor } from "../format.js";
+import { stepTime, total } from "../measured.js";
+import { h, put } from "./dom.js";
+import { createErrors } from "./errors.js";
+
+export function createResult() {
+  const errors = createErrors();
+  const sub = h("span", { class: "sub" });
+  const memory = h("p", { class: "hint" });
+  const element = h("section", { class: "card w12", id: "run-result", hidden: true }, h("header", {}, h("h3", { text: "Result" }), sub), errors.element, memory);
+  let shown = "";
+
+  /** @param {string} id  of the measurement, "" for none */
+  async function update(id) {
+    if (!id) element.hidden = true;
+    if (!id || id === shown) {
+      element.hidden = !id;
+      return;
+    }
+    const measurement = await api.measurement(id).catch((error) => (error instanceof ApiError ? null : Promise.reject(error)));
+    shown = measurement ? id : "";
+    const { prediction } = measurement ?? {};
+    const step_s = stepTime(measurement);
+    element.hidden = !prediction || !step_s;
+    if (element.hidden) return;
+    const scale = scaleFor(Math.max(step_s ?? 0, prediction.step_time_s), "s");
+    put(sub, `prediction against measurement, ${scale.unit}`);
+    const measured = total(measurement.phases_s) ? measurement.phases_s : null;
+    errors.update({ rows: errorRows({ predicted: prediction.phases_s, measured, names: PHASES }), scale, step: { predicted: prediction.step_time_s, measured: step_s }, same: true, by: "phase" });
+    const peak = measurement.memory.peak_bytes;
+    put(memory, peak ? `Peak memory ${bytes(prediction.memory.peak_bytes)} predicted, ${bytes(peak)} measured, ${change(prediction.memory.peak_bytes / peak - 1)}.` : "");
+  }
+  return { element, update };
+}

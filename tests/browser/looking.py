@@ -1,0 +1,95 @@
+"""What the browser tests read off the page."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Page, expect
+
+EIGHT_GPUS = (
+    "/?model=llama3-8b&chip=h200-sxm&chips_per_node=8&nodes=1&link=&network=&dp=8&tp=1&pp=1&micro_batch=1&sharding=fsdp"
+    "&recompute=none&schedule=1f1b&sequence_parallel=false&seq_len=4096&global_batch=64&precision=bf16-amp&attention=sdpa"
+    "&framework=pytorch-eager&compile=false"
+)
+"""Llama-3 8B on a node of H200: tensor parallelism has several legal degrees."""
+
+BARS = "#step-time .barlayer .point path"
+
+
+def wait_for_figures(page: Page) -> None:
+    """Wait until the headline and the step time stand, and the axis of the tensor parallel slider is there."""
+    page.wait_for_selector("#tile-step-time dd:not(:empty)")
+    page.wait_for_selector(BARS, state="attached")
+    page.wait_for_selector("dl.tiles:not(.skeleton)", state="attached")
+
+
+def wait_for_axis(page: Page, path: str) -> None:
+    """Wait until a slider has its whole axis."""
+    page.wait_for_function(
+        """(path) => {
+            const field = document.querySelector(`[data-field="${path}"]`);
+            return Number(field.querySelector("input[type=range]").max) > 0 && !field.classList.contains("stale");
+        }""",
+        arg=path,
+    )
+
+
+def headline(page: Page) -> list[str]:
+    """Number and unit of the first four tiles."""
+    tiles = ("step-time", "tokens", "mfu", "peak-memory")
+    return [page.locator(f"#tile-{tile} dd").first.inner_text().replace("\n", " ").strip() for tile in tiles]
+
+
+def bars(page: Page) -> list[str]:
+    """Outlines of the bars of the step time."""
+    return page.locator(BARS).evaluate_all("paths => paths.map((path) => path.getAttribute('d'))")
+
+
+def query(page: Page, name: str) -> str | None:
+    """One parameter of the page's address."""
+    return page.evaluate("(name) => new URLSearchParams(location.search).get(name)", name)
+
+
+def points(page: Page, trace: str) -> list[float]:
+    """Heights of a trace of the roofline, as drawn."""
+    return page.evaluate(
+        """(name) => {
+            const { data = [] } = document.querySelector("#roofline .plot");
+            return [...(data.find((one) => one.name === name)?.y ?? [])];
+        }""",
+        trace,
+    )
+
+
+def number(text: str) -> float:
+    """The first number in a text of the page."""
+    found = re.search(r"[−-]?[\d ]+(?:\.\d+)?", text)
+    assert found, text
+    return float(found[0].replace(" ", "").replace("−", "-"))
+
+
+def settled(page: Page) -> None:
+    """Wait until nothing waits to be drawn."""
+    page.wait_for_timeout(250)
+
+
+def wait_for_measured_points(page: Page) -> None:
+    """Wait until the roofline has measured points."""
+    page.wait_for_function(
+        """() => {
+            const { data = [] } = document.querySelector("#roofline .plot");
+            return data.find(({ name }) => name === "measured")?.y.length > 0;
+        }"""
+    )
+
+
+def wait_for_change(page: Page, old: str) -> None:
+    """Wait until the step time is another than ``old``."""
+    now = "document.querySelector('#tile-step-time dd').innerText.replace('\\n', ' ').trim()"
+    page.wait_for_function(f"(old) => {now} !== old", arg=old)
+
+
+def expect_view(page: Page, name: str) -> None:
+    """The page of that name is the one shown."""
+    expect(page.locator(f'.tabs [aria-current="page"][data-view="{name}"]')).to_be_visible()
+    expect(page.locator(f"#{name}")).to_be_visible()

@@ -1,0 +1,60 @@
+"""A real server of the project as its own process, for the browser tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent.parent
+START_S = 60
+
+
+class Server:
+    """``headroom serve`` on a free (or a given) port of this machine."""
+
+    def __init__(self, data: Path, port: int = 0) -> None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
+        command = ["from app.cli import main; main()", "serve", "--port", str(port), "--data", str(data)]
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", *command],
+            cwd=ROOT,
+            env=environment | {"HEADROOM_PROBE_SECONDS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert "listens on " in line, f"the server did not start: {line}{self.process.stdout.read()}"
+        self.url = line.rsplit("listens on ", 1)[1].strip()
+        self.port = int(self.url.rsplit(":", 1)[1])
+
+    def get(self, path: str) -> dict:
+        """Read a JSON document."""
+        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+            return json.load(answer)
+
+    def wait_for_cpu(self) -> None:
+        """Wait until this CPU stands in the catalogue."""
+        end = time.monotonic() + START_S
+        while time.monotonic() < end:
+            state = self.get("/api/health")["this_cpu"]
+            if state == "ready":
+                return
+            assert state in ("waiting", "probing"), (
+                f"the probe of this CPU is {state}: {self.get('/api/catalog')['pending']}"
+            )
+            time.sleep(0.2)
+        raise TimeoutError("this CPU was not measured in time")
+
+    def stop(self) -> None:
+        """End it as Ctrl+C does."""
+        self.process.terminate()
+        self.process.wait(timeout=30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()

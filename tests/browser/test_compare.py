@@ -1,0 +1,58 @@
+"""Compare: measurements and pinned scenarios side by side, with a baseline, deltas and what differs."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.looking import EIGHT_GPUS, expect_view, number, query, wait_for_figures
+
+pytestmark = pytest.mark.browser
+
+
+def test_pinned_scenarios_are_compared_against_a_chosen_baseline(open_page):
+    page = open_page(EIGHT_GPUS + "&measured=none")
+    wait_for_figures(page)
+    page.get_by_role("button", name="Pin this scenario").click()
+    page.get_by_role("radio", name="full", exact=True).check(force=True)
+    page.keyboard.press("3")
+    expect_view(page, "compare")
+    rows = page.locator("#compared tbody tr")
+    expect(rows).to_have_count(2)
+    shown, pinned = (number(rows.nth(at).locator("td").nth(3).inner_text()) for at in (0, 1))
+    change = number(rows.nth(1).locator("td").nth(4).inner_text().split()[-2])
+    assert change == pytest.approx(100 * (pinned / shown - 1), abs=0.7)
+    expect(page.locator("#differences")).to_contain_text("plan.recompute")
+    expect(page.locator("#differences tbody tr")).to_have_count(1)
+    page.wait_for_function("() => document.querySelectorAll('#compare-time .barlayer .point').length >= 8")
+
+    page.get_by_role("radio", name="Baseline").nth(1).check()
+    expect(rows.nth(0).locator("td").nth(4)).to_contain_text("%")
+    assert query(page, "baseline") == "1"
+    page.reload()
+    expect(page.get_by_role("radio", name="Baseline").nth(1)).to_be_checked()
+
+
+def test_measurements_are_picked_from_the_list(open_page, server, drop, measured):
+    page = open_page("/?view=compare&measured=none")
+    expect_view(page, "compare")
+    drop(page, measured / "result.json")
+    expect(page.locator(".pins .chip", has_text="measured")).to_contain_text("tiny step", timeout=30_000)
+    first = next(one for one in server.get("/api/measurements")["measurements"] if one["label"] == "tiny step")
+    page.goto(f"{server.url}/?view=compare&measured=none")
+    line = page.locator(f'.library [data-measurement="{first["id"]}"]')
+    line.get_by_role("checkbox").check()
+    row = page.locator("#compared tbody tr", has_text="measured")
+    expect(row).to_contain_text(first["label"])
+    expect(page.locator("#details")).to_contain_text("kernels")
+    page.get_by_label("Filter measurements").fill("no such name")
+    expect(page.locator(".library")).to_contain_text("Nothing has that name.")
+    page.get_by_label("Filter measurements").fill("")
+    line.get_by_role("checkbox").uncheck()
+    expect(row).to_have_count(0)
+
+
+def test_a_pin_that_is_gone_does_not_hide_the_others(open_page):
+    page = open_page("/?view=compare&measured=none&pin=m:gone", refusals=(404, 422))
+    expect(page.locator("#compare .notice")).to_contain_text("One pinned item cannot be compared")
+    expect(page.locator("#compared tbody tr")).to_have_count(1)

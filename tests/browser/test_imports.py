@@ -1,0 +1,118 @@
+"""Imports: a trace's kernels enter the roofline, a pasted or dropped table shows its rows, a bad file says why."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.looking import expect_view, points, settled, wait_for_figures, wait_for_measured_points
+from tests.browser.server import ROOT
+
+pytestmark = pytest.mark.browser
+
+REPORT = ROOT / "tests" / "reference" / "cs336_steps" / "report.txt"
+
+STEP_TIMES = """\
+Model      Params       Forward (s)     Backward (s)
+------------------------------------------------------------
+small_seq128 128,625,408 0.024990±0.003563 0.038322±0.002954
+medium_seq128 423,183,360 0.050908±0.005962 0.087088±0.002770
+large_seq256 969,411,840 0.142913±0.001806 0.295382±0.001223
+"""
+
+
+def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, measured):
+    page = open_page("/?measured=none")
+    wait_for_figures(page)
+    settled(page)
+    assert points(page, "measured") == []
+    drop(page, measured / "trace.json.gz")
+    expect(page.locator(".import")).to_contain_text("1 measurement", timeout=30_000)
+    expect_view(page, "explore")
+    page.locator("#roofline").scroll_into_view_if_needed()
+    wait_for_measured_points(page)
+    page.locator("#roofline").get_by_role("button", name="Table").click()
+    measured = page.locator("#roofline tbody tr", has_text="measured")
+    assert measured.count() == len(points(page, "measured"))
+    expect(measured.filter(has_text=re.compile("mm")).first).to_be_visible()
+    expect(page.locator(".pins")).to_contain_text("scenario not recorded")
+
+
+def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, drop):
+    page = open_page()
+    wait_for_figures(page)
+    drop(page, REPORT)
+    expect(page.locator(".import")).to_contain_text(re.compile(r"\d+ measurements, \d+ warnings"), timeout=30_000)
+    expect_view(page, "compare")
+    card = page.locator("#details .card").filter(has_text="parameters").first
+    expect(card).to_contain_text("128 625 408")
+    expect(card.locator("thead")).to_contain_text(re.compile(r"forward, m?s"))
+    assert page.locator("#details .card").count() >= 10
+    assert page.locator("#details .warned").count() > 0
+    page.reload()
+    expect(page.locator("#details .card").filter(has_text="parameters").first).to_contain_text("128 625 408")
+
+
+def test_a_pasted_table_shows_its_rows(open_page):
+    page = open_page("/?measured=none")
+    wait_for_figures(page)
+    page.keyboard.press("u")
+    page.locator("#paste").fill(STEP_TIMES)
+    page.get_by_role("button", name="Import text").click()
+    expect(page.locator(".import")).to_contain_text("1 measurement", timeout=30_000)
+    expect_view(page, "compare")
+    rows = page.locator("#details tbody tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(2)).to_contain_text("969 411 840")
+    cells = rows.nth(2).locator("td")
+    assert "0.142913" in [cells.nth(at).get_attribute("title") for at in range(cells.count())]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("broken.json", b'{"traceEvents": [{"ph": "X",'), ("noise.bin", bytes(range(256)) * 8), ("empty.txt", b"")],
+)
+def test_a_bad_file_says_what_is_wrong_and_changes_nothing(open_page, drop, server, tmp_path, name, content):
+    page = open_page(refusals=(400, 413, 415, 422))
+    wait_for_figures(page)
+    before = server.get("/api/measurements")["measurements"]
+    (tmp_path / name).write_bytes(content)
+    drop(page, tmp_path / name)
+    card = page.locator(".import.failed")
+    expect(card).to_contain_text("Not imported.")
+    text = card.locator("p").inner_text()
+    assert len(text.removeprefix("Not imported.").strip()) > 15
+    assert "Traceback" not in text
+    assert server.get("/api/measurements")["measurements"] == before
+    card.get_by_role("button", name="Dismiss").click()
+    expect(card).to_have_count(0)
+
+
+def test_names_from_a_file_are_text_and_never_markup(open_page, drop, tmp_path):
+    hostile = "<img src=x onerror=alert(1)><b>gemm</b>"
+    result = {
+        "label": hostile,
+        "origin": {"kind": "run", "format": "step"},
+        "device": {"name": "<i>device</i>"},
+        "steps_s": [0.01, 0.011, 0.012],
+        "breakdown_s": {"matmul": 0.008, "elementwise": 0.003},
+        "kernels": [{"name": hostile, "category": "matmul", "count": 3, "total_s": 0.008, "flops": 1e9, "bytes": 1e6}],
+        "schema_version": 1,
+    }
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(result))
+    page = open_page()
+    wait_for_figures(page)
+    drop(page, path)
+    expect(page.locator(".pins .chip", has_text="measured")).to_contain_text(hostile, timeout=30_000)
+    wait_for_measured_points(page)
+    card = page.evaluate(
+        "document.querySelector('#roofline .plot').data.find(({ name }) => name === 'measured').customdata[0][0]"
+    )
+    assert card == hostile.replace("<", "&lt;").replace(">", "&gt;")
+    page.get_by_role("link", name="Compare").click()
+    expect(page.locator("#details")).to_contain_text(hostile)
+    assert page.locator("main img, main b:has-text('gemm') > *").count() == 0

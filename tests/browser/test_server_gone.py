@@ -1,0 +1,31 @@
+"""When the server goes, the page says so calmly, keeps its figures, and goes on when it is back."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.looking import EIGHT_GPUS, headline, wait_for_change, wait_for_figures
+from tests.browser.server import Server
+
+pytestmark = pytest.mark.browser
+
+
+def test_the_page_outlives_its_server(open_page, tmp_path):
+    server = Server(tmp_path / "data")
+    try:
+        page = open_page(EIGHT_GPUS, url=server.url)
+        wait_for_figures(page)
+        before = headline(page)
+        page.wait_for_load_state("networkidle")
+        server.stop()
+        page.select_option("#model", "llama3.2-1b")
+        banner = page.locator("#banner")
+        expect(banner).to_contain_text("does not answer")
+        assert headline(page) == before
+        server = Server(tmp_path / "data", server.port)
+        banner.get_by_role("button", name="Retry now").click()
+        expect(banner).not_to_be_visible()
+        wait_for_change(page, before[0])
+    finally:
+        server.stop()

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 
 from app.api.body import json_response, read_json
 from app.context import Ctx
@@ -20,6 +22,8 @@ from estimator.codec import encode
 from runners.job import LOG_FILE
 
 router = APIRouter()
+
+_CHUNK_BYTES = 65_536
 
 
 @router.post("/api/runs")
@@ -58,10 +62,9 @@ def get_run(run: Known, context: Ctx) -> Response:
 @router.get("/api/runs/{run_id}/log")
 def get_log(run: Known, context: Ctx) -> Response:
     """The whole log as plain text."""
-    path = context.data.runs / run.id / LOG_FILE
-    if not path.exists():
-        return Response("", media_type="text/plain; charset=utf-8")
-    return FileResponse(path, media_type="text/plain; charset=utf-8")
+    # A log that still grows has no length to announce
+    chunks = _chunks(context.data.runs / run.id / LOG_FILE)
+    return StreamingResponse(chunks, media_type="text/plain; charset=utf-8")
 
 
 class NothingMore(Exception):  # noqa: N818 - it is an answer, not an accident
@@ -104,3 +107,9 @@ async def post_retry(run: Known, context: Ctx) -> Response:
 
 def _document(run: Run) -> dict[str, Any]:
     return {field.name: getattr(run, field.name) for field in dataclasses.fields(run)}
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk

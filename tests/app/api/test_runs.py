@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from fastapi.testclient import TestClient
 
-from tests.app.examples import scenario
+from app.main import create_app
+from tests.app.examples import scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in
 
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
@@ -59,6 +61,18 @@ def test_a_run_is_followed_to_its_measurement(client, settings):
     finished = client.get(f"/api/runs/{run['id']}/events", headers={"last-event-id": str(len(seen))})
     assert finished.status_code == 204
     assert processes_of(settings.data / "runs" / run["id"]) == []
+
+
+def test_the_whole_log_is_served_also_where_there_is_none_yet(settings):
+    folder = write_run(settings.data / "runs", "r1")
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        assert client.get("/api/runs/r1/log").text == ""
+        text = "".join(f"line {number}\n" for number in range(20_000))
+        (folder / "log").write_text(text)
+        assert client.get("/api/runs/r1/log").text == text
+        tail = client.get("/api/runs/r1").json()["log_tail"]
+        assert len(tail) < 20_000
+        assert text.endswith(tail)
 
 
 def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, settings):

@@ -240,7 +240,7 @@ def _op_cost(priced: Priced, times: float, host_s: float) -> OpCost:
         flops=flops * count,
         bytes=moved * count,
         launches=float(op.launches) * count,
-        saved_bytes=float(op.saved_bytes) * float(op.count),
+        saved_bytes=float(op.saved_bytes) * count,
         seconds=seconds * count,
         bound=bound,
         intensity_flops_per_byte=flops / moved if moved else 0.0,

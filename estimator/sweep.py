@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ OBJECTIVES = ("step_time", "cost", "memory")
 AXES = ("dp", "tp", "pp", "micro_batch", "sharding", "recompute", "schedule", "sequence_parallel")
 SHARDINGS = ("ddp", "zero1", "fsdp")
 MAX_MICRO_BATCH = 16
+MAX_PLANS = 20_000
+"""A search answers within about a minute; larger spaces must lock an axis."""
 KEPT = 10
 
 
@@ -64,6 +67,16 @@ def sweep(specification: object, calibration: Efficiencies | None = None) -> Swe
     capacity = float(limits.get("memory_bytes", float("inf")))
     slowest = float(limits.get("max_step_time_s", float("inf")))
     for plan in plans(base, spec.get("locked", {})):
+        if tried >= MAX_PLANS:
+            raise InputProblems(
+                [
+                    Problem(
+                        field="locked",
+                        message=f"more than {MAX_PLANS} plans to try",
+                        remedy="Lock an axis, e.g. locked.tp, or choose a smaller cluster or global_batch.",
+                    )
+                ]
+            )
         document = {**base, "plan": plan}
         try:
             result = estimate(scenario_from_json(document), calibration)
@@ -194,4 +207,5 @@ def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str,
 
 
 def _divisors(value: int) -> tuple[int, ...]:
-    return tuple(n for n in range(1, value + 1) if value % n == 0) if value >= 1 else ()
+    small = [n for n in range(1, math.isqrt(value) + 1) if value % n == 0]
+    return tuple(sorted({*small, *(value // n for n in small)}))

@@ -11,6 +11,7 @@ from estimator.problems import InputProblems, Problem
 from estimator.scenario import scenario_from_json, scenario_to_json
 from runners.backends import backend
 from runners.job import Job
+from runners.refusals import refusals
 
 MOST_PROCESSES = {"local": 64}
 """How many processes one run may start; one machine has at most a handful of GPUs."""
@@ -31,6 +32,11 @@ def job_from_json(document: object, cpu: ThisCpu) -> Job:
         chips = scenario.cluster.chips
         if isinstance(document, Mapping) and "world_size" not in document:
             job = dataclasses.replace(job, world_size=chips)
+        if job.benchmark == "step":
+            # A GPU may be there for the processes that are not this one; the worker asks again
+            cuda = job.device != "cpu" and scenario.cluster.chip.kind != "cpu"
+            found = refusals(scenario, world_size=scenario.plan.dp, cuda=cuda)
+            problems += [dataclasses.replace(problem, field=f"scenario.{problem.field}") for problem in found]
         most = MOST_PROCESSES.get(job.backend, job.world_size)
         if job.world_size > most:
             message = f"{job.world_size} processes are too many for the {job.backend} backend"

@@ -9,7 +9,8 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn.parallel import DistributedDataParallel
 
 from estimator.measurement import MeasuredMemory, Warning
-from runners.trainee import Trainee, compiled, one_step
+from runners.refusals import compiled
+from runners.trainee import Trainee, one_step
 
 KINDS = {
     "Parameter": "parameters",

@@ -20,6 +20,7 @@ from runners.environment import device, environment, other_chip
 from runners.job import Job, progress
 from runners.profile import profile
 from runners.ranks import Ranks, gather, join, leave, synchronize
+from runners.refusals import refusals
 from runners.summary import (
     MEASURED_PHASES,
     Sample,
@@ -29,7 +30,7 @@ from runners.summary import (
     slowest,
     spread,
 )
-from runners.trainee import Trainee, one_step, prepare, refusals
+from runners.trainee import Trainee, one_step, prepare
 
 DEFINITIONS = {
     "steps_s": "from an idle device to the end of zero_grad, the slowest rank of each step",
@@ -58,7 +59,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     """
     scenario = scenario_from_json(job.scenario)
     ranks = join(job.device)
-    found = refusals(scenario, ranks)
+    found = refusals(scenario, world_size=ranks.world_size, cuda=ranks.cuda)
     if found:
         raise InputProblems(found)
     found_device = {**device(ranks.cuda), "count": ranks.world_size}

@@ -9,7 +9,10 @@ from app.jobs import job_from_json
 from app.this_cpu import ThisCpu
 from estimator.problems import InputProblems
 from estimator.scenario import scenario_from_json
-from tests.app.examples import LLAMA, SCENARIO, scenario
+from tests.app.examples import LLAMA as SHARDED
+from tests.app.examples import SCENARIO, scenario
+
+LLAMA = {**SHARDED, "plan": {**SHARDED["plan"], "sharding": "ddp"}}
 
 
 @pytest.fixture
@@ -33,6 +36,11 @@ def test_one_process_for_each_chip(cpu):
     many = scenario(plan__dp=2048, cluster__nodes=256, cluster__chips_per_node=8, training__global_batch=2048)
     with pytest.raises(InputProblems, match="world_size: 2048 processes are too many"):
         job_from_json({"scenario": many}, cpu)
+
+
+def test_what_the_runner_cannot_measure_is_refused_before_anything_starts(cpu):
+    with pytest.raises(InputProblems, match=r"scenario.plan.sharding: 'fsdp' is not measured yet. Set"):
+        job_from_json({"scenario": SHARDED}, cpu)
 
 
 def test_problems_of_the_scenario_name_its_fields_inside_the_job(cpu):

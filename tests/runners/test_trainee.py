@@ -1,4 +1,4 @@
-"""The one training step: what is refused, in which order it goes, and that it trains."""
+"""The one training step: in which order it goes, and that it trains."""
 
 from __future__ import annotations
 
@@ -6,44 +6,8 @@ import pytest
 import torch
 
 from runners.ranks import Ranks
-from runners.trainee import compiled, one_step, prepare, refusals
+from runners.trainee import one_step, prepare
 from tests.runners.examples import scenario
-
-GPU = Ranks(device="cuda:0")
-
-
-def fields(chosen, ranks=Ranks()):  # noqa: B008
-    return [problem.field for problem in refusals(chosen, ranks)]
-
-
-def test_a_plain_scenario_is_refused_nothing():
-    assert refusals(scenario(), Ranks()) == []
-    assert refusals(scenario(dp=4), Ranks(world_size=4)) == []
-
-
-@pytest.mark.parametrize(
-    ("chosen", "ranks", "field"),
-    [
-        (scenario(plan={"tp": 2}, cluster={"chips_per_node": 2}), Ranks(world_size=2), "plan.tp"),
-        (scenario(plan={"pp": 2}, cluster={"chips_per_node": 2}), Ranks(world_size=2), "plan.pp"),
-        (scenario(dp=2), Ranks(), "plan.dp"),
-        (scenario(dp=2, plan={"sharding": "zero1"}), Ranks(world_size=2), "plan.sharding"),
-        (scenario(dp=2, plan={"overlap": False}), Ranks(world_size=2), "plan.overlap"),
-        (scenario(training={"framework": "megatron"}), Ranks(), "training.framework"),
-        (scenario(training={"attention": "flash"}), GPU, "training.attention"),
-        (scenario(training={"attention": "flash"}, model={"position": "alibi"}), Ranks(), "training.attention"),
-        (scenario(model={"head_dim": 15}), Ranks(), "model.head_dim"),
-        (scenario(model={"position": "learned", "max_positions": 16}), Ranks(), "training.seq_len"),
-    ],
-)
-def test_what_cannot_be_measured_is_refused_by_field(chosen, ranks, field):
-    (problem,) = refusals(chosen, ranks)
-    assert problem.field == field
-    assert problem.remedy
-
-
-def test_sharding_is_nothing_on_one_rank():
-    assert fields(scenario(plan={"sharding": "fsdp"})) == []
 
 
 @pytest.mark.parametrize("precision", ["fp32", "fp16-amp", "bf16-amp", "bf16"])
@@ -92,9 +56,3 @@ def test_seeds_decide_parameters_and_data():
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
     assert torch.equal(first.batches[0][0], same.batches[0][0])
-
-
-def test_compiling_has_two_names():
-    assert compiled(scenario(training={"compile": True}).training)
-    assert compiled(scenario(training={"framework": "pytorch-compile"}).training)
-    assert not compiled(scenario().training)

@@ -101,9 +101,8 @@ def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, set
 
 
 def test_a_run_that_the_worker_refuses_fails_with_its_reason(client):
-    refused = scenario(cluster__chips_per_node=1, training__framework="xla")
-    run = run_in(client, launch(client, {**JOB, "scenario": refused})["id"], "failed")
-    assert "training.framework" in run["message"]
+    run = run_in(client, launch(client, {**JOB, "device": "cuda"})["id"], "failed")
+    assert "device: process 0 of this host has no GPU" in run["message"]
     assert run["measurement_id"] is None
     assert run["log_tail"]
 

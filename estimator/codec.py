@@ -55,7 +55,7 @@ def unknown_key(where: str, key: str, known: list[str]) -> Problem:
     """Describe a key that is not in ``known`` and suggest the nearest one."""
     near = difflib.get_close_matches(key, known, n=1)
     remedy = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(known)}."
-    return Problem(field=_join(where, key), message="unknown key", remedy=remedy)
+    return Problem(field=_join(where, key or "''"), message="unknown key", remedy=remedy)
 
 
 def _values(cls: type[Any], data: object, where: str, problems: list[Problem]) -> dict[str, Any]:

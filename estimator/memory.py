@@ -57,13 +57,15 @@ def logits_bytes(d: Dims) -> tuple[Number, Number]:
 class BlockMoments:
     """Bytes alive inside one block's backward beyond what the block kept, at its two fullest moments.
 
-    ``ffn``: the gradients of the FFN's inner activations exist. ``attention``: the FFN's activations are gone, the
-    gradients of its weights and of the score matrix exist. ``kept`` is what the whole block keeps, none recomputed.
+    ``ffn``: the gradients of the FFN's inner activations exist. ``attention``: the FFN's activations are gone
+    (``freed`` of what was kept), the gradients of its weights and of the score matrix exist. ``kept`` is what the whole
+    block keeps, none recomputed.
     """
 
     kept: Number
     ffn: Number
     attention: Number
+    freed: Number
     ffn_parameters: Number
 
 
@@ -86,7 +88,8 @@ def block_moments(d: Dims, ops: tuple[Op, ...]) -> BlockMoments:
     return BlockMoments(
         kept=kept_bytes(tuple(forward)),
         ffn=stream + inner,
-        attention=stream + heads - after_attention,
+        attention=stream + heads,
+        freed=after_attention,
         ffn_parameters=(3 if d.model.gated_ffn else 2) * d.hidden * d.ffn,
     )
 
@@ -157,7 +160,7 @@ def stage_memory(
         },
         "last block's attention backward": {
             "gradients": maximum(accumulated, of_head + of_ffn),
-            "activations": activations + again,
+            "activations": activations + again - inside.freed,
             "logits": held_logits,
             "temporaries": casts + inside.attention,
             "communication": communication,
@@ -171,7 +174,7 @@ def stage_memory(
         },
         "first block's attention backward": {
             "gradients": gradients,
-            "activations": activations - (layers - 1) * per_layer + again,
+            "activations": activations - (layers - 1) * per_layer + again - inside.freed,
             "logits": held_logits,
             "temporaries": inside.attention + where(layers > 1, 0.0, casts),
             "communication": communication,

@@ -76,7 +76,8 @@ def step(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> Step:
 
     send_s = _sends(scenario, stage, e)
     pipeline = float(pipeline_s([p.seconds for p in passes], m))
-    bubble = pipeline - m * one.seconds
+    # One stage has none; the difference would leave what rounding leaves.
+    bubble = max(0.0, pipeline - m * one.seconds) if plan.pp > 1 else 0.0
     pipeline_communication = 2 * send_s * (plan.pp - 1) if plan.pp > 1 else 0.0
     if plan.pp > 1:
         # Each micro-batch's send and receive also pass through the pace-setting stage's stream.

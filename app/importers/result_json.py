@@ -25,7 +25,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         raise _refused("the end", f"the compressed file is {source.damage}", "Copy the file again, whole.")
     try:
         document = msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf"))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise _refused(_position(str(error)), f"this is not valid JSON ({_reason(str(error))})", _COPY_AGAIN) from None
     found, warnings, skipped = _parts(document)
     if not found:

@@ -45,13 +45,14 @@ def sniff(source: Source, filename: str) -> str:
         raise ImportRefused("gzip", "byte 0", "nothing could be unpacked", "Compress it again, or upload it unpacked.")
     if head.startswith(GZIP_MAGIC):
         raise ImportRefused("gzip", "byte 0 of the content", "it is compressed twice", "Unpack it once.")
-    _refuse_binary(head, filename)
+    _refuse_known(head)
     if json_scan.opening(head):
         return _json(head)
+    _refuse_binary(head, filename)
     return "text"
 
 
-def _refuse_binary(head: bytes, filename: str) -> None:
+def _refuse_known(head: bytes) -> None:
     for magic, format, message, remedy in _REFUSED:
         if head.startswith(magic):
             raise ImportRefused(format, "byte 0", message, remedy)
@@ -64,6 +65,9 @@ def _refuse_binary(head: bytes, filename: str) -> None:
                 "torch archive", "byte 0", "this is a file of torch.save, a pickle inside", _TORCH_REMEDY
             )
         raise ImportRefused("zip", "byte 0", "zip archives are not read", "Unpack it and upload the files one by one.")
+
+
+def _refuse_binary(head: bytes, filename: str) -> None:
     utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff"))
     if not utf16 and b"\x00" in head[:4096]:
         if filename.lower().endswith((".nsys-rep", ".qdrep", ".qdstrm")):

@@ -11,6 +11,7 @@ from estimator.units import MIB
 
 GZIP_MAGIC = b"\x1f\x8b"
 _BLOCK_BYTES = 1 * MIB
+_SALVAGE_BYTES = 512
 _RATIO_FROM_BYTES = 32 * MIB
 """Below this size even a file of zeros is harmless, and small real files may compress very well."""
 
@@ -79,9 +80,11 @@ class Source:
             taken = len(data)
             inflate = zlib.decompressobj(wbits=31)
             while True:
+                before = inflate.copy()
                 try:
                     piece = inflate.decompress(data, size)
                 except zlib.error:
+                    yield from _salvaged(before, data, size)
                     self.damage = "corrupt"
                     return
                 given += len(piece)
@@ -118,3 +121,18 @@ class Source:
                 f"it unpacks to more than {limits.ratio:g} times its size, which no real trace does",
                 "Unpack it and upload the content.",
             )
+
+
+def _salvaged(inflate: zlib._Decompress, data: bytes, most: int) -> Iterator[bytes]:
+    """What can still be unpacked before the place where the data are damaged."""
+    given = 0
+    while given < most:
+        try:
+            piece = inflate.decompress(data, _SALVAGE_BYTES)
+        except zlib.error:
+            return
+        given += len(piece)
+        data = inflate.unconsumed_tail
+        if not piece:
+            return
+        yield piece

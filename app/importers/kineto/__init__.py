@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.kineto import header
 from app.importers.kineto.collectives import collectives
@@ -29,16 +27,15 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     outcome = Outcome()
     trace = collect(events(source, outcome))
     if not len(trace.device) and not len(trace.ops):
-        raise _empty(trace)
+        raise _empty(trace, outcome)
     warnings: list[Warning] = about_file(outcome, trace, source) + about_recording(outcome.metadata, trace)
     launched = launches(trace)
     every, step = steps(trace, launched.time, warnings)
     pieces = device_pieces(trace, launched, step) if len(trace.device) else host_pieces(trace, step)
     totals = sums(pieces, step.begin, step.end)
     named, merged = kernels(pieces, limits.kernels)
-    world_size, rank, ground = header.ranks(outcome.metadata, filename)
-    measured = np.concatenate([one.launched for one in every])
-    found = collectives(trace, measured, warnings)
+    world_size, rank, ground = header.ranks(outcome.metadata, trace, filename)
+    found = collectives(trace, every, world_size, warnings)
     warnings += about_kernels(
         named, merged, launched, trace, ground, bool(found) or totals.breakdown_s["communication"] > 0
     )
@@ -85,8 +82,8 @@ def _memory(trace: Trace, warnings: list[Warning]) -> MeasuredMemory:
     return MeasuredMemory()
 
 
-def _empty(trace: Trace) -> ImportRefused:
-    if trace.events == 0 or len(trace.marks) or len(trace.launches):
+def _empty(trace: Trace, outcome: Outcome) -> ImportRefused:
+    if trace.events == 0 or "schemaVersion" in outcome.metadata:
         message = "the trace holds no operations"
         remedy = "Export inside on_trace_ready, or before profiler.step() begins a new cycle; record CPU and CUDA."
     else:

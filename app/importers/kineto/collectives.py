@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import statistics
 
+import numpy as np
+
 from app.importers.bandwidth import bus_factor, collective_kind
 from app.importers.kineto.columns import Trace, Wholes
+from app.importers.kineto.flops import input_bytes
+from app.importers.kineto.intervals import contains, union
+from app.importers.kineto.steps import Step
 from estimator.measurement import MeasuredCollective, Warning
 from runners.kernels import category_of
 
@@ -13,12 +18,36 @@ _ELEMENT_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "byte": 1, "char": 1, "bool": 1, "short": 2, "int": 4, "long": 8,
     "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
+Groups = dict[tuple[str, float, int], list[float]]
 _TOTAL_IS_OUTPUT = ("all-gather",)
 
 
-def collectives(trace: Trace, events: Wholes, warnings: list[Warning]) -> tuple[MeasuredCollective, ...]:
-    """Group the communication kernels among ``events`` by kind, size and ranks, with the median time of each group."""
-    groups: dict[tuple[str, float, int], list[float]] = {}
+def collectives(
+    trace: Trace, every: list[Step], world_size: int, warnings: list[Warning]
+) -> tuple[MeasuredCollective, ...]:
+    """Group the collectives of the given steps by kind, size and ranks, with the median time of each group.
+
+    On a device they are kernels that say what they sent; on the CPU they are ranges such as ``gloo:all_reduce``, whose
+    inputs were recorded, over all ranks.
+    """
+    groups: Groups = {}
+    if len(trace.device):
+        silent = _of_kernels(trace, np.concatenate([step.launched for step in every]), groups)
+    else:
+        silent = _of_ranges(trace, every, world_size, groups)
+    if silent:
+        message_text = (
+            f"{silent} collectives do not say how much they sent (older PyTorch, or no shapes); only their time counts"
+        )
+        warnings.append(Warning(code="collective-size-unknown", message=message_text))
+    if groups or silent:
+        message_text = "The time of a collective includes waiting for the other ranks"
+        warnings.append(Warning(code="collective-includes-wait", message=message_text))
+    ordered = sorted(groups.items(), key=lambda item: -sum(item[1]))
+    return tuple(_measured(kind, size, ranks, times) for (kind, size, ranks), times in ordered)
+
+
+def _of_kernels(trace: Trace, events: Wholes, groups: Groups) -> int:
     silent = 0
     for index in events.tolist():
         if category_of(trace.names[trace.device.name[index]]) != "communication":
@@ -29,16 +58,24 @@ def collectives(trace: Trace, events: Wholes, warnings: list[Warning]) -> tuple[
             silent += 1
         else:
             groups.setdefault(found, []).append(trace.device.dur[index] * 1e-6)
-    if silent:
-        message_text = (
-            f"{silent} communication kernels do not say how much they sent (older PyTorch); only their time counts"
-        )
-        warnings.append(Warning(code="collective-size-unknown", message=message_text))
-    if groups or silent:
-        message_text = "The time of a communication kernel includes waiting for the other ranks"
-        warnings.append(Warning(code="collective-includes-wait", message=message_text))
-    ordered = sorted(groups.items(), key=lambda item: -sum(item[1]))
-    return tuple(_measured(kind, size, ranks, times) for (kind, size, ranks), times in ordered)
+    return silent
+
+
+def _of_ranges(trace: Trace, every: list[Step], world_size: int, groups: Groups) -> int:
+    silent = 0
+    starts, ends = union(np.array([step.begin for step in every]), np.array([step.end for step in every]))
+    measured = contains(starts, ends, trace.marks.floats("ts"))
+    for index in np.flatnonzero(measured).tolist():
+        name = trace.names[trace.marks.name[index]]
+        if category_of(name) != "communication":
+            continue
+        shape, kind = trace.marks.extra[index], collective_kind(name)
+        size = input_bytes(trace.shapes[shape]) if shape >= 0 else None
+        if size and kind:
+            groups.setdefault((kind, size, world_size), []).append(trace.marks.dur[index] * 1e-6)
+        else:
+            silent += 1
+    return silent
 
 
 def _described(trace: Trace, index: int) -> tuple[str, float, int] | None:

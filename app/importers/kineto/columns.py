@@ -69,6 +69,7 @@ class Trace:
     """``extra``: index into ``shapes``, −1 for none."""
     launches: Spans = field(default_factory=Spans)
     marks: Spans = field(default_factory=Spans)
+    """Ranges that people and PyTorch name; ``extra`` as for ops."""
     names: list[str] = field(default_factory=list)
     shapes: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
@@ -136,7 +137,7 @@ def _take(trace: Trace, event: Event) -> None:
     elif category.endswith(("_runtime", "_driver")):
         _put(trace, trace.launches, event, 0)
     elif category == "user_annotation":
-        _put(trace, trace.marks, event, 0)
+        _put(trace, trace.marks, event, trace.shape_id(event))
     elif event.name == "[memory]":
         _memory(trace, event)
 

@@ -46,6 +46,9 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
+BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+"""What decoding raises for bytes that are no JSON, of other types than expected, or nested without end."""
+
 LIST = msgspec.json.Decoder(list[Event])
 ONE = msgspec.json.Decoder(Event)
 _ANY = msgspec.json.Decoder()
@@ -59,7 +62,7 @@ def lenient(data: bytes) -> Event | None:
     """Decode one event with fields of unexpected types: usable ones are converted, others dropped; None if hopeless."""
     try:
         found = _ANY.decode(data)
-    except (msgspec.DecodeError, RecursionError):
+    except BROKEN:
         return None
     if not isinstance(found, dict):
         return None
@@ -80,7 +83,7 @@ def lenient(data: bytes) -> Event | None:
         event["args"] = _arguments(arguments)
     try:
         return ONE.decode(msgspec.json.encode(event))
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+    except BROKEN:
         return None
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from app.importers.kineto.events import BROKEN
 from runners.arithmetic import ELEMENT_BYTES, bytes_of, flops_of
 
 _LARGEST_DIMENSION = 10**9
@@ -40,6 +41,12 @@ def arithmetic(name: str, shape: tuple[bytes, bytes, bytes]) -> Arithmetic:
         name = name.replace(_CUDNN_ATTENTION + "forward", "aten::_scaled_dot_product_cudnn_attention")
         name = name.replace(_CUDNN_ATTENTION + "backward", "aten::_scaled_dot_product_cudnn_attention_backward")
     return flops_of(name, shapes), bytes_of(name, shapes, types)
+
+
+def input_bytes(shape: tuple[bytes, bytes, bytes]) -> float | None:
+    """Bytes of an op's first input, None where its shape or type is unknown."""
+    shapes, types = _shapes(shape[0]), _texts(shape[1])
+    return _bytes(shapes[:1], ELEMENT_BYTES.get(types[0].lower())) if shapes and types and shapes[0] else None
 
 
 def score_size(name: str, shape: tuple[bytes, bytes, bytes]) -> tuple[int, int] | None:
@@ -123,7 +130,7 @@ def _texts(data: bytes) -> list[str]:
 def _decoded(data: bytes) -> list[Any]:
     try:
         found = msgspec.json.decode(data) if data else []
-    except (msgspec.DecodeError, RecursionError):
+    except BROKEN:
         return []
     return found if isinstance(found, list) else []
 

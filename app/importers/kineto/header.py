@@ -9,6 +9,7 @@ from app.importers.kineto.columns import Trace
 
 _RANK_IN_NAME = re.compile(r"rank[_\-]?(\d{1,6})", re.IGNORECASE)
 _MOST_GROUPS = 64
+_MOST_RANKS = 10**7
 
 
 def device(metadata: dict[str, Any], trace: Trace) -> dict[str, Any]:
@@ -17,7 +18,8 @@ def device(metadata: dict[str, Any], trace: Trace) -> dict[str, Any]:
         return {"name": "cpu", "count": 1}
     listed = metadata.get("deviceProperties")
     cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
-    found = next((card for card in cards if card.get("id") in trace.devices), cards[0] if cards else {})
+    used = [card for card in cards if any(card.get("id") == device for device in trace.devices)]
+    found = (used or cards or [{}])[0]
     kept: dict[str, Any] = {"name": _text(found.get("name")), "count": max(1, len(trace.devices))}
     for key, name in (("totalGlobalMem", "memory_bytes"), ("numSms", "multiprocessors")):
         if (count := _whole(found.get(key))) is not None:
@@ -28,15 +30,18 @@ def device(metadata: dict[str, Any], trace: Trace) -> dict[str, Any]:
     return kept
 
 
-def ranks(metadata: dict[str, Any], filename: str) -> tuple[int, int, str]:
-    """Return (world size, rank, ground): ground is file, name or nothing."""
+def ranks(metadata: dict[str, Any], trace: Trace, filename: str) -> tuple[int, int, str]:
+    """Return (world size, rank, ground): ground is file, name or nothing; without the file's word, the world is at
+    least as large as the largest group that its kernels name.
+    """
     said = metadata.get("distributedInfo")
     if isinstance(said, dict):
         world, rank = _whole(said.get("world_size")), _whole(said.get("rank"))
-        if world is not None and rank is not None and 0 <= rank < world <= 10**7:
+        if world is not None and rank is not None and 0 <= rank < world <= _MOST_RANKS:
             return world, rank, "file"
+    world = max((message.ranks for message in trace.messages if message.ranks <= _MOST_RANKS), default=1)
     named = _RANK_IN_NAME.search(filename)
-    return (1, int(named[1]), "name") if named else (1, 0, "")
+    return (max(world, int(named[1]) + 1), int(named[1]), "name") if named else (max(world, 1), 0, "")
 
 
 def environment(metadata: dict[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,11 @@ Wholes = NDArray[np.int64]
 
 def groups(keys: Wholes) -> Iterator[tuple[int, Wholes]]:
     """Yield each distinct key with the indices that have it, in one sort however many keys there are."""
+    if not len(keys):
+        return
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
-    bounds = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1]))) if len(keys) else order
+    bounds = np.flatnonzero(np.concatenate(([True], ordered[1:] != ordered[:-1])))
     for low, high in zip(bounds.tolist(), [*bounds[1:].tolist(), len(keys)], strict=True):
         yield int(ordered[low]), order[low:high]
 

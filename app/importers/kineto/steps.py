@@ -92,21 +92,21 @@ def _number(name: str) -> int:
 
 
 def _whole(trace: Trace, launch_time: Floats) -> Step:
-    spans = trace.device if len(trace.device) else trace.ops
-    starts, ends = spans.floats("ts"), spans.floats("ts") + spans.floats("dur")
-    begin = min(float(starts.min()), float(launch_time.min()) if len(launch_time) else np.inf)
-    return Step(name="", begin=begin, end=float(ends.max()), launched=np.arange(len(trace.device)))
+    spans = [trace.device] if len(trace.device) else [trace.ops, trace.marks]
+    starts = np.concatenate([launch_time, *(one.floats("ts") for one in spans)])
+    ends = np.concatenate([one.floats("ts") + one.floats("dur") for one in spans])
+    return Step(name="", begin=float(starts.min()), end=float(ends.max()), launched=np.arange(len(trace.device)))
 
 
 def _without_cut(found: list[Step], trace: Trace, warnings: list[Warning]) -> list[Step]:
     """Leave out a first or last step with clearly fewer events than the others: the profiler cut it."""
     if len(found) < 2:
         return found
-    begins = np.sort(trace.ops.floats("ts"))
-    counts = [
-        len(step.launched) or int(np.searchsorted(begins, step.end) - np.searchsorted(begins, step.begin))
-        for step in found
-    ]
+    if len(trace.device):
+        counts = [len(step.launched) for step in found]
+    else:
+        begins = np.sort(trace.ops.floats("ts"))
+        counts = [int(np.searchsorted(begins, step.end) - np.searchsorted(begins, step.begin)) for step in found]
     kept = list(found)
     for index in (len(found) - 1, 0):
         others = [count for i, count in enumerate(counts) if i != index]

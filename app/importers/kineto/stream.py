@@ -13,7 +13,7 @@ import msgspec
 
 from app.importers import json_scan
 from app.importers.imported import ImportRefused
-from app.importers.kineto.events import LIST, Event, lenient
+from app.importers.kineto.events import BROKEN, LIST, Event, lenient
 from app.importers.source import Source
 from estimator.units import MIB
 
@@ -121,7 +121,7 @@ def _decoded(data: bytes, outcome: Outcome, last: bool) -> tuple[list[Event], by
     if not last:
         try:
             return LIST.decode(b"[" + data + b"]"), None
-        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        except BROKEN:
             pass
     end = json_scan.array_end(data)
     tail = data[end + 1 :] if end >= 0 else None
@@ -129,7 +129,7 @@ def _decoded(data: bytes, outcome: Outcome, last: bool) -> tuple[list[Event], by
         data = data[:end]
         try:
             return LIST.decode(b"[" + data + b"]"), tail
-        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        except BROKEN:
             pass
     cleaned = _clean(data)
     if cleaned != data:
@@ -138,7 +138,7 @@ def _decoded(data: bytes, outcome: Outcome, last: bool) -> tuple[list[Event], by
             tail, cleaned = cleaned[end + 1 :], cleaned[:end]
     try:
         return LIST.decode(b"[" + cleaned + b"]"), tail
-    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+    except BROKEN:
         return _one_by_one(cleaned, outcome), tail
 
 
@@ -165,7 +165,7 @@ def _metadata(data: bytes, outcome: Outcome) -> None:
     for attempt in (data, _clean(data)):
         try:
             found = msgspec.json.decode(attempt)
-        except (msgspec.DecodeError, RecursionError):
+        except BROKEN:
             continue
         if isinstance(found, dict):
             outcome.metadata |= {key: value for key, value in found.items() if key not in outcome.metadata}

@@ -20,6 +20,7 @@ from app.importers.text.kinds import (
     flash,
     generic,
     kernel_shares,
+    measured_runs,
     step_times,
     timings,
 )
@@ -29,6 +30,7 @@ from app.importers.text.step_checks import mark_repeats
 from estimator.measurement import Measurement, Origin, Warning
 
 KINDS: tuple[ModuleType, ...] = (
+    measured_runs,
     flash,
     attention,
     attention_memory,

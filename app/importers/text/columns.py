@@ -15,7 +15,24 @@ _STATISTICS = {
     "sd": "std", "min": "min", "minimum": "min", "max": "max", "maximum": "max", "median": "median", "p50": "median",
     "p90": "p90", "p95": "p95", "p99": "p99",
 }  # fmt: skip
-_SUFFIX_UNITS = {"s", "ms", "us", "ns", "sec", "bytes", "kb", "mb", "gb", "kib", "mib", "gib", "percent", "pct"}
+_SUFFIX_UNITS = {
+    "s",
+    "ms",
+    "us",
+    "ns",
+    "sec",
+    "bytes",
+    "kb",
+    "mb",
+    "gb",
+    "kib",
+    "mib",
+    "gib",
+    "gbps",
+    "mbps",
+    "percent",
+    "pct",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

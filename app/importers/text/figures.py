@@ -71,6 +71,30 @@ def put(
     return read
 
 
+_QUANTITY_WORDS = {
+    "time", "times", "latency", "duration", "elapsed", "wait", "memory", "mem", "bytes", "bandwidth", "bw", "algbw",
+    "busbw", "throughput", "tflops", "flops", "gflops", "energy", "power", "forward", "backward", "fwd", "bwd", "total",
+}  # fmt: skip
+
+
+def keep(row: dict[str, Any], name: str, text: str, header: Column, findings: Findings) -> None:
+    """Write a cell of a column that nothing else is known of: counts and text as they are, the rest as a figure.
+
+    Whole numbers under a header that speaks of no quantity need no unit; all other numbers do, or are asked for.
+    """
+    read = cell(text)
+    if read.value is None and not read.missing:
+        row[name] = read.text
+    elif read.value is not None and not read.unit and header.unit is None and _is_count(text, header):
+        row[name] = int(read.value)
+    elif text.strip() or header.unit is not None:
+        put(row, name, text, header, findings)
+
+
+def _is_count(text: str, header: Column) -> bool:
+    return whole(text) is not None and "." not in text and _QUANTITY_WORDS.isdisjoint(header.words)
+
+
 def scaled(value: float, scale: float) -> float:
     """Multiply in decimals, so that 0.13 ms is 0.00013 s to the last digit."""
     return float(Decimal(repr(value)) * Decimal(repr(float(scale))))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from app.importers.text.cells import MICRO
@@ -38,6 +39,12 @@ def unit(text: str) -> Unit | None:
         return Unit(suffix="_frac", scale=0.01)
     if word in ("x", "×"):
         return Unit(suffix="", scale=1.0)
+    rate = re.fullmatch(r"([kKMGT]i?)([bB])ps", text.strip())
+    if rate:  # capitals matter here: GBps is bytes, Gbps is bits
+        size = unit(f"{rate[1]}B")
+        if size is not None:
+            bits = 8.0 if rate[2] == "b" else 1.0
+            return Unit(suffix="_bytes_per_s", scale=size.scale / bits, loose=size.loose)
     per_second = word.removesuffix("/s").removesuffix("/sec")
     if per_second != word:
         size = unit(per_second)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.importers.text.cells import cell
-from app.importers.text.document import Block, Document, Fields
+from app.importers.text.document import Block, Document, Entry, Fields
 from app.importers.text.reading import Decisions, Reading
 
 KIND = "accumulation"
@@ -22,19 +22,25 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     for block in blocks:
         if not isinstance(block, Fields):
             continue
-        wanted = block.get("expected")
-        expected = cell(wanted.value).value if wanted else None
-        for entry in block.entries:
-            key = entry.key.lower()
-            if "result" not in key:
-                continue
-            result = cell(entry.value.split(",")[0]).value
-            variant = key.replace("result", "").strip()
-            row: dict[str, Any] = {"experiment": entry.group or block.title.strip(" :"), "result": result}
-            if variant:
-                row["variant"] = variant
-            row["expected"] = expected
-            if result is not None and expected is not None:
-                row["error"] = abs(result - expected)
-            rows.append(row)
+        for group in dict.fromkeys(entry.group for entry in block.entries):
+            rows += _rows([entry for entry in block.entries if entry.group == group], block.title)
     return Reading(rows=rows)
+
+
+def _rows(entries: list[Entry], title: str) -> list[dict[str, Any]]:
+    wanted = next((entry for entry in entries if "expected" in entry.key.lower()), None)
+    expected = cell(wanted.value).value if wanted else None
+    rows = []
+    for entry in entries:
+        key = entry.key.lower()
+        if "result" not in key:
+            continue
+        result = cell(entry.value.split(",")[0]).value
+        row: dict[str, Any] = {"experiment": entry.group or title.strip(" :"), "result": result}
+        if variant := key.replace("result", "").strip():
+            row["variant"] = variant
+        row["expected"] = expected
+        if result is not None and expected is not None:
+            row["error"] = abs(result - expected)
+        rows.append(row)
+    return rows

@@ -28,7 +28,8 @@ def matches(block: Block) -> bool:
         return False
     columns = columns_of(block)
     of = {what.of for column in columns if (what := meaning.quantity(column)) and what.name in _TIMES and what.of}
-    return len(of) >= 2 and has_sweep(columns)
+    named = any(meaning.name_is(column, meaning.MODEL) for column in columns)
+    return len(of) >= 2 and has_sweep(columns) and not named
 
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:

@@ -7,17 +7,11 @@ from typing import Any
 from app.importers.text.cells import cell
 from app.importers.text.columns import Column
 from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import Findings, columns_of, put
+from app.importers.text.figures import Findings, columns_of, keep
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from estimator.measurement import Warning
 
 KIND = "table"
-_DIMENSIONLESS = {
-    "count", "calls", "instances", "steps", "step", "iteration", "iterations", "rank", "ranks", "rows", "id", "index",
-    "layers", "heads", "batch", "tokens", "gpus", "nodes", "tp", "dp", "pp", "cp", "ep", "vp", "seq", "len", "size",
-    "vocab", "params", "parameters", "mfu", "hfu", "speedup", "ratio", "frac", "loss", "accuracy", "year", "b", "s",
-    "n", "d", "model", "ff", "kv",
-}  # fmt: skip
 
 
 def matches(block: Block) -> bool:
@@ -37,7 +31,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         for cells in table.rows:
             row: dict[str, Any] = {}
             for (name, column), text in zip(columns, cells, strict=True):
-                _put(row, name, column, text, findings)
+                keep(row, name, text, column, findings)
             rows.append(row)
     where = place(tables[0])
     names = ", ".join(repr(name) for name in tables[0].columns[:8])
@@ -60,14 +54,3 @@ def _named(columns: tuple[Column, ...]) -> list[tuple[str, Column]]:
         repeated = used[name] > 1 and not statistic
         named.append((f"{name}_{used[name]}" if repeated else name, column))
     return named
-
-
-def _put(row: dict[str, Any], name: str, column: Column, text: str, findings: Findings) -> None:
-    plain = not _DIMENSIONLESS.isdisjoint(column.words) and column.unit is None
-    read = cell(text)
-    if plain and read.value is not None and not read.unit:
-        row[name] = int(read.value) if read.value == int(read.value) and abs(read.value) < 1e15 else read.value
-    elif read.value is None and not read.missing:
-        row[name] = read.text
-    else:
-        put(row, name, text, column, findings)

@@ -8,17 +8,18 @@ from typing import Any
 from app.importers.text import meaning
 from app.importers.text.columns import Column
 from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import Findings, columns_of, put, whole
-from app.importers.text.models import assigned_batch, catalogue_key, common_name
-from app.importers.text.precision import from_label, from_text, is_mixed
+from app.importers.text.figures import Findings, columns_of, put
+from app.importers.text.megabytes import warning
+from app.importers.text.models import assigned_batch
+from app.importers.text.precision import from_label, is_mixed
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.step_checks import contained_backward, total_is_sum
+from app.importers.text.step_rows import describe
 from app.importers.text.units import Unit
 from estimator.measurement import Warning
 
 KIND = "step-times"
 _SECONDS = Unit(suffix="_s", scale=1.0)
-_NAME_WITH_SEQ = re.compile(r"(.{1,60}?)[_\- ]+(?:seq|ctx|len|s|t)[_=\-]?(\d{1,9})$", re.IGNORECASE)
 _OUT_OF_MEMORY = re.compile(r"\bout of mem|\boom\b", re.IGNORECASE)
 _COMPILED = {"compiled": True, "not compiled": False, "uncompiled": False, "eager": False, "torch.compile": True}
 _STEP_QUANTITIES = ("forward", "backward", "forward_backward", "step", "optimizer", "communication")
@@ -47,6 +48,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         rows += oom
         warnings += said
     warnings += _assumed_batch(rows, place(tables[0]))
+    if findings.loose_sizes:
+        warnings.append(warning(None, place(tables[0])))
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables[0]))
 
 
@@ -64,6 +67,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     columns = columns_of(table)
     timings = _timings(columns)
+    timed = {i for i, _, _ in timings}
     precision, ground = _precision(table, columns, document, decisions)
     compiled = next(
         (_COMPILED[name.lower()] for name in reversed(table.around.labels) if name.lower() in _COMPILED), None
@@ -71,20 +75,21 @@ def _rows(
     rows = []
     for cells in table.rows:
         row: dict[str, Any] = {}
+        oom = findings.oom
         for i, column in enumerate(columns):
-            _describe(row, column, cells[i])
+            if i not in timed:
+                describe(row, column, cells[i], findings)
         if precision:
             row.setdefault("precision", precision)
         if row.get("precision") == "bf16" and is_mixed(table.around.heading):
             row["precision"] = "bf16-amp"
         if compiled is not None:
             row["compile"] = compiled
-        oom = findings.oom
         for i, column, what in timings:
             key = what.name + ("_total" if what.total else "")
             put(row, key, cells[i], column, findings, assumed=_SECONDS)
         if (count := _iterations(row)) is not None:
-            row["iterations"] = count
+            row.setdefault("iterations", count)
         row["status"] = "oom" if findings.oom > oom else "ok"
         rows.append(row)
     if any(column.unit is None for _, column, _ in timings):
@@ -108,21 +113,6 @@ def _iterations(row: dict[str, Any]) -> int | None:
         if mean and total and abs(total / mean - round(total / mean)) < 1e-3:
             return round(float(total) / float(mean))
     return None
-
-
-def _describe(row: dict[str, Any], column: Column, text: str) -> None:
-    if meaning.name_is(column, meaning.MODEL):
-        found = _NAME_WITH_SEQ.match(text.strip("*` "))
-        row["model"] = common_name(found[1] if found else text.strip("*` "))
-        if found:
-            row["seq_len"] = int(found[2])
-    elif meaning.name_is(column, meaning.PRECISION):
-        row["precision"] = from_text(text)
-    for names, key in ((meaning.SEQ_LEN, "seq_len"), (meaning.BATCH, "batch"), (meaning.PARAMETERS, "parameters")):
-        if meaning.name_is(column, names) and (count := whole(text)) is not None:
-            row[key] = count
-    if "parameters" in row and "model" in row and (key := catalogue_key(row["parameters"], row["model"])):
-        row["catalogue_model"] = key
 
 
 def _precision(table: Table, columns: tuple[Column, ...], document: Document, decisions: Decisions) -> tuple[str, str]:
@@ -157,9 +147,8 @@ def _out_of_memory(table: Table, rows: list[dict[str, Any]]) -> tuple[list[dict[
     found = []
     for line in said:
         for name in sorted(known, key=len, reverse=True):
-            pattern = (
-                rf"(?<![\w.]){re.escape(name)}(?:\s+(?:at|with|seq|s|=|,|and)){{0,3}}\s*[_=]?\s*(\d{{2,9}})(?![\w.])"
-            )
+            between = r"(?:[\s,:]+(?:at|with|seq|sequence|length|s)){0,3}[\s,:=_]*"
+            pattern = rf"(?<![\w.]){re.escape(name)}{between}(\d{{2,9}})(?![\w.])"
             for hit in re.finditer(pattern, line):
                 if (name, int(hit[1])) not in measured:
                     like = known[name]

@@ -13,6 +13,7 @@ from app.importers.text.units import is_time
 
 KIND = "timings"
 _NO_HEADER = column("time")
+_FILLERS = ("time", "dev", "deviation", "duration")
 
 
 def matches(block: Block) -> bool:
@@ -29,7 +30,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         by_name: dict[str, dict[str, Any]] = {}
         for entry in filter(_is_timing, block.entries):
             header = column(entry.key)
-            name = entry.key if not header.statistic else " ".join(header.words)
+            words = [word for word in header.words if word not in _FILLERS]
+            name = " ".join(words) if header.statistic and words else entry.key
             row = by_name.setdefault(name, {"name": name, **({"group": entry.group} if entry.group else {})})
             found: dict[str, Any] = {}
             put(found, header.statistic or "mean", entry.value, _NO_HEADER, Findings())

@@ -15,6 +15,8 @@ from app.importers.text.units import is_time, unit
         ("MiB", "_bytes", 1024**2),
         ("GB", "_bytes", 1e9),
         ("GB/s", "_bytes_per_s", 1e9),
+        ("GBps", "_bytes_per_s", 1e9),
+        ("Gbps", "_bytes_per_s", 1e9 / 8),
         ("GiB/s", "_bytes_per_s", 1024**3),
         ("TFLOP/s", "_flops_per_s", 1e12),
         ("%", "_frac", 0.01),
@@ -26,7 +28,7 @@ def test_known_units(text, suffix, scale):
     assert (found.suffix, found.scale) == (suffix, scale)
 
 
-@pytest.mark.parametrize("text", ["", "proc", "times", "tokens", "TFLOPS", "Gbps"])
+@pytest.mark.parametrize("text", ["", "proc", "times", "tokens", "TFLOPS", "gb/second"])
 def test_unknown_and_doubtful_units_are_not_guessed(text):
     assert unit(text) is None
 

@@ -1,0 +1,54 @@
+"""Measured runs: the table that ``headroom validate`` reads, one run a row, under its own column names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.importers.text.cells import cell
+from app.importers.text.document import Block, Document, Table, place
+from app.importers.text.reading import Decisions, Reading
+from estimator.measurement import Warning
+
+KIND = "measured-runs"
+_COLUMNS = {
+    "hardware", "n_gpus", "model", "n_layers", "d_model", "n_heads", "n_kv_heads", "d_ff", "vocab", "seq_len",
+    "global_batch", "micro_batch", "tp", "pp", "vp", "dp", "cp", "ep", "sharding", "sequence_parallel", "recompute",
+    "precision", "attention_impl", "compile", "measured_step_time_s", "measured_tokens_per_s_per_gpu",
+    "measured_tflops_per_gpu", "measured_mfu", "measured_peak_mem_gib",
+}  # fmt: skip
+_ENOUGH = 8
+_FALSE, _TRUE = ("false", "no"), ("true", "yes")
+
+
+def matches(block: Block) -> bool:
+    """A table with a good part of those columns, a measured one among them."""
+    if not isinstance(block, Table):
+        return False
+    known = _COLUMNS.intersection(block.columns)
+    return len(known) >= _ENOUGH and any(name.startswith("measured_") for name in block.columns)
+
+
+def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
+    """Keep every cell that is filled, as the type that it looks like; the units are in the columns' names already."""
+    tables = [block for block in blocks if isinstance(block, Table)]
+    rows = [
+        {name: _value(text) for name, text in zip(table.columns, cells, strict=True) if name and text.strip()}
+        for table in tables
+        for cells in table.rows
+    ]
+    unmeasured = sum(not any(key.startswith("measured_") for key in row) for row in rows)
+    warnings = []
+    if unmeasured:
+        message = f"{unmeasured} rows hold no measured value"
+        warnings.append(Warning(code="missing-cells", message=message, where=place(tables[0])))
+    return Reading(rows=rows, warnings=warnings)
+
+
+def _value(text: str) -> Any:
+    plain = text.strip()
+    if plain.lower() in _FALSE + _TRUE:
+        return plain.lower() in _TRUE
+    read = cell(plain)
+    if read.value is None or read.unit or read.spread is not None:
+        return read.text if read.missing else plain[:1000]
+    return int(read.value) if plain.lstrip("+-").isdigit() and abs(read.value) < 1e15 else read.value

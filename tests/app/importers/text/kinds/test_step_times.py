@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.app.importers.reading import codes, one, read
+
+
+def rows(folder, text):
+    return list(one(read(folder, text), "step-times").rows)
+
+
+def test_columns_of_mean_and_spread_in_milliseconds(tmp_path):
+    text = "model,batch,context_length,fwd_mean (ms),fwd_std (ms),bwd_mean (ms)\nxl,8,512,10.5,0.5,20\n"
+    assert rows(tmp_path, text) == [
+        {
+            "model": "xl",
+            "batch": 8,
+            "seq_len": 512,
+            "forward_s": 0.0105,
+            "forward_std_s": 0.0005,
+            "backward_s": 0.02,
+            "status": "ok",
+        }
+    ]
+
+
+def test_units_in_the_cells(tmp_path):
+    text = "| Model | Forward pass | Backward pass | Peak memory |\n|---|---|---|---|\n"
+    text += "| A | 4.027 ms | 80 us | 2.5 GiB |\n"
+    (row,) = rows(tmp_path, text)
+    assert row["forward_s"] == 0.004027
+    assert row["backward_s"] == 8e-05
+    assert row["peak_memory_bytes"] == 2.5 * 1024**3
+
+
+def test_whole_steps_and_other_columns_are_kept(tmp_path):
+    text = "size  dtype  step time (s)  GPU  tokens\nlarge  bf16  1.25  A100  4096\nxl  fp16  2.5  A100  4096\n"
+    first, second = rows(tmp_path, text)
+    assert first == {
+        "model": "large",
+        "precision": "bf16",
+        "step_s": 1.25,
+        "gpu": "A100",
+        "tokens": 4096,
+        "status": "ok",
+    }
+    assert second["precision"] == "fp16"
+
+
+def test_out_of_memory_cells(tmp_path):
+    imported = read(tmp_path, "model  seq_len  forward (ms)\nsmall  128  5.5\nxl  1024  OOM\n")
+    last = one(imported).rows[-1]
+    assert last == {"model": "xl", "seq_len": 1024, "forward_s": None, "status": "oom"}
+    assert "oom-cells" in codes(imported)
+
+
+@pytest.mark.parametrize(
+    "sentence", ["big 2048 ran out of memory", "At batch 4, big at 2048 was OOM.", "OOM: big, seq 2048"]
+)
+def test_out_of_memory_sentences(tmp_path, sentence):
+    imported = read(tmp_path, f"model  forward (ms)\nbig_seq512  5.5\nbig_seq1024  9.5\n\n{sentence}\n")
+    assert one(imported).rows[-1] == {"model": "big", "seq_len": 2048, "forward_s": None, "status": "oom"}
+
+
+def test_sentences_about_rows_that_ran_add_none(tmp_path):
+    imported = read(
+        tmp_path, "model  forward (ms)\nbig_seq512  5.5\nbig_seq1024  9.5\n\nbig 512 did not run out of memory\n"
+    )
+    assert len(one(imported).rows) == 2
+
+
+def test_seconds_are_assumed_aloud(tmp_path):
+    imported = read(tmp_path, "model_name  avg_forward_time\nsm  0.0227\nmd  0.0454\n")
+    assert [row["model"] for row in one(imported).rows] == ["small", "medium"]
+    assert "unit-assumed" in codes(imported)
+    assert not {"batch-assumed", "precision-assumed"} & codes(imported)
+
+
+def test_labels_tell_compiled_from_eager_and_the_precision(tmp_path):
+    table = "model  forward (ms)\nxl_seq128  5.5\nxl_seq256  6.5\n"
+    second, third = table.replace("5.5", "7.5"), table.replace("5.5", "3.5")
+    text = f"# Times\ncompiled\n\n{table}\nnot compiled\n\n{second}\nBF16\n\n{third}"
+    found = rows(tmp_path, text)
+    assert [row["compile"] for row in found] == [True, True, False, False, False, False]
+    assert [row.get("precision") for row in found] == [None] * 4 + ["bf16"] * 2
+
+
+def test_totals_give_the_number_of_iterations(tmp_path):
+    (row, _) = rows(tmp_path, "model  avg_forward_time (s)  total_forward_time (s)\na  0.5  10.0\nb  0.25  5.0\n")
+    assert row == {"model": "a", "forward_s": 0.5, "forward_total_s": 10.0, "iterations": 20, "status": "ok"}
+
+
+def test_sizes_in_megabytes_are_doubtful(tmp_path):
+    assert "mb-ambiguous" in codes(read(tmp_path, "model  step (ms)  memory (MB)\na  5.5  100\nb  6.5  200\n"))

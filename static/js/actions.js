@@ -9,7 +9,10 @@ import { decode, encode, pinOf } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 
-/** Put the state into the address bar: a new entry for a decision, the same entry for a step on the way. @param {"push" | "replace"} how */
+/**
+ * Put the state into the address bar: a new entry for a decision, the same entry for a step on the way.
+ * @param {"push" | "replace"} how
+ */
 export function writeUrl(how = "push") {
   const search = encode(state, state.base, state.sample);
   if (search === location.search) return;
@@ -67,20 +70,32 @@ export function grab(field) {
   const times = lastAxis(field)?.legal.map((point) => point.estimate?.step_time_s ?? 0) ?? [];
   const peaks = lastAxis(field)?.legal.map((point) => point.estimate?.memory.peak_bytes ?? 0) ?? [];
   // one extreme point must not press the rest into a line
-  const bound = (/** @type {number[]} */ values, /** @type {number} */ now) => Math.max(now, Math.min(4 * now, ...[Math.max(0, ...values)]));
+  const bound = (/** @type {number[]} */ values, /** @type {number} */ now) =>
+    Math.max(now, Math.min(4 * now, ...[Math.max(0, ...values)]));
   set({
     drag: {
-      field, estimate, largest_s: bound(times, Math.max(estimate?.step_time_s ?? 0, median(state.measurement?.steps_s) ?? 0)),
+      field,
+      estimate,
+      largest_s: bound(times, Math.max(estimate?.step_time_s ?? 0, median(state.measurement?.steps_s) ?? 0)),
       largest_bytes: bound(peaks, estimate?.memory.peak_bytes ?? 0),
     },
   });
 }
 
-/** One step of a held slider. @param {string} path @param {import("./axes.js").AxisPoint} point @param {boolean} valid */
+/**
+ * One step of a held slider.
+ * @param {string} path
+ * @param {import("./axes.js").AxisPoint} point
+ * @param {boolean} valid
+ */
 export function preview(path, point, valid) {
   const scenario = valid ? point.scenario : withField(state.scenario, path, point.value, usualNode());
   if (same(scenario, state.scenario)) return;
-  set(valid && point.estimate?.ops ? { scenario, estimate: point.estimate, estimated: scenario, problems: [] } : { scenario });
+  set(
+    valid && point.estimate?.ops
+      ? { scenario, estimate: point.estimate, estimated: scenario, problems: [] }
+      : { scenario },
+  );
 }
 
 /** The slider is let go. */
@@ -127,15 +142,28 @@ export function setMeasured(id) {
   writeUrl();
 }
 
-/** The scenario that was measured, where the measurement knows all of it. @param {import("./types.js").Measurement | null} measurement */
+/**
+ * The scenario that was measured, where the measurement knows all of it.
+ * @param {import("./types.js").Measurement | null} measurement
+ */
 const scenarioOf = (measurement) => (measurement?.prediction ? complete(measurement.scenario, state.catalog) : null);
 
-/** Show a measurement where its numbers can be seen: beside its prediction, or its tables in Compare. @param {string} id */
+/**
+ * Show a measurement where its numbers can be seen: beside its prediction, or its tables in Compare.
+ * @param {string} id
+ */
 export async function openMeasurement(id) {
   const measurement = await api.measurement(id);
   const measuredScenario = scenarioOf(measurement);
   if (measurement.steps_s.length || measurement.kernels.length || Object.keys(measurement.breakdown_s).length) {
-    set({ view: "explore", scenario: measuredScenario ?? state.scenario, measured: id, measurement, measuredScenario, drag: null });
+    set({
+      view: "explore",
+      scenario: measuredScenario ?? state.scenario,
+      measured: id,
+      measurement,
+      measuredScenario,
+      drag: null,
+    });
   } else {
     const pins = uploaded(id).map((one) => `m:${one}`);
     set({ view: "compare", pins: [...state.pins.filter((pin) => !pins.includes(pin)), ...pins] });

@@ -26,7 +26,11 @@ export function problemOf(status, text) {
   const problems = Array.isArray(document.problems) ? document.problems : [];
   const words = problems.map(said);
   const detail = typeof document.detail === "string" ? document.detail : "";
-  return new ApiError(words.join(" ") || detail || document.title || `The server answered ${status}.`, status, problems);
+  return new ApiError(
+    words.join(" ") || detail || document.title || `The server answered ${status}.`,
+    status,
+    problems,
+  );
 }
 
 /**
@@ -38,7 +42,9 @@ async function call(path, { method = "GET", body, signal, text = false } = {}) {
   let response;
   try {
     response = await fetch(path, {
-      method, signal, headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      method,
+      signal,
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
       body: body === undefined ? undefined : JSON.stringify(body),
     });
   } catch (error) {

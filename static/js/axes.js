@@ -53,7 +53,12 @@ function keep(field, given) {
     return { ...point, scenario, key: scenario ? canonical(scenario) : "" };
   });
   const legal = points.filter(({ estimate }) => estimate);
-  const axis = { points, legal, refused: points.filter(({ estimate }) => !estimate), keys: new Set(legal.map(({ key }) => key)) };
+  const axis = {
+    points,
+    legal,
+    refused: points.filter(({ estimate }) => !estimate),
+    keys: new Set(legal.map(({ key }) => key)),
+  };
   known.set(field, axis);
   set({ axes: state.axes + 1 });
   return axis;

@@ -2,8 +2,20 @@
 /** Numbers as people read them: three significant digits, decimal prefixes, a thin space between thousands. */
 
 const THIN = " ";
-const PREFIXES = /** @type {[number, string][]} */ ([[1e15, "P"], [1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"], [1, ""]]);
-const TIMES = /** @type {[number, string][]} */ ([[1, "s"], [1e-3, "ms"], [1e-6, "µs"], [1e-9, "ns"]]);
+const PREFIXES = /** @type {[number, string][]} */ ([
+  [1e15, "P"],
+  [1e12, "T"],
+  [1e9, "G"],
+  [1e6, "M"],
+  [1e3, "k"],
+  [1, ""],
+]);
+const TIMES = /** @type {[number, string][]} */ ([
+  [1, "s"],
+  [1e-3, "ms"],
+  [1e-6, "µs"],
+  [1e-9, "ns"],
+]);
 
 /** @param {string} digits */
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
@@ -24,7 +36,12 @@ export function significant(value, digits = 3) {
 /** Write a count in full. @param {number} value */
 export const count = (value) => (Number.isFinite(value) ? grouped(String(Math.round(value))) : "–");
 
-/** Choose one scale for a column or an axis, by its largest value. @param {number} largest @param {string} kind @returns {{factor: number, unit: string}} */
+/**
+ * Choose one scale for a column or an axis, by its largest value.
+ * @param {number} largest
+ * @param {string} kind
+ * @returns {{factor: number, unit: string}}
+ */
 export function scaleFor(largest, kind) {
   const size = Math.abs(largest) || 0;
   if (kind === "s") {
@@ -36,7 +53,12 @@ export function scaleFor(largest, kind) {
   return { factor, unit: prefix + unit };
 }
 
-/** Split a quantity into number and unit, for tiles. @param {number | null | undefined} value @param {string} kind @returns {[string, string]} */
+/**
+ * Split a quantity into number and unit, for tiles.
+ * @param {number | null | undefined} value
+ * @param {string} kind
+ * @returns {[string, string]}
+ */
 export function split(value, kind, digits = 3) {
   if (value === null || value === undefined || !Number.isFinite(value)) return ["–", ""];
   // round first: 999.6 ms must read 1.00 s
@@ -55,7 +77,15 @@ export const bytes = (value) => quantity(value, "bytes");
 /** Write a number of things with a short scale, as in 8.03 B parameters. @param {number} value */
 export function short(value) {
   // four-digit numbers read better in full: 9 940
-  const found = value < 1e4 ? null : /** @type {[number, string][]} */ ([[1e12, " T"], [1e9, " B"], [1e6, " M"], [1e3, " k"]]).find(([at]) => value >= at);
+  const found =
+    value < 1e4
+      ? null
+      : /** @type {[number, string][]} */ ([
+          [1e12, " T"],
+          [1e9, " B"],
+          [1e6, " M"],
+          [1e3, " k"],
+        ]).find(([at]) => value >= at);
   return found ? significant(value / found[0]) + found[1] : significant(value);
 }
 
@@ -78,13 +108,21 @@ export function change(frac) {
 export const arrow = (frac) => (Math.abs(frac) < 0.0005 ? "" : frac < 0 ? "▼" : "▲");
 
 /** A problem and its remedy as sentences. @param {{message: string, remedy: string}} problem */
-export const said = ({ message, remedy }) => [message, remedy].filter(Boolean).map((text) => (/[.!?]$/.test(text) ? text : `${text}.`)).join(" ");
+export const said = ({ message, remedy }) =>
+  [message, remedy]
+    .filter(Boolean)
+    .map((text) => (/[.!?]$/.test(text) ? text : `${text}.`))
+    .join(" ");
+
+/** A count with its noun. @param {number} number @param {string} noun @param {string} [many] */
+export const plural = (number, noun, many = `${noun}s`) => `${count(number)} ${number === 1 ? noun : many}`;
 
 /** @param {number} epoch_s */
 export function when(epoch_s) {
   const date = new Date(epoch_s * 1000);
   const two = (/** @type {number} */ n) => String(n).padStart(2, "0");
-  return `${date.getFullYear()}-${two(date.getMonth() + 1)}-${two(date.getDate())} ${two(date.getHours())}:${two(date.getMinutes())}`;
+  const day = [date.getFullYear(), two(date.getMonth() + 1), two(date.getDate())].join("-");
+  return `${day} ${two(date.getHours())}:${two(date.getMinutes())}`;
 }
 
 /** Write rows as CSV with full precision. @param {import("./types.js").Table} table */

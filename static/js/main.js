@@ -1,5 +1,8 @@
 // @ts-check
-/** Starts the page: catalogue, state from the URL, the three views, keys, drops, and what happens when the server goes. */
+/**
+ * Starts the page: catalogue, state from the URL, the three views, keys, drops, and what happens when the server
+ * goes.
+ */
 import { loadMeasurement, pinScenario, readUrl, refreshMeasurements, show } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen } from "./keys.js";
@@ -13,7 +16,7 @@ import { byId, h } from "./views/dom.js";
 import { createExplore } from "./views/explore.js";
 import { importFiles, importText, listenForDrops } from "./views/imports.js";
 import { createRuns } from "./views/runs.js";
-import { copy, toast } from "./views/toast.js";
+import { copy, toast, trying } from "./views/toast.js";
 
 const RETRY_MS = 3000;
 const PENDING_MS = 2000;
@@ -33,8 +36,12 @@ function showBanner() {
   banner.hidden = state.online;
   clearInterval(retrying);
   if (state.online) return;
-  const retry = () => api.health().then(() => undefined, (error) => (error instanceof ApiError ? undefined : Promise.reject(error)));
-  banner.replaceChildren(h("b", { text: "The server does not answer." }), h("span", { text: "What you see is the last it sent; trying again." }), h("button", { type: "button", class: "ghost", text: "Retry now", onclick: retry }));
+  const retry = () => trying(api.health());
+  banner.replaceChildren(
+    h("b", { text: "The server does not answer." }),
+    h("span", { text: "What you see is the last it sent; trying again." }),
+    h("button", { type: "button", class: "ghost", text: "Retry now", onclick: retry }),
+  );
   retrying = window.setInterval(retry, RETRY_MS);
 }
 
@@ -88,7 +95,14 @@ async function start() {
     { keys: ["3"], does: "Compare", act: () => show("compare") },
     { keys: ["/"], does: "choose a model", act: focusModel },
     { keys: ["←", "→"], does: "move the focused slider to the next legal value" },
-    { keys: ["p"], does: "pin this scenario; the first pin is the baseline", act: () => { pinScenario(); toast("Pinned"); } },
+    {
+      keys: ["p"],
+      does: "pin this scenario; the first pin is the baseline",
+      act: () => {
+        pinScenario();
+        toast("Pinned");
+      },
+    },
     { keys: ["u"], does: "import files or text", act: () => importing.open() },
     { keys: ["c"], does: "copy a link to this state", act: copyLink },
     { keys: ["t"], does: "light or dark", act: toggleTheme },
@@ -114,9 +128,9 @@ async function start() {
   document.addEventListener("themechange", () => set({ theme: state.theme + 1 }));
   subscribe(["online"], () => {
     showBanner();
-    if (state.online) void Promise.all([predict(), loadMeasurement(), refreshMeasurements()]);
+    if (state.online) void trying(Promise.all([predict(), loadMeasurement(), refreshMeasurements()]));
   });
-  void refreshMeasurements();
+  void trying(refreshMeasurements());
   if (catalog.pending?.some(isComing)) setTimeout(refreshPending, PENDING_MS);
 }
 
@@ -127,7 +141,11 @@ async function begin() {
     if (!(error instanceof ApiError)) throw error;
     const banner = byId("banner");
     banner.hidden = false;
-    banner.replaceChildren(h("b", { text: "Headroom cannot start." }), h("span", { text: error.message }), h("button", { type: "button", class: "ghost", text: "Retry", onclick: () => location.reload() }));
+    banner.replaceChildren(
+      h("b", { text: "Headroom cannot start." }),
+      h("span", { text: error.message }),
+      h("button", { type: "button", class: "ghost", text: "Retry", onclick: () => location.reload() }),
+    );
   }
 }
 void begin();

@@ -1,13 +1,29 @@
 // @ts-check
-/** From the current scenario to its estimate: out of a fetched axis where there is one, else from the server; the newest wins. */
+/**
+ * From the current scenario to its estimate: out of a fetched axis where there is one, else from the server; the
+ * newest wins.
+ */
 import { api, ApiError } from "./api.js";
 import { fetchAxis, validAxis } from "./axes.js";
 import { canonical } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
 
-export const SLIDERS = ["plan.dp", "plan.tp", "plan.pp", "plan.micro_batch", "training.seq_len", "training.global_batch"];
+export const SLIDERS = [
+  "plan.dp",
+  "plan.tp",
+  "plan.pp",
+  "plan.micro_batch",
+  "training.seq_len",
+  "training.global_batch",
+];
 export const CHOICES = [
-  "plan.sharding", "plan.recompute", "training.precision", "training.attention", "training.framework", "plan.schedule", "plan.sequence_parallel",
+  "plan.sharding",
+  "plan.recompute",
+  "training.precision",
+  "training.attention",
+  "training.framework",
+  "plan.schedule",
+  "plan.sequence_parallel",
 ];
 const QUIET_MS = 250;
 
@@ -30,7 +46,9 @@ export async function predict() {
   const key = canonical(scenario);
   underway?.abort();
   if (state.estimated && canonical(state.estimated) === key) return set({ problems: [], busy: false });
-  const found = [...SLIDERS, ...CHOICES].map((field) => validAxis(field, key)?.legal.find((point) => point.key === key)).find(Boolean);
+  const found = [...SLIDERS, ...CHOICES]
+    .map((field) => validAxis(field, key)?.legal.find((point) => point.key === key))
+    .find(Boolean);
   if (found?.estimate?.ops) return set({ estimate: found.estimate, estimated: scenario, problems: [], busy: false });
   underway = new AbortController();
   set({ busy: true });
@@ -39,7 +57,10 @@ export async function predict() {
     if (mine === generation) set({ estimate, estimated: scenario, problems: [], busy: false });
   } catch (error) {
     if (mine !== generation || !(error instanceof ApiError)) return undefined;
-    const problems = error.problems.length || !error.status ? error.problems : [{ field: "server", message: error.message, remedy: "" }];
+    const problems =
+      error.problems.length || !error.status
+        ? error.problems
+        : [{ field: "server", message: error.message, remedy: "" }];
     set({ problems, busy: false });
   }
   return undefined;

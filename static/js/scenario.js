@@ -9,7 +9,10 @@ import { significant } from "./format.js";
 export function canonical(value) {
   if (Array.isArray(value)) return `[${value.map(canonical).join()}]`;
   if (value && typeof value === "object") {
-    return `{${Object.keys(value).sort().map((key) => `${key}:${canonical(value[key])}`).join()}}`;
+    return `{${Object.keys(value)
+      .sort()
+      .map((key) => `${key}:${canonical(value[key])}`)
+      .join()}}`;
   }
   return JSON.stringify(value) ?? "null";
 }
@@ -18,7 +21,8 @@ export function canonical(value) {
 export const same = (a, b) => a === b || canonical(a) === canonical(b);
 
 /** @param {any} scenario @param {string} path */
-export const get = (scenario, path) => (path === "cluster.chips" ? chips(scenario) : path.split(".").reduce((part, key) => part?.[key], scenario));
+export const get = (scenario, path) =>
+  path === "cluster.chips" ? chips(scenario) : path.split(".").reduce((part, key) => part?.[key], scenario);
 
 /** Chips that the plan's degrees multiply to. @param {Scenario} scenario */
 export const chips = ({ plan }) => plan.dp * plan.tp * plan.pp * (plan.cp ?? 1);
@@ -39,36 +43,57 @@ export function complete(scenario, catalog) {
   const chip = named(given.chip, catalog.chips);
   const entry = catalog.chips.find(({ key }) => key === chip);
   /** @type {any} */
-  const cluster = { chip, chips_per_node: given.chips_per_node ?? entry?.value.chips_per_node ?? 8, nodes: given.nodes ?? 1 };
+  const cluster = {
+    chip,
+    chips_per_node: given.chips_per_node ?? entry?.value.chips_per_node ?? 8,
+    nodes: given.nodes ?? 1,
+  };
   for (const name of ["link", "network"]) {
     const link = given[name] && named(given[name], catalog.links);
     if (link && link !== entry?.value[name]) cluster[name] = link;
   }
   return {
-    model: brief(named(scenario.model, catalog.models), "model", catalog), cluster,
-    plan: { ...parts.plan, ...scenario.plan }, training: { ...parts.training, ...scenario.training },
+    model: brief(named(scenario.model, catalog.models), "model", catalog),
+    cluster,
+    plan: { ...parts.plan, ...scenario.plan },
+    training: { ...parts.training, ...scenario.training },
   };
 }
 
-/** An inline object without the fields that say only the default. @param {any} value @param {string} part @param {Catalog} catalog */
+/**
+ * An inline object without the fields that say only the default.
+ * @param {any} value
+ * @param {string} part
+ * @param {Catalog} catalog
+ */
 function brief(value, part, { fields }) {
   if (typeof value !== "object") return value;
-  return Object.fromEntries(Object.entries(value).filter(([name, its]) => fields[`${part}.${name}`]?.default !== its || name === "name"));
+  return Object.fromEntries(
+    Object.entries(value).filter(([name, its]) => fields[`${part}.${name}`]?.default !== its || name === "name"),
+  );
 }
 
 /** @param {any} value @param {import("./types.js").Entry[]} entries */
 function named(value, entries) {
   if (typeof value === "string") {
     const word = value.toLowerCase();
-    return (entries.find(({ key, aliases }) => key === word || aliases.some((alias) => alias.toLowerCase() === word)) ?? { key: value }).key;
+    return (
+      entries.find(({ key, aliases }) => key === word || aliases.some((alias) => alias.toLowerCase() === word)) ?? {
+        key: value,
+      }
+    ).key;
   }
   return entries.find((entry) => entry.key === value?.name && same(entry.value, value))?.key ?? value;
 }
 
 /** @param {Scenario} scenario @param {Catalog} catalog @returns {import("./types.js").Part} */
-export const modelOf = ({ model }, catalog) => (typeof model === "string" ? catalog.models.find(({ key }) => key === model)?.value ?? {} : model);
+export const modelOf = ({ model }, catalog) =>
+  typeof model === "string" ? (catalog.models.find(({ key }) => key === model)?.value ?? {}) : model;
 /** @param {Scenario} scenario @param {Catalog} catalog @returns {import("./types.js").Part} */
-export const chipOf = ({ cluster }, catalog) => (typeof cluster.chip === "string" ? catalog.chips.find(({ key }) => key === cluster.chip)?.value ?? {} : cluster.chip);
+export const chipOf = ({ cluster }, catalog) =>
+  typeof cluster.chip === "string"
+    ? (catalog.chips.find(({ key }) => key === cluster.chip)?.value ?? {})
+    : cluster.chip;
 
 /**
  * Nodes for a number of chips: nodes of the usual size, or the largest size that divides.
@@ -100,7 +125,12 @@ export function withField(scenario, path, value, usual) {
     if (Number.isInteger(rest) && rest >= 1) next.plan.dp = rest;
   }
   const total = chips(next);
-  if (part === "plan" && Number.isInteger(total) && total >= 1 && total !== next.cluster.chips_per_node * next.cluster.nodes) {
+  if (
+    part === "plan" &&
+    Number.isInteger(total) &&
+    total >= 1 &&
+    total !== next.cluster.chips_per_node * next.cluster.nodes
+  ) {
     next.cluster = resized(next.cluster, total, usual);
   }
   return next;
@@ -129,7 +159,9 @@ export function shortLabel(scenario, from) {
   const words = differences(scenario, from)
     .filter(({ path }) => !["cluster.nodes", "cluster.chips_per_node"].includes(path))
     .map(({ path, a }) => `${(path.split(".").pop() ?? path).replaceAll("_", " ")} ${a}`);
-  return words.length ? words.slice(0, 3).join(", ") + (words.length > 3 ? ` +${words.length - 3}` : "") : "this scenario";
+  return words.length
+    ? words.slice(0, 3).join(", ") + (words.length > 3 ? ` +${words.length - 3}` : "")
+    : "this scenario";
 }
 
 /** A scenario in one line. @param {Scenario} scenario @param {Catalog} catalog */
@@ -137,9 +169,16 @@ export function describe(scenario, catalog) {
   const label = (/** @type {any} */ value, /** @type {import("./types.js").Entry[]} */ entries) =>
     String(entries.find(({ key }) => key === value)?.label ?? nameOf(value)).replace(/^(NVIDIA|AMD|Google) /, "");
   const { dp, tp, pp } = scenario.plan;
-  const degrees = [["dp", dp], ["tp", tp], ["pp", pp]].filter(([, degree]) => Number(degree) > 1).map((pair) => pair.join(" "));
+  const degrees = [
+    ["dp", dp],
+    ["tp", tp],
+    ["pp", pp],
+  ]
+    .filter(([, degree]) => Number(degree) > 1)
+    .map((pair) => pair.join(" "));
   const total = chips(scenario);
-  return `${label(scenario.model, catalog.models)} · ${total > 1 ? `${significant(total, 6)} × ` : ""}${label(scenario.cluster.chip, catalog.chips)}${degrees.length ? ` · ${degrees.join(" ")}` : ""}`;
+  const how = [total > 1 && `${significant(total, 6)} ×`, label(scenario.cluster.chip, catalog.chips)].filter(Boolean);
+  return [label(scenario.model, catalog.models), how.join(" "), degrees.join(" ")].filter(Boolean).join(" · ");
 }
 
 /** What one chip is called. @param {import("./types.js").Part} chip */

@@ -3,12 +3,11 @@
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 /**
- * @typedef {import("./url.js").Place & {
- *   catalog: import("./types.js").Catalog, base: Scenario, sample: string,
- *   estimate: import("./types.js").Estimate | null, estimated: Scenario | null, problems: import("./types.js").Problem[], busy: boolean,
- *   drag: {field: string, estimate: import("./types.js").Estimate | null, largest_s: number, largest_bytes: number} | null,
- *   axes: number, online: boolean, measurement: import("./types.js").Measurement | null,
- *   measuredScenario: Scenario | null,
+ * @typedef {import("./url.js").Place & { catalog: import("./types.js").Catalog, base: Scenario, sample: string,
+ *   estimate: import("./types.js").Estimate | null, estimated: Scenario | null,
+ *   problems: import("./types.js").Problem[], busy: boolean, drag: {field: string,
+ *   estimate: import("./types.js").Estimate | null, largest_s: number, largest_bytes: number} | null, axes: number,
+ *   online: boolean, measurement: import("./types.js").Measurement | null, measuredScenario: Scenario | null,
  *   measurements: import("./types.js").Summary[] | null, runs: import("./types.js").Run[] | null,
  *   baselineEstimate: import("./types.js").Estimate | null, theme: number,
  * }} State
@@ -16,9 +15,24 @@
 
 /** @type {State} */
 export const state = /** @type {any} */ ({
-  view: "explore", measured: "", pins: [], baseline: 0, run: "",
-  estimate: null, estimated: null, problems: [], busy: true, drag: null, axes: 0, online: true,
-  measurement: null, measuredScenario: null, measurements: null, runs: null, baselineEstimate: null, theme: 0,
+  view: "explore",
+  measured: "",
+  pins: [],
+  baseline: 0,
+  run: "",
+  estimate: null,
+  estimated: null,
+  problems: [],
+  busy: true,
+  drag: null,
+  axes: 0,
+  online: true,
+  measurement: null,
+  measuredScenario: null,
+  measurements: null,
+  runs: null,
+  baselineEstimate: null,
+  theme: 0,
 });
 
 /** @type {{keys: (keyof State)[], tell: (state: State, changed: Set<string>) => void}[]} */
@@ -36,7 +50,11 @@ export function set(patch) {
   }
 }
 
-/** Call `tell` in the frame after any of `keys` changed. @param {(keyof State)[]} keys @param {(state: State, changed: Set<string>) => void} tell */
+/**
+ * Call `tell` in the frame after any of `keys` changed.
+ * @param {(keyof State)[]} keys
+ * @param {(state: State, changed: Set<string>) => void} tell
+ */
 export function subscribe(keys, tell) {
   listeners.push({ keys, tell });
 }

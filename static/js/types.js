@@ -7,28 +7,37 @@
  * @typedef {{field: string, message: string, remedy: string}} Problem
  * @typedef {Record<string, number>} Amounts  seconds or bytes by name
  * @typedef {{stage: number, layers: number, in_flight: number, peak_bytes: number, by_kind: Amounts}} Stage
- * @typedef {{peak_bytes: number, reserved_bytes: number, capacity_bytes: number, fits: boolean, by_kind: Amounts, stages: Stage[]}} Memory
- * @typedef {{name: string, layer: string, phase: string, category: string, shape: any, count: number, flops: number, bytes: number, launches: number,
- *   saved_bytes: number, seconds: number, bound: string, intensity_flops_per_byte: number, precision: string}} Op
- * @typedef {{name: string, kind: string, axis: string, ranks: number, bytes: number, count: number, seconds: number, exposed_s: number}} Collective
- * @typedef {{step_time_s: number, interval_s: [number, number], phases_s: Amounts, breakdown_s: Amounts, tokens_per_s: number,
- *   tokens_per_s_per_chip: number, mfu: number, hfu: number, memory: Memory, ops: Op[], collectives: Collective[], limits: string,
- *   assumptions: string[], problems: Problem[], parameters: number, model_flops: number,
- *   roofs: {memory_bytes_per_s: number, flops_per_s: Amounts}, micro_batches: number, chips: number}} Estimate
+ * @typedef {{peak_bytes: number, reserved_bytes: number, capacity_bytes: number, fits: boolean, by_kind: Amounts,
+ *   stages: Stage[]}} Memory
+ * @typedef {{name: string, layer: string, phase: string, category: string, shape: any, count: number, flops: number,
+ *   bytes: number, launches: number, saved_bytes: number, seconds: number, bound: string,
+ *   intensity_flops_per_byte: number, precision: string}} Op
+ * @typedef {{name: string, kind: string, axis: string, ranks: number, bytes: number, count: number, seconds: number,
+ *   exposed_s: number}} Collective
+ * @typedef {{step_time_s: number, interval_s: [number, number], phases_s: Amounts, breakdown_s: Amounts,
+ *   tokens_per_s: number, tokens_per_s_per_chip: number, mfu: number, hfu: number, memory: Memory, ops: Op[],
+ *   collectives: Collective[], limits: string, assumptions: string[], problems: Problem[], parameters: number,
+ *   model_flops: number, roofs: {memory_bytes_per_s: number, flops_per_s: Amounts}, micro_batches: number,
+ *   chips: number}} Estimate
  * @typedef {{value: any, scenario: Scenario, estimate: Estimate | null, problems: Problem[]}} Point
- * @typedef {{name: string, category: string, count: number, total_s: number, flops?: number | null, bytes?: number | null}} Kernel
- * @typedef {{id: string, label: string, origin: Part, device: Part, world_size: number, scenario: Part, steps_s: number[], phases_s: Amounts,
- *   breakdown_s: Amounts, kernels: Kernel[], collectives: Part[], memory: {peak_bytes: number | null, reserved_bytes: number | null, by_kind: Amounts},
- *   rows: Part[], status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
+ * @typedef {{name: string, category: string, count: number, total_s: number, flops?: number | null,
+ *   bytes?: number | null}} Kernel
+ * @typedef {{id: string, label: string, origin: Part, device: Part, world_size: number, scenario: Part,
+ *   steps_s: number[], phases_s: Amounts, breakdown_s: Amounts, kernels: Kernel[], collectives: Part[],
+ *   memory: {peak_bytes: number | null, reserved_bytes: number | null, by_kind: Amounts}, rows: Part[],
+ *   status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
  *   prediction?: Estimate | null}} Measurement
- * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number, step_time_s: number | null,
- *   peak_bytes: number | null, rows: number, kernels: number, created_s: number, has_scenario: boolean, bundled: boolean}} Summary
- * @typedef {{id: string, label: string, state: string, job: Part, created_s: number, started_s: number | null, finished_s: number | null,
- *   progress: Part | null, message: string, measurement_id: string | null, command: string[], log_tail?: string}} Run
+ * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,
+ *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
+ *   has_scenario: boolean, bundled: boolean}} Summary
+ * @typedef {{id: string, label: string, state: string, job: Part, created_s: number, started_s: number | null,
+ *   finished_s: number | null, progress: Part | null, message: string, measurement_id: string | null,
+ *   command: string[], log_tail?: string}} Run
  * @typedef {{key: string, label: string, value: Part, aliases: string[], sources: Part, parameters?: number}} Entry
- * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string, message: string}[],
- *   fields: Record<string, {choices: string[] | null, modelled?: string[] | null, minimum: number | null,
- *   maximum: number | null, help: string, default: any}>, default_scenario: Scenario, sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog
+ * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
+ *   message: string}[], fields: Record<string, {choices: string[] | null, modelled?: string[] | null,
+ *   minimum: number | null, maximum: number | null, help: string, default: any}>, default_scenario: Scenario,
+ *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog
  *
  * A figure as data; views draw it, tests read it.
  * @typedef {{title: string, unit?: string, text?: boolean}} Column

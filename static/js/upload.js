@@ -2,7 +2,10 @@
 /** Sending files: raw body by PUT, progress and cancel (fetch reports no upload progress, so XMLHttpRequest). */
 import { ApiError, problemOf } from "./api.js";
 
-/** @typedef {{upload_id: string, measurements: import("./types.js").Summary[], warnings: {code: string, message: string, where: string}[], skipped: any}} Imported */
+/**
+ * @typedef {{upload_id: string, measurements: import("./types.js").Summary[], warnings: {code: string,
+ *   message: string, where: string}[], skipped: any}} Imported
+ */
 
 /**
  * @param {Blob} body @param {string} filename @param {(sent_frac: number) => void} progress
@@ -13,7 +16,10 @@ export function upload(body, filename, progress) {
   const done = new Promise((resolve, reject) => {
     request.open("PUT", `/api/uploads?filename=${encodeURIComponent(filename)}`);
     request.upload.onprogress = ({ loaded, total }) => progress(total ? loaded / total : 0);
-    request.onload = () => (request.status < 300 ? resolve(JSON.parse(request.responseText)) : reject(problemOf(request.status, request.responseText)));
+    request.onload = () =>
+      request.status < 300
+        ? resolve(JSON.parse(request.responseText))
+        : reject(problemOf(request.status, request.responseText));
     request.onerror = () => reject(new ApiError("The server does not answer, or it closed the connection.", 0));
     request.onabort = () => reject(new ApiError("Cancelled.", 0));
     request.send(body);
@@ -21,5 +27,9 @@ export function upload(body, filename, progress) {
   return { done, cancel: () => request.abort() };
 }
 
-/** The measurement that tells most about what was imported: with time or kernels before tables. @param {import("./types.js").Summary[]} measurements */
-export const chief = (measurements) => measurements.find(({ step_time_s, kernels }) => step_time_s || kernels) ?? measurements[0];
+/**
+ * The measurement that tells most about what was imported: with time or kernels before tables.
+ * @param {import("./types.js").Summary[]} measurements
+ */
+export const chief = (measurements) =>
+  measurements.find(({ step_time_s, kernels }) => step_time_s || kernels) ?? measurements[0];

@@ -3,7 +3,9 @@
 import { same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
-/** @typedef {{view: string, scenario: Scenario, measured: string, pins: string[], baseline: number, run: string}} Place */
+/**
+ * @typedef {{view: string, scenario: Scenario, measured: string, pins: string[], baseline: number, run: string}} Place
+ */
 
 export const VIEWS = ["explore", "runs", "compare"];
 
@@ -22,7 +24,12 @@ export function encodeScenario(scenario, base) {
   return found;
 }
 
-/** Read what encodeScenario wrote; words that no field knows are left alone. @param {URLSearchParams} query @param {Scenario} base @returns {Scenario} */
+/**
+ * Read what encodeScenario wrote; words that no field knows are left alone.
+ * @param {URLSearchParams} query
+ * @param {Scenario} base
+ * @returns {Scenario}
+ */
 export function decodeScenario(query, base) {
   const scenario = structuredClone(base);
   const model = query.get("model");
@@ -76,7 +83,10 @@ export function decode(search, base, sample) {
     view: VIEWS.includes(view) ? view : "explore",
     scenario: decodeScenario(query, base),
     measured: measured === "none" ? "" : measured,
-    pins: query.getAll("pin").filter((pin) => /^[ms]:/.test(pin)).slice(0, 64),
+    pins: query
+      .getAll("pin")
+      .filter((pin) => /^[ms]:/.test(pin))
+      .slice(0, 64),
     baseline: Math.max(0, Number.parseInt(query.get("baseline") ?? "0", 10) || 0),
     run: query.get("run") ?? "",
   };

@@ -54,5 +54,5 @@ def test_measurements_are_picked_from_the_list(open_page, server, drop, measured
 
 def test_a_pin_that_is_gone_does_not_hide_the_others(open_page):
     page = open_page("/?view=compare&measured=none&pin=m:gone", refusals=(404, 422))
-    expect(page.locator("#compare .notice")).to_contain_text("One pinned item cannot be compared")
+    expect(page.locator("#compare .notice")).to_contain_text("1 pinned item cannot be compared")
     expect(page.locator("#compared tbody tr")).to_have_count(1)

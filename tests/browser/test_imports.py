@@ -104,7 +104,7 @@ def test_names_from_a_file_are_text_and_never_markup(open_page, drop, tmp_path):
     }
     path = tmp_path / "result.json"
     path.write_text(json.dumps(result))
-    page = open_page()
+    page = open_page("/?measured=none")
     wait_for_figures(page)
     drop(page, path)
     expect(page.locator(".pins .chip", has_text="measured")).to_contain_text(hostile, timeout=30_000)

@@ -3,16 +3,37 @@
 
 /** @typedef {import("../types.js").Colour} Colour */
 
-export const CATEGORIES = ["matmul", "attention", "elementwise", "communication", "bubble", "optimizer", "host", "other"];
+export const CATEGORIES = [
+  "matmul",
+  "attention",
+  "elementwise",
+  "communication",
+  "bubble",
+  "optimizer",
+  "host",
+  "other",
+];
 export const PHASES = ["forward", "backward", "exposed_communication", "bubble", "optimizer", "host_wait"];
-export const MEMORY_KINDS = ["parameters", "gradients", "optimizer", "activations", "logits", "temporaries", "communication", "framework"];
+export const MEMORY_KINDS = [
+  "parameters",
+  "gradients",
+  "optimizer",
+  "activations",
+  "logits",
+  "temporaries",
+  "communication",
+  "framework",
+];
 
 /** Tokens of names that are not themselves categories. @type {Record<string, string>} */
 const TOKENS = {
-  forward: "matmul", backward: "attention", exposed_communication: "communication", host_wait: "host",
+  forward: "matmul",
+  backward: "attention",
+  exposed_communication: "communication",
+  host_wait: "host",
 };
 /** The token that colours a category or phase. @param {string} name */
-export const tokenOf = (name) => (CATEGORIES.includes(name) ? name : TOKENS[name] ?? "other");
+export const tokenOf = (name) => (CATEGORIES.includes(name) ? name : (TOKENS[name] ?? "other"));
 /** The token that colours a kind of memory. @param {string} kind */
 export const memoryTokenOf = (kind) => (kind === "optimizer" ? "moments" : kind);
 
@@ -22,23 +43,48 @@ export const words = (name) => name.replaceAll("_", " ");
 /** Plotly reads tags in text; names of kernels hold < and >. @param {any} text */
 export const escaped = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 
-/** Predicted is hatched, measured is solid. @param {string} fill @param {Colour} colour @param {boolean | boolean[]} predicted */
+/**
+ * Predicted is hatched, measured is solid.
+ * @param {string} fill
+ * @param {Colour} colour
+ * @param {boolean | boolean[]} predicted
+ */
 export function barMarker(fill, colour, predicted) {
   const shape = Array.isArray(predicted) ? predicted.map((yes) => (yes ? "/" : "")) : predicted ? "/" : "";
   return {
-    color: fill, line: { width: 1, color: colour("card") },
+    color: fill,
+    line: { width: 1, color: colour("card") },
     pattern: { shape, fillmode: "overlay", fgcolor: colour("card"), fgopacity: 0.55, size: 6, solidity: 0.25 },
   };
 }
 
 /** @param {Colour} colour @param {Record<string, any>} parts */
 export function layout(colour, parts) {
-  const axis = { gridcolor: colour("line"), zeroline: false, linecolor: colour("line-strong"), tickfont: { size: 11.5 }, fixedrange: true };
+  const axis = {
+    gridcolor: colour("line"),
+    zeroline: false,
+    linecolor: colour("line-strong"),
+    tickfont: { size: 11.5 },
+    fixedrange: true,
+  };
   return {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, hovermode: "closest", dragmode: false,
-    font: { family: colour("font"), size: 12, color: colour("ink-2") }, uirevision: "keep", separators: ". ",
-    hoverlabel: { bgcolor: colour("card"), bordercolor: colour("line-strong"), font: { family: colour("font"), size: 12, color: colour("ink") }, align: "left" },
-    ...parts, xaxis: { ...axis, ...parts.xaxis }, yaxis: { ...axis, ...parts.yaxis },
+    paper_bgcolor: "rgba(0,0,0,0)",
+    plot_bgcolor: "rgba(0,0,0,0)",
+    showlegend: false,
+    hovermode: "closest",
+    dragmode: false,
+    font: { family: colour("font"), size: 12, color: colour("ink-2") },
+    uirevision: "keep",
+    separators: ". ",
+    hoverlabel: {
+      bgcolor: colour("card"),
+      bordercolor: colour("line-strong"),
+      font: { family: colour("font"), size: 12, color: colour("ink") },
+      align: "left",
+    },
+    ...parts,
+    xaxis: { ...axis, ...parts.xaxis },
+    yaxis: { ...axis, ...parts.yaxis },
   };
 }
 

@@ -4,7 +4,10 @@ import { quantity, scaleFor, significant } from "../format.js";
 import { total } from "../measured.js";
 import { CATEGORIES, MEMORY_KINDS, barMarker, escaped, layout, memoryTokenOf, tokenOf, words } from "./base.js";
 
-/** @typedef {{label: string, kind: string, step_time_s: number | null, breakdown_s: Record<string, number>, memory: any}} Item */
+/**
+ * @typedef {{label: string, kind: string, step_time_s: number | null, breakdown_s: Record<string, number>,
+ *   memory: any}} Item
+ */
 
 /**
  * @param {{items: Item[], of: "time" | "memory", colour: import("../types.js").Colour, narrow: boolean}} input
@@ -20,33 +23,66 @@ export function compareBars({ items, of, colour, narrow }) {
   const rows = items.map((_, at) => items.length - 1 - at);
   const predicted = items.map(({ kind }) => kind === "predicted");
   const trace = (/** @type {string} */ name, /** @type {string} */ token, /** @type {number[]} */ values) => ({
-    type: "bar", orientation: "h", name: words(name), y: rows, x: values.map((value) => value / scale.factor), width: 0.62,
-    customdata: values.map((value) => quantity(value, time ? "s" : "bytes", 6)), hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>",
+    type: "bar",
+    orientation: "h",
+    name: words(name),
+    y: rows,
+    x: values.map((value) => value / scale.factor),
+    width: 0.62,
+    customdata: values.map((value) => quantity(value, time ? "s" : "bytes", 6)),
+    hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>",
     marker: barMarker(colour(token), colour, predicted),
   });
   const used = names.filter((name) => parts.some((part) => part[name] > 0));
-  const data = used.map((name) => trace(name, time ? tokenOf(name) : memoryTokenOf(name), parts.map((part) => part[name] ?? 0)));
+  const data = used.map((name) =>
+    trace(
+      name,
+      time ? tokenOf(name) : memoryTokenOf(name),
+      parts.map((part) => part[name] ?? 0),
+    ),
+  );
   const unsplit = sums.map((sum, at) => (total(parts[at]) > 0 ? 0 : sum));
   if (unsplit.some((value) => value > 0)) data.push(trace("not split", "other", unsplit));
   const cut = narrow ? 14 : 30;
   return {
-    data, names: used,
+    data,
+    names: used,
     layout: layout(colour, {
-      barmode: "stack", height: 44 + 34 * items.length, margin: { l: narrow ? 104 : 210, r: 14, t: 4, b: 28 },
+      barmode: "stack",
+      height: 44 + 34 * items.length,
+      margin: { l: narrow ? 104 : 210, r: 14, t: 4, b: 28 },
       xaxis: { range: [0, (largest / scale.factor) * (narrow || !time ? 1.42 : 1.22) || 1], nticks: narrow ? 4 : 8 },
       yaxis: {
-        tickvals: rows, ticktext: items.map(({ label }) => escaped(label.length > cut ? `${label.slice(0, cut - 1)}…` : label)),
-        range: [-0.6, items.length - 0.4], showgrid: false, tickfont: { size: 12, color: colour("ink") },
+        tickvals: rows,
+        ticktext: items.map(({ label }) => escaped(label.length > cut ? `${label.slice(0, cut - 1)}…` : label)),
+        range: [-0.6, items.length - 0.4],
+        showgrid: false,
+        tickfont: { size: 12, color: colour("ink") },
       },
       annotations: sums.map((sum, at) => ({
-        x: sum / scale.factor, y: rows[at], xanchor: "left", xshift: 6, showarrow: false, font: { size: 12, color: colour("ink") },
+        x: sum / scale.factor,
+        y: rows[at],
+        xanchor: "left",
+        xshift: 6,
+        showarrow: false,
+        font: { size: 12, color: colour("ink") },
         text: sum ? `${significant(sum / scale.factor)} ${scale.unit}` : "–",
       })),
     }),
     summary: `${time ? "Step time" : "Peak memory"} of ${items.length} items.`,
     table: {
-      columns: [{ title: "item", text: true }, { title: "", text: true }, ...used.map((name) => ({ title: words(name), unit: time ? "s" : "bytes" })), { title: time ? "step" : "peak", unit: time ? "s" : "bytes" }],
-      rows: items.map(({ label, kind }, at) => [label, kind, ...used.map((name) => parts[at][name] ?? null), sums[at] || null]),
+      columns: [
+        { title: "item", text: true },
+        { title: "", text: true },
+        ...used.map((name) => ({ title: words(name), unit: time ? "s" : "bytes" })),
+        { title: time ? "step" : "peak", unit: time ? "s" : "bytes" },
+      ],
+      rows: items.map(({ label, kind }, at) => [
+        label,
+        kind,
+        ...used.map((name) => parts[at][name] ?? null),
+        sums[at] || null,
+      ]),
     },
   };
 }

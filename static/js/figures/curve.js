@@ -1,5 +1,8 @@
 // @ts-check
-/** The small curve over a slider: how one number moves along the slider's whole axis, and where memory does not suffice. */
+/**
+ * The small curve over a slider: how one number moves along the slider's whole axis, and where memory does not
+ * suffice.
+ */
 
 /**
  * @param {(import("../types.js").Estimate | null)[]} estimates  one per legal value, in order
@@ -19,5 +22,8 @@ export function curve(estimates) {
     if (last && last[1] >= span[0] - 1e-9) last[1] = span[1];
     else no_fit.push(values.length > 1 ? span : [0, 100]);
   });
-  return { points: values.map((value, at) => [at * step, flat ? 50 : 100 * (1 - (value - low) / (high - low))]), no_fit };
+  return {
+    points: values.map((value, at) => [at * step, flat ? 50 : 100 * (1 - (value - low) / (high - low))]),
+    no_fit,
+  };
 }

@@ -7,7 +7,8 @@ import { MEMORY_KINDS, barMarker, layout, memoryTokenOf, roundUp, words } from "
 /** @typedef {import("../types.js").Colour} Colour */
 
 /**
- * @param {{memory: import("../types.js").Memory, measured: import("../types.js").Measurement["memory"] | null, largest_bytes: number, colour: Colour}} input
+ * @param {{memory: import("../types.js").Memory, measured: import("../types.js").Measurement["memory"] | null,
+ *   largest_bytes: number, colour: Colour}} input
  * @returns {import("../types.js").Figure & {scale: {factor: number, unit: string}, kinds: [string, number][]}}
  */
 export function memory({ memory: predicted, measured, largest_bytes, colour }) {
@@ -23,39 +24,102 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
   const data = MEMORY_KINDS.map((kind) => {
     const values = [predicted.by_kind[kind] ?? 0, split?.[kind] ?? 0].slice(0, bars.length);
     return {
-      type: "bar", name: words(kind), x: bars, y: values.map((value) => value / scale.factor), customdata: values.map((value) => bytes(value)),
-      hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>", marker: barMarker(colour(memoryTokenOf(kind)), colour, [true, false]),
+      type: "bar",
+      name: words(kind),
+      x: bars,
+      y: values.map((value) => value / scale.factor),
+      customdata: values.map((value) => bytes(value)),
+      hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>",
+      marker: barMarker(colour(memoryTokenOf(kind)), colour, [true, false]),
     };
   });
   if (peak !== null && !split) {
     data.push({
-      type: "bar", name: "not split", x: bars, y: [0, peak / scale.factor], customdata: ["", bytes(peak)],
-      hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>", marker: barMarker(colour("other"), colour, false),
+      type: "bar",
+      name: "not split",
+      x: bars,
+      y: [0, peak / scale.factor],
+      customdata: ["", bytes(peak)],
+      hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>",
+      marker: barMarker(colour("other"), colour, false),
     });
   }
   const capacity = predicted.capacity_bytes / scale.factor;
   const label = (/** @type {string} */ x, /** @type {number} */ y) => ({
-    x, y: y / scale.factor, text: significant(y / scale.factor), showarrow: false, yanchor: "bottom", font: { size: 13, color: colour("ink") },
+    x,
+    y: y / scale.factor,
+    text: significant(y / scale.factor),
+    showarrow: false,
+    yanchor: "bottom",
+    font: { size: 13, color: colour("ink") },
   });
+  const beside = peak === null ? "" : `, measured ${bytes(peak)}`;
+  const verdict = predicted.fits ? "it fits" : "it does not fit";
   return {
-    data, scale, kinds: MEMORY_KINDS.map((kind) => /** @type {[string, number]} */ ([kind, predicted.by_kind[kind] ?? 0])).filter(([, value]) => value > 0),
+    data,
+    scale,
+    kinds: MEMORY_KINDS.map((kind) => /** @type {[string, number]} */ ([kind, predicted.by_kind[kind] ?? 0])).filter(
+      ([, value]) => value > 0,
+    ),
     layout: layout(colour, {
-      barmode: "stack", height: 284, bargap: peak === null ? 0.62 : 0.45, margin: { l: 38, r: 8, t: 14, b: 24 },
-      xaxis: { tickfont: { color: colour("ink"), size: 12 } }, yaxis: { range, nticks: 7 },
-      shapes: near ? [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: capacity, y1: capacity, line: { color: colour("bad"), width: 1.5, dash: "dash" } }] : [],
+      barmode: "stack",
+      height: 284,
+      bargap: peak === null ? 0.62 : 0.45,
+      margin: { l: 38, r: 8, t: 14, b: 24 },
+      xaxis: { tickfont: { color: colour("ink"), size: 12 } },
+      yaxis: { range, nticks: 7 },
+      shapes: near
+        ? [
+            {
+              type: "line",
+              xref: "paper",
+              x0: 0,
+              x1: 1,
+              y0: capacity,
+              y1: capacity,
+              line: { color: colour("bad"), width: 1.5, dash: "dash" },
+            },
+          ]
+        : [],
       annotations: [
         near
-          ? { xref: "paper", x: 1, y: capacity, xanchor: "right", yanchor: "bottom", text: `capacity ${significant(capacity)}`, showarrow: false, font: { color: colour("bad"), size: 11 } }
-          : { xref: "paper", yref: "paper", x: 1, y: 1, xanchor: "right", yanchor: "top", text: `capacity ${bytes(predicted.capacity_bytes)}, above this axis`, showarrow: false, font: { color: colour("ink-3"), size: 11 } },
-        label("predicted", predicted.peak_bytes), ...(peak === null ? [] : [label("measured", peak)]),
+          ? {
+              xref: "paper",
+              x: 1,
+              y: capacity,
+              xanchor: "right",
+              yanchor: "bottom",
+              text: `capacity ${significant(capacity)}`,
+              showarrow: false,
+              font: { color: colour("bad"), size: 11 },
+            }
+          : {
+              xref: "paper",
+              yref: "paper",
+              x: 1,
+              y: 1,
+              xanchor: "right",
+              yanchor: "top",
+              text: `capacity ${bytes(predicted.capacity_bytes)}, above this axis`,
+              showarrow: false,
+              font: { color: colour("ink-3"), size: 11 },
+            },
+        label("predicted", predicted.peak_bytes),
+        ...(peak === null ? [] : [label("measured", peak)]),
       ],
     }),
-    summary: `Predicted peak memory ${bytes(predicted.peak_bytes)} of ${bytes(predicted.capacity_bytes)}${peak === null ? "" : `, measured ${bytes(peak)}`}; ${predicted.fits ? "it fits" : "it does not fit"}.`,
+    summary: `Predicted peak memory ${bytes(predicted.peak_bytes)} of ${bytes(predicted.capacity_bytes)}${beside}; ${verdict}.`,
     table: {
-      columns: [{ title: "kind", text: true }, { title: "predicted", unit: "bytes" }, { title: "measured", unit: "bytes" }],
+      columns: [
+        { title: "kind", text: true },
+        { title: "predicted", unit: "bytes" },
+        { title: "measured", unit: "bytes" },
+      ],
       rows: [
-        ...MEMORY_KINDS.map((kind) => [words(kind), predicted.by_kind[kind] ?? 0, split ? split[kind] ?? 0 : null]),
-        ["peak", predicted.peak_bytes, peak], ["reserved", predicted.reserved_bytes, measured?.reserved_bytes ?? null], ["capacity", predicted.capacity_bytes, null],
+        ...MEMORY_KINDS.map((kind) => [words(kind), predicted.by_kind[kind] ?? 0, split ? (split[kind] ?? 0) : null]),
+        ["peak", predicted.peak_bytes, peak],
+        ["reserved", predicted.reserved_bytes, measured?.reserved_bytes ?? null],
+        ["capacity", predicted.capacity_bytes, null],
       ],
     },
   };

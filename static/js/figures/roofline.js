@@ -2,87 +2,71 @@
 /** Roofline: FLOP/s against FLOP per byte; roofs per precision, predicted ops hollow, measured kernels solid. */
 import { percent, quantity, significant } from "../format.js";
 import { escaped, layout, tokenOf } from "./base.js";
+import { boundsOf, pointsOf, unitOf, worksOf, worksOfKernels } from "./points.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
-/** @typedef {{name: string, category: string, flops: number, bytes: number, seconds: number, count: number, precision: string}} Work */
-/** @typedef {Work & {intensity: number, flops_per_s: number, roof_frac: number, share_frac: number}} Point */
-
+/** @typedef {import("./points.js").Point} Point */
 const LARGEST_PX = 46;
 const SMALLEST_PX = 6;
-const MOST_POINTS = 200;
 export const HEIGHT_PX = 356;
-
-/** Ops of the same name and phase are one point. @param {import("../types.js").Op[]} ops @returns {Work[]} */
-export function worksOf(ops) {
-  /** @type {Map<string, Work>} */
-  const found = new Map();
-  for (const op of ops) {
-    const name = `${op.name}, ${op.phase}`;
-    const work = found.get(name) ?? { name, category: op.category, flops: 0, bytes: 0, seconds: 0, count: 0, precision: op.precision };
-    work.flops += op.flops;
-    work.bytes += op.bytes;
-    work.seconds += op.seconds;
-    work.count += op.count;
-    found.set(name, work);
-  }
-  return [...found.values()];
-}
-
-/** @param {import("../types.js").Kernel[]} kernels @returns {Work[]} */
-export const worksOfKernels = (kernels) =>
-  kernels.map(({ name, category, count, total_s, flops, bytes }) => ({ name, category, count, seconds: total_s, flops: flops ?? 0, bytes: bytes ?? 0, precision: "" }));
-
-/**
- * Points with both FLOPs and bytes; the largest shares first, so that small circles lie on top.
- * @param {Work[]} works @param {{memory_bytes_per_s: number, flops_per_s: Record<string, number>}} roofs @param {number} step_s @returns {Point[]}
- */
-export function pointsOf(works, roofs, step_s) {
-  const highest = Math.max(...Object.values(roofs.flops_per_s));
-  return works
-    .filter(({ flops, bytes, seconds }) => flops > 0 && bytes > 0 && seconds > 0)
-    .map((work) => {
-      const intensity = work.flops / work.bytes;
-      const flops_per_s = work.flops / work.seconds;
-      const roof = Math.min(roofs.flops_per_s[work.precision] || highest, intensity * roofs.memory_bytes_per_s);
-      return { ...work, intensity, flops_per_s, roof_frac: flops_per_s / roof, share_frac: work.seconds / step_s };
-    })
-    .sort((a, b) => b.seconds - a.seconds)
-    .slice(0, MOST_POINTS);
-}
 
 /** @param {Point[]} points @param {string} kind */
 function cards(points, kind) {
   return points.map((point) => [
-    escaped(point.name.length > 60 ? `${point.name.slice(0, 57)}…` : point.name), kind, quantity(point.flops_per_s, "flops_per_s"), significant(point.intensity),
-    percent(point.roof_frac), percent(point.share_frac), quantity(point.seconds, "s"), significant(point.count),
+    escaped(point.name.length > 60 ? `${point.name.slice(0, 57)}…` : point.name),
+    kind,
+    quantity(point.flops_per_s, "flops_per_s"),
+    significant(point.intensity),
+    percent(point.roof_frac),
+    percent(point.share_frac),
+    quantity(point.seconds, "s"),
+    significant(point.count),
   ]);
 }
-const CARD = "<b>%{customdata[0]}</b><br>%{customdata[1]} · %{customdata[2]} at %{customdata[3]} FLOP/byte<br>%{customdata[4]} of the roof<br>%{customdata[5]} of the step: %{customdata[6]}, × %{customdata[7]}<extra></extra>";
+const CARD = [
+  "<b>%{customdata[0]}</b>",
+  "%{customdata[1]} · %{customdata[2]} at %{customdata[3]} FLOP/byte",
+  "%{customdata[4]} of the roof",
+  "%{customdata[5]} of the step: %{customdata[6]}, × %{customdata[7]}<extra></extra>",
+].join("<br>");
 
 /**
- * @param {{estimate: import("../types.js").Estimate, kernels: import("../types.js").Kernel[], measuredStep_s: number | null, precision: string, colour: Colour,
- *   range?: {x: number[], y: number[]} | null, narrow: boolean}} input
+ * @param {{estimate: import("../types.js").Estimate, kernels: import("../types.js").Kernel[],
+ *   measuredStep_s: number | null, precision: string, colour: Colour, range?: {x: number[], y: number[]} | null,
+ *   narrow: boolean}} input
  * @returns {import("../types.js").Figure & {range: {x: number[], y: number[]}, left_out: number, measured: number}}
  */
 export function roofline({ estimate, kernels, measuredStep_s, precision, colour, range, narrow }) {
   const { roofs } = estimate;
-  const predicted = pointsOf(worksOf(estimate.ops), roofs, estimate.step_time_s);
+  const predicted = pointsOf(worksOf(estimate.ops), roofs, estimate.step_time_s, precision);
   const all = kernels.reduce((sum, { total_s }) => sum + total_s, 0);
-  const measured = pointsOf(worksOfKernels(kernels), roofs, measuredStep_s ?? all);
+  const measured = pointsOf(worksOfKernels(kernels), roofs, measuredStep_s ?? all, precision);
   const bounds = range ?? boundsOf([...predicted, ...measured], roofs);
   const [left, right] = bounds.x.map((end) => 10 ** end);
   const lines = roofLines(roofs, precision);
   const ridge = (/** @type {number} */ peak) => peak / roofs.memory_bytes_per_s;
   const line = (/** @type {number[]} */ x, /** @type {number[]} */ y, /** @type {string} */ dash) => ({
-    type: "scatter", mode: "lines", x, y: y.map((value) => value / 1e9), hoverinfo: "skip", line: { color: colour("ink-3"), width: dash === "solid" ? 1.8 : 1, dash },
+    type: "scatter",
+    mode: "lines",
+    x,
+    y: y.map((value) => value / 1e9),
+    hoverinfo: "skip",
+    line: { color: colour("ink-3"), width: dash === "solid" ? 1.8 : 1, dash },
   });
   const highest = lines[0].flops_per_s;
   const diagonal = line([left, ridge(highest)], [left * roofs.memory_bytes_per_s, highest], "solid");
   const marks = (/** @type {Point[]} */ points, /** @type {boolean} */ hollow) => ({
-    type: "scatter", mode: "markers", name: hollow ? "predicted" : "measured", x: points.map(({ intensity }) => intensity), y: points.map(({ flops_per_s }) => flops_per_s / 1e9),
-    customdata: cards(points, hollow ? "predicted" : "measured"), hovertemplate: CARD,
+    type: "scatter",
+    mode: "markers",
+    cliponaxis: false,
+    name: hollow ? "predicted" : "measured",
+    x: points.map(({ intensity }) => intensity),
+    y: points.map(({ flops_per_s }) => flops_per_s / 1e9),
+    customdata: cards(points, hollow ? "predicted" : "measured"),
+    hovertemplate: CARD,
     marker: {
-      size: points.map(({ share_frac }) => Math.max(SMALLEST_PX, LARGEST_PX * Math.sqrt(Math.min(1, share_frac)))), opacity: 1,
+      size: points.map(({ share_frac }) => Math.max(SMALLEST_PX, LARGEST_PX * Math.sqrt(Math.min(1, share_frac)))),
+      opacity: 1,
       color: hollow ? "rgba(0,0,0,0)" : points.map(({ category }) => faded(colour(tokenOf(category)))),
       line: { width: hollow ? 1.8 : 1, color: points.map(({ category }) => colour(tokenOf(category))) },
     },
@@ -91,32 +75,94 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
   const dtick = (/** @type {number[]} */ [low, high]) => (high - low > 5.5 ? 2 : 1);
   return {
     data: [
-      diagonal, ...lines.map(({ flops_per_s, own }, index) => line([ridge(flops_per_s), right], [flops_per_s, flops_per_s], own ? "solid" : ["dot", "dash", "dashdot"][index % 3])), marks(predicted, true), marks(measured, false),
+      diagonal,
+      ...lines.map(({ flops_per_s, own }, index) =>
+        line(
+          [ridge(flops_per_s), right],
+          [flops_per_s, flops_per_s],
+          own ? "solid" : ["dot", "dash", "dashdot"][index % 3],
+        ),
+      ),
+      marks(predicted, true),
+      marks(measured, false),
     ],
     layout: layout(colour, {
-      height: HEIGHT_PX, margin: { l: 54, r: 72, t: 8, b: 38 }, dragmode: narrow ? false : "zoom", uirevision: JSON.stringify(bounds),
-      xaxis: { type: "log", range: bounds.x, dtick: dtick(bounds.x), fixedrange: narrow, title: { text: "FLOP per byte of device memory", font: { size: 11 }, standoff: 6 } },
-      yaxis: { type: "log", range: bounds.y, dtick: dtick(bounds.y), fixedrange: narrow, title: { text: "GFLOP/s", font: { size: 11 } } },
+      height: HEIGHT_PX,
+      margin: { l: 54, r: 72, t: 8, b: 38 },
+      dragmode: narrow ? false : "zoom",
+      uirevision: JSON.stringify(bounds),
+      xaxis: {
+        type: "log",
+        range: bounds.x,
+        dtick: dtick(bounds.x),
+        fixedrange: narrow,
+        title: { text: "FLOP per byte of device memory", font: { size: 11 }, standoff: 6 },
+      },
+      yaxis: {
+        type: "log",
+        range: bounds.y,
+        dtick: dtick(bounds.y),
+        fixedrange: narrow,
+        title: { text: "GFLOP/s", font: { size: 11 } },
+      },
       annotations: [
-        ...spread(lines.map(({ flops_per_s }) => Math.log10(flops_per_s / 1e9)), 0.045 * (bounds.y[1] - bounds.y[0])).map((y, at) => ({
-          xref: "paper", x: 1, xshift: 5, y, xanchor: "left", yanchor: "middle", text: escaped(lines[at].label), showarrow: false, font: { size: 11, color: colour(lines[at].own ? "ink" : "ink-3") },
+        ...spread(
+          lines.map(({ flops_per_s }) => Math.log10(flops_per_s / 1e9)),
+          0.045 * (bounds.y[1] - bounds.y[0]),
+        ).map((y, at) => ({
+          xref: "paper",
+          x: 1,
+          xshift: 5,
+          y,
+          xanchor: "left",
+          yanchor: "middle",
+          text: escaped(lines[at].label),
+          showarrow: false,
+          font: { size: 11, color: colour(lines[at].own ? "ink" : "ink-3") },
         })),
         {
           // left of the diagonal nothing can be: no point is above its roof
-          x: Math.log10(ridge(highest)) - 0.7, y: Math.log10(highest / 1e9) - 0.7, xanchor: "right", yanchor: "bottom", xshift: -4,
-          text: quantity(roofs.memory_bytes_per_s, "bytes_per_s"), showarrow: false, font: { size: 11, color: colour("ink-3") },
+          x: Math.log10(ridge(highest)) - 0.7,
+          y: Math.log10(highest / 1e9) - 0.7,
+          xanchor: "right",
+          yanchor: "bottom",
+          xshift: -4,
+          text: quantity(roofs.memory_bytes_per_s, "bytes_per_s"),
+          showarrow: false,
+          font: { size: 11, color: colour("ink-3") },
         },
       ],
     }),
-    range: bounds, measured: measured.length, left_out: kernels.length - measured.length,
+    range: bounds,
+    measured: measured.length,
+    left_out: kernels.length - measured.length,
     summary: `Roofline with ${predicted.length} predicted and ${measured.length} measured points.`,
     table: {
       columns: [
-        { title: "op or kernel", text: true }, { title: "", text: true }, { title: "achieved", unit: "FLOP/s" }, { title: "intensity", unit: "FLOP/byte" },
-        { title: "of roof", unit: "frac" }, { title: "of step", unit: "frac" }, { title: "time", unit: "s" }, { title: "count" },
+        { title: "op or kernel", text: true },
+        { title: "", text: true },
+        { title: "achieved", unit: "FLOP/s" },
+        { title: "intensity", unit: "FLOP/byte" },
+        { title: "of roof", unit: "frac" },
+        { title: "of step", unit: "frac" },
+        { title: "time", unit: "s" },
+        { title: "count" },
       ],
-      rows: [[predicted, "predicted"], [measured, "measured"]].flatMap(([points, kind]) =>
-        /** @type {Point[]} */ (points).map((point) => [point.name, kind, point.flops_per_s, point.intensity, point.roof_frac, point.share_frac, point.seconds, point.count])),
+      rows: [
+        [predicted, "predicted"],
+        [measured, "measured"],
+      ].flatMap(([points, kind]) =>
+        /** @type {Point[]} */ (points).map((point) => [
+          point.name,
+          kind,
+          point.flops_per_s,
+          point.intensity,
+          point.roof_frac,
+          point.share_frac,
+          point.seconds,
+          point.count,
+        ]),
+      ),
     },
   };
 }
@@ -128,12 +174,14 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
 function roofLines({ flops_per_s }, precision) {
   /** @type {Map<number, string[]>} */
   const found = new Map();
-  const plain = (/** @type {string} */ name) => name.replace("-amp", "");
-  for (const [name, peak] of Object.entries(flops_per_s)) if (peak > 0) found.set(peak, [...(found.get(peak) ?? []), plain(name)]);
-  return [...found.entries()].sort(([a], [b]) => b - a).map(([peak, names]) => {
-    const own = names.includes(plain(precision));
-    return { flops_per_s: peak, own, label: own ? plain(precision) : [...new Set(names)].join(", ") };
-  });
+  for (const [name, peak] of Object.entries(flops_per_s))
+    if (peak > 0) found.set(peak, [...(found.get(peak) ?? []), unitOf(name)]);
+  return [...found.entries()]
+    .sort(([a], [b]) => b - a)
+    .map(([peak, names]) => {
+      const own = names.includes(unitOf(precision));
+      return { flops_per_s: peak, own, label: own ? unitOf(precision) : [...new Set(names)].join(", ") };
+    });
 }
 
 /** Move labels apart that would lie on each other, from high to low. @param {number[]} places @param {number} least */
@@ -142,19 +190,6 @@ function spread(places, least) {
   const found = [];
   for (const place of places) found.push(Math.min(place, (found.at(-1) ?? Infinity) - least));
   return found;
-}
-
-/** @param {Point[]} points @param {{memory_bytes_per_s: number, flops_per_s: Record<string, number>}} roofs */
-function boundsOf(points, roofs) {
-  const peaks = Object.values(roofs.flops_per_s).filter((peak) => peak > 0);
-  const ridge = Math.max(...peaks) / roofs.memory_bytes_per_s;
-  const x = [...points.map(({ intensity }) => intensity), ridge * 4, 0.5];
-  const y = [...points.map(({ flops_per_s }) => flops_per_s / 1e9), Math.max(...peaks) / 1e9];
-  const half = (/** @type {number} */ value) => Math.floor(2 * value) / 2;
-  return {
-    x: [half(Math.log10(Math.min(...x)) - 0.1), half(Math.log10(Math.max(...x))) + 0.5],
-    y: [half(Math.log10(Math.min(...y)) - 0.3), half(Math.log10(Math.max(...y)) + 0.25) + 0.5],
-  };
 }
 
 /** Let overlapping solid points show. @param {string} hex */

@@ -9,17 +9,18 @@ import { CATEGORIES, PHASES, barMarker, escaped, layout, roundUp, tokenOf, words
 
 /**
  * Rows of the table of errors: only names with time in them; what a measurement does not split is `unsplit`.
- * @param {{predicted: Record<string, number>, measured: Record<string, number> | null, names: string[]}} parts @returns {Row[]}
+ * @param {{predicted: Record<string, number>, measured: Record<string, number> | null,
+ *   names: string[]}} parts @returns {Row[]}
  */
 export function errorRows({ predicted, measured, names }) {
   return names
-    .map((name) => ({ name, predicted: predicted[name] ?? 0, measured: measured ? measured[name] ?? 0 : null }))
+    .map((name) => ({ name, predicted: predicted[name] ?? 0, measured: measured ? (measured[name] ?? 0) : null }))
     .filter((row) => row.predicted > 0 || (row.measured ?? 0) > 0);
 }
 
 /**
- * @param {{estimate: import("../types.js").Estimate, measurement: import("../types.js").Measurement | null, measuredStep_s: number | null,
- *   by: "category" | "phase", largest_s: number, colour: Colour, narrow: boolean}} input
+ * @param {{estimate: import("../types.js").Estimate, measurement: import("../types.js").Measurement | null,
+ *   measuredStep_s: number | null, by: "category" | "phase", largest_s: number, colour: Colour, narrow: boolean}} input
  * @returns {import("../types.js").Figure & {rows: Row[], scale: {factor: number, unit: string}}}
  */
 export function stepTime({ estimate, measurement, measuredStep_s, by, largest_s, colour, narrow }) {
@@ -35,39 +36,81 @@ export function stepTime({ estimate, measurement, measuredStep_s, by, largest_s,
   const data = used.map((name) => {
     const values = [split?.[name] ?? 0, predicted[name] ?? 0];
     return {
-      type: "bar", orientation: "h", name: words(name), y: ["measured", "predicted"], x: values.map((value) => value / scale.factor),
-      customdata: values.map((value) => quantity(value, "s", 6)), hovertemplate: hover, marker: barMarker(colour(tokenOf(name)), colour, [false, true]),
+      type: "bar",
+      orientation: "h",
+      name: words(name),
+      y: ["measured", "predicted"],
+      x: values.map((value) => value / scale.factor),
+      customdata: values.map((value) => quantity(value, "s", 6)),
+      hovertemplate: hover,
+      marker: barMarker(colour(tokenOf(name)), colour, [false, true]),
     };
   });
   const rest = measuredStep_s === null ? 0 : Math.max(0, measuredStep_s - total(split ?? {}));
   if (!split && rest > 0) {
     data.push({
-      type: "bar", orientation: "h", name: "not split", y: ["measured", "predicted"], x: [rest / scale.factor, 0],
-      customdata: [quantity(rest, "s", 6), ""], hovertemplate: hover, marker: barMarker(colour("other"), colour, false),
+      type: "bar",
+      orientation: "h",
+      name: "not split",
+      y: ["measured", "predicted"],
+      x: [rest / scale.factor, 0],
+      customdata: [quantity(rest, "s", 6), ""],
+      hovertemplate: hover,
+      marker: barMarker(colour("other"), colour, false),
     });
   }
   const [low, high] = estimate.interval_s.map((value) => value / scale.factor);
   const end = (/** @type {number} */ x, /** @type {string} */ y, /** @type {string} */ text) => ({
-    x, y, text, showarrow: false, xanchor: "left", xshift: 6, font: { size: 12, color: colour("ink") },
+    x,
+    y,
+    text,
+    showarrow: false,
+    xanchor: "left",
+    xshift: 6,
+    font: { size: 12, color: colour("ink") },
   });
+  const error = measuredStep_s === null ? 0 : estimate.step_time_s / measuredStep_s - 1;
+  const beside = measuredStep_s === null ? "" : `, measured ${seconds(measuredStep_s)}, error ${change(error)}`;
   return {
-    data, scale,
+    data,
+    scale,
     layout: layout(colour, {
-      barmode: "stack", height: 118, bargap: 0.3, margin: { l: narrow ? 66 : 76, r: 10, t: 4, b: 26 },
+      barmode: "stack",
+      height: 118,
+      bargap: 0.3,
+      margin: { l: narrow ? 66 : 76, r: 10, t: 4, b: 26 },
       xaxis: { range, nticks: narrow ? 5 : 8 },
       yaxis: { tickfont: { color: colour("ink"), size: 12 }, showgrid: false, range: [-0.5, 1.5] },
-      shapes: [{ type: "line", x0: low, x1: high, y0: 1.42, y1: 1.42, line: { color: colour("ink-3"), width: 1.4 } },
-        ...[low, high].map((x) => ({ type: "line", x0: x, x1: x, y0: 1.36, y1: 1.48, line: { color: colour("ink-3"), width: 1.4 } }))],
+      shapes: [
+        { type: "line", x0: low, x1: high, y0: 1.42, y1: 1.42, line: { color: colour("ink-3"), width: 1.4 } },
+        ...[low, high].map((x) => ({
+          type: "line",
+          x0: x,
+          x1: x,
+          y0: 1.36,
+          y1: 1.48,
+          line: { color: colour("ink-3"), width: 1.4 },
+        })),
+      ],
       annotations: [
         end(estimate.step_time_s / scale.factor, "predicted", significant(estimate.step_time_s / scale.factor)),
-        ...(measuredStep_s === null ? [{ ...end(0, "measured", "no measurement chosen"), font: { size: 12, color: colour("ink-3") } }] : [end(measuredStep_s / scale.factor, "measured", significant(measuredStep_s / scale.factor))]),
+        ...(measuredStep_s === null
+          ? [{ ...end(0, "measured", "no measurement chosen"), font: { size: 12, color: colour("ink-3") } }]
+          : [end(measuredStep_s / scale.factor, "measured", significant(measuredStep_s / scale.factor))]),
       ].map((one) => ({ ...one, text: escaped(one.text) })),
     }),
     rows: errorRows({ predicted, measured: split, names }),
-    summary: `Predicted step time ${seconds(estimate.step_time_s)}${measuredStep_s === null ? "" : `, measured ${seconds(measuredStep_s)}, error ${change(estimate.step_time_s / measuredStep_s - 1)}`}.`,
+    summary: `Predicted step time ${seconds(estimate.step_time_s)}${beside}.`,
     table: {
-      columns: [{ title: by, text: true }, { title: "predicted", unit: "s" }, { title: "measured", unit: "s" }],
-      rows: [...names.map((name) => [words(name), predicted[name] ?? 0, split ? split[name] ?? 0 : null]), ["step", estimate.step_time_s, measuredStep_s]],
+      columns: [
+        { title: by, text: true },
+        { title: "predicted", unit: "s" },
+        { title: "measured", unit: "s" },
+      ],
+      rows: [
+        ...names.map((name) => [words(name), predicted[name] ?? 0, split ? (split[name] ?? 0) : null]),
+        ["step", estimate.step_time_s, measuredStep_s],
+      ],
     },
   };
 }

@@ -11,8 +11,14 @@ const amount = (value) => (value > 0 && value < 0.001 ? "< 0.001" : significant(
 
 export function createErrors() {
   const body = h("tbody");
-  const heads = ["category", "predicted", "measured", "error", ""].map((text, at) => h("th", { scope: "col", text, class: at === 4 && "wide" }));
-  const element = h("div", { class: "scroll" }, h("table", { class: "errors" }, h("thead", {}, h("tr", {}, heads)), body));
+  const heads = ["category", "predicted", "measured", "error", ""].map((text, at) =>
+    h("th", { scope: "col", text, class: at === 4 && "wide" }),
+  );
+  const element = h(
+    "div",
+    { class: "scroll" },
+    h("table", { class: "errors" }, h("thead", {}, h("tr", {}, heads)), body),
+  );
   /** @type {Map<string, {row: HTMLElement, cells: HTMLElement[], bar: HTMLElement}>} */
   const lines = new Map();
 
@@ -23,7 +29,13 @@ export function createErrors() {
       const bar = h("i");
       const cells = [1, 2, 3].map(() => h("td"));
       const first = h("td", {}, name === "step" ? null : swatch(tokenOf(name)), name === "step" ? "step" : words(name));
-      const row = h("tr", { class: name === "step" && "total" }, first, cells, h("td", { class: "wide" }, h("span", { class: "diverge" }, bar)));
+      const row = h(
+        "tr",
+        { class: name === "step" && "total" },
+        first,
+        cells,
+        h("td", { class: "wide" }, h("span", { class: "diverge" }, bar)),
+      );
       found = { row, cells, bar };
       lines.set(name, found);
     }
@@ -31,8 +43,8 @@ export function createErrors() {
   }
 
   /**
-   * @param {{rows: {name: string, predicted: number, measured: number | null}[], scale: {factor: number, unit: string},
-   *   step: {predicted: number, measured: number | null}, same: boolean, by: string}} input
+   * @param {{rows: {name: string, predicted: number, measured: number | null}[], scale: {factor: number,
+   *   unit: string}, step: {predicted: number, measured: number | null}, same: boolean, by: string}} input
    */
   function update({ rows, scale, step, same, by }) {
     put(heads[0], by);
@@ -40,7 +52,12 @@ export function createErrors() {
     put(heads[3], same || step.measured === null ? "error" : "difference");
     put(heads[4], step.measured === null ? "" : "of the step");
     const all = [...rows, { name: "step", ...step }];
-    const largest = Math.max(0.02, ...rows.map(({ predicted, measured }) => (measured === null ? 0 : Math.abs(predicted - measured) / (step.measured || 1))));
+    const largest = Math.max(
+      0.02,
+      ...rows.map(({ predicted, measured }) =>
+        measured === null ? 0 : Math.abs(predicted - measured) / (step.measured || 1),
+      ),
+    );
     const wanted = all.map(({ name, predicted, measured }) => {
       const { row, cells, bar } = line(name);
       put(cells[0], amount(predicted / scale.factor));
@@ -50,12 +67,17 @@ export function createErrors() {
       cells[2].className = same && frac !== null && Math.abs(frac) > LARGE_FRAC ? "worse" : "";
       const part = measured === null || !step.measured || name === "step" ? 0 : (predicted - measured) / step.measured;
       const width = (50 * Math.abs(part)) / largest;
-      Object.assign(bar.style, { width: `${width}%`, left: `${part < 0 ? 50 - width : 50}%`, background: `var(--${tokenOf(name)})` });
+      Object.assign(bar.style, {
+        width: `${width}%`,
+        left: `${part < 0 ? 50 - width : 50}%`,
+        background: `var(--${tokenOf(name)})`,
+      });
       /** @type {HTMLElement} */ (bar.parentElement).title = part ? `${change(part)} of the measured step` : "";
       /** @type {HTMLElement} */ (bar.parentElement).hidden = step.measured === null || name === "step";
       return row;
     });
-    if (wanted.length !== body.children.length || wanted.some((row, at) => body.children[at] !== row)) body.replaceChildren(...wanted);
+    if (wanted.length !== body.children.length || wanted.some((row, at) => body.children[at] !== row))
+      body.replaceChildren(...wanted);
   }
   return { element, update };
 }

@@ -1,5 +1,8 @@
 // @ts-check
-/** One number of the plan: slider over its legal values, number box, curve of its whole axis, and what is wrong with it. */
+/**
+ * One number of the plan: slider over its legal values, number box, curve of its whole axis, and what is wrong with
+ * it.
+ */
 import { grab, preview, release, reset, setField } from "../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../axes.js";
 import { curve } from "../figures/curve.js";
@@ -12,7 +15,13 @@ import { h, put } from "./dom.js";
 export function createField({ path, label, unit, help }) {
   const id = `field-${path.replace(".", "-")}`;
   const range = h("input", { type: "range", id, min: 0, max: 0, step: 1, value: 0, disabled: true, title: help });
-  const number = h("input", { type: "number", min: 1, step: 1, "aria-label": `${label}, exact value`, inputmode: "numeric" });
+  const number = h("input", {
+    type: "number",
+    min: 1,
+    step: 1,
+    "aria-label": `${label}, exact value`,
+    inputmode: "numeric",
+  });
   const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
   svg.setAttribute("viewBox", "0 0 100 100");
   svg.setAttribute("preserveAspectRatio", "none");
@@ -21,12 +30,29 @@ export function createField({ path, label, unit, help }) {
   svg.append(line);
   const shade = h("div", { "aria-hidden": true });
   const knob = h("i", { class: "knob", hidden: true });
-  const refusedButton = h("button", { type: "button", class: "refused", hidden: true, "aria-expanded": "false", onclick: () => toggleRefused() });
+  const refusedButton = h("button", {
+    type: "button",
+    class: "refused",
+    hidden: true,
+    "aria-expanded": "false",
+    onclick: () => toggleRefused(),
+  });
   const refusals = h("div", { class: "refusals", hidden: true });
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
   const element = h(
-    "div", { class: "field", "data-field": path }, h("label", { for: id, text: label, title: `${help}. Double-click: back to the default.`, ondblclick: () => reset(path) }),
-    refusedButton, number, h("div", { class: "track" }, shade, svg, knob, range), refusals, problem,
+    "div",
+    { class: "field", "data-field": path },
+    h("label", {
+      for: id,
+      text: label,
+      title: `${help}. Double-click: back to the default.`,
+      ondblclick: () => reset(path),
+    }),
+    refusedButton,
+    number,
+    h("div", { class: "track" }, shade, svg, knob, range),
+    refusals,
+    problem,
   );
   /** @type {import("../axes.js").Axis | null} */
   let axis = null;
@@ -39,7 +65,10 @@ export function createField({ path, label, unit, help }) {
   const index = () => axis?.legal.findIndex((point) => same(point.value, here())) ?? -1;
   const fetchNow = () => void fetchAxis(path);
 
-  range.addEventListener("pointerdown", () => { fetchNow(); grab(path); });
+  range.addEventListener("pointerdown", () => {
+    fetchNow();
+    grab(path);
+  });
   range.addEventListener("pointerenter", fetchNow);
   range.addEventListener("focus", fetchNow);
   range.addEventListener("input", () => {
@@ -52,13 +81,19 @@ export function createField({ path, label, unit, help }) {
   range.addEventListener("change", release);
   range.addEventListener("pointerup", () => state.drag && release());
   range.addEventListener("pointercancel", () => state.drag && release());
-  number.addEventListener("focus", () => { fetchNow(); number.select(); });
+  number.addEventListener("focus", () => {
+    fetchNow();
+    number.select();
+  });
   number.addEventListener("keydown", (event) => {
     const way = { ArrowUp: 1, ArrowDown: -1 }[event.key];
     if (!way || !axis) return;
     event.preventDefault(); // one legal value further, not one more
     const next = axis.legal[Math.max(0, Math.min(axis.legal.length - 1, index() + way))];
-    if (next) { refused = ""; setField(path, next.value); }
+    if (next) {
+      refused = "";
+      setField(path, next.value);
+    }
   });
   number.addEventListener("change", () => {
     const value = number.valueAsNumber;
@@ -81,12 +116,30 @@ export function createField({ path, label, unit, help }) {
     const { points, no_fit } = curve(axis.legal.map(({ estimate }) => estimate));
     drawn = { points };
     line.setAttribute("points", points.map((pair) => pair.join()).join(" "));
-    shade.replaceChildren(...no_fit.map(([from, to]) => h("div", {
-      class: "no-fit", title: "does not fit into memory", style: { left: `calc(8px + ${from / 100} * (100% - 16px))`, width: `calc(${(to - from) / 100} * (100% - 16px))` },
-    })));
+    shade.replaceChildren(
+      ...no_fit.map(([from, to]) =>
+        h("div", {
+          class: "no-fit",
+          title: "does not fit into memory",
+          style: {
+            left: `calc(8px + ${from / 100} * (100% - 16px))`,
+            width: `calc(${(to - from) / 100} * (100% - 16px))`,
+          },
+        }),
+      ),
+    );
     refusedButton.hidden = !axis.refused.length;
     put(refusedButton, `${axis.refused.length} refused`);
-    refusals.replaceChildren(...axis.refused.map((point) => h("div", {}, h("b", { text: `${count(point.value)}  ` }), point.problems.map(({ message }) => message).join("; "))));
+    refusals.replaceChildren(
+      ...axis.refused.map((point) =>
+        h(
+          "div",
+          {},
+          h("b", { text: `${count(point.value)}: ` }),
+          point.problems.map(({ message }) => message).join("; "),
+        ),
+      ),
+    );
     if (!axis.refused.length) refusals.hidden = true;
   }
 
@@ -101,7 +154,8 @@ export function createField({ path, label, unit, help }) {
     if (at >= 0) range.value = String(at);
     range.style.setProperty("--fill", `${(100 * Math.max(0, at)) / Math.max(1, Number(range.max))}%`);
     range.setAttribute("aria-valuetext", `${label} ${count(here())}${unit && ` ${unit}`}`);
-    if (document.activeElement !== number || !refused) number.value = refused && document.activeElement === number ? number.value : String(here());
+    if (document.activeElement !== number || !refused)
+      number.value = refused && document.activeElement === number ? number.value : String(here());
     const point = drawn.points[at];
     knob.hidden = !point;
     if (point) {
@@ -113,12 +167,16 @@ export function createField({ path, label, unit, help }) {
 
   function showProblem() {
     const wrong = state.problems.filter(({ field }) => field === path);
-    const mild = state.problems.length ? [] : state.estimate?.problems.filter(({ field }) => field === path) ?? [];
+    const mild = state.problems.length ? [] : (state.estimate?.problems.filter(({ field }) => field === path) ?? []);
     const texts = refused ? [refused] : [...wrong, ...mild].map(said);
     problem.hidden = !texts.length;
     problem.classList.toggle("mild", !refused && !wrong.length);
     element.classList.toggle("wrong", Boolean(refused || wrong.length));
-    if (texts.length) problem.replaceChildren(h("b", { text: refused ? "Refused: " : wrong.length ? "Not possible: " : "Note: " }), texts.join(" "));
+    if (texts.length)
+      problem.replaceChildren(
+        h("b", { text: refused ? "Refused: " : wrong.length ? "Not possible: " : "Note: " }),
+        texts.join(" "),
+      );
   }
   return { element, update, path };
 }

@@ -21,8 +21,8 @@ const plotly = new Promise((resolve, reject) => {
 
 export class FigureCard {
   /**
-   * @param {{id: string, title: string, height: number, span: string, actions?: HTMLElement[], table?: boolean, name: () => string}} options
-   *   `name` begins the names of downloaded files
+   * @param {{id: string, title: string, height: number, span: string, actions?: HTMLElement[], table?: boolean,
+   *   name: () => string}} options `name` begins the names of downloaded files
    */
   constructor({ id, title, height, span, actions = [], table = true, name }) {
     this.seen = false;
@@ -33,17 +33,36 @@ export class FigureCard {
     this.plot = h("div", { class: "plot skeleton", style: { height: `${height}px` }, "aria-hidden": true });
     this.below = h("div", {});
     this.tableBox = h("div", { class: "scroll tall", tabindex: 0, hidden: true, "aria-label": `${title}, as a table` });
-    this.toggle = h("button", { type: "button", "aria-pressed": "false", onclick: () => this.showTable(), text: "Table" });
+    this.toggle = h("button", {
+      type: "button",
+      "aria-pressed": "false",
+      onclick: () => this.showTable(),
+      text: "Table",
+    });
     const save = (/** @type {string} */ text, /** @type {() => void} */ act) =>
       h("button", { type: "button", onclick: act, text, "aria-label": `${title}: download ${text}` });
     this.element = h(
-      "figure", { class: `card ${span}`, id, "aria-labelledby": `${id}-title` },
-      h("header", {}, h("h3", { id: `${id}-title`, text: title }), this.sub, h(
-        "span", { class: "acts" }, ...actions, actions.length ? h("span", { class: "sep" }) : null,
-        save("PNG", () => this.png(`${name()}-${id}`)), save("CSV", () => this.figure && download(`${name()}-${id}.csv`, csv(this.figure.table))),
-        table ? this.toggle : null,
-      )),
-      this.plot, this.tableBox, this.below, this.caption,
+      "figure",
+      { class: `card ${span}`, id, "aria-labelledby": `${id}-title` },
+      h(
+        "header",
+        {},
+        h("h3", { id: `${id}-title`, text: title }),
+        this.sub,
+        h(
+          "span",
+          { class: "acts" },
+          ...actions,
+          actions.length ? h("span", { class: "sep" }) : null,
+          save("PNG", () => this.png(`${name()}-${id}`)),
+          save("CSV", () => this.figure && download(`${name()}-${id}.csv`, csv(this.figure.table))),
+          table ? this.toggle : null,
+        ),
+      ),
+      this.plot,
+      this.tableBox,
+      this.below,
+      this.caption,
     );
     watch(this, this.element);
     let width = 0;
@@ -74,7 +93,10 @@ export class FigureCard {
     const figure = make();
     this.figure = figure;
     if (!("Plotly" in window)) {
-      plotly.then(() => this.make && this.draw(this.make), (/** @type {Error} */ error) => this.fail(error));
+      plotly.then(
+        () => this.make && this.draw(this.make),
+        (/** @type {Error} */ error) => this.fail(error),
+      );
       return;
     }
     this.plot.classList.remove("skeleton");
@@ -85,7 +107,8 @@ export class FigureCard {
   }
 
   resize() {
-    if (this.figure && "Plotly" in window && this.plot.offsetWidth) /** @type {any} */ (window).Plotly.Plots.resize(this.plot);
+    if (this.figure && "Plotly" in window && this.plot.offsetWidth)
+      /** @type {any} */ (window).Plotly.Plots.resize(this.plot);
   }
 
   showTable() {
@@ -106,7 +129,10 @@ export class FigureCard {
     const { Plotly } = /** @type {any} */ (window);
     const card = getComputedStyle(this.element).backgroundColor;
     const url = await Plotly.toImage(
-      { data: this.figure?.data, layout: { ...this.figure?.layout, paper_bgcolor: card, width: Math.max(480, this.plot.offsetWidth) } },
+      {
+        data: this.figure?.data,
+        layout: { ...this.figure?.layout, paper_bgcolor: card, width: Math.max(480, this.plot.offsetWidth) },
+      },
       { format: "png", scale: 2 },
     );
     h("a", { href: url, download: `${filename}.png` }).click();

@@ -2,9 +2,10 @@
 /** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
 import { openMeasurement, refreshMeasurements } from "../actions.js";
 import { ApiError } from "../api.js";
-import { percent } from "../format.js";
+import { percent, plural } from "../format.js";
 import { chief, upload } from "../upload.js";
 import { announce, byId, h, icon } from "./dom.js";
+import { trying } from "./toast.js";
 import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
@@ -31,7 +32,14 @@ function importBlob(blob, filename) {
   const status = h("p", { class: "quiet", text: "waiting" });
   const close = h("button", { type: "button", "aria-label": `Cancel ${filename}` }, icon("close"));
   const body = h("div", {});
-  const card = h("div", { class: "import", role: "status" }, h("div", { class: "head" }, h("b", { text: filename, title: filename }), close), h("div", { class: "progress" }, bar), status, body);
+  const card = h(
+    "div",
+    { class: "import", role: "status" },
+    h("div", { class: "head" }, h("b", { text: filename, title: filename }), close),
+    h("div", { class: "progress" }, bar),
+    status,
+    body,
+  );
   byId("tray").append(card);
   let cancel = () => {
     queue.splice(queue.indexOf(start), 1);
@@ -61,13 +69,14 @@ function importBlob(blob, filename) {
   async function succeed({ measurements, warnings }) {
     bar.parentElement?.remove();
     status.className = "";
-    status.textContent = `${measurements.length === 1 ? "1 measurement" : `${measurements.length} measurements`}${warnings.length ? `, ${warnings.length === 1 ? "1 warning" : `${warnings.length} warnings`}` : ""}`;
+    const found = [plural(measurements.length, "measurement"), warnings.length && plural(warnings.length, "warning")];
+    status.textContent = found.filter(Boolean).join(", ");
     if (warnings.length) body.append(warningList(warnings));
     announce(`${filename} imported: ${status.textContent}`);
-    await refreshMeasurements();
+    await trying(refreshMeasurements());
     const first = chief(measurements);
     if (!first) return;
-    await openMeasurement(first.id);
+    await trying(openMeasurement(first.id));
     if (!warnings.length) setTimeout(() => card.remove(), DONE_MS);
   }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** The form that starts a measured run; the exact command is shown before anything starts. */
 import { api, ApiError } from "../api.js";
-import { said } from "../format.js";
+import { plural, said } from "../format.js";
 import { chips, describe } from "../scenario.js";
 import { set, state, subscribe } from "../state.js";
 import { writeUrl } from "../actions.js";
@@ -13,7 +13,17 @@ const DRY_RUN_MS = 250;
 /** A model that a CPU trains in well under a second per step, Llama-shaped. @param {number} ranks */
 export const smallScenario = (ranks) => ({
   model: {
-    network: "transformer", name: "small-cpu", layers: 2, hidden: 128, heads: 4, kv_heads: 2, ffn: 384, vocab: 1024, gated_ffn: true, norm: "rms", position: "rope",
+    network: "transformer",
+    name: "small-cpu",
+    layers: 2,
+    hidden: 128,
+    heads: 4,
+    kv_heads: 2,
+    ffn: 384,
+    vocab: 1024,
+    gated_ffn: true,
+    norm: "rms",
+    position: "rope",
   },
   cluster: { chip: "cpu", chips_per_node: ranks, nodes: 1 },
   plan: { dp: ranks, sharding: "ddp" },
@@ -21,31 +31,69 @@ export const smallScenario = (ranks) => ({
 });
 
 export function createLaunch() {
-  const field = (/** @type {string} */ label, /** @type {HTMLElement} */ input) => h("label", { class: "stack" }, label, input);
-  const number = (/** @type {number} */ value, /** @type {number} */ min, /** @type {number} */ max) => h("input", { type: "number", value, min, max, step: 1, required: true });
-  const source = h("select", { id: "run-scenario" }, h("option", { value: "explore" }), h("option", { value: "small", text: "Small CPU model (2 layers, seconds)" }));
+  const field = (/** @type {string} */ label, /** @type {HTMLElement} */ input) =>
+    h("label", { class: "stack" }, label, input);
+  const number = (/** @type {number} */ value, /** @type {number} */ min, /** @type {number} */ max) =>
+    h("input", { type: "number", value, min, max, step: 1, required: true });
+  const source = h(
+    "select",
+    { id: "run-scenario" },
+    h("option", { value: "explore" }),
+    h("option", { value: "small", text: "Small CPU model (2 layers, seconds)" }),
+  );
   const facts = h("p", { class: "hint" });
   const ranks = number(1, 1, 64);
   const steps = number(10, 1, 1000);
   const warmup = number(3, 0, 1000);
-  const device = h("select", {}, ["auto", "cpu", "cuda"].map((value) => h("option", { value, text: value })));
+  const device = h(
+    "select",
+    {},
+    ["auto", "cpu", "cuda"].map((value) => h("option", { value, text: value })),
+  );
   const label = h("input", { type: "text", maxlength: 120, placeholder: "optional" });
   const command = h("pre", { class: "block", id: "run-command", tabindex: 0, "aria-label": "Command", text: "…" });
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
   const launch = h("button", { type: "submit", class: "primary", text: "Launch" });
   const form = h(
-    "form", { class: "form", onsubmit: submit, oninput: () => plan() }, field("Scenario", source), facts,
-    h("div", { class: "pair" }, field("Processes", ranks), field("Device", device)), h("div", { class: "pair" }, field("Steps", steps), field("Warm-up steps", warmup)),
-    field("Label", label), problem, launch,
-    h("div", {}, h("p", { class: "hint" }, "Exactly this will run: ", h("button", { type: "button", class: "link", text: "Copy", onclick: () => copy(command.textContent ?? "", "Command copied") })), command),
+    "form",
+    { class: "form", onsubmit: submit, oninput: () => plan() },
+    field("Scenario", source),
+    facts,
+    h("div", { class: "pair" }, field("Processes", ranks), field("Device", device)),
+    h("div", { class: "pair" }, field("Steps", steps), field("Warm-up steps", warmup)),
+    field("Label", label),
+    problem,
+    launch,
+    h(
+      "div",
+      {},
+      h(
+        "p",
+        { class: "hint" },
+        "Exactly this will run: ",
+        h("button", {
+          type: "button",
+          class: "link",
+          text: "Copy",
+          onclick: () => copy(command.textContent ?? "", "Command copied"),
+        }),
+      ),
+      command,
+    ),
   );
   let timer = 0;
   /** @type {AbortController | null} */
   let asking = null;
 
   const job = () => ({
-    benchmark: "step", scenario: source.value === "small" ? smallScenario(ranks.valueAsNumber || 1) : state.scenario,
-    world_size: ranks.valueAsNumber, device: device.value, warmup: warmup.valueAsNumber, steps: steps.valueAsNumber, backend: "local", label: label.value.trim(),
+    benchmark: "step",
+    scenario: source.value === "small" ? smallScenario(ranks.valueAsNumber || 1) : state.scenario,
+    world_size: ranks.valueAsNumber,
+    device: device.value,
+    warmup: warmup.valueAsNumber,
+    steps: steps.valueAsNumber,
+    backend: "local",
+    label: label.value.trim(),
   });
 
   /** @param {unknown} error */
@@ -53,7 +101,9 @@ export function createLaunch() {
     problem.hidden = !error;
     if (!(error instanceof ApiError)) return;
     const places = error.problems.map((one) => h("div", {}, h("b", { text: `${one.field}: ` }), said(one)));
-    problem.replaceChildren(...(places.length ? places : [h("b", { text: error.status ? "Refused: " : "Not yet: " }), error.message]));
+    problem.replaceChildren(
+      ...(places.length ? places : [h("b", { text: error.status ? "Refused: " : "Not yet: " }), error.message]),
+    );
   }
 
   /** Ask what would run, without running it. */
@@ -72,7 +122,14 @@ export function createLaunch() {
         const { command: words, environment } = await api.dryRun(job(), signal);
         if (signal.aborted) return;
         const settings = Object.entries(environment ?? {}).map(([name, value]) => `${name}=${value}`);
-        put(command, [...settings, ...words].map((/** @type {string} */ word) => (/[^\w@%+=:,./-]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word)).join(" "));
+        put(
+          command,
+          [...settings, ...words]
+            .map((/** @type {string} */ word) =>
+              /[^\w@%+=:,./-]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word,
+            )
+            .join(" "),
+        );
         show(null);
         launch.disabled = false;
       } catch (error) {
@@ -107,7 +164,15 @@ export function createLaunch() {
     put(source.options[0], `Explore: ${describe(scenario, catalog)}`);
     const small = source.value === "small";
     const { seq_len, global_batch, precision } = small ? smallScenario(1).training : scenario.training;
-    put(facts, `${small ? "128 wide, vocabulary 1 024" : `${chips(scenario)} chips`} · sequence ${seq_len} · batch ${global_batch} · ${precision}`);
+    put(
+      facts,
+      [
+        small ? "128 wide, vocabulary 1 024" : plural(chips(scenario), "chip"),
+        `sequence ${seq_len}`,
+        `batch ${global_batch}`,
+        precision,
+      ].join(" · "),
+    );
   }
   source.addEventListener("change", () => {
     ranks.value = source.value === "small" ? "1" : String(Math.min(64, chips(state.scenario)));

@@ -12,32 +12,84 @@ export function createCommunication({ name }) {
   const sub = h("span", { class: "sub" });
   const box = h("div", { class: "scroll", tabindex: 0, "aria-label": "Communication" });
   const keys = /** @type {const} */ (["name", "kind", "axis", "ranks", "bytes", "count", "seconds", "exposed_s"]);
-  const save = () => download(`${name()}-communication.csv`, csv({ columns: keys.map((title) => ({ title })), rows: now.map((one) => keys.map((key) => one[key])) }));
-  const element = h("section", { class: "card", id: "communication" }, h(
-    "header", {}, h("h3", { text: "Communication" }), sub, h("span", { class: "acts" }, h("button", { type: "button", text: "CSV", "aria-label": "Communication: download CSV", onclick: save })),
-  ), box);
+  const save = () =>
+    download(
+      `${name()}-communication.csv`,
+      csv({ columns: keys.map((title) => ({ title })), rows: now.map((one) => keys.map((key) => one[key])) }),
+    );
+  const element = h(
+    "section",
+    { class: "card", id: "communication" },
+    h(
+      "header",
+      {},
+      h("h3", { text: "Communication" }),
+      sub,
+      h(
+        "span",
+        { class: "acts" },
+        h("button", { type: "button", text: "CSV", "aria-label": "Communication: download CSV", onclick: save }),
+      ),
+    ),
+    box,
+  );
 
   /** @param {import("../types.js").Estimate} estimate */
   function update({ collectives, breakdown_s, step_time_s, chips }) {
     now = collectives;
-    sub.textContent = collectives.length ? `${seconds(breakdown_s.communication)} exposed, ${percent(breakdown_s.communication / step_time_s)} of the step` : "";
+    sub.textContent = collectives.length
+      ? `${seconds(breakdown_s.communication)} exposed, ${percent(breakdown_s.communication / step_time_s)} of the step`
+      : "";
     if (!collectives.length) {
-      box.replaceChildren(h("p", { class: "empty", text: chips === 1 ? "One chip: nothing to send." : "This plan sends nothing." }));
+      box.replaceChildren(
+        h("p", { class: "empty", text: chips === 1 ? "One chip: nothing to send." : "This plan sends nothing." }),
+      );
       return;
     }
-    box.replaceChildren(grid(["collective", "over", "each", "×", "time", "exposed"], collectives.map((one) => h(
-      "tr", {}, h("td", { class: "wrap" }, words(one.name || one.kind), one.name && one.name !== one.kind ? h("small", { text: words(one.kind) }) : null),
-      h("td", { text: `${one.axis} ${significant(one.ranks, 6)}` }), h("td", { text: bytes(one.bytes) }), h("td", { text: significant(one.count, 6) }),
-      h("td", { text: seconds(one.seconds) }), h("td", { text: one.exposed_s ? seconds(one.exposed_s) : "hidden" }),
-    ))));
+    box.replaceChildren(
+      grid(
+        ["collective", "over", "each", "×", "time", "exposed"],
+        collectives.map((one) =>
+          h(
+            "tr",
+            {},
+            h(
+              "td",
+              { class: "wrap" },
+              words(one.name || one.kind),
+              one.name && one.name !== one.kind ? h("small", { text: words(one.kind) }) : null,
+            ),
+            h("td", { text: `${one.axis} ${significant(one.ranks, 6)}` }),
+            h("td", { text: bytes(one.bytes) }),
+            h("td", { text: significant(one.count, 6) }),
+            h("td", { text: seconds(one.seconds) }),
+            h("td", { text: one.exposed_s ? seconds(one.exposed_s) : "hidden" }),
+          ),
+        ),
+      ),
+    );
   }
   return { element, update };
 }
 
 export function createAssumptions() {
   const list = h("ul", { class: "facts" });
-  const element = h("section", { class: "card", id: "assumptions" }, h("header", {}, h("h3", { text: "Assumed" }), h("span", { class: "sub", text: "what the prediction takes for granted" })), list);
+  const element = h(
+    "section",
+    { class: "card", id: "assumptions" },
+    h(
+      "header",
+      {},
+      h("h3", { text: "Assumed" }),
+      h("span", { class: "sub", text: "what the prediction takes for granted" }),
+    ),
+    list,
+  );
   const update = (/** @type {import("../types.js").Estimate} */ { assumptions }) =>
-    list.replaceChildren(...(assumptions.length ? assumptions.map((text) => h("li", { text })) : [h("li", { text: "Nothing beyond the scenario." })]));
+    list.replaceChildren(
+      ...(assumptions.length
+        ? assumptions.map((text) => h("li", { text }))
+        : [h("li", { text: "Nothing beyond the scenario." })]),
+    );
   return { element, update };
 }

@@ -1,26 +1,54 @@
 // @ts-check
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
 import { reset, setChip, setModel } from "../actions.js";
-import { bytes, count, quantity, said, short } from "../format.js";
-import { chipOf, chips, chipWord, describe, modelOf } from "../scenario.js";
+import { count, plural, said } from "../format.js";
+import { chipOf, chips, chipWord, describe } from "../scenario.js";
 import { state, subscribe } from "../state.js";
 import { h, put } from "./dom.js";
+import { factsOfChip, factsOfModel } from "./facts.js";
 import { createField } from "./field.js";
 import { createSegments } from "./segments.js";
 import { createSheet } from "./sheet.js";
 import { copy } from "./toast.js";
 
 const DEGREES = [
-  ["plan.dp", "Data parallel", "ranks"], ["plan.tp", "Tensor parallel", "ranks"], ["plan.pp", "Pipeline", "stages"], ["plan.micro_batch", "Micro-batch", "sequences"],
+  ["plan.dp", "Data parallel", "ranks"],
+  ["plan.tp", "Tensor parallel", "ranks"],
+  ["plan.pp", "Pipeline", "stages"],
+  ["plan.micro_batch", "Micro-batch", "sequences"],
 ];
-const BATCH = [["training.seq_len", "Sequence length", "tokens"], ["training.global_batch", "Global batch", "sequences"]];
+const BATCH = [
+  ["training.seq_len", "Sequence length", "tokens"],
+  ["training.global_batch", "Global batch", "sequences"],
+];
 /** Short words for choices; a choice without one is shown by its own name. @type {Record<string, string>} */
 const WORDS = {
-  ddp: "DDP", zero1: "ZeRO-1", zero2: "ZeRO-2", zero3: "ZeRO-3", fsdp: "FSDP", gpipe: "GPipe", "1f1b": "1F1B", "zero-bubble": "zero bubble",
-  "pytorch-eager": "eager", "pytorch-compile": "compile", megatron: "Megatron", xla: "XLA", sdpa: "SDPA", "fp16-amp": "fp16 amp", "bf16-amp": "bf16 amp",
+  ddp: "DDP",
+  zero1: "ZeRO-1",
+  zero2: "ZeRO-2",
+  zero3: "ZeRO-3",
+  fsdp: "FSDP",
+  gpipe: "GPipe",
+  "1f1b": "1F1B",
+  "zero-bubble": "zero bubble",
+  "pytorch-eager": "eager",
+  "pytorch-compile": "compile",
+  megatron: "Megatron",
+  xla: "XLA",
+  sdpa: "SDPA",
+  "fp16-amp": "fp16 amp",
+  "bf16-amp": "bf16 amp",
 };
-const PLAN_CHOICES = [["plan.sharding", "Sharding"], ["plan.recompute", "Recompute"], ["plan.schedule", "Pipeline schedule"]];
-const TRAINING_CHOICES = [["training.precision", "Precision"], ["training.attention", "Attention"], ["training.framework", "Framework"]];
+const PLAN_CHOICES = [
+  ["plan.sharding", "Sharding"],
+  ["plan.recompute", "Recompute"],
+  ["plan.schedule", "Pipeline schedule"],
+];
+const TRAINING_CHOICES = [
+  ["training.precision", "Precision"],
+  ["training.attention", "Attention"],
+  ["training.framework", "Framework"],
+];
 
 /** @param {import("../types.js").Entry[]} entries */
 function options(entries) {
@@ -30,18 +58,38 @@ function options(entries) {
     const family = label.split(/[\s\-\d]/)[0];
     families.set(family, [...(families.get(family) ?? []), h("option", { value: key, text: label })]);
   }
-  return [...families].flatMap(([family, some]) => (some.length > 1 && families.size > 1 ? [h("optgroup", { label: family }, some)] : some));
+  return [...families].flatMap(([family, some]) =>
+    some.length > 1 && families.size > 1 ? [h("optgroup", { label: family }, some)] : some,
+  );
 }
 
 export function createPanel() {
   const { fields } = state.catalog;
-  const number = (/** @type {string[]} */ [path, label, unit]) => createField({ path, label, unit, help: fields[path]?.help ?? "" });
+  const number = (/** @type {string[]} */ [path, label, unit]) =>
+    createField({ path, label, unit, help: fields[path]?.help ?? "" });
   const choice = (/** @type {string[]} */ [path, label]) =>
-    createSegments({ path, label, help: fields[path]?.help ?? "", choices: (fields[path]?.choices ?? []).map((value) => ({ value, label: WORDS[value] ?? value })) });
+    createSegments({
+      path,
+      label,
+      help: fields[path]?.help ?? "",
+      choices: (fields[path]?.choices ?? []).map((value) => ({ value, label: WORDS[value] ?? value })),
+    });
   const yesNo = (/** @type {string} */ path, /** @type {string} */ label) =>
-    createSegments({ path, label, help: fields[path]?.help ?? "", choices: [{ value: false, label: "off" }, { value: true, label: "on" }] });
+    createSegments({
+      path,
+      label,
+      help: fields[path]?.help ?? "",
+      choices: [
+        { value: false, label: "off" },
+        { value: true, label: "on" },
+      ],
+    });
 
-  const model = h("select", { id: "model", "aria-keyshortcuts": "/", onchange: () => setModel(model.value) }, options(state.catalog.models));
+  const model = h(
+    "select",
+    { id: "model", "aria-keyshortcuts": "/", onchange: () => setModel(model.value) },
+    options(state.catalog.models),
+  );
   const chip = h("select", { id: "chip", onchange: () => setChip(chip.value) });
   const modelFacts = h("p", { class: "hint" });
   const chipFacts = h("p", { class: "hint" });
@@ -57,15 +105,36 @@ export function createPanel() {
   const sheet = createSheet("Scenario", [
     h("section", {}, h("h2", {}, h("label", { for: "model", text: "Model" })), model, modelFacts, modelProblem),
     h("section", {}, h("h2", {}, h("label", { for: "chip", text: "Hardware" })), chip, chipFacts, chipProblem),
-    h("section", {}, h("h2", {}, "Plan", product), of(degrees), h("p", { class: "hint", text: "Curves: tokens/s per chip along the whole axis; shaded: does not fit." }), of(planChoices)),
+    h(
+      "section",
+      {},
+      h("h2", {}, "Plan", product),
+      of(degrees),
+      h("p", { class: "hint", text: "Curves: tokens/s per chip along the whole axis; shaded: does not fit." }),
+      of(planChoices),
+    ),
     h("section", {}, h("h2", { text: "Training" }), of(batch), of(trainingChoices)),
-    h("section", {}, h("div", { class: "row" },
-      h("button", { type: "button", class: "ghost", text: "Copy JSON", onclick: () => copy(JSON.stringify(state.scenario, null, 2), "Scenario copied as JSON") }),
-      h("button", { type: "button", class: "ghost", text: "Back to the sample", onclick: () => reset("all") }))),
+    h(
+      "section",
+      {},
+      h(
+        "div",
+        { class: "row" },
+        h("button", {
+          type: "button",
+          class: "ghost",
+          text: "Copy JSON",
+          onclick: () => copy(JSON.stringify(state.scenario, null, 2), "Scenario copied as JSON"),
+        }),
+        h("button", { type: "button", class: "ghost", text: "Back to the sample", onclick: () => reset("all") }),
+      ),
+    ),
   ]);
 
   function offerChips() {
-    const waiting = (state.catalog.pending ?? []).map(({ label, message }) => h("option", { disabled: true, value: "-", text: label, title: message }));
+    const waiting = (state.catalog.pending ?? []).map(({ label, message }) =>
+      h("option", { disabled: true, value: "-", text: label, title: message }),
+    );
     chip.replaceChildren(...options(state.catalog.chips), ...waiting);
   }
 
@@ -78,7 +147,8 @@ export function createPanel() {
     put(modelFacts, factsOfModel());
     put(chipFacts, factsOfChip());
     const { dp, tp, pp, cp } = scenario.plan;
-    put(product, `${[dp, tp, pp, ...(cp > 1 ? [cp] : [])].map((degree) => count(degree)).join(" × ")} = ${count(chips(scenario))} ${chipWord(chipOf(scenario, catalog))}${chips(scenario) > 1 ? "s" : ""}`);
+    const product_of = [dp, tp, pp, ...(cp > 1 ? [cp] : [])].map((degree) => count(degree)).join(" × ");
+    put(product, `${product_of} = ${plural(chips(scenario), chipWord(chipOf(scenario, catalog)))}`);
     showProblems(modelProblem, "model");
     showProblems(chipProblem, "cluster");
     for (const one of all) one.update();
@@ -92,12 +162,19 @@ export function createPanel() {
   return { ...sheet, model, unplaced };
 }
 
-/** Choose a catalogue entry, or show an inline object as one more entry. @param {HTMLSelectElement} select @param {any} value */
+/**
+ * Choose a catalogue entry, or show an inline object as one more entry.
+ * @param {HTMLSelectElement} select
+ * @param {any} value
+ */
 function selectOr(select, value) {
-  const custom = typeof value === "object" || ![...select.options].some((option) => option.value === value && !option.dataset.custom);
+  const custom =
+    typeof value === "object" ||
+    ![...select.options].some((option) => option.value === value && !option.dataset.custom);
   select.querySelector("[data-custom]")?.remove();
   if (custom) {
-    const text = typeof value === "object" ? `${value.label || value.name || "custom"} (as given)` : `${value} (unknown)`;
+    const text =
+      typeof value === "object" ? `${value.label || value.name || "custom"} (as given)` : `${value} (unknown)`;
     select.prepend(h("option", { value: "", "data-custom": true, text }));
   }
   select.value = custom ? "" : value;
@@ -108,30 +185,4 @@ function showProblems(into, part) {
   const texts = state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`)).map(said);
   into.hidden = !texts.length;
   if (texts.length) into.replaceChildren(h("b", { text: "Not possible: " }), texts.join(" "));
-}
-
-function factsOfModel() {
-  const model = modelOf(state.scenario, state.catalog);
-  if (!model.layers) return "";
-  const entry = state.catalog.models.find(({ key }) => key === state.scenario.model);
-  const parameters = state.estimate?.parameters && state.estimated?.model === state.scenario.model ? state.estimate.parameters : entry?.parameters;
-  const kv = model.kv_heads || model.heads;
-  return [
-    parameters && `${short(parameters)} parameters`, `${count(model.layers)} layers`, `${count(model.hidden)} wide`,
-    kv === model.heads ? `${count(model.heads)} heads` : `GQA ${count(model.heads)}/${count(kv)}`, `vocabulary ${count(model.vocab)}`,
-  ].filter(Boolean).join(" · ");
-}
-
-function factsOfChip() {
-  const chip = chipOf(state.scenario, state.catalog);
-  if (!chip.memory_bytes) return state.catalog.pending?.find(({ key }) => key === state.scenario.cluster.chip)?.message ?? "";
-  const [name, peak] = [["bf16", chip.bf16_flops_per_s], ["fp16", chip.fp16_flops_per_s], ["fp32", chip.fp32_flops_per_s]].find(([, value]) => value > 0) ?? ["fp32", 0];
-  const given = state.scenario.cluster.link ?? chip.link;
-  const link = typeof given === "object" ? given : state.catalog.links.find(({ key }) => key === given);
-  const speed = link?.value?.bytes_per_s ?? link?.bytes_per_s;
-  const { chips_per_node, nodes } = state.scenario.cluster;
-  return [
-    `${quantity(peak, "flops_per_s")} ${name}`, `${bytes(chip.memory_bytes)} at ${quantity(chip.memory_bytes_per_s, "bytes_per_s")}`,
-    speed && `${link.label || "link"} ${quantity(speed, "bytes_per_s")}`, nodes > 1 ? `${count(nodes)} nodes of ${count(chips_per_node)}` : `${count(chips_per_node)} in one node`,
-  ].filter(Boolean).join(" · ");
 }

@@ -1,17 +1,26 @@
 // @ts-check
-/** The strip over the tiles: baseline, pinned scenarios, the measured run beside the prediction, and the way they differ. */
+/**
+ * The strip over the tiles: baseline, pinned scenarios, the measured run beside the prediction, and the way they
+ * differ.
+ */
 import { openMeasurement, pinScenario, setChip, setMeasured, setScenario, show, togglePin } from "../actions.js";
 import { deviceName, isTable, measuredChip } from "../measured.js";
 import { chipOf, describe, differences, shortLabel } from "../scenario.js";
 import { state } from "../state.js";
 import { pinned, pinOf } from "../url.js";
 import { h, icon } from "./dom.js";
+import { trying } from "./toast.js";
 
 /** @param {string} kind @param {string} text @param {{open?: () => void, close?: () => void, title?: string}} acts */
 function chip(kind, text, { open, close, title = "" }) {
   const label = h("b", { text });
-  return h("span", { class: "chip", title }, kind, open ? h("button", { type: "button", class: "text", onclick: open }, label) : label,
-    close && h("button", { type: "button", "aria-label": `Remove ${kind} ${text}`, onclick: close }, icon("close")));
+  return h(
+    "span",
+    { class: "chip", title },
+    kind,
+    open ? h("button", { type: "button", class: "text", onclick: open }, label) : label,
+    close && h("button", { type: "button", "aria-label": `Remove ${kind} ${text}`, onclick: close }, icon("close")),
+  );
 }
 
 export function createPins() {
@@ -21,23 +30,56 @@ export function createPins() {
     const scenarios = pins.filter((pin) => pin.startsWith("s:"));
     const chips = scenarios.map((pin, at) => {
       const its = pinned(pin, base);
-      return chip(at ? "pinned" : "baseline", shortLabel(its, scenario) === "this scenario" ? "this scenario" : shortLabel(its, scenario), {
-        open: () => setScenario(its), close: () => togglePin(pin), title: describe(its, catalog),
-      });
+      return chip(
+        at ? "pinned" : "baseline",
+        shortLabel(its, scenario) === "this scenario" ? "this scenario" : shortLabel(its, scenario),
+        {
+          open: () => setScenario(its),
+          close: () => togglePin(pin),
+          title: describe(its, catalog),
+        },
+      );
     });
     let tables = 0;
     for (const pin of pins.filter((one) => one.startsWith("m:") && one.slice(2) !== measured)) {
       const summary = state.measurements?.find(({ id }) => id === pin.slice(2));
       if (summary && isTable(summary)) tables += 1;
-      else chips.push(chip("pinned run", summary?.label || pin.slice(2, 10), { open: () => openMeasurement(pin.slice(2)), close: () => togglePin(pin) }));
+      else
+        chips.push(
+          chip("pinned run", summary?.label || pin.slice(2, 10), {
+            open: () => void trying(openMeasurement(pin.slice(2))),
+            close: () => togglePin(pin),
+          }),
+        );
     }
-    if (measured) chips.push(chip("measured", measurement?.label || measurement?.id?.slice(0, 8) || "…", { close: () => setMeasured(""), title: measurement ? deviceName(measurement) : "" }));
-    if (tables) chips.push(chip("in Compare", tables === 1 ? "1 table" : `${tables} tables`, { open: () => show("compare") }));
+    if (measured)
+      chips.push(
+        chip("measured", measurement?.label || measurement?.id?.slice(0, 8) || "…", {
+          close: () => setMeasured(""),
+          title: measurement ? deviceName(measurement) : "",
+        }),
+      );
+    if (tables)
+      chips.push(chip("in Compare", tables === 1 ? "1 table" : `${tables} tables`, { open: () => show("compare") }));
     const own = pinOf(scenario, base);
-    if (!pins.includes(own)) chips.push(h("span", { class: "chip" }, h("button", { type: "button", class: "text", onclick: pinScenario }, icon("pin"), "Pin this scenario")));
+    if (!pins.includes(own))
+      chips.push(
+        h(
+          "span",
+          { class: "chip" },
+          h("button", { type: "button", class: "text", onclick: pinScenario }, icon("pin"), "Pin this scenario"),
+        ),
+      );
     const other = otherChip();
     const text = relation();
-    const use = other && h("button", { type: "button", class: "link", text: `Predict for ${other.label}`, onclick: () => setChip(other.key) });
+    const use =
+      other &&
+      h("button", {
+        type: "button",
+        class: "link",
+        text: `Predict for ${other.label}`,
+        onclick: () => setChip(other.key),
+      });
     element.replaceChildren(...chips, ...(text ? [h("span", { text })] : []), ...(use ? [use] : []));
   }
   return { element, update };
@@ -56,7 +98,9 @@ export function relation() {
   if (!measurement) return "";
   if (!measuredScenario) {
     const [device, chip] = [deviceName(measurement), chipOf(scenario, catalog).label ?? "this hardware"];
-    return device ? `measured on ${device}, scenario not recorded; the prediction is for ${chip}` : "the measurement does not say what was run";
+    return device
+      ? `measured on ${device}, scenario not recorded; the prediction is for ${chip}`
+      : "the measurement does not say what was run";
   }
   const found = differences(scenario, measuredScenario);
   if (!found.length) return "";

@@ -1,7 +1,7 @@
 // @ts-check
 /**
- * Work that may wait: drawn after 60 ms without a change, one piece per frame, only where it can be seen, and never while a
- * key or pointer event is waiting. The newest piece of each owner replaces the older one.
+ * Work that may wait: drawn after 60 ms without a change, one piece per frame, only where it can be seen, and never
+ * while a key or pointer event is waiting. The newest piece of each owner replaces the older one.
  */
 
 /** @typedef {{seen: boolean}} Owner */
@@ -41,10 +41,17 @@ function drain() {
   wake();
 }
 
-/** Keep `owner.seen` true while the element is on the screen or near it. @param {Owner} owner @param {Element} element */
+/**
+ * Keep `owner.seen` true while the element is on the screen or near it.
+ * @param {Owner} owner
+ * @param {Element} element
+ */
 export function watch(owner, element) {
-  new IntersectionObserver((entries) => {
-    owner.seen = entries.at(-1)?.isIntersecting ?? false;
-    if (owner.seen) wake();
-  }, { rootMargin: "120px" }).observe(element);
+  new IntersectionObserver(
+    (entries) => {
+      owner.seen = entries.at(-1)?.isIntersecting ?? false;
+      if (owner.seen) wake();
+    },
+    { rootMargin: "120px" },
+  ).observe(element);
 }

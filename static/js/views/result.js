@@ -12,7 +12,13 @@ export function createResult() {
   const errors = createErrors();
   const sub = h("span", { class: "sub" });
   const memory = h("p", { class: "hint" });
-  const element = h("section", { class: "card w12", id: "run-result", hidden: true }, h("header", {}, h("h3", { text: "Result" }), sub), errors.element, memory);
+  const element = h(
+    "section",
+    { class: "card w12", id: "run-result", hidden: true },
+    h("header", {}, h("h3", { text: "Result" }), sub),
+    errors.element,
+    memory,
+  );
   let shown = "";
 
   /** @param {string} id  of the measurement, "" for none */
@@ -22,7 +28,9 @@ export function createResult() {
       element.hidden = !id;
       return;
     }
-    const measurement = await api.measurement(id).catch((error) => (error instanceof ApiError ? null : Promise.reject(error)));
+    const measurement = await api
+      .measurement(id)
+      .catch((error) => (error instanceof ApiError ? null : Promise.reject(error)));
     shown = measurement ? id : "";
     const { prediction } = measurement ?? {};
     const step_s = stepTime(measurement);
@@ -31,9 +39,19 @@ export function createResult() {
     const scale = scaleFor(Math.max(step_s ?? 0, prediction.step_time_s), "s");
     put(sub, `prediction against measurement, ${scale.unit}`);
     const measured = total(measurement.phases_s) ? measurement.phases_s : null;
-    errors.update({ rows: errorRows({ predicted: prediction.phases_s, measured, names: PHASES }), scale, step: { predicted: prediction.step_time_s, measured: step_s }, same: true, by: "phase" });
+    errors.update({
+      rows: errorRows({ predicted: prediction.phases_s, measured, names: PHASES }),
+      scale,
+      step: { predicted: prediction.step_time_s, measured: step_s },
+      same: true,
+      by: "phase",
+    });
     const peak = measurement.memory.peak_bytes;
-    put(memory, peak ? `Peak memory ${bytes(prediction.memory.peak_bytes)} predicted, ${bytes(peak)} measured, ${change(prediction.memory.peak_bytes / peak - 1)}.` : "");
+    const held = prediction.memory.peak_bytes;
+    put(
+      memory,
+      peak ? `Peak memory ${bytes(held)} predicted, ${bytes(peak)} measured, ${change(held / peak - 1)}.` : "",
+    );
   }
   return { element, update };
 }

@@ -14,19 +14,38 @@ export function createSegments({ path, label, choices, help }) {
   let refused = "";
   const options = choices.map(({ value, label: text }) => {
     const input = h("input", { type: "radio", name: path, value: String(value), onchange: () => choose(value) });
-    const element = h("label", { onpointerenter: () => preview(value), onpointerleave: () => preview(null) }, input, h("span", { text }));
+    const element = h(
+      "label",
+      { onpointerenter: () => preview(value), onpointerleave: () => preview(null) },
+      input,
+      h("span", { text }),
+    );
     return { value, text, input, element };
   });
   const element = h(
-    "fieldset", { class: "choice", "data-field": path, onpointerenter: () => void fetchAxis(path), onfocusin: () => void fetchAxis(path) },
-    h("legend", {}, h("span", { text: label, title: help }), aside), h("div", { class: "segments" }, options.map((one) => one.element)), problem,
+    "fieldset",
+    {
+      class: "choice",
+      "data-field": path,
+      onpointerenter: () => void fetchAxis(path),
+      onfocusin: () => void fetchAxis(path),
+    },
+    h("legend", {}, h("span", { text: label, title: help }), aside),
+    h(
+      "div",
+      { class: "segments" },
+      options.map((one) => one.element),
+    ),
+    problem,
   );
 
   /** @param {any} value */
   const reasonOf = (value) => {
     const modelled = state.catalog.fields[path]?.modelled;
     if (modelled && !modelled.includes(value)) return `“${value}” is not modelled yet.`;
-    const point = validAxis(path)?.refused.find((one) => same(one.value, value));
+    const axis = validAxis(path);
+    if (axis && !axis.points.some((one) => same(one.value, value))) return `“${value}” is not modelled yet.`;
+    const point = axis?.refused.find((one) => same(one.value, value));
     return point ? point.problems.map(said).join(" ") : "";
   };
 
@@ -43,7 +62,10 @@ export function createSegments({ path, label, choices, help }) {
     const [there, here] = [point?.estimate, state.estimate];
     if (!there || !here || there === here || same(value, get(state.scenario, path))) return put(aside, "");
     const memory = there.memory.peak_bytes - here.memory.peak_bytes;
-    return put(aside, `${change(there.step_time_s / here.step_time_s - 1)} time, ${memory < 0 ? "−" : "+"}${bytes(Math.abs(memory))}`);
+    return put(
+      aside,
+      `${change(there.step_time_s / here.step_time_s - 1)} time, ${memory < 0 ? "−" : "+"}${bytes(Math.abs(memory))}`,
+    );
   }
 
   function update() {
@@ -61,7 +83,8 @@ export function createSegments({ path, label, choices, help }) {
     const wrong = state.problems.filter(({ field }) => field === path).map(said);
     const texts = refused ? [refused] : wrong;
     problem.hidden = !texts.length;
-    if (texts.length) problem.replaceChildren(h("b", { text: refused ? "Refused: " : "Not possible: " }), texts.join(" "));
+    if (texts.length)
+      problem.replaceChildren(h("b", { text: refused ? "Refused: " : "Not possible: " }), texts.join(" "));
   }
   return { element, update, path };
 }

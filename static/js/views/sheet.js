@@ -5,9 +5,19 @@ import { h, icon, put } from "./dom.js";
 /** @param {string} title @param {(Node | string)[]} content */
 export function createSheet(title, content) {
   const text = h("span", { text: title });
-  const button = h("button", { type: "button", class: "sheet-button", "aria-expanded": "false", onclick: () => open(true) }, icon("sliders"), text);
+  const button = h(
+    "button",
+    { type: "button", class: "sheet-button", "aria-expanded": "false", onclick: () => open(true) },
+    icon("sliders"),
+    text,
+  );
   const close = h("button", { type: "button", class: "ghost", text: "Done", onclick: () => open(false) });
-  const panel = h("aside", { class: "panel", "aria-label": title }, h("div", { class: "sheet-head" }, title, close), content);
+  const panel = h(
+    "aside",
+    { class: "panel", "aria-label": title },
+    h("div", { class: "sheet-head" }, title, close),
+    content,
+  );
 
   /** @param {boolean} yes */
   function open(yes) {

@@ -6,23 +6,46 @@ import { h } from "./dom.js";
 const SHOWN_ROWS = 200;
 
 /** Units that are scaled with their column. @type {Record<string, string>} */
-const KINDS = { s: "s", bytes: "bytes", B: "bytes", flops: "flops", "bytes/s": "bytes_per_s", "B/s": "bytes_per_s", "FLOP/s": "flops_per_s", FLOP: "flops" };
+const KINDS = {
+  s: "s",
+  bytes: "bytes",
+  B: "bytes",
+  flops: "flops",
+  "bytes/s": "bytes_per_s",
+  "B/s": "bytes_per_s",
+  "FLOP/s": "flops_per_s",
+  FLOP: "flops",
+};
 
 /** Suffixes of field names and the unit that each stands for; longer ones first. @type {[string, string][]} */
-const SUFFIXES = [["_bytes_per_s", "B/s"], ["_flops_per_s", "FLOP/s"], ["_tokens_per_s", "tokens/s"], ["_bytes", "bytes"], ["_flops", "FLOP"], ["_frac", "frac"], ["_pct", "%"], ["_s", "s"]];
+const SUFFIXES = [
+  ["_bytes_per_s", "B/s"],
+  ["_flops_per_s", "FLOP/s"],
+  ["_tokens_per_s", "tokens/s"],
+  ["_bytes", "bytes"],
+  ["_flops", "FLOP"],
+  ["_frac", "frac"],
+  ["_pct", "%"],
+  ["_s", "s"],
+];
 
-/** A column's title and unit from a field name with its unit suffix. @param {string} name @returns {import("../types.js").Column} */
+/**
+ * A column's title and unit from a field name with its unit suffix.
+ * @param {string} name
+ * @returns {import("../types.js").Column}
+ */
 export function columnOf(name) {
   const [suffix, unit] = SUFFIXES.find(([end]) => name.endsWith(end) && name !== end.slice(1)) ?? ["", ""];
   return { title: name.slice(0, name.length - suffix.length).replaceAll("_", " "), unit: unit || undefined };
 }
 
 /** Largest size in a column. @param {any[]} values */
-const largestOf = (values) => values.reduce((largest, value) => (typeof value === "number" ? Math.max(largest, Math.abs(value)) : largest), 0);
+const largestOf = (values) =>
+  values.reduce((largest, value) => (typeof value === "number" ? Math.max(largest, Math.abs(value)) : largest), 0);
 
 /**
- * How to write the cells of each column. Columns of a kind share their unit, so that they can be compared, unless one is
- * too small for it.
+ * How to write the cells of each column. Columns of a kind share their unit, so that they can be compared, unless
+ * one is too small for it.
  * @param {import("../types.js").Table} table
  */
 function writers({ columns, rows }) {
@@ -36,26 +59,87 @@ function writers({ columns, rows }) {
       return { unit, write: (/** @type {number} */ value) => significant(value / factor) };
     }
     const whole = rows.every((row) => typeof row[at] !== "number" || Number.isInteger(row[at]));
-    return { unit: column.unit ?? "", write: (/** @type {number} */ value) => (whole ? count(value) : significant(value)) };
+    return {
+      unit: column.unit ?? "",
+      write: (/** @type {number} */ value) => (whole ? count(value) : significant(value)),
+    };
   });
 }
 
-/** A table of ready rows under plain headings. @param {string[]} heads @param {HTMLElement[]} rows @param {number[]} [texts]  columns of words */
+/**
+ * A table of ready rows under plain headings.
+ * @param {string[]} heads
+ * @param {HTMLElement[]} rows
+ * @param {number[]} [texts]  columns of words
+ */
 export const grid = (heads, rows, texts = []) =>
-  h("table", {}, h("thead", {}, h("tr", {}, heads.map((text, at) => h("th", { scope: "col", text, class: texts.includes(at) && "text" })))), h("tbody", {}, rows));
+  h(
+    "table",
+    {},
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        heads.map((text, at) => h("th", { scope: "col", text, class: texts.includes(at) && "text" })),
+      ),
+    ),
+    h("tbody", {}, rows),
+  );
 
-/** @param {import("../types.js").Table} table @param {{total?: boolean}} [options]  `total`: the last row is a sum @returns {HTMLElement} */
+/**
+ * @param {import("../types.js").Table} table
+ * @param {{total?: boolean}} [options]  `total`: the last row is a sum
+ * @returns {HTMLElement}
+ */
 export function tableView({ columns, rows }, { total = false } = {}) {
   const units = writers({ columns, rows });
   const isText = columns.map((column, at) => column.text ?? rows.every((row) => typeof row[at] !== "number"));
   const body = h("tbody");
-  const fill = (/** @type {any[][]} */ some) => body.append(...some.map((row) => h("tr", {}, row.map((value, at) => cell(value, units[at].write, isText[at])))));
+  const fill = (/** @type {any[][]} */ some) =>
+    body.append(
+      ...some.map((row) =>
+        h(
+          "tr",
+          {},
+          row.map((value, at) => cell(value, units[at].write, isText[at])),
+        ),
+      ),
+    );
   fill(rows.slice(0, SHOWN_ROWS));
   if (total) body.lastElementChild?.classList.add("total");
-  const table = h("table", {}, h("thead", {}, h("tr", {}, columns.map(({ title }, at) =>
-    h("th", { scope: "col", class: isText[at] && "text" }, title, units[at].unit && h("span", { class: "unit", text: `${title ? ", " : ""}${units[at].unit}` }))))), body);
+  const table = h(
+    "table",
+    {},
+    h(
+      "thead",
+      {},
+      h(
+        "tr",
+        {},
+        columns.map(({ title }, at) =>
+          h(
+            "th",
+            { scope: "col", class: isText[at] && "text" },
+            title,
+            units[at].unit && h("span", { class: "unit", text: `${title ? ", " : ""}${units[at].unit}` }),
+          ),
+        ),
+      ),
+    ),
+    body,
+  );
   if (rows.length <= SHOWN_ROWS) return table;
-  const more = h("button", { type: "button", class: "ghost", text: `Show all ${count(rows.length)} rows`, onclick: () => { fill(rows.slice(SHOWN_ROWS)); more.remove(); } });
+  const more = h("button", {
+    type: "button",
+    class: "ghost",
+    text: `Show all ${count(rows.length)} rows`,
+    onclick: () => {
+      fill(rows.slice(SHOWN_ROWS));
+      more.remove();
+    },
+  });
   return h("div", {}, table, more);
 }
 
@@ -77,12 +161,15 @@ export function tablesOf(rows) {
   for (const row of rows) {
     const keys = Object.keys(row).filter((key) => key !== "table");
     const name = String(row.table ?? "");
-    let home = found.find((one) => one.name === name && 2 * keys.filter((key) => one.keys.has(key)).length > keys.length);
-    if (!home) found.push(home = { name, keys: new Set(), rows: [] });
+    let home = found.find(
+      (one) => one.name === name && 2 * keys.filter((key) => one.keys.has(key)).length > keys.length,
+    );
+    if (!home) found.push((home = { name, keys: new Set(), rows: [] }));
     for (const key of keys) home.keys.add(key);
     home.rows.push(row);
   }
   return found.map(({ name, keys, rows: some }) => ({
-    name, table: { columns: [...keys].map(columnOf), rows: some.map((row) => [...keys].map((key) => row[key] ?? null)) },
+    name,
+    table: { columns: [...keys].map(columnOf), rows: some.map((row) => [...keys].map((key) => row[key] ?? null)) },
   }));
 }

@@ -8,10 +8,18 @@ import { h, put } from "./dom.js";
 
 /** @param {string} id @param {string} title @param {string} kind */
 function tile(id, title, kind = "") {
-  const parts = { title: h("span", { text: title }), value: h("span"), unit: h("small"), note: h("span"), delta: h("span") };
+  const parts = {
+    title: h("span", { text: title }),
+    value: h("span"),
+    unit: h("small"),
+    note: h("span"),
+    delta: h("span"),
+  };
   const meter = id === "peak-memory" ? h("div", { class: "meter", "aria-hidden": true }, h("i")) : null;
   const element = h(
-    "div", { class: `card tile ${kind}`, id: `tile-${id}` }, h("dt", {}, parts.title),
+    "div",
+    { class: `card tile ${kind}`, id: `tile-${id}` },
+    h("dt", {}, parts.title),
     kind ? h("dd", { class: "more" }, h("p", {}, parts.value)) : h("dd", {}, parts.value, parts.unit),
     kind ? null : h("dd", { class: "more" }, meter, h("p", {}, parts.note, h("br"), parts.delta)),
   );
@@ -24,7 +32,11 @@ export function createTiles() {
   const mfu = tile("mfu", "MFU");
   const peak = tile("peak-memory", "Peak memory");
   const limits = tile("limits", "What limits this step", "limits");
-  const element = h("dl", { class: "tiles" }, [step, tokens, mfu, peak, limits].map((one) => one.element));
+  const element = h(
+    "dl",
+    { class: "tiles" },
+    [step, tokens, mfu, peak, limits].map((one) => one.element),
+  );
   element.classList.add("skeleton");
 
   function update() {
@@ -33,7 +45,11 @@ export function createTiles() {
     element.classList.remove("skeleton");
     const chip = chipWord(chipOf(state.estimated ?? state.scenario, state.catalog));
     const against = reference();
-    const compare = (/** @type {(e: import("../types.js").Estimate) => number} */ pick, /** @type {HTMLElement} */ into, /** @type {boolean} */ lessIsBetter) => {
+    const compare = (
+      /** @type {(e: import("../types.js").Estimate) => number} */ pick,
+      /** @type {HTMLElement} */ into,
+      /** @type {boolean} */ lessIsBetter,
+    ) => {
       const before = against && pick(against.estimate);
       delta(into, before ? pick(estimate) / before - 1 : null, against?.word ?? "", lessIsBetter);
     };
@@ -55,16 +71,29 @@ export function createTiles() {
   }
 
   /** @param {import("../types.js").Estimate} estimate */
-  function memory({ memory: { peak_bytes, capacity_bytes, fits, stages } }) {
+  function memory({ memory: { peak_bytes, reserved_bytes, capacity_bytes, fits, stages } }) {
     number(peak, split(peak_bytes, "bytes"));
     const capacity = bytes(capacity_bytes);
     // one unit is enough where both share it: 61.2 of 141 GB
-    put(peak.unit, capacity.endsWith(` ${peak.unit.textContent}`) ? `of ${capacity}` : `${peak.unit.textContent} of ${capacity}`);
+    put(
+      peak.unit,
+      capacity.endsWith(` ${peak.unit.textContent}`) ? `of ${capacity}` : `${peak.unit.textContent} of ${capacity}`,
+    );
     const meter = /** @type {HTMLElement} */ (peak.meter);
     meter.classList.toggle("over", !fits);
-    /** @type {HTMLElement} */ (meter.firstElementChild).style.width = `${Math.min(100, (100 * peak_bytes) / capacity_bytes)}%`;
-    const fullest = stages.length > 1 ? `stage ${stages.reduce((a, b) => (b.peak_bytes > a.peak_bytes ? b : a)).stage} of ${stages.length} · ` : "";
-    put(peak.note, fullest + (fits ? `fits, ${percent(peak_bytes / capacity_bytes)} used` : `does not fit: ${bytes(peak_bytes - capacity_bytes)} over`));
+    /** @type {HTMLElement} */ (meter.firstElementChild).style.width =
+      `${Math.min(100, (100 * peak_bytes) / capacity_bytes)}%`;
+    const fullest =
+      stages.length > 1
+        ? `stage ${stages.reduce((a, b) => (b.peak_bytes > a.peak_bytes ? b : a)).stage + 1} of ${stages.length} · `
+        : "";
+    put(
+      peak.note,
+      fullest +
+        (fits
+          ? `fits, ${percent(peak_bytes / capacity_bytes)} used`
+          : `does not fit: ${bytes(Math.max(peak_bytes, reserved_bytes) - capacity_bytes)} over`),
+    );
     peak.note.className = fits ? "" : "worse";
   }
   return { element, update };
@@ -72,7 +101,8 @@ export function createTiles() {
 
 /** What the numbers are compared with: the state when a slider was grabbed, else the pinned baseline. */
 function reference() {
-  if (state.drag?.estimate && state.drag.estimate.step_time_s !== state.estimate?.step_time_s) return { estimate: state.drag.estimate, word: "before" };
+  if (state.drag?.estimate && state.drag.estimate.step_time_s !== state.estimate?.step_time_s)
+    return { estimate: state.drag.estimate, word: "before" };
   if (state.baselineEstimate) return { estimate: state.baselineEstimate, word: "baseline" };
   return null;
 }
@@ -101,4 +131,5 @@ function besideMeasured(into, estimate) {
 }
 
 /** Whether the shown scenario is the one that was measured; known once the measurement's own is completed. */
-export const isMeasuredScenario = () => Boolean(state.measuredScenario && same(state.measuredScenario, state.estimated ?? state.scenario));
+export const isMeasuredScenario = () =>
+  Boolean(state.measuredScenario && same(state.measuredScenario, state.estimated ?? state.scenario));

@@ -1,5 +1,6 @@
 // @ts-check
 /** Short answers to what a person just did, in the tray. */
+import { ApiError } from "../api.js";
 import { byId, h } from "./dom.js";
 
 const SHOWN_MS = 2600;
@@ -20,3 +21,13 @@ export async function copy(text, said) {
     toast("The browser did not allow copying.");
   }
 }
+
+/**
+ * Wait for something the server was asked for; say what it refused. That it does not answer at all says the banner.
+ * @param {Promise<any>} promise
+ */
+export const trying = (promise) =>
+  promise.catch((error) => {
+    if (!(error instanceof ApiError)) throw error;
+    if (error.status) toast(error.message);
+  });

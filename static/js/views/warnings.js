@@ -4,4 +4,16 @@ import { h } from "./dom.js";
 
 /** @param {{code: string, message: string, where: string}[]} warnings */
 export const warningList = (warnings) =>
-  h("ul", { class: "warnings" }, warnings.map(({ code, message, where }) => h("li", {}, h("code", { text: code }), ` ${message}`, where ? h("span", { class: "quiet", text: ` (${where})` }) : null)));
+  h(
+    "ul",
+    { class: "warnings" },
+    warnings.map(({ code, message, where }) =>
+      h(
+        "li",
+        {},
+        h("code", { text: code }),
+        ` ${message}`,
+        where ? h("span", { class: "quiet", text: ` (${where})` }) : null,
+      ),
+    ),
+  );

@@ -1,0 +1,85 @@
+// @ts-check
+/** Points of the roofline: work with its FLOPs, bytes and seconds, held against the roofs. */
+
+/**
+ * @typedef {{name: string, category: string, flops: number, bytes: number, seconds: number, count: number,
+ *   precision: string}} Work
+ */
+/** @typedef {Work & {intensity: number, flops_per_s: number, roof_frac: number, share_frac: number}} Point */
+
+/** @typedef {import("../types.js").Estimate["roofs"]} Roofs */
+
+const MOST_POINTS = 200;
+
+/** Ops of the same name and phase are one point. @param {import("../types.js").Op[]} ops @returns {Work[]} */
+export function worksOf(ops) {
+  /** @type {Map<string, Work>} */
+  const found = new Map();
+  for (const op of ops) {
+    const name = `${op.name}, ${op.phase}`;
+    const work = found.get(name) ?? {
+      name,
+      category: op.category,
+      flops: 0,
+      bytes: 0,
+      seconds: 0,
+      count: 0,
+      precision: op.precision,
+    };
+    work.flops += op.flops;
+    work.bytes += op.bytes;
+    work.seconds += op.seconds;
+    work.count += op.count;
+    found.set(name, work);
+  }
+  return [...found.values()];
+}
+
+/** @param {import("../types.js").Kernel[]} kernels @returns {Work[]} */
+export const worksOfKernels = (kernels) =>
+  kernels.map(({ name, category, count, total_s, flops, bytes }) => ({
+    name,
+    category,
+    count,
+    seconds: total_s,
+    flops: flops ?? 0,
+    bytes: bytes ?? 0,
+    precision: "",
+  }));
+
+/** Autocast multiplies with the same unit. @param {string} precision */
+export const unitOf = (precision) => precision.replace("-amp", "");
+
+/**
+ * Points with both FLOPs and bytes; the largest shares first, so that small circles lie on top. Work that does not say
+ * its precision is held against the roof of the scenario's.
+ * @param {Work[]} works @param {Roofs} roofs @param {number} step_s
+ * @param {string} precision @returns {Point[]}
+ */
+export function pointsOf(works, roofs, step_s, precision) {
+  const peaks = Object.fromEntries(Object.entries(roofs.flops_per_s).map(([name, peak]) => [unitOf(name), peak]));
+  const own = peaks[unitOf(precision)] || Math.max(...Object.values(peaks));
+  return works
+    .filter(({ flops, bytes, seconds }) => flops > 0 && bytes > 0 && seconds > 0)
+    .map((work) => {
+      const intensity = work.flops / work.bytes;
+      const flops_per_s = work.flops / work.seconds;
+      const roof = Math.min(peaks[unitOf(work.precision)] || own, intensity * roofs.memory_bytes_per_s);
+      return { ...work, intensity, flops_per_s, roof_frac: flops_per_s / roof, share_frac: work.seconds / step_s };
+    })
+    .sort((a, b) => b.seconds - a.seconds)
+    .slice(0, MOST_POINTS);
+}
+
+/** @param {Point[]} points @param {Roofs} roofs */
+export function boundsOf(points, roofs) {
+  const peaks = Object.values(roofs.flops_per_s).filter((peak) => peak > 0);
+  const ridge = Math.max(...peaks) / roofs.memory_bytes_per_s;
+  const x = [...points.map(({ intensity }) => intensity), ridge * 4, 0.5];
+  const y = [...points.map(({ flops_per_s }) => flops_per_s / 1e9), Math.max(...peaks) / 1e9];
+  const half = (/** @type {number} */ value) => Math.floor(2 * value) / 2;
+  return {
+    x: [half(Math.log10(Math.min(...x)) - 0.1), half(Math.log10(Math.max(...x)) + 0.2) + 0.5],
+    y: [half(Math.log10(Math.min(...y)) - 0.3), half(Math.log10(Math.max(...y)) + 0.25) + 0.5],
+  };
+}

@@ -1,0 +1,48 @@
+// @ts-check
+/** One line of facts about the chosen model and the chosen hardware. */
+import { bytes, count, quantity, short } from "../format.js";
+import { chipOf, modelOf } from "../scenario.js";
+import { state } from "../state.js";
+
+export function factsOfModel() {
+  const model = modelOf(state.scenario, state.catalog);
+  if (!model.layers) return "";
+  const entry = state.catalog.models.find(({ key }) => key === state.scenario.model);
+  const parameters =
+    state.estimate?.parameters && state.estimated?.model === state.scenario.model
+      ? state.estimate.parameters
+      : entry?.parameters;
+  const kv = model.kv_heads || model.heads;
+  return [
+    parameters && `${short(parameters)} parameters`,
+    `${count(model.layers)} layers`,
+    `${count(model.hidden)} wide`,
+    kv === model.heads ? `${count(model.heads)} heads` : `GQA ${count(model.heads)}/${count(kv)}`,
+    `vocabulary ${count(model.vocab)}`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}
+
+export function factsOfChip() {
+  const chip = chipOf(state.scenario, state.catalog);
+  if (!chip.memory_bytes)
+    return state.catalog.pending?.find(({ key }) => key === state.scenario.cluster.chip)?.message ?? "";
+  const [name, peak] = [
+    ["bf16", chip.bf16_flops_per_s],
+    ["fp16", chip.fp16_flops_per_s],
+    ["fp32", chip.fp32_flops_per_s],
+  ].find(([, value]) => value > 0) ?? ["fp32", 0];
+  const given = state.scenario.cluster.link ?? chip.link;
+  const link = typeof given === "object" ? given : state.catalog.links.find(({ key }) => key === given);
+  const speed = link?.value?.bytes_per_s ?? link?.bytes_per_s;
+  const { chips_per_node, nodes } = state.scenario.cluster;
+  return [
+    `${quantity(peak, "flops_per_s")} ${name}`,
+    `${bytes(chip.memory_bytes)} at ${quantity(chip.memory_bytes_per_s, "bytes_per_s")}`,
+    speed && `${link.label || "link"} ${quantity(speed, "bytes_per_s")}`,
+    nodes > 1 ? `${count(nodes)} nodes of ${count(chips_per_node)}` : `${count(chips_per_node)} in one node`,
+  ]
+    .filter(Boolean)
+    .join(" · ");
+}

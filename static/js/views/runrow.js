@@ -1,0 +1,86 @@
+// @ts-check
+/** One run in the list: its state, how far it is, and what can be done with it. */
+import { openMeasurement, show, togglePin, writeUrl } from "../actions.js";
+import { api, isFinal } from "../api.js";
+import { bytes, seconds, when } from "../format.js";
+import { set, state } from "../state.js";
+import { h, put } from "./dom.js";
+import { trying } from "./toast.js";
+
+/** @param {string} id @param {() => Promise<void>} refresh  the list, after something was asked of a run */
+export function createRunRow(id, refresh) {
+  const parts = {
+    name: h("button", {
+      type: "button",
+      onclick: () => {
+        set({ run: state.run === id ? "" : id });
+        writeUrl();
+      },
+    }),
+    state: h("span"),
+    meta: h("p", { class: "meta" }),
+    bar: h("i"),
+  };
+  const progress = h(
+    "div",
+    { class: "progress", role: "progressbar", "aria-valuemin": 0, "aria-valuemax": 100 },
+    parts.bar,
+  );
+  const button = (/** @type {string} */ text, /** @type {() => void} */ act) =>
+    h("button", { type: "button", text, onclick: act });
+  const cancel = button("Cancel", () => void trying(api.cancel(id).then(refresh)));
+  const retry = button("Retry", () => void trying(api.retry(id).then(refresh)));
+  const measurement = () => state.runs?.find((one) => one.id === id)?.measurement_id ?? "";
+  const open = button("Open in Explore", () => void trying(openMeasurement(measurement())));
+  const compare = button("Compare", () => {
+    if (!state.pins.includes(`m:${measurement()}`)) togglePin(`m:${measurement()}`);
+    show("compare");
+  });
+  const element = h(
+    "article",
+    { class: "run", "data-run": id },
+    h("div", { class: "name" }, parts.name, parts.state),
+    h("span", { class: "acts" }, open, compare, cancel, retry),
+    parts.meta,
+    progress,
+  );
+
+  /** @param {import("../types.js").Run} run */
+  function update(run) {
+    element.classList.toggle("chosen", state.run === run.id);
+    parts.name.setAttribute("aria-expanded", String(state.run === run.id));
+    put(parts.name, run.label || `step ${run.id.slice(0, 8)}`);
+    put(parts.state, run.state);
+    parts.state.className = `state ${run.state}`;
+    const { phase, step = 0, steps = 0, step_s = null } = run.progress ?? {};
+    const final = isFinal(run.state);
+    const summary = state.measurements?.find((one) => one.id === run.measurement_id);
+    const result = summary
+      ? [
+          summary.step_time_s && `${seconds(summary.step_time_s)} per step`,
+          summary.peak_bytes && `peak ${bytes(summary.peak_bytes)}`,
+        ]
+      : [];
+    put(
+      parts.meta,
+      [
+        when(run.created_s),
+        `${run.job?.world_size ?? 1} ${run.job?.world_size > 1 ? "processes" : "process"}`,
+        ...(final
+          ? result
+          : [phase && `${phase}${steps ? ` ${step} of ${steps}` : ""}`, step_s && `${seconds(step_s)} per step`]),
+        run.message,
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    );
+    progress.hidden = final;
+    const done = steps ? (100 * step) / steps : 0;
+    parts.bar.style.width = `${done}%`;
+    progress.setAttribute("aria-valuenow", String(Math.round(done)));
+    cancel.hidden = final;
+    retry.hidden = !final;
+    open.hidden = compare.hidden = !run.measurement_id;
+  }
+  return { element, update };
+}

@@ -1,0 +1,128 @@
+// @ts-check
+/**
+ * The table of a comparison: one line per item, deltas against the chosen baseline; and what their settings differ
+ * in.
+ */
+import { setBaseline } from "../actions.js";
+import { arrow, bytes, change, csv, percent, seconds, short } from "../format.js";
+import { same } from "../scenario.js";
+import { download, h } from "./dom.js";
+import { grid } from "./table.js";
+
+/** @typedef {{items: any[], deltas: any[], differences: {field: string, values: any[]}[]}} Comparison */
+
+const HEADS = ["baseline", "item", "", "step time", "", "tokens/s", "MFU", "peak memory", "", "status"];
+const LONGEST = 28;
+
+export function createSideBySide() {
+  /** @type {Comparison | null} */
+  let shown = null;
+  const table = h("div", { class: "scroll", tabindex: 0, "aria-label": "Compared" });
+  const button = (/** @type {string} */ text, /** @type {(now: Comparison) => void} */ act) =>
+    h("button", {
+      type: "button",
+      text,
+      "aria-label": `Side by side: download ${text}`,
+      onclick: () => shown && act(shown),
+    });
+  const json = (/** @type {Comparison} */ now) =>
+    download("headroom-compare.json", JSON.stringify(now, null, 2), "application/json");
+  const element = h(
+    "section",
+    { class: "card w12", id: "compared" },
+    h(
+      "header",
+      {},
+      h("h3", { text: "Side by side" }),
+      h("span", { class: "sub", text: "deltas against the chosen baseline" }),
+      h("span", { class: "acts" }, button("CSV", save), button("JSON", json)),
+    ),
+    table,
+  );
+
+  /** @param {Comparison} comparison @param {number} baseline */
+  function update(comparison, baseline) {
+    shown = comparison;
+    const row = (/** @type {any} */ item, /** @type {number} */ at) => line(item, comparison.deltas[at], at, baseline);
+    table.replaceChildren(grid(HEADS, comparison.items.map(row), [1, 2]));
+  }
+  return { element, update };
+}
+
+/** @param {any} item @param {any} its  deltas @param {number} at @param {number} baseline */
+function line(item, its, at, baseline) {
+  const choose = h("input", {
+    type: "radio",
+    name: "baseline",
+    checked: at === baseline,
+    "aria-label": `Baseline: ${item.label}`,
+    onchange: () => setBaseline(at),
+  });
+  return h(
+    "tr",
+    {},
+    h("td", {}, choose),
+    h("td", { class: "label", title: item.label, text: item.label }),
+    h("td", { class: "text quiet", text: item.kind }),
+    h("td", { text: seconds(item.step_time_s) }),
+    delta(at === baseline ? null : its?.step_time_frac),
+    h("td", { text: item.tokens_per_s ? short(item.tokens_per_s) : "–" }),
+    h("td", { text: percent(item.mfu) }),
+    h("td", { text: bytes(item.memory?.peak_bytes) }),
+    delta(at === baseline ? null : its?.peak_bytes_frac),
+    h("td", { text: item.status ?? "" }),
+  );
+}
+
+/** Less is better for time and for memory. @param {number | null | undefined} frac */
+function delta(frac) {
+  if (frac === null || frac === undefined) return h("td");
+  const none = Math.abs(frac) < 0.0005;
+  return h("td", { class: none ? "" : frac < 0 ? "better" : "worse", text: `${arrow(frac)} ${change(frac)}` });
+}
+
+/** @param {Comparison} comparison */
+function save({ items }) {
+  const categories = [...new Set(items.flatMap(({ breakdown_s }) => Object.keys(breakdown_s ?? {})))];
+  const titles = ["label", "kind", "step_time_s", "tokens_per_s", "mfu", "peak_bytes"];
+  const rows = items.map((item) => [
+    ...titles.map((title) => (title === "peak_bytes" ? item.memory?.peak_bytes : item[title])),
+    ...categories.map((name) => item.breakdown_s?.[name]),
+  ]);
+  const columns = [...titles, ...categories.map((name) => `${name}_s`)].map((title) => ({ title }));
+  download("headroom-compare.csv", csv({ columns, rows }));
+}
+
+export function createDifferences() {
+  const element = h("section", { class: "card w12", id: "differences" });
+
+  /** @param {Comparison} comparison @param {number} baseline */
+  function update({ items, differences }, baseline) {
+    const sub = differences.length ? "only what differs" : "no recorded setting differs";
+    const heads = items.map(({ label }) => (label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label));
+    const cell = (/** @type {any} */ value, /** @type {any} */ of) =>
+      h("td", { text: text(value), class: same(value, of) && "same" });
+    const rows = differences.map(({ field, values }) =>
+      h(
+        "tr",
+        {},
+        h("td", { text: field }),
+        values.map((value) => cell(value, values[baseline])),
+      ),
+    );
+    element.hidden = items.length < 2;
+    element.replaceChildren(
+      h("header", {}, h("h3", { text: "Configuration" }), h("span", { class: "sub", text: sub })),
+    );
+    if (!rows.length) return;
+    const label = "Configuration differences";
+    element.append(h("div", { class: "scroll", tabindex: 0, "aria-label": label }, grid(["field", ...heads], rows)));
+  }
+  return { element, update };
+}
+
+/** @param {any} value */
+function text(value) {
+  if (value === null || value === undefined) return "–";
+  return typeof value === "object" ? value.label || value.name || JSON.stringify(value) : String(value);
+}

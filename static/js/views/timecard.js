@@ -1,0 +1,59 @@
+// @ts-check
+/** The step time: the primary figure, drawn in the frame of every change; its table of errors; the run's warnings. */
+import { stepTime as stepTimeFigure } from "../figures/steptime.js";
+import { plural } from "../format.js";
+import { stepTime } from "../measured.js";
+import { state } from "../state.js";
+import { colour, h, narrow, put } from "./dom.js";
+import { createErrors } from "./errors.js";
+import { FigureCard } from "./figure.js";
+import { isMeasuredScenario } from "./tiles.js";
+import { warningList } from "./warnings.js";
+
+/** @param {{name: () => string}} options */
+export function createTime({ name }) {
+  /** @type {"category" | "phase"} */
+  let by = "category";
+  const modes = /** @type {const} */ (["category", "phase"]).map((word) => {
+    const mode = h("button", { type: "button", text: `by ${word}`, "aria-pressed": String(word === by) });
+    mode.onclick = () => {
+      by = word;
+      modes.forEach((one) => one.setAttribute("aria-pressed", String(one === mode)));
+      update();
+    };
+    return mode;
+  });
+  const errors = createErrors();
+  const warnings = h("details", { class: "warned", hidden: true });
+  const card = new FigureCard({
+    id: "step-time",
+    title: "Step time",
+    height: 118,
+    span: "w7",
+    actions: modes,
+    table: false,
+    name,
+  });
+  card.below.append(errors.element, warnings);
+
+  function update() {
+    const { estimate, measurement, drag } = state;
+    if (!estimate) return;
+    const measuredStep_s = stepTime(measurement);
+    const largest_s = drag?.largest_s ?? 0;
+    const figure = stepTimeFigure({ estimate, measurement, measuredStep_s, by, largest_s, colour, narrow: narrow() });
+    const { rows, scale } = figure;
+    card.now(() => figure);
+    put(card.sub, `${measurement ? "predicted against measured" : "predicted; no measurement chosen"}, ${scale.unit}`);
+    const step = { predicted: estimate.step_time_s, measured: measuredStep_s };
+    errors.update({ rows, scale, by, step, same: isMeasuredScenario() });
+  }
+
+  function showWarnings() {
+    const found = state.measurement?.warnings ?? [];
+    const text = `${plural(found.length, "warning")} of the measurement`;
+    warnings.hidden = !found.length;
+    warnings.replaceChildren(h("summary", { text }), warningList(found));
+  }
+  return { element: card.element, update, showWarnings };
+}

@@ -237,7 +237,7 @@ def batch(model: Model, training: Training, plan: Plan, device: str) -> tuple[Te
 
 def loss_of(module: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
     """Mean cross-entropy over all positions; the logits are not kept beyond this call. Call it under ``autocast``."""
-    return F.cross_entropy(_as_autocast_on_gpus(module(tokens)).flatten(0, 1), targets.flatten())
+    return F.cross_entropy(module(tokens).flatten(0, 1), targets.flatten())
 
 
 def autocast(training: Training, device: str) -> AbstractContextManager[Any]:
@@ -254,8 +254,11 @@ def optimizer_of(module: nn.Module, training: Training) -> torch.optim.Optimizer
 
 
 def _as_autocast_on_gpus(x: Tensor) -> Tensor:
-    """Cast to fp32 what GPUs' autocast would cast here itself; CPUs' does not, and both shall run the same ops."""
-    return x.float() if torch.is_autocast_enabled(x.device.type) else x
+    """Cast to fp32 what GPUs' autocast would cast here itself; CPUs' does not, and both shall run the same ops.
+
+    On a GPU an explicit cast would keep a copy that autocast does not.
+    """
+    return x.float() if x.device.type == "cpu" and torch.is_autocast_enabled("cpu") else x
 
 
 def _linear(inputs: int, outputs: int, bias: bool, factory: dict[str, Any]) -> nn.Linear:

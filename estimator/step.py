@@ -209,10 +209,11 @@ def _data_parallel(scenario: Scenario, stage: Stage, one: _Pass, e: Efficiencies
         seconds = each * count
         share = one.matmul_frac[sync.beside]
         copies = float(sync.copies_bytes) / (scenario.cluster.chip.memory_bytes_per_s * e.memory_frac)
-        hidden = plan.overlap
-        exposed = float(exposed_s(seconds, window[sync.beside], share, e)) if hidden else seconds
-        window[sync.beside] = max(0.0, window[sync.beside] - seconds)
-        copies_exposed += copies * (share * e.contention_frac if hidden else 1.0)
+        # The exchange and the copies around it run one after the other; each is exposed in the same share.
+        both, left = seconds + copies, window[sync.beside]
+        exposed_frac = float(exposed_s(both, left, share, e)) / both if plan.overlap else 1.0
+        window[sync.beside] = max(0.0, left - both)
+        copies_exposed += copies * exposed_frac
         found.append(
             Collective(
                 name=sync.name,
@@ -223,7 +224,7 @@ def _data_parallel(scenario: Scenario, stage: Stage, one: _Pass, e: Efficiencies
                 bytes=float(sync.payload_bytes) / count,
                 count=count,
                 seconds=seconds,
-                exposed_s=exposed,
+                exposed_s=seconds * exposed_frac,
             )
         )
     return found, copies_exposed

@@ -33,7 +33,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     every, step = steps(trace, launched.time, warnings)
     pieces = device_pieces(trace, launched, step) if len(trace.device) else host_pieces(trace, step)
     totals = sums(pieces, step.begin, step.end)
-    named, merged = kernels(pieces, limits.kernels)
+    named, merged = kernels(pieces, trace.names, limits.kernels)
     world_size, rank, ground = header.ranks(outcome.metadata, trace, filename)
     found = collectives(trace, every, world_size, warnings)
     warnings += about_kernels(

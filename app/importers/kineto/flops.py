@@ -12,7 +12,6 @@ from runners.arithmetic import ELEMENT_BYTES, bytes_of, flops_of
 
 _LARGEST_DIMENSION = 10**9
 _MOST_DIMENSIONS = 8
-_CUDNN_ATTENTION = "aten::_cudnn_attention_"
 _FORWARD_CONVOLUTIONS = {  # op → positions of stride, padding, dilation, groups among its inputs; −1: it has none
     "aten::cudnn_convolution": (3, 2, 4, 5),
     "aten::mkldnn_convolution": (4, 3, 5, 6),
@@ -37,9 +36,6 @@ def arithmetic(name: str, shape: tuple[bytes, bytes, bytes]) -> Arithmetic:
         return None, None
     if name in _FORWARD_CONVOLUTIONS or name == _BACKWARD_CONVOLUTION:
         return _convolution(name, shapes, types, _texts(shape[2]))
-    if name.startswith(_CUDNN_ATTENTION):  # its tensors lie as those of the op above it
-        name = name.replace(_CUDNN_ATTENTION + "forward", "aten::_scaled_dot_product_cudnn_attention")
-        name = name.replace(_CUDNN_ATTENTION + "backward", "aten::_scaled_dot_product_cudnn_attention_backward")
     return flops_of(name, shapes), bytes_of(name, shapes, types)
 
 

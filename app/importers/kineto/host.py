@@ -2,75 +2,78 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 import numpy as np
 
+from app.importers.kineto.categories import ARITHMETIC, arithmetic_of, categories
 from app.importers.kineto.columns import Trace
-from app.importers.kineto.device import categories
-from app.importers.kineto.flops import Arithmetic, arithmetic
-from app.importers.kineto.intervals import groups
-from app.importers.kineto.launches import OPTIMIZER, phases
+from app.importers.kineto.device import optimizers
+from app.importers.kineto.intervals import Wholes, groups
+from app.importers.kineto.launches import phases
 from app.importers.kineto.nesting import innermost
-from app.importers.kineto.pieces import COMMUNICATION, Piece
+from app.importers.kineto.pieces import CODE, HOST, MESSAGE, PHASE, Pieces, joined
 from app.importers.kineto.steps import Step
 from runners.kernels import category_of
 
-_ONLY_CHOOSES = ("matmul", "attention")
+_STARTS_ONLY = "c10d::"
+"""Ops that start a collective, which then runs elsewhere."""
 
 
-def host_pieces(trace: Trace, step: Step) -> list[Piece]:
+def host_pieces(trace: Trace, step: Step) -> Pieces:
     """Cut a step's ops into stretches of own time; the first stretch of a call carries its FLOPs and bytes.
 
     Ops that only choose the one below them (linear, matmul, conv2d) count as host time, as do views and the engine.
     Collectives are ranges on threads of their own.
     """
     starts = trace.ops.floats("ts")
-    ends = starts + trace.ops.floats("dur")
-    threads = trace.ops.wholes("thread")
     inside = np.flatnonzero((starts >= step.begin) & (starts < step.end))
-    category_of_op = categories(trace)
-
-    @cache
-    def known(name: int, shape: int) -> Arithmetic:
-        return arithmetic(trace.names[name], trace.shapes[shape]) if shape >= 0 else (None, None)
-
-    pieces = _collectives(trace, step)
-    for thread, members in groups(threads[inside]):
-        ops = inside[members]
-        low, high, owner, parents = innermost(starts[ops], ends[ops])
-        phase = phases(trace, low, np.full(len(low), thread))
-        seen: set[int] = set()
-        for i, own in enumerate(owner.tolist()):
-            op = int(ops[own])
-            name = trace.names[trace.ops.name[op]]
-            flops, moved = known(trace.ops.name[op], trace.ops.extra[op])
-            category = _category(
-                category_of_op(trace.ops.name[op], op), name, chooses=bool(parents[own]) and flops is None
-            )
-            if phase[i] == OPTIMIZER and category in ("elementwise", "other"):
-                category = OPTIMIZER
-            first = own not in seen
-            seen.add(own)
-            piece = Piece(name=name, category=category, phase=phase[i], start=float(low[i]), end=float(high[i]))
-            piece.calls = int(first)
-            if flops is not None:
-                piece.flops, piece.bytes = (flops, moved) if first else (0.0, 0.0)
-            pieces.append(piece)
-    return pieces
+    threads = trace.ops.wholes("thread")[inside]
+    return joined([_collectives(trace, step), *(_of_thread(trace, inside[mine], one) for one, mine in groups(threads))])
 
 
-def _category(category: str, name: str, chooses: bool) -> str:
-    if name.startswith("c10d::"):  # it only starts the collective, which runs elsewhere
-        return "host"
-    return "host" if chooses and category in _ONLY_CHOOSES else category
+def _of_thread(trace: Trace, ops: Wholes, thread: int) -> Pieces:
+    starts = trace.ops.floats("ts")[ops]
+    low, high, owner, parents = innermost(starts, starts + trace.ops.floats("dur")[ops])
+    name = trace.ops.wholes("name")[ops]
+    flops, moved = arithmetic_of(trace, ops)
+    category = categories(trace, name, ops)
+    by_name = categories(trace, name, np.full(len(ops), -1))
+    chooses = parents & np.isnan(flops) & np.isin(by_name, [CODE[one] for one in ARITHMETIC])
+    starters = [i for i, one in enumerate(trace.names) if one.startswith(_STARTS_ONLY)]
+    category = np.where(chooses | np.isin(name, starters), HOST, category)
+    phase = phases(trace, low, np.full(len(low), thread))
+    first = np.zeros(len(owner), dtype=np.bool_)
+    first[np.unique(owner, return_index=True)[1]] = True
+    return Pieces(
+        name=name[owner],
+        category=optimizers(category[owner], phase),
+        phase=phase,
+        start=low,
+        end=high,
+        calls=first.astype(np.int64),
+        flops=_once(flops[owner], first),
+        bytes=_once(moved[owner], first),
+    )
 
 
-def _collectives(trace: Trace, step: Step) -> list[Piece]:
-    found = []
-    for i in range(len(trace.marks)):
-        name, begin = trace.names[trace.marks.name[i]], trace.marks.ts[i]
-        if step.begin <= begin < step.end and category_of(name) == COMMUNICATION:
-            end = begin + trace.marks.dur[i]
-            found.append(Piece(name=name, category=COMMUNICATION, phase="backward", start=begin, end=end))
-    return found
+def _once(values: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Keep a known value on the first stretch of its call, 0 on the others; what is unknown stays so."""
+    return np.where(first | np.isnan(values), values, 0.0)
+
+
+def _collectives(trace: Trace, step: Step) -> Pieces:
+    begins = trace.marks.floats("ts")
+    inside = np.flatnonzero((begins >= step.begin) & (begins < step.end))
+    names = trace.marks.wholes("name")[inside]
+    speaking = [one for one in np.unique(names).tolist() if category_of(trace.names[one]) == "communication"]
+    mine = inside[np.isin(names, speaking)]
+    unknown = np.full(len(mine), np.nan)
+    return Pieces(
+        name=trace.marks.wholes("name")[mine],
+        category=np.full(len(mine), MESSAGE),
+        phase=np.full(len(mine), PHASE["backward"]),
+        start=begins[mine],
+        end=begins[mine] + trace.marks.floats("dur")[mine],
+        calls=np.ones(len(mine), dtype=np.int64),
+        flops=unknown,
+        bytes=unknown,
+    )

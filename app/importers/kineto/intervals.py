@@ -22,13 +22,13 @@ def groups(keys: Wholes) -> Iterator[tuple[int, Wholes]]:
         yield int(ordered[low]), order[low:high]
 
 
-def exclusive(start: Floats, end: Floats) -> Floats:
-    """Length of each interval that no earlier one covers; together they are the length of the union."""
+def exclusive(start: Floats, end: Floats, low: float = -np.inf, high: float = np.inf) -> Floats:
+    """Length between ``low`` and ``high`` of each interval that no earlier one covers; together that of the union."""
     order = np.lexsort((-end, start))
     ends = np.maximum.accumulate(end[order]) if len(order) else end
     before = np.concatenate(([-np.inf], ends[:-1])) if len(order) else ends
     found = np.zeros(len(start))
-    found[order] = np.maximum(0.0, end[order] - np.maximum(start[order], before))
+    found[order] = np.maximum(0.0, np.minimum(end[order], high) - np.maximum(np.maximum(start[order], before), low))
     return found
 
 

@@ -9,10 +9,12 @@ import numpy as np
 from app.importers.kineto.columns import BACKWARD_PREFIX, GRAPH_LAUNCHES, NO_ID, Floats, Spans, Trace, Wholes, marks
 from app.importers.kineto.intervals import contains, groups, union
 from app.importers.kineto.nesting import enclosing
+from app.importers.kineto.pieces import PHASE
 from runners.trace import PHASE_PREFIX
 
 OPTIMIZER_MARK = "Optimizer."
-FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
+BACKWARD = PHASE["backward"]
+_WORK = ("forward", "backward", "optimizer")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,35 +83,29 @@ def _by_time(trace: Trace, op: Wholes, launch: Wholes) -> Wholes:
     return op
 
 
-def phases(trace: Trace, time: Floats, thread: Wholes) -> list[str]:
-    """Name the phase that the host was in at each time on each thread.
+def phases(trace: Trace, time: Floats, thread: Wholes) -> Wholes:
+    """Tell the phase that the host was in at each time on each thread, as estimator.breakdown's phases are counted.
 
-    Ranges named ``phase:…`` decide where they exist. Else the optimizer is the time inside its step's range, backward
-    the time inside the autograd engine on the same thread, and forward the rest.
+    Ranges named ``phase:…`` decide where they exist, each up to the next. Else the optimizer is the time inside its
+    step's range, backward the time inside the autograd engine on the same thread, and forward the rest.
     """
     marked = marks(trace, PHASE_PREFIX)
     if marked:
         begins = np.array([trace.marks.ts[i] for i in marked])
-        ends = begins + np.array([trace.marks.dur[i] for i in marked])
         names = [trace.names[trace.marks.name[i]].removeprefix(PHASE_PREFIX) for i in marked]
+        codes = np.array([PHASE.get(name, BACKWARD) if name in _WORK else BACKWARD for name in names])
         index = np.searchsorted(begins, time, side="right") - 1
-        inside = (index >= 0) & (time <= ends[np.maximum(index, 0)])
-        found = [names[i] if hit else BACKWARD for i, hit in zip(index.tolist(), inside.tolist(), strict=True)]
-        return [name if name in (FORWARD, BACKWARD, OPTIMIZER) else BACKWARD for name in found]
+        return np.where(index >= 0, codes[np.maximum(index, 0)], PHASE["forward"])
+    found = np.full(len(time), PHASE["forward"])
+    engine = [i for i, name in enumerate(trace.names) if name.startswith(BACKWARD_PREFIX)]
+    engine_ops = np.flatnonzero(np.isin(trace.ops.wholes("name"), engine))
+    ops_of = {one: engine_ops[members] for one, members in groups(trace.ops.wholes("thread")[engine_ops])}
+    for one, mine in groups(thread):
+        if one in ops_of:
+            found[mine[contains(*_ranges(trace.ops, ops_of[one]), time[mine])]] = BACKWARD
     optimizer = _ranges(trace.marks, np.array(marks(trace, OPTIMIZER_MARK), dtype=np.int64))
-    in_optimizer = contains(*optimizer, time)
-    in_backward = np.zeros(len(time), dtype=np.bool_)
-    engine = {i for i, name in enumerate(trace.names) if name.startswith(BACKWARD_PREFIX)}
-    if engine:
-        engine_ops = np.flatnonzero(np.isin(trace.ops.wholes("name"), list(engine)))
-        ops_of = {one: engine_ops[members] for one, members in groups(trace.ops.wholes("thread")[engine_ops])}
-        for one, mine in groups(thread):
-            if one in ops_of:
-                in_backward[mine] = contains(*_ranges(trace.ops, ops_of[one]), time[mine])
-    return [
-        OPTIMIZER if optimizing else BACKWARD if back else FORWARD
-        for optimizing, back in zip(in_optimizer.tolist(), in_backward.tolist(), strict=True)
-    ]
+    found[contains(*optimizer, time)] = PHASE["optimizer"]
+    return found
 
 
 def _ranges(spans: Spans, indices: Wholes) -> tuple[Floats, Floats]:

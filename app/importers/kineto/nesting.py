@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,13 +16,11 @@ def innermost(start: Floats, end: Floats) -> tuple[Floats, Floats, Wholes, NDArr
 
     Returns starts, ends and owners of the pieces, and for each op whether it encloses another.
     """
-    begins: list[float] = []
-    ends: list[float] = []
-    owners: list[int] = []
+    begins, ends, owners = array("d"), array("d"), array("q")
     parents = np.zeros(len(start), dtype=np.bool_)
     stack: list[int] = []
     reached = 0.0
-    stop_of, begin_of = end.tolist(), start.tolist()
+    stop_of, begin_of = np.ascontiguousarray(end).data, np.ascontiguousarray(start).data
 
     def close(until: float) -> Iterator[tuple[float, float, int]]:
         nonlocal reached
@@ -49,7 +48,7 @@ def innermost(start: Floats, end: Floats) -> tuple[Floats, Floats, Wholes, NDArr
         begins.append(low)
         ends.append(high)
         owners.append(owner)
-    return np.array(begins), np.array(ends), np.array(owners, dtype=np.int64), parents
+    return np.array(begins), np.array(ends), np.array(owners), parents
 
 
 def enclosing(start: Floats, end: Floats, at: Floats) -> Wholes:

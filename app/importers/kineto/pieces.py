@@ -1,30 +1,37 @@
-"""Pieces: the work of one step, each with its category, phase and arithmetic; and the seconds that they add up to."""
+"""Pieces: the work of one step as arrays, and the seconds that they add up to by phase, category and name."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from app.importers.kineto.intervals import exclusive, exposed
+from app.importers.kineto.intervals import Floats, Wholes, exclusive, exposed
 from estimator.breakdown import CATEGORIES, PHASES
 from estimator.measurement import Kernel
 
-COMMUNICATION = "communication"
+CODE = {category: code for code, category in enumerate(CATEGORIES)}
+PHASE = {phase: code for code, phase in enumerate(PHASES)}
+MESSAGE, HOST = CODE["communication"], CODE["host"]
 
 
-@dataclass(kw_only=True, slots=True)
-class Piece:
-    """One kernel, or one stretch of an op's own time, in microseconds of the trace; ``whole`` its full length."""
+@dataclass(frozen=True, kw_only=True)
+class Pieces:
+    """Kernels, or stretches of ops' own time, in microseconds of the trace.
 
-    name: str
-    category: str
-    phase: str
-    start: float
-    end: float
-    calls: int = 1
-    flops: float | None = None
-    bytes: float | None = None
+    ``name`` counts in the trace's names, ``category`` and ``phase`` in those of estimator.breakdown; ``calls`` is 0 for
+    a stretch that only goes on; ``flops`` and ``bytes`` are NaN where they are unknown.
+    """
+
+    name: Wholes
+    category: Wholes
+    phase: Wholes
+    start: Floats
+    end: Floats
+    calls: Wholes
+    flops: Floats
+    bytes: Floats
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,61 +42,71 @@ class Sums:
     breakdown_s: dict[str, float]
 
 
-def sums(pieces: list[Piece], begin: float, end: float) -> Sums:
+def joined(parts: Sequence[Pieces]) -> Pieces:
+    """Put pieces of several threads together."""
+    assert parts
+    return Pieces(
+        name=np.concatenate([part.name for part in parts]),
+        category=np.concatenate([part.category for part in parts]),
+        phase=np.concatenate([part.phase for part in parts]),
+        start=np.concatenate([part.start for part in parts]),
+        end=np.concatenate([part.end for part in parts]),
+        calls=np.concatenate([part.calls for part in parts]),
+        flops=np.concatenate([part.flops for part in parts]),
+        bytes=np.concatenate([part.bytes for part in parts]),
+    )
+
+
+def sums(pieces: Pieces, begin: float, end: float) -> Sums:
     """Add up a step: a second belongs to the work that began first, to communication only while no work runs, and to
     the host when nothing runs at all."""
-    breakdown = dict.fromkeys(CATEGORIES, 0.0)
-    phases = dict.fromkeys(PHASES, 0.0)
-    work = [piece for piece in pieces if piece.category not in (COMMUNICATION, "host")]
-    messages = [piece for piece in pieces if piece.category == COMMUNICATION]
-    work_start, work_end = _clipped(work, begin, end)
-    for piece, length in zip(work, exclusive(work_start, work_end).tolist(), strict=True):
-        breakdown[piece.category] += length * 1e-6
-        phases[piece.phase] += length * 1e-6
-    start, stop = _clipped(messages, begin, end)
-    breakdown[COMMUNICATION] = float(exposed(start, stop, work_start, work_end).sum()) * 1e-6
-    idle = max(0.0, (end - begin) * 1e-6 - sum(breakdown.values()))
-    breakdown["host"] = idle
-    phases["exposed_communication"] = breakdown[COMMUNICATION]
-    phases["host_wait"] = idle
+    start, stop = np.clip(pieces.start, begin, end), np.clip(pieces.end, begin, end)
+    work = (pieces.category != MESSAGE) & (pieces.category != HOST)
+    message = pieces.category == MESSAGE
+    seconds = exclusive(pieces.start[work], pieces.end[work], begin, end) * 1e-6
+    by_category = np.bincount(pieces.category[work], weights=seconds, minlength=len(CATEGORIES))
+    by_phase = np.bincount(pieces.phase[work], weights=seconds, minlength=len(PHASES))
+    alone = float(exposed(start[message], stop[message], start[work], stop[work]).sum()) * 1e-6
+    idle = max(0.0, (end - begin) * 1e-6 - float(by_category.sum()) - alone)
+    breakdown = dict(zip(CATEGORIES, by_category.tolist(), strict=True)) | {"communication": alone, "host": idle}
+    phases = dict(zip(PHASES, by_phase.tolist(), strict=True)) | {"exposed_communication": alone, "host_wait": idle}
     return Sums(phases_s=phases, breakdown_s=breakdown)
 
 
-def _clipped(pieces: list[Piece], begin: float, end: float) -> tuple[np.ndarray, np.ndarray]:
-    starts = np.clip(np.array([piece.start for piece in pieces], dtype=np.float64), begin, end)
-    ends = np.clip(np.array([piece.end for piece in pieces], dtype=np.float64), begin, end)
-    return starts, ends
-
-
-def kernels(pieces: list[Piece], most: int) -> tuple[tuple[Kernel, ...], int]:
+def kernels(pieces: Pieces, names: Sequence[str], most: int) -> tuple[tuple[Kernel, ...], int]:
     """Sum pieces by name and category, the longest first; beyond ``most`` they are summed by category alone.
 
     Returns the kernels and how many names were merged so.
     """
-    groups: dict[tuple[str, str], list[Piece]] = {}
-    for piece in pieces:
-        groups.setdefault((piece.name, piece.category), []).append(piece)
-    ordered = sorted(groups.items(), key=lambda item: -sum(piece.end - piece.start for piece in item[1]))
-    named = [_kernel(name, category, parts) for (name, category), parts in ordered[:most]]
-    rest: dict[str, list[Piece]] = {}
-    for (_, category), parts in ordered[most:]:
-        rest.setdefault(category, []).extend(parts)
-    named += [_kernel("(others)", category, parts) for category, parts in rest.items()]
-    return tuple(named), len(ordered[most:])
+    key, group = np.unique(pieces.name * len(CATEGORIES) + pieces.category, return_inverse=True)
+    total = np.bincount(group, weights=pieces.end - pieces.start, minlength=len(key))
+    rank = np.empty(len(key), dtype=np.int64)
+    order = np.argsort(-total, kind="stable")
+    rank[order] = np.arange(len(key))
+    category = key % len(CATEGORIES)
+    # the rarest become one group for each category, behind the named ones
+    slot = np.where(rank < most, rank, most + category)[group]
+    count = np.bincount(slot, weights=pieces.calls)
+    seconds = np.bincount(slot, weights=pieces.end - pieces.start) * 1e-6
+    flops, moved = _known(slot, pieces.flops), _known(slot, pieces.bytes)
+    found = []
+    for place in np.unique(slot).tolist():
+        named = place < most
+        label = names[int(key[order[place]]) // len(CATEGORIES)] if named else "(others)"
+        code = int(category[order[place]]) if named else place - most
+        found.append(
+            Kernel(
+                name=label,
+                category=CATEGORIES[code],
+                count=int(count[place]),
+                total_s=float(seconds[place]),
+                flops=flops[place],
+                bytes=moved[place],
+            )
+        )
+    return tuple(found), max(0, len(key) - most)
 
 
-def _kernel(name: str, category: str, parts: list[Piece]) -> Kernel:
-    return Kernel(
-        name=name,
-        category=category,
-        count=sum(part.calls for part in parts),
-        total_s=sum(part.end - part.start for part in parts) * 1e-6,
-        flops=_sum([part.flops for part in parts]),
-        bytes=_sum([part.bytes for part in parts]),
-    )
-
-
-def _sum(values: list[float | None]) -> float | None:
-    """Add up, or None where one is unknown: half a sum would be a wrong one."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
+def _known(slot: Wholes, values: Floats) -> list[float | None]:
+    """Sums by slot, None where any part is unknown: half a sum would be a wrong one."""
+    return [None if np.isnan(value) else value for value in np.bincount(slot, weights=values).tolist()]

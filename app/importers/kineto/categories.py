@@ -1,0 +1,91 @@
+"""Categories and arithmetic of a trace's events, worked out once for each distinct name, op and shape."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.importers.kineto.columns import Trace
+from app.importers.kineto.flops import arithmetic, score_size, touches_scores
+from app.importers.kineto.intervals import Floats, Wholes
+from app.importers.kineto.pieces import CODE
+from runners.kernels import category_of
+
+ARITHMETIC = ("matmul", "attention")
+_PRODUCTS = ("aten::bmm", "aten::baddbmm")
+
+
+def categories(trace: Trace, name: Wholes, op: Wholes) -> Wholes:
+    """Category of each kernel (or op) by its name, refined by the op behind it (−1: unknown).
+
+    An op of attention makes its kernels attention; a kernel of no known name is what its op is; and products and
+    element-wise kernels on whole score matrices are eager attention.
+    """
+    sizes = _score_sizes(trace)
+    op_name, shape = _behind(trace, op)
+    pair, pairs = _numbered(op_name + 1, shape + 1)
+    triple, triples = _numbered(name, pair)
+    found = np.empty(len(triples), dtype=np.int64)
+    for i, (own, behind) in enumerate(triples.tolist()):
+        behind_name, behind_shape = (int(part) - 1 for part in pairs[behind])
+        found[i] = CODE[
+            _category(
+                trace.names[own],
+                trace.names[behind_name] if behind_name >= 0 else "",
+                trace.shapes[behind_shape] if behind_shape >= 0 else None,
+                sizes,
+            )
+        ]
+    return found[triple]
+
+
+def arithmetic_of(trace: Trace, op: Wholes) -> tuple[Floats, Floats]:
+    """FLOPs and least bytes of each op, NaN where they are unknown."""
+    op_name, shape = _behind(trace, op)
+    pair, pairs = _numbered(op_name + 1, shape + 1)
+    found = np.full((len(pairs), 2), np.nan)
+    for i, (name, recorded) in enumerate(pairs.tolist()):
+        if name > 0 and recorded > 0:
+            known = arithmetic(trace.names[name - 1], trace.shapes[recorded - 1])
+            found[i] = [np.nan if value is None else value for value in known]
+    return found[pair, 0], found[pair, 1]
+
+
+def _category(name: str, op_name: str, shape: tuple[bytes, bytes, bytes] | None, sizes: set[tuple[int, int]]) -> str:
+    category = category_of(name)
+    behind = category_of(op_name) if op_name else ""
+    if category != "communication" and (behind == "attention" or (category == "other" and behind in ARITHMETIC)):
+        category = behind
+    if shape is None or not sizes:
+        return category
+    if op_name in _PRODUCTS and score_size(op_name, shape) in sizes:
+        return "attention"
+    if category in ("matmul", "elementwise") and touches_scores(shape, sizes):
+        return "attention"
+    return category
+
+
+def _score_sizes(trace: Trace) -> set[tuple[int, int]]:
+    """Sizes of the score matrices that eager attention makes, found by its products."""
+    products = [i for i, name in enumerate(trace.names) if name in _PRODUCTS]
+    mine = np.flatnonzero(np.isin(trace.ops.wholes("name"), products))
+    _, pairs = _numbered(trace.ops.wholes("name")[mine], trace.ops.wholes("extra")[mine] + 1)
+    found = {score_size(trace.names[name], trace.shapes[shape - 1]) for name, shape in pairs.tolist() if shape > 0}
+    return {size for size in found if size is not None}
+
+
+def _behind(trace: Trace, op: Wholes) -> tuple[Wholes, Wholes]:
+    """Name and shape of the op behind each event, −1 where there is none."""
+    if not len(trace.ops):
+        return np.full(len(op), -1), np.full(len(op), -1)
+    safe = np.maximum(op, 0)
+    return (
+        np.where(op >= 0, trace.ops.wholes("name")[safe], -1),
+        np.where(op >= 0, trace.ops.wholes("extra")[safe], -1),
+    )
+
+
+def _numbered(first: Wholes, second: Wholes) -> tuple[Wholes, Wholes]:
+    """Number the distinct pairs of two columns of numbers from 0 up; return each row's number, and the pairs."""
+    width = int(second.max()) + 1 if len(second) else 1
+    keys, number = np.unique(first * width + second, return_inverse=True)
+    return number, np.stack((keys // width, keys % width), axis=1)

@@ -1,7 +1,7 @@
 // @ts-check
 /** Numbers as people read them: three significant digits, decimal prefixes, a thin space between thousands. */
 
-const THIN = " ";
+const THIN = "\u202f"; // narrow, and it does not break
 const PREFIXES = /** @type {[number, string][]} */ ([
   [1e15, "P"],
   [1e12, "T"],
@@ -20,12 +20,17 @@ const TIMES = /** @type {[number, string][]} */ ([
 /** @param {string} digits */
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+(?!\d))/g, THIN);
 
-/** Write a plain number with `digits` significant digits. @param {number} value */
+/** Write a plain number with `digits` significant digits; a small whole number as it is. @param {number} value */
 export function significant(value, digits = 3) {
+  if (Number.isInteger(value) && Math.abs(value) < 10 ** digits) return String(value).replace("-", "−");
+  return measured(value, digits);
+}
+
+/** Write a measured number with `digits` significant digits, trailing zeros too. @param {number} value */
+function measured(value, digits = 3) {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);
-  if (Number.isInteger(value) && size < 10 ** digits) return String(value).replace("-", "−");
   if (size >= 1e15 || size < 1e-4) return value.toExponential(digits - 1).replace("-", "−");
   const rounded = Number(value.toPrecision(digits));
   const decimals = Math.max(0, digits - 1 - Math.floor(Math.log10(Math.abs(rounded))));
@@ -64,7 +69,7 @@ export function split(value, kind, digits = 3) {
   // round first: 999.6 ms must read 1.00 s
   const rounded = Number(value.toPrecision(digits));
   const { factor, unit } = scaleFor(rounded, kind);
-  return [significant(rounded / factor, digits), unit];
+  return [measured(rounded / factor, digits), unit];
 }
 
 /** @param {number | null | undefined} value @param {string} kind */

@@ -63,9 +63,9 @@ def points(page: Page, trace: str) -> list[float]:
 
 def number(text: str) -> float:
     """The first number in a text of the page."""
-    found = re.search(r"[−-]?[\d ]+(?:\.\d+)?", text)
+    found = re.search(r"[−-]?\d[\d\s]*(?:\.\d+)?", text)
     assert found, text
-    return float(found[0].replace(" ", "").replace("−", "-"))
+    return float(re.sub(r"\s", "", found[0]).replace("−", "-"))
 
 
 def settled(page: Page) -> None:

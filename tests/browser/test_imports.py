@@ -48,12 +48,12 @@ def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, d
     expect(page.locator(".import")).to_contain_text(re.compile(r"\d+ measurements, \d+ warnings"), timeout=30_000)
     expect_view(page, "compare")
     card = page.locator("#details .card").filter(has_text="parameters").first
-    expect(card).to_contain_text("128 625 408")
+    expect(card).to_contain_text("128\u202f625\u202f408")
     expect(card.locator("thead")).to_contain_text(re.compile(r"forward, m?s"))
     assert page.locator("#details .card").count() >= 10
     assert page.locator("#details .warned").count() > 0
     page.reload()
-    expect(page.locator("#details .card").filter(has_text="parameters").first).to_contain_text("128 625 408")
+    expect(page.locator("#details .card").filter(has_text="parameters").first).to_contain_text("128\u202f625\u202f408")
 
 
 def test_a_pasted_table_shows_its_rows(open_page):
@@ -66,7 +66,7 @@ def test_a_pasted_table_shows_its_rows(open_page):
     expect_view(page, "compare")
     rows = page.locator("#details tbody tr")
     expect(rows).to_have_count(3)
-    expect(rows.nth(2)).to_contain_text("969 411 840")
+    expect(rows.nth(2)).to_contain_text("969\u202f411\u202f840")
     cells = rows.nth(2).locator("td")
     assert "0.142913" in [cells.nth(at).get_attribute("title") for at in range(cells.count())]
 

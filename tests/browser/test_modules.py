@@ -1,0 +1,160 @@
+"""The page's pure modules, run in the browser that they are for: numbers as text, the URL, curves and points."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.server import Server
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture(scope="module")
+def call(browser: Browser, server: Server) -> Iterator[Callable[..., Any]]:
+    """Call a function of one of the page's modules, without the page around it."""
+    page = browser.new_page()
+    page.goto(server.url + "/api/health")
+
+    def called(module: str, name: str, *arguments: Any) -> Any:
+        return page.evaluate(
+            "async ([module, name, args]) => (await import(`/js/${module}.js`))[name](...args)",
+            [module, name, list(arguments)],
+        )
+
+    yield called
+    page.close()
+
+
+def test_numbers_have_three_digits_and_one_unit(call):
+    assert [call("format", "seconds", value) for value in (0.4123, 0.9996, 12.34, 5.1e-6, 0)] == [
+        "412 ms", "1.00 s", "12.3 s", "5.10 µs", "0 ms",
+    ]  # fmt: skip
+    assert [call("format", "bytes", value) for value in (61.23e9, 141e9, 999.9e6, 0)] == [
+        "61.2 GB", "141 GB", "1.00 GB", "0 B",
+    ]  # fmt: skip
+    assert [call("format", "short", value).replace("\u202f", " ") for value in (9940, 59_200, 8.03e9)] == [
+        "9 940", "59.2 k", "8.03 B",
+    ]  # fmt: skip
+    assert [call("format", "change", value) for value in (-0.182, 0.22, 0.0001, 48.1)] == [
+        "−18.2 %", "+22.0 %", "±0 %", "+4\u202f810 %",
+    ]  # fmt: skip
+    assert call("format", "seconds", None) == "–"
+
+
+def test_csv_keeps_full_precision_and_disarms_formulas(call):
+    table = {
+        "columns": [{"title": "op"}, {"title": "time", "unit": "s"}],
+        "rows": [["=1+1", 0.1 + 0.2], ['a,"b"', None]],
+    }
+    assert call("format", "csv", table) == 'op,time (s)\r\n\'=1+1,0.30000000000000004\r\n"a,""b""",\r\n'
+
+
+def test_the_url_holds_only_what_differs_and_gives_it_back(call):
+    base = {
+        "model": "llama3-8b",
+        "cluster": {"chip": "h200-sxm", "chips_per_node": 8, "nodes": 1, "link": "nvlink4"},
+        "plan": {"dp": 8, "tp": 1, "pp": 1, "cp": 1, "sequence_parallel": False, "sharding": "fsdp"},
+        "training": {"seq_len": 4096, "precision": "bf16"},
+    }
+    scenario = {
+        "model": {"name": "own", "layers": 2, "note": "a&b=c"},
+        "cluster": {"chip": "h200-sxm", "chips_per_node": 4, "nodes": 1},
+        "plan": {**base["plan"], "dp": 2, "tp": 2, "sequence_parallel": True},
+        "training": {"seq_len": 4096, "precision": "fp32"},
+    }
+    place = {
+        "view": "compare",
+        "scenario": scenario,
+        "measured": "",
+        "pins": ["m:1", "s:tp=4"],
+        "baseline": 2,
+        "run": "",
+    }
+    search = call("url", "encode", place, base, "sample")
+    assert "seq_len" not in search
+    assert call("url", "decode", search, base, "sample") == place
+    unchanged = {**place, "view": "explore", "scenario": base, "measured": "sample", "pins": [], "baseline": 0}
+    assert call("url", "encode", unchanged, base, "sample") == ""
+    odd = call("url", "decode", "?view=nowhere&tp=abc&unknown=1&baseline=-3&pin=javascript:1", base, "sample")
+    assert odd == {**unchanged, "run": ""}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "degrees", "nodes"),
+    [
+        ("plan.tp", 4, (2, 4, 1), (8, 1)),
+        ("plan.pp", 8, (1, 1, 8), (8, 1)),
+        ("plan.dp", 16, (16, 1, 1), (8, 2)),
+        ("plan.dp", 12, (12, 1, 1), (6, 2)),
+    ],
+)
+def test_tensor_and_pipeline_degrees_keep_the_chips_and_dp_changes_them(call, path, value, degrees, nodes):
+    scenario = {
+        "model": "m",
+        "cluster": {"chip": "c", "chips_per_node": 8, "nodes": 1},
+        "plan": {"dp": 8, "tp": 1, "pp": 1, "cp": 1},
+        "training": {},
+    }
+    changed = call("scenario", "withField", scenario, path, value, 8)
+    assert (changed["plan"]["dp"], changed["plan"]["tp"], changed["plan"]["pp"]) == degrees
+    assert (changed["cluster"]["chips_per_node"], changed["cluster"]["nodes"]) == nodes
+
+
+def test_the_curve_spans_the_axis_and_shades_what_does_not_fit(call):
+    rows = [(10, True), (20, True), (15, False), (5, False)]
+    estimates = [{"tokens_per_s_per_chip": speed, "memory": {"fits": fits}} for speed, fits in rows]
+    found = call("figures/curve", "curve", estimates)
+    assert found["points"] == [
+        [0, pytest.approx(66.67, abs=0.01)],
+        [pytest.approx(33.33, abs=0.01), 0],
+        [pytest.approx(66.67, abs=0.01), pytest.approx(33.33, abs=0.01)],
+        [pytest.approx(100), 100],
+    ]
+    assert found["no_fit"] == [[pytest.approx(50), pytest.approx(100)]]
+
+
+def test_a_point_is_held_against_the_lower_of_its_two_roofs(call):
+    roofs = {"memory_bytes_per_s": 4.8e12, "flops_per_s": {"bf16": 989e12, "fp32": 67e12}}
+    work = {"category": "matmul", "count": 1, "precision": ""}
+    dense = {**work, "name": "dense", "flops": 989e9, "bytes": 1e9, "seconds": 2e-3}
+    streaming = {**work, "name": "stream", "flops": 1e9, "bytes": 4.8e9, "seconds": 4e-3}
+    unknown = {**work, "name": "no flops", "flops": 0, "bytes": 1e9, "seconds": 1}
+    found = call("figures/points", "pointsOf", [dense, streaming, unknown], roofs, 0.01, "bf16-amp")
+    assert [(one["name"], one["roof_frac"], one["share_frac"]) for one in found] == [
+        ("stream", pytest.approx(0.25), pytest.approx(0.4)),
+        ("dense", pytest.approx(0.5), pytest.approx(0.2)),
+    ]
+
+
+def test_gradients_join_the_line_of_their_op(call):
+    op = {"layer": "layer", "category": "matmul", "shape": "4 × 4", "count": 2, "launches": 2, "bound": "compute"}
+    ops = [
+        {**op, "name": name, "phase": phase, "flops": 8, "bytes": 4, "saved_bytes": 0, "seconds": seconds}
+        for name, phase, seconds in [
+            ("q projection", "forward", 2.0),
+            ("q projection input gradient", "backward", 3.0),
+            ("q projection weight gradient", "backward", 5.0),
+            ("qkv gradient sum", "backward", 1.0),
+        ]
+    ]
+    found = call("figures/oplines", "linesOf", ops, False)
+    assert [(one["name"], one["forward_s"], one["backward_s"], one["flops"]) for one in found] == [
+        ("q projection", 1.0, 4.0, 4.0),
+        ("qkv gradient sum", 0.0, 0.5, 4.0),
+    ]
+
+
+def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
+    rows = [
+        {"model": "small", "forward_s": 0.02, "status": "ok"},
+        {"model": "xl", "status": "oom"},
+        {"d_model": 16, "peak_bytes": 3, "heads": 1},
+    ]
+    found = call("views/table", "tablesOf", rows)
+    assert [len(one["table"]["rows"]) for one in found] == [2, 1]
+    assert found[0]["table"]["columns"][1] == {"title": "forward", "unit": "s"}
+    assert found[0]["table"]["rows"][1] == ["xl", None, "oom"]

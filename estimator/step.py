@@ -70,7 +70,10 @@ def step(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> Step:
     (m − 1) · slowest. Then what data parallel communication cannot hide, and the optimizer.
     """
     plan, m = scenario.plan, scenario.micro_batches
-    passes = [_pass(scenario, stage, e) for stage in layout]
+    # Stages between the first and the last are alike.
+    kinds = {(stage.first, stage.last): stage for stage in layout}
+    priced = {kind: _pass(scenario, stage, e) for kind, stage in kinds.items()}
+    passes = [priced[stage.first, stage.last] for stage in layout]
     pace = max(range(len(layout)), key=lambda i: passes[i].seconds)
     stage, one = layout[pace], passes[pace]
 

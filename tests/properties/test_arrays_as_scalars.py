@@ -1,0 +1,133 @@
+"""Every formula gives for each element of an array what it gives for that number alone."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.cost.attention import attention_s
+from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s, group_of
+from estimator.cost.gemm import gemm_s
+from estimator.cost.host import phase_wait_s
+from estimator.cost.roofline import price
+from estimator.efficiency import efficiencies
+from estimator.networks.dims import dims
+from estimator.networks.transformer import network
+from estimator.ops import Op
+from estimator.parallel.pipeline import pipeline_s
+from estimator.scenario import Scenario
+from tests.estimator.examples import cluster
+from tests.properties.scenarios import scenarios
+
+sizes = st.integers(1, 60_000)
+times = st.floats(0, 1e3)
+E = efficiencies("default")
+
+
+def columns(rows: list[tuple[float, ...]]) -> list[np.ndarray]:
+    return [np.array(column, dtype=float) for column in zip(*rows, strict=True)]
+
+
+def several(*each: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, ...]]]:
+    return st.lists(st.tuples(*each), min_size=1, max_size=6)
+
+
+@given(several(st.integers(1, 64), sizes, sizes, sizes, st.floats(0, 1e12)))
+@settings(max_examples=100, deadline=None)
+def test_products(rows):
+    machine = {"flops_per_s": 7e14, "compute_units": 132.0, "memory_bytes_per_s": 3e12, "start_s": 3e-6}
+    batch, m, n, k, moved = columns(rows)
+    found = gemm_s(batch=batch, m=m, n=n, k=k, bytes=moved, **machine)
+    alone = [gemm_s(batch=b, m=r, n=c, k=i, bytes=x, **machine) for b, r, c, i, x in rows]
+    assert found == pytest.approx(alone, rel=1e-12)
+
+
+@given(several(st.floats(0, 1e15), st.floats(0, 1e12), sizes), st.booleans(), st.booleans())
+@settings(max_examples=50, deadline=None)
+def test_attention(rows, backward, vector):
+    fixed = {
+        "head_dim": 128.0, "flops_per_s": 9e14, "memory_bytes_per_s": 3e12, "half_length": 500.0,
+        "backward": backward, "backward_frac": 0.8, "vector": vector, "start_s": 1e-6,
+    }  # fmt: skip
+    flops, moved, length = columns(rows)
+    found = attention_s(executed_flops=flops, bytes=moved, seq_len=length, **fixed)
+    alone = [attention_s(executed_flops=f, bytes=b, seq_len=s, **fixed) for f, b, s in rows]
+    assert found == pytest.approx(alone, rel=1e-12)
+
+
+@given(
+    st.sampled_from(sorted(TRAFFIC)),
+    several(st.floats(0, 1e12), st.sampled_from((1, 2, 4, 8, 16, 64, 512)), st.sampled_from((1, 2, 4, 8, 16))),
+)
+@settings(max_examples=100, deadline=None)
+def test_collectives(kind, rows):
+    machine = cluster(8, 64)
+    payload, axis, inner = columns(rows)
+    found = collective_s(kind, payload, group_of(axis, inner, machine), machine, E)
+    alone = [collective_s(kind, p, group_of(a, i, machine), machine, E) for p, a, i in rows]
+    assert found == pytest.approx(alone, rel=1e-12)
+
+
+@given(st.floats(0, 1e12), st.integers(2, 1024), st.sampled_from((1, 2, 8)))
+@settings(max_examples=100, deadline=None)
+def test_an_all_reduce_is_a_scatter_and_a_gather_that_start_once(payload, ranks, per_node):
+    group, machine = Group(ranks=ranks, ranks_per_node=min(ranks, per_node)), cluster(8, 128)
+    whole, scatter, gather, start = (
+        collective_s(kind, size, group, machine, E)
+        for kind, size in (("all-reduce", payload), ("reduce-scatter", payload), ("all-gather", payload), ("p2p", 0.0))
+    )
+    assert whole + start == pytest.approx(scatter + gather, rel=1e-9)
+
+
+@given(several(times, times, st.floats(0, 1)))
+def test_exposure(rows):
+    communication, window, share = columns(rows)
+    alone = [exposed_s(c, w, s, E) for c, w, s in rows]
+    assert exposed_s(communication, window, share, E) == pytest.approx(alone, rel=1e-12)
+    for (c, w, _), exposed in zip(rows, alone, strict=True):
+        assert max(0.0, c - w) * (1 - 1e-9) <= exposed <= c
+
+
+@given(several(times, times, times))
+def test_waiting_for_the_host(rows):
+    found = phase_wait_s(*columns(rows))
+    alone = [phase_wait_s(*row) for row in rows]
+    assert [list(pair) for pair in zip(*found, strict=True)] == [pytest.approx(list(pair)) for pair in alone]
+
+
+@given(several(times, times, times, st.integers(1, 100)))
+def test_pipelines(rows):
+    *stages, micro_batches = columns(rows)
+    alone = [pipeline_s(list(times), m) for *times, m in rows]
+    assert pipeline_s(stages, micro_batches) == pytest.approx(alone, rel=1e-12)
+
+
+def all_ops(scenario: Scenario, **arrays: Any) -> list[Op]:
+    found = network(dims(scenario, **arrays))
+    return [*found.embedding, *found.layer, *found.head]
+
+
+@given(scenarios(), several(st.sampled_from((1, 2, 4, 8)), st.integers(1, 8), st.integers(1, 16)))
+@settings(max_examples=100, deadline=None)
+def test_the_whole_network_and_its_price(scenario, rows):
+    rows = [(tp, micro_batch, 128 * length) for tp, micro_batch, length in rows]
+    tp, micro_batch, seq_len = columns(rows)
+    together = all_ops(scenario, tp=tp, micro_batch=micro_batch, seq_len=seq_len)
+    chip = scenario.cluster.chip
+    priced = [np.broadcast_to(price(op, chip, E).seconds, len(rows)) for op in together]
+    for i, (t, b, s) in enumerate(rows):
+        alone = all_ops(scenario, tp=t, micro_batch=b, seq_len=s)
+        assert [op.name for op in alone] == [op.name for op in together]
+        for one, many, seconds in zip(alone, together, priced, strict=True):
+            for field in fields(Op):
+                value = getattr(many, field.name)
+                if isinstance(value, np.ndarray):
+                    assert value[i] == pytest.approx(getattr(one, field.name), rel=1e-12), (one.name, field.name)
+                else:
+                    assert value == getattr(one, field.name), (one.name, field.name)
+            assert seconds[i] == pytest.approx(float(price(one, chip, E).seconds), rel=1e-9), one.name

@@ -58,8 +58,8 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
   return {
     data,
     scale,
-    kinds: MEMORY_KINDS.map((kind) => /** @type {[string, number]} */ ([kind, predicted.by_kind[kind] ?? 0])).filter(
-      ([, value]) => value > 0,
+    kinds: MEMORY_KINDS.filter((kind) => predicted.by_kind[kind] > 0 || (split?.[kind] ?? 0) > 0).map(
+      (kind) => /** @type {[string, number]} */ ([kind, predicted.by_kind[kind] ?? 0]),
     ),
     layout: layout(colour, {
       barmode: "stack",

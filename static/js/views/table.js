@@ -4,6 +4,7 @@ import { count, scaleFor, significant } from "../format.js";
 import { h } from "./dom.js";
 
 const SHOWN_ROWS = 200;
+const LONG_TEXT = 40;
 
 /** Units that are scaled with their column. @type {Record<string, string>} */
 const KINDS = {
@@ -148,7 +149,7 @@ function cell(value, write, text) {
   if (value === null || value === undefined || value === "") return h("td", { class: text && "text quiet", text: "–" });
   if (typeof value === "number") return h("td", { title: String(value), text: write(value) });
   const words = typeof value === "object" ? JSON.stringify(value) : String(value);
-  return h("td", { class: text && "text", text: words });
+  return h("td", { class: text && "text", title: words.length > LONG_TEXT ? words : null, text: words });
 }
 
 /**

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from estimator import catalog
+from estimator.cells import number
 from estimator.problems import InputProblems
+from estimator.row_model import model_of_row
 from estimator.scenario import Scenario, scenario_from_json
 
 PRECISIONS = {
@@ -30,9 +31,7 @@ ATTENTIONS = {
     "sdpa": "sdpa", "eager": "eager", "torch": "eager",
     "naive": "eager", "unfused": "eager",
 }  # fmt: skip
-GATED_FAMILIES = ("llama", "mistral", "qwen", "yi-", "gemma", "phi-3", "cs336", "nemotron-h")
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
-MEGATRON_VOCAB = 51_200
 MEGATRON_DROPOUT = 0.1
 STATED_NETWORK_LATENCY_S = 5e-6
 """Latency where a table states a network's bandwidth only: InfiniBand and RoCE lie at 2 to 10 µs."""
@@ -65,7 +64,7 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
         except (ValueError, OverflowError) as error:
             reason = f"unreadable number: {error}"
     step_s = _step_s(cells)
-    memory_gib = _number(cells.get("measured_peak_mem_gib", ""))
+    memory_gib = number(cells.get("measured_peak_mem_gib", ""))
     if scenario is not None and step_s is None and memory_gib is None:
         scenario, reason = None, "no measured step time, throughput or memory"
     return Row(
@@ -79,12 +78,12 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
 
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
-    experts = int(_number(cells.get("experts", "")) or 0)
-    if experts > 1 or int(_number(cells.get("ep", "")) or 1) > 1 or EXPERT_FAMILIES.search(cells.get("model", "")):
+    experts = int(number(cells.get("experts", "")) or 0)
+    if experts > 1 or int(number(cells.get("ep", "")) or 1) > 1 or EXPERT_FAMILIES.search(cells.get("model", "")):
         return "mixture of experts is not modelled yet"
-    if int(_number(cells.get("cp", "")) or 1) > 1:
+    if int(number(cells.get("cp", "")) or 1) > 1:
         return "context parallelism is not modelled yet"
-    if int(_number(cells.get("vp", "")) or 1) > 1 and int(_number(cells.get("pp", "")) or 1) > 1:
+    if int(number(cells.get("vp", "")) or 1) > 1 and int(number(cells.get("pp", "")) or 1) > 1:
         return "interleaved pipeline stages are not modelled yet"
     precision = cells.get("precision", "").lower()
     if "fp8" in precision or "fp4" in precision:
@@ -101,7 +100,7 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
 
 def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any]:
     def whole(column: str, default: int, why: str = "") -> int:
-        value = _number(cells.get(column, ""))
+        value = number(cells.get(column, ""))
         if value is None:
             assumptions.append(f"{column} = {default}{f' ({why})' if why else ''}")
             return default
@@ -140,7 +139,7 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
         assumptions.append(f"dropout = {dropout} (Megatron-LM's default)")
     per_node = max(min(chips, chip.chips_per_node), 1)
     overlap = cells.get("ddp_mode", "") not in ("naive", "flat") and not (framework == "megatron" and sharding == "ddp")
-    bucket_mb = _number(cells.get("bucket_mb", ""))
+    bucket_mb = number(cells.get("bucket_mb", ""))
     plan: dict[str, Any] = {
         "dp": dp,
         "tp": tp,
@@ -154,7 +153,7 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     if bucket_mb:
         plan["bucket_bytes"] = int(bucket_mb * 2**20)
     return {
-        "model": _model(cells, framework, assumptions),
+        "model": model_of_row(cells, assumptions),
         "cluster": {
             "chip": chip.name,
             "chips_per_node": per_node,
@@ -184,61 +183,6 @@ def _network(interconnect: str, chips_per_node: int) -> dict[str, Any]:
     return {"network": {"label": interconnect, "bytes_per_s": bytes_per_s, "latency_s": STATED_NETWORK_LATENCY_S}}
 
 
-def _model(cells: Mapping[str, str], framework: str, assumptions: list[str]) -> dict[str, Any]:
-    """Shape from the row; what kind of block it is from the catalogue, the columns, or the family's name."""
-    name = cells.get("model", "")
-    hidden = int(float(cells["d_model"]))
-    ffn = _number(cells.get("d_ff", ""))
-    known = _catalogue_model(name)
-    if known is not None and (known.hidden, known.layers) == (hidden, int(float(cells["n_layers"]))):
-        gated, norm, position, bias = known.gated_ffn, known.norm, known.position, known.bias
-        tied, activation, qk_norm, positions = (
-            known.tied_embedding,
-            known.activation,
-            known.qk_norm,
-            known.max_positions,
-        )
-    else:
-        gated = any(family in name.lower() for family in GATED_FAMILIES)
-        norm, position, bias = ("rms", "rope", False) if gated else ("layer", "learned", True)
-        tied, activation, qk_norm, positions = not gated, "silu" if gated else "gelu-tanh", "qwen3" in name.lower(), 0
-        assumptions.append(f"{'Llama' if gated else 'GPT'} blocks, {'tied' if tied else 'untied'} embedding")
-    gated = _flag(cells.get("gated_ffn", ""), gated)
-    tied = _flag(cells.get("tied_embedding", ""), tied)
-    if ffn is None:
-        ffn = 4.0 * hidden
-        assumptions.append(f"d_ff = {ffn:.0f} (4 · d_model)")
-    vocab = _number(cells.get("vocab", ""))
-    if vocab is None:
-        vocab = float(MEGATRON_VOCAB)
-        assumptions.append(f"vocab = {vocab:.0f}")
-    return {
-        "name": name,
-        "layers": int(float(cells["n_layers"])),
-        "hidden": hidden,
-        "heads": int(float(cells["n_heads"])),
-        "kv_heads": int(_number(cells.get("n_kv_heads", "")) or 0),
-        "head_dim": int(_number(cells.get("head_dim", "")) or (known.head_dim if known else 0)),
-        "ffn": int(ffn),
-        "vocab": int(vocab),
-        "gated_ffn": gated,
-        "activation": activation,
-        "norm": norm,
-        "position": position,
-        "bias": bias,
-        "tied_embedding": tied,
-        "qk_norm": qk_norm,
-        "max_positions": positions,
-    }
-
-
-def _catalogue_model(name: str) -> Any:
-    try:
-        return catalog.model(name)
-    except InputProblems:
-        return None
-
-
 def _hardware(name: str) -> str:
     """Drop what stands in brackets where the whole name is not a chip's."""
     try:
@@ -263,23 +207,10 @@ def _default_micro_batch(batch: int, dp: int) -> int:
 
 
 def _step_s(cells: Mapping[str, str]) -> float | None:
-    measured = _number(cells.get("measured_step_time_s", ""))
+    measured = number(cells.get("measured_step_time_s", ""))
     if measured:
         return measured
-    rate = _number(cells.get("measured_tokens_per_s_per_gpu", ""))
-    batch, seq_len = _number(cells.get("global_batch", "")), _number(cells.get("seq_len", ""))
-    chips = _number(cells.get("n_gpus", ""))
+    rate = number(cells.get("measured_tokens_per_s_per_gpu", ""))
+    batch, seq_len = number(cells.get("global_batch", "")), number(cells.get("seq_len", ""))
+    chips = number(cells.get("n_gpus", ""))
     return batch * seq_len / (rate * chips) if rate and batch and seq_len and chips else None
-
-
-def _number(text: str) -> float | None:
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    # Tables written by pandas say nan where nothing is known.
-    return value if math.isfinite(value) else None
-
-
-def _flag(text: str, default: bool) -> bool:
-    return default if not text else text.lower() in ("true", "1", "yes")

@@ -10,7 +10,8 @@ from estimator.stages import Stage
 from estimator.step import step
 
 INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
-    "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_vector_frac", "gemm_unaligned_frac"),
+    "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_vector_frac", "gemm_unaligned_frac",
+                        "gemm_start_s"),
     "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
                   "attention_half_length", "attention_backward_frac"),
     "memory": ("memory_frac", "strided_elements_per_unit_cycle", "mixed_elements_per_unit_cycle", "kernel_tail_s",

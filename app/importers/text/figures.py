@@ -12,6 +12,9 @@ from app.importers.text.columns import Column, column
 from app.importers.text.document import Table
 from app.importers.text.units import Unit, unit
 
+_LOOKED_AT = 200
+"""Rows that settle a column's unit; a later cell's own unit still counts for that cell."""
+
 
 @dataclass(kw_only=True)
 class Findings:
@@ -24,12 +27,12 @@ class Findings:
 
 
 def columns_of(table: Table) -> tuple[Column, ...]:
-    """Read a table's headers; a header without unit takes that of its cells, where they all name the same one."""
+    """Read a table's headers; a header without unit takes that of its first cells, where they all name the same one."""
     found = []
     for i, header in enumerate(table.columns):
         known = column(header)
         if known.unit is None:
-            printed = {read.unit for row in table.rows if (read := cell(row[i])).value is not None}
+            printed = {read.unit for row in table.rows[:_LOOKED_AT] if (read := cell(row[i])).value is not None}
             units = {unit(name) for name in printed}
             if len(units) == 1 and (only := units.pop()) is not None:
                 known = dataclasses.replace(known, unit=only, printed_unit=printed.pop())

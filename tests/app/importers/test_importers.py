@@ -4,19 +4,13 @@ import importlib
 import inspect
 
 from app.importers import FORMATS, import_file
-from app.importers.imported import DEFAULT_LIMITS, Imported, ImportRefused
+from app.importers.imported import DEFAULT_LIMITS, Imported
 
 
 def test_every_format_has_a_reader():
     for module in FORMATS.values():
         read = importlib.import_module(module).read
         assert list(inspect.signature(read).parameters) == ["source", "filename", "limits"]
-
-
-def test_refusals_say_four_things():
-    refused = ImportRefused("kineto", "byte 5", "it is broken", "Export it again.")
-    assert str(refused) == "kineto, byte 5: it is broken. Export it again."
-    assert str(ImportRefused("text", "", "it is broken", "Try.")) == "text: it is broken. Try."
 
 
 def test_the_signature_that_others_rely_on(tmp_path):

@@ -88,7 +88,7 @@ def _unit(table: Table, columns: tuple[Column, ...]) -> Unit | None:
             elif what.name == "forward" and (value := cell(cells[i]).value):
                 times.append(value)
         width = next((case[key] for key in case if key in meaning.WIDTH), None)
-        if times and width and isinstance(case.get("seq_len"), int):
+        if times and isinstance(width, int) and isinstance(case.get("seq_len"), int):
             best = max(best, 4.0 * case["seq_len"] ** 2 * width * case.get("batch", 1) / min(times))
     low, high = _POSSIBLE_FLOPS_PER_S
     possible = [unit for unit in _CANDIDATES if low <= best / unit.scale <= high]

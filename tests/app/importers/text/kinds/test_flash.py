@@ -28,8 +28,9 @@ def test_a_printed_unit_is_believed(tmp_path):
     assert one(imported).rows[0]["mine_forward_s"] == pytest.approx(4 * 1024**2 * 64 / 80e12, rel=1e-3)
 
 
-def test_without_sizes_the_unit_is_asked_for(tmp_path):
-    text = "seq_len  d_model  fwd_naive  fwd_mine\nshort  wide  1.5  2.5\nlong  wide  3.5  4.5\n"
+@pytest.mark.parametrize("seq_len", ["short", "128"])
+def test_without_sizes_the_unit_is_asked_for(tmp_path, seq_len):
+    text = f"seq_len  d_model  fwd_naive  fwd_mine\n{seq_len}  wide  1.5  2.5\n{seq_len}  wide  3.5  4.5\n"
     imported = read(tmp_path, text)
     assert "unit-missing" in codes(imported)
     assert one(imported).rows[0]["naive_forward"] == 1.5

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+import pytest
+
+from tests.app.importers.reading import codes, one, read
+
+
+def test_unknown_tables_keep_their_rows_and_ask_for_units(tmp_path):
+    text = "| gpu | queue delay | watt hours | transfers | copy (ms) |\n|---|---|---|---|---|\n"
+    text += "| a | 5 | 1.5 | 7 | 2.5 |\n| b | OOM | 2.5 | 8 | 3.5 |\n"
+    imported = read(tmp_path, text)
+    measurement = one(imported, "table")
+    assert measurement.rows[0] == {"gpu": "a", "queue_delay": 5, "watt_hours": 1.5, "transfers": 7, "copy_s": 0.0025}
+    assert {"unrecognised-table", "unit-missing", "oom-cells"} <= codes(imported)
+    (asked,) = [warning for warning in imported.warnings if warning.code == "unit-missing"]
+    assert "watt hours" in asked.message
+    assert "transfers" not in asked.message
+
+
+@pytest.mark.parametrize("header", ["latency", "total time", "memory", "bandwidth"])
+def test_whole_numbers_of_a_quantity_need_a_unit_too(tmp_path, header):
+    imported = read(tmp_path, f"gpu,{header}\na,5\nb,6\n")
+    assert "unit-missing" in codes(imported)
+    assert 5.0 in one(imported).rows[0].values()
+
+
+def test_unknown_tables_may_repeat_their_names(tmp_path):
+    assert one(read(tmp_path, "gpu,x (ms),x (ms),\na,1,2,3\n")).rows[0] == {
+        "gpu": "a",
+        "x_s": 0.001,
+        "x_2_s": 0.002,
+        "column_4": 3,
+    }
+
+
+def test_every_table_is_a_measurement_of_its_own_heading(tmp_path):
+    text = "# One\n\ngpu,x (ms)\na,1\n\n# Two\n\ngpu,x (ms)\na,2\n"
+    assert [m.label for m in read(tmp_path, text).measurements] == ["One", "Two"]
+    assert [m.label for m in read(tmp_path, "gpu,x (ms)\na,1\n", "mine.csv").measurements] == ["mine.csv"]

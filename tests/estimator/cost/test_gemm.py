@@ -16,10 +16,16 @@ def test_tiles_that_fill_the_waves_exactly_reach_the_rate():
     assert compute_s(2560, 128, 1024) == pytest.approx(2 * 2560 * 128 * 1024 / 1e12)
 
 
-def test_one_tile_more_than_a_wave_costs_until_smaller_tiles_are_better():
-    # 11 tiles of 256×128 would take two waves, 1.82 times the time of the work itself; another tile does better.
-    exact = 2 * 2816 * 128 * 1024 / 1e12
-    assert exact < compute_s(2816, 128, 1024) <= 1.5 * exact
+def test_the_library_takes_the_tile_that_finishes_first():
+    # 11 tiles of 256×128 need two waves, 9 tiles of 320×128 one: the larger tile wins although it covers too much.
+    one_wave = 2 * 320 * 128 * 1024 / (1e12 / 10)
+    # A start so long that splitting k would not pay.
+    assert compute_s(2816, 128, 1024, start_s=1.0) == pytest.approx(1.0 + one_wave)
+
+
+def test_idle_units_share_k_of_a_product_with_few_tiles():
+    # One tile on ten units would take ten times as long as the work itself; split over k it takes half as long again.
+    assert compute_s(64, 64, 4096) == pytest.approx(1.5 * 2 * 64 * 64 * 4096 / 1e12)
 
 
 def test_large_products_lose_less_to_the_last_wave():

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import plotly
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import Browser
 
 from estimator import catalog
 from estimator.cost.collectives import TRAFFIC, Group, collective_s
@@ -232,7 +232,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.mark.browser
-def test_figure(page_folder: str, tmp_path: Path, chromium_path: str):
+def test_figure(page_folder: str, tmp_path: Path, browser: Browser):
     (tmp_path / "static" / "js" / "figures" / "bandwidth.js").write_text(_block("js static/js/figures/bandwidth.js"))
     collectives = [
         {"kind": "all_reduce", "bytes": 2**power, "bus_bytes_per_s": 2e11 * 2**power / (2**power + 2**20)}
@@ -247,11 +247,9 @@ def test_figure(page_folder: str, tmp_path: Path, chromium_path: str):
             return [figure.summary, figure.table.rows.length, points.length];
         }
     """)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
-        page = browser.new_page()
-        page.goto(f"{page_folder}/blank.html")
-        summary, rows, points = page.evaluate(draw, collectives)
-        browser.close()
+    page = browser.new_page()
+    page.goto(f"{page_folder}/blank.html")
+    summary, rows, points = page.evaluate(draw, collectives)
+    page.close()
     assert summary == "Bus bandwidth of 9 collectives, at best 197 GB/s."
     assert rows == points == len(collectives)

@@ -166,9 +166,8 @@ def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
 
 
 def test_a_run_that_fails_says_why(write, capsys):
-    refused = scenario(cluster__chips_per_node=1, training__framework="xla")
-    assert run(["run", write(JOB | {"scenario": refused})]) == 1
-    assert "training.framework" in capsys.readouterr().err.splitlines()[-1]
+    assert run(["run", write(JOB | {"device": "cuda"})]) == 1
+    assert "device: process 0 of this host has no GPU" in capsys.readouterr().err.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
@@ -183,6 +182,7 @@ def test_a_run_that_fails_says_why(write, capsys):
         (["sweep"], [], "(document): must be a JSON object"),
         (["run"], {"steps": 0}, "steps: 0 is out of range"),
         (["run", "--dry-run"], {"scenario": scenario(plan__dp=2)}, "scenario.plan.dp: "),
+        (["run", "--dry-run"], {"scenario": scenario(training__framework="xla")}, "scenario.training.framework: "),
         (["validate"], "", "is empty"),
         (["validate"], "a,b\n1,2\n", "has no column hardware"),
         (["validate"], ROWS + "d" + "," * 20 + "\n", "line 5 has 21 cells"),

@@ -10,21 +10,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Response, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, Page, Response
 
 from tests.browser.server import ROOT, Server
 
 WIDTHS = (1440, 390)
 SCHEMES = ("light", "dark")
-
-
-@pytest.fixture(scope="session")
-def browser(chromium_path: str) -> Iterator[Browser]:
-    """One Chromium for all tests."""
-    with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
-        yield found
-        found.close()
 
 
 @pytest.fixture(scope="session")

@@ -74,6 +74,14 @@ def test_dp_grows_the_cluster_node_by_node():
         assert (cluster.chips_per_node, cluster.nodes) == (per_node, nodes)
 
 
+def test_a_part_of_a_node_grows_to_a_whole_one_first():
+    data = {**BASE, "cluster": {"chip": "h100-sxm", "chips_per_node": 2}, "plan": {"dp": 2}}
+    found = {point.value: point for point in along("plan.dp", data).points}
+    for dp, (per_node, nodes) in {2: (2, 1), 8: (8, 1), 16: (8, 2)}.items():
+        cluster = scenario_from_json(found[dp].scenario).cluster
+        assert (cluster.chips_per_node, cluster.nodes) == (per_node, nodes)
+
+
 def test_more_nodes_are_more_data_parallel_ranks():
     found = points("cluster.nodes")
     assert scenario_from_json(found[4].scenario).plan.dp == 16

@@ -126,6 +126,12 @@ def test_memory_is_that_of_the_fullest_stage():
     assert sum(found.memory.by_kind.values()) == pytest.approx(found.memory.peak_bytes)
 
 
+def test_the_allocator_reserves_more_than_it_hands_out(found):
+    family = efficiencies("hopper")
+    assert found.memory.reserved_bytes == found.memory.peak_bytes * family.allocator_frac
+    assert found.memory.capacity_bytes == catalog.chip("h100-sxm").memory_bytes
+
+
 def test_what_does_not_fit_is_said_with_a_remedy():
     found = estimate(scenario({"dp": 8, "sharding": "ddp"}))
     # 8 billion parameters at 8 bytes of state leave too little of 80 GiB for gradients' buckets and activations.

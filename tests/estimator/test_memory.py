@@ -82,6 +82,13 @@ def test_a_second_micro_batch_finds_the_gradients_of_the_first():
     assert found.by_kind["gradients"] == 2 * parameters(scenario(model).model)
 
 
+def test_a_wide_inner_layer_peaks_where_its_gradients_live():
+    found = memory({**LLAMA, "layers": 1, "vocab": 64, "ffn": 4096}, seq_len=4096)
+    assert found.moment.endswith("FFN backward")
+    # Two gradients of the stream, and those of gate and up.
+    assert found.by_kind["temporaries"] == 2 * 4096 * (2 * 256 + 2 * 4096)
+
+
 def test_eager_attention_peaks_where_the_gradient_of_the_scores_lives():
     found = memory({**LLAMA, "vocab": 64}, seq_len=2048, precision="fp32", attention="eager")
     assert found.moment == "last block's attention backward"

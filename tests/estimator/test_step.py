@@ -121,6 +121,12 @@ def test_fsdp_hides_behind_each_phase_once():
     assert found.phases_s["exposed_communication"] == pytest.approx(exchange + copies - passes)
 
 
+def test_fsdp_exchanges_and_hides_in_every_micro_batch():
+    once, four = data_parallel("fsdp"), data_parallel("fsdp", global_batch=16)
+    expected = 4 * once.phases_s["exposed_communication"]
+    assert four.phases_s["exposed_communication"] == pytest.approx(expected)
+
+
 def test_zero_1_gathers_in_forward_what_ddp_sums_in_backward():
     found = data_parallel("zero1", plan={"overlap": False})
     assert {c.name: c.phase for c in found.collectives} == {
@@ -182,6 +188,17 @@ def test_the_device_waits_for_the_host():
     assert found.host_wait_by_phase_s["optimizer"] == pytest.approx(stage.tensors * 3e-2 + 4e-2)
     assert found.phases_s["host_wait"] == pytest.approx(sum(found.host_wait_by_phase_s.values()))
     assert found.breakdown_s["host"] == found.phases_s["host_wait"]
+
+
+def test_a_host_that_ran_ahead_walks_over_the_tensors_unseen():
+    def wait(seq_len: int) -> float:
+        return run(seq_len=seq_len, e=flawless(host_tensor_s=1e-4)).host_wait_by_phase_s["optimizer"]
+
+    # The host is done at once, so that its lead is all that the device still computes; 39 tensors take 3.9 ms.
+    short = run(e=flawless())
+    passes = short.phases_s["forward"] + short.phases_s["backward"]
+    assert wait(128) == pytest.approx(39e-4 - passes)
+    assert wait(8192) == 0.0
 
 
 def test_recomputed_kernels_are_launched_like_forward():

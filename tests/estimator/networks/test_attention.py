@@ -44,6 +44,14 @@ def test_fused_attention_keeps_q_k_v_output_and_one_number_per_row():
     assert kept(core()) == 2 * 128 * (2 * 256 + 2 * 64) + 4 * 8 * 128
 
 
+def test_fused_attention_moves_its_operands_not_its_scores():
+    forward, backward = core()
+    tensors, statistics = 2 * 128 * (2 * 256 + 2 * 64), 4 * 8 * 128
+    assert forward.bytes == tensors + statistics
+    # Reads q, k, v, output and its gradient; writes three gradients.
+    assert backward.bytes == 2.5 * tensors + statistics
+
+
 def test_fused_memory_is_linear_and_eager_memory_quadratic_in_the_sequence():
     assert kept(core(seq_len=256)) == 2 * kept(core())
     eager, longer = (kept(core(attention_kind="eager", seq_len=s)) for s in (4096, 8192))

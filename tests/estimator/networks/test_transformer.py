@@ -151,6 +151,8 @@ def test_the_embedding_gradient_touches_the_whole_table():
     ops = {op.name: op for op in network(dims(scenario(LLAMA))).embedding}
     assert ops["embedding gradient table"].bytes == 1024 * 256 * 2
     assert ops["embedding"].bytes == 2 * 128 * 256 * 2
+    learned = {op.name: op for op in network(dims(scenario(GPT))).embedding}
+    assert learned["embedding gradient table"].bytes == (1024 + 128) * 256 * 2
 
 
 @pytest.mark.parametrize(("vocab", "aligned"), [(50_257, False), (50_264, True), (1024, True)])

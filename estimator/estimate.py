@@ -70,10 +70,11 @@ class Estimate:
     efficiencies: str
 
 
-def estimate(scenario: Scenario, calibration: Efficiencies | None = None) -> Estimate:
+def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, interval: bool = True) -> Estimate:
     """Predict one training step; raise InputProblems where the scenario is impossible.
 
-    ``calibration`` replaces the efficiencies of the chip's family.
+    ``calibration`` replaces the efficiencies of the chip's family. Without ``interval``, which prices the step ten more
+    times, both of its ends are the estimate itself: for searches.
     """
     problems = scenario_problems(scenario)
     if problems:
@@ -86,7 +87,9 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None) -> Est
     ops = network(dims(scenario))
     layout = stages(scenario, ops)
     timing = step(scenario, layout, e)
-    low, high = interval_s(scenario, layout, timing.seconds, e)
+    low, high = timing.seconds, timing.seconds
+    if interval:
+        low, high = interval_s(scenario, layout, timing.seconds, e)
 
     memories = stage_memories(scenario, layout, e)
     fullest = max(memories, key=lambda stage: stage.peak_bytes)

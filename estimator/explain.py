@@ -53,6 +53,7 @@ def effective(scenario: Scenario) -> Scenario:
         and training.attention == "sdpa"
         and training.precision in ("fp32", "tf32")
         and training.framework == "pytorch-eager"
+        and not training.compile
     ):
         return replace(scenario, training=replace(training, attention="eager"))
     return scenario

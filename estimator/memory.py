@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from estimator.arrays import maximum, where
 from estimator.breakdown import MEMORY_KINDS
-from estimator.networks.dims import Dims
+from estimator.networks.dims import MASTER_WEIGHT_FRAMEWORKS, Dims
 from estimator.ops import Op
 from estimator.parallel.data import Shares
 from estimator.units import Number
@@ -124,7 +124,7 @@ def stage_memory(
     n = d.numbers
     states = {
         "parameters": parameters * shares.parameters * n.parameter,
-        "optimizer": parameters * shares.optimizer * n.optimizer * (1.0 if d.training.optimizer == "adamw" else 0.0),
+        "optimizer": parameters * shares.optimizer * _optimizer_bytes(d),
         "framework": workspace_bytes,
     }
     gradients = parameters * shares.gradients * n.gradient
@@ -192,6 +192,12 @@ def stage_memory(
             best, most = name, total
     by_kind = {kind: float(states.get(kind, 0.0) + moments[best].get(kind, 0.0)) for kind in MEMORY_KINDS}
     return StageMemory(stage=stage, layers=layers, in_flight=in_flight, moment=best, by_kind=by_kind)
+
+
+def _optimizer_bytes(d: Dims) -> float:
+    """Bytes per parameter: Adam's two moments, and fp32 master weights where the framework keeps them."""
+    master = 4.0 if d.training.framework in MASTER_WEIGHT_FRAMEWORKS else 0.0
+    return d.numbers.optimizer if d.training.optimizer == "adamw" else master
 
 
 def _update_bytes(d: Dims, parameters: Number) -> Number:

@@ -104,11 +104,7 @@ def stage_memories(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> 
     d = layout[0].dims
     inside = block_moments(d, tuple(block(d)))
     share = shares(plan.sharding, plan.dp)
-    gathered = 0.0
-    if plan.sharding in ("zero3", "fsdp") and plan.dp > 1:
-        # The block at work, the next one prefetched, and one block's unsharded gradient.
-        blocks = 2.0 if plan.sharding == "fsdp" else float(layout[0].layers)
-        gathered = layout[0].layer_parameters * d.numbers.compute * (blocks + 1.0)
+    sharded = plan.sharding in ("zero3", "fsdp") and plan.dp > 1
     return [
         stage_memory(
             d,
@@ -126,7 +122,7 @@ def stage_memories(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> 
             shares=share,
             dp=plan.dp,
             sharding=plan.sharding,
-            gathered_bytes=gathered,
+            gathered_bytes=_gathered_bytes(stage, plan.sharding) if sharded else 0.0,
             bucket_bytes=plan.bucket_bytes,
             workspace_bytes=e.workspace_bytes,
         )
@@ -138,6 +134,17 @@ def _linear_parameters(d: Dims) -> float:
     """Weights of one block's matrices on one rank; key and value heads are copied where tp exceeds them."""
     attention = 2 * d.query_width + 2 * d.kv_width
     return float(d.hidden * (attention + (3 if d.model.gated_ffn else 2) * d.ffn))
+
+
+def _gathered_bytes(stage: Stage, sharding: str) -> float:
+    """Bytes of whole parameters on a rank under ZeRO-3: blocks at work, and what lies outside the blocks.
+
+    FSDP holds the block at work and the next one; without resharding all blocks stay. One block's unsharded gradient
+    comes on top. Embedding, final norm and head form the root unit, which FSDP does not reshard after forward.
+    """
+    blocks = 2.0 if sharding == "fsdp" else float(stage.layers)
+    root = stage.parameters - stage.layers * stage.layer_parameters
+    return ((blocks + 1.0) * stage.layer_parameters + root) * stage.dims.numbers.compute
 
 
 def _tensors_per_layer(d: Dims) -> float:

@@ -15,7 +15,7 @@ from estimator.plan import RECOMPUTES, Plan
 from estimator.problems import InputProblems, Problem
 from estimator.scenario import cluster_from_json, model_from_json, scenario_from_json, training_from_json
 
-KEYS = ("model", "cluster", "training", "limits", "objective", "locked", "keep")
+KEYS = ("model", "cluster", "training", "limits", "objective", "locked")
 LIMITS = ("memory_bytes", "max_step_time_s")
 OBJECTIVES = ("step_time", "cost", "memory")
 AXES = ("dp", "tp", "pp", "micro_batch", "sharding", "recompute", "schedule", "sequence_parallel")
@@ -79,7 +79,7 @@ def sweep(specification: object, calibration: Efficiencies | None = None) -> Swe
             )
         document = {**base, "plan": plan}
         try:
-            result = estimate(scenario_from_json(document), calibration)
+            result = estimate(scenario_from_json(document), calibration, interval=False)
         except InputProblems:
             continue
         tried += 1

@@ -28,8 +28,9 @@ def engineering(value: float, unit: str, digits: int = 3) -> str:
     """Write ``value`` with three significant digits and a decimal prefix, as in ``1.23 TFLOP/s``."""
     if value == 0:
         return f"0 {unit}"
+    rounded = float(f"{value:.{digits}g}")
     for scale, prefix in _PREFIXES:
-        if abs(value) >= scale:
+        if abs(rounded) >= scale:
             return f"{_significant(value / scale, digits)} {prefix}{unit}"
     return f"{value:.{digits}g} {unit}"
 
@@ -38,8 +39,9 @@ def seconds(value: float, digits: int = 3) -> str:
     """Write a duration given in seconds with three significant digits, as in ``412 ms``."""
     if value == 0:
         return "0 s"
+    rounded = float(f"{value:.{digits}g}")
     for scale, unit in _SMALL:
-        if abs(value) >= scale:
+        if abs(rounded) >= scale:
             return f"{_significant(value / scale, digits)} {unit}"
     return f"{value:.{digits}g} s"
 

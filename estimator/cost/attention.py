@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from estimator.arrays import maximum
 from estimator.units import Number
 
 HEAD_DIM_HALF = 60.0
@@ -32,12 +33,12 @@ def attention_s(
 ) -> Number:
     """Time of a fused attention kernel, forward or backward.
 
-    rate = reachable · D/(D + 60) / (1 + S0/S); backward's asymptote is ``backward_frac`` of forward's and its S0, on
-    matrix units, 2.8 times longer.
+    t = start + max(FLOPs / rate, bytes / bandwidth), rate = reachable · D/(D + 60) / (1 + S0/S). Backward's asymptote
+    is ``backward_frac`` of forward's and its S0, on matrix units, 2.8 times longer.
     """
     rate = flops_per_s * head_dim / (head_dim + HEAD_DIM_HALF)
     half = half_length
     if backward:
         rate *= backward_frac
         half *= 1.0 if vector else BACKWARD_HALF_FACTOR
-    return start_s + executed_flops * (1.0 + half / seq_len) / rate + bytes / memory_bytes_per_s * 0.1
+    return start_s + maximum(executed_flops * (1.0 + half / seq_len) / rate, bytes / memory_bytes_per_s)

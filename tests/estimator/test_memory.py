@@ -144,17 +144,19 @@ def test_parameters_are_sharded_by_fsdp_at_every_moment():
 
 
 def test_communication_buffers():
-    # DDP copies gradients into buckets; ZeRO-1 needs two buckets; FSDP gathers two blocks and one block's gradient.
+    # DDP copies gradients into buckets; ZeRO-1 needs two buckets; FSDP gathers two blocks, one block's gradient, and
+    # the root unit: both tables and the final norm.
     bucket = 500
     by_sharding = {
         sharding: memory(plan={"dp": 2, "sharding": sharding, "bucket_bytes": bucket}, seq_len=512)
         for sharding in ("ddp", "zero1", "zero3", "fsdp")
     }
     block = 2 * (256 * (2 * 256 + 2 * 64) + 3 * 256 * 704 + 2 * 256)
+    root = 2 * (2 * TABLE + 256)
     assert by_sharding["ddp"].by_kind["communication"] == 2 * COUNT
     assert by_sharding["zero1"].by_kind["communication"] == 2 * bucket
-    assert by_sharding["fsdp"].by_kind["communication"] == 2 * bucket + 3 * block
-    assert by_sharding["zero3"].by_kind["communication"] == 2 * bucket + (4 + 1) * block
+    assert by_sharding["fsdp"].by_kind["communication"] == 2 * bucket + 3 * block + root
+    assert by_sharding["zero3"].by_kind["communication"] == 2 * bucket + (4 + 1) * block + root
     assert memory(seq_len=512).by_kind["communication"] == 0
 
 

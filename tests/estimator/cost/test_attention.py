@@ -40,5 +40,8 @@ def test_a_start_is_added():
     assert seconds(start_s=3e-6) - seconds() == pytest.approx(3e-6)
 
 
-def test_bytes_never_make_it_faster():
-    assert seconds(bytes=1e12) > seconds()
+def test_the_slower_of_compute_and_memory_binds():
+    assert seconds(bytes=1.0) == seconds(bytes=2.0)
+    assert seconds(bytes=2e20) - seconds(bytes=1e20) == pytest.approx(
+        seconds(bytes=1e20) - seconds(bytes=0.0), rel=1e-3
+    )

@@ -148,6 +148,23 @@ def test_gradients_join_the_line_of_their_op(call):
     ]
 
 
+def test_an_op_that_a_layer_runs_twice_counts_twice_in_the_layer(call):
+    op = {"layer": "layer", "category": "matmul", "shape": "4 × 4", "flops": 8, "bytes": 4, "saved_bytes": 0}
+    ops = [
+        {**op, "name": name, "phase": phase, "count": count, "launches": count, "bound": "compute", "seconds": seconds}
+        for name, phase, count, seconds in [
+            ("k, v projections", "forward", 4, 2.0),
+            ("q projection", "forward", 2, 1.0),
+            ("k, v projections input gradient", "backward", 4, 3.0),
+            ("k, v projections gradient sum", "backward", 2, 1.0),
+        ]
+    ]
+    twice, once = call("figures/oplines", "linesOf", ops, False)
+    assert (twice["per_layer"], once["per_layer"]) == (2, 1)
+    assert twice["forward_s"] + twice["backward_s"] == pytest.approx(twice["seconds"] / twice["count"])
+    assert (twice["forward_s"], twice["backward_s"], twice["launches"]) == (1.0, 2.0, 2.0)
+
+
 def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     rows = [
         {"model": "small", "forward_s": 0.02, "status": "ok"},

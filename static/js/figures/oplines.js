@@ -4,26 +4,27 @@
 /** @typedef {import("../types.js").Op} Op */
 /** @typedef {{name: string, category: string, shape: string, flops: number, bytes: number, launches: number,
  *   forward_s: number, backward_s: number, other_s: number, saved_bytes: number, bound: string, seconds: number,
- *   count: number}} Line */
+ *   count: number, per_layer: number}} Line */
 
 /** The gradients of an op stand in its line: "q projection weight gradient" belongs to "q projection". */
 const GRADIENT = / (input |weight )?gradient\b.*$/;
 
 /**
  * One line per op, with its forward and its backward; FLOPs, bytes and launches are the forward's where there is one.
- * @param {Op[]} ops @param {boolean} perStep @returns {Line[]}
+ * Totals of the step, or of one layer and micro-batch: an op that a layer runs twice counts twice.
+ * @param {Op[]} ops  of one group @param {boolean} perStep @returns {Line[]}
  */
 export function linesOf(ops, perStep) {
   /** @type {Map<string, Line>} */
   const found = new Map();
-  const forward = new Set(ops.filter(({ phase }) => phase === "forward").map(({ name }) => name));
-  for (const op of [
-    ...ops.filter(({ phase }) => phase === "forward"),
-    ...ops.filter(({ phase }) => phase !== "forward"),
-  ]) {
+  const first = ops.filter(({ phase }) => phase === "forward");
+  // every layer has ops that it runs once
+  const layers = Math.max(1, Math.min(...(first.length ? first : ops).map(({ count }) => count)));
+  const forward = new Set(first.map(({ name }) => name));
+  for (const op of [...first, ...ops.filter(({ phase }) => phase !== "forward")]) {
     const base = op.name.replace(GRADIENT, "");
     const name = forward.has(base) ? base : op.name;
-    const times = perStep ? 1 : 1 / Math.max(1, op.count);
+    const times = perStep ? 1 : 1 / layers;
     const line = found.get(name) ?? {
       name,
       category: op.category,
@@ -37,7 +38,8 @@ export function linesOf(ops, perStep) {
       saved_bytes: 0,
       bound: op.bound,
       seconds: 0,
-      count: op.count,
+      count: layers,
+      per_layer: Math.max(1, Math.round(op.count / layers)),
     };
     if (op.phase === "forward" || !forward.has(name)) {
       line.flops += op.flops * times;

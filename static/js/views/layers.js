@@ -81,7 +81,7 @@ export function createLayers({ name }) {
     const now = estimate;
     sub.textContent = perStep
       ? "one rank, all layers and micro-batches of a step"
-      : "one rank, one execution; FLOPs, bytes and launches of the forward";
+      : "one rank, one layer and micro-batch; FLOPs, bytes and launches of the forward";
     const groups = GROUPS.map(([layer, title]) => ({
       title,
       lines: linesOf(
@@ -123,7 +123,7 @@ export function createLayers({ name }) {
         "tr",
         {},
         h("td", {}, swatch(tokenOf(one.category)), one.name),
-        h("td", { text: one.shape }),
+        h("td", { text: one.per_layer > 1 && one.shape ? `${one.per_layer} × (${one.shape})` : one.shape }),
         cell(one.flops, quantity(one.flops, "")),
         cell(one.bytes, bytes(one.bytes)),
         h("td", { text: one.bytes && one.flops ? significant(one.flops / one.bytes) : "–" }),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 
 import pytest
 from playwright.sync_api import Page, Request, expect
@@ -82,7 +83,10 @@ def test_tensor_parallel_by_mouse_is_drawn_while_it_is_dragged_without_asking_th
     asked: list[str] = []
 
     def note(request: Request) -> None:
-        if "/api/estimate" in request.url:
+        # The curves of the other sliders may still be coming.
+        if "/api/estimate" in request.url and '"field"' not in (request.post_data or ""):
+            asked.append(request.url)
+        if '"plan.tp"' in (request.post_data or ""):
             asked.append(request.url)
 
     page.on("request", note)
@@ -136,6 +140,19 @@ def test_a_refused_value_is_shown_with_its_reason_and_changes_nothing(open_page)
     page.get_by_role("radio", name="interleaved").click(force=True)
     expect(page.locator('[data-field="plan.schedule"] .problem')).to_contain_text("not modelled")
     assert query(page, "schedule") != "interleaved"
+
+
+def test_equal_reasons_of_refused_values_are_listed_once(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    wait_for_axis(page, "plan.dp")
+    field = page.locator('[data-field="plan.dp"]')
+    button = field.get_by_role("button", name=re.compile("values refused"))
+    number_of_values = int(number(button.inner_text()))
+    button.click()
+    texts = field.locator(".refusals > div").all_inner_texts()
+    values = [value for text in texts for value in text.split(": ")[0].split(", ")]
+    assert len(values) == number_of_values > len(texts)
 
 
 def test_an_impossible_scenario_names_the_field_and_keeps_the_last_figures(open_page):

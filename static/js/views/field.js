@@ -6,7 +6,7 @@
 import { grab, preview, release, reset, setField } from "../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../axes.js";
 import { curve } from "../figures/curve.js";
-import { count, said } from "../format.js";
+import { count, plural, said } from "../format.js";
 import { canonical, get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
@@ -129,15 +129,10 @@ export function createField({ path, label, unit, help }) {
       ),
     );
     refusedButton.hidden = !axis.refused.length;
-    put(refusedButton, `${axis.refused.length} refused`);
+    put(refusedButton, `${plural(axis.refused.length, "value")} refused`);
     refusals.replaceChildren(
-      ...axis.refused.map((point) =>
-        h(
-          "div",
-          {},
-          h("b", { text: `${count(point.value)}: ` }),
-          point.problems.map(({ message }) => message).join("; "),
-        ),
+      ...reasons(axis.refused).map(([reason, values]) =>
+        h("div", {}, h("b", { text: `${values.map(count).join(", ")}: ` }), reason),
       ),
     );
     if (!axis.refused.length) refusals.hidden = true;
@@ -179,4 +174,25 @@ export function createField({ path, label, unit, help }) {
       );
   }
   return { element, update, path };
+}
+
+/**
+ * Refused values by their reason, so that equal reasons are read once; a number in which they differ becomes "…".
+ * @param {import("../axes.js").AxisPoint[]} points @returns {[string, number[]][]}
+ */
+function reasons(points) {
+  /** @type {Map<string, {values: number[], parts: string[]}>} */
+  const found = new Map();
+  for (const { value, problems } of points) {
+    const parts = problems
+      .map(({ message }) => message)
+      .join("; ")
+      .split(/(\d+(?:\.\d+)?)/); // every second part is a number
+    const key = parts.filter((_, at) => at % 2 === 0).join("#");
+    const one = found.get(key) ?? { values: [], parts };
+    one.values.push(value);
+    one.parts = one.parts.map((part, at) => (part === parts[at] ? part : "…"));
+    found.set(key, one);
+  }
+  return [...found.values()].map(({ values, parts }) => [parts.join(""), values]);
 }

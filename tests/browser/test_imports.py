@@ -91,6 +91,22 @@ def test_a_bad_file_says_what_is_wrong_and_changes_nothing(open_page, drop, serv
     expect(card).to_have_count(0)
 
 
+def test_the_newest_notice_is_on_top_and_all_are_closed_at_once(open_page, drop, tmp_path):
+    page = open_page(refusals=(400, 413, 415, 422))
+    wait_for_figures(page)
+    for at in range(5):
+        (tmp_path / f"noise{at}.bin").write_bytes(bytes(range(256)) * (at + 1))
+        drop(page, tmp_path / f"noise{at}.bin")
+        expect(page.locator(".import.failed")).to_have_count(at + 1)
+    cards = page.locator(".import")
+    expect(cards.first).to_contain_text("noise4.bin")
+    expect(cards.first).to_be_in_viewport()
+    assert [cards.nth(at).locator("p").is_visible() for at in range(5)] == [True, True, True, False, False]
+    page.get_by_role("button", name="Close all").click()
+    expect(cards).to_have_count(0)
+    expect(page.get_by_role("button", name="Close all")).to_have_count(0)
+
+
 def test_names_from_a_file_are_text_and_never_markup(open_page, drop, tmp_path):
     hostile = "<img src=x onerror=alert(1)><b>gemm</b>"
     result = {

@@ -10,6 +10,7 @@ import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
 const DONE_MS = 6000;
+const EXPANDED = 3;
 /** @type {(() => void)[]} */
 const queue = [];
 let active = 0;
@@ -26,6 +27,24 @@ export const importFiles = (files) => files.forEach((file) => importBlob(file, f
 /** @param {string} text @param {string} name */
 export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
 
+const closeAll = h("button", {
+  type: "button",
+  class: "close-all",
+  text: "Close all",
+  onclick: () => {
+    for (const card of notices()) /** @type {HTMLElement | null} */ (card.querySelector(".head button"))?.click();
+  },
+});
+const notices = () => [...byId("tray").querySelectorAll(".import")];
+
+/** The newest notices stand open, older ones as their head; several can be closed at once. */
+function arrange() {
+  const cards = notices();
+  cards.forEach((card, at) => card.classList.toggle("folded", at >= EXPANDED));
+  if (cards.length > 1) byId("tray").prepend(closeAll);
+  else closeAll.remove();
+}
+
 /** @param {Blob} blob @param {string} filename */
 function importBlob(blob, filename) {
   const bar = h("i");
@@ -40,10 +59,16 @@ function importBlob(blob, filename) {
     status,
     body,
   );
-  byId("tray").append(card);
+  byId("tray").prepend(card);
+  byId("tray").scrollTop = 0;
+  arrange();
+  const remove = () => {
+    card.remove();
+    arrange();
+  };
   let cancel = () => {
     queue.splice(queue.indexOf(start), 1);
-    card.remove();
+    remove();
   };
   close.onclick = () => cancel();
 
@@ -58,7 +83,7 @@ function importBlob(blob, filename) {
     } catch (error) {
       fail(error instanceof ApiError ? error : new ApiError("The answer could not be read.", 0));
     } finally {
-      cancel = () => card.remove();
+      cancel = remove;
       close.setAttribute("aria-label", `Dismiss ${filename}`);
       active -= 1;
       next();
@@ -77,12 +102,12 @@ function importBlob(blob, filename) {
     const first = chief(measurements);
     if (!first) return;
     await trying(openMeasurement(first.id));
-    if (!warnings.length) setTimeout(() => card.remove(), DONE_MS);
+    if (!warnings.length) setTimeout(remove, DONE_MS);
   }
 
   /** @param {ApiError} error */
   function fail(error) {
-    if (error.message === "Cancelled.") return card.remove();
+    if (error.message === "Cancelled.") return remove();
     bar.parentElement?.remove();
     card.classList.add("failed");
     card.setAttribute("role", "alert");

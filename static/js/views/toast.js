@@ -8,7 +8,7 @@ const SHOWN_MS = 2600;
 /** @param {string} text */
 export function toast(text) {
   const note = h("div", { class: "toast", role: "status", text });
-  byId("tray").append(note);
+  byId("tray").prepend(note);
   setTimeout(() => note.remove(), SHOWN_MS);
 }
 

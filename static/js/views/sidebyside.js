@@ -4,10 +4,10 @@
  * in.
  */
 import { setBaseline } from "../actions.js";
-import { arrow, bytes, change, csv, percent, seconds, short } from "../format.js";
+import { arrow, bytes, change, csv, percent, quantity, seconds, short, significant } from "../format.js";
 import { same } from "../scenario.js";
 import { download, h } from "./dom.js";
-import { grid } from "./table.js";
+import { columnOf, grid } from "./table.js";
 
 /** @typedef {{items: any[], deltas: any[], differences: {field: string, values: any[]}[]}} Comparison */
 
@@ -100,14 +100,18 @@ export function createDifferences() {
   function update({ items, differences }, baseline) {
     const sub = differences.length ? "only what differs" : "no recorded setting differs";
     const heads = items.map(({ label }) => (label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label));
-    const cell = (/** @type {any} */ value, /** @type {any} */ of) =>
-      h("td", { text: text(value), class: same(value, of) && "same" });
+    const cell = (/** @type {string} */ field, /** @type {any} */ value, /** @type {any} */ of) =>
+      h("td", {
+        text: text(field, value),
+        title: typeof value === "number" ? String(value) : null,
+        class: same(value, of) && "same",
+      });
     const rows = differences.map(({ field, values }) =>
       h(
         "tr",
         {},
         h("td", { text: field }),
-        values.map((value) => cell(value, values[baseline])),
+        values.map((value) => cell(field, value, values[baseline])),
       ),
     );
     element.hidden = items.length < 2;
@@ -121,8 +125,18 @@ export function createDifferences() {
   return { element, update };
 }
 
-/** @param {any} value */
-function text(value) {
+/** Units that take a decimal prefix, and their kinds. @type {Record<string, string>} */
+const PREFIXED = { bytes: "bytes", "B/s": "bytes_per_s", FLOP: "flops", "FLOP/s": "flops_per_s", s: "s", Hz: "Hz" };
+
+/** @param {string} field @param {any} value */
+function text(field, value) {
   if (value === null || value === undefined) return "–";
+  if (typeof value === "number") {
+    const unit = field.endsWith("_hz") ? "Hz" : (columnOf(field).unit ?? "");
+    if (PREFIXED[unit]) return quantity(value, PREFIXED[unit]);
+    if (unit === "frac") return percent(value);
+    // counts such as a sequence length are read in full
+    return [Number.isInteger(value) ? significant(value, 15) : significant(value), unit].filter(Boolean).join(" ");
+  }
   return typeof value === "object" ? value.label || value.name || JSON.stringify(value) : String(value);
 }

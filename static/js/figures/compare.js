@@ -50,8 +50,8 @@ export function compareBars({ items, of, colour, narrow }) {
     layout: layout(colour, {
       barmode: "stack",
       height: 44 + 34 * items.length,
-      margin: { l: narrow ? 104 : 210, r: 14, t: 4, b: 28 },
-      xaxis: { range: [0, (largest / scale.factor) * (narrow || !time ? 1.42 : 1.22) || 1], nticks: narrow ? 4 : 8 },
+      margin: { l: narrow ? 104 : 210, r: narrow ? 22 : 14, t: 4, b: 28 },
+      xaxis: { range: [0, (largest / scale.factor) * (narrow ? 1.6 : time ? 1.22 : 1.42) || 1], nticks: narrow ? 3 : 8, tickangle: 0 },
       yaxis: {
         tickvals: rows,
         ticktext: items.map(({ label }) => escaped(label.length > cut ? `${label.slice(0, cut - 1)}…` : label)),

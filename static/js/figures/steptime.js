@@ -30,7 +30,7 @@ export function stepTime({ estimate, measurement, measuredStep_s, by, largest_s,
   const split = given && total(given) > 0 ? given : null;
   const largest = Math.max(largest_s, estimate.step_time_s, estimate.interval_s[1], measuredStep_s ?? 0);
   const scale = scaleFor(largest, "s");
-  const range = [0, roundUp((largest / scale.factor) * 1.1)];
+  const range = [0, roundUp((largest / scale.factor) * (narrow ? 1.25 : 1.1))];
   const hover = `%{fullData.name}: %{customdata}<extra></extra>`;
   const used = names.filter((name) => predicted[name] > 0 || (split?.[name] ?? 0) > 0); // every trace costs time
   const data = used.map((name) => {
@@ -78,8 +78,8 @@ export function stepTime({ estimate, measurement, measuredStep_s, by, largest_s,
       barmode: "stack",
       height: 118,
       bargap: 0.3,
-      margin: { l: narrow ? 66 : 76, r: 10, t: 4, b: 26 },
-      xaxis: { range, nticks: narrow ? 5 : 8 },
+      margin: { l: narrow ? 66 : 76, r: narrow ? 18 : 10, t: 4, b: 26 },
+      xaxis: { range, nticks: narrow ? 4 : 8, tickangle: 0 },
       yaxis: { tickfont: { color: colour("ink"), size: 12 }, showgrid: false, range: [-0.5, 1.5] },
       shapes: [
         { type: "line", x0: low, x1: high, y0: 1.42, y1: 1.42, line: { color: colour("ink-3"), width: 1.4 } },

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from app.this_cpu import ThisCpu
 from estimator.codec import decode
+from estimator.estimate import estimate
 from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json, scenario_to_json
+from estimator.scenario import Scenario, scenario_from_json, scenario_to_json
+from estimator.units import bytes_text
 from runners.backends import backend
 from runners.job import Job
 from runners.refusals import refusals
@@ -36,6 +40,7 @@ def job_from_json(document: object, cpu: ThisCpu) -> Job:
             # A GPU may be there for the processes that are not this one; the worker asks again
             cuda = job.device != "cpu" and scenario.cluster.chip.kind != "cpu"
             found = refusals(scenario, world_size=scenario.plan.dp, cuda=cuda)
+            found = found or _too_large(scenario, job)
             problems += [dataclasses.replace(problem, field=f"scenario.{problem.field}") for problem in found]
         most = MOST_PROCESSES.get(job.backend, job.world_size)
         if job.world_size > most:
@@ -51,3 +56,20 @@ def job_from_json(document: object, cpu: ThisCpu) -> Job:
     if problems:
         raise InputProblems(problems)
     return job
+
+
+def _too_large(scenario: Scenario, job: Job) -> list[Problem]:
+    """Refuse a run on the CPU that would take more than the machine's memory: there, nobody stops it in time."""
+    if job.device == "cuda" or (job.device == "auto" and _has_gpu()):
+        return []
+    needed = estimate(scenario, interval=False).memory.peak_bytes * job.world_size
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed <= memory:
+        return []
+    message = f"{job.world_size} processes need about {bytes_text(needed)}, this machine has {bytes_text(memory)}"
+    remedy = "Choose a smaller model, micro_batch or seq_len, or measure on a GPU."
+    return [Problem(field="plan.micro_batch", message=message, remedy=remedy)]
+
+
+def _has_gpu() -> bool:
+    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()

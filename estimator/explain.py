@@ -12,7 +12,7 @@ from estimator.step import Step
 from estimator.units import bytes_text, seconds
 
 REMEDIES = {
-    "matmul": "Matrix products bind: a lower precision or fewer recomputed products help, more bandwidth does not.",
+    "matmul": "Matrix products bind: a lower precision or a faster chip helps, more memory bandwidth does not.",
     "attention": "Attention binds: a fused kernel, a shorter sequence or wider heads help.",
     "elementwise": "Memory traffic of element-wise kernels binds: compiling (fusing them) is the first remedy.",
     "communication": "Exposed communication binds: a smaller degree on that axis, or larger micro-batches, hide more.",
@@ -28,16 +28,23 @@ def limits(scenario: Scenario, step: Step, peak: float, reserved: float, capacit
     name, value = max(step.breakdown_s.items(), key=lambda item: item[1])
     share = value / step.seconds
     sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step.seconds)} ({share:.0%}). {REMEDIES[name]}"
-    exposed = [c for c in step.collectives if c.exposed_s > 0.1 * step.seconds]
-    if exposed and name != "communication":
-        worst = max(exposed, key=lambda c: c.exposed_s)
+    if name == "matmul" and scenario.plan.recompute != "none":
+        sentence += " Recomputing less saves products where memory allows."
+    exposed_s = step.breakdown_s["communication"]
+    if exposed_s > 0.1 * step.seconds and name != "communication":
+        worst = max(step.collectives, key=lambda c: c.exposed_s)
         sentence += (
-            f" The {worst.axis} {worst.kind} leaves {seconds(worst.exposed_s)} exposed"
-            f" ({worst.exposed_s / step.seconds:.0%})."
+            f" Communication leaves {seconds(exposed_s)} exposed ({exposed_s / step.seconds:.0%}),"
+            f" most of it the {worst.axis} {worst.kind}."
         )
     if reserved > capacity:
-        return f"Does not fit: {bytes_text(reserved)} of {bytes_text(capacity)}. {sentence}"
+        return f"Does not fit: {needed(peak, reserved)} of {bytes_text(capacity)}. {sentence}"
     return sentence
+
+
+def needed(peak: float, reserved: float) -> str:
+    """Write what a step needs: what the allocator reserves, and the peak it serves."""
+    return f"{bytes_text(reserved)} ({bytes_text(peak)} at the peak, and what the allocator holds back)"
 
 
 def effective(scenario: Scenario) -> Scenario:
@@ -104,8 +111,8 @@ def memory_problems(scenario: Scenario, fullest: StageMemory, reserved: float, c
     return (
         Problem(
             field="memory",
-            message=f"{bytes_text(reserved)} do not fit into {bytes_text(capacity)};"
-            f" {kind} take {bytes_text(fullest.by_kind[kind])}",
+            message=f"{needed(fullest.peak_bytes, reserved)} do not fit into {bytes_text(capacity)};"
+            f" the largest part, {kind}, is {bytes_text(fullest.by_kind[kind])}",
             remedy=remedies[kind],
         ),
     )

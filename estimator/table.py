@@ -95,6 +95,8 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
     for column in ("n_layers", "d_model", "n_heads", "seq_len", "global_batch"):
         if not cells.get(column):
             return f"{column} is empty"
+        if number(cells[column]) is None:
+            return f"{column} is {cells[column]!r}, not a number"
     return ""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,16 @@ from estimator.score import Errors, Predicted, Skipped, Validation, predict_rows
 from estimator.units import GIB
 
 NEEDED = ("hardware", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
+COLUMNS = (
+    *NEEDED, "source_id", "source", "n_gpus", "interconnect", "model", "n_kv_heads", "d_ff", "vocab", "micro_batch",
+    "tp", "pp", "vp", "dp", "cp", "ep", "sharding", "sequence_parallel", "recompute", "precision", "attention_impl",
+    "compile", "measured_step_time_s", "measured_tokens_per_s_per_gpu", "measured_tflops_per_gpu", "measured_mfu",
+    "measured_peak_mem_gib", "notes", "framework", "head_dim", "gated_ffn", "tied_embedding", "experts", "top_k",
+    "moe_ffn", "shared_experts", "optimizer", "measured_forward_s", "measured_backward_s", "measured_optimizer_s",
+    "measured_communication_s", "ddp_mode", "bucket_mb",
+)  # fmt: skip
+"""Columns of a table of measured runs; all but the first six may be empty or missing."""
+
 ADDED = (
     "predicted_step_time_s",
     "predicted_low_s",
@@ -31,6 +42,9 @@ _HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
 def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | None) -> int:
     """Predict and score the table of a file; raise InputProblems where it is no such table."""
     rows = read_rows(path)
+    unread = [name for name in rows[0] if name not in COLUMNS] if rows else []
+    if unread:
+        print(f"not read: columns {', '.join(unread)}", file=sys.stderr)
     found = predict_rows(rows, read_efficiencies(calibration) if calibration else None)
     validation = score(found)
     if out:
@@ -54,7 +68,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     header = [name.strip() for name in lines[0][1]]
     missing = [name for name in NEEDED if name not in header]
     if missing:
-        raise _refused(path, f"has no column {', '.join(missing)}", "The header must name the contract's columns.")
+        raise _refused(path, f"has no column {', '.join(missing)}", f"Columns that are read: {', '.join(COLUMNS)}.")
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise _refused(path, f"has column {', '.join(twice)} twice", "Give every column one name.")

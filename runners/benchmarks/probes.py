@@ -72,6 +72,8 @@ def probe(ranks: Ranks, seconds: float) -> dict[str, Any]:
         chips_per_node=max(1, torch.cuda.device_count()) if ranks.cuda else 1,
         link="loopback",
         network="loopback",
+        kind="cpu" if kind == "cpu" else "gpu",
+        efficiency="cpu" if kind == "cpu" else "default",
     )
     return {
         "schema_version": SCHEMA_VERSION,

@@ -15,7 +15,10 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from estimator.codec import decode
 from estimator.scenario import scenario_from_json
+from estimator.sweep import plans
+from runners.job import Job
 from tests import chromium
 from tests.markdown import blocks
 
@@ -70,9 +73,12 @@ def test_readme_opens_with_the_two_commands():
     assert [line.split("#")[0].strip() for line in lines[3:5]] == ["make run", "make test"]
 
 
-def test_the_scenario_in_the_readme_is_one():
-    (scenario,) = blocks(ROOT / "README.md", "json")
-    assert scenario_from_json(scenario.json()).model.name == "llama3-8b"
+def test_scenario_search_and_job_in_the_readme_are_what_they_say():
+    scenario, search, job = (block.json() for block in blocks(ROOT / "README.md", "json"))
+    assert scenario_from_json(scenario).model.name == "llama3-8b"
+    assert set(search) == {"model", "cluster", "training", "limits", "objective", "locked"}
+    assert next(plans(search, search["locked"]))["pp"] == 1
+    assert decode(Job, job).scenario["cluster"] == {"chip": "cpu"}
 
 
 def test_every_installed_dependency_is_pinned_to_its_version():

@@ -71,16 +71,24 @@ def number(text: str) -> float:
 def settled(page: Page) -> None:
     """Wait until nothing waits to be drawn."""
     page.wait_for_timeout(250)
+    page.wait_for_function("async () => (await import('/js/views/queue.js')).idle()")
+
+
+def wait_for_points(page: Page, trace: str) -> None:
+    """Bring the roofline into view and wait until it has points of a trace."""
+    page.locator("#roofline").scroll_into_view_if_needed()
+    page.wait_for_function(
+        """(name) => {
+            const { data = [] } = document.querySelector("#roofline .plot");
+            return data.find((one) => one.name === name)?.y.length > 0;
+        }""",
+        arg=trace,
+    )
 
 
 def wait_for_measured_points(page: Page) -> None:
     """Wait until the roofline has measured points."""
-    page.wait_for_function(
-        """() => {
-            const { data = [] } = document.querySelector("#roofline .plot");
-            return data.find(({ name }) => name === "measured")?.y.length > 0;
-        }"""
-    )
+    wait_for_points(page, "measured")
 
 
 def wait_for_change(page: Page, old: str) -> None:

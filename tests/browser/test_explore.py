@@ -21,6 +21,7 @@ from tests.browser.looking import (
     wait_for_axis,
     wait_for_change,
     wait_for_figures,
+    wait_for_points,
 )
 
 pytestmark = pytest.mark.browser
@@ -37,6 +38,7 @@ def test_opens_filled_with_a_measured_run_beside_its_prediction(open_page, serve
     total = page.locator(".errors tr.total td")
     predicted, measured, error = (number(total.nth(at).inner_text()) for at in (1, 2, 3))
     assert error == pytest.approx(100 * (predicted / measured - 1), abs=1.5)
+    wait_for_points(page, "predicted")
     assert len(points(page, "predicted")) > 5
     page.locator("#layers").scroll_into_view_if_needed()
     expect(page.locator("#layers tbody tr").nth(3)).to_be_visible()
@@ -47,6 +49,7 @@ def test_tensor_parallel_by_keyboard_moves_numbers_figures_and_url(open_page):
     page = open_page(EIGHT_GPUS)
     wait_for_figures(page)
     wait_for_axis(page, "plan.tp")
+    wait_for_points(page, "predicted")
     before = headline(page), bars(page), points(page, "predicted")
     slider = page.locator(f"{TP} input[type=range]")
     slider.focus()

@@ -29,6 +29,9 @@ export function wake() {
   requestAnimationFrame(drain);
 }
 
+/** Whether nothing that can be seen waits to be drawn. */
+export const idle = () => ![...waiting.keys()].some((owner) => owner.seen);
+
 function drain() {
   scheduled = false;
   // Chromium can tell; elsewhere a piece of work is short enough

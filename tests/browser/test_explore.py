@@ -131,6 +131,11 @@ def test_a_refused_value_is_shown_with_its_reason_and_changes_nothing(open_page)
     page = open_page(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     wait_for_axis(page, "plan.tp")
+    # The curves of other sliders redraw the panel as they come
+    for path in ("plan.dp", "plan.pp", "plan.micro_batch", "training.seq_len", "training.global_batch"):
+        wait_for_axis(page, path)
+    page.wait_for_load_state("networkidle")
+    settled(page)
     before = headline(page)
     box = page.locator(f"{TP} input[type=number]")
     box.fill("3")

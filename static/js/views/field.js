@@ -81,6 +81,9 @@ export function createField({ path, label, unit, help }) {
   range.addEventListener("change", release);
   range.addEventListener("pointerup", () => state.drag && release());
   range.addEventListener("pointercancel", () => state.drag && release());
+  let typed = false; // what is being typed is not overwritten when the panel is drawn anew
+  number.addEventListener("input", () => (typed = true));
+  number.addEventListener("blur", () => (typed = false));
   number.addEventListener("focus", () => {
     fetchNow();
     number.select();
@@ -96,6 +99,7 @@ export function createField({ path, label, unit, help }) {
     }
   });
   number.addEventListener("change", () => {
+    typed = false;
     const value = number.valueAsNumber;
     const point = axis?.refused.find((one) => one.value === value);
     refused = point ? point.problems.map(said).join(" ") : "";
@@ -149,7 +153,7 @@ export function createField({ path, label, unit, help }) {
     if (at >= 0) range.value = String(at);
     range.style.setProperty("--fill", `${(100 * Math.max(0, at)) / Math.max(1, Number(range.max))}%`);
     range.setAttribute("aria-valuetext", `${label} ${count(here())}${unit && ` ${unit}`}`);
-    if (document.activeElement !== number || !refused)
+    if (!typed && (document.activeElement !== number || !refused))
       number.value = refused && document.activeElement === number ? number.value : String(here());
     const point = drawn.points[at];
     knob.hidden = !point;

@@ -1,10 +1,13 @@
 """How fast one prediction is, how fast a search is, and what importing the estimator costs; one table.
 
-Run ``python benchmarks/estimate.py [SECONDS]``: how long each row is repeated (2 by default). One process, one core.
+Run ``python benchmarks/estimate.py [SECONDS]``: how long each row is repeated (2 by default). The search over all axes
+runs in a fresh process, so that its peak memory is its own; beside its rate stands that of ``estimate`` in a loop.
 """
 
 from __future__ import annotations
 
+import json
+import resource
 import statistics
 import subprocess
 import sys
@@ -17,13 +20,14 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
 SECONDS = 2.0
-IMPORTS = 5
+IMPORTS = 7
 CASES: dict[str, dict[str, Any]] = {
-    "Llama 3 405B, tp 8 · pp 14 · dp 64": {
+    "Llama 3 405B, dp 8 · tp 8 · cp 16 · pp 16": {
         "model": "llama3-405b",
-        "cluster": {"chip": "h100-sxm", "nodes": 896},
-        "plan": {"dp": 64, "tp": 8, "pp": 14, "sharding": "zero1", "sequence_parallel": True},
-        "training": {"seq_len": 8192, "global_batch": 2048, "framework": "megatron", "precision": "bf16"},
+        "cluster": {"chip": "h100-sxm", "nodes": 2048},
+        "plan": {"dp": 8, "tp": 8, "cp": 16, "pp": 16, "cp_kind": "all-gather", "sharding": "zero2",
+                 "sequence_parallel": True},
+        "training": {"seq_len": 131072, "global_batch": 128, "framework": "megatron", "precision": "bf16"},
     },
     "Llama 3 8B, FSDP, 8 H100": {
         "model": "llama3-8b",
@@ -31,12 +35,15 @@ CASES: dict[str, dict[str, Any]] = {
         "plan": {"dp": 8, "sharding": "fsdp"},
         "training": {"seq_len": 4096, "global_batch": 64, "precision": "bf16"},
     },
-}
+}  # fmt: skip
+"""The first has the degrees of Llama 3's long-context stage (arXiv 2407.21783, table 4)."""
 SWEEP: dict[str, Any] = {
-    "model": "llama3-8b",
-    "cluster": {"chip": "h100-sxm", "nodes": 2},
-    "training": {"seq_len": 8192, "global_batch": 64, "precision": "bf16"},
+    "model": "llama3-70b",
+    "cluster": {"chip": "h200-sxm", "nodes": 128},
+    "training": {"seq_len": 8192, "global_batch": 2048, "precision": "bf16", "framework": "megatron"},
 }
+LOOPED = 300
+"""Plans of the search that the loop estimates one by one."""
 
 
 def repeated_s(run: Callable[[], object], seconds: float) -> list[float]:
@@ -58,9 +65,60 @@ def import_s() -> float:
     return float(done.stdout)
 
 
-def row(what: str, median: float, unit: str, note: str = "") -> None:
+def search() -> dict[str, float]:
+    """Search all plans; return counts, seconds and this process's peak memory."""
+    from estimator.sweep import sweep
+
+    start, cpu = time.perf_counter(), time.process_time()
+    found = sweep(SWEEP)
+    return {
+        "plans": found.plans_tried,
+        "fitting": found.plans_fitting,
+        "wall_s": time.perf_counter() - start,
+        "cpu_s": time.process_time() - cpu,
+        "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+    }
+
+
+def search_apart() -> dict[str, float]:
+    """Search in a fresh process."""
+    command = [sys.executable, str(Path(__file__)), "--search"]
+    done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    found: dict[str, float] = json.loads(done.stdout)
+    return found
+
+
+def loop_plans_per_s() -> float:
+    """Estimate plans of the same search one at a time."""
+    from dataclasses import replace
+
+    from estimator.estimate import efficiencies_of, estimate
+    from estimator.plan import Plan
+    from estimator.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
+    from estimator.search.evaluate import evaluated
+    from estimator.search.space import Space
+
+    base = Scenario(
+        model=model_from_json(SWEEP["model"]),
+        cluster=cluster_from_json(SWEEP["cluster"]),
+        plan=Plan(),
+        training=training_from_json(SWEEP["training"]),
+    )
+    space = Space(base, {"tp_kind": "1d", "micro_batch": 1})
+    plans = []
+    for block in evaluated(space, efficiencies_of(base, None), capacity_bytes=float("inf")):
+        plans += [block.plan(i) for i in range(0, len(block.step_s), 97)]
+        if len(plans) >= LOOPED:
+            break
+    start = time.perf_counter()
+    for plan in plans:
+        estimate(replace(base, plan=plan), interval=False)
+    return len(plans) / (time.perf_counter() - start)
+
+
+def row(what: str, value: float, unit: str, note: str = "") -> None:
     """Print one line of the table."""
-    print(f"{what:52} {median:>10,.2f} {unit:9} {note}")
+    print(f"{what:58} {value:>12,.2f} {unit:9} {note}")
 
 
 def main() -> None:
@@ -69,17 +127,17 @@ def main() -> None:
     from estimator.codec import encode
     from estimator.estimate import estimate
     from estimator.scenario import scenario_from_json
-    from estimator.sweep import sweep
 
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
-    print(f"{'':52} {'median':>10} {'':9} runs, slowest")
+    print(f"{'':58} {'':>12} {'':9} runs, slowest")
     imports = [import_s() for _ in range(IMPORTS)]
-    row("import estimator.estimate, fresh process", 1e3 * statistics.median(imports), "ms",
+    row("import estimator.estimate, fresh process, best", 1e3 * min(imports), "ms",
         f"{IMPORTS}, {1e3 * max(imports):.0f} ms")  # fmt: skip
     for name, document in CASES.items():
         scenario = scenario_from_json(document)
         for what, run in (
             (f"estimate: {name}", lambda s=scenario: estimate(s)),
+            ("  without interval", lambda s=scenario: estimate(s, interval=False)),
             ("  from JSON to JSON", lambda d=document: encode(estimate(scenario_from_json(d)))),
         ):
             times = repeated_s(run, seconds)
@@ -89,14 +147,18 @@ def main() -> None:
     points = len(axis(document, "training.seq_len").points)
     row(f"axis: Llama 3 8B along training.seq_len, {points} points", 1e3 * statistics.median(times), "ms",
         f"{len(times)}, {1e3 * max(times):.0f} ms")  # fmt: skip
-    found = sweep(SWEEP)
-    row(
-        f"sweep: Llama 3 8B on 16 H100, {found.plans_tried} plans",
-        found.plans_per_s,
-        "plans/s",
-        f"{found.seconds:.2f} s",
+    found = search_apart()
+    rate, alone = found["plans"] / found["wall_s"], loop_plans_per_s()
+    note = (
+        f"{found['plans']:,.0f} plans, {found['fitting']:,.0f} fit; {found['wall_s']:.2f} s, CPU {found['cpu_s']:.2f} s"
     )
+    row("sweep: Llama 3 70B on 1024 H200, all axes", rate, "plans/s", note)
+    row("  peak resident memory of its process", found["peak_bytes"] / 2**20, "MiB")
+    row("  estimate without interval in a loop", alone, "plans/s", f"the search is {rate / alone:,.0f} times faster")
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:] == ["--search"]:
+        print(json.dumps(search()))
+    else:
+        main()

@@ -35,6 +35,14 @@ def where(condition: Any, yes: Number, no: Number) -> Number:
     return _numpy().where(condition, yes, no)  # type: ignore[no-any-return]
 
 
+def log2(value: Number) -> Number:
+    """Binary logarithm, 0 for values below 1."""
+    if isinstance(value, (int, float)):
+        return math.log2(value) if value > 1 else 0.0
+    np = _numpy()
+    return np.log2(np.maximum(value, 1.0))  # type: ignore[no-any-return]
+
+
 def _numpy() -> Any:
     # Imported late: the nouns that share this package must work where NumPy is not installed.
     import numpy as np

@@ -1,7 +1,8 @@
 """Axis: one field of a scenario moved along its legal values, the others following so that the plan stays whole.
 
-tp and pp keep the number of chips and let dp absorb the change; dp and the number of nodes change the cluster.
-Works on the JSON form, so that catalogue names stay names.
+tp, cp and pp keep the number of chips and let dp absorb the change; dp and the number of nodes change the cluster;
+fields that are impossible without one another move together (``estimator.follow``). Works on the JSON form, so that
+catalogue names stay names.
 """
 
 from __future__ import annotations
@@ -13,18 +14,36 @@ from typing import Any
 
 from estimator.efficiency import Efficiencies
 from estimator.estimate import Estimate, estimate
-from estimator.plan import MODELLED, RECOMPUTES, SCHEDULES, SHARDINGS
+from estimator.follow import following
+from estimator.parallel.grid_shape import grid_fits
+from estimator.plan import (
+    AXES,
+    CP_KINDS,
+    DDP_MODES,
+    OFFLOADS,
+    PLACEMENTS,
+    RECOMPUTES,
+    SCHEDULES,
+    SHARDINGS,
+    TP_KINDS,
+)
 from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario, scenario_from_json
+from estimator.search.space import canonical, divisors
 from estimator.training import ATTENTIONS, FRAMEWORKS, PRECISIONS
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "plan.sharding": SHARDINGS,
     "plan.recompute": RECOMPUTES,
-    "plan.schedule": tuple(name for name in SCHEDULES if name in MODELLED["schedule"]),
+    "plan.schedule": SCHEDULES,
+    "plan.tp_kind": TP_KINDS,
+    "plan.cp_kind": CP_KINDS,
+    "plan.ddp_mode": DDP_MODES,
+    "plan.offload": OFFLOADS,
+    "plan.placement": PLACEMENTS,
     "plan.sequence_parallel": (False, True),
     "plan.overlap": (True, False),
-    "training.precision": tuple(name for name in PRECISIONS if name != "fp8"),
+    "training.precision": PRECISIONS,
     "training.attention": ATTENTIONS,
     "training.framework": FRAMEWORKS,
     "training.compile": (False, True),
@@ -33,11 +52,19 @@ CHOICES: dict[str, tuple[Any, ...]] = {
 MAX_DEGREE = 1024
 MAX_MICRO_BATCH = 128
 MAX_BATCH = 16_384
+MAX_CHUNKS = 32
 SEQUENCES = tuple(2**power for power in range(7, 18))
 FIELDS = (
     "plan.dp",
     "plan.tp",
+    "plan.tp_depth",
+    "plan.cp",
     "plan.pp",
+    "plan.virtual_stages",
+    "plan.ep",
+    "plan.expert_tp",
+    "plan.shard_ranks",
+    "plan.recompute_every",
     "plan.micro_batch",
     "training.seq_len",
     "training.global_batch",
@@ -77,11 +104,13 @@ def axis(document: Mapping[str, Any], field: str, calibration: Efficiencies | No
 
 def values(scenario: Scenario, field: str) -> tuple[Any, ...]:
     """List what a control for ``field`` should offer, the present value included."""
+    plan, training, cluster = scenario.plan, scenario.training, scenario.cluster
+    if field == "plan.placement":
+        return _placements(scenario)
     if field in CHOICES:
         return CHOICES[field]
-    plan, training, cluster = scenario.plan, scenario.training, scenario.cluster
-    if field in ("plan.tp", "plan.pp"):
-        present = plan.tp if field == "plan.tp" else plan.pp
+    if field in ("plan.tp", "plan.cp", "plan.pp"):
+        present = getattr(plan, field.removeprefix("plan."))
         most = min(cluster.chips, MAX_DEGREE)
         return tuple(sorted({*_powers(most, present), *(n for n in (3, 6, 12, 24, 48) if cluster.chips % n == 0)}))
     if field == "plan.dp":
@@ -95,7 +124,40 @@ def values(scenario: Scenario, field: str) -> tuple[Any, ...]:
         least = plan.dp * plan.micro_batch
         steps = {least * 2**power for power in range(15) if least * 2**power <= MAX_BATCH}
         return tuple(sorted({*steps, training.global_batch}))
-    return _powers(512, cluster.nodes)
+    if field == "cluster.nodes":
+        return _powers(512, cluster.nodes)
+    return _special(scenario, field)
+
+
+def _special(scenario: Scenario, field: str) -> tuple[int, ...]:
+    """Values of fields that only some plans or models have a use for."""
+    model, plan = scenario.model, scenario.plan
+    if field == "plan.tp_depth":
+        if plan.tp_kind != "2.5d":
+            return (plan.tp_depth,)
+        return tuple(sorted({plan.tp_depth, *(d for d in divisors(plan.tp) if grid_fits("2.5d", plan.tp, d))}))
+    if field == "plan.virtual_stages":
+        per_stage = max(model.layers // plan.pp, 1) if plan.pp > 1 else 1
+        return tuple(sorted({1, plan.virtual_stages, *(n for n in divisors(per_stage) if n <= MAX_CHUNKS)}))
+    if field == "plan.ep":
+        return tuple(sorted({plan.ep, *divisors(max(model.experts, 1))}))
+    if field == "plan.expert_tp":
+        return _powers(min(plan.dp * plan.cp * plan.tp, 8) if model.experts else 1, plan.expert_tp)
+    if field == "plan.shard_ranks":
+        ranks = plan.dp * plan.cp
+        return tuple(sorted({0, plan.shard_ranks, *(n for n in divisors(ranks)[1:-1] if n <= MAX_DEGREE)}))
+    assert field == "plan.recompute_every", field
+    return tuple(sorted({plan.recompute_every, *(n for n in divisors(model.layers) if n <= MAX_CHUNKS)}))
+
+
+def _placements(scenario: Scenario) -> tuple[str, ...]:
+    """Orders that differ for this plan, in which axes of degree 1 do not count; the present one stands for its like."""
+    plan = scenario.plan
+    degrees = {axis: getattr(plan, axis) for axis in AXES}
+    found: dict[tuple[str, ...], str] = {}
+    for order in (plan.placement, *(one for one in PLACEMENTS if canonical(one, degrees))):
+        found.setdefault(tuple(axis for axis in order.split("-") if degrees[axis] > 1), order)
+    return tuple(sorted(found.values(), key=PLACEMENTS.index))
 
 
 def moved(document: Mapping[str, Any], scenario: Scenario, field: str, value: Any) -> dict[str, Any]:
@@ -112,8 +174,10 @@ def moved(document: Mapping[str, Any], scenario: Scenario, field: str, value: An
         _part(changed, "plan")["dp"] = _divided(field, chips, plan.tp * plan.pp * plan.cp)
         return changed
     _part(changed, part)[name] = value
-    if field in ("plan.tp", "plan.pp"):
-        others = value * (plan.pp if name == "tp" else plan.tp) * plan.cp
+    if part == "plan" and value != getattr(plan, name):
+        _part(changed, part).update(following(plan, name, value))
+    if name in ("tp", "cp", "pp"):
+        others = value * plan.tp * plan.cp * plan.pp // getattr(plan, name)
         _part(changed, "plan")["dp"] = _divided(field, scenario.cluster.chips, others)
     if field == "plan.dp":
         chips = value * plan.tp * plan.pp * plan.cp

@@ -1,129 +1,98 @@
-"""Communication: the collectives of one step on one rank, and how much of each stays exposed."""
+"""Communication: what data parallel ranks exchange once or more per step, and how much of it stays exposed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.cost.collectives import collective_s, exposed_s, group_of, p2p_s
+from estimator.arrays import maximum, minimum, where
+from estimator.cost.collectives import Group, collective_s, exposed_s
 from estimator.efficiency import Efficiencies
-from estimator.parallel.data import syncs
-from estimator.scenario import Scenario
-from estimator.stage_pass import Pass, tensor_exchanges, tensor_group
-from estimator.stages import Stage
+from estimator.hardware import Cluster
+from estimator.layout import StageKind
+from estimator.memory import stage_parameters
+from estimator.parallel.data import Sync, syncs
+from estimator.parallel.placement import Groups
+from estimator.plan import Plan
+from estimator.shard import Shard
+from estimator.stage_pass import Pass
+from estimator.units import Number
 
 
-@dataclass(frozen=True, kw_only=True)
-class Collective:
-    """All executions of one collective in a step on one rank; ``bytes`` is one execution's payload."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PricedSync:
+    """A sync with its group, its seconds over the whole step, and what of them compute does not hide."""
 
-    name: str
-    kind: str
+    sync: Sync
     axis: str
-    phase: str
-    ranks: int
-    bytes: float
-    count: float
-    seconds: float
-    exposed_s: float
+    ranks: Number
+    seconds: Number
+    exposed_s: Number
+    copies_exposed_s: Number
 
 
-def data_parallel(scenario: Scenario, stage: Stage, one: Pass, e: Efficiencies) -> tuple[list[Collective], float]:
-    """Price the data parallel exchanges; return them and the exposed time of their copies into flat buffers."""
-    plan, m = scenario.plan, scenario.micro_batches
-    if plan.dp == 1:
-        return [], 0.0
-    numbers = stage.dims.numbers
-    group = group_of(plan.dp, plan.tp, scenario.cluster)
-    found = []
-    copies_exposed = 0.0
+def data_parallel(
+    shard: Shard, kind: StageKind, one: Pass, plan: Plan, groups: Groups, micro_batches: Number, cluster: Cluster,
+    e: Efficiencies,
+) -> list[PricedSync]:  # fmt: skip
+    """Price the data parallel exchanges of one stage's rank, dense parameters and experts apart.
+
+    Gather and scatter share the links: what one of them has hidden behind, the next cannot hide behind again.
+    """
     every = plan.sharding in ("zero2", "zero3", "fsdp")
-    # Gather and scatter share the links: what one of them has hidden behind, the next cannot hide behind again.
-    window = {p: (one.device_s[p] + one.wait_s[p]) * (m if every else 1) for p in one.device_s}
-    for sync in syncs(
-        sharding=plan.sharding,
-        numbers=numbers,
-        parameters=stage.parameters,
-        layers=stage.layers,
-        micro_batches=m,
-        bucket_bytes=plan.bucket_bytes,
-    ):
-        count = float(sync.count)
-        each = float(collective_s(sync.kind, float(sync.payload_bytes) / count, group, scenario.cluster, e))
-        seconds = each * count
-        share = one.matmul_frac[sync.beside]
-        copies = float(sync.copies_bytes) / (scenario.cluster.chip.memory_bytes_per_s * e.memory_frac)
-        # The exchange and the copies around it run one after the other; each is exposed in the same share.
-        both, left = seconds + copies, window[sync.beside]
-        exposed_frac = float(exposed_s(both, left, share, e)) / both if plan.overlap else 1.0
-        window[sync.beside] = max(0.0, left - both)
-        copies_exposed += copies * exposed_frac
-        found.append(
-            Collective(
-                name=sync.name,
-                kind=sync.kind,
-                axis="dp",
-                phase=sync.beside,
-                ranks=plan.dp,
-                bytes=float(sync.payload_bytes) / count,
-                count=count,
-                seconds=seconds,
-                exposed_s=seconds * exposed_frac,
-            )
-        )
-    return found, copies_exposed
-
-
-def tensor_collectives(scenario: Scenario, stage: Stage, e: Efficiencies) -> list[Collective]:
-    """Price the tensor parallel collectives of a whole step; none of them is hidden."""
+    times: Number = micro_batches if every else 1
+    window: dict[str, Number] = {"forward": one.window_forward_s * times, "backward": one.window_backward_s * times}
+    share = {"forward": one.products_forward_frac, "backward": one.products_backward_frac}
+    dense, expert, _, tensors, expert_tensors = stage_parameters(shard, kind)
     found = []
-    for exchange, times in tensor_exchanges(scenario, stage):
-        count = float(exchange.count) * times * scenario.micro_batches
-        each = float(collective_s(exchange.kind, exchange.payload_bytes, tensor_group(scenario), scenario.cluster, e))
-        found.append(
-            Collective(
-                name=exchange.name,
-                kind=exchange.kind,
-                axis="tp",
-                phase=exchange.phase,
-                ranks=scenario.plan.tp,
-                bytes=float(exchange.payload_bytes),
-                count=count,
-                seconds=each * count,
-                exposed_s=each * count,
+    for axis, parameters, count, by_group in (
+        ("dp", dense, tensors, {"data": groups.data, "shard": groups.shard, "replica": groups.replica}),
+        ("edp", expert, expert_tensors, dict.fromkeys(("data", "shard", "replica"), groups.expert_data)),
+    ):
+        if _nothing(parameters) or _single(by_group["data"]):
+            continue
+        for sync in syncs(
+            sharding=plan.sharding,
+            numbers=shard.numbers,
+            parameters=parameters,
+            layers=kind.layers,
+            tensors=count,
+            micro_batches=micro_batches,
+            bucket_bytes=plan.bucket_bytes,
+            ddp_mode=plan.ddp_mode,
+            shard_ranks=by_group["shard"].ranks,
+            hybrid=axis == "dp" and plan.shard_ranks > 0,
+        ):
+            group = by_group[sync.group]
+            each = collective_s(sync.kind, sync.payload_bytes / maximum(sync.count, 1.0), group, cluster, e)
+            seconds = where(parameters > 0, each * sync.count, 0.0)
+            copies = where(group.ranks > 1, sync.copies_bytes, 0.0) / (cluster.chip.memory_bytes_per_s * e.memory_frac)
+            # The exchange and the copies around it run one after the other; each is exposed in the same share.
+            both = seconds + copies
+            exposed_frac: Number = 1.0
+            if plan.overlap and not sync.late:
+                room = window[sync.beside]
+                if sync.group == "replica":
+                    # Copies are summed in the last micro-batch's backward only.
+                    room = minimum(room, one.window_backward_s)
+                left = exposed_s(both, room, share[sync.beside], e)
+                exposed_frac = left / maximum(both, 1e-30)
+                window[sync.beside] = maximum(0.0, window[sync.beside] - both)
+            found.append(
+                PricedSync(
+                    sync=sync,
+                    axis=axis,
+                    ranks=group.ranks,
+                    seconds=seconds,
+                    exposed_s=seconds * exposed_frac,
+                    copies_exposed_s=copies * exposed_frac,
+                )
             )
-        )
     return found
 
 
-def _send_bytes(scenario: Scenario, stage: Stage) -> float:
-    d = stage.dims
-    return float(d.stream_tokens) * float(d.hidden) * d.numbers.residual
+def _single(group: Group) -> bool:
+    return isinstance(group.ranks, (int, float)) and group.ranks <= 1
 
 
-def send_s_of(scenario: Scenario, stage: Stage, e: Efficiencies) -> float:
-    """Return the time of one message between neighbouring stages; 0 without a pipeline."""
-    if scenario.plan.pp == 1:
-        return 0.0
-    inner = scenario.plan.tp * scenario.plan.dp
-    across = inner * scenario.plan.pp > scenario.cluster.chips_per_node
-    return float(p2p_s(_send_bytes(scenario, stage), across, scenario.cluster, e))
-
-
-def sends_listed(scenario: Scenario, send_s: float, stage: Stage) -> list[Collective]:
-    """List the messages between stages that lie on the critical path."""
-    if scenario.plan.pp == 1:
-        return []
-    count = 2.0 * (scenario.plan.pp - 1 + max(scenario.micro_batches - 1, 0))
-    return [
-        Collective(
-            name="stage to stage",
-            kind="p2p",
-            axis="pp",
-            phase="forward",
-            ranks=scenario.plan.pp,
-            bytes=_send_bytes(scenario, stage),
-            count=count,
-            seconds=count * send_s,
-            exposed_s=count * send_s,
-        )
-    ]
+def _nothing(parameters: Number) -> bool:
+    return parameters == 0 if isinstance(parameters, (int, float)) else not parameters.any()

@@ -60,9 +60,11 @@ class Efficiencies:
     collective_start_s: float
     collective_rank_s: float
     contention_frac: float
+    host_link_frac: float
+    host_memory_bytes_per_s: float
     workspace_bytes: float
     allocator_frac: float
-    ranges: dict[str, Range] = field(default_factory=dict, compare=False, hash=False)
+    ranges: dict[str, Range] = field(default_factory=dict, hash=False)
 
 
 NAMES = tuple(f.name for f in fields(Efficiencies) if f.name not in ("name", "ranges"))
@@ -84,6 +86,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
     zeros = {name: 0.0 for name in NAMES if name.endswith(("_s", "_bytes", "_length"))}
     changed = {**ones, **zeros, "contention_frac": 0.0, "strided_elements_per_unit_cycle": 1e6}
     changed["mixed_elements_per_unit_cycle"] = 1e6
+    changed["host_memory_bytes_per_s"] = e.host_memory_bytes_per_s
     exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}
     return replace(e, name="ideal", ranges=exact, **changed)
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from estimator import explain
-from estimator.breakdown import CATEGORIES, PHASES, complete
-from estimator.communication import Collective
 from estimator.efficiency import Efficiencies, efficiencies, ideal
 from estimator.hardware import PEAK_FIELD, peak_flops_per_s
 from estimator.interval import interval_s
-from estimator.memory import StageMemory
+from estimator.listing import Collective, MemoryOfStage, collectives_of, phases_and_breakdown, stage_memories
 from estimator.model import model_flops_per_token, parameters
-from estimator.networks.dims import dims
-from estimator.networks.transformer import network
 from estimator.op_cost import OpCost, op_costs
+from estimator.ops import Op
 from estimator.problems import InputProblems, Problem
+from estimator.rank import Rank, lines_of, parts_of, rank_of, setting_of
 from estimator.scenario import Scenario, scenario_problems
-from estimator.stages import Stage, stage_memories, stages
-from estimator.step import Step, step
+from estimator.step import stage_passes, step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +28,7 @@ class Memory:
     fits: bool
     moment: str
     by_kind: dict[str, float]
-    stages: tuple[dict[str, Any], ...]
+    stages: tuple[MemoryOfStage, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,35 +69,28 @@ class Estimate:
 def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, interval: bool = True) -> Estimate:
     """Predict one training step; raise InputProblems where the scenario is impossible.
 
-    ``calibration`` replaces the efficiencies of the chip's family. Without ``interval``, which prices the step ten more
-    times, both of its ends are the estimate itself: for searches.
+    ``calibration`` replaces the efficiencies of the chip's family. Without ``interval`` both of its ends are the
+    estimate itself.
     """
     problems = scenario_problems(scenario)
     if problems:
         raise InputProblems(problems)
     scenario = explain.effective(scenario)
-    e = calibration or efficiencies(scenario.cluster.chip.efficiency)
-    if scenario.training.framework == "ideal":
-        e = ideal(e)
+    e = efficiencies_of(scenario, calibration)
 
-    ops = network(dims(scenario))
-    layout = stages(scenario, ops)
-    timing = step(scenario, layout, e)
-    low, high = timing.seconds, timing.seconds
-    if interval:
-        low, high = interval_s(scenario, layout, timing.seconds, e)
+    rank = rank_of(scenario, e)
+    setting = setting_of(scenario, rank)
+    lines = lines_of(rank, scenario.cluster, setting.groups, e)
+    parts = parts_of(rank, lines, scenario.training, e)
+    timing = step(setting, stage_passes(setting, parts, e), e)
+    seconds = float(timing.seconds)
+    low, high = interval_s(rank, setting, int(timing.pace), e) if interval else (seconds, seconds)
+    phases, breakdown = phases_and_breakdown(timing, rank, setting)
 
-    memories = stage_memories(scenario, layout, e)
-    fullest = max(memories, key=lambda stage: stage.peak_bytes)
+    stages = stage_memories(setting, e.workspace_bytes)
+    fullest = max(stages, key=lambda stage: stage.peak_bytes)
     capacity = scenario.cluster.chip.memory_bytes
     reserved = fullest.peak_bytes * e.allocator_frac
-
-    tokens = float(scenario.tokens)
-    chips = scenario.cluster.chips
-    peak = _reference_peak(scenario)
-    model_flops = model_flops_per_token(scenario.model, scenario.training.seq_len) * tokens
-    executed = _executed_flops(scenario, layout, e)
-    cost = op_costs(scenario, layout[timing.pace], e)
     memory = Memory(
         peak_bytes=fullest.peak_bytes,
         reserved_bytes=reserved,
@@ -109,24 +98,34 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         fits=reserved <= capacity,
         moment=fullest.moment,
         by_kind=fullest.by_kind,
-        stages=tuple(_stage_json(stage) for stage in memories),
+        stages=stages,
     )
+
+    tokens = float(scenario.tokens)
+    chips = scenario.cluster.chips
+    peak = peak_flops_per_s(scenario.cluster.chip, scenario.training.precision)
+    model_flops = model_flops_per_token(scenario.model, scenario.training.seq_len) * tokens
+    collectives = collectives_of(timing, lines, setting)
     return Estimate(
-        step_time_s=timing.seconds,
+        step_time_s=seconds,
         interval_s=(low, high),
-        phases_s=complete(timing.phases_s, PHASES),
-        host_wait_by_phase_s=timing.host_wait_by_phase_s,
-        breakdown_s=complete(timing.breakdown_s, CATEGORIES),
-        tokens_per_s=tokens / timing.seconds,
-        tokens_per_s_per_chip=tokens / timing.seconds / chips,
-        mfu=model_flops / (timing.seconds * chips * peak),
-        hfu=executed / (timing.seconds * chips * peak),
+        phases_s=phases,
+        host_wait_by_phase_s={
+            "forward": float(timing.wait_forward_s),
+            "backward": float(timing.wait_backward_s),
+            "optimizer": float(timing.wait_optimizer_s),
+        },
+        breakdown_s=breakdown,
+        tokens_per_s=tokens / seconds,
+        tokens_per_s_per_chip=tokens / seconds / chips,
+        mfu=model_flops / (seconds * chips * peak),
+        hfu=_executed_flops(scenario, rank) / (seconds * chips * peak),
         memory=memory,
-        ops=cost,
-        collectives=timing.collectives,
-        limits=explain.limits(scenario, timing, memory.peak_bytes, reserved, capacity),
+        ops=op_costs(rank, setting, setting.kinds[int(timing.pace)], e),
+        collectives=collectives,
+        limits=explain.limits(scenario, seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity),
         assumptions=explain.assumptions(scenario, e),
-        problems=explain.memory_problems(scenario, fullest, reserved, capacity),
+        problems=explain.memory_problems(fullest, reserved, capacity, experts=scenario.model.experts > 0),
         parameters=parameters(scenario.model, scenario.training.seq_len),
         model_flops=model_flops,
         roofs=Roofs(
@@ -143,33 +142,21 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
     )
 
 
-def _reference_peak(scenario: Scenario) -> float:
-    return peak_flops_per_s(scenario.cluster.chip, scenario.training.precision)
+def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Efficiencies:
+    """Return the calibration, or the chip family's efficiencies; all shares 1 under the ideal framework."""
+    e = calibration or efficiencies(scenario.cluster.chip.efficiency)
+    return ideal(e) if scenario.training.framework == "ideal" else e
 
 
-def _executed_flops(scenario: Scenario, layout: list[Stage], e: Efficiencies) -> float:
-    """FLOPs that all chips execute in a step, recomputation and the full attention square included."""
-    ranks_per_stage = scenario.plan.dp * scenario.plan.tp
-    total = 0.0
-    for stage in layout:
-        per_micro_batch = sum(
-            float(op.flops * op.count) * times
-            for op, times in stage.executions()
-            if op.category in ("matmul", "attention") and op.kind != "kernels"
-        )
-        total += per_micro_batch * scenario.micro_batches * ranks_per_stage
-    return total
+def _executed_flops(scenario: Scenario, rank: Rank) -> float:
+    """FLOPs of products that all chips execute in a step, recomputation and the full attention square included."""
+    total = sum(_product_flops(block.ops) * block.layers for block in rank.ops.blocks)
+    total += _product_flops(rank.ops.head)
+    return total * scenario.micro_batches * scenario.plan.dp * scenario.plan.cp * scenario.plan.tp
 
 
-def _stage_json(stage: StageMemory) -> dict[str, Any]:
-    return {
-        "stage": stage.stage,
-        "layers": stage.layers,
-        "in_flight": stage.in_flight,
-        "moment": stage.moment,
-        "peak_bytes": stage.peak_bytes,
-        "by_kind": stage.by_kind,
-    }
+def _product_flops(ops: tuple[Op, ...]) -> float:
+    return sum(float(op.flops * op.count) for op in ops if op.kind != "kernels")
 
 
-__all__ = ["Estimate", "Step", "estimate"]
+__all__ = ["Estimate", "efficiencies_of", "estimate"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from estimator.efficiency import Efficiencies
-from estimator.memory import StageMemory
+from estimator.listing import Collective, MemoryOfStage
 from estimator.problems import Problem
 from estimator.scenario import Scenario
-from estimator.step import Step
 from estimator.units import bytes_text, seconds
 
 REMEDIES = {
@@ -23,18 +22,26 @@ REMEDIES = {
 }
 
 
-def limits(scenario: Scenario, step: Step, peak: float, reserved: float, capacity: float) -> str:
+def limits(
+    scenario: Scenario,
+    step_s: float,
+    breakdown_s: dict[str, float],
+    collectives: tuple[Collective, ...],
+    peak: float,
+    reserved: float,
+    capacity: float,
+) -> str:
     """Name the largest part of the step, its share, and the first remedy."""
-    name, value = max(step.breakdown_s.items(), key=lambda item: item[1])
-    share = value / step.seconds
-    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step.seconds)} ({share:.0%}). {REMEDIES[name]}"
+    name, value = max(breakdown_s.items(), key=lambda item: item[1])
+    share = value / step_s
+    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {REMEDIES[name]}"
     if name == "matmul" and scenario.plan.recompute != "none":
         sentence += " Recomputing less saves products where memory allows."
-    exposed_s = step.breakdown_s["communication"]
-    if exposed_s > 0.1 * step.seconds and name != "communication":
-        worst = max(step.collectives, key=lambda c: c.exposed_s)
+    exposed_s = breakdown_s["communication"]
+    if exposed_s > 0.1 * step_s and name != "communication":
+        worst = max(collectives, key=lambda c: c.exposed_s)
         sentence += (
-            f" Communication leaves {seconds(exposed_s)} exposed ({exposed_s / step.seconds:.0%}),"
+            f" Communication leaves {seconds(exposed_s)} exposed ({exposed_s / step_s:.0%}),"
             f" most of it the {worst.axis} {worst.kind}."
         )
     if reserved > capacity:
@@ -88,13 +95,18 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         )
     if plan.tp > 1:
         found.append("Tensor parallel collectives do not overlap with compute.")
-    if plan.tp * plan.dp * plan.pp > scenario.cluster.chips_per_node:
-        found.append("Axes fill a node from the inside out: tp, then dp, then pp.")
+    if plan.chips > scenario.cluster.chips_per_node:
+        order = ", then ".join(plan.placement.split("-"))
+        found.append(f"Axes fill a node from the inside out: {order}.")
+    if scenario.model.experts:
+        found.append("Tokens spread evenly over the experts; dispatch and combine do not overlap with compute.")
     return tuple(found)
 
 
-def memory_problems(scenario: Scenario, fullest: StageMemory, reserved: float, capacity: float) -> tuple[Problem, ...]:
-    """Report a step that does not fit, with the largest kind and what shrinks it."""
+def memory_problems(
+    fullest: MemoryOfStage, reserved: float, capacity: float, *, experts: bool = False
+) -> tuple[Problem, ...]:
+    """Report a step that does not fit, with the largest kind and what shrinks it; ``experts`` shrink with ep alone."""
     if reserved <= capacity:
         return ()
     kind = max(fullest.by_kind, key=lambda name: fullest.by_kind[name])
@@ -108,6 +120,8 @@ def memory_problems(scenario: Scenario, fullest: StageMemory, reserved: float, c
         "communication": "Choose fsdp or smaller buckets.",
         "framework": "Choose a chip with more memory.",
     }
+    if experts and kind in ("parameters", "gradients", "optimizer"):
+        remedies[kind] = f"Raise ep, which divides the experts. {remedies[kind]}"
     return (
         Problem(
             field="memory",

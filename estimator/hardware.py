@@ -30,6 +30,7 @@ class Chip:
     compute_units: int = spec(1, minimum=1, help="SMs, CUs or cores")
     clock_hz: float = spec(1e9, minimum=1, help="boost clock")
     l2_bytes: float = spec(0.0, minimum=0, help="last-level cache")
+    host_bytes_per_s: float = spec(0.0, minimum=0, help="one direction to host memory; 0: unknown, no offload")
     chips_per_node: int = spec(8, minimum=1, help="usual number of chips in one node")
     link: str = spec("", help="catalogue name of the link inside a node")
     network: str = spec("", help="catalogue name of the network between nodes")

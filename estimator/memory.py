@@ -4,213 +4,234 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.arrays import maximum, where
+import numpy as np
+
+from estimator.arrays import maximum, minimum, where
 from estimator.breakdown import MEMORY_KINDS
-from estimator.networks.dims import MASTER_WEIGHT_FRAMEWORKS, Dims
-from estimator.ops import Op
-from estimator.parallel.data import Shares
+from estimator.columns import picked
+from estimator.layout import StageKind
+from estimator.networks.dims import MASTER_WEIGHT_FRAMEWORKS
+from estimator.parallel.data import WHOLLY_SHARDED, Shares
+from estimator.shard import BlockShard, Shard
 from estimator.units import Number
 
 FUSED_OPTIMIZER_FRAMEWORKS = ("megatron", "xla", "ideal")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StageMemory:
-    """Bytes by kind on one rank of a pipeline stage at that stage's peak, and the moment at which it is reached."""
+    """Bytes on one rank of a pipeline stage: the states, and what comes on top at each moment that may be the peak."""
 
-    stage: int
-    layers: int
-    in_flight: int
-    moment: str
-    by_kind: dict[str, float]
+    states: dict[str, Number]
+    moments: dict[str, dict[str, Number]]
 
     @property
-    def peak_bytes(self) -> float:
-        """Sum over the kinds."""
-        return sum(self.by_kind.values())
+    def peak_bytes(self) -> Number:
+        """States and the largest moment."""
+        return sum(self.states.values()) + self.largest
+
+    @property
+    def largest(self) -> Number:
+        """Bytes of the fullest moment."""
+        found: Number = 0.0
+        for kinds in self.moments.values():
+            found = maximum(found, sum(kinds.values()))
+        return found
+
+    def at_peaks(self, count: int) -> list[tuple[str, dict[str, float]]]:
+        """Return, for each of ``count`` ranks, the moment of its peak and its bytes by kind."""
+        names = list(self.moments)
+        totals = [sum(kinds.values()) for kinds in self.moments.values()]
+        if count == 1:
+            fullest = [max(range(len(names)), key=lambda i: _one(totals[i], 0))]
+        else:
+            fullest = list(np.argmax([np.broadcast_to(total, (count,)) for total in totals], axis=0))
+        found = []
+        for rank, moment in enumerate(fullest):
+            kinds = self.moments[names[moment]]
+            found.append(
+                (
+                    names[moment],
+                    {k: _one(self.states.get(k, 0.0), rank) + _one(kinds.get(k, 0.0), rank) for k in MEMORY_KINDS},
+                )
+            )
+        return found
 
 
-def kept_bytes(ops: tuple[Op, ...]) -> Number:
-    """Bytes that one execution of these ops keeps for backward, without autocast's copies of the weights."""
-    return sum((op.saved_bytes * op.count for op in ops if op.phase == "forward" and not _is_weight_cast(op)), 0.0)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What data parallel ranks and the host take off a rank's memory."""
+
+    sharding: str
+    data_ranks: Number
+    dense: Shares
+    expert: Shares
+    bucket_bytes: Number
+    ddp_mode: str
+    offload_optimizer: bool
+    offload_activations: bool
+    multi_tensor: bool
 
 
-def logits_bytes(d: Dims) -> tuple[Number, Number]:
-    """Bytes of logits and loss at the end of forward, and at the peak inside the loss's backward.
+def stage_parameters(shard: Shard, kind: StageKind) -> tuple[Number, Number, Number, Number, Number]:
+    """Return a rank's dense and expert parameters on a stage, those that autocast copies, and tensors of both kinds.
 
-    Per logit: fp32 4 then 12 (log-softmax output; its gradient and the logits' gradient), bf16 2 then 6, autocast
-    (fp32 log-softmax of 2-byte logits) 6 then 10; Megatron 4 (in place) then 8. Measured with eager
-    PyTorch on one H200 (torch 2.11), see
-    tests/estimator/test_memory.py for the CPU check.
+    A tied head on another stage than the embedding keeps its own copy of the table.
     """
-    count = d.tokens * d.vocab
-    if d.training.framework == "megatron":
-        return count * 4.0, count * 8.0
-    if d.fused:
-        return count * d.numbers.compute, count * 2 * d.numbers.compute
-    if d.numbers.autocast:
-        return count * 6.0, count * 10.0
-    return count * d.numbers.compute, count * 3 * d.numbers.compute
-
-
-@dataclass(frozen=True, kw_only=True)
-class BlockMoments:
-    """Bytes alive inside one block's backward beyond what the block kept, at its two fullest moments.
-
-    ``ffn``: the gradients of the FFN's inner activations exist. ``attention``: the FFN's activations are gone
-    (``freed`` of what was kept), the gradients of its weights and of the score matrix exist. ``kept`` is what the whole
-    block keeps, none recomputed.
-    """
-
-    kept: Number
-    ffn: Number
-    attention: Number
-    freed: Number
-    ffn_parameters: Number
-
-
-def block_moments(d: Dims, ops: tuple[Op, ...]) -> BlockMoments:
-    """Walk one block's backward: which gradients live beside what forward kept.
-
-    Eager attention's backward holds the scores' gradient and the softmax's result: 8 bytes per score in fp32; 2-byte
-    precisions hold both in fp32 but have dropped the 2-byte copy of the weights: 6. One fused kernel's backward: 2·e.
-    """
-    e = d.numbers.compute
-    forward = [op for op in ops if op.phase == "forward"]
-    border = [op.name for op in forward].index("attention residual")
-    after_attention = kept_bytes(tuple(forward[border:]))
-    stream = 2 * d.tokens * d.hidden * d.numbers.residual
-    inner = d.tokens * d.ffn * e * (2 if d.model.gated_ffn else 1)
-    heads = 3 * d.tokens * d.query_width * e
-    if d.training.attention == "eager":
-        scores = d.sequences * d.heads * d.seq_len * d.seq_len
-        heads = maximum(heads, scores * (2 * e if d.fused else (8.0 if e == 4 else 6.0)))
-    return BlockMoments(
-        kept=kept_bytes(tuple(forward)),
-        ffn=stream + inner,
-        attention=stream + heads,
-        freed=after_attention,
-        ffn_parameters=(3 if d.model.gated_ffn else 2) * d.hidden * d.ffn,
-    )
+    dense: Number = shard.embedding_parameters if kind.embedding else 0.0
+    expert: Number = 0.0
+    cast: Number = 0.0
+    tensors: Number = 1.0 if kind.embedding else 0.0
+    expert_tensors: Number = 0.0
+    for block, count in zip(shard.blocks, kind.blocks, strict=True):
+        dense = dense + count * block.dense_parameters
+        expert = expert + count * block.expert_parameters
+        cast = cast + count * block.cast_parameters
+        tensors = tensors + count * block.tensors
+        expert_tensors = expert_tensors + count * block.expert_tensors
+    if kind.head:
+        dense = dense + shard.norm_parameters
+        if not (shard.tied and kind.embedding):
+            dense = dense + shard.head_parameters
+        cast = cast + shard.head_parameters
+        tensors = tensors + 2
+    return dense, expert, cast, tensors, expert_tensors
 
 
 def stage_memory(
-    d: Dims,
-    *,
-    stage: int,
-    layers: int,
-    last: bool,
-    in_flight: int,
-    micro_batches: int,
-    layer_ops: tuple[Op, ...],
-    moments_of_block: BlockMoments,
-    head_ops: tuple[Op, ...],
-    parameters: Number,
-    linear_parameters: Number,
-    first_parameters: Number,
-    shares: Shares,
-    dp: int,
-    sharding: str,
-    gathered_bytes: Number,
-    bucket_bytes: float,
-    workspace_bytes: float,
+    shard: Shard, kind: StageKind, policy: Policy, *, in_flight: Number, micro_batches: Number, workspace_bytes: Number
 ) -> StageMemory:
-    """Add up one rank's memory of one stage at its peak.
+    """Add up one rank's memory of one stage.
 
-    The peak is the largest of: the loss's backward (all activations, logits, no fresh gradients in the first
-    micro-batch), the last block's backward, the first block's backward (all gradients, few activations), and the
-    optimizer step (gradients and one multi-tensor temporary).
+    Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
+    block's backward, the first block's backward (all gradients, few activations), and the optimizer step (gradients
+    and one multi-tensor temporary).
     """
-    n = d.numbers
-    states = {
-        "parameters": parameters * shares.parameters * n.parameter,
-        "optimizer": parameters * shares.optimizer * _optimizer_bytes(d),
+    n = shard.numbers
+    dense, expert, cast, _, _ = stage_parameters(shard, kind)
+    parameters = dense + expert
+    optimizer_bytes = 0.0 if policy.offload_optimizer else _optimizer_bytes(shard)
+    owned = dense * policy.dense.optimizer + expert * policy.expert.optimizer
+    gradients = (dense * policy.dense.gradients + expert * policy.expert.gradients) * n.gradient
+    states: dict[str, Number] = {
+        "parameters": (dense * policy.dense.parameters + expert * policy.expert.parameters) * n.parameter,
+        "optimizer": owned * optimizer_bytes,
         "framework": workspace_bytes,
     }
-    gradients = parameters * shares.gradients * n.gradient
-    accumulated = gradients if micro_batches > 1 else 0.0
-    per_layer = kept_bytes(layer_ops)
-    activations = layers * per_layer * in_flight
-    head_kept = (kept_bytes(head_ops) if last else 0.0) * (in_flight if last else 0)
-    head_kept = head_kept - (_loss_saved(head_ops) * in_flight if last else 0.0)
-    end_logits, peak_logits = logits_bytes(d) if last else (0.0, 0.0)
-    held_logits = end_logits * max(in_flight - 1, 0)
-    casts = linear_parameters * n.compute if n.autocast else 0.0
-    inside = moments_of_block
-    again = (inside.kept - per_layer) if d.recompute != "none" else 0.0
-    buckets = gradients if dp > 1 and sharding == "ddp" else (2 * bucket_bytes if dp > 1 else 0.0)
-    communication = buckets + gathered_bytes
-    of_head = gradients * (d.vocab * d.hidden / parameters) if last else 0.0
-    of_ffn = gradients * (inside.ffn_parameters / parameters)
-    update = _update_bytes(d, parameters * shares.optimizer)
+    layers = kind.layers
+    one_batch = sum(
+        (block.kept_bytes * count for block, count in zip(shard.blocks, kind.blocks, strict=True)), start=0.0
+    )
+    block = _fullest(shard.blocks)
+    activations = one_batch * in_flight
+    passed = one_batch - block.kept_bytes
+    if policy.offload_activations:
+        # One block's activations leave while the next one's are made.
+        activations = minimum(activations, 2.0 * block.kept_bytes)
+        passed = where(layers > 1, block.kept_bytes, 0.0)
+    again = where(shard.recomputed, block.plain_bytes - block.kept_bytes, 0.0)
+    head_kept = shard.head_kept_bytes * in_flight if kind.head else 0.0
+    held_logits = shard.logits_end_bytes * maximum(in_flight - 1, 0) if kind.head else 0.0
+    accumulated = where(micro_batches > 1, gradients, 0.0)
+    casts = cast * n.compute if n.autocast else 0.0
+    last_casts = where(layers > 1, 0.0, casts)
+    buckets = _bucket_bytes(policy, gradients)
+    communication = buckets + _gathered_bytes(shard, kind, policy, block)
+    of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
+    of_ffn = gradients * (block.ffn_parameters / parameters)
+    first = (shard.embedding_parameters if kind.embedding else 0.0) + block.dense_parameters + block.expert_parameters
     moments: dict[str, dict[str, Number]] = {
-        "loss backward": {
-            "gradients": accumulated,
-            "activations": activations + head_kept,
-            "logits": peak_logits + held_logits,
-            "temporaries": casts,
-            "communication": communication,
-        },
         "last block's FFN backward": {
             "gradients": maximum(accumulated, of_head),
             "activations": activations + again,
             "logits": held_logits,
-            "temporaries": casts + inside.ffn,
+            "temporaries": casts + block.ffn_bytes,
             "communication": communication,
         },
         "last block's attention backward": {
             "gradients": maximum(accumulated, of_head + of_ffn),
-            "activations": activations + again - inside.freed,
+            "activations": activations + again - block.freed_bytes,
             "logits": held_logits,
-            "temporaries": casts + inside.attention,
+            "temporaries": casts + block.attention_bytes,
             "communication": communication,
         },
         "first block's FFN backward": {
-            "gradients": maximum(accumulated, gradients * (1.0 - first_parameters / parameters)),
-            "activations": activations - (layers - 1) * per_layer + again,
+            "gradients": maximum(accumulated, gradients * (1.0 - minimum(first / parameters, 1.0))),
+            "activations": activations - passed + again,
             "logits": held_logits,
-            "temporaries": inside.ffn + where(layers > 1, 0.0, casts),
+            "temporaries": block.ffn_bytes + last_casts,
             "communication": communication,
         },
         "first block's attention backward": {
             "gradients": gradients,
-            "activations": activations - (layers - 1) * per_layer + again - inside.freed,
+            "activations": activations - passed + again - block.freed_bytes,
             "logits": held_logits,
-            "temporaries": inside.attention + where(layers > 1, 0.0, casts),
+            "temporaries": block.attention_bytes + last_casts,
             "communication": communication,
         },
         "optimizer step": {
             "gradients": gradients,
-            "temporaries": update,
+            "temporaries": 0.0 if policy.offload_optimizer else _update_bytes(shard, policy, owned),
             "communication": buckets,
         },
     }
-    best, most = "", -1.0
-    for name, kinds in moments.items():
-        total = float(sum(kinds.values(), 0.0))
-        if total > most:
-            best, most = name, total
-    by_kind = {kind: float(states.get(kind, 0.0) + moments[best].get(kind, 0.0)) for kind in MEMORY_KINDS}
-    return StageMemory(stage=stage, layers=layers, in_flight=in_flight, moment=best, by_kind=by_kind)
+    if kind.head:
+        loss = {
+            "gradients": accumulated,
+            "activations": activations + head_kept,
+            "logits": shard.logits_peak_bytes + held_logits,
+            "temporaries": casts,
+            "communication": communication,
+        }
+        moments = {"loss backward": loss, **moments}
+    return StageMemory(states=states, moments=moments)
 
 
-def _optimizer_bytes(d: Dims) -> float:
-    """Bytes per parameter: Adam's two moments, and fp32 master weights where the framework keeps them."""
-    master = 4.0 if d.training.framework in MASTER_WEIGHT_FRAMEWORKS else 0.0
-    return d.numbers.optimizer if d.training.optimizer == "adamw" else master
+def _one(value: Number, index: int) -> float:
+    return float(value) if isinstance(value, (int, float)) or value.ndim == 0 else float(value[index])
 
 
-def _update_bytes(d: Dims, parameters: Number) -> Number:
-    """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
-    if d.training.framework in FUSED_OPTIMIZER_FRAMEWORKS or d.training.optimizer == "sgd":
+def _fullest(blocks: tuple[BlockShard, ...]) -> BlockShard:
+    """Return the kind of block whose backward needs most, plan by plan."""
+    best = blocks[0]
+    for block in blocks[1:]:
+        best = picked(block.plain_bytes + block.ffn_bytes > best.plain_bytes + best.ffn_bytes, block, best)
+    return best
+
+
+def _bucket_bytes(policy: Policy, gradients: Number) -> Number:
+    alone = policy.data_ranks <= 1
+    if policy.sharding != "ddp":
+        return where(alone, 0.0, 2 * policy.bucket_bytes)
+    return 0.0 if policy.ddp_mode == "naive" else where(alone, 0.0, gradients)
+
+
+def _gathered_bytes(shard: Shard, kind: StageKind, policy: Policy, block: BlockShard) -> Number:
+    """Bytes of whole parameters on a rank under ZeRO-3: blocks at work, and what lies outside the blocks.
+
+    FSDP holds the block at work and the next one; without resharding all blocks stay. One block's unsharded gradient
+    comes on top. Embedding, final norm and head form the root unit, which FSDP does not reshard after forward.
+    """
+    if policy.sharding not in WHOLLY_SHARDED:
         return 0.0
-    largest = d.hidden * maximum(d.vocab, d.ffn)
-    return (parameters if d.multi_tensor else largest) * d.numbers.parameter
+    dense, expert, _, _, _ = stage_parameters(shard, kind)
+    each = block.dense_parameters + block.expert_parameters
+    inside: Number = 0.0
+    for found, count in zip(shard.blocks, kind.blocks, strict=True):
+        inside = inside + count * (found.dense_parameters + found.expert_parameters)
+    whole = minimum(each * 2.0, inside) if policy.sharding == "fsdp" else inside
+    root = dense + expert - inside
+    return where(policy.data_ranks <= 1, 0.0, (whole + each + root) * shard.numbers.compute)
 
 
-def _is_weight_cast(op: Op) -> bool:
-    return op.name.endswith("weight cast")
+def _optimizer_bytes(shard: Shard) -> float:
+    """Bytes per parameter: Adam's two moments, and fp32 master weights where the framework keeps them."""
+    master = 4.0 if shard.training.framework in MASTER_WEIGHT_FRAMEWORKS else 0.0
+    return shard.numbers.optimizer if shard.training.optimizer == "adamw" else master
 
 
-def _loss_saved(head_ops: tuple[Op, ...]) -> Number:
-    return sum((op.saved_bytes * op.count for op in head_ops if op.name == "cross-entropy"), 0.0)
+def _update_bytes(shard: Shard, policy: Policy, parameters: Number) -> Number:
+    """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
+    if shard.training.framework in FUSED_OPTIMIZER_FRAMEWORKS or shard.training.optimizer == "sgd":
+        return 0.0
+    return (parameters if policy.multi_tensor else shard.optimizer_tensor) * shard.numbers.parameter

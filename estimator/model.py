@@ -1,21 +1,68 @@
-"""Model: the shape of a transformer, and how many parameters that shape has."""
+"""Model: the shape of a network; what that shape counts to is in parameters.py and can be had from here too."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from estimator.blocks import BlockKind, block_kinds
 from estimator.codec import spec
+from estimator.parameters import (
+    BlockParameters,
+    active_parameters,
+    active_parameters_per_layer,
+    block_parameters,
+    embedding_parameters,
+    final_norm_parameters,
+    head_parameters,
+    linear_parameters_per_layer,
+    model_flops_per_token,
+    parameters,
+    parameters_per_layer,
+    small_parameters_per_layer,
+)
 from estimator.problems import Problem
+from estimator.shape_problems import shape_problems
 
-NETWORKS = ("transformer",)
+__all__ = [
+    "ACTIVATIONS",
+    "NETWORKS",
+    "NORMS",
+    "PLAIN",
+    "POSITIONS",
+    "BlockKind",
+    "BlockParameters",
+    "Model",
+    "active_parameters",
+    "active_parameters_per_layer",
+    "block_kinds",
+    "block_parameters",
+    "embedding_parameters",
+    "final_norm_parameters",
+    "head_parameters",
+    "linear_parameters_per_layer",
+    "model_flops_per_token",
+    "parameters",
+    "parameters_per_layer",
+    "small_parameters_per_layer",
+]
+
+NETWORKS = ("transformer", "ffn", "attention")
 NORMS = ("rms", "layer")
 POSITIONS = ("rope", "learned", "alibi", "none")
 ACTIVATIONS = ("silu", "gelu", "gelu-tanh", "relu")
 
+PLAIN = {"network": "transformer", "experts": 0, "kv_lora_rank": 0, "sliding_window": 0, "attention_sinks": False,
+         "norms_per_layer": 2, "output_bias": False, "ffn_bias": False}  # fmt: skip
+"""What a dense transformer says in the fields that other shapes differ in."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Model:
-    """A decoder-only transformer; sizes are counts, ``kv_heads`` and ``head_dim`` 0 mean heads and hidden/heads."""
+    """A decoder-only transformer, or a bare stack of its feed-forward (``ffn``) or attention (``attention``) halves.
+
+    Sizes are counts; ``kv_heads`` and ``head_dim`` 0 mean heads and hidden / heads. A bare stack has matrices and
+    biases only: no norms, no embedding, no head.
+    """
 
     network: str = spec("transformer", choices=NETWORKS, help="kind of network")
     name: str = spec("", help="catalogue name, for people")
@@ -25,18 +72,39 @@ class Model:
     kv_heads: int = spec(0, minimum=0, maximum=100_000, help="key and value heads; 0: as many as heads")
     head_dim: int = spec(0, minimum=0, maximum=100_000, help="width of one head; 0: hidden / heads")
     ffn: int = spec(minimum=1, maximum=10_000_000, help="inner width of the feed-forward network")
-    vocab: int = spec(minimum=1, maximum=100_000_000, help="rows of the embedding and of the head")
+    vocab: int = spec(minimum=0, maximum=100_000_000, help="rows of embedding and head; 0 for bare stacks")
     gated_ffn: bool = spec(True, help="SwiGLU-like: gate and up projections, multiplied")
     activation: str = spec("silu", choices=ACTIVATIONS, help="non-linearity of the feed-forward network")
     norm: str = spec("rms", choices=NORMS, help="RMSNorm or LayerNorm")
+    norms_per_layer: int = spec(2, minimum=0, maximum=8, help="norms of a block; 4: after attention and ffn too")
     qk_norm: bool = spec(False, help="RMSNorm over each query and key head")
     position: str = spec("rope", choices=POSITIONS, help="how positions enter")
     max_positions: int = spec(0, minimum=0, maximum=100_000_000, help="rows of a learned position table; 0: seq_len")
-    bias: bool = spec(False, help="bias in linears outside attention's q, k, v")
+    bias: bool = spec(False, help="bias in all linears but router and head")
     qkv_bias: bool = spec(False, help="bias in the q, k, v projections even where bias is false")
+    output_bias: bool = spec(False, help="bias in attention's output projection even where bias is false")
+    ffn_bias: bool = spec(False, help="bias in feed-forward networks and experts even where bias is false")
     tied_embedding: bool = spec(False, help="the head reuses the embedding table")
     experts: int = spec(0, minimum=0, maximum=100_000, help="experts per layer; 0: dense")
     top_k: int = spec(0, minimum=0, maximum=100_000, help="experts per token")
+    moe_ffn: int = spec(0, minimum=0, maximum=10_000_000, help="inner width of one expert; 0: ffn")
+    shared_experts: int = spec(0, minimum=0, maximum=1_000, help="experts of moe_ffn width that see every token")
+    dense_layers: int = spec(
+        0, minimum=0, maximum=10_000, help="leading blocks with a dense network instead of experts"
+    )
+    moe_every: int = spec(1, minimum=1, maximum=10_000, help="every n-th block has experts, the others a dense network")
+    router_bias: bool = spec(False, help="bias in the router")
+    shared_expert_gate: bool = spec(False, help="a gate of width 1 scales the shared experts")
+    capacity_factor: float = spec(0.0, minimum=0, maximum=1_000, help="expert slots over the even share; 0: dropless")
+    kv_lora_rank: int = spec(0, minimum=0, maximum=1_000_000, help="width of the latent keys and values (MLA); 0: none")
+    q_lora_rank: int = spec(0, minimum=0, maximum=1_000_000, help="width of the latent queries (MLA); 0: none")
+    qk_rope_head_dim: int = spec(
+        0, minimum=0, maximum=100_000, help="rotary part of a head (MLA); head_dim has both parts"
+    )
+    v_head_dim: int = spec(0, minimum=0, maximum=100_000, help="width of one value head (MLA); 0: head_dim")
+    sliding_window: int = spec(0, minimum=0, maximum=100_000_000, help="keys that a query sees; 0: all before it")
+    full_attention_every: int = spec(0, minimum=0, maximum=10_000, help="every n-th block sees all keys; 0: none does")
+    attention_sinks: bool = spec(False, help="one learned logit per head in the softmax")
 
     @property
     def kv(self) -> int:
@@ -58,91 +126,41 @@ class Model:
         """Width of all key heads (and of all value heads) together."""
         return self.kv * self.dim
 
+    @property
+    def value_dim(self) -> int:
+        """Width of one value head."""
+        return self.v_head_dim or self.dim
+
+    @property
+    def output_width(self) -> int:
+        """Width of all heads' outputs together: what the output projection reads."""
+        return self.heads * self.value_dim
+
+    @property
+    def latent(self) -> bool:
+        """Whether keys and values come from a latent (MLA, DeepSeek-V2, arXiv 2405.04434, section 2.1)."""
+        return self.kv_lora_rank > 0
+
+    @property
+    def latent_width(self) -> int:
+        """Width of what MLA projects down to for keys and values: the latent and the shared rotary key."""
+        return self.kv_lora_rank + self.qk_rope_head_dim
+
+    @property
+    def expert_ffn(self) -> int:
+        """Inner width of one expert."""
+        return self.moe_ffn or self.ffn
+
+    @property
+    def shared_ffn(self) -> int:
+        """Inner width of all shared experts together."""
+        return self.shared_experts * self.expert_ffn
+
+    @property
+    def special(self) -> tuple[str, ...]:
+        """Fields by which this shape is more than a dense transformer with plain attention and two norms per block."""
+        return tuple(name for name, plain in PLAIN.items() if getattr(self, name) != plain)
+
     def problems(self) -> list[Problem]:
         """List what makes this shape impossible."""
-        found = []
-        if not self.head_dim and self.hidden % self.heads:
-            found.append(
-                Problem(
-                    field="model.heads",
-                    message=f"{self.heads} heads do not divide the hidden width {self.hidden}",
-                    remedy="Choose heads that divide hidden, or give head_dim.",
-                )
-            )
-        if self.heads % self.kv:
-            found.append(
-                Problem(
-                    field="model.kv_heads",
-                    message=f"{self.kv} key/value heads do not divide {self.heads} query heads",
-                    remedy="Choose kv_heads that divide heads.",
-                )
-            )
-        if self.experts or self.top_k:
-            found.append(
-                Problem(
-                    field="model.experts",
-                    message="mixture of experts is not modelled yet",
-                    remedy="Set experts and top_k to 0.",
-                )
-            )
-        return found
-
-
-def linear_parameters_per_layer(model: Model) -> int:
-    """Weights of one block's matrices: q, k, v, o and the feed-forward network (no biases, no norms)."""
-    attention = model.hidden * (2 * model.query_width + 2 * model.kv_width)
-    return attention + (3 if model.gated_ffn else 2) * model.hidden * model.ffn
-
-
-def small_parameters_per_layer(model: Model) -> int:
-    """Biases and norm weights of one block."""
-    norms = 2 * model.hidden * (2 if model.norm == "layer" else 1)
-    if model.qk_norm:
-        norms += 2 * model.dim
-    biases = 0
-    if model.bias or model.qkv_bias:
-        biases += model.query_width + 2 * model.kv_width
-    if model.bias:
-        biases += 2 * model.hidden + model.ffn * (2 if model.gated_ffn else 1)
-    return norms + biases
-
-
-def parameters_per_layer(model: Model) -> int:
-    """All parameters of one block."""
-    return linear_parameters_per_layer(model) + small_parameters_per_layer(model)
-
-
-def embedding_parameters(model: Model, seq_len: int = 0) -> int:
-    """Token table and, where positions are learned, the position table (``max_positions`` or ``seq_len`` rows)."""
-    positions = (model.max_positions or seq_len) if model.position == "learned" else 0
-    return (model.vocab + positions) * model.hidden
-
-
-def head_parameters(model: Model) -> int:
-    """Parameters of the output projection that are its own: none where it is tied to the embedding."""
-    return 0 if model.tied_embedding else model.vocab * model.hidden
-
-
-def final_norm_parameters(model: Model) -> int:
-    """Parameters of the norm before the head."""
-    return model.hidden * (2 if model.norm == "layer" else 1)
-
-
-def parameters(model: Model, seq_len: int = 0) -> int:
-    """Count all parameters: N = V·d [+ P·d] + L·(block) + final norm [+ V·d where untied]."""
-    return (
-        embedding_parameters(model, seq_len)
-        + model.layers * parameters_per_layer(model)
-        + final_norm_parameters(model)
-        + head_parameters(model)
-    )
-
-
-def model_flops_per_token(model: Model, seq_len: int) -> float:
-    """Forward and backward FLOPs of one token, attention over the full square, no recompute.
-
-    F = 6·(L·(matrices of a block) + V·d) + 12·L·heads·head_dim·S: the convention of PaLM (arXiv 2204.02311, app. B),
-    with the head counted and the embedding look-up not.
-    """
-    matrices = model.layers * linear_parameters_per_layer(model) + model.vocab * model.hidden
-    return 6.0 * matrices + 12.0 * model.layers * model.query_width * seq_len
+        return shape_problems(self)

@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from estimator.cost.host import launch_s
 from estimator.cost.roofline import Priced, price
 from estimator.efficiency import Efficiencies
+from estimator.layout import StageKind
 from estimator.ops import Op
-from estimator.scenario import Scenario
-from estimator.stages import Stage
+from estimator.rank import Rank
+from estimator.step import Setting, once_per_step
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class OpCost:
     """One op of one rank of the pace-setting stage: totals over a step."""
 
@@ -33,15 +34,22 @@ class OpCost:
     recomputed: bool
 
 
-def op_costs(scenario: Scenario, stage: Stage, e: Efficiencies) -> tuple[OpCost, ...]:
-    """Return totals over a step for every op that one rank of ``stage`` runs."""
-    chip = scenario.cluster.chip
+def op_costs(rank: Rank, setting: Setting, kind: StageKind, e: Efficiencies) -> tuple[OpCost, ...]:
+    """Return totals over a step for every op that one rank of a kind of stage runs; the first stage's optimizer."""
+    chip, training, m = setting.cluster.chip, setting.training, float(setting.micro_batches)
+    found = [(work.priced, float(times)) for work, times in zip(rank.blocks, kind.blocks, strict=True) if times > 0]
+    found += [(rank.embedding.priced, 1.0)] if kind.embedding else []
+    found += [(rank.head.priced, 1.0)] if kind.head else []
+    launch = {phase: launch_s(training, phase, e) for phase in ("forward", "backward")}
     rows = [
-        _op_cost(price(op, chip, e), times * scenario.micro_batches, launch_s(scenario.training, op.phase, e))
-        for op, times in stage.executions()
-        if float(op.launches) > 0
+        _op_cost(one, times * m, launch[one.op.phase])
+        for priced, times in found
+        for one in priced
+        if one.op.launches > 0
     ]
-    rows += [_op_cost(price(op, chip, e), 1.0, 0.0) for op in stage.once]
+    if not setting.policy.offload_optimizer:
+        once, _ = once_per_step(setting, setting.kinds[0])
+        rows += [_op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
     return tuple(rows)
 
 

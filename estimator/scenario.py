@@ -9,6 +9,7 @@ from typing import Any
 from estimator import catalog
 from estimator.codec import decode, encode, unknown_key
 from estimator.hardware import Chip, Cluster, Link
+from estimator.legality import legality
 from estimator.model import Model
 from estimator.plan import Plan
 from estimator.problems import InputProblems, Problem
@@ -74,7 +75,7 @@ def scenario_to_json(scenario: Scenario) -> dict[str, Any]:
 def scenario_problems(scenario: Scenario) -> list[Problem]:
     """List everything that makes a well-formed scenario impossible."""
     model, cluster, plan, training = scenario.model, scenario.cluster, scenario.plan, scenario.training
-    found = [*model.problems(), *cluster.problems(training.precision), *plan.problems(), *training.problems()]
+    found = standing_problems(scenario)
     if plan.chips != cluster.chips:
         found.append(
             Problem(
@@ -93,47 +94,23 @@ def scenario_problems(scenario: Scenario) -> list[Problem]:
                 remedy=f"Choose a multiple of {plan.dp * plan.micro_batch}, or change dp or micro_batch.",
             )
         )
-    found += _divides("plan.tp", plan.tp, "heads", model.heads)
-    found += _divides("plan.tp", plan.tp, "ffn", model.ffn)
-    if model.kv % plan.tp and plan.tp % model.kv:
-        found.append(
-            Problem(
-                field="plan.tp",
-                message=f"tp = {plan.tp} and {model.kv} key/value heads do not divide one another",
-                remedy="Choose tp that divides kv_heads, or a multiple of kv_heads.",
-            )
-        )
-    if plan.sequence_parallel:
-        found += _divides("plan.tp", plan.tp, "seq_len", training.seq_len)
-    if plan.pp > model.layers:
-        found.append(
-            Problem(
-                field="plan.pp",
-                message=f"{plan.pp} pipeline stages for {model.layers} layers",
-                remedy=f"Choose pp of at most {model.layers}.",
-            )
-        )
-    elif model.layers % plan.pp:
-        found.append(
-            Problem(
-                field="plan.pp",
-                message=f"pp = {plan.pp} does not divide {model.layers} layers",
-                remedy="Choose pp that divides layers.",
-            )
-        )
+    found += legality(model, plan, training)
     return found
 
 
-def _divides(field: str, degree: int, what: str, size: int) -> list[Problem]:
-    if size % degree == 0:
-        return []
-    return [
-        Problem(
-            field=field,
-            message=f"tp = {degree} does not divide {what} = {size}",
-            remedy=f"Choose tp that divides {what}.",
+def standing_problems(scenario: Scenario) -> list[Problem]:
+    """List what no degree of a plan changes: the model's shape, the chip's peaks, its way to host memory."""
+    cluster = scenario.cluster
+    found = [*scenario.model.problems(), *cluster.problems(scenario.training.precision)]
+    if scenario.plan.offload != "none" and not cluster.chip.host_bytes_per_s:
+        found.append(
+            Problem(
+                field="plan.offload",
+                message=f"no bandwidth to host memory is known for {cluster.chip.label or cluster.chip.name}",
+                remedy="Set offload to none, or give cluster.chip.host_bytes_per_s.",
+            )
         )
-    ]
+    return found
 
 
 def model_from_json(value: object) -> Model:

@@ -4,91 +4,96 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.cost.collectives import Group, collective_s, group_of
-from estimator.cost.host import collective_s as host_collective_s
-from estimator.cost.host import launch_s, phase_wait_s
-from estimator.cost.roofline import price
+from estimator.arrays import maximum, where
+from estimator.columns import picked
+from estimator.cost.host import phase_wait_s
 from estimator.efficiency import Efficiencies
-from estimator.parallel.tensor import Exchange, block_exchanges, edge_exchanges
-from estimator.scenario import Scenario
-from estimator.stages import Stage
-
-MATMUL_LIKE = ("matmul", "attention")
+from estimator.parallel.pipeline import StageTimes
+from estimator.part import Part
+from estimator.units import Number
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Pass:
-    """Forward and backward of one micro-batch on one stage."""
+    """Seconds of one micro-batch on one stage by phase: device, exposed collectives in line, waits for the host."""
 
-    device_s: dict[str, float]
-    host_s: dict[str, float]
-    wait_s: dict[str, float]
-    tensor_s: dict[str, float]
-    by_category: dict[str, float]
-    matmul_frac: dict[str, float]
-    lead_s: float
+    part: Part
+    wait_forward_s: Number
+    wait_backward_s: Number
+    products_forward_frac: Number
+    products_backward_frac: Number
+    lead_s: Number
+    transfer_forward_s: Number = 0.0
+    transfer_backward_s: Number = 0.0
 
     @property
-    def seconds(self) -> float:
-        """Both directions, with tensor parallel communication and waits."""
-        return sum(self.device_s[p] + self.tensor_s[p] + self.wait_s[p] for p in ("forward", "backward"))
+    def backward_s(self) -> Number:
+        """Device time of backward: towards inputs and towards weights."""
+        return self.part.input_s + self.part.weight_s
 
+    @property
+    def window_forward_s(self) -> Number:
+        """Time in forward beside which something else may run."""
+        return self.part.forward_s + self.wait_forward_s
 
-def stage_pass(scenario: Scenario, stage: Stage, e: Efficiencies) -> Pass:
-    """Price one micro-batch on one stage: every op, tensor parallel collectives in line, the host beside them."""
-    device = {"forward": 0.0, "backward": 0.0}
-    host = {"forward": 0.0, "backward": 0.0}
-    gap = {"forward": 0.0, "backward": 0.0}
-    matmul = {"forward": 0.0, "backward": 0.0}
-    by_category: dict[str, float] = {}
-    for op, times in stage.executions():
-        seconds = float(price(op, scenario.cluster.chip, e).seconds) * float(op.count) * times
-        device[op.phase] += seconds
-        # Recomputed ops run inside backward but are launched like forward ops.
-        kind = "forward" if op.recomputed else op.phase
-        host[op.phase] += float(op.launches) * float(op.count) * times * launch_s(scenario.training, kind, e)
-        gap[op.phase] += float(op.launches) * float(op.count) * times * e.kernel_gap_s
-        by_category[op.category] = by_category.get(op.category, 0.0) + seconds
-        if op.category in MATMUL_LIKE:
-            matmul[op.phase] += seconds
-    tensor = {"forward": 0.0, "backward": 0.0}
-    group = tensor_group(scenario)
-    for exchange, times in tensor_exchanges(scenario, stage):
-        count = float(exchange.count) * times
-        tensor[exchange.phase] += count * float(
-            collective_s(exchange.kind, exchange.payload_bytes, group, scenario.cluster, e)
+    @property
+    def window_backward_s(self) -> Number:
+        """Time in backward beside which something else may run."""
+        return self.backward_s + self.wait_backward_s
+
+    @property
+    def times(self) -> StageTimes:
+        """What a pipeline schedule moves around: forward, backward towards inputs, backward towards weights."""
+        part = self.part
+        return StageTimes(
+            forward_s=self.window_forward_s + part.inline_forward_s + self.transfer_forward_s,
+            input_s=part.input_s + self.wait_backward_s + part.inline_backward_s + self.transfer_backward_s,
+            weight_s=part.weight_s,
         )
-        host[exchange.phase] += count * float(host_collective_s(scenario.training, scenario.plan.tp, e))
-    wait: dict[str, float] = {}
-    lead = 0.0
-    for phase in ("forward", "backward"):
-        waited, left = phase_wait_s(device[phase] + tensor[phase] + gap[phase], host[phase], lead)
-        wait[phase], lead = float(waited) + gap[phase], float(left)
+
+
+def stage_pass(part: Part, e: Efficiencies, *, offload_s: Number = 0.0) -> Pass:
+    """Put host and device of a stage side by side.
+
+    The device waits where the host launches more slowly than it works, and a gap at every launch. ``offload_s``: moving
+    the kept activations to host memory (and back in backward) takes that long; what compute cannot hide shows.
+    """
+    gap_forward = part.launches_forward * e.kernel_gap_s
+    gap_backward = part.launches_backward * e.kernel_gap_s
+    backward_s = part.input_s + part.weight_s
+    waited, lead = phase_wait_s(part.forward_s + part.inline_forward_s + gap_forward, part.host_forward_s, 0.0)
+    wait_forward = waited + gap_forward
+    waited, lead = phase_wait_s(backward_s + part.inline_backward_s + gap_backward, part.host_backward_s, lead)
+    wait_backward = waited + gap_backward
     return Pass(
-        device_s=device,
-        host_s=host,
-        wait_s=wait,
-        tensor_s=tensor,
-        by_category=by_category,
+        part=part,
+        wait_forward_s=wait_forward,
+        wait_backward_s=wait_backward,
+        products_forward_frac=_share(part.products_forward_s, part.forward_s + wait_forward),
+        products_backward_frac=_share(part.products_backward_s, backward_s + wait_backward),
         lead_s=lead,
-        matmul_frac={p: matmul[p] / (device[p] + wait[p]) if device[p] else 0.0 for p in device},
+        transfer_forward_s=maximum(offload_s - part.forward_s - wait_forward, 0.0),
+        transfer_backward_s=maximum(offload_s - backward_s - wait_backward, 0.0),
     )
 
 
-def tensor_group(scenario: Scenario) -> Group:
-    """Return the tensor parallel group, innermost in a node."""
-    return group_of(scenario.plan.tp, 1, scenario.cluster)
+def _share(part: Number, whole: Number) -> Number:
+    if isinstance(whole, (int, float)) and isinstance(part, (int, float)):
+        return part / whole if whole > 0 else 0.0
+    return where(whole > 0, part / maximum(whole, 1e-30), 0.0)
 
 
-def tensor_exchanges(scenario: Scenario, stage: Stage) -> list[tuple[Exchange, float]]:
-    """List the tensor parallel collectives of one micro-batch on one stage and how often each runs."""
-    if scenario.plan.tp == 1:
-        return []
-    embedding, head = edge_exchanges(stage.dims)
-    found = [
-        (exchange, float(stage.layers))
-        for exchange in block_exchanges(stage.dims, sequence_parallel=scenario.plan.sequence_parallel)
-    ]
-    found += [(exchange, 1.0) for exchange in embedding if stage.first]
-    found += [(exchange, 1.0) for exchange in head if stage.last]
-    return found
+def slowest(passes: list[Pass]) -> tuple[Number, Pass]:
+    """Return the index of the stage that sets the pace and its numbers (of the first one among equals)."""
+    best, index = passes[0], 0
+    if all(isinstance(p.times.seconds, (int, float)) for p in passes):
+        for i, found in enumerate(passes[1:], 1):
+            if found.times.seconds > best.times.seconds:
+                best, index = found, i
+        return index, best
+    chosen: Number = 0.0
+    for i, found in enumerate(passes[1:], 1):
+        later = found.times.seconds > best.times.seconds
+        chosen = where(later, float(i), chosen)
+        best = picked(later, found, best)
+    return chosen, best

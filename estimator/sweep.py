@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
+
+import numpy as np
 
 from estimator.codec import decode, unknown_key
 from estimator.efficiency import Efficiencies
-from estimator.estimate import Estimate, estimate
-from estimator.plan import RECOMPUTES, Plan
+from estimator.estimate import efficiencies_of
+from estimator.explain import effective
+from estimator.hardware import peak_flops_per_s
+from estimator.model import model_flops_per_token
+from estimator.plan import Plan
 from estimator.problems import InputProblems, Problem
-from estimator.scenario import cluster_from_json, model_from_json, scenario_from_json, training_from_json
+from estimator.scenario import Scenario, cluster_from_json, model_from_json, standing_problems, training_from_json
+from estimator.search.evaluate import evaluated
+from estimator.search.front import Candidate, Front
+from estimator.search.nothing import nothing_legal
+from estimator.search.space import Space
 
 KEYS = ("model", "cluster", "training", "limits", "objective", "locked")
 LIMITS = ("memory_bytes", "max_step_time_s")
 OBJECTIVES = ("step_time", "cost", "memory")
-AXES = ("dp", "tp", "pp", "micro_batch", "sharding", "recompute", "schedule", "sequence_parallel")
-SHARDINGS = ("ddp", "zero1", "fsdp")
-MAX_MICRO_BATCH = 16
-MAX_PLANS = 20_000
-"""A search answers within about a minute; larger spaces must lock an axis."""
+AXES = tuple(f.name for f in fields(Plan))
+MAX_PLANS = 50_000_000
+"""A search answers within about a minute; larger spaces must lock a field."""
+WRITTEN = ("dp", "tp", "pp", "micro_batch", "sharding", "recompute", "schedule", "sequence_parallel")
 KEPT = 10
 
 
@@ -52,116 +59,98 @@ class Sweep:
     pareto: tuple[Found, ...]
 
 
-def sweep(specification: object, calibration: Efficiencies | None = None) -> Sweep:
+def sweep(
+    specification: object, calibration: Efficiencies | None = None, progress: Callable[[int, int], None] | None = None
+) -> Sweep:
     """Try every legal plan; raise InputProblems naming the field of a bad specification.
 
-    ``specification``: a scenario without plan, plus optional ``limits``, ``objective``, ``locked`` {axis: value}.
+    ``specification``: a scenario without plan, plus optional ``limits``, ``objective``, ``locked`` {field: value}.
+    ``progress`` hears the plans tried and those fitting so far, every few thousand; what it raises ends the search.
     """
-    spec = _checked(specification)
+    spec = checked(specification)
     limits: Mapping[str, float] = spec.get("limits", {})
     objective: str = spec.get("objective", "step_time")
-    base = {key: spec[key] for key in ("model", "cluster", "training")}
     start = time.perf_counter()
-    found: list[Found] = []
-    tried = 0
-    capacity = float(limits.get("memory_bytes", float("inf")))
+    space = Space(effective(_base(spec)), spec.get("locked", {}))
+    base = space.base
+    problems = standing_problems(replace(base, plan=space.fixed))
+    if problems:
+        raise InputProblems([replace(p, field=p.field.replace("plan.", "locked.")) for p in problems])
+    e = efficiencies_of(base, calibration)
+    chips = base.cluster.chips
+    capacity = min(base.cluster.chip.memory_bytes, float(limits.get("memory_bytes", float("inf"))))
     slowest = float(limits.get("max_step_time_s", float("inf")))
-    for plan in plans(base, spec.get("locked", {})):
-        if tried >= MAX_PLANS:
+    front = Front(objective=objective, kept=KEPT)
+    tried = fitting = 0
+    for block in evaluated(space, e, capacity_bytes=capacity):
+        tried += block.tried
+        usable = np.flatnonzero(block.step_s <= slowest)
+        fitting += len(usable)
+        front.add(block, usable)
+        if progress is not None:
+            progress(tried, fitting)
+        if tried > MAX_PLANS:
             raise InputProblems(
                 [
                     Problem(
                         field="locked",
                         message=f"more than {MAX_PLANS} plans to try",
-                        remedy="Lock an axis, e.g. locked.tp, or choose a smaller cluster or global_batch.",
+                        remedy="Lock a field, e.g. locked.placement, or choose a smaller cluster or global_batch.",
                     )
                 ]
             )
-        document = {**base, "plan": plan}
-        try:
-            result = estimate(scenario_from_json(document), calibration, interval=False)
-        except InputProblems:
-            continue
-        tried += 1
-        if result.memory.fits and result.memory.reserved_bytes <= capacity and result.step_time_s <= slowest:
-            found.append(_found(document, result))
+    if not tried:
+        raise InputProblems(nothing_legal(base, space.locked))
     seconds = time.perf_counter() - start
-    found.sort(key=lambda item: _key(item, objective))
+    document = {key: spec[key] for key in ("model", "cluster", "training")}
+
+    def found(candidate: Candidate) -> Found:
+        return _found(document, base, candidate, chips, e)
+
     return Sweep(
         objective=objective,
         plans_tried=tried,
-        plans_fitting=len(found),
+        plans_fitting=fitting,
         plans_per_s=tried / seconds,
         seconds=seconds,
-        best=tuple(found[:KEPT]),
-        pareto=tuple(pareto(found)),
+        best=tuple(map(found, front.best())),
+        pareto=tuple(map(found, front.pareto())),
     )
 
 
-def plans(base: Mapping[str, Any], locked: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the plans whose degrees multiply to the cluster's chips, within what is ``locked``."""
-    chips = cluster_from_json(base["cluster"]).chips
-    batch = training_from_json(base["training"]).global_batch
-
-    def allowed(axis: str, values: tuple[Any, ...]) -> tuple[Any, ...]:
-        return (locked[axis],) if axis in locked else values
-
-    for tp in allowed("tp", _divisors(chips)):
-        for pp in allowed("pp", _divisors(chips // tp) if chips % tp == 0 else ()):
-            if chips % (tp * pp):
-                continue
-            dp = chips // (tp * pp)
-            if locked.get("dp", dp) != dp or batch % dp:
-                continue
-            sizes = tuple(size for size in _divisors(batch // dp) if size <= MAX_MICRO_BATCH)
-            for micro_batch in allowed("micro_batch", sizes):
-                for sharding in allowed("sharding", SHARDINGS if dp > 1 else ("ddp",)):
-                    for recompute in allowed("recompute", RECOMPUTES):
-                        for schedule in allowed("schedule", ("1f1b",)):
-                            for split in allowed("sequence_parallel", (False, True) if tp > 1 else (False,)):
-                                yield {
-                                    "dp": dp,
-                                    "tp": tp,
-                                    "pp": pp,
-                                    "micro_batch": micro_batch,
-                                    "sharding": sharding,
-                                    "recompute": recompute,
-                                    "schedule": schedule,
-                                    "sequence_parallel": split,
-                                }
+def _base(spec: Mapping[str, Any]) -> Scenario:
+    return Scenario(
+        model=model_from_json(spec["model"]),
+        cluster=cluster_from_json(spec["cluster"]),
+        plan=Plan(),
+        training=training_from_json(spec["training"]),
+    )
 
 
-def pareto(found: list[Found]) -> list[Found]:
-    """Keep what no other plan beats in time, memory and cost at once, fastest first."""
-    front: list[Found] = []
-    for item in sorted(found, key=lambda f: (f.step_time_s, f.peak_bytes, f.cost_chip_s)):
-        if not any(
-            other.step_time_s <= item.step_time_s
-            and other.peak_bytes <= item.peak_bytes
-            and other.cost_chip_s <= item.cost_chip_s
-            for other in front
-        ):
-            front.append(item)
-    return front
-
-
-def _found(document: dict[str, Any], result: Estimate) -> Found:
+def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, chips: int, e: Efficiencies) -> Found:
+    plan = candidate.plan
+    defaults = Plan()
+    changed = {
+        f.name: getattr(plan, f.name)
+        for f in fields(Plan)
+        if f.name in WRITTEN or getattr(plan, f.name) != getattr(defaults, f.name)
+    }
+    tokens = base.tokens
+    flops = model_flops_per_token(base.model, base.training.seq_len) * tokens
+    peak = peak_flops_per_s(base.cluster.chip, base.training.precision)
     return Found(
-        scenario=document,
-        step_time_s=result.step_time_s,
-        peak_bytes=result.memory.peak_bytes,
-        reserved_bytes=result.memory.reserved_bytes,
-        cost_chip_s=result.step_time_s * result.chips,
-        tokens_per_s=result.tokens_per_s,
-        mfu=result.mfu,
+        scenario={**document, "plan": changed},
+        step_time_s=candidate.step_s,
+        peak_bytes=candidate.peak_bytes,
+        reserved_bytes=candidate.peak_bytes * e.allocator_frac,
+        cost_chip_s=candidate.step_s * chips,
+        tokens_per_s=tokens / candidate.step_s,
+        mfu=flops / (candidate.step_s * chips * peak),
     )
 
 
-def _key(item: Found, objective: str) -> float:
-    return {"step_time": item.step_time_s, "cost": item.cost_chip_s, "memory": item.peak_bytes}[objective]
-
-
-def _checked(specification: object) -> Mapping[str, Any]:
+def checked(specification: object) -> Mapping[str, Any]:
+    """Return a specification that can be searched; raise InputProblems that name every field that cannot be used."""
     if not isinstance(specification, Mapping):
         raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
     problems = [unknown_key("", str(key), list(KEYS)) for key in specification if key not in KEYS]
@@ -186,7 +175,8 @@ def _checked(specification: object) -> Mapping[str, Any]:
             if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0
         ]
     if specification.get("objective", "step_time") not in OBJECTIVES:
-        problems.append(Problem(field="objective", message="is not known", remedy=f"One of: {', '.join(OBJECTIVES)}."))
+        message = f"{specification['objective']!r} is not known"
+        problems.append(Problem(field="objective", message=message, remedy=f"One of: {', '.join(OBJECTIVES)}."))
     readers = {"model": model_from_json, "cluster": cluster_from_json, "training": training_from_json}
     for key, read in readers.items():
         if key in specification:
@@ -204,8 +194,3 @@ def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str,
     if not isinstance(value, Mapping):
         return [Problem(field=name, message="must be a JSON object", remedy=f"Keys: {', '.join(known)}.")]
     return [unknown_key(name, str(key), list(known)) for key in value if key not in known]
-
-
-def _divisors(value: int) -> tuple[int, ...]:
-    small = [n for n in range(1, math.isqrt(value) + 1) if value % n == 0]
-    return tuple(sorted({*small, *(value // n for n in small)}))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.codec import spec
-from estimator.problems import Problem
 
 PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
 OPTIMIZERS = ("adamw", "sgd")
@@ -29,15 +28,3 @@ class Training:
     )
     compile: bool = spec(False, help="torch.compile fuses element-wise kernels")
     framework: str = spec("pytorch-eager", choices=FRAMEWORKS, help="whose kernel list and host time")
-
-    def problems(self) -> list[Problem]:
-        """List choices that are not modelled yet."""
-        if self.precision == "fp8":
-            return [
-                Problem(
-                    field="training.precision",
-                    message="fp8 is not modelled yet",
-                    remedy="Choose fp32, tf32, fp16-amp, bf16-amp or bf16.",
-                )
-            ]
-        return []

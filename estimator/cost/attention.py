@@ -13,9 +13,6 @@ BACKWARD_HALF_FACTOR = 2.8
 """On matrix units backward needs this many times longer sequences than forward for the same share of its asymptote;
 on vector units (fp32) it does not (same source)."""
 
-CAUSAL_FRAC = 0.5
-"""Share of the score square that a causal kernel computes."""
-
 
 def attention_s(
     *,
@@ -29,7 +26,7 @@ def attention_s(
     backward: bool,
     backward_frac: float,
     vector: bool,
-    start_s: float,
+    start_s: Number,
 ) -> Number:
     """Time of a fused attention kernel, forward or backward.
 

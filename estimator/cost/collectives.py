@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from estimator.arrays import maximum, minimum, where
+from estimator.arrays import log2, maximum, minimum, where
 from estimator.efficiency import Efficiencies
 from estimator.hardware import Cluster
 from estimator.units import Number
 
 TRAFFIC = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0, "all-to-all": 1.0, "p2p": 1.0}
 """Bytes that each rank sends, in units of (n − 1)/n times the payload (p2p: the payload itself).
-Thakur et al. 2005, doi 10.1177/1094342005051521; the same factors as in nccl-tests' bus bandwidth."""
+Thakur et al. 2005, doi 10.1177/1094342005051521; the same factors as in nccl-tests' bus bandwidth. The payload is the
+whole tensor for all-gather and reduce-scatter, each rank's own tensor for the others."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,36 +24,43 @@ class Group:
     ranks_per_node: Number
 
 
-def group_of(axis_size: Number, inner_size: Number, cluster: Cluster) -> Group:
-    """Place an axis whose neighbours are ``inner_size`` chips apart: axes fill a node from the inside out."""
-    per_node = maximum(1.0, minimum(axis_size, cluster.chips_per_node / inner_size))
-    return Group(ranks=axis_size, ranks_per_node=per_node)
-
-
 def collective_s(kind: str, payload_bytes: Number, group: Group, cluster: Cluster, e: Efficiencies) -> Number:
-    """Time of one collective of ``payload_bytes`` (the whole tensor for gather and scatter).
+    """Time of one collective on two tiers: links inside a node, network ports between nodes.
 
-    t = latency + max(wire / link, wire / (ranks per node · network)), wire = factor·(n − 1)/n · payload. Within a node
-    every rank sends over its own link; between nodes the group uses the network ports of its ranks in that node.
+    t = latency + max(inside, between). Inside, wire = factor·(n − 1)/n · payload leaves each rank over its link.
+    Between nodes the r ranks that a group has in one node share the wire over their r ports (each port serves the
+    groups of its own chip, so groups that run at the same time do not add up); an all-to-all is not shared: each rank
+    sends (n − r)/n of its payload through its own port. Latency grows with the ranks in a node, and with the number of
+    nodes: its logarithm for trees and rings of blocks, its count for an all-to-all.
     """
-    n = group.ranks
-    wire = payload_bytes * TRAFFIC[kind] * ((n - 1) / n if kind != "p2p" else 1.0)
-    across = n > group.ranks_per_node
-    link_s = wire / (cluster.link.bytes_per_s * e.link_frac)
-    network_s = wire / (cluster.network.bytes_per_s * e.network_frac * group.ranks_per_node)
-    nodes = n / group.ranks_per_node
-    latency = e.collective_start_s + e.collective_rank_s * (minimum(n, group.ranks_per_node) - 1)
-    latency = latency + where(across, cluster.network.latency_s * 2.0 * _log2(nodes), 0.0)
-    inside = where(group.ranks_per_node > 1, link_s, 0.0)
-    time = latency + where(across, maximum(inside, network_s), link_s)
+    n, r = group.ranks, group.ranks_per_node
+    if _single(n):
+        return 0.0
+    across = n > r
+    latency = e.collective_start_s + e.collective_rank_s * (minimum(n, r) - 1)
+    link = cluster.link.bytes_per_s * e.link_frac
+    network = cluster.network.bytes_per_s * e.network_frac
+    nodes = n / r
+    if kind == "all-to-all":
+        inside = payload_bytes * ((minimum(n, r) - 1) / n) / link
+        between = payload_bytes * ((n - r) / n) / network
+        hops = nodes - 1
+    elif kind == "p2p":
+        inside, between, hops = payload_bytes / link, payload_bytes / network, 1.0
+    else:
+        wire = payload_bytes * TRAFFIC[kind] * ((n - 1) / n)
+        inside, between, hops = wire / link, wire / (network * r), 2.0 * log2(nodes)
+    time = latency + where(
+        across, cluster.network.latency_s * hops + maximum(where(r > 1, inside, 0.0), between), inside
+    )
     return where(n > 1, time, 0.0)
 
 
-def p2p_s(payload_bytes: Number, across_nodes: bool, cluster: Cluster, e: Efficiencies) -> Number:
-    """Time of one message between neighbours of the pipeline axis."""
-    link = cluster.network if across_nodes else cluster.link
-    share = e.network_frac if across_nodes else e.link_frac
-    return e.collective_start_s + link.latency_s + payload_bytes / (link.bytes_per_s * share)
+def p2p_s(payload_bytes: Number, across_nodes: Any, cluster: Cluster, e: Efficiencies) -> Number:
+    """Time of one message between two chips, of one node or of two."""
+    inside = cluster.link.latency_s + payload_bytes / (cluster.link.bytes_per_s * e.link_frac)
+    between = cluster.network.latency_s + payload_bytes / (cluster.network.bytes_per_s * e.network_frac)
+    return e.collective_start_s + where(across_nodes, between, inside)
 
 
 def exposed_s(communication_s: Number, window_s: Number, matmul_frac: Number, e: Efficiencies) -> Number:
@@ -64,11 +73,5 @@ def exposed_s(communication_s: Number, window_s: Number, matmul_frac: Number, e:
     return communication_s - hidden
 
 
-def _log2(value: Number) -> Number:
-    import math
-
-    if isinstance(value, (int, float)):
-        return math.log2(value) if value > 1 else 0.0
-    import numpy as np
-
-    return np.log2(np.maximum(value, 1.0))
+def _single(ranks: Number) -> bool:
+    return isinstance(ranks, (int, float)) and ranks <= 1

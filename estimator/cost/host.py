@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from estimator.arrays import maximum
 from estimator.efficiency import Efficiencies
+from estimator.hardware import Chip
+from estimator.networks.dims import Numbers
 from estimator.training import Training
 from estimator.units import Number
 
@@ -33,3 +35,14 @@ def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Numb
     """
     lasts = maximum(device_s, host_s - lead_s)
     return lasts - device_s, maximum(0.0, lasts + lead_s - host_s)
+
+
+HOST_ADAM_BYTES = 28.0
+"""Bytes of host memory that one parameter's Adam update moves: fp32 weight, gradient and two moments read, three
+written (Ren 2021, arXiv 2101.06840, section 4)."""
+
+
+def host_update_s(parameters: Number, numbers: Numbers, chip: Chip, e: Efficiencies) -> Number:
+    """Time of an optimizer that lives in host memory: gradients down, update, parameters up, one after the other."""
+    moved = parameters * (numbers.gradient + numbers.parameter)
+    return moved / (chip.host_bytes_per_s * e.host_link_frac) + parameters * HOST_ADAM_BYTES / e.host_memory_bytes_per_s

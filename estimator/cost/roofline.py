@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.cost.attention import CAUSAL_FRAC, attention_s
+from estimator.cost.attention import attention_s
 from estimator.cost.gemm import gemm_s
 from estimator.efficiency import Efficiencies
 from estimator.hardware import Chip, peak_flops_per_s
@@ -12,14 +12,23 @@ from estimator.ops import Op
 from estimator.units import Number
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(kw_only=True, slots=True)
 class Priced:
-    """An op with the device time of one execution, its executed FLOPs, and what binds it."""
+    """An op with the device time of one execution, its executed FLOPs, and the time that each roof alone allows."""
 
     op: Op
     seconds: Number
     executed_flops: Number
-    bound: str
+    compute_s: Number
+    memory_s: Number
+    launch_s: Number
+
+    @property
+    def bound(self) -> str:
+        """The roof that binds; for plain numbers."""
+        if self.launch_s > self.memory_s and self.launch_s > self.compute_s:
+            return "launch"
+        return "memory" if self.memory_s > self.compute_s else "compute"
 
 
 def price(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
@@ -58,14 +67,21 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         memory_bytes_per_s=memory,
         start_s=efficiencies.gemm_start_s * (1.0 if op.precision not in ("fp32", "tf32") else 1.7),
     )
-    return Priced(op=op, seconds=seconds, executed_flops=op.flops, bound=_bound(op.flops / rate, op.bytes / memory))
+    return Priced(
+        op=op,
+        seconds=seconds,
+        executed_flops=op.flops,
+        compute_s=op.flops / rate,
+        memory_s=op.bytes / memory,
+        launch_s=0.0,
+    )
 
 
 def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     vector = op.precision in ("fp32", "tf32")
     peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
     rate = peak * (efficiencies.attention_vector_frac if vector else getattr(efficiencies, op.efficiency))
-    executed = op.flops * CAUSAL_FRAC
+    executed = op.flops * op.visible_frac
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     seconds = attention_s(
         executed_flops=executed,
@@ -78,9 +94,16 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         backward=op.phase == "backward" and not op.recomputed,
         backward_frac=efficiencies.attention_backward_frac,
         vector=vector,
-        start_s=efficiencies.gemm_start_s * float(op.launches),
+        start_s=efficiencies.gemm_start_s * op.launches,
     )
-    return Priced(op=op, seconds=seconds, executed_flops=executed, bound=_bound(executed / rate, op.bytes / memory))
+    return Priced(
+        op=op,
+        seconds=seconds,
+        executed_flops=executed,
+        compute_s=executed / rate,
+        memory_s=op.bytes / memory,
+        launch_s=0.0,
+    )
 
 
 def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
@@ -92,12 +115,11 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     )
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     tail = op.launches * (efficiencies.optimizer_tail_s if op.category == "optimizer" else efficiencies.kernel_tail_s)
-    bound = _bound(0.0, seconds, tail)
-    return Priced(op=op, seconds=seconds + tail, executed_flops=op.flops, bound=bound)
-
-
-def _bound(compute: Number, memory: Number, launch: Number = 0.0) -> str:
-    if not all(isinstance(x, (int, float)) for x in (compute, memory, launch)):
-        return ""
-    roofs = {"compute": compute, "memory": memory, "launch": launch}
-    return max(roofs, key=lambda name: float(roofs[name]))
+    return Priced(
+        op=op,
+        seconds=seconds + tail,
+        executed_flops=op.flops,
+        compute_s=0.0,
+        memory_s=seconds,
+        launch_s=tail,
+    )

@@ -2,116 +2,194 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from estimator.arrays import maximum, minimum
 from estimator.networks import pieces
 from estimator.networks.dims import Dims
 from estimator.networks.pieces import Piece
-from estimator.ops import Op, gemm, kernels
+from estimator.ops import CAUSAL_FRAC, Op, gemm, kernels
 from estimator.units import Number
 
 RATES = {"sdpa": "attention_frac", "flash": "attention_flash_frac", "flash1": "attention_flash1_frac"}
 
 
-def core(d: Dims) -> list[Op]:
-    """Return forward and backward ops between the projections: fused attention, or eager with S² scores."""
-    return _eager(d) if d.training.attention == "eager" else _fused(d)
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """One rank's core: ``batch`` heads of ``queries`` against ``keys``, in ``pieces`` products one after another.
 
-
-def _fused(d: Dims) -> list[Op]:
-    """Fused attention (Dao 2023, arXiv 2307.08691): 4·S²·D per head forward, 2.5 times that backward; no S² memory.
-
-    FLOPs are counted over the full square, as torch's counter does; the kernel skips what causality masks.
+    ``elements`` of q, k, v and output on this rank; ``reads`` of them that kernels read or write.
     """
-    n, e = d.numbers, d.numbers.compute
-    batch = d.sequences * d.heads
-    width = d.tokens * (2 * d.query_width + 2 * d.kv_width) * e
-    square = 4.0 * batch * d.seq_len * d.seq_len * d.head_dim
-    statistics = 4.0 * batch * d.seq_len
+
+    batch: Number
+    queries: Number
+    keys: Number
+    pieces: Number
+    elements: Number
+    reads: Number
+
+
+def shape(d: Dims) -> Shape:
+    """Lay the core out over context parallel ranks and over the rows of a grid.
+
+    - ulysses (arXiv 2309.14509): all-to-alls leave heads / cp with whole sequences.
+    - ring (arXiv 2310.01889): all heads, S/cp queries against cp pieces of S/cp keys in turn.
+    - all-gather (arXiv 2407.21783, section 3.3.2): all heads, S/cp queries against all keys.
+
+    Causal work is balanced over ranks (zigzag), so that each has 1/cp of the score square. Rows of a grid with fewer
+    sequences than rows hold part of a sequence's queries each, and all of its keys.
+    """
+    queries_elements = d.query_width + d.core_width
+    keys_elements = d.key_width + d.value_width
+    sequences = maximum(d.sequences, 1.0)
+    queries = d.seq_len * minimum(d.sequences, 1.0)
+    keys, batch = d.seq_len, sequences * d.heads
+    pieces_: Number = 1.0
+    queries_read, keys_read = queries_elements, keys_elements
+    if d.cp_kind == "ulysses":
+        batch = batch / d.cp
+        if not d.model.latent:
+            # Where ranks outnumber key/value heads, each still needs one.
+            keys_elements = keys_read = 2 * maximum(d.key_width, d.cp * d.head_dim)
+    else:
+        queries, keys_read = queries / d.cp, keys_read * d.cp
+        if d.cp_kind == "ring":
+            keys, pieces_, queries_read = keys / d.cp, d.cp, queries_read * d.cp
+    return Shape(
+        batch=batch,
+        queries=queries,
+        keys=keys,
+        pieces=pieces_,
+        elements=d.tokens * (queries_elements + keys_elements),
+        reads=d.tokens * (queries_read + keys_read),
+    )
+
+
+def visible_frac(d: Dims, window: int) -> Number:
+    """Share of the score square that a causal kernel computes: 1/2, or r − r²/2 for a window of r·S keys."""
+    if not window:
+        return CAUSAL_FRAC
+    reach = minimum(window / d.seq_len, 1.0)
+    return reach - 0.5 * reach * reach
+
+
+def core(d: Dims, layer: str = "layer", window: int = 0) -> list[Op]:
+    """Return forward and backward ops between the projections: fused attention, or eager with S² scores.
+
+    Eager attention computes the whole square whatever the ``window``.
+    """
+    found = shape(d)
+    ops = _eager(d, layer, found) if d.training.attention == "eager" else _fused(d, layer, found, window)
+    if d.cp_kind == "ring" and not (isinstance(d.cp, (int, float)) and d.cp == 1):
+        ops += _ring_sums(d, layer)
+    if d.numbers.autocast and d.model.position == "rope":
+        # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
+        elements = d.tokens * (d.query_width + d.key_width)
+        casts = Piece(stream=6, launches=2), Piece(strided=1, slow_bytes=6, launches=2)
+        ops += pair("q, k casts", layer, elements, *casts)
+    return ops
+
+
+def _fused(d: Dims, layer: str, s: Shape, window: int) -> list[Op]:
+    """Fused attention (Dao 2023, arXiv 2307.08691): 2·S²·(Dk + Dv) per head forward, no S² memory.
+
+    Backward multiplies five times, 2·S²·(3·Dk + 2·Dv): scores again, and the gradients of weights, v, q, k. FLOPs are
+    counted over the full square, as torch's counter does; the kernel skips what causality or a window masks.
+    """
+    n, batch = d.numbers, s.batch * s.pieces
+    product = 2.0 * batch * s.queries * s.keys
+    value_dim = d.model.value_dim
+    statistics = 4.0 * s.batch * s.queries
+    moved = s.reads * n.compute
     forward = Op(
         name="attention",
-        layer="layer",
+        layer=layer,
         phase="forward",
         category="attention",
         kind="attention",
         batch=batch,
-        m=d.seq_len,
-        n=d.seq_len,
+        m=s.queries,
+        n=s.keys,
         k=d.head_dim,
-        flops=square,
-        bytes=width + statistics,
-        saved_bytes=width + statistics,
+        flops=product * (d.head_dim + value_dim),
+        bytes=moved + statistics * s.pieces,
+        launches=s.pieces,
+        saved_bytes=s.elements * n.compute + statistics,
         precision=n.peak,
         efficiency=RATES[d.training.attention],
+        visible_frac=visible_frac(d, window),
     )
     backward = replace(
         forward,
         name="attention gradient",
         phase="backward",
-        flops=2.5 * square,
-        bytes=2.5 * width + statistics,
-        launches=3.0,
+        flops=product * (3 * d.head_dim + 2 * value_dim),
+        bytes=2.5 * moved + statistics * s.pieces,
+        launches=3.0 * s.pieces,
         saved_bytes=0.0,
     )
-    ops = [forward, backward]
-    if n.autocast and d.model.position == "rope":
-        # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
-        elements = d.tokens * (d.query_width + d.kv_width)
-        ops += _both("q, k casts", elements, Piece(stream=6, launches=2), Piece(strided=1, slow_bytes=6, launches=2))
-    return ops
+    return [forward, backward]
 
 
-def _eager(d: Dims) -> list[Op]:
+def _eager(d: Dims, layer: str, s: Shape) -> list[Op]:
     """Scores, softmax and weighted values as separate kernels; the S² matrices live in memory."""
     n, e = d.numbers, d.numbers.compute
-    batch = d.sequences * d.heads
-    scores = batch * d.seq_len * d.seq_len
-    heads_bytes = d.tokens * d.query_width * e
-    size = {"batch": batch, "element_bytes": e, "precision": n.peak, "category": "attention"}
-    s, width = d.seq_len, d.head_dim
+    batch, queries, keys = s.batch * s.pieces, s.queries, s.keys
+    width, value_dim = d.head_dim, float(d.model.value_dim)
+
+    def product(name: str, phase: str, columns: Number, inner: Number, saved: Number = 0.0) -> Op:
+        return gemm(name, layer, phase, m=queries, n=columns, k=inner, batch=batch, element_bytes=e, precision=n.peak,
+                    category="attention", saved_bytes=saved, launches=s.pieces)  # fmt: skip
+
     ops = [
-        gemm("scores", "layer", "forward", m=s, n=s, k=width, saved_bytes=2 * heads_bytes, **size),  # type: ignore[arg-type]
-        gemm("values", "layer", "forward", m=s, n=width, k=s, saved_bytes=heads_bytes, **size),  # type: ignore[arg-type]
-        gemm("values gradient: scores", "layer", "backward", m=s, n=s, k=width, **size),  # type: ignore[arg-type]
-        gemm("values gradient: v", "layer", "backward", m=s, n=width, k=s, **size),  # type: ignore[arg-type]
-        gemm("scores gradient: q", "layer", "backward", m=s, n=width, k=s, **size),  # type: ignore[arg-type]
-        gemm("scores gradient: k", "layer", "backward", m=s, n=width, k=s, **size),  # type: ignore[arg-type]
+        product("scores", "forward", keys, width, 2 * d.tokens * d.query_width * e),
+        product("values", "forward", value_dim, keys, d.tokens * d.core_width * e),
+        product("values gradient: scores", "backward", keys, value_dim),
+        product("values gradient: v", "backward", value_dim, keys),
+        product("scores gradient: q", "backward", width, keys),
+        product("scores gradient: k", "backward", width, keys),
     ]
-    ops += _both("softmax", scores, *pieces.softmax(d), category="attention")
+    ops += pair("softmax", layer, batch * queries * keys, *pieces.softmax(d), category="attention")
+    # The heads' merged output is what the projection keeps; under fp8 it keeps its own copy instead.
+    merged = 0.0 if n.quantised else e
     if not d.fused:
         # q, k, v become contiguous per head (k and v repeated to all heads), and the result goes back.
-        copies = Piece(strided=4, slow_bytes=8 * e, launches=4, saved=e)
-        ops += _both("head copies", d.tokens * d.query_width, copies, Piece(strided=4, slow_bytes=8 * e, launches=4))
+        copies = Piece(strided=4, slow_bytes=8 * e, launches=4)
+        ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), copies)
     else:
-        ops += _both("head copies", d.tokens * d.query_width, Piece(launches=0, saved=e), Piece(launches=0))
-    if n.autocast and d.model.position == "rope":
-        elements = d.tokens * (d.query_width + d.kv_width)
-        ops += _both("q, k casts", elements, Piece(stream=6, launches=2), Piece(strided=1, slow_bytes=6, launches=2))
+        ops += pair("head copies", layer, d.tokens * d.core_width, Piece(launches=0, saved=merged), Piece(launches=0))
     return ops
 
 
-def _both(name: str, elements: Number, forward: Piece, backward: Piece, category: str = "elementwise") -> list[Op]:
-    return pair(name, "layer", elements, forward, backward, category)
+def _ring_sums(d: Dims, layer: str) -> list[Op]:
+    """After each further piece: the output so far (fp32) is rescaled and added to; in backward three gradients are."""
+    e, more = d.numbers.compute, d.cp - 1
+    outputs = d.tokens * d.core_width * more
+    gradients = d.tokens * (d.query_width + d.key_width + d.value_width) * more
+    return [
+        kernels("ring sums", layer, "forward", elements=outputs, stream=8 + e, launches=4.0 * more,
+                flops_per_element=3, category="attention"),
+        kernels("ring sums gradient", layer, "backward", elements=gradients, stream=8 + e, launches=3.0 * more,
+                flops_per_element=1, category="attention"),
+    ]  # fmt: skip
 
 
 def pair(
-    name: str, layer: str, elements: Number, forward: Piece, backward: Piece, category: str = "elementwise"
+    name: str,
+    layer: str,
+    elements: Number,
+    forward: Piece,
+    backward: Piece,
+    category: str = "elementwise",
+    times: Number = 1.0,
 ) -> list[Op]:
-    """Turn a piece's two phases into ops over ``elements``."""
+    """Turn a piece's two phases into ops over ``elements``, launched ``times`` as often (once per expert)."""
     return [
-        kernels(
-            name if phase == "forward" else f"{name} gradient",
-            layer,
-            phase,
-            elements=elements,
-            stream=piece.stream,
-            strided=piece.strided,
-            mixed=piece.mixed,
-            slow_bytes=piece.slow_bytes,
-            launches=piece.launches,
-            saved_bytes=piece.saved * elements,
-            flops_per_element=piece.flops,
-            category=category,
-        )
-        for phase, piece in (("forward", forward), ("backward", backward))
-    ]
+        kernels(name, layer, "forward", elements=elements, stream=forward.stream, strided=forward.strided,
+                mixed=forward.mixed, slow_bytes=forward.slow_bytes, launches=forward.launches * times,
+                saved_bytes=forward.saved * elements, flops_per_element=forward.flops, category=category),
+        kernels(f"{name} gradient", layer, "backward", elements=elements, stream=backward.stream,
+                strided=backward.strided, mixed=backward.mixed, slow_bytes=backward.slow_bytes,
+                launches=backward.launches * times, saved_bytes=backward.saved * elements,
+                flops_per_element=backward.flops, category=category),
+    ]  # fmt: skip

@@ -6,81 +6,70 @@ Degrees and sizes may be NumPy arrays; choices (style, attention, recompute) are
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from estimator.arrays import maximum
 from estimator.model import Model
-from estimator.plan import Plan
-from estimator.scenario import Scenario
+from estimator.networks.numbers import MASTER_WEIGHT_FRAMEWORKS, Numbers, numbers
+from estimator.parallel.grid_shape import grid_of
 from estimator.training import Training
 from estimator.units import Number
 
+if TYPE_CHECKING:
+    from estimator.scenario import Scenario
+
+__all__ = ["MASTER_WEIGHT_FRAMEWORKS", "Dims", "Numbers", "dims", "numbers"]
+
 FUSED_FRAMEWORKS = ("pytorch-compile", "megatron", "xla", "ideal")
 VOCAB_PARALLEL_FRAMEWORKS = ("megatron", "xla", "ideal")
-MASTER_WEIGHT_FRAMEWORKS = ("megatron", "xla")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Numbers:
-    """Widths in bytes of what a precision keeps, and whether autocast casts between them.
-
-    ``compute``: operands of matrix products; ``residual``: the stream between blocks; ``state``: parameters,
-    gradients and each Adam moment as the framework keeps them; ``peak``: which peak the products run at.
-    """
-
-    compute: float
-    residual: float
-    parameter: float
-    gradient: float
-    optimizer: float
-    autocast: bool
-    peak: str
-
-
-def numbers(training: Training, plan: Plan) -> Numbers:
-    """Tell how wide each kind of number is.
-
-    - fp32, tf32: everything 4 bytes. bf16: everything 2, as plain PyTorch keeps it.
-    - fp16-amp, bf16-amp under DDP or ZeRO-1/2: fp32 parameters and residual stream, autocast at every linear.
-    - the same under ZeRO-3/FSDP: FSDP's mixed precision: fp32 shards, gathered and computed in 2 bytes.
-    - megatron, xla: 2-byte parameters and residual, fp32 main gradients, fp32 master weights and moments.
-    """
-    precision = training.precision
-    if precision in ("fp32", "tf32"):
-        return Numbers(
-            compute=4, residual=4, parameter=4, gradient=4, optimizer=8, autocast=False, peak=training.precision
-        )
-    if training.framework in MASTER_WEIGHT_FRAMEWORKS:
-        return Numbers(compute=2, residual=2, parameter=2, gradient=4, optimizer=12, autocast=False, peak=precision)
-    if precision == "bf16" or training.framework == "ideal":
-        return Numbers(compute=2, residual=2, parameter=2, gradient=2, optimizer=4, autocast=False, peak=precision)
-    if plan.sharding in ("zero3", "fsdp"):
-        return Numbers(compute=2, residual=2, parameter=4, gradient=4, optimizer=8, autocast=False, peak=precision)
-    return Numbers(compute=2, residual=4, parameter=4, gradient=4, optimizer=8, autocast=True, peak=precision)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dims:
-    """One rank's sizes for one micro-batch: ``tokens`` = micro_batch · seq_len, widths already divided by tp.
+    """One rank's sizes for one micro-batch; widths are the rank's own, but for ``hidden`` and ``full_vocab``.
 
-    ``stream_tokens`` is the rank's share of tokens outside attention and FFN: tokens / tp under sequence
-    parallelism, else tokens. ``multi_tensor``: the optimizer runs over all tensors at once, as PyTorch does on GPUs.
+    Every tensor between products has ``tokens`` · width elements on a rank. ``tokens`` = micro_batch · seq_len / cp,
+    divided again by the rows of a tensor parallel grid; ``stream_tokens`` · hidden (= its share where sequence
+    parallelism or a grid splits the stream) is the tensor between blocks. ``hidden_width``: columns of that stream that
+    a product of this rank reads or writes: hidden, or hidden / q on a q × q grid. ``routed_tokens``: tokens that this
+    rank sends to experts. ``kv_width`` is the mean of ``key_width`` and ``value_width``; ``core_width`` is what the
+    attention core puts out. ``scores``: elements of this rank's score matrices. ``multi_tensor``: the optimizer runs
+    over all tensors at once, as PyTorch does on GPUs.
+
+    A product on a grid: SUMMA (2d, 2.5d) adds ``steps`` = q panel products (m/q × k/q)·(k/q × n/q); 3d gathers rows
+    ``row_gather`` = q times and multiplies once. A matrix of K·N weights occupies K/q · N/q / ``row_gather``.
     """
 
     tokens: Number
     stream_tokens: Number
+    routed_tokens: Number
     sequences: Number
     seq_len: Number
     hidden: Number
+    hidden_width: Number
     heads: Number
     head_dim: Number
     query_width: Number
+    key_width: Number
+    value_width: Number
     kv_width: Number
+    core_width: Number
     ffn: Number
+    shared_ffn: Number
+    expert_ffn: Number
+    local_experts: Number
     vocab: Number
     full_vocab: Number
     positions: Number
     tp: Number
+    tp_kind: str
+    grid_side: Number
+    steps: Number
+    row_gather: Number
+    cp: Number
+    cp_kind: str
+    ep: Number
+    expert_tp: Number
     numbers: Numbers
     model: Model
     training: Training
@@ -90,32 +79,74 @@ class Dims:
     fused_projections: bool
     causal: bool = True
 
+    @property
+    def scores(self) -> Number:
+        """Elements of this rank's score matrices: sequences · heads · S² / cp, whatever the algorithm."""
+        return self.sequences * self.heads * self.seq_len * self.seq_len / self.cp
+
 
 def dims(scenario: Scenario, **arrays: Any) -> Dims:
-    """Collect the sizes of a scenario; ``arrays`` may replace ``tp``, ``micro_batch`` and ``seq_len`` by arrays."""
+    """Collect the sizes of a scenario; ``arrays`` may replace a degree (tp, tp_depth, cp, ep, expert_tp) or a size.
+
+    Sizes are ``micro_batch`` and ``seq_len``. A rank of a grid has 1/rows of the tokens and 1/q of every width:
+    rows = q (2d), depth·q (2.5d), q² (3d), so that each tensor is split over all of them.
+    """
     model, plan, training = scenario.model, scenario.plan, scenario.training
     tp: Number = arrays.get("tp", plan.tp)
+    cp: Number = arrays.get("cp", plan.cp)
+    ep: Number = arrays.get("ep", plan.ep)
+    expert_tp: Number = arrays.get("expert_tp", plan.expert_tp)
     micro_batch: Number = arrays.get("micro_batch", plan.micro_batch)
     seq_len: Number = arrays.get("seq_len", training.seq_len)
-    tokens = micro_batch * seq_len
+    side = grid_of(plan.tp_kind, tp, arrays.get("tp_depth", plan.tp_depth))
+    grid = plan.tp_kind != "1d"
+    # Ranks that split a tensor's columns, and ranks that split its rows.
+    columns = side if grid else tp
+    rows = tp / side if grid else 1
+    tokens = micro_batch * seq_len / (cp * rows)
+    share = tokens / columns
     fused = training.compile or training.framework in FUSED_FRAMEWORKS
-    split_vocab = training.framework in VOCAB_PARALLEL_FRAMEWORKS
+    split_vocab = grid or training.framework in VOCAB_PARALLEL_FRAMEWORKS
+    heads = model.heads / columns
+    query_width = model.query_width / columns
+    latent = model.kv_lora_rank > 0
+    value_dim = (model.v_head_dim if latent else 0) or model.dim
+    # Where tp exceeds the key/value heads, ranks hold copies: no rank has less than one head.
+    grouped_width = maximum(model.kv / columns, 1.0) * model.dim
+    key_width = query_width if latent else grouped_width
+    value_width = heads * value_dim if latent else grouped_width
+    expert_ffn = model.moe_ffn or model.ffn
     return Dims(
         tokens=tokens,
-        stream_tokens=tokens / tp if plan.sequence_parallel else tokens,
-        sequences=micro_batch,
+        stream_tokens=share if grid or plan.sequence_parallel else tokens,
+        routed_tokens=share,
+        sequences=micro_batch / rows,
         seq_len=seq_len,
         hidden=model.hidden,
-        heads=model.heads / tp,
+        hidden_width=model.hidden / side,
+        heads=heads,
         head_dim=model.dim,
-        query_width=model.query_width / tp,
-        # Where tp exceeds the key/value heads, ranks hold copies: no rank has less than one head.
-        kv_width=maximum(model.kv / tp, 1.0) * model.dim,
-        ffn=model.ffn / tp,
-        vocab=model.vocab / tp if split_vocab else model.vocab,
+        query_width=query_width,
+        key_width=key_width,
+        value_width=value_width,
+        kv_width=(key_width + value_width) / 2,
+        core_width=heads * value_dim,
+        ffn=model.ffn / columns,
+        shared_ffn=model.shared_experts * expert_ffn / columns,
+        expert_ffn=expert_ffn / expert_tp,
+        local_experts=model.experts / ep,
+        vocab=model.vocab / columns if split_vocab else model.vocab,
         full_vocab=model.vocab,
         positions=(model.max_positions or seq_len) if model.position == "learned" else 0,
         tp=tp,
+        tp_kind=plan.tp_kind,
+        grid_side=side,
+        steps=side if plan.tp_kind in ("2d", "2.5d") else 1.0,
+        row_gather=side if plan.tp_kind == "3d" else 1.0,
+        cp=cp,
+        cp_kind=plan.cp_kind,
+        ep=ep,
+        expert_tp=expert_tp,
         numbers=numbers(training, plan),
         model=model,
         training=training,

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from estimator.arrays import where
 from estimator.networks.dims import Dims
+from estimator.units import Number
 
 
 @dataclass(frozen=True, kw_only=True)
 class Piece:
     """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward."""
 
-    stream: float = 0.0
+    stream: Number = 0.0
     strided: float = 0.0
     mixed: float = 0.0
     slow_bytes: float = 0.0
@@ -68,17 +70,21 @@ def activation(d: Dims) -> tuple[Piece, Piece]:
     Gated: act(gate) · up. What is kept includes the input of the following projection.
     """
     e = d.numbers.compute
+    # Under fp8 the projection keeps a narrower copy of its own instead.
+    product = 0.0 if d.numbers.quantised else e
     if d.model.gated_ffn:
         if d.fused:
-            return Piece(stream=3 * e, flops=6, saved=3 * e), Piece(stream=5 * e, flops=10)
-        return Piece(stream=5 * e, launches=2, flops=6, saved=4 * e), Piece(stream=9 * e, launches=3, flops=10)
+            return Piece(stream=3 * e, flops=6, saved=2 * e + product), Piece(stream=5 * e, flops=10)
+        forward = Piece(stream=5 * e, launches=2, flops=6, saved=3 * e + product)
+        return forward, Piece(stream=9 * e, launches=3, flops=10)
     if d.fused or d.model.activation != "gelu-tanh":
-        return Piece(stream=2 * e, flops=8, saved=2 * e), Piece(stream=3 * e, flops=12)
+        return Piece(stream=2 * e, flops=8, saved=e + product), Piece(stream=3 * e, flops=12)
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
     if d.numbers.autocast:
         forward = Piece(stream=58, mixed=2, strided=1, slow_bytes=26, launches=10, flops=8, saved=16)
         return forward, Piece(stream=90, mixed=2, strided=2, slow_bytes=36, launches=14, flops=14)
-    return Piece(stream=18 * e, launches=8, flops=8, saved=5 * e), Piece(stream=30 * e, launches=11, flops=14)
+    forward = Piece(stream=18 * e, launches=8, flops=8, saved=4 * e + product)
+    return forward, Piece(stream=30 * e, launches=11, flops=14)
 
 
 def residual(d: Dims) -> tuple[Piece, Piece]:
@@ -139,14 +145,10 @@ def cross_entropy(d: Dims) -> tuple[Piece, Piece]:
         )
     if d.fused:
         return Piece(stream=2 * n.compute, launches=3, flops=5, saved=n.compute), Piece(stream=2 * n.compute, flops=3)
-    reads = 1 if _scalar(d.vocab) * e <= PERSISTENT_ROW_BYTES else 3
+    reads = where(d.vocab * e <= PERSISTENT_ROW_BYTES, 1.0, 3.0)
     forward = Piece(stream=(reads + 1) * e, launches=2, flops=5, saved=e)
     backward = Piece(stream=e + (reads + 2) * e, launches=3, flops=3)
     if n.autocast:
         forward = Piece(stream=forward.stream, strided=1, slow_bytes=6, launches=3, flops=5, saved=e)
         backward = Piece(stream=backward.stream + 6, launches=4, flops=3)
     return forward, backward
-
-
-def _scalar(value: object) -> float:
-    return float(value) if isinstance(value, (int, float)) else float(value.max())  # type: ignore[attr-defined]

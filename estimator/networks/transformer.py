@@ -1,238 +1,123 @@
-"""Transformer: the ops of one rank for one block, the embedding, the head, and the optimizer."""
+"""Transformer: every op of one micro-batch on one rank, by kind of block, and what a block holds there."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from estimator.networks import attention, pieces
+from estimator.arrays import maximum
+from estimator.model import block_kinds
+from estimator.networks import pieces
 from estimator.networks.attention import pair
-from estimator.networks.dims import MASTER_WEIGHT_FRAMEWORKS, Dims
-from estimator.networks.linear import linear
-from estimator.ops import Op, again, kernels
+from estimator.networks.dims import Dims
+from estimator.networks.edges import embedding, head
+from estimator.networks.ffn import feed_forward
+from estimator.networks.moe import expert_part, routed_rows
+from estimator.networks.projections import attention_part
+from estimator.networks.recompute import recomputed
+from estimator.networks.shares import BlockParameters, ffn_parameters, parameters_of
+from estimator.ops import Op
 from estimator.units import Number
 
-CORE_OPS = ("attention", "q, k casts", "scores", "softmax", "values", "head copies")
-"""Forward ops that selective recomputation runs again (Korthikanti 2022, arXiv 2205.05198, section 5)."""
+__all__ = ["Block", "BlockParameters", "NetworkOps", "network"]
 
-BLOCK_END = ("down projection", "ffn residual")
-CORE_END = ("values",)
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """One kind of block: how many of the model's ``layers`` are of it, its ops per micro-batch, its parameters.
+
+    ``leading`` blocks come first in the stack, other kinds are mixed evenly. ``plain`` are the ops without
+    recomputation. ``ffn_gradient_bytes``: gradients of the feed-forward part's inner activations at the fullest moment
+    of its backward; ``ffn_parameters``: this rank's weights of that part.
+    """
+
+    name: str
+    layers: int
+    leading: bool
+    ops: tuple[Op, ...]
+    plain: tuple[Op, ...]
+    parameters: BlockParameters
+    ffn_gradient_bytes: Number
+    ffn_parameters: Number
 
 
 @dataclass(frozen=True, kw_only=True)
 class NetworkOps:
-    """Ops per execution: of one block, of the first stage's embedding, of the last stage's head."""
+    """Ops per execution: of each kind of block, of the first stage's embedding, of the last stage's head."""
 
-    layer: tuple[Op, ...]
+    blocks: tuple[Block, ...]
     embedding: tuple[Op, ...]
     head: tuple[Op, ...]
 
 
 def network(d: Dims) -> NetworkOps:
-    """Return every op that one micro-batch needs on one rank."""
-    return NetworkOps(layer=tuple(_recomputed(d, block(d))), embedding=tuple(embedding(d)), head=tuple(head(d)))
-
-
-def block(d: Dims) -> list[Op]:
-    """Return forward and backward ops of one block, without recomputation."""
-    model, n = d.model, d.numbers
-    stream = d.stream_tokens * d.hidden
-    qkv = d.query_width + 2 * d.kv_width
-    up_count = 2 if model.gated_ffn else 1
-    bias_qkv = model.bias or model.qkv_bias
-    ops = pair("attention norm", "layer", stream, *pieces.norm(d, n.residual))
-    if d.fused_projections:
-        ops += linear(d, "qkv projection", "layer", inputs=d.hidden, outputs=qkv, bias=bias_qkv,
-                      kept_tokens=d.stream_tokens)  # fmt: skip
-    else:
-        ops += linear(
-            d,
-            "q projection",
-            "layer",
-            inputs=d.hidden,
-            outputs=d.query_width,
-            bias=bias_qkv,
-            kept_tokens=d.stream_tokens,
-        )
-        ops += linear(
-            d,
-            "k, v projections",
-            "layer",
-            inputs=d.hidden,
-            outputs=2 * d.kv_width,
-            projections=2,
-            bias=bias_qkv,
-            saves_input=n.autocast,
-            input_copies=2,
-            kept_tokens=d.stream_tokens,
-        )
-        ops.append(
-            kernels(
-                "qkv gradient sum",
-                "layer",
-                "backward",
-                elements=d.tokens * d.hidden,
-                stream=3 * (n.residual if n.autocast else n.compute),
-                flops_per_element=1,
+    """Return every op that one micro-batch needs on one rank; bare stacks have neither embedding nor head."""
+    whole = d.model.network == "transformer"
+    blocks = []
+    for kind in block_kinds(d.model):
+        name = _name(d, kind.experts, kind.window)
+        plain = _block(d, name, experts=kind.experts, window=kind.window)
+        ops = tuple(recomputed(d, plain, name, experts=kind.experts))
+        blocks.append(
+            Block(
+                name=name,
+                layers=kind.layers,
+                leading=kind.leading,
+                ops=ops,
+                plain=ops if d.recompute == "none" else tuple(plain),
+                parameters=parameters_of(d, experts=kind.experts),
+                ffn_gradient_bytes=_ffn_gradient_bytes(d, kind.experts),
+                ffn_parameters=ffn_parameters(d, experts=kind.experts),
             )
         )
-    if model.qk_norm:
-        ops += pair(
-            "q, k norm", "layer", d.tokens * (d.query_width + d.kv_width), *_twice(pieces.rms_norm(d, n.compute))
-        )
-    if model.position == "rope":
-        ops += pair("rotary positions", "layer", d.tokens * (d.query_width + d.kv_width), *pieces.rope(d))
-    ops += attention.core(d)
-    # The fused core's output is what the projection keeps; it is counted there.
-    ops += linear(
-        d,
-        "output projection",
-        "layer",
-        inputs=d.query_width,
-        outputs=d.hidden,
-        bias=model.bias,
-        saves_input=False,
-        input_copies=0,
+    return NetworkOps(
+        blocks=tuple(blocks),
+        embedding=tuple(embedding(d)) if whole else (),
+        head=tuple(head(d)) if whole else (),
     )
-    ops += pair("attention residual", "layer", stream, *pieces.residual(d))
-    ops += pair("ffn norm", "layer", stream, *pieces.norm(d, n.residual))
-    ops += linear(
-        d,
-        "gate, up projections" if model.gated_ffn else "up projection",
-        "layer",
-        inputs=d.hidden,
-        outputs=up_count * d.ffn,
-        projections=1 if d.fused_projections else up_count,
-        bias=model.bias,
-        input_copies=1 if d.fused_projections else up_count,
-        kept_tokens=d.stream_tokens,
-    )
-    ops += pair("activation", "layer", d.tokens * d.ffn, *pieces.activation(d))
-    ops += linear(
-        d,
-        "down projection",
-        "layer",
-        inputs=d.ffn,
-        outputs=d.hidden,
-        bias=model.bias,
-        saves_input=False,
-        input_copies=1 if n.autocast and _wide_activation(d) else 0,
-    )
-    ops += pair("ffn residual", "layer", stream, *pieces.residual(d))
-    return ops
 
 
-def embedding(d: Dims) -> list[Op]:
-    """Return the token (and position) look-up; backward scatters into a zeroed gradient of the whole table."""
-    n, elements = d.numbers, d.tokens * d.hidden
-    lookups = 2 if d.model.position == "learned" else 1
-    width = n.parameter if n.autocast else n.residual
-    table = (d.vocab + d.positions) * d.hidden
-    return [
-        kernels("embedding", "embedding", "forward", elements=elements, stream=(2 * lookups + lookups - 1) * width,
-                launches=2 * lookups - 1.0),
-        kernels("embedding gradient", "embedding", "backward", elements=elements, stream=2 * width * lookups,
-                launches=8.0 * lookups),
-        kernels("embedding gradient table", "embedding", "backward", elements=table, stream=width,
-                launches=lookups * 1.0),
-    ]  # fmt: skip
+def _name(d: Dims, experts: bool, window: int) -> str:
+    """Name a kind: "layer", with what tells it apart: "window", and "dense" or "expert" in a model with experts."""
+    words = ["window"] if window else []
+    if d.model.experts:
+        words.append("expert" if experts else "dense")
+    return " ".join([*words, "layer"])
 
 
-def head(d: Dims) -> list[Op]:
-    """Return the final norm, the logits and the loss."""
-    n = d.numbers
-    ops = pair("final norm", "head", d.stream_tokens * d.hidden, *pieces.norm(d, n.residual))
-    aligned = d.model.vocab * n.compute % 16 == 0
-    ops += linear(d, "logits", "head", inputs=d.hidden, outputs=d.vocab, aligned=aligned)
-    ops += pair("cross-entropy", "head", d.tokens * d.vocab, *pieces.cross_entropy(d))
-    return ops
+def _block(d: Dims, layer: str, *, experts: bool, window: int) -> list[Op]:
+    """Return forward and backward ops of one block, without recomputation."""
+    model = d.model
+    if model.network == "ffn":
+        return _ffn(d, layer, experts)
+    if model.network == "attention":
+        return attention_part(d, layer, window)
+    stream = d.stream_tokens * d.hidden
+    norm, residual = pieces.norm(d, d.numbers.residual), pieces.residual(d)
+    norms = model.norms_per_layer
+    ops = pair("attention norm", layer, stream, *norm) if norms > 0 else []
+    ops += attention_part(d, layer, window)
+    if norms > 2:
+        ops += pair("attention output norm", layer, stream, *norm)
+    ops += pair("attention residual", layer, stream, *residual)
+    if norms > 1:
+        ops += pair("ffn norm", layer, stream, *norm)
+    ops += _ffn(d, layer, experts)
+    if norms > 3:
+        ops += pair("ffn output norm", layer, stream, *norm)
+    return ops + pair("ffn residual", layer, stream, *residual)
 
 
-ADAMW_ACCESSES = 21
-"""Accesses per parameter of foreach AdamW: decay 2, lerp 3, scale 2, addcmul 4, sqrt 2, div 2, + eps 2, addcdiv 4."""
-ADAMW_PASSES = 8
-FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
-"""torch's multi-tensor kernels take at most 320 chunks of 65 536 elements in one launch."""
+def _ffn(d: Dims, layer: str, experts: bool) -> list[Op]:
+    return expert_part(d, layer) if experts else feed_forward(d, layer, width=d.ffn)
 
 
-def optimizer(d: Dims, parameters: Number, tensors: Number) -> list[Op]:
-    """Return the optimizer step over this rank's ``parameters`` in ``tensors`` tensors (once per step)."""
-    n, adam = d.numbers, d.training.optimizer == "adamw"
-    if d.training.framework in MASTER_WEIGHT_FRAMEWORKS:
-        # One fused pass over fp32 weights, main gradients and moments, the 2-byte copy, and the gradients' norm.
-        stream = (28.0 if adam else 12.0) + (2.0 if n.parameter == 2 else 0.0) + 8.0
-        launches = 4.0 + tensors / 100.0
-    elif d.training.framework == "ideal":
-        stream, launches = (7 if adam else 3) * n.parameter, 0.0
-    else:
-        passes = ADAMW_PASSES if adam else 1
-        stream = (ADAMW_ACCESSES if adam else 3) * n.parameter
-        launches = passes * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH) if d.multi_tensor else passes * tensors
-    return [
-        kernels(
-            d.training.optimizer,
-            "optimizer",
-            "optimizer",
-            elements=parameters,
-            stream=stream,
-            launches=launches,
-            flops_per_element=12 if adam else 2,
-            category="optimizer",
-        )
-    ]
-
-
-def gradient_accumulation(d: Dims, parameters: Number, tensors: Number) -> list[Op]:
-    """Return the adds of one more micro-batch's gradients: two reads and a write each; fused into Megatron's GEMMs."""
-    if d.training.framework == "megatron":
-        return []
-    return [
-        kernels(
-            "gradient accumulation",
-            "optimizer",
-            "backward",
-            elements=parameters,
-            stream=3 * d.numbers.gradient,
-            launches=tensors,
-            flops_per_element=1,
-        )
-    ]
-
-
-def _recomputed(d: Dims, ops: list[Op]) -> list[Op]:
-    """Add the forward ops that backward runs again, and drop what then need not be kept."""
-    if d.recompute == "none":
-        return ops
-    forward = [op for op in ops if op.phase == "forward"]
-    backward = [op for op in ops if op.phase == "backward"]
-    if d.recompute == "full":
-        kept = kernels("block input", "layer", "forward", elements=d.stream_tokens * d.hidden, launches=0.0,
-                       saved_bytes=d.stream_tokens * d.hidden * d.numbers.residual)  # fmt: skip
-        redone = [
-            op for op in forward if not op.name.endswith("weight cast") and op.name not in _not_redone(d, BLOCK_END)
-        ]
-        return [kept, *map(_unsaved, forward), *map(again, redone), *backward]
-    # Selective: the core's inputs and output are kept, its inside is not.
-    e = d.numbers.compute
-    kept_bytes = d.tokens * (2 * d.query_width + 2 * d.kv_width) * e
-    kept = kernels("q, k, v, output", "layer", "forward", elements=d.tokens, launches=0.0, saved_bytes=kept_bytes)
-    inside = [op for op in forward if op.name in CORE_OPS and op.name not in _not_redone(d, CORE_END)]
-    outside = [op if op.name not in CORE_OPS else _unsaved(op) for op in forward]
-    return [kept, *outside, *map(again, inside), *backward]
-
-
-def _not_redone(d: Dims, end: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the ops after the last kept tensor: PyTorch's checkpoint stops there, Megatron's runs to the end."""
-    return () if d.training.framework in ("megatron", "xla") else end
-
-
-def _unsaved(op: Op) -> Op:
-    return replace(op, saved_bytes=0.0)
-
-
-def _twice(both: tuple[pieces.Piece, pieces.Piece]) -> tuple[pieces.Piece, pieces.Piece]:
-    return tuple(replace(piece, launches=2 * piece.launches) for piece in both)  # type: ignore[return-value]
-
-
-def _wide_activation(d: Dims) -> bool:
-    """Whether the activation leaves fp32 under autocast, so that the down projection casts its input."""
-    return d.model.activation == "gelu-tanh" and not d.model.gated_ffn and not d.fused
+def _ffn_gradient_bytes(d: Dims, experts: bool) -> Number:
+    model, e = d.model, d.numbers.compute
+    up_count = 2 if model.gated_ffn else 1
+    if model.network == "attention":
+        return 0.0
+    if not experts:
+        return d.tokens * d.ffn * e * up_count
+    # Gradients of the rows that go to experts live beside those inside them; shared experts have their own moment.
+    routed = routed_rows(d) * (d.expert_ffn * up_count + d.hidden)
+    return maximum(routed, d.tokens * d.shared_ffn * up_count) * e

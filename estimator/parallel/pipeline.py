@@ -1,8 +1,113 @@
-"""Pipeline: how long m micro-batches take through p stages, and how many each stage holds at once."""
+"""Pipeline: what a schedule adds to the pace of the slowest stage, and the micro-batches that a stage holds at once."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from estimator.arrays import maximum, minimum, where
+from estimator.parallel.schedules import FORMS, StageTimes
+from estimator.problems import Problem
 from estimator.units import Number
+
+__all__ = ["Bubble", "StageTimes", "bubble_s", "in_flight", "pipeline_s", "schedule_problems", "slowest"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bubble:
+    """What a step takes beyond micro-batches times the slowest stage: idle time, and messages that nothing hides."""
+
+    idle_s: Number
+    send_s: Number
+
+
+def bubble_s(
+    schedule: str,
+    *,
+    first: StageTimes,
+    middle: StageTimes,
+    last: StageTimes,
+    stages: Number,
+    micro_batches: Number,
+    virtual_stages: Number,
+    send_s: Number,
+) -> Bubble:
+    """Return what one step takes beyond m · slowest: T = max over stages i of m·tᵢ + formᵢ.
+
+    ``formᵢ`` is the schedule's own, in ``estimator.parallel.schedules``; what the maximum gains by messages of
+    ``send_s`` each is apart. For GPipe and 1F1B without messages T = Σ stages + (m − 1) · slowest. ``middle`` stands
+    for every stage between the first and the last; two stages have none, and one stage has no bubble.
+    """
+    form = FORMS[schedule]
+    pace_s = maximum(first.seconds, last.seconds)
+    pace_s = maximum(pace_s, where(stages > 2, middle.seconds, pace_s))
+    between = stages - 2
+    forward_s = first.forward_s + between * middle.forward_s + last.forward_s
+    input_s = first.input_s + between * middle.input_s + last.input_s
+    weight_s = first.weight_s + between * middle.weight_s + last.weight_s
+    idle_s: Number = 0.0
+    both_s: Number = 0.0
+    for own, there in ((first, True), (last, True), (middle, stages > 2)):
+        others = StageTimes(
+            forward_s=forward_s - own.forward_s, input_s=input_s - own.input_s, weight_s=weight_s - own.weight_s
+        )
+        behind_s = micro_batches * (own.seconds - pace_s)
+        quiet_s, loud_s = form(own, others, stages, micro_batches, virtual_stages, send_s)
+        idle_s = maximum(idle_s, where(there, behind_s + quiet_s, 0.0))
+        both_s = maximum(both_s, where(there, behind_s + loud_s, 0.0))
+    idle_s = where(stages > 1, idle_s, 0.0)
+    return Bubble(idle_s=idle_s, send_s=where(stages > 1, maximum(both_s - idle_s, 0.0), 0.0))
+
+
+def in_flight(
+    schedule: str, stage: Number, stages: Number, micro_batches: Number, virtual_stages: Number = 1
+) -> Number:
+    """Micro-batches whose activations a stage holds at its peak, in units of one micro-batch on the whole rank.
+
+    ``stage`` counts from 0. GPipe: all. 1F1B: min(m, p − stage) (Narayanan 2021, arXiv 2104.04473, section 2.2.1).
+    Interleaved: min(m, (2(p − 1 − stage) + (v − 1)p + 1)/v), on the first stage p(1 + (p − 1)/(pv)). Where W waits,
+    activations wait too: ZB-H1 min(m, p) (Qi 2023, arXiv 2401.10241), ZB-V min(m, p, (m + 1 + stage)/2).
+    """
+    if schedule == "gpipe":
+        return micro_batches + 0 * stage
+    if schedule == "zero-bubble":
+        return minimum(micro_batches, stages) + 0 * stage
+    if schedule == "zero-bubble-v":
+        return minimum(minimum(micro_batches, stages), (micro_batches + 1 + stage) / 2)
+    held = stages - stage
+    if schedule == "interleaved":
+        warm_up = 2 * (stages - 1 - stage) + (virtual_stages - 1) * stages
+        held = where(virtual_stages > 1, (warm_up + 1) / virtual_stages, held)
+    return minimum(micro_batches, held)
+
+
+def schedule_problems(
+    schedule: str, stages: int, micro_batches: int, virtual_stages: int, layers: int
+) -> list[Problem]:
+    """List what a schedule does not allow: chunks that it has not, groups that do not fill, chunks without a layer."""
+    if stages == 1:
+        return []
+    found = []
+    chunks = 2 if schedule == "zero-bubble-v" else virtual_stages
+    if schedule == "zero-bubble-v" and virtual_stages > 2:
+        found.append(_problem("plan.virtual_stages", f"zero-bubble-v runs two chunks per rank, not {virtual_stages}",
+                              "Set virtual_stages to 2, or schedule to interleaved."))  # fmt: skip
+    elif schedule not in ("interleaved", "zero-bubble-v") and virtual_stages > 1:
+        found.append(_problem("plan.virtual_stages", f"{schedule} runs one chunk per rank, not {virtual_stages}",
+                              "Set virtual_stages to 1, or schedule to interleaved."))  # fmt: skip
+    if schedule == "interleaved" and virtual_stages > 1 and micro_batches % stages:
+        found.append(_problem("training.global_batch", f"interleaving takes micro-batches in groups of pp = {stages};"
+                              f" {micro_batches} per step do not fill them",
+                              "Choose global_batch so that global_batch / (dp·micro_batch) is a multiple of pp,"
+                              " or set schedule to 1f1b."))  # fmt: skip
+    if chunks > 1 and stages * chunks > layers:
+        field = "plan.virtual_stages" if virtual_stages > 1 else "plan.schedule"
+        found.append(_problem(field, f"{stages} stages of {chunks} chunks need more than {layers} layers",
+                              f"Choose at most {layers} chunks in all, or set schedule to 1f1b."))  # fmt: skip
+    return found
+
+
+def _problem(field: str, message: str, remedy: str) -> Problem:
+    return Problem(field=field, message=message, remedy=remedy)
 
 
 def pipeline_s(stage_s: list[Number], micro_batches: Number) -> Number:
@@ -17,17 +122,7 @@ def pipeline_s(stage_s: list[Number], micro_batches: Number) -> Number:
 
 def slowest(stage_s: list[Number]) -> Number:
     """Time per micro-batch of the stage that sets the pace."""
-    from estimator.arrays import maximum
-
     found = stage_s[0]
     for value in stage_s[1:]:
         found = maximum(found, value)
     return found
-
-
-def in_flight(schedule: str, stage: int, stages: int, micro_batches: int) -> int:
-    """Micro-batches whose activations a stage holds at its peak: all under GPipe, min(m, p − stage) under 1F1B.
-
-    ``stage`` counts from 0 (Narayanan 2021, arXiv 2104.04473, section 2.2.1).
-    """
-    return micro_batches if schedule == "gpipe" else min(micro_batches, stages - stage)

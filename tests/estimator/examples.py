@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from estimator.efficiency import Efficiencies, efficiencies, ideal
 from estimator.hardware import Chip, Cluster, Link
+from estimator.rank import Lines, Rank, lines_of, parts_of, rank_of, setting_of
 from estimator.scenario import Scenario, scenario_from_json
+from estimator.stage_pass import Pass
+from estimator.step import Parts, Setting, Step, stage_passes, step
 
 CHIP: dict[str, Any] = {
     "name": "round chip",
@@ -38,13 +41,15 @@ GPT: dict[str, Any] = {
     "tied_embedding": True,
 }
 
+MIXTRAL: dict[str, Any] = {**LLAMA, "experts": 8, "top_k": 2, "moe_ffn": 512}
+
 
 def document(
     model: dict[str, Any] | str = LLAMA, *, plan: dict[str, Any] | None = None, chips_per_node: int = 8, **training: Any
 ) -> dict[str, Any]:
     """Write a scenario: as many chips as the plan's degrees need, one micro-batch per rank unless told otherwise."""
     plan = plan or {}
-    chips = plan.get("dp", 1) * plan.get("tp", 1) * plan.get("pp", 1)
+    chips = plan.get("dp", 1) * plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1)
     per_node = min(chips, chips_per_node)
     batch = plan.get("dp", 1) * plan.get("micro_batch", 1)
     return {
@@ -80,3 +85,26 @@ def cluster(chips_per_node: int = 8, nodes: int = 1, **chip: Any) -> Cluster:
 def flawless(**changes: float) -> Efficiencies:
     """Return efficiencies of 1 and overheads of 0, but for what a test changes."""
     return replace(ideal(efficiencies("default")), **changes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A scenario at every stage of its way to a step."""
+
+    rank: Rank
+    setting: Setting
+    lines: Lines
+    parts: Parts
+    passes: list[Pass]
+    step: Step
+
+
+def built(one: Scenario, e: Efficiencies | None = None) -> Built:
+    """Price a scenario part by part as ``estimate`` does."""
+    e = e or flawless()
+    rank = rank_of(one, e)
+    setting = setting_of(one, rank)
+    lines = lines_of(rank, one.cluster, setting.groups, e)
+    parts = parts_of(rank, lines, one.training, e)
+    passes = stage_passes(setting, parts, e)
+    return Built(rank=rank, setting=setting, lines=lines, parts=parts, passes=passes, step=step(setting, passes, e))

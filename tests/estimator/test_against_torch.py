@@ -10,7 +10,6 @@ from estimator.estimate import estimate
 from estimator.networks.dims import dims
 from estimator.networks.transformer import network
 from estimator.scenario import Scenario, scenario_from_json
-from estimator.stages import stages
 from runners import model as measured
 
 with warnings.catch_warnings():
@@ -80,9 +79,10 @@ def counted_flops(one: Scenario, device: str) -> int:
 
 
 def estimated_flops(one: Scenario) -> float:
-    (stage,) = stages(one, network(dims(one)))
+    found = network(dims(one))
+    runs = [(block.ops, block.layers) for block in found.blocks] + [(found.head, 1)]
     return sum(
-        float(op.flops * op.count) * times for op, times in stage.executions() if op.kind in ("gemm", "attention")
+        float(op.flops * op.count) * times for ops, times in runs for op in ops if op.kind in ("gemm", "attention")
     )
 
 

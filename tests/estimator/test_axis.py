@@ -23,6 +23,15 @@ def along(field: str, document: dict | None = None) -> Axis:
     return axis(document or BASE, field)
 
 
+def changed(**plan: object) -> dict:
+    return {**BASE, "plan": {**BASE["plan"], **plan}}
+
+
+def plans(field: str, document: dict) -> dict[object, dict]:
+    """Plan of every legal point."""
+    return {point.value: point.scenario["plan"] for point in along(field, document).points if point.estimate}
+
+
 def points(field: str) -> dict[object, Point]:
     return {point.value: point for point in along(field).points}
 
@@ -51,6 +60,9 @@ def test_the_present_value_leaves_the_scenario_as_it_is():
     for field, value in (("plan.tp", 2), ("plan.dp", 4), ("cluster.nodes", 1), ("plan.micro_batch", 1)):
         point = points(field)[value]
         assert scenario_from_json(point.scenario) == scenario_from_json(BASE), field
+    one_chunk = changed(schedule="interleaved", pp=2, dp=2)
+    here = next(point for point in along("plan.schedule", one_chunk).points if point.value == "interleaved")
+    assert scenario_from_json(here.scenario) == scenario_from_json(one_chunk)
 
 
 def test_names_of_the_catalogue_stay_names():
@@ -59,8 +71,8 @@ def test_names_of_the_catalogue_stay_names():
         assert point.scenario["cluster"]["chip"] == "h100-sxm"
 
 
-@pytest.mark.parametrize("field", ["plan.tp", "plan.pp"])
-def test_tp_and_pp_keep_the_chips_and_dp_takes_the_rest(field):
+@pytest.mark.parametrize("field", ["plan.tp", "plan.cp", "plan.pp"])
+def test_tp_cp_and_pp_keep_the_chips_and_dp_takes_the_rest(field):
     for point in along(field).points:
         if point.estimate is not None:
             assert point.estimate.chips == 8
@@ -96,6 +108,67 @@ def test_a_refused_degree_says_why():
     refused = pipeline[8].problems
     assert refused[0].field == "plan.pp"
     assert refused[0].remedy
+
+
+def test_schedule_and_chunks_move_one_another():
+    found = plans("plan.schedule", changed(pp=2, dp=2))
+    assert found["interleaved"]["virtual_stages"] == 2
+    interleaved = changed(pp=2, dp=2, schedule="interleaved", virtual_stages=4)
+    assert {name: plan["virtual_stages"] for name, plan in plans("plan.schedule", interleaved).items()} == {
+        "gpipe": 1, "1f1b": 1, "interleaved": 4, "zero-bubble": 1, "zero-bubble-v": 1
+    }  # fmt: skip
+    chunks = plans("plan.virtual_stages", interleaved)
+    assert {n: plan["schedule"] for n, plan in chunks.items()} == {
+        1: "1f1b", 2: "interleaved", 4: "interleaved", 8: "interleaved"
+    }  # fmt: skip
+    assert plans("plan.virtual_stages", changed(pp=2, dp=2))[2]["schedule"] == "interleaved"
+
+
+def test_a_grid_takes_its_depth_and_splits_tokens_itself():
+    found = plans("plan.tp_kind", changed(tp=8, dp=1, sequence_parallel=True))
+    assert (found["2.5d"]["tp_depth"], found["2.5d"]["sequence_parallel"]) == (2, False)
+    assert "tp_depth" not in found["3d"]
+    back = plans("plan.tp_kind", changed(tp=8, dp=1, tp_kind="2.5d", tp_depth=2))
+    assert back["1d"]["tp_depth"] == 1
+    tall = changed(tp=8, dp=1, tp_kind="2.5d", tp_depth=2)
+    assert {tp: plan["tp_depth"] for tp, plan in plans("plan.tp", tall).items()} == {1: 1, 2: 2, 4: 1, 8: 2}
+    assert [point.value for point in along("plan.tp_depth", tall).points] == [2, 8]
+
+
+def test_blocks_per_checkpoint_and_full_recomputation_move_one_another():
+    assert plans("plan.recompute_every", BASE)[4]["recompute"] == "full"
+    every = changed(recompute="full", recompute_every=4)
+    assert {name: plan["recompute_every"] for name, plan in plans("plan.recompute", every).items()} == {
+        "none": 1, "selective": 1, "full": 4
+    }  # fmt: skip
+
+
+def test_experts_are_laid_over_ranks_that_they_divide():
+    experts = {**BASE, "model": "qwen3-30b-a3b", "plan": {"dp": 8, "ep": 2, "sharding": "fsdp"}}
+    found = along("plan.ep", experts).points
+    assert [point.value for point in found] == [1, 2, 4, 8, 16, 32, 64, 128]
+    assert [point.value for point in found if point.estimate] == [1, 2, 4, 8]
+    assert "does not divide" in found[-1].problems[0].message
+    assert [point.value for point in along("plan.ep").points] == [1]
+
+
+def test_states_are_shared_by_a_part_of_the_ranks():
+    sharded = changed(sharding="fsdp", tp=1, dp=8)
+    assert list(plans("plan.shard_ranks", sharded)) == [0, 2, 4]
+    refused = [point for point in along("plan.shard_ranks").points if point.problems]
+    assert refused[0].problems[0].field == "plan.shard_ranks"
+
+
+def test_stages_may_be_uneven():
+    uneven = plans("plan.pp", {**BASE, "model": "gpt2", "plan": {"dp": 8}})
+    assert 8 in uneven, "12 layers on 8 stages"
+
+
+def test_placements_differ_for_the_plan():
+    assert list(plans("plan.placement", changed(tp=1, dp=8))) == ["tp-cp-dp-pp"]
+    assert len(plans("plan.placement", changed(tp=2, cp=2, pp=2, dp=1))) == 6
+    here = changed(tp=2, dp=4, placement="pp-dp-tp-cp")
+    assert list(plans("plan.placement", here)) == ["tp-dp-cp-pp", "pp-dp-tp-cp"]
 
 
 def test_a_cluster_given_by_name_alone_can_be_moved():

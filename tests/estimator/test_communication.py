@@ -1,74 +1,82 @@
-"""Communication: payloads and exposure of a step's collectives on one rank."""
+"""Communication: payloads and exposure of what data parallel ranks exchange in a step."""
 
 import pytest
 
-from estimator.communication import data_parallel, send_s_of, sends_listed, tensor_collectives
-from estimator.efficiency import efficiencies
-from estimator.networks.dims import dims
-from estimator.networks.transformer import network
+from estimator.communication import PricedSync, data_parallel
+from estimator.efficiency import Efficiencies, efficiencies
 from estimator.scenario import scenario_from_json
-from estimator.stage_pass import stage_pass
-from estimator.stages import stages
+from tests.estimator.examples import Built, built
 
 E = efficiencies("hopper")
 
 
-def first_stage(**plan):
-    chips = plan.get("dp", 1) * plan.get("tp", 1) * plan.get("pp", 1)
+def first_stage(e: Efficiencies = E, model: str = "llama3-8b", **plan) -> list[PricedSync]:
+    chips = plan.get("dp", 1) * plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1)
     scenario = scenario_from_json(
         {
-            "model": "llama3-8b",
+            "model": model,
             "cluster": {"chip": "h200-sxm", "chips_per_node": chips},
             "plan": plan,
             "training": {"seq_len": 1024, "global_batch": 8, "precision": "bf16"},
         }
     )
-    return scenario, stages(scenario, network(dims(scenario)))[0]
+    found: Built = built(scenario, e)
+    setting = found.setting
+    return data_parallel(setting.shard, setting.kinds[0], found.passes[0], setting.plan, setting.groups,
+                         setting.micro_batches, setting.cluster, e)  # fmt: skip
 
 
 def test_one_replica_exchanges_nothing():
-    scenario, stage = first_stage()
-    assert data_parallel(scenario, stage, stage_pass(scenario, stage, E), E) == ([], 0.0)
+    assert first_stage() == []
+    assert first_stage(tp=2, pp=2) == []
 
 
 def test_ddp_sums_every_gradient_once_in_buckets():
-    scenario, stage = first_stage(dp=4)
-    (found,), copies_s = data_parallel(scenario, stage, stage_pass(scenario, stage, E), E)
-    assert (found.kind, found.axis, found.ranks) == ("all-reduce", "dp", 4)
-    assert found.bytes * found.count == pytest.approx(2 * 8_030_261_248)
+    (found,) = first_stage(dp=4)
+    assert (found.sync.kind, found.axis, found.ranks) == ("all-reduce", "dp", 4)
+    assert found.sync.payload_bytes == 2 * 8_030_261_248
     assert 0 < found.exposed_s < found.seconds
-    assert copies_s > 0
+    assert found.copies_exposed_s > 0
 
 
-def test_without_overlap_all_of_it_is_exposed():
-    scenario, stage = first_stage(dp=4, overlap=False)
-    (found,), _ = data_parallel(scenario, stage, stage_pass(scenario, stage, E), E)
-    assert found.exposed_s == found.seconds
+def test_exchange_and_copies_show_in_the_same_share():
+    (found,) = first_stage(dp=4)
+    (whole,) = first_stage(dp=4, overlap=False)
+    assert whole.exposed_s == whole.seconds == found.seconds
+    assert found.exposed_s / whole.exposed_s == pytest.approx(found.copies_exposed_s / whole.copies_exposed_s)
 
 
 def test_fsdp_gathers_twice_and_scatters_once_per_micro_batch():
-    scenario, stage = first_stage(dp=4, sharding="fsdp", micro_batch=1)
-    found, _ = data_parallel(scenario, stage, stage_pass(scenario, stage, E), E)
-    assert [(c.kind, c.phase) for c in found] == [
+    found = first_stage(dp=4, sharding="fsdp", micro_batch=1)
+    assert [(f.sync.kind, f.sync.beside) for f in found] == [
         ("all-gather", "forward"),
         ("all-gather", "backward"),
         ("reduce-scatter", "backward"),
     ]
-    assert all(c.count == 32 * 2 for c in found), "32 blocks, two micro-batches"
+    assert all(f.sync.count == 32 * 2 for f in found), "32 blocks, two micro-batches"
 
 
-def test_tensor_parallel_collectives_are_not_hidden():
-    scenario, stage = first_stage(tp=8)
-    found = tensor_collectives(scenario, stage, E)
-    assert found
-    assert all(c.exposed_s == c.seconds for c in found)
-    assert {c.bytes for c in found} == {1024 * 4096 * 2}
+def test_experts_are_exchanged_apart_among_their_own_copies():
+    found = first_stage(model="mixtral-8x7b", dp=8, ep=4)
+    assert [(f.axis, f.ranks) for f in found] == [("dp", 8), ("edp", 2)]
+    experts = 32 * 8 * 3 * 4096 * 14336
+    assert found[1].sync.payload_bytes == 2 * experts / 4
+    assert found[0].sync.payload_bytes == 2 * (46_702_792_704 - experts)
 
 
-def test_stages_send_the_residual_stream():
-    scenario, stage = first_stage(pp=4)
-    send_s = send_s_of(scenario, stage, E)
-    (found,) = sends_listed(scenario, send_s, stage)
-    assert found.bytes == 1024 * 4096 * 2
-    assert found.seconds == pytest.approx(found.count * send_s)
-    assert sends_listed(*[first_stage()[0], 0.0, first_stage()[1]]) == []
+def test_experts_that_no_other_rank_has_are_not_exchanged():
+    assert [f.axis for f in first_stage(model="mixtral-8x7b", dp=8, ep=8)] == ["dp"]
+
+
+def test_context_ranks_hold_the_same_parameters():
+    (found,) = first_stage(dp=2, cp=4)
+    assert found.ranks == 8
+
+
+def test_what_one_exchange_has_hidden_behind_another_cannot():
+    alone = [f for f in first_stage(dp=4, sharding="zero3") if f.sync.beside == "backward"]
+    both = [f for f in first_stage(dp=4, sharding="fsdp") if f.sync.beside == "backward"]
+    assert (len(alone), len(both)) == (1, 2)
+    scatter, later_scatter = alone[0], both[1]
+    assert scatter.seconds == later_scatter.seconds
+    assert later_scatter.exposed_s >= scatter.exposed_s

@@ -7,27 +7,28 @@ from __future__ import annotations
 
 import pytest
 
+from estimator.activations import kept_bytes, logits_bytes
 from estimator.breakdown import MEMORY_KINDS
-from estimator.memory import StageMemory, kept_bytes, logits_bytes
+from estimator.listing import MemoryOfStage, stage_memories
+from estimator.memory import stage_memory, stage_parameters
 from estimator.model import parameters
 from estimator.networks.dims import dims
-from estimator.networks.transformer import network, optimizer
+from estimator.networks.transformer import network
 from estimator.parallel.pipeline import in_flight
 from estimator.scenario import scenario_from_json
-from estimator.stages import stage_memories, stages
-from tests.estimator.examples import GPT, LLAMA, document, flawless, scenario
+from estimator.update import optimizer
+from tests.estimator.examples import GPT, LLAMA, MIXTRAL, built, document, scenario
 
 WORKSPACE = 1000.0
 COUNT = parameters(scenario(LLAMA).model)
 TABLE = 1024 * 256
 
 
-def memories(model=LLAMA, **rest) -> list[StageMemory]:
-    one = scenario(model, **rest)
-    return stage_memories(one, stages(one, network(dims(one))), flawless(workspace_bytes=WORKSPACE))
+def memories(model=LLAMA, **rest) -> tuple[MemoryOfStage, ...]:
+    return stage_memories(built(scenario(model, **rest)).setting, WORKSPACE)
 
 
-def memory(model=LLAMA, **rest) -> StageMemory:
+def memory(model=LLAMA, **rest) -> MemoryOfStage:
     (found,) = memories(model, **rest)
     return found
 
@@ -118,14 +119,16 @@ def test_activations_are_what_each_block_and_the_head_keep():
     ops = network(dims(one))
     final_norm = next(op for op in ops.head if op.name == "final norm")
     logits = next(op for op in ops.head if op.name == "logits")
-    expected = 4 * kept_bytes(ops.layer) + final_norm.saved_bytes + logits.saved_bytes
+    expected = 4 * kept_bytes(ops.blocks[0].ops) + final_norm.saved_bytes + logits.saved_bytes
     assert memory(model, seq_len=512).by_kind["activations"] == expected
 
 
 def test_autocasts_copies_of_weights_are_temporaries_not_activations():
     found = memory({**LLAMA, "vocab": 100_000}, seq_len=512, precision="bf16-amp")
-    (stage,) = stages(scenario({**LLAMA, "vocab": 100_000}), network(dims(scenario({**LLAMA, "vocab": 100_000}))))
-    assert found.by_kind["temporaries"] == 2 * stage.linear_parameters
+    setting = built(scenario({**LLAMA, "vocab": 100_000})).setting
+    _, _, cast, _, _ = stage_parameters(setting.shard, setting.kinds[0])
+    assert cast == 4 * (256 * (2 * 256 + 2 * 64) + 3 * 256 * 704) + 100_000 * 256
+    assert found.by_kind["temporaries"] == 2 * cast
 
 
 def test_the_optimizer_step_holds_the_shares_of_zero():
@@ -163,7 +166,7 @@ def test_communication_buffers():
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_a_stage_keeps_the_micro_batches_in_flight(schedule):
     found = memories(GPT, plan={"pp": 4, "schedule": schedule}, global_batch=6, seq_len=1024, framework="megatron")
-    per_layer = kept_bytes(network(dims(scenario(GPT, seq_len=1024, framework="megatron"))).layer)
+    per_layer = kept_bytes(network(dims(scenario(GPT, seq_len=1024, framework="megatron"))).blocks[0].ops)
     assert [stage.in_flight for stage in found] == [in_flight(schedule, i, 4, 6) for i in range(4)]
     for stage in found[:-1]:
         assert stage.by_kind["activations"] == per_layer * stage.in_flight
@@ -202,7 +205,69 @@ def test_a_cpu_updates_tensor_by_tensor():
     data = document(LLAMA, seq_len=8)
     data["cluster"]["chip"] = {**data["cluster"]["chip"], "kind": "cpu"}
     one = scenario_from_json(data)
-    (found,) = stage_memories(one, stages(one, network(dims(one))), flawless())
+    (found,) = stage_memories(built(one).setting, WORKSPACE)
     assert found.by_kind["temporaries"] == 2 * TABLE
-    (op,) = optimizer(dims(one), 1e6, 10.0)
+    (op,) = optimizer(one.training, dims(one).numbers, 1e6, 10.0, multi_tensor=False)
     assert op.launches == 8 * 10
+
+
+def test_the_peak_is_that_of_the_fullest_moment():
+    setting = built(scenario(LLAMA, seq_len=512)).setting
+    found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                         workspace_bytes=WORKSPACE)  # fmt: skip
+    ((moment, by_kind),) = found.at_peaks(1)
+    totals = {name: sum(kinds.values()) for name, kinds in found.moments.items()}
+    assert totals[moment] == max(totals.values()) == found.largest
+    assert sum(by_kind.values()) == found.peak_bytes
+    assert len(totals) == 6
+
+
+def with_a_way_to_the_host(**rest) -> MemoryOfStage:
+    data = document(LLAMA, **rest)
+    data["cluster"]["chip"] = {**data["cluster"]["chip"], "host_bytes_per_s": 1e10}
+    (found,) = stage_memories(built(scenario_from_json(data)).setting, WORKSPACE)
+    return found
+
+
+def test_an_offloaded_optimizer_leaves_no_moments_and_no_temporaries():
+    here, away = with_a_way_to_the_host(seq_len=8), with_a_way_to_the_host(plan={"offload": "optimizer"}, seq_len=8)
+    assert (here.by_kind["optimizer"], away.by_kind["optimizer"]) == (4 * COUNT, 0)
+    # Parameters and gradients stay.
+    assert away.peak_bytes == pytest.approx(WORKSPACE + 4 * COUNT, rel=0.01)
+
+
+def test_offloaded_activations_leave_two_blocks_at_a_time():
+    away = with_a_way_to_the_host(plan={"offload": "activations"}, seq_len=4096)
+    block = built(scenario(LLAMA, seq_len=4096)).setting.shard.blocks[0]
+    assert away.by_kind["activations"] <= 2 * block.kept_bytes + 128 * 1024 * 1024
+    assert away.peak_bytes < with_a_way_to_the_host(seq_len=4096).peak_bytes
+    both = with_a_way_to_the_host(plan={"offload": "both"}, seq_len=4096)
+    assert both.by_kind["optimizer"] == 0
+    assert both.by_kind["activations"] == away.by_kind["activations"]
+
+
+def test_hybrid_sharding_divides_by_the_ranks_of_one_copy():
+    def parameters_held(**plan) -> float:
+        return memory(plan={"dp": 8, "sharding": "fsdp", **plan}).by_kind["parameters"]
+
+    assert parameters_held() == 2 * COUNT / 8
+    assert parameters_held(shard_ranks=2) == 2 * COUNT / 2
+    # Context parallel ranks hold the same parameters and share them too.
+    assert memory(plan={"dp": 2, "cp": 4, "sharding": "fsdp"}).by_kind["parameters"] == 2 * COUNT / 8
+
+
+def test_experts_are_sharded_over_the_ranks_that_hold_the_same_ones():
+    # 8 ranks, ep 4: each rank has 2 of 8 experts, and one other rank has the same two.
+    found = memory(MIXTRAL, plan={"dp": 8, "ep": 4, "sharding": "fsdp"}).by_kind
+    count = parameters(scenario(MIXTRAL).model)
+    experts = 4 * 8 * 3 * 256 * 512
+    assert found["parameters"] == pytest.approx(2 * ((count - experts) / 8 + experts / 4 / 2))
+
+
+def test_interleaved_stages_hold_more_than_plain_ones():
+    # Narayanan 2021, section 2.2: by 1 + (p - 1)/(p·v) on the first stage, where micro-batches are enough.
+    plan = {"pp": 2, "schedule": "interleaved", "virtual_stages": 2}
+    first = memories({**GPT, "layers": 8}, plan=plan, global_batch=8)[0]
+    assert first.in_flight == (2 * 1 + 1 * 2 + 1) / 2
+    plain = memories({**GPT, "layers": 8}, plan={"pp": 2}, global_batch=8)[0]
+    assert first.in_flight / plain.in_flight == pytest.approx(1 + (2 - 1) / (2 * 2))

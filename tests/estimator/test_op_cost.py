@@ -3,12 +3,11 @@
 import pytest
 
 from estimator.efficiency import efficiencies
-from estimator.networks.dims import dims
-from estimator.networks.transformer import network
-from estimator.op_cost import op_costs
+from estimator.op_cost import OpCost, op_costs
 from estimator.scenario import scenario_from_json
-from estimator.stages import stages
+from tests.estimator.examples import LLAMA, MIXTRAL, built, document, scenario
 
+E = efficiencies("hopper")
 SCENARIO = scenario_from_json(
     {
         "model": "cs336-small",
@@ -17,8 +16,14 @@ SCENARIO = scenario_from_json(
         "training": {"seq_len": 256, "global_batch": 6, "precision": "bf16", "attention": "eager"},
     }
 )
-(STAGE,) = stages(SCENARIO, network(dims(SCENARIO)))
-COSTS = {cost.name: cost for cost in op_costs(SCENARIO, STAGE, efficiencies("hopper"))}
+
+
+def costs_of(one, kind: int = 0) -> tuple[OpCost, ...]:
+    found = built(one, E)
+    return op_costs(found.rank, found.setting, found.setting.kinds[kind], E)
+
+
+COSTS = {cost.name: cost for cost in costs_of(SCENARIO)}
 
 
 def test_counts_and_flops_are_totals_over_layers_and_micro_batches():
@@ -44,3 +49,23 @@ def test_small_kernels_are_bound_by_their_launch():
 
 def test_the_optimizer_runs_once():
     assert COSTS["adamw"].count == 1
+
+
+def test_an_optimizer_in_host_memory_is_no_op_of_the_device():
+    data = document(LLAMA, plan={"offload": "optimizer"})
+    data["cluster"]["chip"] = {**data["cluster"]["chip"], "host_bytes_per_s": 1e10}
+    assert "adamw" not in {cost.name for cost in costs_of(scenario_from_json(data))}
+
+
+def test_each_kind_of_stage_lists_its_own_ops():
+    one = scenario({**LLAMA, "layers": 6}, plan={"pp": 3})
+    listed = [{cost.name: cost.count for cost in costs_of(one, kind)} for kind in (0, 1, 2)]
+    assert all(found["output projection"] == 2.0 for found in listed)
+    assert ["embedding" in found for found in listed] == [True, False, False]
+    assert ["logits" in found for found in listed] == [False, False, True]
+
+
+def test_kinds_of_blocks_stand_apart():
+    layers = {cost.layer: cost.count for cost in costs_of(scenario({**MIXTRAL, "dense_layers": 1}))
+              if cost.name == "output projection"}  # fmt: skip
+    assert layers == {"dense layer": 1.0, "expert layer": 3.0}

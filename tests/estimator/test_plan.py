@@ -1,29 +1,52 @@
-"""Plan: the product of the degrees, and choices that are refused with a remedy."""
+"""Plan: the product of the degrees, and defaults that any model allows."""
+
+from itertools import permutations
 
 import pytest
 
-from estimator.plan import Plan
+from estimator import catalog
+from estimator.codec import decode
+from estimator.legality import legality
+from estimator.plan import AXES, PLACEMENTS, Plan
+from estimator.problems import InputProblems
+from estimator.training import Training
 
 
 def test_the_degrees_multiply_to_the_chips():
     assert Plan(dp=2, tp=3, pp=5, cp=7).chips == 210
 
 
-def test_the_defaults_are_one_chip_without_problems():
+@pytest.mark.parametrize("name", ["gpt2", "llama3-8b", "mixtral-8x7b", "deepseek-v3"])
+def test_the_defaults_are_one_chip_without_problems(name):
     assert Plan().chips == 1
-    assert Plan().problems() == []
+    assert legality(catalog.model(name), Plan(), Training(seq_len=128, global_batch=1)) == []
 
 
-@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
-def test_modelled_schedules_pass(schedule):
-    assert Plan(pp=2, schedule=schedule).problems() == []
+def test_experts_share_the_ranks_of_the_other_axes():
+    assert Plan(dp=8, ep=8, expert_tp=2).chips == 8
+
+
+def test_placements_are_all_orders_of_the_axes_and_the_default_is_tensor_parallel_first():
+    assert sorted(PLACEMENTS) == sorted("-".join(order) for order in permutations(AXES))
+    assert Plan().placement == PLACEMENTS[0] == "tp-cp-dp-pp"
 
 
 @pytest.mark.parametrize(
-    "change",
-    [{"tp_kind": "2d"}, {"schedule": "zero-bubble"}, {"cp": 2}, {"ep": 2}, {"virtual_stages": 2}],
+    ("field", "value"),
+    [
+        ("tp_kind", "4d"),
+        ("cp_kind", "star"),
+        ("schedule", "2f2b"),
+        ("sharding", "zero4"),
+        ("offload", "disk"),
+        ("ddp_mode", "lazy"),
+        ("placement", "tp-dp-pp"),
+        ("recompute", "some"),
+    ],
 )
-def test_what_is_not_modelled_is_refused_by_name_with_a_remedy(change):
-    problems = Plan(**change).problems()
-    assert [problem.field for problem in problems] == [f"plan.{name}" for name in change]
-    assert all("not modelled" in problem.message and problem.remedy for problem in problems)
+def test_a_word_that_is_no_choice_is_refused_with_the_choices(field, value):
+    with pytest.raises(InputProblems) as caught:
+        decode(Plan, {field: value}, "plan")
+    (problem,) = caught.value.problems
+    assert problem.field == f"plan.{field}"
+    assert str(getattr(Plan(), field)) in problem.remedy

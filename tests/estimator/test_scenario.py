@@ -76,8 +76,11 @@ def test_the_plan_may_be_left_out():
         ("plan.dp", 4, "plan.dp"),
         ("plan.micro_batch", 5, "training.global_batch"),
         ("training.global_batch", 23, "training.global_batch"),
-        ("plan.schedule", "interleaved", "plan.schedule"),
-        ("training.precision", "fp8", "training.precision"),
+        ("plan.schedule", "2f2b", "plan.schedule"),
+        ("training.precision", "fp4", "training.precision"),
+        ("plan.offload", "tape", "plan.offload"),
+        ("plan.ep", 2, "plan.ep"),
+        ("plan.shard_ranks", 3, "plan.shard_ranks"),
         ("training.precison", "fp32", "training.precison"),
         ("cluster.chip", "h1000-sxm", "cluster.chip"),
         ("cluster.link", "nvlink44", "cluster.link"),
@@ -119,9 +122,15 @@ def test_sequence_parallelism_splits_the_sequence_evenly():
     assert with_plan({}, seq_len=127, tp=2, sequence_parallel=True) == {"plan.tp"}
 
 
-def test_stages_hold_equal_numbers_of_layers():
-    assert with_plan({"layers": 4}, pp=3) == {"plan.pp"}
+def test_stages_hold_nearly_equal_numbers_of_layers():
+    assert scenario({**LLAMA, "layers": 4}, plan={"pp": 3}).plan.pp == 3
     assert with_plan({"layers": 4}, pp=8) == {"plan.pp"}
+    # 8 chunks of two blocks for 9 blocks: seven would be short, more than one on each of two ranks.
+    assert with_plan({"layers": 9}, pp=2, virtual_stages=4) == {"plan.virtual_stages"}
+
+
+def test_offload_needs_a_known_way_to_host_memory():
+    assert with_plan({}, offload="optimizer") == {"plan.offload"}
 
 
 @pytest.mark.parametrize("data", [None, 3, "llama3-8b", [NAMED], {}, {"model": None, "cluster": [], "training": 1}])

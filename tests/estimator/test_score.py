@@ -40,7 +40,7 @@ def rows() -> list[dict[str, str]]:
         {**ROW, "source_id": "a", "source": "paper one, table 1"},
         {**ROW, "source_id": "b", "source": "paper two", "hardware": "A100-80GB", "measured_peak_mem_gib": "30"},
         {**ROW, "source_id": "c", "source": "other", "measured_step_time_s": "", "measured_peak_mem_gib": "30"},
-        {**ROW, "source_id": "d", "cp": "2"},
+        {**ROW, "source_id": "d", "precision": "int3"},
     ]
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from estimator.row_plan import PRECISIONS, SHARDINGS
 from estimator.scenario import Scenario
-from estimator.table import PRECISIONS, SHARDINGS, scenario_of_row
+from estimator.table import scenario_of_row
 from estimator.training import PRECISIONS as MODELLED
 
 ROW = {
@@ -158,6 +159,31 @@ def test_sequence_parallelism_needs_tensor_parallelism():
     assert not read(sequence_parallel="true", tp="1").plan.sequence_parallel
 
 
+def test_axes_of_a_row():
+    plan = read(cp="2", vp="3").plan
+    assert (plan.cp, plan.dp, plan.virtual_stages, plan.schedule) == (2, 2, 3, "interleaved")
+    assert read(precision="amp_fp8").training.precision == "fp8"
+    assert read(n_layers="25").model.layers == 25
+
+
+def test_experts_come_from_the_catalogue_at_any_depth():
+    model = read(model="Mixtral-8x7B").model
+    assert (model.experts, model.top_k, model.layers) == (8, 2, 24)
+    assert "experts and blocks as in" in assumed(model="Mixtral-8x7B")
+
+
+def test_rates_of_known_flop_conventions_are_step_times():
+    cells = {"measured_step_time_s": "", "measured_tflops_per_gpu": "140", "vocab": "51200", "d_ff": "4096"}
+    tokens = 64 * 1024 * 24 * 1024**2
+    paper = scenario_of_row({**ROW, **cells, "notes": "formula 96BslH^2(1+s/6h+V/16lh)"})
+    expected = 96 * tokens * (1 + 1 / 6 + 51200 / (16 * 24 * 1024)) / (140e12 * 16)
+    assert paper.measured_step_s == pytest.approx(expected)
+    counter = scenario_of_row({**ROW, **cells, "source": "NVIDIA/Megatron-LM README"})
+    expected = 72 * tokens * (1 + 1 / 6 + 51200 / (12 * 24 * 1024)) / (140e12 * 16)
+    assert counter.measured_step_s == pytest.approx(expected)
+    assert scenario_of_row({**ROW, **cells}).measured_step_s is None
+
+
 def test_an_8_gpu_row_is_one_node():
     assert read(n_gpus="4", pp="1").cluster.nodes == 1
     assert read(n_gpus="4", pp="1").cluster.chips_per_node == 4
@@ -166,19 +192,18 @@ def test_an_8_gpu_row_is_one_node():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"ep": "8"}, "mixture of experts"),
-        ({"experts": "64"}, "mixture of experts"),
-        ({"model": "Mixtral-8x7B"}, "mixture of experts"),
-        ({"cp": "2"}, "context parallelism"),
-        ({"vp": "3"}, "interleaved"),
-        ({"precision": "amp_fp8"}, "fp8"),
+        ({"ep": "8"}, "no experts"),
+        ({"experts": "64"}, "model.top_k"),
+        ({"model": "Mystery-8x7B"}, "has experts"),
+        ({"cp": "3"}, "plan.cp"),
+        ({"vp": "5"}, "plan.virtual_stages"),
+        ({"precision": "nvfp4"}, "nvfp4"),
         ({"precision": "int3"}, "int3"),
         ({"hardware": ""}, "hardware"),
         ({"hardware": "abacus"}, "abacus"),
         ({"d_model": ""}, "d_model is empty"),
         ({"d_model": "wide"}, "not a number"),
         ({"n_layers": "inf"}, "not a number"),
-        ({"n_layers": "25"}, "plan.pp"),
         ({"tp": "3"}, "plan"),
         ({"tp": "0"}, "plan.tp"),
         ({"n_gpus": "0"}, "plan.dp"),

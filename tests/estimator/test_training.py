@@ -1,14 +1,26 @@
-"""Training: what is not modelled is refused."""
+"""Training: every precision and framework has numbers of its own; words that are none are refused with the choices."""
 
-from estimator.training import PRECISIONS, Training
+import pytest
+
+from estimator.codec import decode
+from estimator.networks.numbers import numbers
+from estimator.plan import Plan
+from estimator.problems import InputProblems
+from estimator.training import FRAMEWORKS, PRECISIONS, Training
 
 
-def test_every_precision_but_fp8_is_modelled():
-    refused = [name for name in PRECISIONS if Training(seq_len=1, global_batch=1, precision=name).problems()]
-    assert refused == ["fp8"]
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_every_precision_is_modelled(precision, framework):
+    found = numbers(Training(seq_len=1, global_batch=1, precision=precision, framework=framework), Plan())
+    assert found.linear <= found.compute <= found.residual
+    assert found.quantised == (precision == "fp8")
+    assert found.linear_peak == precision
 
 
-def test_the_refusal_names_the_field_and_the_choices():
-    (problem,) = Training(seq_len=1, global_batch=1, precision="fp8").problems()
+def test_a_precision_that_is_none_names_the_field_and_the_choices():
+    with pytest.raises(InputProblems) as caught:
+        decode(Training, {"seq_len": 1, "global_batch": 1, "precision": "fp4"}, "training")
+    (problem,) = caught.value.problems
     assert problem.field == "training.precision"
-    assert all(name in problem.remedy for name in PRECISIONS if name != "fp8")
+    assert all(name in problem.remedy for name in PRECISIONS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.cost.attention import attention_s
-from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s, group_of
+from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s
 from estimator.cost.gemm import gemm_s
 from estimator.cost.host import phase_wait_s
 from estimator.cost.roofline import price
@@ -19,10 +19,12 @@ from estimator.efficiency import efficiencies
 from estimator.networks.dims import dims
 from estimator.networks.transformer import network
 from estimator.ops import Op
-from estimator.parallel.pipeline import pipeline_s
+from estimator.parallel.pipeline import Bubble, StageTimes, bubble_s, in_flight, pipeline_s
+from estimator.plan import SCHEDULES
+from estimator.rank import rank_of
 from estimator.scenario import Scenario
 from tests.estimator.examples import cluster
-from tests.properties.scenarios import scenarios
+from tests.properties.scenarios import DEGREES, scenarios
 
 sizes = st.integers(1, 60_000)
 times = st.floats(0, 1e3)
@@ -67,9 +69,10 @@ def test_attention(rows, backward, vector):
 @settings(max_examples=100, deadline=None)
 def test_collectives(kind, rows):
     machine = cluster(8, 64)
-    payload, axis, inner = columns(rows)
-    found = collective_s(kind, payload, group_of(axis, inner, machine), machine, E)
-    alone = [collective_s(kind, p, group_of(a, i, machine), machine, E) for p, a, i in rows]
+    rows = [(payload, ranks, min(ranks, near)) for payload, ranks, near in rows]
+    payload, ranks, near = columns(rows)
+    found = collective_s(kind, payload, Group(ranks=ranks, ranks_per_node=near), machine, E)
+    alone = [collective_s(kind, p, Group(ranks=n, ranks_per_node=r), machine, E) for p, n, r in rows]
     assert found == pytest.approx(alone, rel=1e-12)
 
 
@@ -79,8 +82,10 @@ def test_an_all_reduce_is_a_scatter_and_a_gather_that_start_once(payload, ranks,
     group, machine = Group(ranks=ranks, ranks_per_node=min(ranks, per_node)), cluster(8, 128)
     whole, scatter, gather, start = (
         collective_s(kind, size, group, machine, E)
-        for kind, size in (("all-reduce", payload), ("reduce-scatter", payload), ("all-gather", payload), ("p2p", 0.0))
-    )
+        for kind, size in (
+            ("all-reduce", payload), ("reduce-scatter", payload), ("all-gather", payload), ("all-gather", 0.0)
+        )
+    )  # fmt: skip
     assert whole + start == pytest.approx(scatter + gather, rel=1e-9)
 
 
@@ -109,10 +114,24 @@ def test_pipelines(rows):
 
 def all_ops(scenario: Scenario, **arrays: Any) -> list[Op]:
     found = network(dims(scenario, **arrays))
-    return [*found.embedding, *found.layer, *found.head]
+    return [*found.embedding, *(op for block in found.blocks for op in block.ops), *found.head]
 
 
-@given(scenarios(), several(st.sampled_from((1, 2, 4, 8)), st.integers(1, 8), st.integers(1, 16)))
+def same(many: Any, alone: Any, index: int, where: str) -> None:
+    """Compare an array's element, or a plain value, with the value that one scenario alone has."""
+    if isinstance(many, np.ndarray):
+        many = np.broadcast_to(many, max(many.shape[0] if many.ndim else 1, index + 1))[index]
+        assert many == pytest.approx(alone, rel=1e-9, abs=1e-300), where
+    elif isinstance(many, float):
+        assert many == pytest.approx(alone, rel=1e-9), where
+    else:
+        assert many == alone, where
+
+
+@given(
+    scenarios(tp_kind="1d", cp=1, experts=False),
+    several(st.sampled_from(DEGREES), st.integers(1, 8), st.integers(1, 16)),
+)
 @settings(max_examples=100, deadline=None)
 def test_the_whole_network_and_its_price(scenario, rows):
     rows = [(tp, micro_batch, 128 * length) for tp, micro_batch, length in rows]
@@ -125,9 +144,66 @@ def test_the_whole_network_and_its_price(scenario, rows):
         assert [op.name for op in alone] == [op.name for op in together]
         for one, many, seconds in zip(alone, together, priced, strict=True):
             for field in fields(Op):
-                value = getattr(many, field.name)
-                if isinstance(value, np.ndarray):
-                    assert value[i] == pytest.approx(getattr(one, field.name), rel=1e-12), (one.name, field.name)
-                else:
-                    assert value == getattr(one, field.name), (one.name, field.name)
+                same(getattr(many, field.name), getattr(one, field.name), i, f"{one.name} {field.name}")
             assert seconds[i] == pytest.approx(float(price(one, chip, E).seconds), rel=1e-9), one.name
+
+
+def whole(scenario: Scenario, **arrays: Any) -> dict[str, Any]:
+    """Seconds of every direction and bytes of every kind on one rank."""
+    found = rank_of(scenario, E, **arrays)
+    works = {"embedding": found.embedding, "head": found.head, **{f"block {i}": w for i, w in enumerate(found.blocks)}}
+    seconds = {f"{part} {name}": sum(column) for part, work in works.items() for name, column in work.seconds.items()}
+    launches = {f"{part} {name} launches": n for part, work in works.items() for name, n in work.launches.items()}
+    shards = {f"block {i} {f.name}": getattr(block, f.name) for i, block in enumerate(found.shard.blocks)
+              for f in fields(block)}  # fmt: skip
+    ends = {name: getattr(found.shard, name) for name in ENDS}
+    return {**seconds, **launches, **shards, **ends}
+
+
+ENDS = ("embedding_parameters", "head_parameters", "head_kept_bytes", "logits_end_bytes", "logits_peak_bytes",
+        "message_bytes")  # fmt: skip
+
+
+@pytest.mark.parametrize("degree", ["tp", "cp", "ep", "expert_tp", "micro_batch"])
+@given(scenario=scenarios(tp_kind="1d", tp=8, cp=4, cp_kind="ring", experts=True, ep=8))
+@settings(max_examples=15, deadline=None)
+def test_every_degree_alone(degree, scenario):
+    values = [1, 2, 4]
+    if degree == "ep":
+        values = [n for n in (1, 2, 4, 8) if scenario.model.experts % n == 0]
+    together = whole(scenario, **{degree: np.array(values, dtype=float)})
+    for i, value in enumerate(values):
+        alone = whole(replace(scenario, plan=replace(scenario.plan, **{degree: value})))
+        assert set(alone) == set(together)
+        for name, number in together.items():
+            same(np.broadcast_to(number, len(values)), alone[name], i, name)
+
+
+@given(
+    st.sampled_from(SCHEDULES),
+    several(times, times, times, st.integers(1, 16), st.integers(1, 64), st.integers(1, 4), st.floats(0, 10)),
+)
+@settings(max_examples=100, deadline=None)
+def test_schedules(schedule, rows):
+    def bubble(columns: Any) -> Bubble:
+        forward, towards_input, weight, stages, micro_batches, chunks, send = columns
+        one = StageTimes(forward_s=forward, input_s=towards_input, weight_s=weight)
+        other = StageTimes(forward_s=forward * 0.9, input_s=towards_input, weight_s=weight)
+        return bubble_s(schedule, first=one, middle=one, last=other, stages=stages, micro_batches=micro_batches,
+                        virtual_stages=chunks, send_s=send)  # fmt: skip
+
+    found = bubble(columns(rows))
+    for i, row in enumerate(rows):
+        alone = bubble([float(value) for value in row])
+        assert found.idle_s[i] == pytest.approx(alone.idle_s, rel=1e-9, abs=1e-9)
+        assert found.send_s[i] == pytest.approx(alone.send_s, rel=1e-9, abs=1e-9)
+
+
+@given(st.sampled_from(SCHEDULES), several(st.integers(1, 16), st.integers(1, 64), st.integers(1, 4)))
+@settings(max_examples=100, deadline=None)
+def test_micro_batches_in_flight(schedule, rows):
+    stages, micro_batches, chunks = columns(rows)
+    for stage in (0, 1):
+        found = np.broadcast_to(in_flight(schedule, stage, stages, micro_batches, chunks), len(rows))
+        alone = [in_flight(schedule, stage, float(p), float(m), float(v)) for p, m, v in rows]
+        assert list(found) == pytest.approx(alone)

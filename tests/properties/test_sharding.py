@@ -27,12 +27,12 @@ def test_each_stage_keeps_no_more_of_any_kind_than_the_one_before(dp):
 
 def memories(scenario: Scenario) -> dict[str, Memory]:
     return {
-        sharding: estimate(replace(scenario, plan=replace(scenario.plan, sharding=sharding))).memory
+        sharding: estimate(replace(scenario, plan=replace(scenario.plan, sharding=sharding)), interval=False).memory
         for sharding in SHARDINGS
     }
 
 
-@given(scenarios(pp=1))
+@given(scenarios(pp=1, shard_ranks=0))
 @settings(max_examples=80, deadline=None)
 def test_the_peak_falls_but_for_communication_buffers(scenario):
     # Under autocast FSDP also changes the widths of activations, which is another comparison.
@@ -46,12 +46,12 @@ def test_the_peak_falls_but_for_communication_buffers(scenario):
     assert peak["zero2"] <= peak["zero1"] * rounding
     # ZeRO-3 needs room for gathered parameters; what it holds beyond ZeRO-2 is at most that.
     assert peak["zero3"] <= (peak["zero2"] + found["zero3"].by_kind["communication"]) * rounding
-    # Resharding after forward gathers two blocks at a time in place of all; one block has nothing to reshard.
-    if scenario.model.layers > 1:
-        assert peak["fsdp"] <= peak["zero3"] * rounding
+    # Resharding after forward gathers two blocks at a time in place of all.
+    assert peak["fsdp"] <= peak["zero3"] * rounding
 
 
-@given(scenarios(dp=1))
+# Experts that are not divided over tp have copies there, which share their states.
+@given(scenarios(dp=1, cp=1, experts=False, shard_ranks=0))
 @settings(max_examples=40, deadline=None)
 def test_sharding_over_one_rank_changes_no_memory(scenario):
     assume(not scenario.training.precision.endswith("amp") or scenario.training.framework in ("megatron", "xla"))

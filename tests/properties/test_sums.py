@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 
 from estimator.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
 from estimator.codec import encode
+from estimator.cost.collectives import TRAFFIC
+from estimator.efficiency import efficiencies
 from estimator.estimate import estimate
+from estimator.memory import stage_parameters
 from estimator.model import parameters
-from estimator.networks.dims import dims
-from estimator.networks.transformer import network
+from estimator.rank import rank_of, setting_of
 from estimator.scenario import Scenario, scenario_from_json, scenario_to_json
-from estimator.stages import stages
 from tests.properties.scenarios import scenarios
 
 
@@ -36,7 +38,7 @@ def test_every_legal_scenario_has_a_whole_estimate(scenario):
     assert tuple(memory.by_kind) == MEMORY_KINDS
     assert min(memory.by_kind.values()) >= 0
     assert sum(memory.by_kind.values()) == pytest.approx(memory.peak_bytes)
-    assert memory.peak_bytes == max(stage["peak_bytes"] for stage in memory.stages)
+    assert memory.peak_bytes == max(stage.peak_bytes for stage in memory.stages)
     assert memory.fits == (memory.reserved_bytes <= memory.capacity_bytes) == (not found.problems)
     assert memory.reserved_bytes >= memory.peak_bytes
 
@@ -49,23 +51,21 @@ def test_every_legal_scenario_has_a_whole_estimate(scenario):
 
 
 @given(scenarios())
-@settings(max_examples=100, deadline=None)
-def test_exposed_communication_is_that_of_the_collectives_and_of_the_copies_into_their_buffers(scenario):
-    found = estimate(scenario)
+@settings(max_examples=150, deadline=None)
+def test_exposed_communication_is_that_of_the_listed_rows(scenario):
+    found = estimate(scenario, interval=False)
     exposed = sum(c.exposed_s for c in found.collectives)
+    assert found.phases_s["exposed_communication"] == pytest.approx(exposed, rel=1e-9, abs=1e-15)
     assert all(-1e-15 <= c.exposed_s <= c.seconds * (1 + 1e-9) for c in found.collectives)
-    if scenario.plan.dp == 1:
-        assert found.phases_s["exposed_communication"] == pytest.approx(exposed)
-    else:
-        assert found.phases_s["exposed_communication"] >= exposed * (1 - 1e-9)
-    for one in found.collectives:
-        assert one.ranks == getattr(scenario.plan, one.axis) > 1
+    assert all(c.ranks > 1 for c in found.collectives if c.kind != "copy")
+    # Messages between stages may all hide.
+    assert all(c.count > 0 for c in found.collectives if c.kind != "p2p")
 
 
-@given(scenarios(tp=1, dp=1, pp=1))
+@given(scenarios(tp=1, dp=1, pp=1, cp=1))
 @settings(max_examples=60, deadline=None)
 def test_degrees_of_one_cost_nothing(scenario):
-    found = estimate(scenario)
+    found = estimate(scenario, interval=False)
     assert found.collectives == ()
     assert found.phases_s["exposed_communication"] == found.phases_s["bubble"] == 0
     assert found.breakdown_s["communication"] == found.breakdown_s["bubble"] == 0
@@ -73,10 +73,40 @@ def test_degrees_of_one_cost_nothing(scenario):
 
 
 @given(scenarios())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_an_axis_of_one_has_no_collectives(scenario):
-    axes = {one.axis for one in estimate(scenario).collectives}
-    assert axes == {axis for axis in ("dp", "tp", "pp") if getattr(scenario.plan, axis) > 1}
+    plan = scenario.plan
+    sizes = {
+        "tp": plan.tp,
+        "cp": plan.cp,
+        "pp": plan.pp,
+        "dp": plan.dp * plan.cp,
+        "ep": plan.ep,
+        "edp": plan.dp * plan.cp * plan.tp // (plan.ep * plan.expert_tp) if scenario.model.experts else 1,
+    }
+    rows = estimate(scenario, interval=False).collectives
+    for one in rows:
+        assert 1 < one.ranks <= sizes[one.axis] or one.kind == "copy", one
+    axes = {one.axis for one in rows if one.kind != "copy"}
+    always = {axis for axis in ("tp", "cp") if sizes[axis] > 1}
+    # A shard of one rank, and pipelines whose messages hide, leave nothing to list.
+    assert always <= axes
+
+
+@given(scenarios(tp_kind="1d", experts=False))
+@settings(max_examples=60, deadline=None)
+def test_an_all_reduce_sends_what_a_scatter_and_a_gather_send(scenario):
+    assert TRAFFIC["all-reduce"] == TRAFFIC["reduce-scatter"] + TRAFFIC["all-gather"]
+    # Sequence parallelism changes sums into scatters and gathers; forward the bytes on the wire stay, but for latent
+    # attention, which gathers the latents.
+    assume(not scenario.model.kv_lora_rank)
+
+    def sent(split: bool) -> float:
+        plan = replace(scenario.plan, sequence_parallel=split)
+        rows = estimate(replace(scenario, plan=plan), interval=False).collectives
+        return sum(r.bytes * r.count * TRAFFIC[r.kind] for r in rows if r.axis == "tp" and r.phase == "forward")
+
+    assert sent(True) == pytest.approx(sent(False))
 
 
 @given(scenarios())
@@ -93,15 +123,21 @@ def test_operations_of_the_slowest_stage_add_to_its_passes(scenario):
 
 
 def held(scenario: Scenario) -> float:
-    return sum(stage.parameters for stage in stages(scenario, network(dims(scenario))))
+    """Parameters of all stages, middle ones as often as they come; two stages have none between them."""
+    e = efficiencies(scenario.cluster.chip.efficiency)
+    setting = setting_of(scenario, rank_of(scenario, e))
+    counts = {"only": 1, "first": 1, "middle": scenario.plan.pp - 2, "last": 1}
+    return sum(sum(stage_parameters(setting.shard, kind)[:2]) * counts[kind.name] for kind in setting.kinds)
 
 
-@given(scenarios(tp=1))
+@given(scenarios(tp=1, experts=False))
 @settings(max_examples=60, deadline=None)
 def test_stages_hold_every_parameter_once_but_for_a_tied_table_at_both_ends(scenario):
     count = parameters(scenario.model, scenario.training.seq_len)
-    tied_twice = scenario.model.tied_embedding and scenario.plan.pp > 1
-    assert held(scenario) == count + (scenario.model.vocab * scenario.model.hidden if tied_twice else 0)
+    apart = scenario.plan.pp > 1 and scenario.plan.schedule != "zero-bubble-v"
+    tied_twice = scenario.model.tied_embedding and apart
+    expected = count + (scenario.model.vocab * scenario.model.hidden if tied_twice else 0)
+    assert held(scenario) == pytest.approx(expected, rel=1e-12)
 
 
 @given(scenarios())

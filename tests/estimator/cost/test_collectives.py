@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s, group_of, p2p_s
+from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s, p2p_s
 from tests.estimator.examples import cluster, flawless
 
 E = flawless()
@@ -70,11 +70,10 @@ def test_shares_of_the_links_slow_them():
     )
 
 
-@pytest.mark.parametrize(
-    ("axis", "inner", "per_node"), [(8, 1, 8), (16, 1, 8), (4, 8, 1), (4, 4, 2), (2, 16, 1), (2, 2, 2), (4, 2, 4)]
-)
-def test_axes_fill_a_node_from_the_inside_out(axis, inner, per_node):
-    assert group_of(axis, inner, cluster(8, 8)) == Group(ranks=axis, ranks_per_node=per_node)
+def test_an_all_to_all_sends_each_ranks_own_share_through_its_own_port():
+    # 16 ranks in two nodes: 8/16 of 1 GB crosses at 1 GB/s, not shared among the node's ports; one hop between nodes.
+    group = Group(ranks=16, ranks_per_node=8)
+    assert collective_s("all-to-all", 1e9, group, cluster(8, 2), E) == pytest.approx(0.5 + 1e-5)
 
 
 def test_a_message_between_stages_takes_latency_and_bytes_of_its_link():

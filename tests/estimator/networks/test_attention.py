@@ -6,6 +6,7 @@ from estimator.networks import attention
 from estimator.networks.dims import dims
 from estimator.ops import Op
 from tests.estimator.examples import GPT, LLAMA, scenario
+from tests.estimator.networks.shapes import DEEPSEEK, dims_of
 
 
 def core(model=LLAMA, *, attention_kind="sdpa", plan=None, **training) -> list[Op]:
@@ -74,3 +75,78 @@ def test_autocast_casts_rotated_queries_and_keys_again():
     assert "q, k casts" in names
     assert "q, k casts gradient" in names
     assert "q, k casts" not in [op.name for op in core(GPT, precision="bf16-amp")]
+
+
+def at(cp_kind, *, cp=4, kind="sdpa", model=LLAMA, **plan) -> list[Op]:
+    found = attention.core(dims_of(model, {"cp": cp, "cp_kind": cp_kind, **plan}, attention=kind))
+    return [op for op in found if op.kind != "kernels"]
+
+
+def test_ulysses_gives_a_rank_some_heads_and_whole_sequences():
+    for kind in ("sdpa", "eager"):
+        forward = at("ulysses", kind=kind)[0]
+        assert (forward.batch, forward.m, forward.n) == (2, 128, 128)
+
+
+def test_ulysses_copies_key_value_heads_where_ranks_are_more():
+    # 2 key/value heads for 4 ranks: each holds one, twice its share.
+    assert at("ulysses")[0].saved_bytes == 2 * 32 * (2 * 256 + 2 * 4 * 32) + 4 * 2 * 128
+
+
+def test_ring_multiplies_short_pieces_one_after_another():
+    for kind in ("sdpa", "eager"):
+        forward = at("ring", kind=kind)[0]
+        assert (forward.batch, forward.m, forward.n, forward.launches) == (8 * 4, 32, 32, 4)
+
+
+def test_ring_adds_up_its_pieces():
+    ops = {op.name: op for op in attention.core(dims_of(LLAMA, {"cp": 4}))}
+    # Three times: read the sum in fp32 and the piece in 2 bytes, write the sum.
+    assert ops["ring sums"].bytes == 3 * 10 * 32 * 256
+    assert "ring sums" not in {op.name for op in attention.core(dims_of(LLAMA))}
+
+
+def test_all_gather_meets_all_keys_but_keeps_its_own():
+    forward = at("all-gather")[0]
+    assert (forward.batch, forward.m, forward.n) == (8, 32, 128)
+    assert forward.saved_bytes == 2 * 32 * (2 * 256 + 2 * 64) + 4 * 8 * 32
+    assert forward.bytes == 2 * 32 * (2 * 256 + 4 * 2 * 64) + 4 * 8 * 32
+
+
+@pytest.mark.parametrize("cp_kind", ["ring", "ulysses", "all-gather"])
+def test_causal_work_is_balanced_over_ranks(cp_kind):
+    alone, part = at(cp_kind, cp=1)[0], at(cp_kind)[0]
+    assert part.flops * part.visible_frac == alone.flops * alone.visible_frac / 4
+
+
+@pytest.mark.parametrize(
+    ("window", "share"), [(0, 0.5), (128, 0.5), (500, 0.5), (64, 0.375), (1, 1 / 128 - 0.5 / 128**2)]
+)
+def test_a_window_leaves_a_band_of_the_square(window, share):
+    d = dims_of(LLAMA)
+    forward, backward = attention.core(d, "layer", window)
+    assert forward.visible_frac == backward.visible_frac == share
+    # Counted against every pair, one by one, a band is wider by half its edge.
+    pairs = sum(min(i + 1, window or 128) for i in range(128)) / 128**2
+    assert share == pytest.approx(pairs, abs=0.5 / 128)
+
+
+def test_eager_attention_computes_the_whole_square_whatever_the_window():
+    d = dims_of(LLAMA, attention="eager")
+    assert attention.core(d, "layer", 16) == attention.core(d, "layer")
+
+
+def test_latent_heads_are_wider_for_queries_than_for_values():
+    d = dims_of(DEEPSEEK)
+    forward, backward = attention.core(d)
+    assert forward.flops == 2 * 16 * 128 * 128 * (48 + 32)
+    assert backward.flops == 2 * 16 * 128 * 128 * (3 * 48 + 2 * 32)
+    assert forward.saved_bytes == 2 * 128 * 16 * (48 + 48 + 32 + 32) + 4 * 16 * 128
+
+
+def test_rows_of_a_grid_that_split_a_sequence_share_its_queries():
+    # 2 x 2 ranks and one sequence: each has 4 of 8 heads and half of the queries.
+    forward = at("ring", cp=1, tp=4, tp_kind="2d")[0]
+    assert (forward.batch, forward.m, forward.n) == (4, 64, 128)
+    several = at("ring", cp=1, tp=4, tp_kind="2d", micro_batch=6)[0]
+    assert (several.batch, several.m, several.n) == (4 * 3, 128, 128)

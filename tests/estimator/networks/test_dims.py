@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from estimator.networks.dims import dims, numbers
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.networks.dims import dims
+from estimator.parallel.grid_shape import grid_of
 from tests.estimator.examples import GPT, LLAMA, scenario
+from tests.estimator.networks.shapes import DEEPSEEK, dims_of
 
 
 def test_widths_are_divided_by_tp():
@@ -41,27 +41,37 @@ def test_positions_are_learned_rows_only_where_learned():
     assert dims(scenario(LLAMA)).positions == 0
 
 
-STATES = [
-    # precision, framework, sharding, bytes per parameter of (parameter, gradient, both moments and master), autocast
-    ("fp32", "pytorch-eager", "ddp", (4, 4, 8), False),
-    ("tf32", "pytorch-compile", "fsdp", (4, 4, 8), False),
-    ("bf16", "pytorch-eager", "ddp", (2, 2, 4), False),
-    ("bf16-amp", "pytorch-eager", "zero1", (4, 4, 8), True),
-    ("fp16-amp", "pytorch-eager", "ddp", (4, 4, 8), True),
-    ("bf16-amp", "pytorch-eager", "fsdp", (4, 4, 8), False),
-    # Korthikanti 2022 and Narayanan 2021 count 18 bytes: fp16 parameter, fp32 gradient, fp32 master and moments.
-    ("bf16", "megatron", "ddp", (2, 4, 12), False),
-    ("fp16-amp", "megatron", "zero1", (2, 4, 12), False),
-    ("bf16", "xla", "fsdp", (2, 4, 12), False),
-]
+def test_context_parallelism_splits_tokens_and_nothing_else():
+    d = dims_of(LLAMA, {"cp": 4})
+    assert (d.tokens, d.stream_tokens, d.seq_len, d.heads, d.query_width) == (32, 32, 128, 8, 256)
+    assert d.scores == 8 * 128 * 128 / 4
 
 
-@pytest.mark.parametrize(("precision", "framework", "sharding", "widths", "autocast"), STATES)
-def test_bytes_of_states(precision, framework, sharding, widths, autocast):
-    training = Training(seq_len=1, global_batch=1, precision=precision, framework=framework)
-    n = numbers(training, Plan(sharding=sharding))
-    assert (n.parameter, n.gradient, n.optimizer) == widths
-    assert n.autocast == autocast
-    assert n.compute == (4 if precision in ("fp32", "tf32") else 2)
-    assert n.residual == (4 if autocast else n.compute)
-    assert n.peak == precision
+GRIDS = [("2d", 4, 1, 2, 2), ("2d", 64, 1, 8, 8), ("2.5d", 8, 2, 2, 4), ("2.5d", 48, 3, 4, 12), ("3d", 8, 1, 2, 4),
+         ("3d", 64, 1, 4, 16)]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "tp", "depth", "side", "rows"), GRIDS)
+def test_a_grid_splits_rows_and_columns_of_every_tensor(kind, tp, depth, side, rows):
+    d = dims_of({**LLAMA, "kv_heads": 8}, {"tp": tp, "tp_kind": kind, "tp_depth": depth, "micro_batch": rows})
+    assert d.grid_side == side
+    assert (d.hidden_width, d.query_width, d.ffn, d.vocab) == (256 / side, 256 / side, 704 / side, 1024 / side)
+    assert d.tokens == rows * 128 / rows
+    assert d.sequences == 1
+    assert d.tokens * d.hidden_width == d.stream_tokens * d.hidden == rows * 128 * 256 / tp
+
+
+def test_the_side_of_a_grid_is_whole_for_arrays_too():
+    assert grid_of("3d", np.array([1.0, 8.0, 27.0, 64.0, 125.0, 512.0]), 1).tolist() == [1, 2, 3, 4, 5, 8]
+    assert [grid_of("3d", n**3, 1) for n in range(1, 30)] == list(range(1, 30))
+    assert [grid_of("2.5d", 3 * n * n, 3) for n in range(1, 30)] == list(range(1, 30))
+
+
+def test_latent_attention_has_keys_and_values_of_different_widths():
+    d = dims_of(DEEPSEEK, {"tp": 4})
+    assert (d.key_width, d.value_width, d.kv_width, d.core_width) == (4 * 48, 4 * 32, 4 * 40, 4 * 32)
+
+
+def test_experts_are_divided_by_their_own_degrees():
+    d = dims_of(DEEPSEEK, {"tp": 4, "ep": 8, "expert_tp": 2})
+    assert (d.local_experts, d.expert_ffn, d.shared_ffn, d.routed_tokens) == (2, 48, 48, 32)

@@ -1,26 +1,33 @@
-"""Transformer: the FLOPs of published formulas, the activation memory of Korthikanti 2022, recomputation."""
+"""Transformer: the FLOPs of published formulas, the activation memory of Korthikanti 2022, the kinds of blocks."""
 
 from __future__ import annotations
 
 import csv
+import timeit
 from pathlib import Path
 
 import pytest
 
 from estimator import catalog
-from estimator.memory import kept_bytes
-from estimator.model import linear_parameters_per_layer
+from estimator.codec import encode
+from estimator.model import Model, block_kinds, linear_parameters_per_layer
 from estimator.networks.dims import dims
-from estimator.networks.transformer import gradient_accumulation, network, optimizer
-from estimator.ops import Op
-from tests.estimator.examples import GPT, LLAMA, scenario
+from estimator.networks.transformer import network
+from tests.estimator.examples import GPT, scenario
+from tests.estimator.networks.shapes import (
+    ALL,
+    ATTENTION,
+    DEEPSEEK,
+    FFN,
+    WINDOWED,
+    blocks_of,
+    dims_of,
+    flops,
+    kept,
+    named,
+)
 
 REFERENCE = Path(__file__).parents[2] / "reference"
-COUNTED = ("gemm", "attention")
-
-
-def flops(ops: tuple[Op, ...], phase: str) -> float:
-    return sum(op.flops * op.count for op in ops if op.phase == phase and op.kind in COUNTED)
 
 
 def table(name: str) -> list[dict[str, str]]:
@@ -33,8 +40,8 @@ def test_forward_and_backward_flops_of_the_cs336_models(row):
     seq_len, batch = int(row["seq_len"]), int(row["batch"])
     one = scenario(f"cs336-{row['model'].lower()}", plan={"micro_batch": batch}, seq_len=seq_len, attention="eager")
     ops, layers = network(dims(one)), one.model.layers
-    forward = layers * flops(ops.layer, "forward") + flops(ops.head, "forward")
-    backward = layers * flops(ops.layer, "backward") + flops(ops.head, "backward")
+    forward = layers * flops(ops.blocks[0].ops, "forward") + flops(ops.head, "forward")
+    backward = layers * flops(ops.blocks[0].ops, "backward") + flops(ops.head, "backward")
     assert forward == int(row["forward_flops"])
     assert backward == int(row["backward_flops"])
     # The formula behind the table: 2·B·S·(L·(4d² + 3·d·d_ff) + d·V) + 4·L·B·S²·d.
@@ -50,7 +57,7 @@ def test_narayanans_flops_with_full_recomputation():
         plan={"recompute": "full", "micro_batch": 5}, framework="megatron", attention="eager",
     )  # fmt: skip
     ops = network(dims(one))
-    total = sum(3 * flops(ops.layer, phase) + flops(ops.head, phase) for phase in ("forward", "backward"))
+    total = sum(3 * flops(ops.blocks[0].ops, phase) + flops(ops.head, phase) for phase in ("forward", "backward"))
     s, h, layers, vocab, batch = 128, 64, 3, 500, 5
     assert total == pytest.approx(96 * batch * s * layers * h**2 * (1 + s / (6 * h) + vocab / (16 * layers * h)))
 
@@ -82,7 +89,7 @@ def megatron(row: dict[str, str]):
 )  # fmt: skip
 def test_activation_memory_of_korthikanti(row):
     one = megatron(row)
-    found = one.model.layers * kept_bytes(network(dims(one)).layer)
+    found = one.model.layers * kept(network(dims(one)).blocks[0].ops)
     assert found / 2**30 == pytest.approx(float(row["value"]), rel=1e-6)
 
 
@@ -93,7 +100,7 @@ def test_activation_memory_of_korthikanti(row):
 def test_activation_memory_relative_to_tensor_parallelism_alone(row):
     one = megatron(row)
     baseline = megatron({**row, "recompute": "none", "sequence_parallel": "false"})
-    share = kept_bytes(network(dims(one)).layer) / kept_bytes(network(dims(baseline)).layer)
+    share = kept(network(dims(one)).blocks[0].ops) / kept(network(dims(baseline)).blocks[0].ops)
     # Printed with two digits, but drawn from rounded sizes: the formula itself lies within 0.1 points.
     assert 100 * share == pytest.approx(float(row["value"]), abs=0.1)
 
@@ -106,89 +113,89 @@ def test_states_are_18_bytes_per_parameter(row):
     assert per_rank * (n.parameter + n.gradient + n.optimizer) / 2**30 == pytest.approx(float(row["value"]), rel=1e-6)
 
 
-def layer_of(recompute: str, *, model=LLAMA, framework="pytorch-eager", attention="eager") -> tuple[Op, ...]:
-    return network(dims(scenario(model, plan={"recompute": recompute}, framework=framework, attention=attention))).layer
+def active_matrices(model: Model, experts: bool) -> int:
+    """Weights of one block that a token is multiplied with."""
+    unused = (model.experts - model.top_k) * (3 if model.gated_ffn else 2) * model.hidden * model.expert_ffn
+    return linear_parameters_per_layer(model, experts) - (unused if experts else 0)
 
 
-@pytest.mark.parametrize("framework", ["pytorch-eager", "megatron"])
-@pytest.mark.parametrize("attention", ["eager", "sdpa"])
-def test_recomputation_adds_to_backward_only_and_keeps_less(framework, attention):
-    none, selective, full = (
-        layer_of(recompute, framework=framework, attention=attention) for recompute in ("none", "selective", "full")
-    )
-    assert flops(none, "forward") == flops(selective, "forward") == flops(full, "forward")
-    assert flops(none, "backward") < flops(selective, "backward") < flops(full, "backward")
-    assert kept_bytes(full) < kept_bytes(selective) < kept_bytes(none)
-    assert kept_bytes(full) == 128 * 256 * 2
+@pytest.mark.parametrize("key", [entry.key for entry in catalog.entries("models")])
+def test_forward_flops_of_every_catalogue_model(key):
+    # 2 per active weight and token, 2·S·(dq + dv) per head and token: three times that with backward's products.
+    model = catalog.model(key)
+    ops = network(dims_of(encode(model)))
+    forward = sum(block.layers * flops(block.ops, "forward") for block in ops.blocks) + flops(ops.head, "forward")
+    matrices = model.vocab * model.hidden
+    matrices += sum(kind.layers * active_matrices(model, kind.experts) for kind in block_kinds(model))
+    core = model.layers * 2 * 128 * 128 * (model.query_width + model.output_width)
+    assert forward == 2 * 128 * matrices + core
 
 
-def test_full_recomputation_runs_forward_again():
-    none, full = layer_of("none", framework="megatron"), layer_of("full", framework="megatron")
-    assert flops(full, "backward") - flops(none, "backward") == flops(none, "forward")
+@pytest.mark.parametrize("name", ALL)
+def test_backward_multiplies_every_weight_twice(name):
+    for block in blocks_of(ALL[name], attention="eager").values():
+        assert flops(block.ops, "backward") == 2 * flops(block.ops, "forward")
+        weight = sum(op.flops * op.count for op in block.ops if op.weight and op.kind == "gemm")
+        linears = sum(op.flops * op.count for op in block.ops if op.category == "matmul" and op.phase == "forward")
+        assert weight == linears
 
 
-def test_pytorchs_checkpoint_stops_once_nothing_more_is_needed():
-    none, full = layer_of("none"), layer_of("full")
-    down = 2 * 128 * 704 * 256
-    assert flops(full, "backward") - flops(none, "backward") == flops(none, "forward") - down
+def test_kinds_of_blocks_have_their_own_name_and_ops():
+    blocks = blocks_of(DEEPSEEK)
+    assert [(name, block.layers, block.leading) for name, block in blocks.items()] == [
+        ("dense layer", 2, True),
+        ("expert layer", 3, False),
+    ]
+    assert {op.layer for op in blocks["expert layer"].ops} == {"expert layer"}
+    assert {name: block.layers for name, block in blocks_of(WINDOWED).items()} == {"window layer": 2, "layer": 2}
+    assert list(blocks_of({**DEEPSEEK, "sliding_window": 8, "full_attention_every": 2})) == [
+        "window dense layer", "dense layer", "window expert layer", "expert layer",
+    ]  # fmt: skip
 
 
-def test_fused_projections_do_the_same_products():
-    fused, apart = layer_of("none", framework="megatron"), layer_of("none")
-    for phase in ("forward", "backward"):
-        assert flops(fused, phase) == flops(apart, phase)
-    assert "qkv projection" in {op.name for op in fused}
-    assert {"q projection", "k, v projections"} <= {op.name for op in apart}
+def test_attention_and_feed_forward_part_meet_at_the_attention_residual():
+    for model in (GPT, DEEPSEEK, WINDOWED):
+        for block in blocks_of(model).values():
+            names = [op.name for op in block.ops if op.phase == "forward"]
+            border = names.index("attention residual")
+            assert names.index("output projection") < border < names.index("ffn norm")
+            assert names[-1] == "ffn residual"
 
 
-def test_per_head_norms_add_their_kernels_and_nothing_else():
-    plain = layer_of("none")
-    normed = layer_of("none", model={**LLAMA, "qk_norm": True})
-    assert {op.name for op in normed} - {op.name for op in plain} == {"q, k norm", "q, k norm gradient"}
+@pytest.mark.parametrize(("norms", "names"), [
+    (0, []), (1, ["attention norm"]), (2, ["attention norm", "ffn norm"]),
+    (4, ["attention norm", "attention output norm", "ffn norm", "ffn output norm"]),
+])  # fmt: skip
+def test_a_block_has_as_many_norms_as_the_model_says(norms, names):
+    (block,) = blocks_of({**GPT, "norms_per_layer": norms}).values()
+    assert [op.name for op in block.ops if op.phase == "forward" and "norm" in op.name] == names
 
 
-def test_the_embedding_gradient_touches_the_whole_table():
-    ops = {op.name: op for op in network(dims(scenario(LLAMA))).embedding}
-    assert ops["embedding gradient table"].bytes == 1024 * 256 * 2
-    assert ops["embedding"].bytes == 2 * 128 * 256 * 2
-    learned = {op.name: op for op in network(dims(scenario(GPT))).embedding}
-    assert learned["embedding gradient table"].bytes == (1024 + 128) * 256 * 2
+def test_bare_stacks_have_their_half_only():
+    (ffn,) = blocks_of(FFN).values()
+    (attention,) = blocks_of(ATTENTION).values()
+    assert [op.name for op in ffn.ops if op.phase == "forward"] == ["up projection", "activation", "down projection"]
+    assert flops(ffn.ops) == 6 * 128 * 2 * 256 * 1024
+    assert [op.name for op in attention.ops if op.phase == "forward"] == [
+        "qkv projection",
+        "attention",
+        "output projection",
+    ]
+    assert (attention.ffn_gradient_bytes, attention.ffn_parameters) == (0, 0)
 
 
-@pytest.mark.parametrize(("vocab", "aligned"), [(50_257, False), (50_264, True), (1024, True)])
-def test_odd_vocabularies_are_not_aligned(vocab, aligned):
-    ops = network(dims(scenario({**LLAMA, "vocab": vocab}))).head
-    assert {op.aligned for op in ops if op.kind == "gemm"} == {aligned}
+def test_gradients_inside_the_feed_forward_part():
+    (gpt,) = blocks_of(GPT).values()
+    assert gpt.ffn_gradient_bytes == 128 * 1024 * 2
+    dense, expert = blocks_of(DEEPSEEK).values()
+    assert dense.ffn_gradient_bytes == 128 * 2 * 704 * 2
+    # Rows that went to experts and both halves of the gated width: 4 of 128 tokens each, 256 + 2·96 wide.
+    assert expert.ffn_gradient_bytes == 4 * 128 * (256 + 2 * 96) * 2
 
 
-def adamw(framework: str, **training) -> Op:
-    (op,) = optimizer(dims(scenario(GPT, framework=framework, **training)), 1e6, 10.0)
-    return op
-
-
-def test_the_optimizer_moves_what_its_kernels_touch():
-    # Foreach AdamW in bf16: 21 accesses of 2 bytes. One fused pass: parameter, gradient, two moments in; all but the
-    # gradient out. Megatron: fp32 master, two moments and gradient in, three out, 2-byte copy, norm and scale.
-    assert adamw("pytorch-eager").bytes == 42e6
-    assert adamw("pytorch-eager", precision="fp32").bytes == 84e6
-    assert adamw("ideal").bytes == 7 * 2e6
-    assert adamw("megatron").bytes == 38e6
-    assert adamw("pytorch-eager", optimizer="sgd").bytes == 6e6
-
-
-def test_accumulating_reads_both_and_writes_one():
-    d = dims(scenario(GPT, precision="bf16-amp"))
-    (op,) = gradient_accumulation(d, 1e6, 10.0)
-    assert op.bytes == 3 * 4e6
-    assert gradient_accumulation(dims(scenario(GPT, framework="megatron")), 1e6, 10.0) == []
-
-
-def test_catalogue_models_price_without_problem():
-    for entry in catalog.entries("models"):
-        ops = network(dims(scenario(entry.key)))
-        forward = entry.value.layers * flops(ops.layer, "forward") + flops(ops.head, "forward")
-        matrices = (
-            entry.value.layers * linear_parameters_per_layer(entry.value) + entry.value.vocab * entry.value.hidden
-        )
-        square = 4 * entry.value.layers * entry.value.query_width * 128 * 128
-        assert forward == 2 * 128 * matrices + square, entry.key
+def test_a_network_is_described_in_a_fraction_of_a_millisecond():
+    d = dims_of(encode(catalog.model("llama3-405b")))
+    network(d)
+    best_s = min(timeit.repeat(lambda: network(d), number=20, repeat=20)) / 20
+    assert best_s < 1e-3, "every move of a slider pays for this; about 0.13 ms on an idle core"
+    assert named(network(d).blocks[0].ops)["qkv projection"].m == 128

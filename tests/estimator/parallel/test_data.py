@@ -12,12 +12,10 @@ PSI = 1000.0
 """Parameters of a rank's stage."""
 
 
-def exchanges(sharding: str, *, precision="bf16", micro_batches=1, bucket_bytes=500.0, layers=4) -> list[Sync]:
+def exchanges(sharding: str, *, precision="bf16", **changes) -> list[Sync]:
     training = Training(seq_len=1, global_batch=1, precision=precision)
-    return syncs(
-        sharding=sharding, numbers=numbers(training, Plan(sharding=sharding)), parameters=PSI, layers=layers,
-        micro_batches=micro_batches, bucket_bytes=bucket_bytes,
-    )  # fmt: skip
+    sizes = {"parameters": PSI, "layers": 4, "tensors": 9, "micro_batches": 1, "bucket_bytes": 500.0}
+    return syncs(sharding=sharding, numbers=numbers(training, Plan(sharding=sharding)), **{**sizes, **changes})
 
 
 def traffic(sharding: str, **rest) -> float:
@@ -91,3 +89,23 @@ def test_gradients_are_exchanged_beside_backward_and_parameters_before_they_are_
         "gradient scatter": "backward", "parameter gather": "forward"
     }  # fmt: skip
     assert [sync.beside for sync in exchanges("fsdp")] == ["forward", "backward", "backward"]
+
+
+def test_hybrid_sharding_sums_the_shards_over_the_copies_beside_backward():
+    plain, hybrid = exchanges("fsdp", micro_batches=3), exchanges("fsdp", micro_batches=3, shard_ranks=8, hybrid=True)
+    assert hybrid[:-1] == plain
+    copies = hybrid[-1]
+    # Once a step, layer by layer, whatever the micro-batches: one rank's shard of the gradients.
+    assert (copies.kind, copies.group, copies.beside) == ("all-reduce", "replica", "backward")
+    assert (copies.count, copies.late) == (4, False)
+    assert copies.payload_bytes == 2 * PSI / 8
+
+
+@pytest.mark.parametrize(
+    ("mode", "messages", "copied", "late"), [("bucketed", 4, 2, False), ("flat", 1, 4, True), ("naive", 9, 0, True)]
+)
+def test_the_three_ways_of_ddp_send_the_same_bytes(mode, messages, copied, late):
+    # Naive: tensor by tensor, no copies. Flat: one buffer, filled before and emptied after. Both wait for backward.
+    (sync,) = exchanges("ddp", ddp_mode=mode)
+    assert (sync.payload_bytes, sync.count, sync.late) == (2 * PSI, messages, late)
+    assert sync.copies_bytes == copied * 2 * PSI

@@ -1,0 +1,204 @@
+"""Listing: a priced step written out for people: phases, categories, collectives, every stage's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from estimator.breakdown import CATEGORIES, PHASES, complete
+from estimator.layout import StageKind
+from estimator.memory import stage_memory
+from estimator.parallel.pipeline import in_flight
+from estimator.rank import Lines, Rank
+from estimator.step import Setting, Step
+from estimator.units import Number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collective:
+    """All executions of one collective in a step on one rank; ``bytes`` is one execution's payload."""
+
+    name: str
+    kind: str
+    axis: str
+    phase: str
+    ranks: int
+    bytes: float
+    count: float
+    seconds: float
+    exposed_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryOfStage:
+    """Memory of one pipeline stage's rank at its own peak."""
+
+    stage: int
+    layers: float
+    in_flight: float
+    moment: str
+    peak_bytes: float
+    by_kind: dict[str, float]
+
+
+def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[dict[str, float], dict[str, float]]:
+    """Return seconds by phase and by category; each adds to the step time."""
+    phases = {
+        "forward": float(timing.forward_s),
+        "backward": float(timing.backward_s),
+        "optimizer": float(timing.optimizer_s),
+        "exposed_communication": float(timing.exposed_s),
+        "bubble": float(timing.bubble_s),
+        "host_wait": float(timing.wait_s),
+    }
+    kind = setting.kinds[int(timing.pace)]
+    sums = [0.0] * 5
+    found = list(zip(rank.blocks, kind.blocks, strict=True))
+    found += [(rank.embedding, 1.0)] if kind.embedding else []
+    found += [(rank.head, 1.0)] if kind.head else []
+    for work, times in found:
+        for column in work.seconds.values():
+            for index, seconds in enumerate(column):
+                sums[index] += float(seconds) * float(times)
+    m = float(setting.micro_batches)
+    breakdown = {
+        "matmul": m * sums[0],
+        "attention": m * sum(sums[1:4]),
+        "elementwise": m * sums[4] + float(timing.accumulation_s),
+        "communication": phases["exposed_communication"],
+        "optimizer": phases["optimizer"],
+        "bubble": phases["bubble"],
+        "host": phases["host_wait"],
+    }
+    return complete(phases, PHASES), complete(breakdown, CATEGORIES)
+
+
+def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collective, ...]:
+    """List the collectives of the pace-setting stage over a step, those of the data ranks, and the stages' messages."""
+    kind = setting.kinds[int(timing.pace)]
+    m = float(setting.micro_batches)
+    merged: dict[tuple[str, str, str], dict[str, Any]] = {}
+    found = list(zip(lines.blocks, kind.blocks, strict=True))
+    found += [(lines.embedding, 1.0)] if kind.embedding else []
+    found += [(lines.head, 1.0)] if kind.head else []
+    for group, times in found:
+        for line in group:
+            message = line.message
+            count = float(message.count) * float(times) * m
+            if count == 0:
+                continue
+            row = merged.setdefault(
+                (message.name, message.axis, message.phase),
+                {"kind": message.kind, "ranks": int(line.ranks), "bytes": float(message.payload_bytes),
+                 "count": 0.0, "seconds": 0.0, "exposed_s": 0.0},
+            )  # fmt: skip
+            row["count"] += count
+            row["seconds"] += count * float(line.seconds)
+            row["exposed_s"] += count * float(line.exposed_s)
+    rows = [Collective(name=n, axis=a, phase=p, **row) for (n, a, p), row in merged.items()]
+    for priced in timing.data:
+        sync = priced.sync
+        if float(priced.ranks) <= 1:
+            continue
+        rows.append(
+            Collective(
+                name=sync.name,
+                kind=sync.kind,
+                axis=priced.axis,
+                phase=sync.beside,
+                ranks=int(priced.ranks),
+                bytes=float(sync.payload_bytes) / float(sync.count),
+                count=float(sync.count),
+                seconds=float(priced.seconds),
+                exposed_s=float(priced.exposed_s),
+            )
+        )
+    return (*rows, *_messages(timing, setting), *_tied(timing, setting), *_copies(timing))
+
+
+def stage_memories(setting: Setting, workspace_bytes: float) -> tuple[MemoryOfStage, ...]:
+    """Return every stage's memory at its own peak; stages of a kind differ in the micro-batches in flight only."""
+    stages = int(setting.stages)
+    if stages == 1:
+        return tuple(_of_kind(setting, setting.kinds[0], [0], 1.0, workspace_bytes))
+    plan, batches = setting.plan, setting.micro_batches
+    flying = [float(in_flight(plan.schedule, i, stages, batches, setting.virtual_stages)) for i in range(stages)]
+    first, middle, last = setting.kinds
+    between = list(range(1, stages - 1))
+    return (
+        *_of_kind(setting, first, [0], flying[0], workspace_bytes),
+        *(_of_kind(setting, middle, between, np.array(flying[1:-1]), workspace_bytes) if between else ()),
+        *_of_kind(setting, last, [stages - 1], flying[-1], workspace_bytes),
+    )
+
+
+def _of_kind(
+    setting: Setting, kind: StageKind, indices: list[int], flying: Number, workspace_bytes: float
+) -> Iterator[MemoryOfStage]:
+    memory = stage_memory(
+        setting.shard,
+        kind,
+        setting.policy,
+        in_flight=flying,
+        micro_batches=setting.micro_batches,
+        workspace_bytes=workspace_bytes,
+    )
+    for index, (moment, by_kind) in zip(indices, memory.at_peaks(len(indices)), strict=True):
+        yield MemoryOfStage(
+            stage=index,
+            layers=float(kind.layers),
+            in_flight=float(flying if isinstance(flying, (int, float)) else flying[index - indices[0]]),
+            moment=moment,
+            peak_bytes=sum(by_kind.values()),
+            by_kind=by_kind,
+        )
+
+
+def _messages(timing: Step, setting: Setting) -> list[Collective]:
+    if setting.stages == 1 or float(timing.sends_s) == 0:
+        return []
+    seconds = float(timing.sends_s)
+    return [
+        Collective(
+            name="stage to stage, exposed",
+            kind="p2p",
+            axis="pp",
+            phase="forward",
+            ranks=int(setting.stages),
+            bytes=float(setting.shard.message_bytes),
+            count=seconds / float(timing.send_each_s),
+            seconds=seconds,
+            exposed_s=seconds,
+        )
+    ]
+
+
+def _tied(timing: Step, setting: Setting) -> list[Collective]:
+    seconds = float(timing.tied_s)
+    if seconds == 0:
+        return []
+    moved = float(setting.shard.head_parameters) * setting.shard.numbers.gradient
+    return [
+        Collective(name="tied embedding gradient sum", kind="all-reduce", axis="pp", phase="backward", ranks=2,
+                   bytes=moved, count=1.0, seconds=seconds, exposed_s=seconds)
+    ]  # fmt: skip
+
+
+def _copies(timing: Step) -> list[Collective]:
+    """Copies into and out of flat buffers, as far as they show: not on a link, yet part of what communication costs."""
+    exposed = sum(float(priced.copies_exposed_s) for priced in timing.data)
+    offload = float(timing.offload_s)
+    rows = []
+    if exposed > 0:
+        count = sum(float(priced.sync.count) for priced in timing.data)
+        moved = sum(float(priced.sync.copies_bytes) for priced in timing.data)
+        rows.append(Collective(name="copies into and out of buckets", kind="copy", axis="dp", phase="backward", ranks=1,
+                               bytes=moved / count, count=count, seconds=exposed, exposed_s=exposed))  # fmt: skip
+    if offload > 0:
+        rows.append(Collective(name="activations to and from host memory, exposed", kind="copy", axis="host",
+                               phase="backward", ranks=1, bytes=0.0, count=1.0, seconds=offload,
+                               exposed_s=offload))  # fmt: skip
+    return rows

@@ -1,0 +1,191 @@
+"""Table: what every shape costs and holds, as columns, before it is placed, staged and copied."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimator.columns import joined
+from estimator.cost.collectives import collective_s
+from estimator.efficiency import Efficiencies
+from estimator.exchanges import InLine, members
+from estimator.exchanges import beside as beside_attention
+from estimator.hardware import Cluster
+from estimator.messages import Message
+from estimator.parallel.placement import Degrees, Groups
+from estimator.part import Part
+from estimator.rank import Lines, parts_of, rank_of
+from estimator.search.space import Choice, Shape, Space
+from estimator.shard import Shard
+from estimator.step import Parts
+from estimator.units import Number
+from estimator.work import attention_s
+
+Key = tuple[int, str, str, str, bool, str]
+"""A kind of traffic: part of the network, phase, kind of collective, group, beside attention; the name too where
+messages must stay apart: beside attention, or where only some ranks of the group take part."""
+
+HEAD = -1
+EMBEDDING = -2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Traffic:
+    """Messages of one kind per micro-batch: how many, their bytes together, and their ranks if not the group's."""
+
+    count: Number
+    bytes: Number
+    ranks: Number | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """One row a shape: parts without what depends on placement, what a rank holds, traffic, and degrees."""
+
+    parts: Parts
+    shard: Shard
+    attention: tuple[dict[str, Number], ...]
+    traffic: dict[Key, Traffic]
+    degrees: Degrees
+    micro_batches: Number
+    choice: NDArray[np.int64]
+    shape: NDArray[np.int64]
+
+
+def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[Table | None, list[Choice], list[list[Shape]]]:
+    """Price all shapes of a space under the numbers that ``sharding`` keeps; rows point into the returned lists."""
+    choices: list[Choice] = []
+    listed: list[list[Shape]] = []
+    tables: list[Table] = []
+    lengths: list[int] = []
+    for choice in space.choices():
+        shapes = space.shapes(choice)
+        if not shapes:
+            continue
+        tables.append(_of_choice(space, choice, shapes, sharding, e, len(choices)))
+        choices.append(choice)
+        listed.append(shapes)
+        lengths.append(len(shapes))
+    return (_joined(tables, lengths) if tables else None), choices, listed
+
+
+def in_line(table: Table, groups: Groups, cluster: Cluster, e: Efficiencies) -> Parts:
+    """Return the parts with the collectives of every row priced in their groups.
+
+    Time is linear in bytes for one kind and group, so count · t(mean payload) is the sum over the messages.
+    """
+    extra: dict[tuple[int, str], Number] = {}
+    passing: dict[tuple[int, str], Number] = {}
+    for (part, phase, _, _, beside, _), traffic in table.traffic.items():
+        if beside:
+            passing[part, phase] = passing.get((part, phase), 0.0) + traffic.count
+    for (part, phase, kind, group, beside, _), traffic in table.traffic.items():
+        count = np.maximum(traffic.count, 1e-30)
+        seconds = collective_s(kind, traffic.bytes / count, members(getattr(groups, group), traffic.ranks), cluster, e)
+        if beside:
+            seconds = beside_attention(seconds, table.attention[part][phase], passing[part, phase], table.degrees.cp)
+        extra[part, phase] = extra.get((part, phase), 0.0) + seconds * traffic.count
+    parts = table.parts
+
+    def added(part: Part, key: int) -> Part:
+        forward, backward = extra.get((key, "forward"), 0.0), extra.get((key, "backward"), 0.0)
+        return replace(part, inline_forward_s=forward, inline_backward_s=backward)
+
+    return Parts(
+        blocks=tuple(added(part, index) for index, part in enumerate(parts.blocks)),
+        embedding=added(parts.embedding, EMBEDDING),
+        head=added(parts.head, HEAD),
+    )
+
+
+def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str, e: Efficiencies, index: int) -> Table:
+    columns = {
+        name: np.array([getattr(shape, name) for shape in shapes], dtype=float)
+        for name in ("tp", "tp_depth", "cp", "ep", "expert_tp", "micro_batch", "pp", "dp")
+    }
+    plan = replace(
+        space.fixed,
+        tp_kind=choice.tp_kind,
+        sequence_parallel=choice.sequence_parallel,
+        cp_kind=choice.cp_kind,
+        recompute=choice.recompute,
+        sharding=sharding,
+    )
+    scenario = replace(space.base, plan=plan)
+    arrays: dict[str, Any] = {
+        name: columns[name] for name in ("tp", "tp_depth", "cp", "ep", "expert_tp", "micro_batch")
+    }
+    rank = rank_of(scenario, e, **arrays)
+    messages = {
+        EMBEDDING: rank.embedding_messages,
+        HEAD: rank.head_messages,
+        **dict(enumerate(rank.block_messages)),
+    }
+    lines = Lines(
+        blocks=tuple(_unpriced(found) for found in rank.block_messages),
+        embedding=_unpriced(rank.embedding_messages),
+        head=_unpriced(rank.head_messages),
+    )
+    d = rank.d
+    return Table(
+        parts=parts_of(rank, lines, scenario.training, e),
+        shard=rank.shard,
+        attention=tuple(attention_s(work) for work in rank.blocks),
+        traffic=_traffic(messages),
+        degrees=Degrees(
+            tp=columns["tp"], cp=columns["cp"], dp=columns["dp"], pp=columns["pp"], ep=columns["ep"],
+            expert_tp=columns["expert_tp"], shard=columns["dp"] * columns["cp"], grid_side=d.grid_side,
+        ),
+        micro_batches=scenario.training.global_batch / (columns["dp"] * columns["micro_batch"]),
+        choice=np.full(len(shapes), index),
+        shape=np.arange(len(shapes)),
+    )  # fmt: skip
+
+
+def _unpriced(messages: list[Message]) -> list[InLine]:
+    return [InLine(message=message, ranks=1, seconds=0.0, exposed_s=0.0) for message in messages]
+
+
+def _traffic(messages: dict[int, list[Message]]) -> dict[Key, Traffic]:
+    found: dict[Key, Traffic] = {}
+    for part, listed in messages.items():
+        for m in listed:
+            key = (
+                part,
+                m.phase,
+                m.kind,
+                m.group,
+                m.beside_attention,
+                m.name if m.beside_attention or m.ranks is not None else "",
+            )
+            before = found.get(key, Traffic(count=0.0, bytes=0.0))
+            found[key] = Traffic(
+                count=before.count + m.count, bytes=before.bytes + m.count * m.payload_bytes, ranks=m.ranks
+            )
+    return found
+
+
+def _joined(tables: list[Table], lengths: list[int]) -> Table:
+    keys = {key: None for table in tables for key in table.traffic}
+    ones = Traffic(count=0.0, bytes=0.0, ranks=1.0)
+    none = Traffic(count=0.0, bytes=0.0)
+    return Table(
+        parts=joined([t.parts for t in tables], lengths),
+        shard=joined([t.shard for t in tables], lengths),
+        attention=tuple(
+            {phase: joined([t.attention[i][phase] for t in tables], lengths) for phase in ("forward", "backward")}
+            for i in range(len(tables[0].attention))
+        ),
+        traffic={
+            # Messages of some ranks of a group have a name in their key, as those beside attention have.
+            key: joined([t.traffic.get(key, ones if key[5] and not key[4] else none) for t in tables], lengths)
+            for key in keys
+        },
+        degrees=joined([t.degrees for t in tables], lengths),
+        micro_batches=joined([t.micro_batches for t in tables], lengths),
+        choice=np.concatenate([t.choice for t in tables]),
+        shape=np.concatenate([t.shape for t in tables]),
+    )

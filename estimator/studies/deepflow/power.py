@@ -1,0 +1,116 @@
+"""The power split: time and memory over shares of the budget, and the search for the fastest split.
+
+The reference searched it by gradient descent. Tiles are powers of two, so time has steps where no gradient leads; the
+search here is differential evolution (Storn and Price 1997) on the vectorised formula, a generation at a time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimator.cost.hierarchy import tile_edge
+from estimator.lstm_price import rates
+from estimator.lstm_step import step
+from estimator.studies.deepflow.inputs import Inputs, model_of, plan_of, technology_of
+from estimator.technology import Technology, machine, ring_links
+from estimator.units import Number
+
+SPLIT = ("core_power_frac", "dram_power_frac", "l2_power_frac", "shared_power_frac")
+LEAST_FRAC = 1e-3
+"""Smallest share of what the four divide; without compute or memory no step ends."""
+POINTS = 120
+GENERATIONS = 60
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """Time along one line through the splits: memory's share of what compute and memory have together."""
+
+    memory_frac: Array
+    seconds: Array
+    memory_bytes: Array
+    best: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """The best split of every generation, first the given one, and the time of each."""
+
+    shares: tuple[tuple[float, ...], ...]
+    seconds: tuple[float, ...]
+    evaluations: int
+
+
+def seconds_of(i: Inputs, shares: Array) -> Array:
+    """Time of the step for each row of shares (compute, memory, L2, shared memory), in one vectorised evaluation."""
+    plan = plan_of(i)
+    built = machine(_with(technology_of(i), shares), ring_links(*plan.rings))
+    tiles = (_tile(i.l2_tile, built.l2_bytes, i), _tile(i.shared_tile, built.shared_bytes, i))
+    register_tile = i.register_tile if i.mode == "bound" else 0
+    priced = rates(built, i.element_bytes, mode=i.mode, tiles=tiles, register_tile=register_tile)
+    seconds = step(model_of(i), priced, plan).seconds
+    return np.broadcast_to(np.asarray(seconds, dtype=float), shares.shape[:1]).copy()
+
+
+def sweep(i: Inputs) -> Sweep:
+    """Move power between compute and memory, everything else as given."""
+    together = i.core_power_frac + i.dram_power_frac
+    memory = np.linspace(0.01, 0.99, POINTS)
+    shares = np.stack([
+        (1 - memory) * together, memory * together,
+        np.full(POINTS, i.l2_power_frac), np.full(POINTS, i.shared_power_frac),
+    ], axis=1)  # fmt: skip
+    seconds = seconds_of(i, shares)
+    technology = _with(technology_of(i), shares)
+    capacity = np.asarray(machine(technology).memory_bytes, dtype=float)
+    return Sweep(memory_frac=memory, seconds=seconds, memory_bytes=capacity, best=int(np.argmin(seconds)))
+
+
+def search(i: Inputs) -> Search:
+    """Find the fastest split of the power that the four shares have together; the same answer every time."""
+    from scipy.optimize import differential_evolution  # type: ignore[import-untyped]
+
+    given = np.array([getattr(i, name) for name in SPLIT], dtype=float)
+    together = float(given.sum())
+    begin = np.clip(given / together, LEAST_FRAC, 1.0)
+
+    def shares(weights: Array) -> Array:
+        divided: Array = weights / weights.sum(axis=1, keepdims=True) * together
+        return divided
+
+    counted = [1]
+
+    def seconds(weights: Array) -> Array:
+        counted.append(np.atleast_2d(weights.T).shape[0])
+        return seconds_of(i, shares(np.atleast_2d(weights.T)))
+
+    path = [(tuple(map(float, given)), float(seconds_of(i, given[None, :])[0]))]
+
+    def note(intermediate_result: Any) -> None:
+        weights = np.asarray(intermediate_result.x, dtype=float)[None, :]
+        path.append((tuple(map(float, shares(weights)[0])), float(intermediate_result.fun)))
+
+    differential_evolution(
+        seconds, [(LEAST_FRAC, 1.0)] * len(SPLIT),
+        x0=begin, vectorized=True, updating="deferred", polish=False, rng=0, maxiter=GENERATIONS, popsize=15,
+        init="sobol", tol=1e-6, callback=note,
+    )  # fmt: skip
+    return Search(
+        shares=tuple(each for each, _ in path), seconds=tuple(each for _, each in path), evaluations=sum(counted)
+    )
+
+
+def _tile(tile: int, capacity_bytes: Number, i: Inputs) -> Number:
+    """The edge that was asked for where it fits, elsewhere and with 0 the largest that does."""
+    fits = (tile > 0) & (3 * tile * tile * i.element_bytes <= np.asarray(capacity_bytes))
+    return np.where(fits, float(tile), tile_edge(capacity_bytes, i.element_bytes))
+
+
+def _with(technology: Technology, shares: Array) -> Technology:
+    return replace(technology, **{name: shares[:, column] for column, name in enumerate(SPLIT)})

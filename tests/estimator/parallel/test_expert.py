@@ -1,0 +1,54 @@
+"""Expert parallelism: tokens to their experts and back, as arXiv 2006.16668 and 2303.06318 count them."""
+
+import pytest
+
+from estimator.networks.dims import dims
+from estimator.parallel.expert import ExpertExchange, expert_exchanges
+from tests.estimator.examples import MIXTRAL, scenario
+
+ROW = 256 * 2
+"""One token of the stream, 2 bytes an element."""
+
+
+def exchanges(model=MIXTRAL, **plan) -> dict[tuple[str, str], ExpertExchange]:
+    found = expert_exchanges(dims(scenario(model, plan=plan, framework="megatron")))
+    assert len({(x.name, x.phase) for x in found}) == len(found)
+    return {(x.name, x.phase): x for x in found}
+
+
+def by_group(group: str, **rest) -> list[tuple[str, str, float, float]]:
+    return [(x.kind, x.phase, x.payload_bytes, x.count) for x in exchanges(**rest).values() if x.group == group]
+
+
+def test_every_token_goes_to_its_experts_and_back_both_ways():
+    payload = 128 * 2 * ROW
+    assert by_group("ep", dp=8, ep=8) == [
+        ("all-to-all", "forward", payload, 2), ("all-to-all", "backward", payload, 2)
+    ]  # fmt: skip
+
+
+def test_ranks_of_tp_and_cp_route_their_share():
+    for plan in ({"dp": 2, "tp": 4, "ep": 8}, {"dp": 2, "cp": 4, "ep": 8}):
+        assert {payload for _, _, payload, _ in by_group("ep", **plan)} == {128 * 2 * ROW / 4}
+
+
+@pytest.mark.parametrize(("capacity", "rows"), [(0.0, 2.0), (1.25, 2.5), (0.5, 1.0)])
+def test_a_capacity_pads_or_drops_what_is_sent(capacity, rows):
+    model = {**MIXTRAL, "capacity_factor": capacity}
+    assert {payload for _, _, payload, _ in by_group("ep", model=model, dp=8, ep=8)} == {128 * rows * ROW}
+
+
+def test_full_recomputation_dispatches_once_more():
+    counts = [count for _, _, _, count in by_group("ep", dp=8, ep=8, recompute="full")]
+    assert counts == [2, 4]
+
+
+def test_a_split_expert_gathers_its_tokens_and_scatters_its_sums():
+    whole = 2 * 64 * 2 * ROW
+    found = by_group("expert_tp", dp=4, tp=2, ep=4, expert_tp=2)
+    assert found == [
+        ("all-gather", "forward", whole, 1),
+        ("reduce-scatter", "forward", whole, 1),
+        ("all-gather", "backward", whole, 1),
+        ("reduce-scatter", "backward", whole, 1),
+    ]

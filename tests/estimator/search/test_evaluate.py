@@ -1,0 +1,98 @@
+"""Evaluate: each legal plan once, with the numbers of its own estimate, and time only for what fits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from estimator.efficiency import efficiencies
+from estimator.estimate import estimate
+from estimator.plan import Plan
+from estimator.search import evaluate
+from estimator.search.evaluate import Evaluated, evaluated
+from estimator.search.space import Space
+from tests.estimator.examples import GPT, LLAMA, MIXTRAL
+from tests.estimator.search.spaces import space
+
+E = efficiencies("default")
+NO_LIMIT = float("inf")
+
+
+def all_of(opened: Space, capacity_bytes: float = NO_LIMIT) -> list[tuple[Plan, float, float]]:
+    return [
+        (block.plan(i), block.step_s[i], block.peak_bytes[i])
+        for block in evaluated(opened, E, capacity_bytes=capacity_bytes)
+        for i in range(len(block.step_s))
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "locked"),
+    [
+        (LLAMA, {"recompute": "selective", "cp": 1, "tp_kind": "1d"}),
+        (LLAMA, {"tp_kind": "2d", "cp": 1, "recompute": "none"}),
+        (GPT, {"pp": 2, "recompute": "full", "placement": "tp-cp-dp-pp"}),
+        (MIXTRAL, {"recompute": "none", "sequence_parallel": False, "pp": 1, "cp_kind": "ring"}),
+    ],
+)
+def test_every_plan_has_the_numbers_of_its_estimate(model, locked):
+    opened = space(model, locked)
+    found = all_of(opened)
+    assert len({tuple(vars(plan).items()) for plan, _, _ in found}) == len(found) > 10
+    for plan, seconds, peak in found[:: max(len(found) // 60, 1)]:
+        alone = estimate(replace(opened.base, plan=plan), E, interval=False)
+        assert seconds == pytest.approx(alone.step_time_s, rel=1e-9), plan
+        assert peak == pytest.approx(alone.memory.peak_bytes, rel=1e-9), plan
+
+
+def test_what_does_not_fit_is_tried_but_not_priced():
+    opened = space(LLAMA, {"recompute": "none", "cp": 1})
+    every = all_of(opened)
+    peaks = sorted(peak for _, _, peak in every)
+    capacity = peaks[len(peaks) // 2] * E.allocator_frac
+    blocks = list(evaluated(opened, E, capacity_bytes=capacity))
+    assert sum(block.tried for block in blocks) == len(every)
+    kept = sum(len(block.step_s) for block in blocks)
+    assert kept == sum(peak * E.allocator_frac <= capacity for _, _, peak in every)
+    assert 0 < kept < len(every)
+
+
+def test_plans_that_are_the_same_are_tried_once():
+    found = [plan for plan, _, _ in all_of(space(LLAMA, {"recompute": "none", "micro_batch": 1}))]
+    for plan in found:
+        # One data rank shards nothing; one stage has no schedule; idle axes come last.
+        assert plan.dp * plan.cp > 1 or plan.sharding == "ddp"
+        assert plan.pp > 1 or plan.schedule == "1f1b"
+        order = plan.placement.split("-")
+        busy = [getattr(plan, axis) > 1 for axis in order]
+        assert busy == sorted(busy, reverse=True)
+
+
+def test_hybrid_shards_span_fewer_ranks_than_all():
+    found = [plan for plan, _, _ in all_of(space(LLAMA, {"recompute": "none", "tp": 1}, chips_per_node=2, nodes=2))]
+    hybrid = [plan for plan in found if plan.shard_ranks]
+    assert {plan.shard_ranks for plan in hybrid} == {2}
+    assert all(plan.dp * plan.cp == 4 for plan in hybrid)
+
+
+def test_blocks_cut_a_search_and_change_nothing(monkeypatch):
+    opened = space(LLAMA, {"recompute": "none", "cp": 1})
+
+    def found() -> list[tuple[str, float, float]]:
+        return sorted((str(plan), seconds, peak) for plan, seconds, peak in all_of(opened))
+
+    whole = found()
+    monkeypatch.setattr(evaluate, "BLOCK_ROWS", 7)
+    cut = found()
+    assert [plan for plan, _, _ in cut] == [plan for plan, _, _ in whole]
+    assert [seconds for _, seconds, _ in cut] == pytest.approx([seconds for _, seconds, _ in whole], rel=1e-12)
+    assert max(len(block.step_s) for block in evaluated(opened, E, capacity_bytes=NO_LIMIT)) <= 7
+
+
+def test_an_evaluated_block_writes_its_plans():
+    block = next(b for b in evaluated(space(GPT, {"pp": 2}), E, capacity_bytes=NO_LIMIT) if b.tried)
+    assert isinstance(block, Evaluated)
+    plan = block.plan(0)
+    assert (plan.schedule, plan.sharding, plan.placement) == (block.schedule, block.sharding, block.placement)
+    assert plan.chips == 4

@@ -1,0 +1,84 @@
+"""Front: of a stream of blocks, the best and the Pareto front, as if all plans had been compared at once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.search.evaluate import Evaluated
+from estimator.search.front import Front
+from estimator.search.space import Choice, Shape, Space
+from tests.estimator.search.spaces import base
+
+CHOICE = Choice(tp_kind="1d", sequence_parallel=False, cp_kind="ring", recompute="none")
+SHAPE = Shape(tp=1, tp_depth=1, cp=1, ep=1, expert_tp=1, micro_batch=1, pp=1, dp=4)
+SPACE = Space(base(), {})
+
+
+def block(pairs: list[tuple[float, float]]) -> Evaluated:
+    """Plans of one shape with given seconds and bytes."""
+    count = len(pairs)
+    rows = np.zeros(count, dtype=np.int64)
+    return Evaluated(
+        space=SPACE, choices=[CHOICE], shapes=[[SHAPE]], choice=rows, shape=rows, schedule="1f1b",
+        virtual_stages=rows + 1, sharding="ddp", shard_ranks=0, placement="tp-cp-dp-pp", tried=count,
+        step_s=np.array([pair[0] for pair in pairs]), peak_bytes=np.array([pair[1] for pair in pairs]),
+    )  # fmt: skip
+
+
+def fed(blocks: list[list[tuple[float, float]]], *, objective: str = "step_time", kept: int = 3) -> Front:
+    found = Front(objective=objective, kept=kept)
+    for pairs in blocks:
+        found.add(block(pairs), np.arange(len(pairs)))
+    return found
+
+
+def numbers(candidates) -> list[tuple[float, float]]:
+    return [(c.step_s, c.peak_bytes) for c in candidates]
+
+
+def test_the_front_by_hand():
+    found = fed([[(3, 1), (2, 9)], [(1, 9), (1, 9)]])
+    assert numbers(found.pareto()) == [(1, 9), (3, 1)]
+
+
+@pytest.mark.parametrize(
+    ("objective", "expected"),
+    [("step_time", [(1, 9), (2, 5)]), ("cost", [(1, 9), (2, 5)]), ("memory", [(9, 1), (3, 4)])],
+)
+def test_the_best_by_an_objective(objective, expected):
+    found = fed([[(9, 1), (2, 5)], [(1, 9)], [(3, 4)]], objective=objective, kept=2)
+    assert numbers(found.best()) == expected
+
+
+def test_only_usable_plans_count():
+    found = Front(objective="step_time", kept=5)
+    found.add(block([(1, 1), (2, 2), (3, 1)]), np.array([1, 2]))
+    assert numbers(found.best()) == [(2, 2), (3, 1)]
+    found.add(block([(1, 1)]), np.array([], dtype=np.int64))
+    assert numbers(found.pareto()) == [(2, 2), (3, 1)]
+
+
+def test_a_candidate_names_its_plan():
+    (found,) = fed([[(1, 1)]]).best()
+    assert (found.plan.dp, found.plan.micro_batch) == (4, 1)
+
+
+# Few values, so that ties and plans that are equal in one respect come up.
+pairs = st.tuples(st.integers(1, 12).map(float), st.integers(1, 12).map(float))
+
+
+@given(st.lists(st.lists(pairs, max_size=12), max_size=8), st.sampled_from(("step_time", "memory")), st.integers(1, 6))
+@settings(max_examples=200, deadline=None)
+def test_a_stream_gives_what_a_comparison_of_all_gives(blocks, objective, kept):
+    found = fed(blocks, objective=objective, kept=kept)
+    every = [pair for pairs in blocks for pair in pairs]
+    front = {
+        (s, p) for s, p in every
+        if not any(other[0] <= s and other[1] <= p and other != (s, p) for other in every)
+    }  # fmt: skip
+    assert numbers(found.pareto()) == sorted(front)
+    order = sorted(every, key=lambda pair: pair[::-1] if objective == "memory" else pair)
+    assert numbers(found.best()) == order[:kept]

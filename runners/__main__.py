@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import sys
 from functools import partial
@@ -13,7 +14,8 @@ from typing import Any
 from estimator.codec import decode
 from estimator.problems import InputProblems, Problem
 from runners.benchmarks import MODULES
-from runners.job import RESULT_FILE, Job, append_event, read_job, read_json
+from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json
+from runners.options import about, add_arguments, from_arguments, options_of
 from runners.worker import BAD_INPUT, rank_and_world_size, work
 
 
@@ -28,14 +30,19 @@ def main(arguments: list[str] | None = None) -> int:
     return code
 
 
-def _step(options: argparse.Namespace) -> int:
+def _measure(options: argparse.Namespace) -> int:
+    values = from_arguments(options)
+    if options.benchmark == "step" and options.scenario is None and options.job is None and "models" not in values:
+        options.parser.error("one of --scenario, --job and --models is required")
     _refuse(_problems(options))
     if options.job is not None:
         job = read_job(options.job)
         return work(job, options.job / RESULT_FILE, partial(append_event, options.job), options.trace)
-    values = {name: getattr(options, name) for name in ("device", "warmup", "steps", "seed", "label")}
-    scenario = read_json(options.scenario, "scenario")
-    job = decode(Job, {"scenario": scenario, "world_size": rank_and_world_size()[1], **values})
+    document = {name: getattr(options, name) for name in ("benchmark", "device", "warmup", "steps", "seed", "label")}
+    scenario = {} if options.scenario is None else read_json(options.scenario, "scenario")
+    document |= {"scenario": scenario, "options": values, "world_size": rank_and_world_size()[1]}
+    job = decode(Job, document)
+    options_of(job.benchmark, job.options)
     return work(job, options.out, _print_event, options.trace)
 
 
@@ -47,7 +54,7 @@ def _probe(options: argparse.Namespace) -> int:
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
     found = []
-    if getattr(options, "scenario", None) is not None and options.out is None:
+    if options.command is _measure and options.job is None and options.out is None:
         found.append(Problem(field="--out", message="is missing", remedy="Add --out RESULT.json."))
     for name in ("out", "trace"):
         path = getattr(options, name, None)
@@ -76,6 +83,8 @@ def _print_event(event: dict[str, Any]) -> None:
     else:
         took = "" if event["step_s"] is None else f"  {event['step_s'] * 1e3:.1f} ms"
         text = f"{event['phase']} {event['step']}/{event['steps']}{took}"
+        if "row" in event:
+            text += f"  {json.dumps(event['row'])}"
     print(text, file=sys.stderr, flush=True)
 
 
@@ -83,22 +92,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m runners", description="Measure training on this host.")
     commands = parser.add_subparsers(required=True, metavar="BENCHMARK")
 
-    step = commands.add_parser("step", help="a training step by phase, its memory, and its kernels")
-    source = step.add_mutually_exclusive_group(required=True)
-    source.add_argument("--scenario", type=Path, metavar="FILE", help="scenario as JSON; needs --out")
-    source.add_argument(
-        "--job", type=Path, metavar="FOLDER", help="job folder: reads job.json, writes events and result"
-    )
-    step.add_argument("--out", type=Path, metavar="RESULT.json", help="where the measurement goes")
-    step.add_argument("--trace", type=Path, metavar="PATH", help="keep the profiler's trace, .json or .json.gz")
-    step.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: GPUs where there are any"
-    )
-    step.add_argument("--warmup", type=int, default=3, metavar="N", help="steps before measuring (default 3)")
-    step.add_argument("--steps", type=int, default=10, metavar="N", help="measured steps (default 10)")
-    step.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and data (default 0)")
-    step.add_argument("--label", default="", metavar="TEXT", help="name for people")
-    step.set_defaults(command=_step)
+    for name in BENCHMARKS:
+        _add_benchmark(commands.add_parser(name, help=about(name)), name)
 
     probe = commands.add_parser("probe", help="this machine's peaks, as a chip of the catalogue")
     probe.add_argument("--out", type=Path, required=True, metavar="FILE", help="where the chip goes")
@@ -110,10 +105,30 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _add_benchmark(parser: argparse.ArgumentParser, name: str) -> None:
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--scenario", type=Path, metavar="FILE", help="scenario as JSON; needs --out")
+    source.add_argument(
+        "--job", type=Path, metavar="FOLDER", help="job folder: reads job.json, writes events and result"
+    )
+    parser.add_argument("--out", type=Path, metavar="RESULT.json", help="where the measurement goes")
+    parser.add_argument("--trace", type=Path, metavar="PATH", help="keep the profiler's trace, .json or .json.gz")
+    parser.add_argument(
+        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: GPUs where there are any"
+    )
+    parser.add_argument("--warmup", type=int, default=3, metavar="N", help="runs before measuring (default 3)")
+    parser.add_argument("--steps", type=int, default=10, metavar="N", help="measured runs of each (default 10)")
+    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and data (default 0)")
+    parser.add_argument("--label", default="", metavar="TEXT", help="name for people")
+    add_arguments(parser.add_argument_group("what is measured"), name)
+    parser.set_defaults(command=_measure, benchmark=name, parser=parser)
+
+
 if __name__ == "__main__":
     exit_code = main()
-    if exit_code:
-        # peers may be waiting in a collective, whose threads would hold up an ordinary exit
+    if exit_code or rank_and_world_size()[1] > 1:
+        # Peers may be waiting in a collective, whose threads would hold up an ordinary exit; and groups of processes
+        # that something still refers to may abort when Python takes them down
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(exit_code)

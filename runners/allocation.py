@@ -76,8 +76,9 @@ def memory(trainee: Trainee, peaks: dict[str, dict[str, float]]) -> tuple[Measur
     tracked: float | None = None
     by_kind: dict[str, float] = {}
     found: list[Warning] = []
-    if compiled(trainee.scenario.training):
-        found = [Warning(code="memory_kinds_unknown", message="kinds of memory are not told apart in compiled code")]
+    if compiled(trainee.scenario.training) or trainee.graphs:
+        where = "CUDA graphs" if trainee.graphs else "compiled code"
+        found = [Warning(code="memory_kinds_unknown", message=f"kinds of memory are not told apart in {where}")]
     else:
         try:
             tracked, by_kind = tracked_peak(trainee)

@@ -1,12 +1,14 @@
 """Job: one measured run as data, and the folder that is the protocol between runner and whoever watches it.
 
 ``job.json`` says what to run; ``events.jsonl`` grows by one JSON object per line; ``result.json`` is the Measurement;
-``log`` holds what the processes printed; ``trace.json.gz`` is the profiler's trace; ``handle.json`` finds the processes
-again; a file ``cancel`` says that whoever stops the run meant to.
+``log`` holds what the processes printed; ``trace.json.gz`` is the profiler's trace and ``snapshot.json.gz`` the
+allocator's snapshot, where the job asks for one; ``handle.json`` finds the processes again; a file ``cancel`` says that
+whoever stops the run meant to. A backend with a queue adds its script ``job.sh`` and, when that ends, ``exit.json``.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import time
@@ -17,47 +19,60 @@ from typing import Any
 from estimator.codec import decode, encode, spec
 from estimator.measurement import Measurement
 from estimator.problems import InputProblems, Problem
+from runners.placement import Placement
 
 STATES = ("queued", "running", "ok", "oom", "failed", "cancelled")
 FINAL_STATES = ("ok", "oom", "failed", "cancelled")
-BENCHMARKS = ("step",)
+BENCHMARKS = ("step", "attention", "collectives", "ddp", "ulysses", "memory", "precision", "probes")
 DEVICES = ("auto", "cpu", "cuda")
 
 JOB_FILE, EVENTS_FILE, RESULT_FILE, LOG_FILE = "job.json", "events.jsonl", "result.json", "log"
-TRACE_FILE, HANDLE_FILE, CANCEL_FILE = "trace.json.gz", "handle.json", "cancel"
+TRACE_FILE, SNAPSHOT_FILE, HANDLE_FILE, CANCEL_FILE = "trace.json.gz", "snapshot.json.gz", "handle.json", "cancel"
+SCRIPT_FILE, EXIT_FILE = "job.sh", "exit.json"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What to run, where and how often; ``scenario`` in the contract's form."""
+    """What to run, where and how often; ``scenario`` in the contract's form, ``options`` those of runners.options."""
 
     benchmark: str = spec("step", choices=BENCHMARKS, help="what is measured")
     scenario: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
     world_size: int = spec(1, minimum=1, maximum=100_000, help="processes, one per device")
     device: str = spec("auto", choices=DEVICES, help="auto takes GPUs where there are any")
     warmup: int = spec(3, minimum=0, maximum=10_000, help="steps before measuring")
     steps: int = spec(10, minimum=1, maximum=100_000, help="measured steps")
     seed: int = spec(0, minimum=0, maximum=2**31, help="of parameters and data")
     backend: str = spec("local", help="who starts the processes")
+    time_limit_s: float = spec(0.0, minimum=0, maximum=30 * 86_400, help="wall-clock bound; 0: server's or queue's")
+    placement: Placement = field(default_factory=Placement)
     label: str = spec("", help="name for people")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Exactly what a backend would start: command, what it adds to the environment, and the job's folder."""
+    """Exactly what a backend would start: command, what it adds to the environment, and the job's folder.
+
+    ``script`` is the text of the file ``job.sh`` in that folder, where the command needs one.
+    """
 
     command: tuple[str, ...]
     environment: dict[str, str]
     folder: str
+    script: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Handle:
-    """How to find a started job again; a process id counts only with the time at which that process began."""
+    """How to find a started job again; a process id counts only with the time at which that process began.
 
-    pid: int
-    start_time: int
+    ``job_id`` is the scheduler's name for it, where a scheduler starts it.
+    """
+
     folder: str
+    pid: int = 0
+    start_time: int = 0
+    job_id: str = ""
 
 
 def write_job(folder: Path, job: Job) -> None:
@@ -114,12 +129,16 @@ def append_event(folder: Path, event: dict[str, Any]) -> None:
 
 
 def read_events(folder: Path, after: int = 0) -> list[dict[str, Any]]:
-    """Read the complete lines behind line number ``after``."""
+    """Read the complete lines behind line number ``after``, but for those that a dying worker left unfinished."""
     try:
-        text = (folder / EVENTS_FILE).read_text(encoding="utf-8")
+        text = (folder / EVENTS_FILE).read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in text.split("\n")[:-1][after:]]
+    found = []
+    for line in text.split("\n")[:-1][after:]:
+        with contextlib.suppress(ValueError):
+            found.append(json.loads(line))
+    return found
 
 
 def last_state(folder: Path) -> dict[str, Any] | None:

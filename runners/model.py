@@ -21,6 +21,7 @@ from torch.utils.checkpoint import checkpoint
 from estimator.model import Model
 from estimator.plan import Plan
 from estimator.training import Training
+from runners.flash.attention import flash_attention
 
 AUTOCAST_DTYPES = {"fp16-amp": torch.float16, "bf16-amp": torch.bfloat16}
 PARAMETER_DTYPES = {"bf16": torch.bfloat16}
@@ -96,7 +97,13 @@ def eager_core(
 def fused_core(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float = 0.0
 ) -> Tensor:
-    """The same through torch's scaled_dot_product_attention; ``flash`` allows no other kernel than that."""
+    """The same in one kernel: ``sdpa`` as torch chooses, ``flash`` the project's own on a GPU, torch's on a CPU."""
+    if kind == "flash" and q.device.type == "cuda":
+        assert bias is None, "refused before"
+        assert dropout == 0.0, "refused before"
+        if torch.is_autocast_enabled("cuda"):  # which casts for ops that it knows
+            q, k, v = (x.to(torch.get_autocast_dtype("cuda")) for x in (q, k, v))
+        return flash_attention(q, k, v, causal=True)
     backend = sdpa_kernel(SDPBackend.FLASH_ATTENTION) if kind == "flash" else nullcontext()
     with backend:
         return F.scaled_dot_product_attention(
@@ -246,11 +253,17 @@ def autocast(training: Training, device: str) -> AbstractContextManager[Any]:
     return nullcontext() if dtype is None else torch.autocast(torch.device(device).type, dtype=dtype)
 
 
-def optimizer_of(module: nn.Module, training: Training) -> torch.optim.Optimizer:
-    """AdamW, or SGD without momentum, with PyTorch's defaults (on a GPU the foreach implementation)."""
+def optimizer_of(
+    module: nn.Module, training: Training, kernel: str = "default", *, capturable: bool = False
+) -> torch.optim.Optimizer:
+    """AdamW, or SGD without momentum; ``kernel`` is default (on a GPU foreach), foreach, fused or for-loop.
+
+    ``capturable`` keeps AdamW's counters on the device, as CUDA graphs need it.
+    """
+    chosen: dict[str, Any] = {name: kernel == name for name in ("foreach", "fused") if kernel != "default"}
     if training.optimizer == "sgd":
-        return torch.optim.SGD(module.parameters(), lr=1e-4)
-    return torch.optim.AdamW(module.parameters(), lr=1e-4)
+        return torch.optim.SGD(module.parameters(), lr=1e-4, **chosen)
+    return torch.optim.AdamW(module.parameters(), lr=1e-4, capturable=capturable, **chosen)
 
 
 def _as_autocast_on_gpus(x: Tensor) -> Tensor:

@@ -8,14 +8,22 @@ from __future__ import annotations
 import os
 import shutil
 
+from estimator.model import Model
 from estimator.problems import Problem
 from estimator.scenario import Scenario
 from estimator.training import Training
+from runners.flash.tiles import WIDEST
+from runners.options import StepOptions
 
+NO_OPTIONS = StepOptions()
+DENSE = {"network": "transformer", "experts": 0, "kv_lora_rank": 0, "sliding_window": 0}
+"""Fields of a model that must have this value for the runner's model to be it."""
+PLAIN = {"ddp_mode": "bucketed", "offload": "none", "recompute_every": 1}
+"""Fields of a plan that the step benchmark measures at this value only."""
 FRAMEWORKS = ("pytorch-eager", "pytorch-compile")
 
 
-def refusals(scenario: Scenario, *, world_size: int, cuda: bool) -> list[Problem]:
+def refusals(scenario: Scenario, *, world_size: int, cuda: bool, options: StepOptions = NO_OPTIONS) -> list[Problem]:
     """List what the step benchmark cannot measure with ``world_size`` processes, each with its remedy."""
     model, plan, training = scenario.model, scenario.plan, scenario.training
     found = []
@@ -23,9 +31,14 @@ def refusals(scenario: Scenario, *, world_size: int, cuda: bool) -> list[Problem
     def refuse(field: str, message: str, remedy: str) -> None:
         found.append(Problem(field=field, message=message, remedy=remedy))
 
-    for axis in ("tp", "pp", "cp"):
+    for axis in ("tp", "pp", "cp", "ep"):
         if getattr(plan, axis) > 1:
             refuse(f"plan.{axis}", f"{axis} = {getattr(plan, axis)} is not measured yet", f"Set plan.{axis} to 1.")
+    for field, only in PLAIN.items():
+        value = getattr(plan, field)
+        if value != only:
+            refuse(f"plan.{field}", f"{value!r} is not measured by step", f"Set plan.{field} to {only}.")
+    found += model_refusals(model)
     if not found and plan.dp != world_size:
         refuse(
             "plan.dp",
@@ -33,6 +46,8 @@ def refusals(scenario: Scenario, *, world_size: int, cuda: bool) -> list[Problem
             f"Set plan.dp and cluster to {world_size} chips, or start {plan.dp} processes "
             f"(torchrun --nproc-per-node {plan.dp}).",
         )
+    if training.precision == "fp8":
+        refuse("training.precision", "fp8 is not measured", "Choose bf16 or bf16-amp.")
     if training.attention == "flash1":
         refuse("training.attention", "FlashAttention 1 is not part of torch", "Set training.attention to sdpa.")
     if plan.dp > 1 and plan.sharding != "ddp":
@@ -45,7 +60,7 @@ def refusals(scenario: Scenario, *, world_size: int, cuda: bool) -> list[Problem
             f"this runner is plain PyTorch, not {training.framework}",
             f"Choose {' or '.join(FRAMEWORKS)}.",
         )
-    if compiled(training) and not cuda and not _has_compiler():
+    if compiled(training) and not cuda and not has_compiler():
         refuse(
             "training.compile",
             "torch.compile needs a C++ compiler on a CPU, and none is found",
@@ -53,12 +68,17 @@ def refusals(scenario: Scenario, *, world_size: int, cuda: bool) -> list[Problem
         )
     if training.attention == "flash" and model.position == "alibi":
         refuse("training.attention", "the flash kernel takes no alibi bias", "Choose eager or sdpa.")
-    if training.attention == "flash" and cuda and training.precision in ("fp32", "tf32"):
-        refuse(
-            "training.attention",
-            f"the flash kernel has no {training.precision}",
-            "Choose sdpa, or precision bf16, bf16-amp or fp16-amp.",
-        )
+    if training.attention == "flash" and cuda and training.dropout:
+        refuse("training.attention", "the flash kernel has no dropout", "Choose sdpa, or dropout 0.")
+    if training.attention == "flash" and cuda and model.dim > WIDEST:
+        message = f"the flash kernel takes head dimensions up to {WIDEST}, not {model.dim}"
+        refuse("training.attention", message, "Choose sdpa.")
+    if options.graph and not cuda:
+        refuse("options.graph", "CUDA graphs need a GPU", "Leave graph out, or choose device cuda.")
+    if options.graph and world_size > 1:
+        refuse("options.graph", "CUDA graphs are measured on one rank only", "Leave graph out, or start one process.")
+    if options.graph and training.precision == "fp16-amp":
+        refuse("options.graph", "the scaler of fp16-amp asks the device in every step", "Choose bf16-amp.")
     if model.position == "rope" and model.dim % 2:
         refuse("model.head_dim", f"rotary positions need an even head_dim, not {model.dim}", "Choose an even one.")
     if model.position == "learned" and 0 < model.max_positions < training.seq_len:
@@ -70,10 +90,23 @@ def refusals(scenario: Scenario, *, world_size: int, cuda: bool) -> list[Problem
     return found
 
 
+def model_refusals(model: Model) -> list[Problem]:
+    """List what the measured transformer is not: mixture of experts, latent attention, windows, other networks."""
+    found = []
+    for field, only in DENSE.items():
+        value = getattr(model, field)
+        if value != only:
+            message = f"{value!r} is not measured: the runner's model is a dense transformer"
+            remedy = f"Set model.{field} to {only}, or choose a dense model."
+            found.append(Problem(field=f"model.{field}", message=message, remedy=remedy))
+    return found
+
+
 def compiled(training: Training) -> bool:
     """Whether torch.compile is asked for, by either of its two names."""
     return training.compile or training.framework == "pytorch-compile"
 
 
-def _has_compiler() -> bool:
+def has_compiler() -> bool:
+    """Whether there is a C++ compiler, which torch.compile needs on a CPU."""
     return any(shutil.which(name) for name in (os.environ.get("CXX"), "g++", "clang++") if name)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
@@ -18,6 +20,8 @@ from runners.ranks import Ranks
 from runners.refusals import compiled
 
 TORCH_BUCKET_BYTES = 25 * 1024 * 1024
+GRAPH_WARMUP = 3
+"""Steps in a stream of their own before capture, in which libraries make what a graph must not."""
 
 
 @dataclass(kw_only=True)
@@ -30,12 +34,26 @@ class Trainee:
     batches: list[tuple[Tensor, Tensor]]
     scenario: Scenario
     ranks: Ranks
+    mode: str = "step"
+    graphs: list[tuple[str, torch.cuda.CUDAGraph]] = field(default_factory=list)
     phase: str = "build"
     loss: Tensor | None = None
 
 
-def prepare(scenario: Scenario, ranks: Ranks, seed: int) -> Trainee:
-    """Build model, data and optimizer on this rank's device; parameters are equal on all ranks, data are not."""
+def prepare(
+    scenario: Scenario,
+    ranks: Ranks,
+    seed: int,
+    *,
+    mode: str = "step",
+    optimizer_kernel: str = "default",
+    graph: bool = False,
+) -> Trainee:
+    """Build model, data and optimizer on this rank's device; parameters are equal on all ranks, data are not.
+
+    ``mode`` says how much of a step runs: forward (which keeps nothing for a backward), forward-backward, or step.
+    ``graph`` is for ``capture`` later.
+    """
     model, plan, training = scenario.model, scenario.plan, scenario.training
     torch.set_float32_matmul_precision("high" if training.precision == "tf32" else "highest")
     torch.manual_seed(seed)
@@ -52,11 +70,12 @@ def prepare(scenario: Scenario, ranks: Ranks, seed: int) -> Trainee:
     torch.manual_seed(seed + 1 + ranks.rank)
     return Trainee(
         module=module,
-        optimizer=optimizer_of(module, training),
+        optimizer=optimizer_of(module, training, optimizer_kernel, capturable=graph),
         scaler=torch.amp.GradScaler(ranks.device.partition(":")[0]) if training.precision == "fp16-amp" else None,
         batches=[batch(model, training, plan, ranks.device) for _ in range(scenario.micro_batches)],
         scenario=scenario,
         ranks=ranks,
+        mode=mode,
     )
 
 
@@ -65,29 +84,100 @@ def one_step(trainee: Trainee, done: Callable[[str], None], *, communicate: bool
 
     Gradients of all micro-batches but the last stay local, as is usual; without ``communicate`` those of the last too.
     """
-    training, device = trainee.scenario.training, trainee.ranks.device
+    if trainee.graphs:
+        for name, graph in trainee.graphs:
+            with _phase(trainee, name):
+                graph.replay()
+            done(name)
+        return
     for index, (tokens, targets) in enumerate(trainee.batches):
         last = index == len(trainee.batches) - 1
         with _local_gradients(trainee.module, not (last and communicate)):
-            with _phase(trainee, "forward"), autocast(training, device):
-                loss = loss_of(trainee.module, tokens, targets)
-                if len(trainee.batches) > 1:
-                    loss = loss / len(trainee.batches)
+            with _phase(trainee, "forward"):
+                loss = _forward(trainee, tokens, targets)
             done("forward")
-            with _phase(trainee, "backward"):
-                scaled = loss if trainee.scaler is None else trainee.scaler.scale(loss)
-                torch.autograd.backward(scaled)
-            done("backward")
+            if trainee.mode != "forward":
+                with _phase(trainee, "backward"):
+                    _backward(trainee, loss)
+                done("backward")
         trainee.loss = loss.detach()
-        del loss, scaled
-    with _phase(trainee, "optimizer"):
-        if trainee.scaler is None:
-            trainee.optimizer.step()
-        else:
-            trainee.scaler.step(trainee.optimizer)
-            trainee.scaler.update()
+        del loss
+    if trainee.mode == "forward":
+        return
+    last_phase = "optimizer" if trainee.mode == "step" else "backward"
+    with _phase(trainee, last_phase):
+        if trainee.mode == "step":
+            _update(trainee)
         trainee.optimizer.zero_grad(set_to_none=True)
-    done("optimizer")
+    done(last_phase)
+
+
+def capture(trainee: Trainee) -> None:
+    """Record the phases of a step as CUDA graphs, which ``one_step`` replays from then on.
+
+    Gradients stay where the graphs write them: the first backward of a replay overwrites, later ones add.
+    """
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(GRAPH_WARMUP):
+            one_step(trainee, lambda phase: None)
+    torch.cuda.current_stream().wait_stream(stream)
+    pool = torch.cuda.graph_pool_handle()
+    graphs: list[tuple[str, torch.cuda.CUDAGraph]] = []
+
+    def recorded(name: str, work: Callable[[], Any]) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            made = work()
+        graphs.append((name, graph))
+        return made
+
+    for pair in trainee.batches:
+        loss = recorded("forward", partial(_forward, trainee, *pair))
+        if trainee.mode != "forward":
+            recorded("backward", partial(_backward, trainee, loss))
+        trainee.loss = loss.detach()
+        del loss
+    if trainee.mode == "step":
+        recorded("optimizer", partial(_update, trainee))
+    trainee.graphs = graphs
+
+
+def discard(trainee: Trainee) -> None:
+    """Give the memory of a trainee back, for benchmarks that build many."""
+    trainee.graphs.clear()
+    trainee.batches.clear()
+    trainee.loss = None
+    empty(trainee.module, trainee.optimizer)
+
+
+def empty(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Free parameters, gradients and states, also where something still refers to them, as hooks on tensors do."""
+    optimizer.state.clear()
+    for parameter in module.parameters():
+        parameter.grad = None
+        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+        local.untyped_storage().resize_(0)
+
+
+def _forward(trainee: Trainee, tokens: Tensor, targets: Tensor) -> Tensor:
+    training = trainee.scenario.training
+    with torch.set_grad_enabled(trainee.mode != "forward"), autocast(training, trainee.ranks.device):
+        loss = loss_of(trainee.module, tokens, targets)
+        return loss / len(trainee.batches) if len(trainee.batches) > 1 else loss
+
+
+def _backward(trainee: Trainee, loss: Tensor) -> None:
+    torch.autograd.backward(loss if trainee.scaler is None else trainee.scaler.scale(loss))
+
+
+def _update(trainee: Trainee) -> None:
+    if trainee.scaler is None:
+        trainee.optimizer.step()
+    else:
+        trainee.scaler.step(trainee.optimizer)
+        trainee.scaler.update()
 
 
 def _local_gradients(module: nn.Module, local: bool) -> AbstractContextManager[Any]:

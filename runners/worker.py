@@ -18,6 +18,7 @@ from estimator.measurement import Measurement, Origin, Warning
 from estimator.problems import InputProblems, Problem
 from runners.benchmarks import MODULES
 from runners.job import CANCEL_FILE, Job, state, write_measurement
+from runners.options import options_of
 
 OK, FAILED, BAD_INPUT, CANCELLED = 0, 1, 2, 143
 
@@ -48,11 +49,12 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None) -> i
     signal.signal(signal.SIGTERM, _raise_cancelled)
     _die_with_parent()
     try:
+        options_of(job.benchmark, job.options)
         found = _problems(job, world_size)
         if found:
             raise InputProblems(found)
         measurement, code = importlib.import_module(MODULES[job.benchmark]).run(job, report, trace), OK
-        if measurement is not None and measurement.status == "oom" and world_size > 1:
+        if measurement is not None and measurement.status != "ok" and world_size > 1:
             code = FAILED  # the peers wait for this rank: its failure makes torchrun end them
     except InputProblems as error:
         _say(rank, "\n".join(str(problem) for problem in error.problems))

@@ -5,6 +5,7 @@ Needs Linux's /proc.
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -12,6 +13,9 @@ import sys
 import time
 from pathlib import Path
 
+from estimator.problems import Problem
+from runners.backends import Status
+from runners.backends.processes import MARK, marked, processes_of, start_time
 from runners.job import (
     CANCEL_FILE,
     FINAL_STATES,
@@ -24,20 +28,62 @@ from runners.job import (
     write_handle,
 )
 
-MARK = "HEADROOM_JOB_FOLDER"
-"""Environment variable that every process of a job inherits; torchrun's workers leave its process group."""
-
+QUEUES = False
+LOOK_S = 0.5
 GRACE_S = 5.0
 POLL_S = 0.05
+OVERTIME_S = 30.0
+"""The server ends a run at its time limit; without a server, the command does so itself, this much later."""
+
+SECRETS = ("HEADROOM_TOKEN", "HEADROOM_DATABASE_URL")
+MOST_PROCESSES = 64
+"""One machine has at most a handful of GPUs."""
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
+
+
+def problems(job: Job) -> list[Problem]:
+    """Refuse what one machine has not: several nodes, more processes than it should start, GPUs that are not there."""
+    found = []
+    if job.placement.nodes > 1:
+        message = f"{job.placement.nodes} nodes, and this machine is one"
+        found.append(Problem(field="placement.nodes", message=message, remedy="Set it to 1, or choose backend slurm."))
+    if job.world_size > MOST_PROCESSES:
+        message = f"{job.world_size} processes are too many for the local backend"
+        remedy = f"Choose a scenario of at most {MOST_PROCESSES} chips."
+        return [*found, Problem(field="world_size", message=message, remedy=remedy)]
+    gpus = gpu_count()
+    if job.device == "cuda" and gpus == 0:
+        remedy = "Choose device auto or cpu, or backend slurm where nodes have GPUs."
+        found.append(Problem(field="device", message="this machine has no GPU", remedy=remedy))
+    elif job.device != "cpu" and gpus and job.world_size > gpus:
+        message = f"{job.world_size} processes want a GPU each, and this machine has {gpus}"
+        found.append(Problem(field="device", message=message, remedy="Start fewer processes, or choose device cpu."))
+    return found
+
+
+def missing() -> list[Problem]:
+    """Nothing: Python and torch are here."""
+    return []
+
+
+def gpu_count() -> int:
+    """GPUs that this process may use, by their device files; AMD's are counted by their topology."""
+    nvidia = [path for path in Path("/dev").glob("nvidia[0-9]*") if path.name[6:].isdigit()]
+    if nvidia:
+        chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+        return len(nvidia) if chosen is None else len([name for name in chosen.split(",") if name.strip()])
+    nodes = Path("/sys/class/kfd/kfd/topology/nodes")
+    return sum("simd_count 0\n" not in path.read_text(encoding="utf-8") for path in nodes.glob("*/properties"))
 
 
 def render(folder: Path, job: Job) -> Request:
     """Say exactly what would be started: torchrun with one worker per process, threads shared among them."""
     folder = folder.resolve()
-    threads = max(1, _cores() // job.world_size)
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    threads = job.placement.cpus_per_process or max(1, _cores() // job.world_size)
+    limit_s = math.ceil(job.time_limit_s + OVERTIME_S) if job.time_limit_s else 0
+    command = ["timeout", f"--kill-after={GRACE_S:g}", str(limit_s)] if limit_s else []
+    command += [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
     command += ["--nproc-per-node", str(job.world_size), "--max-restarts", "0", "-m", "runners", job.benchmark]
     command += ["--job", str(folder), "--trace", str(folder / TRACE_FILE)]
     root = str(Path(__file__).resolve().parents[2])
@@ -60,21 +106,33 @@ def submit(request: Request) -> Handle:
     with (folder / LOG_FILE).open("ab") as log:
         process = subprocess.Popen(
             request.command,
-            env={**os.environ, **request.environment},
+            env={name: value for name, value in os.environ.items() if name not in SECRETS} | request.environment,
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
     _children[process.pid] = process
-    handle = Handle(pid=process.pid, start_time=_start_time(process.pid) or 0, folder=request.folder)
+    handle = Handle(pid=process.pid, start_time=start_time(process.pid) or 0, folder=request.folder)
+    write_handle(handle)
+    return handle
+
+
+def find(folder: Path) -> Handle | None:
+    """Find a job whose handle was not written by its mark, and write the handle; None where none of it lives."""
+    pids = marked(str(folder.resolve()))
+    if not pids:
+        return None
+    began = {pid: start_time(pid) or 0 for pid in pids}
+    first = min(pids, key=lambda pid: (began[pid], pid))
+    handle = Handle(pid=first, start_time=began[first], folder=str(folder.resolve()))
     write_handle(handle)
     return handle
 
 
 def alive(handle: Handle) -> bool:
     """Whether torchrun or any worker of the job still runs."""
-    if _start_time(handle.pid) == handle.start_time or _marked(handle.folder):
+    if start_time(handle.pid) == handle.start_time or marked(handle.folder):
         return True
     child = _children.pop(handle.pid, None)
     if child is not None:
@@ -82,68 +140,37 @@ def alive(handle: Handle) -> bool:
     return False
 
 
-def status(handle: Handle) -> str:
-    """What the job's events say; a job that ended without a word has failed, or was cancelled where that was asked."""
+def status(handle: Handle) -> Status:
+    """Running, or what its events say of the end; one that ended without a word has failed, or was cancelled."""
+    if alive(handle):
+        return Status(alive=True, state="running")
     folder = Path(handle.folder)
-    running = alive(handle)
     event = last_state(folder)
-    name = str(event["state"]) if event else "queued"
-    if name in FINAL_STATES or running:
-        return name if event else "running"
-    return "cancelled" if (folder / CANCEL_FILE).exists() else "failed"
+    if event and event["state"] in FINAL_STATES:
+        return Status(alive=False, state=str(event["state"]))
+    return Status(alive=False, state="cancelled" if (folder / CANCEL_FILE).exists() else "failed")
 
 
 def cancel(handle: Handle, grace_s: float = GRACE_S) -> None:
     """Send SIGTERM to every process of the job, SIGKILL to those that are left after ``grace_s``; wait for the end."""
     (Path(handle.folder) / CANCEL_FILE).touch()
-    _signal_all(handle, signal.SIGTERM)
+    known: dict[int, int] = {}
+    _signal_all(processes_of(handle, known), signal.SIGTERM)
     deadline = time.monotonic() + grace_s
-    while alive(handle) and time.monotonic() < deadline:
+    while processes_of(handle, known) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    while alive(handle):
-        _signal_all(handle, signal.SIGKILL)
+    while left := processes_of(handle, known):
+        _signal_all(left, signal.SIGKILL)
         time.sleep(POLL_S)
+    alive(handle)
 
 
-def _signal_all(handle: Handle, number: signal.Signals) -> None:
-    for pid in _processes(handle):
+def _signal_all(pids: list[int], number: signal.Signals) -> None:
+    for pid in pids:
         try:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
-
-
-def _processes(handle: Handle) -> list[int]:
-    """Living processes of the job: the one that was started, and all that carry the job's mark."""
-    found = set(_marked(handle.folder))
-    if _start_time(handle.pid) == handle.start_time:
-        found.add(handle.pid)
-    return sorted(found)
-
-
-def _marked(folder: str) -> list[int]:
-    mark = f"{MARK}={folder}".encode()
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
-            environment = (entry / "environ").read_bytes()
-        except OSError:
-            continue
-        if mark in environment.split(b"\0") and _start_time(int(entry.name)) is not None:
-            found.append(int(entry.name))
-    return found
-
-
-def _start_time(pid: int) -> int | None:
-    """Clock ticks from boot to the process's start; None where it is gone or only waits to be reaped."""
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    fields = text.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
 
 
 def _cores() -> int:

@@ -1,173 +1,92 @@
-"""The ``probe`` benchmark: this machine's peaks in a few seconds, as a chip of the catalogue.
-
-A peak is the best of several runs: what the machine can do, not what it does on average.
-"""
+"""The ``probes`` benchmark: the calibration ladder of a device, from which ``headroom calibrate`` fits efficiencies."""
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Callable
-from functools import partial
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any
 
 import torch
 
-from estimator.codec import encode
-from estimator.hardware import Chip
-from estimator.model import Model
-from estimator.plan import Plan
-from estimator.training import Training
-from runners.environment import clock_hz, device, environment, l2_bytes
-from runners.job import write_atomically
-from runners.model import batch, build, loss_of
-from runners.profile import profiled_events
-from runners.ranks import Ranks, join, synchronize
-from runners.trace import reduce_trace
+from estimator.measurement import Measurement
+from runners.benchmarks.collectives import DEFINITIONS as COLLECTIVE_DEFINITIONS
+from runners.benchmarks.collectives import SIZES_BYTES, measure_cells
+from runners.job import Job
+from runners.ladders import TABLES, Rung
+from runners.ladders_host import launches, optimizers
+from runners.options import COLLECTIVES, ProbesOptions, options_of
+from runners.suite import Report, Row, Suite, begin, release
+from runners.timing import spread_columns, time_calls
 
-SCHEMA_VERSION = 1
-MATMUL_SIZES = {"cpu": (256, 512, 1024, 2048), "cuda": (2048, 4096, 8192)}
-COPY_BYTES = {"cpu": 2**28, "cuda": 2**31}
-LAUNCHES = 1000
+LADDERS = {**TABLES, "launch": launches, "optimizer": optimizers}
+MOST_CALLS = 50
+SAMPLE_S = 0.002
+"""About how long a sample should take: shorter calls are timed several in a row."""
 
-TINY = Model(layers=4, hidden=64, heads=4, ffn=128, vocab=64)
-TINY_TRAINING = Training(seq_len=16, global_batch=1, precision="fp32", attention="sdpa")
-
-
-def run(out: Path, seconds: float, device_word: str) -> int:
-    """Probe for about ``seconds`` and write {"chip", "host", "device", "environment", "samples"} to ``out``."""
-    ranks = join(device_word)
-    write_atomically(out, probe(ranks, seconds))
-    return 0
-
-
-def probe(ranks: Ranks, seconds: float) -> dict[str, Any]:
-    """Measure matrix products, memory bandwidth and the host's time per kernel, sharing ``seconds`` among them."""
-    kind = "cuda" if ranks.cuda else "cpu"
-    precisions = ["fp32", "bf16", "fp16"] + (["tf32"] if ranks.cuda else [])
-    share = seconds / (len(precisions) + 2)
-    samples: dict[str, Any] = {
-        f"{name}_matmul_flops_per_s": _matmul_flops_per_s(ranks, name, MATMUL_SIZES[kind], share) for name in precisions
-    }
-    copies = _copy_bytes_per_s(ranks, COPY_BYTES[kind], share)
-    samples["copy_bytes_per_s"] = {"count": len(copies), "median": statistics.median(copies), "maximum": max(copies)}
-    host = _host_seconds(ranks, share)
-    if ranks.cuda:
-        host["kernel_launch_s"] = _launch_seconds(ranks)
-    here = device(ranks.cuda)
-    peaks = {name: max(samples[f"{name}_matmul_flops_per_s"].values(), default=0.0) for name in precisions}
-    chip = Chip(
-        name="cpu" if kind == "cpu" else "this-gpu",
-        label=f"This {'CPU' if kind == 'cpu' else 'GPU'} ({here['name']}, {here['compute_units']} units)",
-        fp32_flops_per_s=peaks["fp32"],
-        tf32_flops_per_s=peaks.get("tf32", 0.0),
-        fp16_flops_per_s=peaks["fp16"],
-        bf16_flops_per_s=peaks["bf16"],
-        memory_bytes=here["memory_bytes"],
-        memory_bytes_per_s=max(copies),
-        compute_units=here["compute_units"],
-        clock_hz=clock_hz(ranks.cuda),
-        l2_bytes=l2_bytes(ranks.cuda),
-        chips_per_node=max(1, torch.cuda.device_count()) if ranks.cuda else 1,
-        link="loopback",
-        network="loopback",
-        kind="cpu" if kind == "cpu" else "gpu",
-        efficiency="cpu" if kind == "cpu" else "default",
-    )
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "chip": encode(chip),
-        "host": host,
-        "device": here,
-        "environment": environment(ranks.cuda),
-        "samples": samples,
-    }
+DEFINITIONS = {
+    "median_s": "median over samples of one call; a sample is calls_per_sample calls in a row between two events on "
+    "the device (on a CPU clock readings), over inputs that rotate so that no cache holds them; every rank measures "
+    "its own device, the rows are rank 0's",
+    "gemm": "m tokens, k inputs, n outputs; forward X·Wᵀ, input-gradient G·W, weight-gradient Gᵀ·X; 2·m·n·k FLOPs",
+    "attention": "causal; FLOPs count the full square: 4·B·h·S²·D forward, 14·B·h·S²·D forward and backward",
+    "elementwise, reduction, copy": "bytes read and written in device memory, a copy to or from the host counted once",
+    "launch": "seconds of `kernels` launches in a row, or of a model of `layers` blocks too small to fill a device",
+    "optimizer": "7 reads or writes for each parameter, whatever the implementation moves",
+    "collective": "rows of the collectives benchmark: " + COLLECTIVE_DEFINITIONS["rows"],
+}
 
 
-def _matmul_flops_per_s(ranks: Ranks, precision: str, sizes: tuple[int, ...], seconds: float) -> dict[str, float]:
-    """Best rate of square products by size: 2·n³ / time, growing n while the time lasts."""
-    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    end = time.perf_counter() + seconds
-    found: dict[str, float] = {}
-    previous_s = 0.0
-    for size in sizes:
-        left = end - time.perf_counter()
-        if found and 3 * 8 * previous_s > left:
-            break  # the next size takes eight times as long and runs at least three times
-        a, b, out = (torch.randn(size, size, device=ranks.device).to(dtype) for _ in range(3))
-        previous_s = min(_repeat(ranks, partial(torch.mm, a, b, out=out), left / 2))
-        found[str(size)] = 2.0 * size**3 / previous_s
+def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
+    """Climb the ladders asked for within ``limit_s``; rungs of the ladders take turns, so that each gets a share."""
+    options: ProbesOptions = options_of(job.benchmark, job.options)
+    suite = begin(job, report, 0, options.limit_s)
+    cuda = suite.ranks.cuda
+    rungs = [list(LADDERS[name](cuda, options.small)) for name in options.ladders if name in LADDERS]
+    order = [rung for turn in zip_longest(*rungs) for rung in turn if rung is not None]
+    library = "nccl" if cuda else "gloo"
+    sizes = SIZES_BYTES[library][: 2 if options.small else None]
+    world = suite.ranks.world_size
+    cells = [(library, world, kind, size) for kind in COLLECTIVES for size in sizes]
+    if world == 1 or "collective" not in options.ladders:
+        cells = []
+    suite.total = len(order) + len(cells)
+    suite.tidy = False  # hundreds of short rungs: collecting garbage after each would take longer than they do
+    for index, rung in enumerate(order):
+        if index % 50 == 49:
+            suite.note_clocks()
+            release(suite.ranks)
+        columns: Row = {"ladder": rung.ladder, **rung.columns, "precision": rung.precision}
+        suite.measure(columns, _work(suite, rung))
     torch.set_float32_matmul_precision("highest")
-    return found
+    release(suite.ranks)
+    measure_cells(suite, cells, "bf16")
+    for row in suite.rows:
+        row.setdefault("ladder", "collective")
+    return suite.result(DEFINITIONS)
 
 
-def _copy_bytes_per_s(ranks: Ranks, size_bytes: int, seconds: float) -> list[float]:
-    """Bytes read and written per second by copies of a tensor that no cache holds."""
-    source = torch.ones(size_bytes // 4, device=ranks.device)
-    target = torch.zeros_like(source)
-    return [2.0 * size_bytes / t for t in _repeat(ranks, lambda: target.copy_(source), seconds)]
+def _work(suite: Suite, rung: Rung) -> Callable[[], Row]:
+    def work() -> Row:
+        ranks = suite.ranks
+        torch.set_float32_matmul_precision("high" if rung.precision == "tf32" else "highest")
+        call = rung.build(ranks.device)
+        call()
+        if ranks.cuda:
+            torch.cuda.synchronize()
+        begin_s = time.perf_counter()
+        time_calls(ranks, call, warmup=1, repeats=1)
+        once_s = max(1e-7, (time.perf_counter() - begin_s) / 2)
+        calls = max(1, min(MOST_CALLS, int(SAMPLE_S / once_s)))
+        times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=suite.job.steps, calls=calls)
+        row = {**spread_columns(times), "calls_per_sample": calls}
+        median_s = row["median_s"]
+        if rung.flops:
+            row |= {"flops": rung.flops, "flops_per_s": rung.flops / median_s}
+        if rung.bytes:
+            row |= {"bytes": rung.bytes, "bytes_per_s": rung.bytes / median_s}
+        if rung.ladder == "launch" and "kernels" in rung.columns:
+            row["launch_s"] = median_s / rung.columns["kernels"]
+        return row
 
-
-def _host_seconds(ranks: Ranks, seconds: float) -> dict[str, float]:
-    """Host time per kernel of an eager model too small to keep a device busy, forward and backward apart."""
-    torch.manual_seed(0)
-    module = build(TINY, TINY_TRAINING, Plan(), ranks.device)
-    tokens, targets = batch(TINY, TINY_TRAINING, Plan(), ranks.device)
-    forward: list[float] = []
-    backward: list[float] = []
-    end = time.perf_counter() + seconds
-    while len(forward) < 10 or time.perf_counter() < end:
-        synchronize(ranks)
-        begin = time.perf_counter()
-        loss = loss_of(module, tokens, targets)
-        synchronize(ranks)
-        middle = time.perf_counter()
-        torch.autograd.backward(loss)
-        synchronize(ranks)
-        forward.append(middle - begin)
-        backward.append(time.perf_counter() - middle)
-        module.zero_grad(set_to_none=True)
-    forward_kernels = _kernels(ranks, lambda: loss_of(module, tokens, targets))
-    all_kernels = _kernels(ranks, lambda: torch.autograd.backward(loss_of(module, tokens, targets)))
-    return {
-        "forward_s_per_kernel": statistics.median(forward) / forward_kernels,
-        "backward_s_per_kernel": statistics.median(backward) / (all_kernels - forward_kernels),
-        "forward_kernels": forward_kernels,
-        "backward_kernels": all_kernels - forward_kernels,
-    }
-
-
-def _kernels(ranks: Ranks, work: Callable[[], Any]) -> int:
-    """Count device kernels, or on a CPU the ops that compute."""
-    reduced = reduce_trace(profiled_events(ranks.cuda, work), device=ranks.cuda)
-    return max(1, sum(kernel.count for kernel in reduced.kernels if kernel.category != "host"))
-
-
-def _launch_seconds(ranks: Ranks) -> float:
-    """Host time of one bare kernel launch from Python."""
-    x = torch.zeros(1, device=ranks.device)
-    for _ in range(LAUNCHES // 10):
-        x.add_(1.0)
-    synchronize(ranks)
-    begin = time.perf_counter()
-    for _ in range(LAUNCHES):
-        x.add_(1.0)
-    took = time.perf_counter() - begin
-    synchronize(ranks)
-    return took / LAUNCHES
-
-
-def _repeat(ranks: Ranks, work: Callable[[], Any], seconds: float) -> list[float]:
-    """Times of single calls after one to warm up, at least two of them, until ``seconds`` are over."""
-    end = time.perf_counter() + seconds
-    work()
-    times: list[float] = []
-    while len(times) < 2 or time.perf_counter() < end:
-        synchronize(ranks)
-        begin = time.perf_counter()
-        work()
-        synchronize(ranks)
-        times.append(time.perf_counter() - begin)
-    return times
+    return work

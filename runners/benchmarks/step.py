@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,15 +13,22 @@ from typing import Any
 
 import torch
 
-from estimator.measurement import Measurement, Origin, Warning
-from estimator.problems import InputProblems
+from estimator.hardware import peak_flops_per_s
+from estimator.measurement import Kernel, Measurement, Origin, Warning
+from estimator.model import model_flops_per_token
+from estimator.problems import InputProblems, Problem
 from estimator.scenario import scenario_from_json, scenario_to_json
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
+from runners.benchmarks import grid
+from runners.clocks import clocks
 from runners.environment import device, environment, other_chip
-from runners.job import Job, progress
+from runners.job import SNAPSHOT_FILE, Job, progress
+from runners.options import StepOptions, options_of
+from runners.outcomes import is_out_of_memory
 from runners.profile import profile
 from runners.ranks import Ranks, gather, join, leave, synchronize
 from runners.refusals import refusals
+from runners.snapshot import record
 from runners.summary import (
     MEASURED_PHASES,
     Sample,
@@ -30,7 +38,8 @@ from runners.summary import (
     slowest,
     spread,
 )
-from runners.trainee import Trainee, one_step, prepare
+from runners.timing import between, stamp
+from runners.trainee import Trainee, capture, one_step, prepare
 
 DEFINITIONS = {
     "steps_s": "from an idle device to the end of zero_grad, the slowest rank of each step",
@@ -40,6 +49,8 @@ DEFINITIONS = {
     "shows the device to be idle in a phase is taken out of it and is host_wait",
     "exposed_communication": "median step with gradient all-reduce minus median step under no_sync, not below zero, "
     "taken out of backward",
+    "throughput": "rates at the median step; model FLOPs are 6 per matrix weight and token and 12·layers·width·length, "
+    "a forward alone a third; mfu_frac is their share of the chip's dense peak; kernel FLOPs are of the profiled step",
     "breakdown_s": "busy time by category of one profiled step without communication; communication is the exposed "
     "one; host is what remains of the median step",
     "kernels": "one profiled step, with communication; on a CPU the self times of ATen ops",
@@ -57,9 +68,15 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
 
     Out of memory is a result too, returned by whichever rank met it. Raises InputProblems for what cannot be measured.
     """
+    options: StepOptions = options_of("step", job.options)
+    if options.models:
+        return grid.run(job, report)
     scenario = scenario_from_json(job.scenario)
     ranks = join(job.device)
-    found = refusals(scenario, world_size=ranks.world_size, cuda=ranks.cuda)
+    found = refusals(scenario, world_size=ranks.world_size, cuda=ranks.cuda, options=options)
+    if options.snapshot and trace is None:
+        remedy = "Say where, with --trace: the snapshot lands beside it."
+        found.append(Problem(field="options.snapshot", message="has no place to go", remedy=remedy))
     if found:
         raise InputProblems(found)
     found_device = {**device(ranks.cuda), "count": ranks.world_size}
@@ -84,9 +101,20 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     trainee = None
     try:
         tell("build", 0, 1)
-        trainee = prepare(scenario, ranks, job.seed)
+        trainee = prepare(
+            scenario,
+            ranks,
+            job.seed,
+            mode=options.mode,
+            optimizer_kernel=options.optimizer_kernel,
+            graph=options.graph,
+        )
+        if options.graph:
+            capture(trainee)
         tell("build", 1, 1)
         measurement = _measure(blank, trainee, job, tell, trace)
+        if options.snapshot and trace is not None and ranks.rank == 0:
+            measurement = replace(measurement, warnings=(*measurement.warnings, *_snapshot(trainee, trace)))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
@@ -95,11 +123,13 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     return measurement if ranks.rank == 0 else None
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Tell the many ways in which PyTorch and the libraries below it say that memory is short."""
-    text = str(error).lower()
-    signs = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed")
-    return isinstance(error, (torch.OutOfMemoryError, MemoryError)) or any(sign in text for sign in signs)
+def _snapshot(trainee: Trainee, trace: Path) -> list[Warning]:
+    """Write the allocator's snapshot of one more step beside the trace; a CPU has none."""
+    if not trainee.ranks.cuda:
+        message = "the allocator of a CPU keeps no history, so there is no snapshot"
+        return [Warning(code="no_snapshot", message=message)]
+    record(lambda: one_step(trainee, lambda phase: None), trace.with_name(SNAPSHOT_FILE))
+    return []
 
 
 def _measure(
@@ -107,6 +137,7 @@ def _measure(
 ) -> Measurement:
     ranks = trainee.ranks
     total = job.steps * min(ranks.world_size, 2)
+    began = [clocks(ranks.cuda)]
     _steps(trainee, "warmup", range(job.warmup), job.warmup, tell)
     samples = _by_rank(ranks, _steps(trainee, "measure", range(job.steps), total, tell))
     loss = float(trainee.loss) if trainee.loss is not None else math.nan
@@ -142,6 +173,9 @@ def _measure(
             "spread": {"step": spread(steps_s)}
             | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in MEASURED_PHASES},
             "phases_with_waiting_s": waiting,
+            "throughput": throughput(trainee, steps_s, profiled.kernels),
+            "clocks": [*began, clocks(ranks.cuda)],
+            "options": job.options,
             "ranks": samples,
             "ranks_without_communication": alone,
             "memory_by_phase": peaks,
@@ -169,25 +203,35 @@ def timed_step(trainee: Trainee, *, communicate: bool = True) -> Sample:
     cuda = trainee.ranks.cuda
     marks: list[tuple[str, Any]] = []
     synchronize(trainee.ranks)
-    marks.append(("", _stamp(cuda)))
-    one_step(trainee, lambda phase: marks.append((phase, _stamp(cuda))), communicate=communicate)
+    marks.append(("", stamp(cuda)))
+    one_step(trainee, lambda phase: marks.append((phase, stamp(cuda))), communicate=communicate)
     synchronize(trainee.ranks)
     sample = dict.fromkeys(MEASURED_PHASES, 0.0)
     for (_, begin), (phase, end) in pairwise(marks):
-        sample[phase] += _between(begin, end)
-    return {"step": _between(marks[0][1], marks[-1][1]), **sample}
+        sample[phase] += between(begin, end)
+    return {"step": between(marks[0][1], marks[-1][1]), **sample}
 
 
-def _stamp(cuda: bool) -> Any:
-    if not cuda:
-        return time.perf_counter()
-    event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-    event.record()
-    return event
+def throughput(trainee: Trainee, steps_s: list[float], kernels: Sequence[Kernel]) -> dict[str, float | None]:
+    """Achieved rates at the median step: model FLOPs as PaLM counts them, and those of the kernels that tell theirs.
 
-
-def _between(begin: Any, end: Any) -> float:
-    return float(end - begin) if isinstance(begin, float) else float(begin.elapsed_time(end)) * 1e-3
+    MFU is of the peak of the scenario's chip at the scenario's precision; null where the run is on another device.
+    """
+    scenario, step_s = trainee.scenario, statistics.median(steps_s)
+    share = {"forward": 1 / 3}.get(trainee.mode, 1.0)
+    flops = share * model_flops_per_token(scenario.model, scenario.training.seq_len) * scenario.tokens
+    known = [kernel.flops for kernel in kernels if kernel.flops is not None]
+    found = device(trainee.ranks.cuda)
+    chip = scenario.cluster.chip
+    here = found["kind"] == chip.kind.replace("gpu", "cuda") and not other_chip(chip, found["kind"], found["name"])
+    peak = peak_flops_per_s(chip, scenario.training.precision) * trainee.ranks.world_size
+    return {
+        "tokens_per_s": scenario.tokens / step_s,
+        "model_flops": flops,
+        "model_flops_per_s": flops / step_s,
+        "kernel_flops_per_rank": sum(known) if known else None,
+        "mfu_frac": flops / step_s / peak if here and peak > 0 else None,
+    }
 
 
 def _by_rank(ranks: Ranks, samples: list[Sample]) -> list[list[Sample]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
-from runners.refusals import compiled, refusals
+from runners.refusals import compiled, model_refusals, refusals
 from tests.runners.examples import scenario
 
 
@@ -29,7 +30,8 @@ def test_a_plain_scenario_is_refused_nothing():
         (scenario(dp=2, plan={"sharding": "zero1"}), 2, False, "plan.sharding"),
         (scenario(dp=2, plan={"overlap": False}), 2, False, "plan.overlap"),
         (scenario(training={"framework": "megatron"}), 1, False, "training.framework"),
-        (scenario(training={"attention": "flash"}), 1, True, "training.attention"),
+        (scenario(training={"attention": "flash", "dropout": 0.1}), 1, True, "training.attention"),
+        (scenario(training={"attention": "flash"}, model={"head_dim": 512}), 1, True, "training.attention"),
         (scenario(training={"attention": "flash"}, model={"position": "alibi"}), 1, False, "training.attention"),
         (scenario(model={"head_dim": 15}), 1, False, "model.head_dim"),
         (scenario(model={"position": "learned", "max_positions": 16}), 1, False, "training.seq_len"),
@@ -39,6 +41,23 @@ def test_what_cannot_be_measured_is_refused_by_field(chosen, world_size, cuda, f
     (problem,) = refused(chosen, world_size, cuda)
     assert problem.field == field
     assert problem.remedy
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("experts", 4), ("kv_lora_rank", 16), ("sliding_window", 8), ("network", "attention")]
+)
+def test_a_model_that_the_runner_cannot_build_is_refused(field, value):
+    (problem,) = model_refusals(replace(scenario().model, **{field: value}))
+    assert problem.field == f"model.{field}"
+    assert "dense transformer" in problem.message
+    assert model_refusals(scenario().model) == []
+
+
+@pytest.mark.parametrize(("field", "value"), [("ddp_mode", "flat"), ("offload", "optimizer"), ("recompute_every", 2)])
+def test_a_plan_that_step_does_not_follow_is_refused(field, value):
+    chosen = replace(scenario(), plan=replace(scenario().plan, **{field: value}))
+    (problem,) = refused(chosen)
+    assert problem.field == f"plan.{field}"
 
 
 def test_sharding_is_nothing_on_one_rank():

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from runners.backends import local
+from runners.backends import Status, local
+from runners.backends.processes import marked, processes_of, start_time
 from runners.job import (
     CANCEL_FILE,
     LOG_FILE,
@@ -26,6 +27,7 @@ from runners.job import (
     state,
     write_job,
 )
+from runners.placement import Placement
 from tests.runners.examples import limited, scenario_json, too_large
 
 
@@ -55,10 +57,10 @@ def test_a_request_shows_exactly_what_would_run(tmp_path):
 
 def test_two_ranks_over_gloo_give_one_result(tmp_path):
     handle = local.submit(local.render(tmp_path, two_ranks(tmp_path, label="pair")))
-    assert local.status(handle) in ("running", "queued")
+    assert local.status(handle) == Status(alive=True, state="running")
     assert read_handle(tmp_path) == handle
     wait_for_the_end(handle)
-    assert local.status(handle) == "ok", (tmp_path / LOG_FILE).read_text(encoding="utf-8")
+    assert local.status(handle).state == "ok", (tmp_path / LOG_FILE).read_text(encoding="utf-8")
 
     result = read_measurement(tmp_path / RESULT_FILE)
     assert (result.label, result.world_size, result.device["count"], len(result.steps_s)) == ("pair", 2, 2, 3)
@@ -83,15 +85,15 @@ def test_cancel_ends_every_process_of_the_job(tmp_path):
     while not any(event.get("phase") == "measure" for event in read_events(tmp_path)):
         assert local.alive(handle)
         time.sleep(0.05)
-    processes = local._processes(handle)
+    processes = processes_of(handle)
     assert len(processes) == 3  # torchrun and two workers, which have sessions of their own
     assert len({os.getsid(pid) for pid in processes}) == 3
 
     # Found again as after a restart of the server, from the folder alone
     local.cancel(read_handle(tmp_path))
-    assert local._processes(handle) == []
-    assert [pid for pid in processes if local._start_time(pid) is not None] == []
-    assert local.status(handle) == "cancelled"
+    assert processes_of(handle) == []
+    assert [pid for pid in processes if start_time(pid) is not None] == []
+    assert local.status(handle).state == "cancelled"
     assert read_measurement(tmp_path / RESULT_FILE).status == "cancelled"
     assert last_state(tmp_path)["state"] == "cancelled"
 
@@ -101,26 +103,25 @@ def test_processes_that_ignore_the_polite_signal_are_killed(tmp_path):
         "import signal, subprocess, sys, time\n"
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
         "if len(sys.argv) < 2: subprocess.Popen([sys.executable, __file__, 'x'], start_new_session=True)\n"
-        "open(sys.argv[-1] + '.up', 'w').close()\n"
+        "open(f'{__file__}.{len(sys.argv)}.up', 'w').close()\n"
         "time.sleep(600)\n"
     )
     script = tmp_path / "stubborn.py"
     script.write_text(code, encoding="utf-8")
     request = local.render(tmp_path, two_ranks(tmp_path))
     handle = local.submit(replace(request, command=(sys.executable, str(script))))
-    while len(local._processes(handle)) < 2:
+    while len(list(tmp_path.glob("*.up"))) < 2:
         time.sleep(0.05)
-    time.sleep(0.3)
     local.cancel(handle, grace_s=0.2)
-    assert local._processes(handle) == []
-    assert local.status(handle) == "cancelled"
+    assert processes_of(handle) == []
+    assert local.status(handle).state == "cancelled"
 
 
 def test_out_of_memory_on_two_ranks_is_a_result_and_ends_both(tmp_path):
     request = local.render(tmp_path, two_ranks(tmp_path, too_large(dp=2)))
     handle = local.submit(replace(request, command=limited(request.command)))
     wait_for_the_end(handle)
-    assert local.status(handle) == "oom", (tmp_path / LOG_FILE).read_text(encoding="utf-8")
+    assert local.status(handle).state == "oom", (tmp_path / LOG_FILE).read_text(encoding="utf-8")
     assert read_measurement(tmp_path / RESULT_FILE).status == "oom"
     assert [event["state"] for event in read_events(tmp_path) if event["kind"] == "state"] == ["running", "oom"]
 
@@ -129,15 +130,79 @@ def test_a_run_that_dies_without_a_word_has_failed(tmp_path):
     request = local.render(tmp_path, two_ranks(tmp_path))
     handle = local.submit(replace(request, command=(sys.executable, "-c", "print('gone')")))
     wait_for_the_end(handle)
-    assert local.status(handle) == "failed"
+    assert local.status(handle).state == "failed"
     assert (tmp_path / LOG_FILE).read_text(encoding="utf-8") == "gone\n"
     append_event(tmp_path, state("running"))
-    assert local.status(handle) == "failed"
+    assert local.status(handle).state == "failed"
     (tmp_path / CANCEL_FILE).touch()
-    assert local.status(handle) == "cancelled"
+    assert local.status(handle).state == "cancelled"
 
 
 def test_a_process_that_took_over_the_id_is_not_the_job(tmp_path):
     stranger = Handle(pid=os.getpid(), start_time=1, folder=str(tmp_path))
     assert not local.alive(stranger)
     local.cancel(stranger)
+
+
+def test_a_grandchild_without_the_mark_ends_too(tmp_path):
+    code = (
+        "import subprocess, sys, time\n"
+        "command = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+        "clean = subprocess.Popen(command, env={}, start_new_session=True)\n"
+        "open(sys.argv[1], 'w').write(str(clean.pid))\n"
+        "time.sleep(600)\n"
+    )
+    request = local.render(tmp_path, two_ranks(tmp_path))
+    handle = local.submit(replace(request, command=(sys.executable, "-c", code, str(tmp_path / "clean"))))
+    while not (tmp_path / "clean").exists() or not (tmp_path / "clean").read_text():
+        time.sleep(0.05)
+    clean = int((tmp_path / "clean").read_text())
+    assert clean in processes_of(handle)
+    assert clean not in marked(str(tmp_path))
+    local.cancel(handle)
+    assert start_time(clean) is None
+
+
+def test_a_job_without_a_handle_is_found_by_its_mark(tmp_path):
+    assert local.find(tmp_path) is None
+    request = local.render(tmp_path, two_ranks(tmp_path))
+    handle = local.submit(replace(request, command=(sys.executable, "-c", "import time; time.sleep(600)")))
+    (tmp_path / "handle.json").unlink()
+    while local.find(tmp_path) != handle:  # the mark is there once the process has become Python
+        time.sleep(0.05)
+    assert read_handle(tmp_path) == handle
+    local.cancel(handle)
+    assert local.find(tmp_path) is None
+
+
+def test_a_time_limit_holds_without_a_server(tmp_path, monkeypatch):
+    monkeypatch.setattr(local, "OVERTIME_S", 0.5)
+    request = local.render(tmp_path, two_ranks(tmp_path, time_limit_s=0.5))
+    assert request.command[:3] == ("timeout", "--kill-after=5", "1")
+    code = (
+        "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).wait()"
+    )
+    handle = local.submit(replace(request, command=(*request.command[:3], sys.executable, "-c", code)))
+    begin_s = time.monotonic()
+    wait_for_the_end(handle)
+    assert time.monotonic() - begin_s < 5
+    assert processes_of(handle) == []
+
+
+def test_the_servers_secrets_stay_with_it(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADROOM_TOKEN", "secret")
+    code = "import os; print(os.environ.get('HEADROOM_TOKEN'))"
+    request = local.render(tmp_path, two_ranks(tmp_path))
+    handle = local.submit(replace(request, command=(sys.executable, "-c", code)))
+    wait_for_the_end(handle)
+    assert (tmp_path / LOG_FILE).read_text() == "None\n"
+
+
+def test_what_one_machine_has_not_is_a_problem(tmp_path):
+    job = two_ranks(tmp_path)
+    assert local.problems(job) == []
+    several = replace(job, placement=Placement(nodes=2))
+    assert [problem.field for problem in local.problems(several)] == ["placement.nodes"]
+    assert [problem.field for problem in local.problems(replace(job, world_size=65))] == ["world_size"]
+    on_gpu = local.problems(replace(job, device="cuda", world_size=64))
+    assert [problem.field for problem in on_gpu] == ["device"]

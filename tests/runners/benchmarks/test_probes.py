@@ -1,55 +1,106 @@
-"""The probe gives a chip of this machine that the estimator can use."""
+"""The calibration ladder on a CPU, alone and on two ranks."""
 
 from __future__ import annotations
 
-import json
+import math
 
 import pytest
 import torch
 
-from estimator.codec import decode
-from estimator.hardware import Chip
-from estimator.scenario import scenario_from_json
-from runners.benchmarks.probes import run
-from tests.runners.examples import scenario_json
+from runners.benchmarks.probes import LADDERS, run
+from runners.job import Job
+from runners.ladders import GEMM_SHAPES, MOST_SETS, rotating
+from tests.runners.benchmarks.torchrun import measure
+
+# torch.compile warns, and takes longer than the rest together: tests of step and of the grid compile
+ONCE = ["gemm", "attention", "elementwise", "reduction", "copy", "optimizer", "collective"]
 
 
 @pytest.fixture(scope="module")
-def document(tmp_path_factory):
-    path = tmp_path_factory.mktemp("probe") / "chip.json"
-    assert run(path, 1.0, "cpu") == 0
-    return json.loads(path.read_text(encoding="utf-8"))
+def rows():
+    options = {"small": True, "ladders": ONCE}
+    return run(Job(benchmark="probes", device="cpu", warmup=1, steps=3, options=options), lambda event: None).rows
 
 
-def test_the_document_says_what_it_is(document):
-    assert document["schema_version"] == 1
-    assert document["device"]["kind"] == "cpu"
-    assert document["environment"]["torch"] == torch.__version__
+def of(rows, ladder, **wanted):
+    found = [row for row in rows if row["ladder"] == ladder]
+    return [row for row in found if all(row[key] == value for key, value in wanted.items())]
 
 
-def test_the_chip_can_be_read_and_is_plausible(document):
-    chip = decode(Chip, document["chip"])
-    assert chip.name == "cpu"
-    assert 1e8 < chip.fp32_flops_per_s < 1e15
-    assert chip.bf16_flops_per_s > 0
-    assert chip.tf32_flops_per_s == 0
-    assert 1e8 < chip.memory_bytes_per_s < 1e13
-    assert chip.memory_bytes > 1e8
-    assert chip.chips_per_node == 1
+def test_every_ladder_is_climbed_and_every_rung_is_ok(rows):
+    assert {row["ladder"] for row in rows} == set(ONCE) - {"collective"}
+    assert {row["status"] for row in rows} == {"ok"}, [row for row in rows if row["status"] != "ok"]
+    assert all(0 < row["minimum_s"] <= row["median_s"] <= row["maximum_s"] for row in rows)
 
 
-def test_the_chip_serves_a_scenario(document):
-    scenario = scenario_from_json(scenario_json(cluster={"chip": document["chip"]}))
-    assert scenario.cluster.chip.fp32_flops_per_s == document["chip"]["fp32_flops_per_s"]
+def test_products_have_three_layouts_and_their_flops(rows):
+    found = of(rows, "gemm", precision="fp32", m=33)
+    assert [row["layout"] for row in found] == ["forward", "input-gradient", "weight-gradient"]
+    for row in found:
+        assert row["flops"] == 2 * row["m"] * row["n"] * row["k"]
+        assert row["flops_per_s"] == pytest.approx(row["flops"] / row["median_s"])
+        assert row["bytes"] == 4 * (row["m"] * row["k"] + row["n"] * row["k"] + row["m"] * row["n"])
 
 
-def test_the_hosts_time_is_per_kernel(document):
-    host = document["host"]
-    assert 1e-7 < host["forward_s_per_kernel"] < 1e-2
-    assert 1e-7 < host["backward_s_per_kernel"] < 1e-2
-    assert host["backward_kernels"] > host["forward_kernels"] > 4 * 20
+def test_bandwidths_count_reads_and_writes(rows):
+    (row,) = of(rows, "elementwise", op="add", precision="bf16", size_bytes=2**16)
+    assert row["bytes"] == 3 * 2**16
+    (row,) = of(rows, "elementwise", op="to fp32", precision="bf16", size_bytes=2**16)
+    assert row["bytes"] == 3 * 2**16
+    (row,) = of(rows, "copy", op="host-host", size_bytes=2**16)
+    assert row["bytes_per_s"] == pytest.approx(2 * 2**16 / row["median_s"])
+    for row in of(rows, "optimizer"):
+        assert row["bytes"] == 7 * row["parameters"] * (4 if row["precision"] == "fp32" else 2)
 
 
-def test_peaks_are_the_best_of_the_samples(document):
-    assert document["chip"]["fp32_flops_per_s"] == max(document["samples"]["fp32_matmul_flops_per_s"].values())
-    assert document["chip"]["memory_bytes_per_s"] == document["samples"]["copy_bytes_per_s"]["maximum"]
+def test_attention_backward_takes_longer(rows):
+    forward, both = (of(rows, "attention", seq_len=64, direction=way)[0] for way in ("forward", "forward-backward"))
+    assert both["flops"] == 3.5 * forward["flops"]
+    assert both["minimum_s"] > forward["minimum_s"]
+
+
+def test_launches_are_timed_by_hundreds():
+    options = {"small": True, "ladders": ["launch"]}
+    job = Job(benchmark="probes", device="cpu", warmup=0, steps=2, options=options)
+    found = {row["op"]: row for row in run(job, lambda event: None).rows}
+    assert found["op"]["launch_s"] == pytest.approx(found["op"]["median_s"] / 100)
+    assert found["op with autograd"]["launch_s"] > found["op"]["launch_s"]
+    assert found["graph of ops"]["status"] == "unsupported"
+    assert found["model forward and backward"]["median_s"] > found["model forward"]["median_s"]
+
+
+def test_the_limit_ends_the_ladder_but_every_rung_has_its_row():
+    options = {"small": True, "ladders": ["copy", "gemm"], "limit_s": 1.0}
+    job = Job(benchmark="probes", device="cpu", warmup=100, steps=100_000, options=options)
+    statuses = [row["status"] for row in run(job, lambda event: None).rows]
+    assert len(statuses) == sum(len(list(LADDERS[name](False, True))) for name in ("copy", "gemm"))
+    assert statuses[0] == "ok"
+    assert statuses[-1] == "not_run"
+
+
+def test_ranks_add_the_collectives(tmp_path):
+    result = measure(tmp_path, 2, "probes", "--small", "--ladders", "copy,collective")
+    assert {row["ladder"] for row in result.rows} == {"copy", "collective"}
+    assert {row["status"] for row in result.rows} == {"ok"}
+    assert {one.kind for one in result.collectives} >= {"all-reduce", "all-to-all", "p2p"}
+
+
+def test_inputs_rotate_until_no_cache_holds_them():
+    made: list[int] = []
+    used: list[int] = []
+    call = rotating("cpu", 2.0**24, lambda: made.append(len(made)) or made[-1], used.append)
+    for _ in range(5):
+        call()
+    assert made == [0, 1, 2, 3]
+    assert used == [0, 1, 2, 3, 0]
+    made.clear()
+    rotating("cpu", 1.0, lambda: made.append(0), used.append)
+    assert len(made) == MOST_SETS
+
+
+def test_the_shapes_hold_odd_ones_and_fit_a_gpu():
+    assert any(m % 8 for m, _, _ in GEMM_SHAPES)
+    largest = max(4 * (m * k + n * k + m * n) for m, n, k in GEMM_SHAPES)
+    assert largest < 8e9
+    assert all(math.prod(shape) > 0 for shape in GEMM_SHAPES)
+    assert torch.get_float32_matmul_precision() == "highest"

@@ -128,3 +128,43 @@ def test_a_step_is_timed_from_idle_to_idle():
 )
 def test_out_of_memory_is_told_from_other_errors(error, expected):
     assert is_out_of_memory(error) == expected
+
+
+def measure_with(trace=None, **options):
+    job = Job(scenario=scenario_json(), options=options, device="cpu", warmup=1, steps=3)
+    return run(job, lambda event: None, trace)
+
+
+@pytest.mark.parametrize("mode", ["forward", "forward-backward"])
+def test_a_part_of_a_step_is_measured(mode):
+    result = measure_with(mode=mode)
+    assert result.phases_s["optimizer"] == 0
+    assert (result.phases_s["backward"] > 0) == (mode != "forward")
+    assert sum(result.phases_s.values()) == pytest.approx(result.samples["spread"]["step"]["median_s"])
+    assert result.breakdown_s["optimizer"] == 0
+
+
+@pytest.mark.parametrize("kernel", ["foreach", "fused", "for-loop"])
+def test_the_optimizers_kernels_can_be_chosen(kernel):
+    result = measure_with(optimizer_kernel=kernel)
+    fused = any("fused_adamw" in one.name for one in result.kernels)
+    assert fused == (kernel == "fused")
+
+
+def test_rates_follow_from_the_median_step_and_mfu_needs_the_scenarios_chip():
+    result = measure_with()
+    rates, step_s = result.samples["throughput"], result.samples["spread"]["step"]["median_s"]
+    assert rates["tokens_per_s"] == pytest.approx(2 * 32 / step_s)
+    assert rates["model_flops_per_s"] == pytest.approx(rates["model_flops"] / step_s)
+    assert rates["mfu_frac"] is None
+    assert 0 < rates["kernel_flops_per_rank"] < 2 * rates["model_flops"]
+    assert result.samples["clocks"]
+
+
+def test_graphs_and_snapshots_need_what_they_need(tmp_path):
+    with pytest.raises(InputProblems, match=r"options\.graph: CUDA graphs need a GPU"):
+        measure_with(graph=True)
+    with pytest.raises(InputProblems, match=r"options\.snapshot: has no place to go"):
+        measure_with(snapshot=True)
+    result = measure_with(tmp_path / "trace.json.gz", snapshot=True)
+    assert "no_snapshot" in [warning.code for warning in result.warnings]

@@ -1,0 +1,85 @@
+"""A GPU host without our server: two folders, Python and torch are enough, and the result is uploaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from app.settings import ROOT
+from tests.app.examples import scenario
+from tests.markdown import blocks
+
+FOLDERS = ("estimator", "runners")
+
+TORCH = (
+    *("torch", "torchgen", "functorch", "triton", "nvidia", "filelock", "typing_extensions.py", "sympy", "mpmath"),
+    *("networkx", "jinja2", "markupsafe", "fsspec"),
+)
+"""What ``pip install torch`` brings."""
+
+ALONE = """
+import runpy, sys
+sys.path[:0] = [sys.argv[1]]
+sys.path.append(sys.argv[2])
+sys.argv = ["runners", *sys.argv[3:]]
+runpy.run_module("runners", run_name="__main__", alter_sys=True)
+"""
+"""``python -m runners`` in an interpreter that sees no installed package but those in one folder."""
+
+
+def host_with(folder, *names):
+    """A folder as on the host after the copy, and beside it one with torch alone."""
+    for name in names:
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    installed = Path(sysconfig.get_paths()["purelib"])
+    packages = folder.with_name(f"{folder.name}-packages")
+    packages.mkdir()
+    for name in TORCH:
+        if (installed / name).exists():
+            (packages / name).symlink_to(installed / name)
+    return folder
+
+
+def alone(folder, *arguments):
+    packages = folder.with_name(f"{folder.name}-packages")
+    command = (sys.executable, "-I", "-S", "-c", ALONE, folder, packages, *arguments)
+    environment = {"OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+    )
+
+
+def test_two_folders_are_enough_and_the_result_can_be_uploaded(client, tmp_path):
+    host = host_with(tmp_path / "host", *FOLDERS)
+    (host / "SCENARIO.json").write_text(json.dumps(scenario()))
+    sizes = ("--device", "cpu", "--steps", "2", "--warmup", "1", "--label", "bare host")
+    done = alone(host, "step", "--scenario", "SCENARIO.json", "--out", "RESULT.json", *sizes)
+    assert done.returncode == 0, done.stderr
+    response = client.put("/api/uploads?filename=RESULT.json", content=(host / "RESULT.json").read_bytes())
+    assert response.status_code == 201, response.text
+    (measured,) = response.json()["measurements"]
+    assert (measured["label"], measured["status"]) == ("bare host", "ok")
+    whole = client.get(f"/api/measurements/{measured['id']}").json()
+    assert len(whole["steps_s"]) == 2
+    assert whole["prediction"]["step_time_s"] > 0
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_each_of_the_two_is_needed(name, tmp_path):
+    done = alone(host_with(tmp_path / "host", name), "--help")
+    assert done.returncode != 0
+    assert "No module named" in done.stderr
+
+
+def test_the_readme_shows_these_steps():
+    (steps,) = (block.text for block in blocks(ROOT / "README.md", "sh") if "scp" in block.text)
+    assert "scp -r estimator runners " in steps
+    assert "python -m runners step --scenario SCENARIO.json --out RESULT.json" in steps
+    assert "curl --upload-file RESULT.json" in steps
+    assert "/api/uploads?filename=RESULT.json" in steps

@@ -80,14 +80,24 @@ def serve(
 
 @app.command()
 def estimate(
-    scenario: Annotated[Path, typer.Argument(metavar="SCENARIO.json", help="What to predict.")],
+    scenario: Annotated[
+        Path | None,
+        typer.Argument(metavar="SCENARIO.json", help="What to predict; may be left out with --hf.", show_default=False),
+    ] = None,
     as_json: AsJson = False,
     data: Data = None,
+    hf: Annotated[
+        Path | None,
+        typer.Option("--hf", metavar="CONFIG.json", help="Take the model from a Hugging Face config.json."),
+    ] = None,
+    table: Annotated[
+        Path | None, typer.Option(metavar="OUT.csv", help="Write every op of one layer, embedding and head as CSV.")
+    ] = None,
 ) -> int:
     """Predict time and memory of one training step."""
     from app.commands.estimate import estimate as command
 
-    return command(scenario, as_json, data)
+    return command(scenario, as_json, data, hf, table)
 
 
 @app.command()
@@ -141,3 +151,19 @@ def run_(
     from app.commands.running import run as command
 
     return command(job, as_json, dry_run, data)
+
+
+@app.command()
+def study(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Which study; without it, all are listed.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change an input; may be repeated.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Reproduce a reference study."""
+    from app.commands.study import study as command
+
+    return command(name, settings or [], as_json)

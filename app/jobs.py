@@ -4,52 +4,64 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 from collections.abc import Mapping
-from pathlib import Path
 
+from app.settings import Settings
 from app.this_cpu import ThisCpu
 from estimator.codec import decode
 from estimator.estimate import estimate
+from estimator.hardware import Cluster
 from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario, scenario_from_json, scenario_to_json
 from estimator.units import bytes_text
 from runners.backends import backend
+from runners.backends.local import gpu_count
 from runners.job import Job
+from runners.options import options_of
+from runners.placement import Placement
 from runners.refusals import refusals
 
-MOST_PROCESSES = {"local": 64}
-"""How many processes one run may start; one machine has at most a handful of GPUs."""
+MOST_JOBS = 1000
+"""In one array; Slurm's own default limit."""
 
 
-def job_from_json(document: object, cpu: ThisCpu) -> Job:
+def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = None) -> Job:
     """Read a job, its scenario with every name replaced by what it names; raise InputProblems.
 
-    Where ``world_size`` is left out, there is one process for each chip of the scenario.
+    Where ``world_size`` is left out, there is one process for each chip of the scenario; where ``placement.nodes`` is,
+    Slurm gives as many nodes as the scenario has. Other gaps are the server's to fill: the time limit of a local run (a
+    partition has its own), and what Slurm is asked for.
     """
-    job = decode(Job, document)
-    backend(job.backend)
-    problems: list[Problem] = []
+    job = _with_defaults(decode(Job, document), document, settings)
+    chosen = backend(job.backend)
+    if _needs_no_scenario(job):
+        options_of(job.benchmark, job.options)
+        problems = chosen.problems(job)
+        if problems:
+            raise InputProblems(problems)
+        return job
+    problems = []
     try:
         cpu.refuse_unprobed(job.scenario)
         scenario = scenario_from_json(job.scenario)
         job = dataclasses.replace(job, scenario=scenario_to_json(scenario))
-        chips = scenario.cluster.chips
+        cluster = scenario.cluster
         if isinstance(document, Mapping) and "world_size" not in document:
-            job = dataclasses.replace(job, world_size=chips)
+            job = dataclasses.replace(job, world_size=cluster.chips)
+        job = _placed(job, document, cluster)
         if job.benchmark == "step":
             # A GPU may be there for the processes that are not this one; the worker asks again
-            cuda = job.device != "cpu" and scenario.cluster.chip.kind != "cpu"
-            found = refusals(scenario, world_size=scenario.plan.dp, cuda=cuda)
+            cuda = job.device != "cpu" and cluster.chip.kind != "cpu"
+            options = options_of(job.benchmark, job.options)
+            found = refusals(scenario, world_size=scenario.plan.dp, cuda=cuda, options=options)
             found = found or _too_large(scenario, job)
             problems += [dataclasses.replace(problem, field=f"scenario.{problem.field}") for problem in found]
-        most = MOST_PROCESSES.get(job.backend, job.world_size)
-        if job.world_size > most:
-            message = f"{job.world_size} processes are too many for the {job.backend} backend"
-            remedy = f"Choose a scenario of at most {most} chips."
-            problems.append(Problem(field="world_size", message=message, remedy=remedy))
-        elif job.world_size != chips:
-            message = f"{job.world_size} processes for a scenario of {chips} chips"
-            remedy = f"Set world_size to {chips}, or change the scenario's plan and cluster."
+        found = chosen.problems(job)
+        problems += found
+        if job.world_size != cluster.chips and not any(problem.field == "world_size" for problem in found):
+            message = f"{job.world_size} processes for a scenario of {cluster.chips} chip{'s' * (cluster.chips > 1)}"
+            remedy = f"Set world_size to {cluster.chips}, or change the scenario's plan and cluster."
             problems.append(Problem(field="world_size", message=message, remedy=remedy))
     except InputProblems as error:
         problems += [dataclasses.replace(found, field=f"scenario.{found.field}") for found in error.problems]
@@ -58,9 +70,65 @@ def job_from_json(document: object, cpu: ThisCpu) -> Job:
     return job
 
 
+def jobs_from_json(document: object, cpu: ThisCpu, settings: Settings | None = None) -> list[Job]:
+    """Read one job, or a list of jobs that make one array; raise InputProblems."""
+    if not isinstance(document, list):
+        return [job_from_json(document, cpu, settings)]
+    jobs, problems = [], []
+    for index, one in enumerate(document):
+        try:
+            jobs.append(job_from_json(one, cpu, settings))
+        except InputProblems as error:
+            problems += [dataclasses.replace(found, field=f"[{index}].{found.field}") for found in error.problems]
+    if not 1 <= len(document) <= MOST_JOBS:
+        message, remedy = f"{len(document)} jobs", f"Give 1 to {MOST_JOBS}."
+        problems.append(Problem(field="jobs", message=message, remedy=remedy))
+    elif any(job.backend == "local" for job in jobs):
+        remedy = "Choose backend slurm, or launch them one by one."
+        problems.append(Problem(field="jobs", message="the local backend has no arrays", remedy=remedy))
+    if problems:
+        raise InputProblems(problems)
+    return jobs
+
+
+def named(job: Job, run_id: str) -> Job:
+    """Give a job without a label one that is the same wherever the run is shown, and tells it from its retries."""
+    model = job.scenario.get("model")
+    name = model.get("name") if isinstance(model, Mapping) else model
+    start = " ".join(filter(None, (job.benchmark, str(name or ""))))
+    if job.label and not re.fullmatch(re.escape(start) + r" [0-9a-f]{6}", job.label):
+        return job
+    return dataclasses.replace(job, label=f"{start} {run_id[-6:]}")
+
+
+def _needs_no_scenario(job: Job) -> bool:
+    """Benchmarks of many rows take shapes from their options; a step does where these name models."""
+    return not job.scenario and (job.benchmark != "step" or bool(job.options.get("models")))
+
+
+def _with_defaults(job: Job, document: object, settings: Settings | None) -> Job:
+    if settings is None:
+        return job
+    if job.backend == "local":
+        return dataclasses.replace(job, time_limit_s=job.time_limit_s or settings.run_limit_s)
+    given = document.get("placement", {}) if isinstance(document, Mapping) else {}
+    return dataclasses.replace(job, placement=decode(Placement, {**settings.placement, **given}, "placement"))
+
+
+def _placed(job: Job, document: object, cluster: Cluster) -> Job:
+    """Spread a job over the scenario's nodes, with GPUs where its chips are none of a CPU, unless it says otherwise."""
+    if job.backend == "local":
+        return job
+    asked = document.get("placement", {}) if isinstance(document, Mapping) else {}
+    nodes = job.placement.nodes if "nodes" in asked else cluster.nodes
+    on_cpu = job.device == "cpu" or (job.device == "auto" and cluster.chip.kind == "cpu")
+    gpus = 0 if on_cpu and job.placement.gpus_per_node is None else job.placement.gpus_per_node
+    return dataclasses.replace(job, placement=dataclasses.replace(job.placement, nodes=nodes, gpus_per_node=gpus))
+
+
 def _too_large(scenario: Scenario, job: Job) -> list[Problem]:
     """Refuse a run on the CPU that would take more than the machine's memory: there, nobody stops it in time."""
-    if job.device == "cuda" or (job.device == "auto" and _has_gpu()):
+    if job.backend != "local" or job.device == "cuda" or (job.device == "auto" and gpu_count()):
         return []
     needed = estimate(scenario, interval=False).memory.peak_bytes * job.world_size
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -69,7 +137,3 @@ def _too_large(scenario: Scenario, job: Job) -> list[Problem]:
     message = f"{job.world_size} processes need about {bytes_text(needed)}, this machine has {bytes_text(memory)}"
     remedy = "Choose a smaller model, micro_batch or seq_len, or measure on a GPU."
     return [Problem(field="plan.micro_batch", message=message, remedy=remedy)]
-
-
-def _has_gpu() -> bool:
-    return any(Path("/dev").glob("nvidia[0-9]*")) or Path("/dev/kfd").exists()

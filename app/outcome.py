@@ -10,6 +10,7 @@ import msgspec
 from app.run import MEASURED, Run, log_tail
 from app.summary import read_measurement
 from estimator.measurement import Measurement
+from runners.backends import Status
 from runners.job import CANCEL_FILE, RESULT_FILE
 
 _LONGEST_LINE = 500
@@ -24,9 +25,14 @@ class Outcome:
     measurement: Measurement | None = None
 
 
-def outcome(folder: Path, run: Run, failure: str = "", *, started: bool = True) -> Outcome:
-    """Say how a run ended: by its result where it measured something, else cancelled, else failed with the reason."""
+def outcome(folder: Path, run: Run, status: Status | None = None, *, started: bool = True) -> Outcome:
+    """Say how a run ended: by its result where it measured something, else cancelled, else failed with the reason.
+
+    ``status`` is the backend's last word. A file ``cancel`` that says something holds the reason for which this server
+    stopped the run; an empty one is somebody's wish.
+    """
     found: Measurement | None = None
+    failure = status.message if status and status.state == "failed" else ""
     try:
         found = read_measurement(folder / RESULT_FILE)
     except FileNotFoundError:
@@ -37,9 +43,13 @@ def outcome(folder: Path, run: Run, failure: str = "", *, started: bool = True) 
         measurement = replace(found, id=run.id, label=found.label or run.label)
         return Outcome(state=found.status, message=_said(found), measurement=measurement)
     if (folder / CANCEL_FILE).exists():
-        return Outcome(state="cancelled", message="stopped on request")
-    if found is not None and not failure:
-        return Outcome(state="failed", message=_said(found) or "it failed; its log may say why")
+        reason = (folder / CANCEL_FILE).read_text(encoding="utf-8", errors="replace").strip()
+        return Outcome(state="failed" if reason else "cancelled", message=reason or "stopped on request")
+    if status and status.state == "cancelled":
+        return Outcome(state="cancelled", message=status.message or "stopped on request")
+    if found is not None:
+        both = "; ".join(filter(None, (failure, _said(found))))
+        return Outcome(state="failed", message=both or "it failed; its log may say why")
     reason = failure or ("its processes ended without a result" if started else "it was lost before it started")
     last = log_tail(folder).strip().splitlines()[-1:]
     return Outcome(state="failed", message=f"{reason}; its log ends: {last[0][:_LONGEST_LINE]}" if last else reason)

@@ -65,7 +65,8 @@ def fold(run: Run, line: str) -> Run:
     if state not in STATES or (run.final and state not in FINAL_STATES):
         return run
     if state == "queued":
-        return replace(run, state=state, created_s=t_s, message=message)
+        # A backend with a queue of its own says more than once that a run waits, and why
+        return replace(run, state=state, created_s=min(run.created_s or t_s, t_s), message=message)
     if state == "running":
         return replace(run, state=state, started_s=run.started_s or t_s, message=message)
     return replace(run, state=state, finished_s=t_s, message=message)
@@ -73,8 +74,9 @@ def fold(run: Run, line: str) -> Run:
 
 def read_run(folder: Path) -> Run:
     """Rebuild a run from its folder; raises OSError or msgspec.DecodeError where the folder is not one."""
-    job = msgspec.json.decode((folder / JOB_FILE).read_bytes(), type=dict[str, Any])
-    run = Run(id=folder.name, label=str(job.get("label") or ""), job=job, created_s=folder.stat().st_mtime)
+    job = {"backend": "local"} | msgspec.json.decode((folder / JOB_FILE).read_bytes(), type=dict[str, Any])
+    label = str(job.get("label") or f"{job.get('benchmark', 'step')} {folder.name[-6:]}")
+    run = Run(id=folder.name, label=label, job=job, created_s=folder.stat().st_mtime)
     try:
         request = msgspec.json.decode((folder / REQUEST_FILE).read_bytes(), type=dict[str, Any])
         run = replace(run, command=tuple(map(str, request.get("command", ()))))

@@ -5,11 +5,15 @@ from __future__ import annotations
 import ipaddress
 import os
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from estimator.problems import Problem
+from estimator.codec import decode
+from estimator.problems import InputProblems, Problem
+from runners.placement import Placement
+from runners.placement import problems as placement_problems
 
 ROOT = Path(__file__).parent.parent
 MIB = 1024**2
@@ -34,7 +38,13 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0: any free one")
     token: SecretStr = Field(SecretStr(""), description="secret that callers must know; required beyond loopback")
-    run_slots: int = Field(1, ge=1, le=64, description="measured runs at the same time")
+    run_slots: int = Field(1, ge=1, le=64, description="measured runs on this machine at the same time")
+    run_limit_s: float = Field(
+        86_400.0, gt=0, le=30 * 86_400, description="wall-clock bound of a run on this machine that names none"
+    )
+    placement: dict[str, Any] = Field(
+        default_factory=dict, description="JSON of what Slurm is asked where a run says nothing: partition, account …"
+    )
     json_limit_bytes: int = Field(2 * MIB, ge=1024, description="largest JSON body")
     upload_limit_bytes: int = Field(2048 * MIB, ge=1024, description="largest upload")
     probe_cpu: bool = Field(True, description="measure this CPU's peaks once, in the background")
@@ -63,6 +73,10 @@ class Settings(BaseSettings):
             message = f"whoever reaches {self.host} from another machine could start programs here"
             remedy = "Set HEADROOM_TOKEN to a long secret, or listen on 127.0.0.1."
             found.append(Problem(field="host", message=message, remedy=remedy))
+        try:
+            found += placement_problems(decode(Placement, self.placement, "placement"))
+        except InputProblems as error:
+            found += error.problems
         return found
 
 

@@ -22,7 +22,11 @@ async def read_json(request: Request, limit_bytes: int) -> Any:
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Refused(415, f"The body must be application/json, not {media_type[:80] or 'without a content type'}.")
-    body = await read_body(request, limit_bytes)
+    return decode_json(await read_body(request, limit_bytes))
+
+
+def decode_json(body: bytes) -> Any:
+    """Return a JSON document of sane depth and integers; raise Refused (422)."""
     try:
         document = msgspec.json.decode(body)
     except RecursionError:

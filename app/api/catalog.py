@@ -13,7 +13,7 @@ from app.context import Context, Ctx
 from estimator import catalog
 from estimator.hardware import Cluster
 from estimator.model import Model, parameters
-from estimator.plan import MODELLED, Plan
+from estimator.plan import Plan
 from estimator.training import Training
 
 router = APIRouter()
@@ -74,7 +74,6 @@ def fields() -> dict[str, dict[str, Any]]:
             found[f"{part}.{field.name}"] = {
                 "type": _WORDS[hints[field.name]],
                 "choices": field.metadata.get("choices"),
-                "modelled": MODELLED.get(field.name) if part == "plan" else None,
                 "minimum": field.metadata.get("minimum"),
                 "maximum": field.metadata.get("maximum"),
                 "help": field.metadata.get("help", ""),

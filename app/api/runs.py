@@ -16,7 +16,7 @@ from starlette.responses import Response, StreamingResponse
 from app.api.body import json_response, read_json
 from app.context import Ctx
 from app.errors import Refused
-from app.jobs import job_from_json
+from app.jobs import job_from_json, jobs_from_json
 from app.run import Run, log_tail
 from estimator.codec import encode
 from runners.job import LOG_FILE
@@ -28,12 +28,18 @@ _CHUNK_BYTES = 65_536
 
 @router.post("/api/runs")
 async def post_run(request: Request, context: Ctx, dry_run: bool = False) -> Response:
-    """Job → 201 Run, queued; with ?dry_run=true → 200 {command, environment, folder} and nothing starts."""
+    """Job → 201 Run, queued; a list of jobs for Slurm → 201 {runs}, one array.
+
+    With ?dry_run=true → 200 {command, environment, folder, script} of the (first) job, and nothing starts: the folder
+    does not exist yet.
+    """
     document = await read_json(request, context.settings.json_limit_bytes)
-    job = await asyncio.to_thread(job_from_json, document, context.cpu)
+    jobs = await asyncio.to_thread(jobs_from_json, document, context.cpu, context.settings)
     if dry_run:
-        return json_response(encode(await asyncio.to_thread(context.supervisor.request, job)))
-    return json_response(await context.supervisor.submit(job), 201)
+        return json_response(encode((await asyncio.to_thread(context.supervisor.requests, jobs))[0]))
+    if isinstance(document, list):
+        return json_response({"runs": await context.supervisor.submit_array(jobs)}, 201)
+    return json_response(await context.supervisor.submit(jobs[0]), 201)
 
 
 @router.get("/api/runs")
@@ -102,7 +108,8 @@ async def post_cancel(run: Known, context: Ctx) -> Response:
 @router.post("/api/runs/{run_id}/retry")
 async def post_retry(run: Known, context: Ctx) -> Response:
     """Queue a fresh run of the same job."""
-    return json_response(await context.supervisor.submit(job_from_json(run.job, context.cpu)), 201)
+    job = await asyncio.to_thread(job_from_json, run.job, context.cpu, context.settings)
+    return json_response(await context.supervisor.submit(job), 201)
 
 
 def _document(run: Run) -> dict[str, Any]:

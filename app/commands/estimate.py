@@ -2,28 +2,73 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_document, table
+from app.layer_csv import layer_csv
 from estimator.breakdown import MEMORY_KINDS, PHASES
+from estimator.codec import encode
 from estimator.estimate import Estimate
 from estimator.estimate import estimate as predict
+from estimator.hf_config import HfReading, read_hf
+from estimator.layer_table import layer_table
+from estimator.problems import InputProblems, Problem
 from estimator.scenario import scenario_from_json
 from estimator.units import bytes_text, engineering, seconds
 
 
-def estimate(path: Path, as_json: bool, data: Path | None) -> int:
-    """Predict the scenario of a file and print the prediction."""
-    document = read_document(path)
+def estimate(
+    path: Path | None, as_json: bool, data: Path | None, hf: Path | None = None, table_to: Path | None = None
+) -> int:
+    """Predict the scenario of a file, its model from a config.json where ``hf`` names one, and print the prediction.
+
+    ``table_to``: a file that the table of one layer is written to.
+    """
+    if path is None and hf is None:
+        remedy = "Name a SCENARIO.json, or a model by --hf config.json."
+        raise InputProblems([Problem(field="SCENARIO.json", message="is missing", remedy=remedy)])
+    document = read_document(path) if path else _one_node()
+    assumptions: tuple[str, ...] = ()
+    if hf:
+        reading = _model(hf)
+        assumptions = reading.assumptions
+        if path is None and reading.model.max_positions:
+            document["training"]["seq_len"] = min(document["training"]["seq_len"], reading.model.max_positions)
+        if isinstance(document, dict):
+            document["model"] = encode(reading.model)
     with_this_cpu(document, data)
-    found = predict(scenario_from_json(document))
+    scenario = scenario_from_json(document)
+    found = predict(scenario)
+    if table_to:
+        write_text(table_to, layer_csv(layer_table(scenario)))
+    found = dataclasses.replace(found, assumptions=(*found.assumptions, *assumptions))
     if as_json:
         print_json(found)
     else:
         print(text(found))
     return 0
+
+
+def _one_node() -> dict[str, Any]:
+    """What is predicted for a model alone: the page's own start, one node of H200 under FSDP."""
+    from app.api.catalog import FALLBACK_SCENARIO
+
+    return {part: dict(values) for part, values in FALLBACK_SCENARIO.items() if part != "model"}
+
+
+def _model(path: Path) -> HfReading:
+    """Read a config.json; raise InputProblems that name the file and the key."""
+    document = read_document(path)
+    try:
+        return read_hf(document)
+    except InputProblems as error:
+        raise InputProblems(
+            [dataclasses.replace(problem, field=f"{path}: {problem.field}") for problem in error.problems]
+        ) from None
 
 
 def text(found: Estimate) -> str:
@@ -54,3 +99,13 @@ def _shares(title: str, values: dict[str, float], names: tuple[str, ...], write:
     total = sum(values.values()) or 1.0
     rows = [[name, write(values[name]), f"{values[name] / total:.1%}"] for name in names if values.get(name)]
     return table([title, "", "share"], rows)
+
+
+def write_text(path: Path, content: str) -> None:
+    """Write a file; raise InputProblems that name it."""
+    try:
+        path.write_text(content, encoding="utf-8", newline="")
+    except OSError as error:
+        remedy = "Give a path that can be written."
+        message = f"cannot be written: {error.strerror or error}"
+        raise InputProblems([Problem(field=str(path), message=message, remedy=remedy)]) from None

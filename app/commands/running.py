@@ -14,7 +14,7 @@ from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_document
 from app.commands.settings import settings_from
 from app.disk import DataFolder
-from app.jobs import job_from_json
+from app.jobs import jobs_from_json
 from app.run import Run
 from app.store import Store
 from app.supervisor import Supervisor
@@ -28,52 +28,65 @@ FAILED = 1
 
 
 def run(path: Path, as_json: bool, dry_run: bool, data: Path | None) -> int:
-    """Run the job of a file and print what it measured; 1 where it failed or was cancelled."""
+    """Run the job of a file, or its list of jobs as one array, and print what was measured; 1 where any failed."""
     document = read_document(path)
-    scenario = document.get("scenario") if isinstance(document, dict) else None
-    with_this_cpu(scenario, data)
+    for one in document if isinstance(document, list) else [document]:
+        with_this_cpu(one.get("scenario") if isinstance(one, dict) else None, data)
     settings = settings_from({"data": data})
     folder = DataFolder(settings.data)
     folder.create()
     cpu = ThisCpu(folder, settings.probe_seconds)
     cpu.load()
-    job = job_from_json(document, cpu)
+    jobs = jobs_from_json(document, cpu, settings)
     store = Store(settings.index_url, folder, settings.samples)
     store.open()
     try:
         supervisor = Supervisor(store, folder)
         if dry_run:
-            _show(supervisor.request(job), as_json)
+            _show(supervisor.requests(jobs)[0], as_json)
             return 0
-        done, measurement = asyncio.run(_run(supervisor, store, job))
+        finished = asyncio.run(_run(supervisor, store, jobs))
     finally:
         store.close()
     if as_json:
-        print_json(measurement if measurement else done)
-    elif measurement:
-        print(_text(done, measurement))
-    if done.state not in ("ok", "oom"):
-        print(f"headroom: run {done.id} {done.state}: {done.message}", file=sys.stderr)
-        return FAILED
-    return 0
+        documents = [measurement if measurement else done for done, measurement in finished]
+        print_json(documents if isinstance(document, list) else documents[0])
+    for done, measurement in finished:
+        if measurement and not as_json:
+            print(_text(done, measurement))
+        if done.state not in ("ok", "oom"):
+            print(f"headroom: run {done.id} {done.state}: {done.message}", file=sys.stderr)
+    return 0 if all(done.state in ("ok", "oom") for done, _ in finished) else FAILED
 
 
-async def _run(supervisor: Supervisor, store: Store, job: Job) -> tuple[Run, Measurement | None]:
+async def _run(supervisor: Supervisor, store: Store, jobs: list[Job]) -> list[tuple[Run, Measurement | None]]:
     await supervisor.start(recover=False)
-    started = await supervisor.submit(job)
+    started = [await supervisor.submit(jobs[0])] if len(jobs) == 1 else await supervisor.submit_array(jobs)
     cancelling: list[asyncio.Task[Run | None]] = []
+
+    def cancel() -> None:
+        cancelling.extend(asyncio.create_task(supervisor.cancel(run.id)) for run in started)
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, lambda: cancelling.append(asyncio.create_task(supervisor.cancel(started.id))))
+        loop.add_signal_handler(number, cancel)
     try:
-        async for _, line in supervisor.events(started.id):
-            print(_said(line), file=sys.stderr, flush=True)
+        await asyncio.gather(*(_watch(supervisor, run, len(jobs) > 1) for run in started))
         await asyncio.gather(*cancelling)
     finally:
         await supervisor.stop()
-    done = store.run(started.id)
-    assert done is not None
-    return done, store.measurement(done.measurement_id) if done.measurement_id else None
+    finished = []
+    for run in started:
+        done = store.run(run.id)
+        assert done is not None
+        finished.append((done, store.measurement(done.measurement_id) if done.measurement_id else None))
+    return finished
+
+
+async def _watch(supervisor: Supervisor, run: Run, several: bool) -> None:
+    start = f"{run.label}: " if several else ""
+    async for _, line in supervisor.events(run.id):
+        print(start + _said(line), file=sys.stderr, flush=True)
 
 
 def _said(line: str) -> str:
@@ -89,9 +102,16 @@ def _show(request: Request, as_json: bool) -> None:
     if as_json:
         print_json(encode(request))
         return
+    if request.script:
+        print(request.script)
+        print("# submitted with")
     for name, value in request.environment.items():
         print(f"{name}={shlex.quote(value)} \\")
     print(shlex.join(request.command))
+    said = (
+        "Nothing was started. The folder in this command does not exist yet: a run makes it and writes the job into it."
+    )
+    print(f"headroom: {said}", file=sys.stderr)
 
 
 def _text(done: Run, measurement: Measurement) -> str:

@@ -5,7 +5,7 @@ import { lastAxis } from "./axes.js";
 import { median, uploadOf } from "./measured.js";
 import { chipOf, complete, get, resized, same, withField } from "./scenario.js";
 import { set, state } from "./state.js";
-import { decode, encode, pinOf } from "./url.js";
+import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 
@@ -24,7 +24,9 @@ export function readUrl() {
   const place = decode(location.search, state.base, state.sample);
   // an equal scenario keeps its identity, so that nothing is estimated again
   if (state.scenario && same(place.scenario, state.scenario)) place.scenario = state.scenario;
-  set({ ...place, drag: null });
+  // what a link leaves out is the usual
+  const usual = place.view === "compare" ? { split: USUAL_SPLIT, unshown: false } : {};
+  set({ ...usual, ...place, drag: null });
 }
 
 /** @param {string} view */
@@ -54,6 +56,11 @@ export function setField(path, value) {
 /** @param {string} key */
 export function setModel(key) {
   setScenario({ ...state.scenario, model: key });
+}
+
+/** Take a model that is in no catalogue into the scenario. @param {any} model */
+export function setOwnModel(model) {
+  setScenario(complete({ ...state.scenario, model }, state.catalog));
 }
 
 /** Change the chip and keep the number of chips, in nodes as this chip is sold. @param {string} key */
@@ -128,6 +135,45 @@ export function setPins(ids, on) {
 export function pinScenario() {
   const pin = pinOf(state.scenario, state.base);
   if (!state.pins.includes(pin)) togglePin(pin);
+}
+
+/** Show a study, with inputs that are not its own by name. @param {string} study @param {Record<string, string>} settings */
+export function setStudy(study, settings) {
+  set({ study, settings });
+  writeUrl();
+}
+
+/** Change what a search looks for. @param {Partial<import("./url.js").Wanted>} patch */
+export function setWanted(patch) {
+  set({ wanted: { ...state.wanted, ...patch } });
+  writeUrl();
+}
+
+/** Change what the ways to split a model are compared by. @param {Partial<import("./url.js").Split>} patch */
+export function setSplit(patch) {
+  set({ split: { ...state.split, ...patch } });
+  writeUrl();
+}
+
+/** Compare with the scenario of Explore, or without. @param {boolean} yes */
+export function setShown(yes) {
+  set({ unshown: !yes, baseline: 0 });
+  writeUrl();
+}
+
+/** Search on another number of chips; a plan that does not divide them starts anew. @param {number} chips */
+export function setChips(chips) {
+  const next = withField(state.scenario, "cluster.chips", chips, usualNode());
+  if (next.plan.dp * next.plan.tp * next.plan.pp * next.plan.cp !== chips)
+    Object.assign(next.plan, { dp: chips, tp: 1, pp: 1, cp: 1, ep: 1, virtual_stages: 1 });
+  setScenario(next);
+}
+
+/** Open a plan that was found. @param {any} scenario */
+export function exploreScenario(scenario) {
+  set({ view: "explore", scenario: complete(scenario, state.catalog), drag: null });
+  writeUrl();
+  scrollTo({ top: 0 });
 }
 
 /** @param {number} baseline */

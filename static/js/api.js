@@ -45,7 +45,7 @@ async function call(path, { method = "GET", body, signal, text = false } = {}) {
       method,
       signal,
       headers: body === undefined ? {} : { "Content-Type": "application/json" },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      body: body === undefined || body instanceof Blob ? body : JSON.stringify(body),
     });
   } catch (error) {
     if (signal?.aborted) throw error;
@@ -57,6 +57,30 @@ async function call(path, { method = "GET", body, signal, text = false } = {}) {
   return text ? response.text() : response.json();
 }
 
+/**
+ * Ask for something that takes seconds; the server answers line by line, and stops when the signal aborts.
+ * @param {string} path @param {any} body @param {(line: any) => void} heard @param {AbortSignal} signal
+ */
+async function told(path, body, heard, signal) {
+  const headers = { "Content-Type": "application/json", Accept: "application/x-ndjson" };
+  try {
+    const response = await fetch(path, { method: "POST", signal, headers, body: JSON.stringify(body) });
+    set({ online: true });
+    if (!response.ok || !response.body) throw problemOf(response.status, await response.text());
+    const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+    let rest = "";
+    for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
+      const lines = (rest + piece.value).split("\n");
+      rest = lines.pop() ?? "";
+      for (const line of lines) heard(JSON.parse(line));
+    }
+  } catch (error) {
+    if (signal.aborted || error instanceof ApiError) throw error;
+    set({ online: false });
+    throw new ApiError("The server does not answer.", 0);
+  }
+}
+
 const part = encodeURIComponent;
 
 export const api = {
@@ -66,6 +90,17 @@ export const api = {
   estimate: (scenario, signal) => call("/api/estimate", { method: "POST", body: scenario, signal }),
   /** @param {any} scenario @param {string} field */
   axis: (scenario, field) => call("/api/estimate/axis", { method: "POST", body: { scenario, field } }),
+  /** @param {any} scenario @param {AbortSignal} [signal] @returns {Promise<{columns: string[], rows: any[][]}>} */
+  layers: (scenario, signal) => call("/api/layers", { method: "POST", body: scenario, signal }),
+  /** @param {any} scenario @returns {Promise<string>} */
+  layersCsv: (scenario) => call("/api/layers?format=csv", { method: "POST", body: scenario, text: true }),
+  /** @param {any} specification @param {(line: any) => void} heard @param {AbortSignal} signal */
+  sweep: (specification, heard, signal) => told("/api/sweep", specification, heard, signal),
+  /** @param {any} scenario @param {number} ranks @param {AbortSignal} [signal] */
+  parallelism: (scenario, ranks, signal) =>
+    call("/api/parallelism", { method: "POST", body: { scenario, ranks }, signal }),
+  /** @param {File} file  a config.json @returns {Promise<{model: any, parameters: number, assumptions: string[]}>} */
+  model: (file) => call(`/api/models?filename=${part(file.name)}`, { method: "PUT", body: file }),
   runs: () => call("/api/runs").then(({ runs }) => runs),
   /** @param {string} id */
   run: (id) => call(`/api/runs/${part(id)}`),
@@ -82,6 +117,18 @@ export const api = {
   measurements: () => call("/api/measurements").then(({ measurements }) => measurements),
   /** @param {string} id */
   measurement: (id) => call(`/api/measurements/${part(id)}`),
+  studies: () => call("/api/studies").then(({ studies }) => studies),
+  /** @param {string} name @param {Record<string, string>} settings @param {AbortSignal} [signal] */
+  study: (name, settings, signal) => call(`/api/studies/${part(name)}?${new URLSearchParams(settings)}`, { signal }),
+  /** @param {Record<string, string>} settings @param {AbortSignal} [signal] */
+  pathfinding: (settings, signal) => call(`/api/pathfinding?${new URLSearchParams(settings)}`, { signal }),
+  /** @param {Record<string, string>} settings */
+  pathfindingPlans: (settings) => call(`/api/pathfinding/plans?${new URLSearchParams(settings)}`),
+  /** @param {Record<string, string>} settings */
+  pathfindingSearch: (settings) => call(`/api/pathfinding/search?${new URLSearchParams(settings)}`),
+  hierarchyChoices: () => call("/api/hierarchy"),
+  /** @param {any} scenario @param {string} mode */
+  hierarchy: (scenario, mode) => call("/api/hierarchy", { method: "POST", body: { scenario, mode } }),
   /** @param {any[]} items @param {number} baseline @param {AbortSignal} [signal] */
   compare: (items, baseline, signal) => call("/api/compare", { method: "POST", body: { items, baseline }, signal }),
 };

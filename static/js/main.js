@@ -1,6 +1,6 @@
 // @ts-check
 /**
- * Starts the page: catalogue, state from the URL, the three views, keys, drops, and what happens when the server
+ * Starts the page: catalogue, state from the URL, the views, keys, drops, and what happens when the server
  * goes.
  */
 import { loadMeasurement, pinScenario, readUrl, refreshMeasurements, show } from "./actions.js";
@@ -9,14 +9,17 @@ import { listen } from "./keys.js";
 import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
-import { VIEWS } from "./url.js";
+import { unknownIn, VIEWS } from "./url.js";
 import { createCompare } from "./views/compare.js";
 import { createHelp, createImport } from "./views/dialogs.js";
 import { byId, h } from "./views/dom.js";
 import { createExplore } from "./views/explore.js";
+import { createFindModel } from "./views/findmodel.js";
 import { importFiles, importText, listenForDrops } from "./views/imports.js";
 import { createRuns } from "./views/runs.js";
-import { copy, toast, trying } from "./views/toast.js";
+import { createSearch } from "./views/search.js";
+import { createStudies } from "./views/studies.js";
+import { copy, notice, toast, trying } from "./views/toast.js";
 
 const RETRY_MS = 3000;
 const PENDING_MS = 2000;
@@ -71,29 +74,36 @@ async function start() {
   const catalog = await api.catalog();
   const base = complete(catalog.sample?.scenario ?? catalog.default_scenario, catalog);
   set({ catalog, base, sample: catalog.sample?.measurement_id ?? "" });
+  const unknown = unknownIn(location.search, base);
   readUrl();
   const explore = createExplore(byId("explore"));
-  const panels = [explore.panel, createRuns(byId("runs")).panel, createCompare(byId("compare")).panel];
+  const others = [
+    createSearch(byId("search")),
+    createRuns(byId("runs")),
+    createCompare(byId("compare")),
+    createStudies(byId("studies")),
+  ];
+  const panels = [explore.panel, ...others.map(({ panel }) => panel)];
   showView();
   subscribe(["view"], showView);
   subscribe(["view"], () => panels.forEach(({ open }) => open(false)));
   startPredicting();
   listenForDrops();
+  if (unknown.length)
+    notice(`This link says ${unknown.join(", ")}, which this page does not know; the rest of it is shown.`);
   const importing = createImport({ files: importFiles, text: importText });
-  const focusModel = () => {
-    show("explore");
-    requestAnimationFrame(() => {
-      if (explore.panel.button.offsetParent) explore.panel.open(true);
-      explore.panel.model.focus();
-    });
-  };
+  const finding = createFindModel(() => {
+    if (state.view !== "search" && state.view !== "compare") show("explore");
+  });
   const copyLink = () => copy(location.href, "Link copied");
   /** @type {import("./keys.js").Shortcut[]} */
   const shortcuts = [
     { keys: ["1"], does: "Explore", act: () => show("explore") },
     { keys: ["2"], does: "Runs", act: () => show("runs") },
     { keys: ["3"], does: "Compare", act: () => show("compare") },
-    { keys: ["/"], does: "choose a model", act: focusModel },
+    { keys: ["4"], does: "Studies", act: () => show("studies") },
+    { keys: ["s"], does: "Search", act: () => show("search") },
+    { keys: ["/"], does: "find a model", act: () => finding.open() },
     { keys: ["←", "→"], does: "move the focused slider to the next legal value" },
     {
       keys: ["p"],
@@ -111,7 +121,7 @@ async function start() {
   ];
   const help = createHelp(shortcuts);
   listen(shortcuts);
-  byId("find").onclick = focusModel;
+  byId("find").onclick = () => finding.open();
   byId("import").onclick = () => importing.open();
   byId("copy-link").onclick = copyLink;
   byId("theme").onclick = toggleTheme;

@@ -5,18 +5,20 @@
  */
 import { api, ApiError } from "./api.js";
 import { fetchAxis, validAxis } from "./axes.js";
-import { canonical } from "./scenario.js";
+import { canonical, modelOf } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
 
-export const SLIDERS = [
+/** Fields whose axes are fetched while the page rests: those in front, sliders first. */
+const FRONT = [
   "plan.dp",
   "plan.tp",
+  "plan.cp",
   "plan.pp",
+  "plan.virtual_stages",
+  "plan.ep",
   "plan.micro_batch",
   "training.seq_len",
   "training.global_batch",
-];
-export const CHOICES = [
   "plan.sharding",
   "plan.recompute",
   "training.precision",
@@ -24,6 +26,19 @@ export const CHOICES = [
   "training.framework",
   "plan.schedule",
   "plan.sequence_parallel",
+];
+/** Fields that are folded; their axes wait until they are unfolded. */
+const MORE = [
+  "plan.tp_kind",
+  "plan.tp_depth",
+  "plan.cp_kind",
+  "plan.expert_tp",
+  "plan.shard_ranks",
+  "plan.recompute_every",
+  "plan.offload",
+  "plan.ddp_mode",
+  "plan.overlap",
+  "plan.placement",
 ];
 const QUIET_MS = 250;
 
@@ -35,7 +50,7 @@ let idleTimer = 0;
 
 export function startPredicting() {
   subscribe(["scenario"], predict);
-  subscribe(["scenario", "estimated", "drag", "view"], scheduleAxes);
+  subscribe(["scenario", "estimated", "drag", "view", "more"], scheduleAxes);
   predict();
 }
 
@@ -46,7 +61,7 @@ export async function predict() {
   const key = canonical(scenario);
   underway?.abort();
   if (state.estimated && canonical(state.estimated) === key) return set({ problems: [], busy: false });
-  const found = [...SLIDERS, ...CHOICES]
+  const found = [...FRONT, ...MORE]
     .map((field) => validAxis(field, key)?.legal.find((point) => point.key === key))
     .find(Boolean);
   if (found?.estimate?.ops) return set({ estimate: found.estimate, estimated: scenario, problems: [], busy: false });
@@ -72,8 +87,15 @@ function scheduleAxes() {
   const mine = ++idle;
   if (state.drag || state.view !== "explore") return;
   idleTimer = window.setTimeout(async () => {
-    for (const field of [...SLIDERS, ...CHOICES]) {
-      if (mine !== idle || !state.online) return;
+    const { plan } = state.scenario;
+    const experts = modelOf(state.scenario, state.catalog).experts > 0;
+    const idleFields = [...FRONT, ...(state.more ? MORE : [])].filter(
+      (field) =>
+        (experts || !["plan.ep", "plan.expert_tp"].includes(field)) && (plan.pp > 1 || field !== "plan.virtual_stages"),
+    );
+    for (const field of idleFields) {
+      // an impossible scenario has no axes
+      if (mine !== idle || !state.online || state.problems.length) return;
       await fetchAxis(field);
     }
   }, QUIET_MS);

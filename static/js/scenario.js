@@ -1,5 +1,6 @@
 // @ts-check
 /** Scenarios as plain values: complete, name, compare, change one field, describe. Pure. */
+import { following } from "./follow.js";
 import { significant } from "./format.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -106,7 +107,8 @@ export function resized(cluster, total, usual) {
 }
 
 /**
- * Change one field. tp and pp keep the number of chips where they can (dp gives way); dp changes it.
+ * Change one field and what must follow it. tp, cp and pp keep the number of chips where they can (dp gives way); dp
+ * changes it.
  * @param {Scenario} scenario @param {string} path @param {any} value @param {number} usual  chips in a usual node
  * @returns {Scenario}
  */
@@ -120,7 +122,8 @@ export function withField(scenario, path, value, usual) {
     return next;
   }
   /** @type {any} */ (next)[part][name] = value;
-  if (path === "plan.tp" || path === "plan.pp") {
+  if (part === "plan") Object.assign(next.plan, following(scenario.plan, name, value));
+  if (path === "plan.tp" || path === "plan.cp" || path === "plan.pp") {
     const rest = chips(scenario) / (next.plan.tp * next.plan.pp * next.plan.cp);
     if (Number.isInteger(rest) && rest >= 1) next.plan.dp = rest;
   }
@@ -168,14 +171,9 @@ export function shortLabel(scenario, from) {
 export function describe(scenario, catalog) {
   const label = (/** @type {any} */ value, /** @type {import("./types.js").Entry[]} */ entries) =>
     String(entries.find(({ key }) => key === value)?.label ?? nameOf(value)).replace(/^(NVIDIA|AMD|Google) /, "");
-  const { dp, tp, pp } = scenario.plan;
-  const degrees = [
-    ["dp", dp],
-    ["tp", tp],
-    ["pp", pp],
-  ]
-    .filter(([, degree]) => Number(degree) > 1)
-    .map((pair) => pair.join(" "));
+  const degrees = ["dp", "tp", "cp", "pp", "ep"]
+    .filter((name) => scenario.plan[name] > 1)
+    .map((name) => `${name} ${scenario.plan[name]}`);
   const total = chips(scenario);
   const how = [total > 1 && `${significant(total, 6)} ×`, label(scenario.cluster.chip, catalog.chips)].filter(Boolean);
   return [label(scenario.model, catalog.models), how.join(" "), degrees.join(" ")].filter(Boolean).join(" · ");

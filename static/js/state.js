@@ -1,6 +1,8 @@
 // @ts-check
 /** One store: what the page shows. Changes are told once per frame, with the names of what changed. */
 
+import { ANYTHING, USUAL_SPLIT } from "./url.js";
+
 /** @typedef {import("./types.js").Scenario} Scenario */
 /**
  * @typedef {import("./url.js").Place & { catalog: import("./types.js").Catalog, base: Scenario, sample: string,
@@ -9,7 +11,9 @@
  *   estimate: import("./types.js").Estimate | null, largest_s: number, largest_bytes: number} | null, axes: number,
  *   online: boolean, measurement: import("./types.js").Measurement | null, measuredScenario: Scenario | null,
  *   measurements: import("./types.js").Summary[] | null, runs: import("./types.js").Run[] | null,
- *   baselineEstimate: import("./types.js").Estimate | null, theme: number,
+ *   baselineEstimate: import("./types.js").Estimate | null, theme: number, more: boolean, wanted: import("./url.js").Wanted,
+ *   split: import("./url.js").Split, unshown: boolean, study: string,
+ *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
  * }} State
  */
 
@@ -20,6 +24,9 @@ export const state = /** @type {any} */ ({
   pins: [],
   baseline: 0,
   run: "",
+  study: "",
+  settings: {},
+  studies: null,
   estimate: null,
   estimated: null,
   problems: [],
@@ -33,6 +40,10 @@ export const state = /** @type {any} */ ({
   runs: null,
   baselineEstimate: null,
   theme: 0,
+  more: false,
+  wanted: ANYTHING,
+  split: USUAL_SPLIT,
+  unshown: false,
 });
 
 /** @type {{keys: (keyof State)[], tell: (state: State, changed: Set<string>) => void}[]} */

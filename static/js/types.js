@@ -35,9 +35,28 @@
  *   command: string[], log_tail?: string}} Run
  * @typedef {{key: string, label: string, value: Part, aliases: string[], sources: Part, parameters?: number}} Entry
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
- *   message: string}[], fields: Record<string, {choices: string[] | null, modelled?: string[] | null,
+ *   message: string}[], fields: Record<string, {type: string, choices: string[] | null,
  *   minimum: number | null, maximum: number | null, help: string, default: any}>, default_scenario: Scenario,
  *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog
+ *
+ * @typedef {{name: string, type: string, choices: string[] | null, minimum: number | null, maximum: number | null,
+ *   help: string, default: any}} StudyInput
+ * @typedef {{name: string, title: string, summary: string, inputs: StudyInput[]}} StudyInfo
+ * @typedef {{group: string, name: string, value: number | string, unit: string, printed: number | string | null,
+ *   decimals: number | null, agrees: boolean | null}} StudyFigure
+ * @typedef {{group: string, name: string, x_label: string, y_label: string, x: (number | string)[],
+ *   y: (number | null)[], kind: string, x_log: boolean, y_log: boolean, stacked: boolean}} StudySeries
+ * @typedef {{study: string, inputs: Part, figures: StudyFigure[], series: StudySeries[], notes: string[]}} Study
+ *
+ * @typedef {{scenario: Scenario, step_time_s: number, peak_bytes: number, reserved_bytes: number, cost_chip_s: number,
+ *   tokens_per_s: number, mfu: number}} Found  a plan
+ * @typedef {{objective: string, plans_tried: number, plans_fitting: number, plans_per_s: number, seconds: number,
+ *   best: Found[], pareto: Found[]}} Sweep
+ *
+ * @typedef {{name: string, label: string, plan: Part, problems: Problem[]}} Way
+ * @typedef {{name: string, weights_bytes: number, [metric: string]: any}} WayCurve  numbers along the axis
+ * @typedef {{metric: string, before: string, then: string, first: any, at: any, closed: boolean, leads: boolean}} Crossover
+ * @typedef {{axis: string, x: number[], ways: Way[], curves: WayCurve[], crossovers: Crossover[]}} Comparison
  *
  * A figure as data; views draw it, tests read it.
  * @typedef {{title: string, unit?: string, text?: boolean}} Column

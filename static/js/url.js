@@ -4,10 +4,22 @@ import { same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 /**
- * @typedef {{view: string, scenario: Scenario, measured: string, pins: string[], baseline: number, run: string}} Place
+ * @typedef {{view: string, scenario: Scenario, measured: string, pins: string[], baseline: number, run: string,
+ *   study?: string, settings?: Record<string, string>, wanted?: Wanted, split?: Split,
+ *   unshown?: boolean}} Place  `settings`: inputs of the study
+ *   that are not its own
+ * @typedef {{objective: string, memory_gb: number, slowest_s: number, locked: Record<string, string>}} Wanted
+ *   what a search looks for; a limit of 0 is none
+ * @typedef {{ranks: number, metric: string}} Split  ways to split one model: chips in the group (0: the scenario's)
  */
 
-export const VIEWS = ["explore", "runs", "compare"];
+export const VIEWS = ["explore", "search", "runs", "compare", "studies"];
+export const OBJECTIVES = ["step_time", "cost", "memory"];
+/** @type {Wanted} */
+export const ANYTHING = { objective: OBJECTIVES[0], memory_gb: 0, slowest_s: 0, locked: {} };
+/** @type {Split} */
+export const USUAL_SPLIT = { ranks: 0, metric: "block_s" };
+const SPLIT_METRICS = ["block_s", "communication_bytes", "communication_s", "activations_bytes"];
 
 /** Write the fields in which `scenario` differs from `base`. @param {Scenario} scenario @param {Scenario} base */
 export function encodeScenario(scenario, base) {
@@ -70,6 +82,16 @@ export function encode(place, base, sample) {
   for (const pin of place.pins) query.append("pin", pin);
   if (place.baseline > 0) query.set("baseline", String(place.baseline));
   if (place.run && place.view === "runs") query.set("run", place.run);
+  if (place.view === "studies") {
+    if (place.study) query.set("study", place.study);
+    for (const [name, value] of Object.entries(place.settings ?? {})) query.append("set", `${name}=${value}`);
+  }
+  if (place.view === "compare") {
+    if (place.unshown) query.set("shown", "false");
+    if (place.split?.ranks) query.set("ranks", String(place.split.ranks));
+    if (place.split && place.split.metric !== USUAL_SPLIT.metric) query.set("by", place.split.metric);
+  }
+  if (place.view === "search") encodeWanted(query, place.wanted ?? ANYTHING);
   const text = query.toString();
   return text ? `?${text}` : "";
 }
@@ -89,8 +111,69 @@ export function decode(search, base, sample) {
       .slice(0, 64),
     baseline: Math.max(0, Number.parseInt(query.get("baseline") ?? "0", 10) || 0),
     run: query.get("run") ?? "",
+    ...(view === "compare" && query.get("shown") === "false" && { unshown: true }),
+    ...(view === "compare" && (query.has("ranks") || query.has("by")) && { split: decodeSplit(query) }),
+    ...(view === "search" && { wanted: decodeWanted(query) }),
+    ...(view === "studies" && { study: query.get("study") ?? "", settings: settings(query.getAll("set")) }),
   };
 }
+
+const PLACES = ["model", "view", "measured", "pin", "baseline", "run", "study", "set", "shown", "ranks", "by"];
+const SEARCHED = ["objective", "memory_gb", "slowest_s", "lock"];
+
+/**
+ * What a link says that no part of the page reads: names, and values that are no number where one is needed.
+ * @param {string} search @param {Scenario} base @returns {string[]}
+ */
+export function unknownIn(search, base) {
+  /** @type {Record<string, any>} */
+  const fields = { ...base.cluster, ...base.plan, ...base.training, link: "", network: "" };
+  const places = [...PLACES, ...SEARCHED];
+  const found = [...new URLSearchParams(search)].filter(([name, value]) => {
+    if (name === "view") return !VIEWS.includes(value);
+    if (places.includes(name)) return false;
+    if (!(name in fields)) return true;
+    return typeof fields[name] === "number" && (value === "" || !Number.isFinite(Number(value)));
+  });
+  return [
+    ...new Set(found.map(([name, value]) => (name in fields || name === "view" ? `${name}=${value}` : name))),
+  ].map((text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text));
+}
+
+/** @param {URLSearchParams} query @param {Wanted} wanted */
+function encodeWanted(query, { objective, memory_gb, slowest_s, locked }) {
+  if (objective !== OBJECTIVES[0]) query.set("objective", objective);
+  if (memory_gb > 0) query.set("memory_gb", String(memory_gb));
+  if (slowest_s > 0) query.set("slowest_s", String(slowest_s));
+  for (const [name, value] of Object.entries(locked)) query.append("lock", `${name}=${value}`);
+}
+
+/** @param {URLSearchParams} query @returns {Split} */
+const decodeSplit = (query) => ({
+  ranks: Math.max(0, Number.parseInt(query.get("ranks") ?? "0", 10) || 0),
+  metric: SPLIT_METRICS.find((one) => one === query.get("by")) ?? USUAL_SPLIT.metric,
+});
+
+/** @param {URLSearchParams} query @returns {Wanted} */
+function decodeWanted(query) {
+  const objective = query.get("objective") ?? "";
+  const positive = (/** @type {string} */ name) => Math.max(0, Number(query.get(name)) || 0);
+  return {
+    objective: OBJECTIVES.includes(objective) ? objective : OBJECTIVES[0],
+    memory_gb: positive("memory_gb"),
+    slowest_s: positive("slowest_s"),
+    locked: settings(query.getAll("lock")),
+  };
+}
+
+/** Inputs of a study from "name=value" texts. @param {string[]} texts */
+const settings = (texts) =>
+  Object.fromEntries(
+    texts
+      .slice(0, 64)
+      .map((text) => /^(\w{1,64})=(.{1,64})$/.exec(text)?.slice(1) ?? [])
+      .filter(([name]) => name),
+  );
 
 /** A pinned scenario as one word. @param {Scenario} scenario @param {Scenario} base */
 export const pinOf = (scenario, base) => `s:${encodeScenario(scenario, base)}`;

@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,7 +76,7 @@ def postgres_server(tmp_path_factory) -> Iterator[str]:
     if user:
         shutil.chown(folder, user)
         for parent in folder.parents:
-            if parent == Path(tmp_path_factory.getbasetemp()).parent.parent:
+            if parent == Path(tempfile.gettempdir()):
                 break
             parent.chmod(0o711)
     data = folder / "data"

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -19,9 +20,11 @@ from estimator.estimate import estimate
 from estimator.scenario import scenario_from_json
 from tests.app.examples import LLAMA, MEASUREMENT, scenario
 
+HF_CONFIGS = Path(__file__).parents[1] / "reference" / "hf_configs"
 HEADROOM = [sys.executable, "-c", "from app.cli import main; main()"]
-COMMANDS = ["serve", "estimate", "validate", "sweep", "import", "run"]
+COMMANDS = ["serve", "estimate", "validate", "sweep", "import", "run", "study"]
 SPEC = {key: LLAMA[key] for key in ("model", "cluster", "training")} | {"locked": {"pp": 1, "tp": 1}}
+BF16 = {"training": LLAMA["training"] | {"precision": "bf16"}}
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2}
 ROWS = """\
 source_id,source,hardware,n_gpus,model,n_layers,d_model,n_heads,seq_len,global_batch,precision,measured_step_time_s,measured_peak_mem_gib
@@ -72,7 +75,7 @@ def test_the_entry_point_is_installed():
     found = subprocess.run(["headroom", "estimate"], capture_output=True, text=True, env=_path(), check=False)
     assert found.returncode == 2
     assert found.stderr.splitlines() == [
-        "headroom: Missing argument 'SCENARIO.json'. Run 'headroom --help' for what there is."
+        "headroom: SCENARIO.json: is missing. Name a SCENARIO.json, or a model by --hf config.json."
     ]
 
 
@@ -85,6 +88,34 @@ def test_estimate_gives_what_the_model_says(write, capsys):
         assert words in out
 
 
+def test_estimate_takes_the_model_of_a_config_json(write, capsys):
+    config = str(HF_CONFIGS / "llama3.1-8b.json")
+    assert run(["estimate", "--hf", config, write(LLAMA), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert run(["estimate", write(LLAMA | {"model": "llama3-8b"}), "--json"]) == 0
+    assert found == json.loads(capsys.readouterr().out)
+    without_model = {key: value for key, value in LLAMA.items() if key != "model"}
+    assert run(["estimate", "--hf", config, write(without_model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_a_config_json_alone_is_predicted_on_one_node(capsys):
+    assert run(["estimate", "--hf", str(HF_CONFIGS / "gpt2-xl.json"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parameters"] == 1_557_611_200
+    assert found["tokens_per_s"] * found["step_time_s"] == pytest.approx(8 * 1024), "no longer than its positions"
+    assert run(["estimate", "--hf", str(HF_CONFIGS / "deepseek-v3.json")]) == 0
+    assert "Multi-token prediction layers are left out." in capsys.readouterr().out
+
+
+def test_a_config_json_that_cannot_be_used_is_named_with_its_key(write, capsys):
+    path = write({"architectures": ["LlamaForCausalLM"], "hidden_size": -3}, "config.json")
+    assert run(["estimate", "--hf", path]) == 2
+    assert capsys.readouterr().err.startswith(f"headroom: {path}: hidden_size: -3 is out of range.")
+    assert run(["estimate", "--hf", write({"model_type": "t5"}, "t5.json")]) == 2
+    assert "LlamaForCausalLM" in capsys.readouterr().err
+
+
 def test_sweep_lists_plans(write, capsys):
     assert run(["sweep", write(SPEC), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
@@ -93,6 +124,11 @@ def test_sweep_lists_plans(write, capsys):
     assert "best by step_time" in capsys.readouterr().out
     assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 1}})]) == 0
     assert "No plan fits" in capsys.readouterr().out
+    locked = SPEC | {"locked": {"cp": 1, "schedule": "gpipe", "placement": "dp-tp-cp-pp", "offload": "none"}}
+    assert run(["sweep", write(locked), "--json"]) == 0
+    for found in json.loads(capsys.readouterr().out)["best"]:
+        assert found["scenario"]["plan"]["placement"] == "dp-tp-cp-pp"
+        assert found["scenario"]["plan"]["schedule"] == "gpipe"
 
 
 def test_validate_scores_every_row_or_says_why_not(write, capsys, tmp_path):
@@ -110,7 +146,8 @@ def test_validate_scores_every_row_or_says_why_not(write, capsys, tmp_path):
     text = capsys.readouterr().out
     assert "2 of 3 rows predicted" in text
     assert "naive (baseline, time)" in text
-    assert "b: precision fp8" in text
+    assert "b: training.precision: " in text
+    assert "has no matrix unit for fp8" in text
     with out.open(newline="") as file:
         written = list(csv.DictReader(file))
     assert [row["source_id"] for row in written] == ["a", "b", "c"]
@@ -152,9 +189,11 @@ def test_import_gives_measurements_and_names_files_that_cannot_be_read(write, ca
 def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
     assert run(["run", write(JOB), "--dry-run", "--json"]) == 0
     request = json.loads(capsys.readouterr().out)
-    assert request["command"][1:3] == ["-m", "torch.distributed.run"]
+    assert request["command"][4:6] == ["-m", "torch.distributed.run"]
     assert run(["run", write(JOB), "--dry-run"]) == 0
-    assert "torch.distributed.run" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "torch.distributed.run" in captured.out
+    assert "does not exist yet" in captured.err
     assert list((tmp_path / "data" / "runs").iterdir()) == []
 
     assert run(["run", write(JOB), "--json"]) == 0
@@ -166,8 +205,10 @@ def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
 
 
 def test_a_run_that_fails_says_why(write, capsys):
-    assert run(["run", write(JOB | {"device": "cuda"})]) == 1
-    assert "device: process 0 of this host has no GPU" in capsys.readouterr().err.splitlines()[-1]
+    assert run(["run", write(JOB | {"steps": 100_000, "time_limit_s": 1})]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith(" failed: stopped at its time limit of 1 s")
+    assert run(["run", write(JOB | {"device": "cuda"})]) == 2
+    assert capsys.readouterr().err.startswith("headroom: device: this machine has no GPU. ")
 
 
 @pytest.mark.parametrize(
@@ -179,6 +220,8 @@ def test_a_run_that_fails_says_why(write, capsys):
         (["estimate"], "[" * 100_000, "is nested too deeply"),
         (["estimate"], "", "is not JSON"),
         (["sweep"], {"model": "llama3-8b"}, "cluster: is missing"),
+        (["sweep"], SPEC | {"locked": {"placement": "tp-dp"}}, "locked.placement: "),
+        (["sweep"], SPEC | {"cluster": {"chip": "v100-32gb"}} | BF16, "training.precision: "),
         (["sweep"], [], "(document): must be a JSON object"),
         (["run"], {"steps": 0}, "steps: 0 is out of range"),
         (["run", "--dry-run"], {"scenario": scenario(plan__dp=2)}, "scenario.plan.dp: "),

@@ -11,6 +11,7 @@ from app.outcome import outcome
 from app.run import Run
 from estimator.codec import encode
 from estimator.measurement import Warning
+from runners.backends import Status
 from tests.app.examples import MEASUREMENT
 
 RUN = Run(id="r1", label="tiny")
@@ -52,5 +53,23 @@ def test_a_result_that_cannot_be_read_is_a_failure_that_says_so(tmp_path):
 
 
 def test_what_never_started_says_why(tmp_path):
-    assert outcome(tmp_path, RUN, "could not be started: no such file").message == "could not be started: no such file"
+    status = Status(alive=False, state="failed", message="could not be started: no such file")
+    assert outcome(tmp_path, RUN, status).message == "could not be started: no such file"
     assert outcome(tmp_path, RUN, started=False).message == "it was lost before it started"
+
+
+def test_what_the_backend_says_stands_before_what_a_dying_worker_said(tmp_path):
+    write(tmp_path, status="failed", warnings=(Warning(code="failed", message="another process ended"),))
+    lost = Status(alive=False, state="failed", message="Slurm: NODE_FAIL")
+    found = outcome(tmp_path, RUN, lost)
+    assert (found.state, found.message) == ("failed", "Slurm: NODE_FAIL; another process ended")
+    elsewhere = Status(alive=False, state="cancelled", message="Slurm: CANCELLED")
+    assert outcome(tmp_path, RUN, elsewhere).state == "cancelled"
+    assert outcome(tmp_path, RUN, elsewhere).message == "Slurm: CANCELLED"
+
+
+def test_a_run_that_the_server_stopped_for_a_reason_has_failed_with_it(tmp_path):
+    write(tmp_path, status="cancelled")
+    (tmp_path / "cancel").write_text("stopped at its time limit of 60 s")
+    found = outcome(tmp_path, RUN, Status(alive=False, state="cancelled"))
+    assert (found.state, found.message) == ("failed", "stopped at its time limit of 60 s")

@@ -14,6 +14,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.main import create_app
+from runners.backends import local
+from runners.job import read_handle
 from tests.app.examples import MEASUREMENT, scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in, until
 
@@ -154,3 +156,49 @@ def test_stopping_the_server_ends_the_event_streams_and_not_the_run(serve, setti
     _, client = serve()
     assert client.post(f"/api/runs/{run_id}/cancel").json()["state"] == "cancelled"
     assert processes_of(folder) == []
+
+
+def test_a_run_whose_handle_was_never_written_is_found_and_not_started_again(server, settings):
+    with server() as client:
+        run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
+        measuring(client, run_id)
+    folder = settings.data / "runs" / run_id
+    (folder / "handle.json").unlink()
+    before = processes_of(folder)
+    with server() as client:
+        step = run_in(client, run_id, "running")["progress"]["step"]
+        until(lambda: client.get(f"/api/runs/{run_id}").json()["progress"]["step"] > step)
+        assert processes_of(folder) == before
+        assert client.post(f"/api/runs/{run_id}/cancel").json()["state"] == "cancelled"
+    assert processes_of(folder) == []
+
+
+def test_a_run_that_somebody_took_on_and_never_started_is_concluded_and_not_started(server, settings):
+    folder = write_run(settings.data / "runs", "20260101-000000-000-abcdef", state="queued", measurement=None)
+    (folder / "claim").touch()
+    with server() as client:
+        run = run_in(client, folder.name, "failed")
+        assert run["message"] == "it was lost before it started"
+    assert not (folder / "handle.json").exists()
+
+
+def test_a_run_whose_folder_cannot_be_read_does_not_keep_the_server_from_starting(server, settings):
+    with server() as client:
+        run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
+        measuring(client, run_id)
+    folder = settings.data / "runs" / run_id
+    for pid in processes_of(folder):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: not local.alive(read_handle(folder)))
+    (folder / "job.json").write_text("{")
+    with server() as client:
+        assert run_in(client, run_id, "failed")["message"].startswith("its folder cannot be read: ")
+
+
+def test_a_run_ends_at_its_time_limit_and_a_queued_one_follows(server, settings):
+    with server() as client:
+        endless = client.post("/api/runs", json={**ENDLESS, "time_limit_s": 1}).json()["id"]
+        second = client.post("/api/runs", json={**JOB, "time_limit_s": 60}).json()["id"]
+        assert run_in(client, endless, "failed")["message"] == "stopped at its time limit of 1 s"
+        assert processes_of(settings.data / "runs" / endless) == []
+        run_in(client, second, "ok")

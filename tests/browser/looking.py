@@ -74,6 +74,13 @@ def settled(page: Page) -> None:
     page.wait_for_function("async () => (await import('/js/views/queue.js')).idle()")
 
 
+def bring_into_view(page: Page, selector: str) -> None:
+    """Scroll to an element, and once more after what stands above it was drawn and has pushed it down."""
+    for _ in range(2):
+        page.locator(selector).scroll_into_view_if_needed()
+        settled(page)
+
+
 def wait_for_points(page: Page, trace: str) -> None:
     """Bring the roofline into view and wait until it has points of a trace."""
     page.locator("#roofline").scroll_into_view_if_needed()

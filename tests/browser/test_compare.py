@@ -56,3 +56,35 @@ def test_a_pin_that_is_gone_does_not_hide_the_others(open_page):
     page = open_page("/?view=compare&measured=none&pin=m:gone", refusals=(404, 422))
     expect(page.locator("#compare .notice")).to_contain_text("1 pinned item cannot be compared")
     expect(page.locator("#compared tbody tr")).to_have_count(1)
+
+
+def test_explore_s_scenario_can_be_taken_out_and_brought_back(open_page):
+    page = open_page(EIGHT_GPUS + "&view=compare&measured=none&pin=s:recompute%3Dfull")
+    rows = page.locator("#compared tbody tr")
+    expect(rows).to_have_count(2)
+    rows.nth(0).get_by_role("button", name="Take out").click()
+    expect(rows).to_have_count(1)
+    assert query(page, "shown") == "false"
+    page.reload()
+    expect(rows).to_have_count(1)
+    rows.nth(0).get_by_role("button", name="Take out").click()
+    expect(page.locator("#compared")).to_contain_text("Nothing is compared")
+    page.get_by_role("button", name="Add Explore's scenario").click()
+    expect(rows).to_have_count(1)
+
+
+def test_folded_notices_of_imports_can_be_opened(open_page, drop, tmp_path):
+    page = open_page("/?view=compare&measured=none", refusals=(415, 422))
+    expect_view(page, "compare")
+    for index in range(4):
+        file = tmp_path / f"nothing{index}.txt"
+        file.write_text(f"no table here {index}")
+        drop(page, file)
+        expect(page.locator(".tray .import.failed")).to_have_count(index + 1)
+    folded = page.locator(".tray .import.folded")
+    expect(folded).to_have_count(1)
+    title = folded.locator(".title")
+    expect(title).to_have_attribute("aria-expanded", "false")
+    title.click()
+    expect(folded).to_have_count(0)
+    expect(page.locator(".tray .import", has_text="nothing0.txt")).to_contain_text("Not imported")

@@ -12,6 +12,7 @@ from playwright.sync_api import Page, Request, expect
 from tests.browser.looking import (
     EIGHT_GPUS,
     bars,
+    bring_into_view,
     expect_view,
     headline,
     number,
@@ -40,7 +41,7 @@ def test_opens_filled_with_a_measured_run_beside_its_prediction(open_page, serve
     assert error == pytest.approx(100 * (predicted / measured - 1), abs=1.5)
     wait_for_points(page, "predicted")
     assert len(points(page, "predicted")) > 5
-    page.locator("#layers").scroll_into_view_if_needed()
+    bring_into_view(page, "#layers")
     expect(page.locator("#layers tbody tr").nth(3)).to_be_visible()
     assert page.locator("#assumptions li").count() > 0
 
@@ -145,9 +146,19 @@ def test_a_refused_value_is_shown_with_its_reason_and_changes_nothing(open_page)
     expect(problem).to_contain_text("Choose")
     settled(page)
     assert headline(page) == before
-    page.get_by_role("radio", name="interleaved").click(force=True)
-    expect(page.locator('[data-field="plan.schedule"] .problem')).to_contain_text("not modelled")
-    assert query(page, "schedule") != "interleaved"
+
+
+def test_a_refused_choice_is_shown_with_its_reason_and_changes_nothing(open_page):
+    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
+    wait_for_figures(page)
+    page.locator(".more summary").click()
+    wait_for_axis(page, "plan.shard_ranks")
+    kind = page.locator('[data-field="plan.tp_kind"]')
+    grid = kind.get_by_role("radio", name=re.compile("2D, refused"))
+    expect(grid).to_have_count(1)
+    grid.click(force=True)
+    expect(kind.locator(".problem")).to_contain_text("not q²")
+    assert query(page, "tp_kind") is None
 
 
 def test_equal_reasons_of_refused_values_are_listed_once(open_page):
@@ -234,8 +245,12 @@ def test_keyboard_help_theme_and_link(open_page):
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).not_to_be_visible()
+    page.keyboard.press("s")
+    expect_view(page, "search")
+    page.keyboard.press("1")
     page.keyboard.press("/")
-    expect(page.locator("#model")).to_be_focused()
+    expect(page.get_by_role("textbox", name="Find model")).to_be_focused()
+    page.keyboard.press("Escape")
     page.get_by_role("button", name="Switch between light and dark").click()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     page.reload()
@@ -255,3 +270,160 @@ def test_skip_link_reaches_the_figures(open_page):
     expect(page.get_by_role("link", name="Skip to the figures")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("#content")).to_be_focused()
+
+
+FOUR_AXES = EIGHT_GPUS.replace("nodes=1", "nodes=4").replace("dp=8", "dp=8").replace("pp=1", "pp=4")
+
+
+def test_schedule_and_chunks_move_one_another(open_page):
+    page = open_page(FOUR_AXES)
+    wait_for_figures(page)
+    wait_for_axis(page, "plan.virtual_stages")
+    schedule = page.locator('[data-field="plan.schedule"] select')
+    schedule.select_option("interleaved")
+    chunks = page.locator('[data-field="plan.virtual_stages"]')
+    expect(chunks.locator("input[type=number]")).to_have_value("2")
+    assert (query(page, "schedule"), query(page, "virtual_stages")) == ("interleaved", "2")
+    wait_for_axis(page, "plan.virtual_stages")
+    chunks.locator("input[type=range]").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(schedule).to_have_value("1f1b")
+    page.reload()
+    expect(page.locator('[data-field="plan.schedule"] select')).to_have_value("1f1b")
+
+
+def test_controls_that_a_model_or_plan_has_no_use_for_are_hidden(open_page):
+    page = open_page(EIGHT_GPUS, refusals=(422,))
+    wait_for_figures(page)
+    experts, schedule = page.locator('[data-field="plan.ep"]'), page.locator('[data-field="plan.schedule"]')
+    expect(experts).to_be_hidden()
+    expect(schedule).to_be_hidden()
+    page.select_option("#model", "mixtral-8x7b")
+    expect(experts).to_be_visible()
+    wait_for_axis(page, "plan.ep")
+    experts.locator("input[type=range]").focus()
+    before = headline(page)
+    page.keyboard.press("End")
+    settled(page)
+    assert query(page, "ep") == "8"
+    assert headline(page) != before
+    page.select_option("#model", "llama3-8b")
+    expect(experts).to_be_visible()
+    expect(experts.locator(".problem")).to_contain_text("no experts")
+
+
+def test_folded_controls_say_what_is_set_and_keep_it_in_the_url(open_page):
+    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=8").replace("dp=8", "dp=1"))
+    wait_for_figures(page)
+    page.locator(".more summary").click()
+    wait_for_axis(page, "plan.recompute_every")
+    page.locator('[data-field="plan.tp_kind"]').get_by_role("radio", name="2.5D").check(force=True)
+    expect(page.locator('[data-field="plan.tp_depth"] input[type=number]')).to_have_value("2")
+    before = headline(page)
+    every = page.locator('[data-field="plan.recompute_every"] input[type=range]')
+    wait_for_axis(page, "plan.recompute_every")
+    every.focus()
+    page.keyboard.press("ArrowRight")
+    wait_for_change(page, before[0])
+    expect(page.get_by_role("radio", name="full", exact=True)).to_be_checked()
+    page.locator('[data-field="plan.offload"]').get_by_role("radio", name="optimizer").check(force=True)
+    expect(page.locator(".more .chosen")).to_contain_text("tp kind 2.5D")
+    expect(page.locator(".more .chosen")).to_contain_text("offload optimizer")
+    assert (query(page, "tp_depth"), query(page, "offload"), query(page, "recompute_every")) == ("2", "optimizer", "2")
+    page.reload()
+    wait_for_figures(page)
+    expect(page.locator(".more .chosen")).to_contain_text("offload optimizer")
+
+
+def test_placement_offers_only_orders_that_differ(open_page):
+    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
+    wait_for_figures(page)
+    page.locator(".more summary").click()
+    placement = page.locator('[data-field="plan.placement"]')
+    placement.hover()
+    expect(placement.locator("option")).to_have_count(2)
+    placement.locator("select").select_option("dp-tp-cp-pp")
+    page.wait_for_function("() => new URLSearchParams(location.search).get('placement') === 'dp-tp-cp-pp'")
+
+
+def test_the_page_moves_fields_as_the_server_does(open_page, server):
+    """What a control sets before its axis is there equals the point of the axis."""
+    page = open_page(FOUR_AXES)
+    wait_for_figures(page)
+    differing = page.evaluate(
+        """async (fields) => {
+            const { api } = await import("/js/api.js");
+            const { state } = await import("/js/state.js");
+            const { complete, same, withField } = await import("/js/scenario.js");
+            const found = [];
+            for (const field of fields) {
+                for (const { value, scenario, estimate } of (await api.axis(state.scenario, field)).points) {
+                    if (!estimate) continue;
+                    const ours = withField(state.scenario, field, value, 8);
+                    const theirs = complete(scenario, state.catalog);
+                    if (!same(ours.plan, theirs.plan)) found.push([field, value, ours.plan, theirs.plan]);
+                }
+            }
+            return found;
+        }""",
+        ["plan.tp", "plan.cp", "plan.pp", "plan.schedule", "plan.virtual_stages", "plan.tp_kind", "plan.recompute",
+         "plan.recompute_every", "plan.shard_ranks"],
+    )  # fmt: skip
+    assert differing == []
+
+
+def test_every_column_of_the_layer_table_and_its_csv(open_page):
+    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=8").replace("dp=8", "dp=1"))
+    wait_for_figures(page)
+    card = page.locator("#layers")
+    bring_into_view(page, "#layers")
+    card.get_by_role("button", name="every column").click()
+    table = card.locator(".every table")
+    expect(table).to_contain_text("output projection")
+    expect(table).to_contain_text("tp all-reduce")
+    with page.expect_download() as waiting:
+        card.get_by_role("button", name="Per layer: download CSV").click()
+    rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
+    assert table.locator("tbody tr").count() == len(rows)
+    row = next(row for row in rows if row["op"] == "output projection")
+    assert float(row["communication_forward_bytes"]) == 4096 * 4096 * 2
+    assert float(row["flops_forward"]) == 2 * 4096 * 4096 * 4096 / 8
+
+
+def test_kinds_of_layers_stand_apart(open_page):
+    page = open_page(EIGHT_GPUS.replace("llama3-8b", "deepseek-v2") + "&precision=bf16")
+    wait_for_figures(page)
+    bring_into_view(page, "#layers")
+    groups = page.locator("#layers tr.group")
+    expect(groups.nth(0)).to_contain_text("Dense layer")
+    expect(groups.nth(1)).to_contain_text("Expert layer")
+    expect(groups.last).to_contain_text("Optimizer")
+
+
+def test_a_model_is_found_by_any_of_its_words(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    page.get_by_role("button", name="Find model").click()
+    dialog = page.get_by_role("dialog", name="Find model")
+    dialog.get_by_role("textbox").fill("moe 235")
+    expect(dialog.get_by_role("listitem")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(dialog).not_to_be_visible()
+    expect(page.locator("#model")).to_have_value("qwen3-235b-a22b")
+    page.keyboard.press("/")
+    dialog.get_by_role("textbox").fill("gpt2")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("#model")).to_have_value(re.compile("gpt2-"))
+
+
+def test_what_a_link_says_that_nobody_knows_is_said_once(open_page):
+    page = open_page(EIGHT_GPUS + "&colour=blue&pp=two", refusals=(422,))
+    wait_for_figures(page)
+    said = page.locator(".tray .import", has_text="colour")
+    expect(said).to_contain_text("pp=two")
+    said.get_by_role("button", name="Dismiss").click()
+    page.keyboard.press("3")
+    page.go_back()
+    expect(page.locator(".tray .import")).to_have_count(0)

@@ -32,7 +32,6 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, meas
     drop(page, measured / "trace.json.gz")
     expect(page.locator(".import")).to_contain_text("1 measurement", timeout=30_000)
     expect_view(page, "explore")
-    page.locator("#roofline").scroll_into_view_if_needed()
     wait_for_measured_points(page)
     page.locator("#roofline").get_by_role("button", name="Table").click()
     measured = page.locator("#roofline tbody tr", has_text="measured")

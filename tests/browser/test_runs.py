@@ -60,9 +60,15 @@ def test_a_run_is_cancelled_and_its_log_stays(open_page):
     page.get_by_role("button", name="Launch").click()
     run = page.locator(".run", has_text="to be cancelled")
     expect(run.locator(".state")).to_have_text("running", timeout=RUN_MS)
-    run.get_by_role("button", name="Cancel", exact=True).click()
+    cancel = run.get_by_role("button", name="Cancel", exact=True)
+    place = cancel.bounding_box()
+    cancel.click()
     expect(run.locator(".state")).to_have_text("cancelled", timeout=RUN_MS)
     expect(run.get_by_role("button", name="Retry")).to_be_visible()
+    page.mouse.click(place["x"] + place["width"] / 2, place["y"] + place["height"] / 2)
+    retry = run.get_by_role("button", name="Retry").bounding_box()
+    assert retry["x"] + retry["width"] <= place["x"], "a second click on Cancel must not retry"
+    expect(page.locator(".run", has_text="to be cancelled")).to_have_count(1)
     expect(page.get_by_role("heading", name="Log")).to_be_visible()
 
 

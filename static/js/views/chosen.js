@@ -1,27 +1,36 @@
 // @ts-check
 /** What is compared: the shown scenario, the measured run, and the pins. */
+import { setMeasured, setShown, togglePin } from "../actions.js";
 import { isTable } from "../measured.js";
 import { describe, same, shortLabel } from "../scenario.js";
 import { state } from "../state.js";
 import { pinned } from "../url.js";
 
 /** @typedef {{measurement: string} | {scenario: import("../types.js").Scenario, label: string}} Item */
+/** @typedef {{item: Item, remove: () => void}} Chosen */
 
 const MOST_ITEMS = 32;
 
-/** Items for a comparison, in order; tables have nothing to put beside a step. @returns {Item[]} */
+/** Items for a comparison, in order, and how each is taken out; tables have nothing to put beside a step. */
 export function chosen() {
-  const { scenario, catalog, measured, pins, base } = state;
-  /** @type {Item[]} */
-  const items = [{ scenario, label: describe(scenario, catalog) }];
-  if (measured) items.push({ measurement: measured });
+  const { scenario, catalog, measured, pins, base, unshown } = state;
+  /** @type {Chosen[]} */
+  const items = [];
+  if (!unshown) items.push({ item: { scenario, label: describe(scenario, catalog) }, remove: () => setShown(false) });
+  if (measured) items.push({ item: { measurement: measured }, remove: () => setMeasured("") });
   const tables = new Set((state.measurements ?? []).filter(isTable).map(({ id }) => id));
   for (const pin of pins) {
+    const remove = () => togglePin(pin);
     if (pin.startsWith("m:")) {
-      if (pin.slice(2) !== measured && !tables.has(pin.slice(2))) items.push({ measurement: pin.slice(2) });
+      if (pin.slice(2) !== measured && !tables.has(pin.slice(2)))
+        items.push({ item: { measurement: pin.slice(2) }, remove });
     } else {
       const its = pinned(pin, base);
-      if (!same(its, scenario)) items.push({ scenario: its, label: nameBeside(its, scenario) });
+      if (unshown || !same(its, scenario))
+        items.push({
+          item: { scenario: its, label: unshown ? describe(its, catalog) : nameBeside(its, scenario) },
+          remove,
+        });
     }
   }
   return items.slice(0, MOST_ITEMS);

@@ -1,6 +1,6 @@
 // @ts-check
 /** Compare: the shown scenario, the measured run, and whatever is pinned, beside each other against a baseline. */
-import { openMeasurement, refreshMeasurements, setPins } from "../actions.js";
+import { openMeasurement, refreshMeasurements, setPins, setShown } from "../actions.js";
 import { api, ApiError } from "../api.js";
 import { tokenOf, words } from "../figures/base.js";
 import { compareBars } from "../figures/compare.js";
@@ -11,11 +11,12 @@ import { createDetails } from "./details.js";
 import { byId, colour, h, narrow, put, swatch } from "./dom.js";
 import { FigureCard } from "./figure.js";
 import { createLibrary } from "./library.js";
+import { createParallelism } from "./parallelism.js";
 import { createSheet } from "./sheet.js";
 import { createDifferences, createSideBySide } from "./sidebyside.js";
 import { trying } from "./toast.js";
 
-/** @typedef {import("./chosen.js").Item} Item */
+/** @typedef {import("./chosen.js").Chosen} Chosen */
 /** @typedef {import("./sidebyside.js").Comparison} Comparison */
 
 /** @param {HTMLElement} root */
@@ -37,23 +38,37 @@ export function createCompare(root) {
   const legend = h("div", { class: "legend" });
   time.below.append(legend);
   put(time.sub, "hatched: predicted, solid: measured");
-  const cards = [summary.element, time.element, mem.element, differences.element, details.element];
+  const ways = createParallelism();
+  const cards = [summary.element, time.element, mem.element, differences.element, details.element, ...ways.elements];
   root.append(sheet.panel, h("main", { tabindex: -1 }, problem, ...cards), sheet.button);
   /** @type {Comparison | null} */
   let answer = null;
+  /** @type {(() => void)[]} */
+  let removes = [];
   /** @type {AbortController | null} */
   let asking = null;
 
   async function update() {
     if (state.view !== "compare" || !state.measurements) return;
     void trying(details.update(opened()));
+    void ways.update();
     asking?.abort();
     asking = new AbortController();
     const { signal } = asking;
+    const back = state.unshown ? () => setShown(true) : null;
+    const all = chosen();
+    if (!all.length) {
+      answer = null;
+      problem.replaceChildren();
+      summary.empty(back);
+      for (const one of [time.element, mem.element, differences.element]) one.hidden = true;
+      return;
+    }
     try {
-      const { found, gone } = await comparison(chosen(), signal);
+      const { found, kept, gone } = await comparison(all, signal);
       if (signal.aborted) return;
       answer = found;
+      removes = kept.map(({ remove }) => remove);
       const text = `${plural(gone, "pinned item")} cannot be compared: gone, or not possible.`;
       problem.replaceChildren(...(gone ? [h("div", { class: "notice", text })] : []));
       draw();
@@ -68,7 +83,7 @@ export function createCompare(root) {
     if (!answer) return;
     const { items } = answer;
     const baseline = Math.min(state.baseline, items.length - 1);
-    summary.update(answer, baseline);
+    summary.update(answer, baseline, removes, state.unshown ? () => setShown(true) : null);
     differences.update(answer, baseline);
     const timed = items.filter(({ step_time_s }) => step_time_s);
     const sized = items.filter(({ memory }) => memory?.peak_bytes);
@@ -83,8 +98,13 @@ export function createCompare(root) {
     });
   }
 
-  subscribe(["view", "scenario", "measured", "pins", "baseline", "measurements"], () => void update());
-  subscribe(["theme"], () => answer && state.view === "compare" && draw());
+  subscribe(["view", "scenario", "measured", "pins", "baseline", "measurements", "unshown"], () => void update());
+  subscribe(["split"], () => void ways.update());
+  subscribe(["theme"], () => {
+    if (state.view !== "compare") return;
+    if (answer) draw();
+    ways.draw();
+  });
   subscribe(["view"], () => void (state.view === "compare" && trying(refreshMeasurements())));
   subscribe(["measurements", "pins", "measured"], library.update);
   library.onopen = (id) => void trying(openMeasurement(id));
@@ -95,11 +115,21 @@ export function createCompare(root) {
 
 /**
  * Compare items; one that cannot be compared (deleted, or no longer possible) must not hide the others.
- * @param {Item[]} items @param {AbortSignal} signal @returns {Promise<{found: Comparison, gone: number}>}
+ * @param {Chosen[]} items @param {AbortSignal} signal
+ * @returns {Promise<{found: Comparison, kept: Chosen[], gone: number}>}
  */
 async function comparison(items, signal, gone = 0) {
   try {
-    return { found: await api.compare(items, Math.min(state.baseline, items.length - 1), signal), gone };
+    const baseline = Math.min(state.baseline, items.length - 1);
+    return {
+      found: await api.compare(
+        items.map(({ item }) => item),
+        baseline,
+        signal,
+      ),
+      kept: items,
+      gone,
+    };
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     const bad = new Set(error.problems.map(({ field }) => Number(/^items\[(\d+)\]/.exec(field)?.[1] ?? NaN)));

@@ -4,7 +4,7 @@ import { h, icon } from "./dom.js";
 import { copy } from "./toast.js";
 
 /** @param {string} title @param {(Node | string)[]} body */
-function dialog(title, body) {
+export function createDialog(title, body) {
   const element = h(
     "dialog",
     { "aria-label": title },
@@ -29,7 +29,7 @@ function dialog(title, body) {
 
 /** @param {import("../keys.js").Shortcut[]} shortcuts */
 export const createHelp = (shortcuts) =>
-  dialog("Keyboard shortcuts", [
+  createDialog("Keyboard shortcuts", [
     h(
       "dl",
       { class: "keys" },
@@ -88,7 +88,7 @@ export function createImport({ files, text }) {
     paste.value = "";
     return element.close();
   };
-  const element = dialog("Import", [
+  const element = createDialog("Import", [
     h(
       "div",
       { class: "drop" },

@@ -11,13 +11,16 @@ import { canonical, get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
 
-/** @param {{path: string, label: string, unit: string, help: string}} options */
-export function createField({ path, label, unit, help }) {
+/**
+ * @param {{path: string, label: string, unit: string, help: string, minimum?: number, words?: Record<number, string>}}
+ *   options  `words` says what special values mean
+ */
+export function createField({ path, label, unit, help, minimum = 1, words = {} }) {
   const id = `field-${path.replace(".", "-")}`;
   const range = h("input", { type: "range", id, min: 0, max: 0, step: 1, value: 0, disabled: true, title: help });
   const number = h("input", {
     type: "number",
-    min: 1,
+    min: minimum,
     step: 1,
     "aria-label": `${label}, exact value`,
     inputmode: "numeric",
@@ -103,7 +106,7 @@ export function createField({ path, label, unit, help }) {
     const value = number.valueAsNumber;
     const point = axis?.refused.find((one) => one.value === value);
     refused = point ? point.problems.map(said).join(" ") : "";
-    if (!Number.isInteger(value) || value < 1) refused = "A whole number of at least 1 is needed.";
+    if (!Number.isInteger(value) || value < minimum) refused = `A whole number of at least ${minimum} is needed.`;
     if (refused) update();
     else if (value !== here()) setField(path, value);
   });
@@ -152,7 +155,7 @@ export function createField({ path, label, unit, help }) {
     range.max = String(Math.max(0, (axis?.legal.length ?? 1) - 1));
     if (at >= 0) range.value = String(at);
     range.style.setProperty("--fill", `${(100 * Math.max(0, at)) / Math.max(1, Number(range.max))}%`);
-    range.setAttribute("aria-valuetext", `${label} ${count(here())}${unit && ` ${unit}`}`);
+    range.setAttribute("aria-valuetext", `${label} ${words[here()] ?? `${count(here())}${unit && ` ${unit}`}`}`);
     if (!typed && (document.activeElement !== number || !refused))
       number.value = refused && document.activeElement === number ? number.value : String(here());
     const point = drawn.points[at];

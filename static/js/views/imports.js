@@ -32,15 +32,25 @@ const closeAll = h("button", {
   class: "close-all",
   text: "Close all",
   onclick: () => {
-    for (const card of notices()) /** @type {HTMLElement | null} */ (card.querySelector(".head button"))?.click();
+    for (const card of notices())
+      /** @type {HTMLElement | null} */ (card.querySelector(".head button:not(.title)"))?.click();
   },
 });
 const notices = () => [...byId("tray").querySelectorAll(".import")];
 
+/** Notices that a person unfolded. @type {WeakSet<Element>} */
+const opened = new WeakSet();
+
+/** @param {Element} card @param {boolean} yes */
+function fold(card, yes) {
+  card.classList.toggle("folded", yes);
+  card.querySelector(".head .title")?.setAttribute("aria-expanded", String(!yes));
+}
+
 /** The newest notices stand open, older ones as their head; several can be closed at once. */
 function arrange() {
   const cards = notices();
-  cards.forEach((card, at) => card.classList.toggle("folded", at >= EXPANDED));
+  cards.forEach((card, at) => fold(card, at >= EXPANDED && !opened.has(card)));
   if (cards.length > 1) byId("tray").prepend(closeAll);
   else closeAll.remove();
 }
@@ -51,10 +61,17 @@ function importBlob(blob, filename) {
   const status = h("p", { class: "quiet", text: "waiting" });
   const close = h("button", { type: "button", "aria-label": `Cancel ${filename}` }, icon("close"));
   const body = h("div", {});
+  const title = h("button", {
+    type: "button",
+    class: "title",
+    text: filename,
+    title: filename,
+    "aria-expanded": "true",
+  });
   const card = h(
     "div",
     { class: "import", role: "status" },
-    h("div", { class: "head" }, h("b", { text: filename, title: filename }), close),
+    h("div", { class: "head" }, title, close),
     h("div", { class: "progress" }, bar),
     status,
     body,
@@ -62,6 +79,12 @@ function importBlob(blob, filename) {
   byId("tray").prepend(card);
   byId("tray").scrollTop = 0;
   arrange();
+  title.onclick = () => {
+    const folded = card.classList.contains("folded");
+    if (folded) opened.add(card);
+    else opened.delete(card);
+    fold(card, !folded);
+  };
   const remove = () => {
     card.remove();
     arrange();

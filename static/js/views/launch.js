@@ -42,7 +42,7 @@ export function createLaunch() {
     h("option", { value: "small", text: "Small CPU model (2 layers, seconds)" }),
   );
   const facts = h("p", { class: "hint" });
-  const ranks = number(1, 1, 64);
+  const ranks = number(1, 1, 100_000);
   const steps = number(10, 1, 1000);
   const warmup = number(3, 0, 1000);
   const device = h(
@@ -50,6 +50,20 @@ export function createLaunch() {
     {},
     ["auto", "cpu", "cuda"].map((value) => h("option", { value, text: value })),
   );
+  const backend = h(
+    "select",
+    {},
+    h("option", { value: "local", text: "this machine" }),
+    h("option", { value: "slurm", text: "Slurm" }),
+  );
+  const optional = { type: "text", maxlength: 100, placeholder: "the server's" };
+  const nodes = number(1, 1, 4096);
+  const minutes = h("input", { type: "number", min: 1, max: 43200, step: 1, placeholder: "the queue's" });
+  const [partition, account] = [h("input", { ...optional }), h("input", { ...optional })];
+  const queue = [
+    h("div", { class: "pair" }, field("Nodes", nodes), field("Time limit, minutes", minutes)),
+    h("div", { class: "pair" }, field("Partition", partition), field("Account", account)),
+  ];
   const label = h("input", { type: "text", maxlength: 120, placeholder: "optional" });
   const command = h("pre", { class: "block", id: "run-command", tabindex: 0, "aria-label": "Command", text: "…" });
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
@@ -61,6 +75,8 @@ export function createLaunch() {
     facts,
     h("div", { class: "pair" }, field("Processes", ranks), field("Device", device)),
     h("div", { class: "pair" }, field("Steps", steps), field("Warm-up steps", warmup)),
+    field("Start on", backend),
+    ...queue,
     field("Label", label),
     problem,
     launch,
@@ -70,7 +86,7 @@ export function createLaunch() {
       h(
         "p",
         { class: "hint" },
-        "Exactly this will run: ",
+        "Exactly this will run, in a folder that launching makes: ",
         h("button", {
           type: "button",
           class: "link",
@@ -92,7 +108,15 @@ export function createLaunch() {
     device: device.value,
     warmup: warmup.valueAsNumber,
     steps: steps.valueAsNumber,
-    backend: "local",
+    backend: backend.value,
+    ...(backend.value === "slurm" && {
+      time_limit_s: (minutes.valueAsNumber || 0) * 60,
+      placement: {
+        nodes: nodes.valueAsNumber,
+        ...(partition.value.trim() && { partition: partition.value.trim() }),
+        ...(account.value.trim() && { account: account.value.trim() }),
+      },
+    }),
     label: label.value.trim(),
   });
 
@@ -119,17 +143,15 @@ export function createLaunch() {
       asking = new AbortController();
       const { signal } = asking;
       try {
-        const { command: words, environment } = await api.dryRun(job(), signal);
+        const { command: words, environment, script } = await api.dryRun(job(), signal);
         if (signal.aborted) return;
         const settings = Object.entries(environment ?? {}).map(([name, value]) => `${name}=${value}`);
-        put(
-          command,
-          [...settings, ...words]
-            .map((/** @type {string} */ word) =>
-              /[^\w@%+=:,./-]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word,
-            )
-            .join(" "),
-        );
+        const line = [...settings, ...words]
+          .map((/** @type {string} */ word) =>
+            /[^\w@%+=:,./-]/.test(word) ? `'${word.replaceAll("'", "'\\''")}'` : word,
+          )
+          .join(" ");
+        put(command, script ? `${script}\n# submitted with\n${line}` : line);
         show(null);
         launch.disabled = false;
       } catch (error) {
@@ -161,6 +183,7 @@ export function createLaunch() {
 
   function update() {
     const { scenario, catalog } = state;
+    for (const row of queue) row.hidden = backend.value !== "slurm";
     put(source.options[0], `Explore: ${describe(scenario, catalog)}`);
     const small = source.value === "small";
     const { seq_len, global_batch, precision } = small ? smallScenario(1).training : scenario.training;
@@ -175,7 +198,9 @@ export function createLaunch() {
     );
   }
   source.addEventListener("change", () => {
-    ranks.value = source.value === "small" ? "1" : String(Math.min(64, chips(state.scenario)));
+    const small = source.value === "small";
+    ranks.value = small ? "1" : String(chips(state.scenario));
+    nodes.value = small ? "1" : String(state.scenario.cluster.nodes ?? 1);
   });
   // the page often opens on a cluster that this machine is not: the small model always runs
   source.value = "small";

@@ -4,31 +4,44 @@ import { bytes, csv, percent, quantity, scaleFor, significant } from "../format.
 import { tokenOf } from "../figures/base.js";
 import { download, h, swatch } from "./dom.js";
 import { linesOf, shapeText } from "../figures/oplines.js";
+import { createLayerTable } from "./layertable.js";
 import { grid } from "./table.js";
 
 /** @typedef {import("../figures/oplines.js").Line} Line */
 
-const GROUPS = /** @type {[string, string][]} */ ([
-  ["layer", "Transformer layer"],
+/** Parts of the network that are no layer, in the order of the table. @type {[string, string][]} */
+const OTHERS = [
   ["embedding", "Embedding"],
   ["head", "Head and loss"],
   ["optimizer", "Optimizer"],
-]);
+];
+
+/** Kinds of layers as the model has them, then what is outside. @param {import("../types.js").Op[]} ops */
+function groupsOf(ops) {
+  const present = [...new Set(ops.map(({ layer }) => layer))];
+  const others = OTHERS.filter(([name]) => present.includes(name));
+  const layers = present.filter((name) => !others.some(([other]) => other === name));
+  const title = (/** @type {string} */ name) =>
+    name === "layer" ? "Transformer layer" : `${name[0].toUpperCase()}${name.slice(1)}`;
+  return [...layers.map((name) => /** @type {[string, string]} */ ([name, title(name)])), ...others];
+}
 
 /** @param {{name: () => string}} options */
 export function createLayers({ name }) {
-  let perStep = false;
+  let mode = 0;
   /** @type {import("../types.js").Estimate | null} */
   let estimate = null;
   const sub = h("span", { class: "sub" });
   const box = h("div", { class: "scroll", tabindex: 0, "aria-label": "Ops per layer" });
-  const modes = ["one layer", "whole step"].map((text, at) =>
+  const every = createLayerTable({ name });
+  every.element.hidden = true;
+  const modes = ["one layer", "whole step", "every column"].map((text, at) =>
     h("button", {
       type: "button",
       text,
       "aria-pressed": String(!at),
       onclick: () => {
-        perStep = Boolean(at);
+        mode = at;
         modes.forEach((mode, of) => mode.setAttribute("aria-pressed", String(of === at)));
         draw();
       },
@@ -51,10 +64,15 @@ export function createLayers({ name }) {
       ),
     ),
     box,
+    every.element,
   );
 
   function save() {
     if (!estimate) return;
+    if (mode === 2) {
+      void every.save();
+      return;
+    }
     const columns = [
       "name",
       "layer",
@@ -79,24 +97,24 @@ export function createLayers({ name }) {
   function draw() {
     if (!estimate) return;
     const now = estimate;
+    const perStep = mode === 1;
+    box.hidden = mode === 2;
+    every.element.hidden = mode !== 2;
+    if (mode === 2) {
+      sub.textContent = "one rank, one layer and micro-batch; sends stand with the op that needs them";
+      void every.update();
+      return;
+    }
     sub.textContent = perStep
       ? "one rank, all layers and micro-batches of a step"
       : "one rank, one layer and micro-batch; FLOPs, bytes and launches of the forward";
-    const groups = GROUPS.map(([layer, title]) => ({
+    const groups = groupsOf(now.ops).map(([layer, title]) => ({
       title,
       lines: linesOf(
         now.ops.filter((op) => op.layer === layer),
         perStep,
       ),
-    }))
-      .concat({
-        title: "Other",
-        lines: linesOf(
-          now.ops.filter((op) => !GROUPS.some(([layer]) => layer === op.layer)),
-          perStep,
-        ),
-      })
-      .filter(({ lines }) => lines.length);
+    }));
     const all = groups.flatMap(({ lines }) => lines);
     const time = scaleFor(
       Math.max(...all.map(({ forward_s, backward_s, other_s }) => Math.max(forward_s, backward_s, other_s))),

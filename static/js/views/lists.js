@@ -61,7 +61,7 @@ export function createCommunication({ name }) {
             ),
             h("td", { text: `${one.axis} ${significant(one.ranks, 6)}` }),
             h("td", { text: bytes(one.bytes) }),
-            h("td", { text: significant(one.count, 6) }),
+            h("td", { text: significant(Number(one.count.toPrecision(6)), 6) }),
             h("td", { text: seconds(one.seconds) }),
             h("td", { text: one.exposed_s ? seconds(one.exposed_s) : "hidden" }),
           ),

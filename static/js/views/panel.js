@@ -6,49 +6,20 @@ import { chipOf, chips, chipWord, describe } from "../scenario.js";
 import { state, subscribe } from "../state.js";
 import { h, put } from "./dom.js";
 import { factsOfChip, factsOfModel } from "./facts.js";
-import { createField } from "./field.js";
-import { createSegments } from "./segments.js";
+import { createModelFile } from "./modelfile.js";
+import { choiceOf, createPlan, numberOf } from "./plan.js";
 import { createSheet } from "./sheet.js";
 import { copy } from "./toast.js";
 
-const DEGREES = [
-  ["plan.dp", "Data parallel", "ranks"],
-  ["plan.tp", "Tensor parallel", "ranks"],
-  ["plan.pp", "Pipeline", "stages"],
-  ["plan.micro_batch", "Micro-batch", "sequences"],
-];
-const BATCH = [
+const BATCH = /** @type {[string, string, string][]} */ ([
   ["training.seq_len", "Sequence length", "tokens"],
   ["training.global_batch", "Global batch", "sequences"],
-];
-/** Short words for choices; a choice without one is shown by its own name. @type {Record<string, string>} */
-const WORDS = {
-  ddp: "DDP",
-  zero1: "ZeRO-1",
-  zero2: "ZeRO-2",
-  zero3: "ZeRO-3",
-  fsdp: "FSDP",
-  gpipe: "GPipe",
-  "1f1b": "1F1B",
-  "zero-bubble": "zero bubble",
-  "pytorch-eager": "eager",
-  "pytorch-compile": "compile",
-  megatron: "Megatron",
-  xla: "XLA",
-  sdpa: "SDPA",
-  "fp16-amp": "fp16 amp",
-  "bf16-amp": "bf16 amp",
-};
-const PLAN_CHOICES = [
-  ["plan.sharding", "Sharding"],
-  ["plan.recompute", "Recompute"],
-  ["plan.schedule", "Pipeline schedule"],
-];
-const TRAINING_CHOICES = [
+]);
+const TRAINING_CHOICES = /** @type {[string, string][]} */ ([
   ["training.precision", "Precision"],
   ["training.attention", "Attention"],
   ["training.framework", "Framework"],
-];
+]);
 
 /** @param {import("../types.js").Entry[]} entries */
 function options(entries) {
@@ -64,55 +35,44 @@ function options(entries) {
 }
 
 export function createPanel() {
-  const { fields } = state.catalog;
-  const number = (/** @type {string[]} */ [path, label, unit]) =>
-    createField({ path, label, unit, help: fields[path]?.help ?? "" });
-  const choice = (/** @type {string[]} */ [path, label]) =>
-    createSegments({
-      path,
-      label,
-      help: fields[path]?.help ?? "",
-      choices: (fields[path]?.choices ?? []).map((value) => ({ value, label: WORDS[value] ?? value })),
-    });
-  const yesNo = (/** @type {string} */ path, /** @type {string} */ label) =>
-    createSegments({
-      path,
-      label,
-      help: fields[path]?.help ?? "",
-      choices: [
-        { value: false, label: "off" },
-        { value: true, label: "on" },
-      ],
-    });
-
   const model = h(
     "select",
-    { id: "model", "aria-keyshortcuts": "/", onchange: () => setModel(model.value) },
+    {
+      id: "model",
+      "aria-keyshortcuts": "/",
+      onchange: () => {
+        file.clear();
+        setModel(model.value);
+      },
+    },
     options(state.catalog.models),
   );
+  const file = createModelFile();
   const chip = h("select", { id: "chip", onchange: () => setChip(chip.value) });
   const modelFacts = h("p", { class: "hint" });
   const chipFacts = h("p", { class: "hint" });
   const modelProblem = h("div", { class: "problem", role: "alert", hidden: true });
   const chipProblem = h("div", { class: "problem", role: "alert", hidden: true });
   const product = h("span", { class: "aside" });
-  const degrees = DEGREES.map(number);
-  const batch = BATCH.map(number);
-  const planChoices = [...PLAN_CHOICES.map(choice), yesNo("plan.sequence_parallel", "Sequence parallel (Megatron)")];
-  const trainingChoices = TRAINING_CHOICES.map(choice);
-  const all = [...degrees, ...batch, ...planChoices, ...trainingChoices];
+  const plan = createPlan();
+  const batch = BATCH.map((one) => numberOf(...one));
+  const trainingChoices = TRAINING_CHOICES.map((one) => choiceOf(...one));
+  const all = [...batch, ...trainingChoices];
   const of = (/** @type {{element: HTMLElement}[]} */ some) => some.map(({ element }) => element);
   const sheet = createSheet("Scenario", [
-    h("section", {}, h("h2", {}, h("label", { for: "model", text: "Model" })), model, modelFacts, modelProblem),
-    h("section", {}, h("h2", {}, h("label", { for: "chip", text: "Hardware" })), chip, chipFacts, chipProblem),
     h(
       "section",
       {},
-      h("h2", {}, "Plan", product),
-      of(degrees),
-      h("p", { class: "hint", text: "Curves: tokens/s per chip along the whole axis; shaded: does not fit." }),
-      of(planChoices),
+      h("h2", {}, h("label", { for: "model", text: "Model" })),
+      model,
+      modelFacts,
+      modelProblem,
+      file.element,
+      file.said,
+      file.problem,
     ),
+    h("section", {}, h("h2", {}, h("label", { for: "chip", text: "Hardware" })), chip, chipFacts, chipProblem),
+    h("section", {}, h("h2", {}, "Plan", product), plan.element),
     h("section", {}, h("h2", { text: "Training" }), of(batch), of(trainingChoices)),
     h(
       "section",
@@ -141,6 +101,8 @@ export function createPanel() {
   /** @param {Set<string>} [changed] */
   function update(changed) {
     const { scenario, catalog } = state;
+    if (scenario.model !== model.dataset.last && typeof scenario.model === "string") file.clear();
+    model.dataset.last = typeof scenario.model === "string" ? scenario.model : "";
     if (!changed || changed.has("catalog")) offerChips();
     selectOr(model, scenario.model);
     selectOr(chip, scenario.cluster.chip);
@@ -151,12 +113,13 @@ export function createPanel() {
     put(product, `${product_of} = ${plural(chips(scenario), chipWord(chipOf(scenario, catalog)))}`);
     showProblems(modelProblem, "model");
     showProblems(chipProblem, "cluster");
+    plan.update();
     for (const one of all) one.update();
     sheet.label(describe(scenario, catalog));
   }
   subscribe(["scenario", "estimate", "problems", "axes", "catalog"], (_, changed) => update(changed));
   update();
-  const handled = new Set(all.map(({ path }) => path));
+  const handled = new Set([...plan.paths, ...all.map(({ path }) => path)]);
   /** Problems that no field of the panel can show. */
   const unplaced = () => state.problems.filter(({ field }) => !handled.has(field) && !/^(model|cluster)\b/.test(field));
   return { ...sheet, model, unplaced };

@@ -40,7 +40,8 @@ export function createRunRow(id, refresh) {
     "article",
     { class: "run", "data-run": id },
     h("div", { class: "name" }, parts.name, parts.state),
-    h("span", { class: "acts" }, open, compare, cancel, retry),
+    // Cancel keeps its place when it is over, so that a second click on it does not retry
+    h("span", { class: "acts" }, open, compare, retry, cancel),
     parts.meta,
     progress,
   );
@@ -49,7 +50,7 @@ export function createRunRow(id, refresh) {
   function update(run) {
     element.classList.toggle("chosen", state.run === run.id);
     parts.name.setAttribute("aria-expanded", String(state.run === run.id));
-    put(parts.name, run.label || `step ${run.id.slice(0, 8)}`);
+    put(parts.name, run.label || run.id);
     put(parts.state, run.state);
     parts.state.className = `state ${run.state}`;
     const { phase, step = 0, steps = 0, step_s = null } = run.progress ?? {};
@@ -66,6 +67,7 @@ export function createRunRow(id, refresh) {
       [
         when(run.created_s),
         `${run.job?.world_size ?? 1} ${run.job?.world_size > 1 ? "processes" : "process"}`,
+        run.job?.backend && run.job.backend !== "local" && run.job.backend.replace(/^s/, "S"),
         ...(final
           ? result
           : [phase && `${phase}${steps ? ` ${step} of ${steps}` : ""}`, step_s && `${seconds(step_s)} per step`]),
@@ -78,7 +80,7 @@ export function createRunRow(id, refresh) {
     const done = steps ? (100 * step) / steps : 0;
     parts.bar.style.width = `${done}%`;
     progress.setAttribute("aria-valuenow", String(Math.round(done)));
-    cancel.hidden = final;
+    cancel.style.visibility = final ? "hidden" : "";
     retry.hidden = !final;
     open.hidden = compare.hidden = !run.measurement_id;
   }

@@ -41,8 +41,6 @@ export function createSegments({ path, label, choices, help }) {
 
   /** @param {any} value */
   const reasonOf = (value) => {
-    const modelled = state.catalog.fields[path]?.modelled;
-    if (modelled && !modelled.includes(value)) return `“${value}” is not modelled yet.`;
     const axis = validAxis(path);
     if (axis && !axis.points.some((one) => same(one.value, value))) return `“${value}” is not modelled yet.`;
     const point = axis?.refused.find((one) => same(one.value, value));

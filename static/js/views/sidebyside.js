@@ -6,12 +6,12 @@
 import { setBaseline } from "../actions.js";
 import { arrow, bytes, change, csv, percent, quantity, seconds, short, significant } from "../format.js";
 import { same } from "../scenario.js";
-import { download, h } from "./dom.js";
+import { download, h, icon } from "./dom.js";
 import { columnOf, grid } from "./table.js";
 
 /** @typedef {{items: any[], deltas: any[], differences: {field: string, values: any[]}[]}} Comparison */
 
-const HEADS = ["baseline", "item", "", "step time", "", "tokens/s", "MFU", "peak memory", "", "status"];
+const HEADS = ["baseline", "item", "", "step time", "", "tokens/s", "MFU", "peak memory", "", "status", ""];
 const LONGEST = 28;
 
 export function createSideBySide() {
@@ -27,6 +27,7 @@ export function createSideBySide() {
     });
   const json = (/** @type {Comparison} */ now) =>
     download("headroom-compare.json", JSON.stringify(now, null, 2), "application/json");
+  const back = h("button", { type: "button", class: "link", text: "Add Explore's scenario", hidden: true });
   const element = h(
     "section",
     { class: "card w12", id: "compared" },
@@ -35,22 +36,42 @@ export function createSideBySide() {
       {},
       h("h3", { text: "Side by side" }),
       h("span", { class: "sub", text: "deltas against the chosen baseline" }),
+      back,
       h("span", { class: "acts" }, button("CSV", save), button("JSON", json)),
     ),
     table,
   );
 
-  /** @param {Comparison} comparison @param {number} baseline */
-  function update(comparison, baseline) {
+  /** @param {(() => void) | null} act  brings the scenario of Explore back */
+  function offer(act) {
+    back.hidden = !act;
+    back.onclick = act;
+  }
+
+  /**
+   * @param {Comparison} comparison @param {number} baseline
+   * @param {(() => void)[]} removes  take an item out @param {(() => void) | null} act
+   */
+  function update(comparison, baseline, removes, act) {
     shown = comparison;
-    const row = (/** @type {any} */ item, /** @type {number} */ at) => line(item, comparison.deltas[at], at, baseline);
+    offer(act);
+    const row = (/** @type {any} */ item, /** @type {number} */ at) =>
+      line(item, comparison.deltas[at], at, baseline, removes[at]);
     table.replaceChildren(grid(HEADS, comparison.items.map(row), [1, 2]));
   }
-  return { element, update };
+
+  /** @param {(() => void) | null} act */
+  function empty(act) {
+    shown = null;
+    offer(act);
+    const text = "Nothing is compared: pick a measurement, pin a scenario in Explore, or add Explore's own.";
+    table.replaceChildren(h("p", { class: "empty", text }));
+  }
+  return { element, update, empty };
 }
 
-/** @param {any} item @param {any} its  deltas @param {number} at @param {number} baseline */
-function line(item, its, at, baseline) {
+/** @param {any} item @param {any} its  deltas @param {number} at @param {number} baseline @param {() => void} remove */
+function line(item, its, at, baseline, remove) {
   const choose = h("input", {
     type: "radio",
     name: "baseline",
@@ -71,6 +92,15 @@ function line(item, its, at, baseline) {
     h("td", { text: bytes(item.memory?.peak_bytes) }),
     delta(at === baseline ? null : its?.peak_bytes_frac),
     h("td", { text: item.status ?? "" }),
+    h(
+      "td",
+      {},
+      h(
+        "button",
+        { type: "button", class: "plain-x", "aria-label": `Take out ${item.label}`, onclick: remove },
+        icon("close"),
+      ),
+    ),
   );
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 /** Short answers to what a person just did, in the tray. */
 import { ApiError } from "../api.js";
-import { byId, h } from "./dom.js";
+import { byId, h, icon } from "./dom.js";
 
 const SHOWN_MS = 2600;
 
@@ -10,6 +10,18 @@ export function toast(text) {
   const note = h("div", { class: "toast", role: "status", text });
   byId("tray").prepend(note);
   setTimeout(() => note.remove(), SHOWN_MS);
+}
+
+/** Something that stays until it is closed. @param {string} text */
+export function notice(text) {
+  const close = h("button", { type: "button", "aria-label": "Dismiss", onclick: () => note.remove() }, icon("close"));
+  const note = h(
+    "div",
+    { class: "import", role: "status" },
+    h("div", { class: "head" }, h("b", { text: "Not all of it is known" }), close),
+    h("p", { text }),
+  );
+  byId("tray").prepend(note);
 }
 
 /** @param {string} text @param {string} said  what the toast says */

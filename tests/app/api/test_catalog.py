@@ -47,14 +47,13 @@ def test_every_plain_field_is_described(catalog):
     assert described["plan.tp"] == {
         "type": "integer",
         "choices": None,
-        "modelled": None,
         "minimum": 1,
         "maximum": 100_000,
         "help": "tensor parallel degree",
         "default": 1,
     }
     assert "fsdp" in described["plan.sharding"]["choices"]
-    assert described["plan.schedule"]["modelled"] == ["gpipe", "1f1b"]
+    assert described["plan.schedule"]["choices"] == ["gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v"]
     assert described["cluster.nodes"]["minimum"] == 1
     assert described["training.seq_len"]["default"] is None
 

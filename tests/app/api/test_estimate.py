@@ -59,10 +59,10 @@ def test_an_estimate_has_the_contracts_shape(client):
         ({"training__precision": "fp8"}, "training.precision"),
         ({"training__precision": "float"}, "training.precision"),
         ({"model__layers": -3}, "model.layers"),
-        ({"model__experts": 8, "model__top_k": 2}, "model.experts"),
+        ({"model__experts": 8, "model__top_k": 9}, "model.top_k"),
         ({"cluster__chip": "a100-80gb-smx"}, "cluster.chip"),
         ({"cluster__link": {"bytes_per_s": 0, "latency_s": 0}}, "cluster.link.bytes_per_s"),
-        ({"plan__cp": 2}, "plan.cp"),
+        ({"plan__cp": 2, "cluster__chips_per_node": 2, "training__seq_len": 17}, "plan.cp"),
     ],
 )
 def test_what_cannot_be_is_named_by_field_with_a_remedy(client, changes, field):

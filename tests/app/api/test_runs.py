@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -100,8 +102,20 @@ def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, set
     assert client.get("/api/measurements").json()["measurements"] == []
 
 
-def test_a_run_that_the_worker_refuses_fails_with_its_reason(client):
-    run = run_in(client, launch(client, {**JOB, "device": "cuda"})["id"], "failed")
+def test_a_gpu_where_there_is_none_is_refused_before_anything_starts(client):
+    refused = client.post("/api/runs", json={**JOB, "device": "cuda"})
+    assert refused.status_code == 422
+    (problem,) = refused.json()["problems"]
+    assert (problem["field"], problem["message"]) == ("device", "this machine has no GPU")
+    assert client.get("/api/runs").json() == {"runs": []}
+
+
+def test_a_run_that_the_worker_refuses_fails_with_its_reason(settings):
+    folder = write_run(settings.data / "runs", "20260101-000000-000-abcdef", state="queued", measurement=None)
+    (folder / "job.json").write_text(json.dumps({**JOB, "device": "cuda"}))
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        run = run_in(client, folder.name, "failed")
+        run |= client.get(f"/api/runs/{folder.name}").json()
     assert "device: process 0 of this host has no GPU" in run["message"]
     assert run["measurement_id"] is None
     assert run["log_tail"]
@@ -111,8 +125,9 @@ def test_a_dry_run_shows_the_request_and_starts_nothing(client, settings):
     response = client.post("/api/runs?dry_run=true", json=JOB)
     assert response.status_code == 200
     request = response.json()
-    assert set(request) == {"command", "environment", "folder"}
-    assert request["command"][1:3] == ["-m", "torch.distributed.run"]
+    assert set(request) == {"command", "environment", "folder", "script"}
+    assert request["command"][:2] == ["timeout", "--kill-after=5"], "a run ends at its limit even without a server"
+    assert request["command"][4:6] == ["-m", "torch.distributed.run"]
     assert list((settings.data / "runs").iterdir()) == []
     assert client.get("/api/runs").json() == {"runs": []}
 
@@ -130,7 +145,9 @@ def test_a_dry_run_shows_the_request_and_starts_nothing(client, settings):
         ({**JOB, "scenario": scenario(cluster__chip="cpu")}, "scenario.cluster.chip"),
         ({**JOB, "scenario": {}}, "scenario.model"),
         ({**JOB, "label": {"a": 1}}, "label"),
-        ([], "(document)"),
+        ("job", "(document)"),
+        ([], "jobs"),
+        ([JOB, JOB], "jobs"),
     ],
 )
 def test_a_job_that_cannot_run_is_refused_by_field(client, job, field):

@@ -111,6 +111,7 @@ def test_secrets_of_the_server_do_not_reach_it(tmp_path, monkeypatch):
     monkeypatch.setenv("HEADROOM_DATABASE_URL", "postgresql://user:secret@host/db")
     assert "secret" not in str(sandbox._environment())
     assert set(sandbox._environment()) & set(os.environ) <= {
+        "OMP_NUM_THREADS",
         "PATH",
         "PYTHONPATH",
         "PYTHONUTF8",

@@ -1,0 +1,51 @@
+"""Hierarchy: the matrix products of a scenario at every level of its chip's memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.body import json_response, read_json
+from app.context import Ctx
+from estimator.caches import names
+from estimator.codec import unknown_key
+from estimator.cost.hierarchy import MODES
+from estimator.hierarchy import hierarchy
+from estimator.problems import InputProblems, Problem
+from estimator.scenario import scenario_from_json
+
+router = APIRouter()
+
+
+@router.get("/api/hierarchy")
+def get_hierarchy() -> Response:
+    """Chips whose levels are known, and the modes."""
+    return json_response({"chips": list(names()), "modes": list(MODES)})
+
+
+@router.post("/api/hierarchy")
+async def post_hierarchy(request: Request, context: Ctx) -> Response:
+    """{scenario, mode} → roofs of the chip, and rows: tile, reloads, bytes and seconds of every product by level."""
+    document = await read_json(request, context.settings.json_limit_bytes)
+    scenario, mode = _parts(document)
+    context.cpu.refuse_unprobed(scenario)
+    return json_response(await asyncio.to_thread(hierarchy, scenario_from_json(scenario), mode))
+
+
+def _parts(document: Any) -> tuple[dict[str, Any], str]:
+    known = ["scenario", "mode"]
+    if not isinstance(document, dict):
+        raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
+    problems = [unknown_key("", key, known) for key in document if key not in known]
+    scenario, mode = document.get("scenario"), document.get("mode", "bound")
+    if not isinstance(scenario, dict):
+        remedy = "Give the Scenario whose products are wanted."
+        problems.append(Problem(field="scenario", message="must be a JSON object", remedy=remedy))
+    if not isinstance(mode, str):
+        problems.append(Problem(field="mode", message="must be text", remedy="One of: compatible, bound."))
+    if problems or not isinstance(scenario, dict) or not isinstance(mode, str):
+        raise InputProblems(problems)
+    return scenario, mode

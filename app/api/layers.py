@@ -1,0 +1,36 @@
+"""Layers: every op of one layer, of the embedding and of the head, as JSON or as CSV."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.body import json_response, read_json
+from app.context import Ctx
+from app.errors import Refused
+from app.layer_csv import layer_csv
+from estimator.layer_table import COLUMNS, layer_table
+from estimator.problems import Problem
+from estimator.scenario import scenario_from_json
+
+router = APIRouter()
+
+FORMATS = ("json", "csv")
+
+
+@router.post("/api/layers")
+async def post_layers(request: Request, context: Ctx) -> Response:
+    """Scenario → {columns, rows: [[...]]}; ``?format=csv``: the same as a file."""
+    form = request.query_params.get("format", "json")
+    if form not in FORMATS:
+        problem = Problem(field="format", message=f"{form[:40]!r} is not known", remedy="One of: json, csv.")
+        raise Refused(422, str(problem), [problem])
+    document = await read_json(request, context.settings.json_limit_bytes)
+    context.cpu.refuse_unprobed(document)
+    rows = await asyncio.to_thread(layer_table, scenario_from_json(document))
+    if form == "csv":
+        disposition = {"content-disposition": 'attachment; filename="headroom-layers.csv"'}
+        return Response(layer_csv(rows), media_type="text/csv", headers=disposition)
+    return json_response({"columns": COLUMNS, "rows": [[getattr(row, name) for name in COLUMNS] for row in rows]})

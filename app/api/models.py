@@ -1,0 +1,31 @@
+"""Models: a Hugging Face config.json becomes a model that a scenario can hold inline; nothing is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.body import decode_json, json_response, read_body
+from app.api.uploads import plain_name
+from app.context import Ctx
+from estimator.hf_config import read_hf
+from estimator.model import active_parameters, parameters
+
+router = APIRouter()
+
+
+@router.put("/api/models")
+async def put_model(request: Request, context: Ctx, filename: str = "config.json") -> Response:
+    """Raw config.json → {model, parameters, active_parameters, assumptions}; 422 with a problem for every key."""
+    reading = read_hf(decode_json(await read_body(request, context.settings.json_limit_bytes)))
+    model = dataclasses.replace(reading.model, name=reading.model.name or plain_name(filename))
+    return json_response(
+        {
+            "model": model,
+            "parameters": parameters(model, model.max_positions),
+            "active_parameters": active_parameters(model, model.max_positions),
+            "assumptions": reading.assumptions,
+        }
+    )

@@ -1,0 +1,43 @@
+"""Parallelism: ways to split one block of a scenario's model over a group of chips, and their cross-over points."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.body import json_response, read_json
+from app.context import Ctx
+from estimator.codec import unknown_key
+from estimator.parallelism import MOST_RANKS, parallelism
+from estimator.problems import InputProblems, Problem
+from estimator.scenario import scenario_from_json
+
+router = APIRouter()
+
+
+@router.post("/api/parallelism")
+async def post_parallelism(request: Request, context: Ctx) -> Response:
+    """{scenario, ranks} → 1D, 2D, 2.5D, 3D against tokens, splits of the sequence against its length, cross-overs."""
+    scenario, ranks = _parts(await read_json(request, context.settings.json_limit_bytes))
+    context.cpu.refuse_unprobed(scenario)
+    return json_response(await asyncio.to_thread(parallelism, scenario_from_json(scenario), ranks))
+
+
+def _parts(document: Any) -> tuple[dict[str, Any], int]:
+    known = ["scenario", "ranks"]
+    if not isinstance(document, dict):
+        raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
+    problems = [unknown_key("", key, known) for key in document if key not in known]
+    scenario, ranks = document.get("scenario"), document.get("ranks", 0)
+    if not isinstance(scenario, dict):
+        remedy = "Give the Scenario whose model is to be split."
+        problems.append(Problem(field="scenario", message="must be a JSON object", remedy=remedy))
+    if not isinstance(ranks, int) or isinstance(ranks, bool):
+        remedy = f"Give 2 to {MOST_RANKS} chips, or 0 for those of the scenario."
+        problems.append(Problem(field="ranks", message="must be a whole number", remedy=remedy))
+    if problems or not isinstance(scenario, dict) or not isinstance(ranks, int):
+        raise InputProblems(problems)
+    return scenario, ranks

@@ -1,0 +1,45 @@
+"""Pathfinding: the DeepFlow study as its page needs it, at the pace of a slider; plans and search apart."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.body import json_response
+from app.errors import Refused
+from estimator.problems import Problem
+from estimator.studies.deepflow import view
+from estimator.studies.deepflow.inputs import Inputs
+from estimator.studies.study import read_inputs
+
+router = APIRouter()
+
+
+@router.get("/api/pathfinding")
+def get_pathfinding(request: Request) -> Response:
+    """Time, memory, roofline, corrections and the sweep over the power split; the query changes inputs."""
+    return json_response(view.view(_inputs(request)))
+
+
+@router.get("/api/pathfinding/plans")
+def get_plans(request: Request) -> Response:
+    """Plans on many chips, those that fit first, each from fast to slow."""
+    return json_response(view.plan_table(_inputs(request)))
+
+
+@router.get("/api/pathfinding/search")
+def get_search(request: Request) -> Response:
+    """The fastest split of the power, and the way of the search to it."""
+    return json_response(view.search(_inputs(request)))
+
+
+def _inputs(request: Request) -> Inputs:
+    overrides: dict[str, object] = {}
+    problems = []
+    for key, value in request.query_params.multi_items():
+        if key in overrides:
+            problems.append(Problem(field=key, message="is given twice", remedy="Give each input once."))
+        overrides[key] = value
+    if problems:
+        raise Refused(422, str(problems[0]), problems)
+    return read_inputs(Inputs, overrides)

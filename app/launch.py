@@ -1,0 +1,53 @@
+"""Launch: hand runs to their backend, each once at most, and find again what was handed over."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from app.run import Run
+from estimator.codec import decode
+from estimator.problems import InputProblems
+from runners.backends import backend, slurm
+from runners.job import Handle, Job, Request, read_handle
+
+CLAIM_FILE = "claim"
+
+
+def claim(folder: Path) -> bool:
+    """Take it on to start a run; False where somebody else did, a server that was killed or a command."""
+    try:
+        os.close(os.open(folder / CLAIM_FILE, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return False
+    return True
+
+
+def claimed(folder: Path) -> bool:
+    """Whether somebody took it on to start this run."""
+    return (folder / CLAIM_FILE).exists()
+
+
+def requests(jobs: list[tuple[Path, Job]]) -> list[Request]:
+    """Say exactly what would be started: one request per job, of one script where they make an array."""
+    if len(jobs) > 1:
+        return slurm.render_array(jobs)
+    return [backend(job.backend).render(folder, job) for folder, job in jobs]
+
+
+def launch(runs: list[tuple[Path, Run]]) -> list[Handle]:
+    """Start runs, several as one array; raise OSError or InputProblems where they cannot be started."""
+    jobs = [(folder, decode(Job, run.job)) for folder, run in runs]
+    asked = requests(jobs)
+    if len(jobs) > 1:
+        return slurm.submit_array(asked)
+    return [backend(jobs[0][1].backend).submit(asked[0])]
+
+
+def found(folder: Path, run: Run) -> Handle | None:
+    """Find a started run by the handle in its folder, or by what its backend still knows of it."""
+    try:
+        handle = read_handle(folder)
+    except InputProblems:
+        handle = None
+    return handle or backend(run.job["backend"]).find(folder)

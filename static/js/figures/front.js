@@ -1,0 +1,119 @@
+// @ts-check
+/** The front of a search: step time against memory of the plans that none beats in both; and the present plan. */
+import { plural, quantity, scaleFor, seconds, short, significant } from "../format.js";
+import { escaped, layout } from "./base.js";
+
+/**
+ * @typedef {{words: string, step_time_s: number, peak_bytes: number, reserved_bytes: number}} Shown
+ */
+
+/** Ticks of a logarithmic axis at 1, 2 and 5, written in full. @param {number[]} values */
+export function ticks(values) {
+  const [low, high] = [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
+  const powers = Array.from({ length: high - low + 1 }, (_, at) => low + at);
+  const span = Math.max(...values) / Math.min(...values);
+  const few = span > 1000 ? [1] : span > 100 ? [1, 3] : span > 8 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
+  const tickvals = powers.flatMap((power) => few.map((digit) => digit * 10 ** power));
+  return {
+    tickvals,
+    ticktext: tickvals.map((value) => (value < 1e4 ? String(Number(value.toPrecision(3))) : short(value))),
+  };
+}
+
+/**
+ * Points of the first trace stand in the order of `plans`.
+ * @param {{plans: Shown[], best: Shown | null, present: Shown | null, capacity_bytes: number,
+ *   colour: import("../types.js").Colour, narrow: boolean}} input
+ * @returns {import("../types.js").Figure}
+ */
+export function front({ plans, best, present, capacity_bytes, colour, narrow }) {
+  const all = [...plans, ...(present ? [present] : [])];
+  const largest_s = Math.max(0, ...all.map(({ step_time_s }) => step_time_s));
+  const top = Math.max(capacity_bytes, ...all.map(({ peak_bytes }) => peak_bytes));
+  const time = scaleFor(largest_s, "s");
+  const memory = scaleFor(top, "bytes");
+  const wide = largest_s > 6 * Math.min(...all.map(({ step_time_s }) => step_time_s), largest_s);
+  const trace = (/** @type {string} */ name, /** @type {Shown[]} */ some, /** @type {any} */ marker) => ({
+    type: "scatter",
+    mode: "markers",
+    name,
+    x: some.map(({ step_time_s }) => step_time_s / time.factor),
+    y: some.map(({ peak_bytes }) => peak_bytes / memory.factor),
+    marker,
+    customdata: some.map(
+      ({ words, step_time_s, peak_bytes }) =>
+        `${escaped(words)}<br>${seconds(step_time_s)}, ${quantity(peak_bytes, "bytes")}`,
+    ),
+    hovertemplate: `${name}: %{customdata}<extra></extra>`,
+  });
+  const capacity = capacity_bytes / memory.factor;
+  return {
+    data: [
+      {
+        ...trace("front", plans, { size: 9, color: colour("accent"), line: { width: 1, color: colour("card") } }),
+        mode: "lines+markers",
+        line: { color: colour("line-strong"), width: 1.5, shape: "hv" },
+      },
+      trace("best", best ? [best] : [], {
+        size: 15,
+        symbol: "circle-open",
+        color: colour("accent"),
+        line: { width: 2 },
+      }),
+      trace("present plan", present ? [present] : [], {
+        size: 11,
+        symbol: "diamond-open",
+        color: colour("communication"),
+        line: { width: 2 },
+      }),
+    ],
+    layout: layout(colour, {
+      height: narrow ? 280 : 330,
+      margin: { l: 56, r: 16, t: 12, b: 42 },
+      xaxis: {
+        type: wide ? "log" : "linear",
+        title: { text: `step time, ${time.unit}` },
+        nticks: narrow ? 4 : 9,
+        tickangle: 0,
+        ...(wide && ticks(all.map(({ step_time_s }) => step_time_s / time.factor))),
+      },
+      yaxis: {
+        rangemode: "tozero",
+        range: [0, (top / memory.factor) * 1.08],
+        title: { text: `peak memory, ${memory.unit}` },
+      },
+      shapes: [
+        {
+          type: "line",
+          xref: "paper",
+          x0: 0,
+          x1: 1,
+          y0: capacity,
+          y1: capacity,
+          line: { color: colour("bad"), width: 1.4, dash: "dash" },
+        },
+      ],
+      annotations: [
+        {
+          xref: "paper",
+          x: 1,
+          y: capacity,
+          xanchor: "right",
+          yanchor: "bottom",
+          showarrow: false,
+          text: `limit ${significant(capacity)}`,
+          font: { size: 11, color: colour("bad") },
+        },
+      ],
+    }),
+    summary: `${plural(plans.length, "plan")} on the front of step time and memory.`,
+    table: {
+      columns: [
+        { title: "plan", text: true },
+        { title: "step time", unit: "s" },
+        { title: "peak memory", unit: "bytes" },
+      ],
+      rows: plans.map(({ words, step_time_s, peak_bytes }) => [words, step_time_s, peak_bytes]),
+    },
+  };
+}

@@ -1,0 +1,144 @@
+// @ts-check
+/** A study's curves: one figure for each group of series; bars lie, so that the names of many layers can be read. */
+import { count, plural, significant } from "../format.js";
+import { escaped, layout, roundUp } from "./base.js";
+
+/** @typedef {import("../types.js").StudySeries} Series */
+
+const TOKENS = ["matmul", "communication", "attention", "bubble", "elementwise", "host", "optimizer", "other"];
+const NAMED = { forward: "matmul", backward: "attention" };
+const BAR_PX = 21;
+const CUT = { wide: 24, narrow: 13 };
+
+/** The token that colours a series of a group. @param {Series} series @param {number} at */
+export const tokenOfSeries = ({ name }, at) =>
+  /** @type {Record<string, string>} */ (NAMED)[name] ?? TOKENS[at % TOKENS.length];
+
+/** @param {number | string} value */
+const shown = (value) => (typeof value !== "number" ? value : Number.isInteger(value) ? count(value) : significant(value, 6));
+
+/** Groups of series in the order of the study. @param {Series[]} series @returns {Map<string, Series[]>} */
+export function groupsOf(series) {
+  /** @type {Map<string, Series[]>} */
+  const found = new Map();
+  for (const one of series) found.set(one.group, [...(found.get(one.group) ?? []), one]);
+  return found;
+}
+
+/**
+ * @param {{series: Series[], colour: import("../types.js").Colour, narrow: boolean}} input  one group
+ * @returns {import("../types.js").Figure}
+ */
+export function studyFigure({ series, colour, narrow }) {
+  const [first] = series;
+  const bars = first.kind === "bar";
+  const places = [...new Set(series.flatMap(({ x }) => x))];
+  const words = places.some((place) => typeof place === "string");
+  const drawing = { places, colour, narrow };
+  const parts = bars ? barParts(series, drawing) : lineParts(series, drawing, words);
+  const top = Math.max(...series.flatMap(({ y }) => y.map((value) => value ?? 0)));
+  const unit = first.y_label;
+  return {
+    ...parts,
+    summary: `${first.group}: ${plural(places.length, "point")}, at most ${significant(top)} ${unit}.`,
+    table: {
+      columns: [
+        { title: first.x_label, text: words },
+        ...series.map(({ name }) => ({ title: `${name}${unit ? `, ${unit}` : ""}` })),
+      ],
+      rows: places.map((place) => [place, ...series.map(({ x, y }) => y[x.indexOf(place)] ?? null)]),
+    },
+  };
+}
+
+/** Ticks of a logarithmic axis, each written in full; 1, 2 and 5 of a decade where few decades are to be seen. @param {(number | null)[]} values */
+function logTicks(values) {
+  const known = /** @type {number[]} */ (values.filter((value) => value !== null && value > 0));
+  if (!known.length) return {};
+  const [low, high] = [Math.min(...known), Math.max(...known)].map((value) => Math.floor(Math.log10(value)));
+  const steps = high - low > 3 ? [1] : [1, 2, 5];
+  const decades = Array.from({ length: high - low + 2 }, (_, at) => 10 ** (low + at));
+  const tickvals = decades.flatMap((decade) => steps.map((step) => Number((step * decade).toPrecision(1))));
+  return { tickvals, ticktext: tickvals.map((value) => significant(value)) };
+}
+
+/** @typedef {{places: (number | string)[], colour: import("../types.js").Colour, narrow: boolean}} Drawing */
+
+/** @param {Series[]} series @param {Drawing} drawing */
+function barParts(series, { places, colour, narrow }) {
+  const [{ stacked, y_label }] = series;
+  const beside = stacked ? 1 : series.length;
+  const sums = places.map((_, at) => {
+    const values = series.map(({ y }) => y[at] ?? 0);
+    return stacked ? values.reduce((sum, value) => sum + value, 0) : Math.max(...values);
+  });
+  const cut = narrow ? CUT.narrow : CUT.wide;
+  const names = places.map((place) => String(place));
+  const longest = Math.min(cut, Math.max(...names.map(({ length }) => length)));
+  return {
+    data: series.map(({ name, x, y }, at) => ({
+      type: "bar",
+      orientation: "h",
+      name,
+      y: x.map((place) => places.indexOf(place)),
+      x: y,
+      customdata: y.map((value, of) => `${escaped(x[of])}: ${value === null ? "–" : significant(value, 6)} ${y_label}`),
+      hovertemplate: "%{fullData.name}<br>%{customdata}<extra></extra>",
+      marker: { color: colour(tokenOfSeries(series[at], at)), line: { width: 1, color: colour("card") } },
+    })),
+    layout: layout(colour, {
+      barmode: stacked ? "stack" : "group",
+      bargap: 0.28,
+      height: 52 + places.length * Math.max(BAR_PX, 13 * beside + 8),
+      margin: { l: 14 + 6.6 * longest, r: 14, t: 4, b: 40 },
+      xaxis: { range: [0, roundUp(Math.max(...sums) * 1.02)], nticks: narrow ? 4 : 9, tickangle: 0, title: { text: y_label } },
+      yaxis: {
+        tickvals: places.map((_, at) => at),
+        ticktext: names.map((name) => escaped(name.length > cut ? `${name.slice(0, cut - 1)}…` : name)),
+        range: [places.length - 0.5, -0.5],
+        showgrid: false,
+        tickfont: { size: 11.5, color: colour("ink") },
+      },
+    }),
+  };
+}
+
+/** @param {Series[]} series @param {Drawing} drawing @param {boolean} words */
+function lineParts(series, { places, colour, narrow }, words) {
+  const [{ kind, x_label, y_label, x_log, y_log }] = series;
+  const at = (/** @type {number | string} */ place) => (words ? places.indexOf(place) : place);
+  const steps = kind === "step";
+  return {
+    data: series.map(({ name, x, y }, of) => ({
+      type: "scatter",
+      mode: places.length > 30 ? "lines" : "lines+markers",
+      name,
+      x: x.map(at),
+      y,
+      connectgaps: false,
+      line: { color: colour(tokenOfSeries(series[of], of)), width: 2, shape: steps ? "hvh" : "linear", dash: of ? "dot" : "solid" },
+      marker: { size: 6, color: colour(tokenOfSeries(series[of], of)) },
+      customdata: y.map((value, point) => `${escaped(shown(x[point]))}: ${value === null ? "–" : shown(value)}`),
+      hovertemplate: "%{fullData.name}<br>%{customdata}<extra></extra>",
+    })),
+    layout: layout(colour, {
+      height: narrow ? 240 : 290,
+      margin: { l: 56, r: 14, t: 8, b: 42 },
+      xaxis: words
+        ? {
+            // names of steps begin with their number, which is all that fits
+            tickvals: places.map((_, of) => of),
+            ticktext: places.map((place, of) => /^\d+/.exec(String(place))?.[0] ?? String(of + 1)),
+            range: [-0.5, places.length - 0.5],
+            title: { text: x_label },
+          }
+        : { type: x_log ? "log" : "linear", title: { text: x_label }, nticks: narrow ? 5 : 10, tickangle: 0 },
+      yaxis: {
+        type: y_log ? "log" : "linear",
+        rangemode: "tozero",
+        title: { text: y_label },
+        ...(y_log && logTicks(series.flatMap(({ y }) => y))),
+      },
+    }),
+  };
+}

@@ -1,0 +1,41 @@
+// @ts-check
+/** Plans that a search found, one line each; its first cell opens the plan in Explore. */
+import { exploreScenario } from "../actions.js";
+import { bytes, percent, quantity, seconds, short } from "../format.js";
+import { planWords } from "../planwords.js";
+import { state } from "../state.js";
+import { h } from "./dom.js";
+import { grid } from "./table.js";
+
+const HEADS = ["plan", "step time", "tokens/s", "MFU", "peak memory", "chip time"];
+
+/** @param {import("../types.js").Found[]} plans */
+export function planTable(plans) {
+  const { fields } = state.catalog;
+  return grid(
+    HEADS,
+    plans.map((found) => {
+      const { degrees, rest } = planWords(found.scenario.plan, fields);
+      const open = h("button", {
+        type: "button",
+        class: "link",
+        text: degrees,
+        title: "Open in Explore",
+        onclick: () => exploreScenario(found.scenario),
+      });
+      return h(
+        "tr",
+        {
+          class: "opens",
+          onclick: (/** @type {Event} */ event) => event.target !== open && exploreScenario(found.scenario),
+        },
+        h("td", { class: "wrap" }, open, h("small", { text: rest })),
+        h("td", { text: seconds(found.step_time_s) }),
+        h("td", { text: short(found.tokens_per_s) }),
+        h("td", { text: percent(found.mfu) }),
+        h("td", { text: bytes(found.peak_bytes) }),
+        h("td", { text: quantity(found.cost_chip_s, "s") }),
+      );
+    }),
+  );
+}

@@ -1,0 +1,76 @@
+// @ts-check
+/** One choice among many: a menu over the values of its axis; what cannot be chosen says why. */
+import { setField } from "../actions.js";
+import { fetchAxis, lastAxis, validAxis } from "../axes.js";
+import { change, said } from "../format.js";
+import { get, same } from "../scenario.js";
+import { state } from "../state.js";
+import { h, put } from "./dom.js";
+
+/**
+ * @param {{path: string, label: string, choices: string[], help: string, word: (value: string) => string}} options
+ */
+export function createSelect({ path, label, choices, help, word }) {
+  const id = `field-${path.replace(".", "-")}`;
+  const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const select = h("select", { id, title: help, onchange: () => choose(select.value) });
+  const fetchNow = () => void fetchAxis(path);
+  const element = h(
+    "div",
+    { class: "choice", "data-field": path, onpointerenter: fetchNow, onfocusin: fetchNow },
+    h("label", { for: id, text: label }),
+    select,
+    problem,
+  );
+  let refused = "";
+  /** @type {import("../types.js").Scenario | null} */
+  let refusedFor = null;
+  let listed = "";
+
+  const pointOf = (/** @type {string} */ value) => validAxis(path)?.points.find((one) => one.value === value);
+
+  /** @param {string} value */
+  function choose(value) {
+    const problems = pointOf(value)?.problems ?? [];
+    refused = problems.map(said).join(" ");
+    refusedFor = state.scenario;
+    if (refused) update();
+    else setField(path, value);
+  }
+
+  /** Values that differ for this plan, where the axis tells, each with what it would change. */
+  function list() {
+    const now = String(get(state.scenario, path));
+    const offered = lastAxis(path)?.points.map(({ value }) => String(value)) ?? choices;
+    const step_s = state.estimate?.step_time_s;
+    const options = [...new Set([...offered, now])].map((value) => {
+      const point = value === now ? null : pointOf(value);
+      const frac = point?.estimate && step_s ? point.estimate.step_time_s / step_s - 1 : null;
+      const note = point?.problems.length ? " (not possible)" : frac === null ? "" : ` (${change(frac)} time)`;
+      return { value, text: word(value) + note };
+    });
+    const key = JSON.stringify(options);
+    if (key !== listed && document.activeElement !== select)
+      select.replaceChildren(...options.map(({ value, text }) => h("option", { value, text })));
+    else if (key !== listed)
+      // an open menu keeps its entries; only their words change
+      for (const { value, text } of options) {
+        const own = [...select.options].find((one) => one.value === value);
+        if (own) put(own, text);
+        else select.append(h("option", { value, text }));
+      }
+    listed = key;
+    select.value = now;
+  }
+
+  function update() {
+    list();
+    if (refusedFor !== state.scenario) refused = "";
+    const wrong = state.problems.filter(({ field }) => field === path).map(said);
+    const texts = refused ? [refused] : wrong;
+    problem.hidden = !texts.length;
+    if (texts.length)
+      problem.replaceChildren(h("b", { text: refused ? "Refused: " : "Not possible: " }), texts.join(" "));
+  }
+  return { element, update, path };
+}

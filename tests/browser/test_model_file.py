@@ -1,0 +1,59 @@
+"""Model from config.json: the button in Explore puts the model into the scenario and the URL; refusals name the key."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.looking import EIGHT_GPUS, headline, query, settled, wait_for_figures
+from tests.browser.server import ROOT
+
+pytestmark = pytest.mark.browser
+
+CONFIGS = ROOT / "tests" / "reference" / "hf_configs"
+PICKER = "input[type=file][aria-label='config.json of a model']"
+
+
+def test_a_config_becomes_the_scenarios_model_and_stays_in_the_url(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    settled(page)
+    before = headline(page)
+    page.set_input_files(PICKER, CONFIGS / "deepseek-v2-lite.json")
+    expect(page.locator("#model option:checked")).to_have_text("deepseek-v2-lite.json (as given)")
+    expect(page.get_by_label("Scenario").first).to_contain_text(re.compile(r"15\.7\sB parameters"))
+    settled(page)
+    after = headline(page)
+    assert after != before
+    assert json.loads(query(page, "model"))["kv_lora_rank"] == 512
+    page.reload()
+    wait_for_figures(page)
+    settled(page)
+    assert headline(page) == after
+    page.go_back()
+    expect(page.locator("#model")).to_have_value("llama3-8b")
+
+
+def test_what_was_assumed_is_listed_until_another_model_is_chosen(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    page.set_input_files(
+        PICKER, {"name": "config.json", "mimeType": "application/json", "buffer": b'{"model_type": "llama"}'}
+    )
+    said = page.locator(".panel p", has_text="hidden_size = 4096: the file leaves it out")
+    expect(said).to_be_visible()
+    page.select_option("#model", "llama3-70b")
+    expect(said).to_be_hidden()
+
+
+def test_a_file_that_cannot_be_used_names_its_key_and_keeps_the_model(open_page):
+    page = open_page(EIGHT_GPUS, refusals=(422,))
+    wait_for_figures(page)
+    body = json.dumps({"architectures": ["LlamaForCausalLM"], "vocab_size": -1}).encode()
+    page.set_input_files(PICKER, {"name": "broken.json", "mimeType": "application/json", "buffer": body})
+    problem = page.get_by_role("alert").filter(has_text="broken.json cannot be used")
+    expect(problem).to_contain_text("vocab_size")
+    expect(page.locator("#model")).to_have_value("llama3-8b")

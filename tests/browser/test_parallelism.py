@@ -1,0 +1,88 @@
+"""Ways to split one model: curves, cross-overs and refusals on Compare, the group and the metric in the URL."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import SCHEMES, WIDTHS
+from tests.browser.looking import EIGHT_GPUS, bring_into_view, number, query
+
+pytestmark = pytest.mark.browser
+
+WAYS = (
+    EIGHT_GPUS.replace("llama3-8b", "llama3-70b").replace("pytorch-eager", "megatron") + "&view=compare&measured=none"
+)
+
+
+def curves(page, card: str) -> list[str]:
+    """Names of the curves that are drawn."""
+    bring_into_view(page, card)
+    page.wait_for_function("(card) => document.querySelector(`${card} .plot`).data?.length > 1", arg=card)
+    return page.evaluate("(card) => document.querySelector(`${card} .plot`).data.map(({ name }) => name)", card)
+
+
+def test_where_every_way_is_refused_the_reasons_stay(open_page):
+    page = open_page("?view=compare&model=llama3.2-1b&ranks=18")
+    refused = page.locator("#ways-tensor tr", has_text="1D")
+    expect(refused).to_contain_text("does not divide")
+    expect(page.locator("#ways-tensor .plot")).to_be_hidden()
+
+
+def test_ways_stand_side_by_side_and_refusals_say_why(open_page):
+    page = open_page(WAYS)
+    assert curves(page, "#ways-tensor") == ["1D", "2.5D", "3D", "cross-over"]
+    assert curves(page, "#ways-sequence") == ["Megatron SP", "Ulysses", "ring", "all-gather", "cross-over"]
+    refused = page.locator("#ways-tensor tr", has_text="2D").filter(has_text="not q²")
+    expect(refused).to_contain_text("Choose tp 4 or 9")
+    sentence = page.locator("#ways-tensor .crossings li").first
+    expect(sentence).to_contain_text(re.compile("Fastest: 1D below"))
+
+
+def test_cross_overs_are_drawn_where_the_server_found_them(open_page, server):
+    page = open_page(WAYS + "&by=communication_bytes")
+    curves(page, "#ways-tensor")
+    drawn = page.evaluate("document.querySelector('#ways-tensor .plot').data.at(-1).x")
+    answer = page.evaluate(
+        """async () => {
+            const { api } = await import("/js/api.js");
+            const { state } = await import("/js/state.js");
+            return (await api.parallelism(state.scenario, 0)).tensor.crossovers;
+        }"""
+    )
+    leading = [one["at"] for one in answer if one["metric"] == "communication_bytes" and one["leads"]]
+    assert drawn == leading
+    assert leading
+    closed = next(one["at"] for one in answer if one["closed"] and one["then"] == "3d")
+    words = page.locator("#ways-tensor .crossings li", has_text="closed form").filter(has_text="3D")
+    assert number(words.inner_text().split("from")[1]) == pytest.approx(closed, abs=1)
+
+
+def test_group_and_metric_are_in_the_url(open_page):
+    page = open_page(WAYS)
+    curves(page, "#ways-tensor")
+    page.get_by_label("Chips in the group").select_option("16")
+    page.get_by_role("button", name="volume").click()
+    expect(page.locator("#ways-tensor .crossings li").first).to_contain_text("Least volume")
+    assert (query(page, "ranks"), query(page, "by")) == ("16", "communication_bytes")
+    expect(page.locator("#ways-tensor tr", has_text="3D").filter(has_text="not q³")).to_be_visible()
+    page.reload()
+    expect(page.get_by_label("Chips in the group")).to_have_value("16")
+    expect(page.get_by_role("button", name="volume")).to_have_attribute("aria-pressed", "true")
+
+
+def test_experts_leave_one_way_of_tensor_parallelism(open_page):
+    page = open_page(WAYS.replace("llama3-70b", "mixtral-8x7b"))
+    assert curves(page, "#ways-tensor") == ["1D", "cross-over"]
+    expect(page.locator("#ways-tensor tr", has_text="experts are not laid out")).to_have_count(3)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_overflows(open_page, width, scheme):
+    page = open_page(WAYS, width=width, scheme=scheme)
+    curves(page, "#ways-tensor")
+    bring_into_view(page, "#ways-sequence")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

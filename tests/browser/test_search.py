@@ -1,0 +1,109 @@
+"""Search: runs by itself, tells how far it is, can be cancelled, and opens what it found in Explore."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import SCHEMES, WIDTHS
+from tests.browser.looking import EIGHT_GPUS, expect_view, number, query, settled, wait_for_figures
+
+pytestmark = pytest.mark.browser
+
+SEARCH = EIGHT_GPUS + "&view=search&measured=none"
+WIDE = SEARCH.replace("nodes=1", "nodes=128").replace("dp=8", "dp=1024").replace("global_batch=64", "global_batch=2048")
+COUNTS = "#search-status .counts"
+
+
+def test_the_best_plan_opens_in_explore_with_the_same_step_time(open_page):
+    page = open_page(SEARCH)
+    expect(page.locator(COUNTS)).to_contain_text("per second", timeout=60_000)
+    rows = page.locator("#best-plans tbody tr")
+    expect(rows).to_have_count(10)
+    found = rows.nth(0).locator("td").nth(1).inner_text()
+    rows.nth(0).get_by_role("button").click()
+    expect_view(page, "explore")
+    wait_for_figures(page)
+    tile = page.locator("#tile-step-time dd").first.inner_text().replace("\n", " ")
+    assert tile.split() == found.split()
+    assert query(page, "model") == "llama3-8b"
+    page.go_back()
+    expect_view(page, "search")
+    expect(rows).to_have_count(10)
+
+
+def test_a_point_of_the_front_opens_its_plan(open_page):
+    page = open_page(SEARCH)
+    page.wait_for_selector("#front .scatterlayer .point", state="attached", timeout=60_000)
+    settled(page)
+    last = page.locator("#front-plans tbody tr").last
+    wanted = last.locator("td").nth(4).inner_text()
+    fraction = page.evaluate(
+        """() => {
+            const plot = document.querySelector("#front .plot");
+            plot.scrollIntoView({ block: "center" });
+            const { xaxis, yaxis } = plot._fullLayout;
+            const { x, y } = plot.data[0];
+            const box = plot.getBoundingClientRect();
+            const at = x.length - 1;
+            return [box.left + xaxis._offset + xaxis.d2p(x[at]), box.top + yaxis._offset + yaxis.d2p(y[at])];
+        }"""
+    )
+    page.mouse.move(*fraction)
+    page.wait_for_timeout(200)
+    page.mouse.click(*fraction)
+    expect_view(page, "explore")
+    wait_for_figures(page)
+    assert number(page.locator("#tile-peak-memory dd").first.inner_text()) == pytest.approx(number(wanted), rel=0.01)
+
+
+def test_objective_limits_and_held_fields_are_in_the_url(open_page):
+    page = open_page(SEARCH)
+    expect(page.locator("#best-plans tbody tr")).to_have_count(10, timeout=60_000)
+    page.get_by_role("radio", name="memory").check(force=True)
+    page.get_by_label("Hold a field of the plan").select_option("tp")
+    page.get_by_label("Value of tp").fill("2")
+    page.get_by_role("button", name="Hold").click()
+    page.get_by_label("Slowest step, s").fill("30")
+    page.get_by_label("Slowest step, s").press("Enter")
+    expect(page.locator("#best-plans")).to_contain_text("by memory", timeout=60_000)
+    assert (query(page, "objective"), query(page, "lock"), query(page, "slowest_s")) == ("memory", "tp=2", "30")
+    settled(page)
+    expect(page.locator("#best-plans tbody tr").first.get_by_role("button")).to_contain_text("tp 2", timeout=60_000)
+    page.reload()
+    expect(page.locator(".held .chip")).to_contain_text("tp")
+    expect(page.get_by_role("radio", name="memory")).to_be_checked()
+    page.get_by_role("button", name="Release tp 2").click()
+    assert query(page, "lock") is None
+
+
+def test_what_cannot_be_held_or_fit_is_said(open_page):
+    page = open_page(SEARCH + "&lock=tp%3D0", refusals=(422,))
+    expect(page.locator("#search .notice")).to_contain_text("cannot be searched")
+    expect(page.locator("#search .panel .problem")).to_contain_text("tp")
+    page.get_by_role("button", name="Release tp 0").click()
+    page.get_by_label("Memory per chip, GB").fill("1")
+    page.get_by_label("Memory per chip, GB").press("Enter")
+    expect(page.locator("#search .notice")).to_contain_text("No plan fits", timeout=60_000)
+
+
+def test_a_long_search_tells_how_far_it_is_and_can_be_cancelled(open_page):
+    page = open_page(WIDE)
+    expect(page.locator(COUNTS)).to_contain_text("plans tried", timeout=30_000)
+    expect(page.locator("#search .progress")).to_be_visible()
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator(COUNTS)).to_have_text("Cancelled.")
+    expect(page.locator("#search .progress")).to_be_hidden()
+    # The server stopped too: the next search does not wait for it.
+    page.get_by_label("Chips", exact=True).fill("8")
+    page.get_by_label("Chips", exact=True).press("Enter")
+    expect(page.locator(COUNTS)).to_contain_text("per second", timeout=30_000)
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_overflows(open_page, width, scheme):
+    page = open_page(SEARCH, width=width, scheme=scheme)
+    page.wait_for_selector("#best-plans tbody tr", timeout=60_000)
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0

@@ -8,6 +8,8 @@ PYTHON ?=
 ARGS ?=
 CUDA_BASE ?=
 
+BROWSING := tests/browser tests/test_recipes.py
+
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
 # The stamps carry the torch they stand for, so that another TORCH sets up again.
@@ -17,7 +19,7 @@ READY := $(VENV)/ready-run-$(TORCH_KEY)
 READY_TEST := $(VENV)/ready-test-$(TORCH_KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test setup setup-test browser postgres check format lint types bench clean docker
+.PHONY: help run test test-gpu setup setup-test browser postgres slurm check format lint types bench clean docker
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,8 +31,13 @@ help: ## list the targets
 run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
 	@exec $(BIN)/headroom serve $(ARGS)
 
-test: setup-test browser postgres check ## set up what is missing, then run every check and every test
-	$(BIN)/python -m pytest $(ARGS)
+test: setup-test browser postgres slurm check ## set up what is missing, then run every check and every test
+	@# File by file on all cores; then alone what opens a browser: it is told to be quick, and keeps an event loop running.
+	$(if $(ARGS),,$(BIN)/python -m pytest -m "not gpu" -n auto --maxprocesses 8 --dist loadfile $(BROWSING:%=--ignore %))
+	$(BIN)/python -m pytest -m "not gpu" $(if $(ARGS),$(ARGS),$(BROWSING))
+
+test-gpu: setup-test ## run the tests that need a GPU, on a host that has one
+	$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
 
 setup: $(READY) ## virtual environment, pinned dependencies and torch
 
@@ -94,6 +101,16 @@ postgres: ## find a PostgreSQL server for the store's tests, or install it
 	  apt-get update -qq; apt-get install -y -qq --no-install-recommends postgresql; \
 	fi; \
 	find >/dev/null 2>&1 || { echo "The store's tests need the programs of a PostgreSQL server. Install the package (Debian, Ubuntu: postgresql; Fedora: postgresql-server; Homebrew: postgresql) or put postgres on PATH." >&2; exit 1; }
+
+slurm: setup-test ## find Slurm for its tests, or install it; without it those tests are skipped and say so
+	@find="$(BIN)/python -m tests.slurm"; \
+	if $$find >/dev/null; then exit; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq; \
+	  apt-get install -y -qq --no-install-recommends slurm-wlm munge slurmdbd mariadb-server-core mariadb-client-core \
+	    || apt-get install -y -qq --no-install-recommends slurm-wlm munge; \
+	fi; \
+	$$find || echo "The tests of the Slurm backend will be skipped. Install the packages slurm-wlm, munge, slurmdbd, mariadb-server-core and mariadb-client-core (Debian, Ubuntu), or run make slurm as root."
 
 bench: setup-test browser ## measure how fast Headroom itself is: every script in benchmarks/
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests import chromium
+from tests import slurm as slurm_here
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -28,3 +29,39 @@ def browser(chromium_path: str) -> Iterator[Browser]:
         found = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
         yield found
         found.close()
+
+
+@pytest.fixture(scope="session")
+def _slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_here.Slurm]:
+    absent = slurm_here.missing()
+    if absent:
+        pytest.skip(f"no Slurm here: {', '.join(absent)} missing; run `make slurm` as root")
+    found = slurm_here.Slurm(tmp_path_factory.mktemp("slurm"))
+    found.start()
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def slurm(_slurm: slurm_here.Slurm, monkeypatch: pytest.MonkeyPatch) -> slurm_here.Slurm:
+    """A real Slurm of two nodes with two fake GPUs each, one for all tests; its commands talk to it."""
+    for name, value in _slurm.environment.items():
+        monkeypatch.setenv(name, value)
+    _slurm.wait_for_nodes()
+    return _slurm
+
+
+@pytest.fixture
+def slurm_with_accounting(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[slurm_here.Slurm]:
+    """Another one, with slurmdbd on a private MariaDB, so that sacct answers."""
+    absent = slurm_here.missing(slurm_here.PROGRAMS + slurm_here.ACCOUNTING)
+    if absent:
+        pytest.skip(f"no Slurm with accounting here: {', '.join(absent)} missing; run `make slurm` as root")
+    found = slurm_here.Slurm(tmp_path_factory.mktemp("accounting"), accounting=True)
+    found.start()
+    for name, value in found.environment.items():
+        monkeypatch.setenv(name, value)
+    yield found
+    found.stop()

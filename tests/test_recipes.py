@@ -184,6 +184,21 @@ def test_benchmark(tmp_path: Path):
     assert [event["state"] for event in events if event["kind"] == "state"] == ["running", "ok"]
 
 
+def test_study(tmp_path: Path):
+    _copy(tmp_path, "estimator", "app")
+    place = tmp_path / "estimator"
+    (place / "studies" / "ring_all_reduce.py").write_text(_block("python estimator/studies/ring_all_reduce.py"))
+    (place / "catalog" / "printed" / "ring-all-reduce.toml").write_text(_block("toml printed"))
+    _add(place / "studies" / "__init__.py", "STUDIES: dict[str, str] = {", _block("text STUDIES").strip() + ", ")
+    command = ["-c", "from app.cli import main; main()", "study", "ring-all-reduce", "--json"]
+    found = json.loads(_python(tmp_path, *command))
+    (figure,) = found["figures"]
+    assert figure["value"] == pytest.approx(17.5)
+    assert (figure["printed"], figure["agrees"]) == (17.5, True)
+    (other,) = json.loads(_python(tmp_path, *command, "--set", "ranks=2"))["figures"]
+    assert (other["value"], other["printed"]) == (pytest.approx(10), None)
+
+
 def _copy(place: Path, *folders: str) -> None:
     for folder in folders:
         shutil.copytree(ROOT / folder, place / folder, ignore=shutil.ignore_patterns("__pycache__"))

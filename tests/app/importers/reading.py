@@ -58,4 +58,4 @@ def number(text: str, scale: float = 1.0) -> float | None:
 
 
 def gz(content: bytes | str) -> bytes:
-    return gzip.compress(content.encode() if isinstance(content, str) else content)
+    return gzip.compress(content.encode() if isinstance(content, str) else content, mtime=0)

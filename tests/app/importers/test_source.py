@@ -44,6 +44,7 @@ def test_cut_and_corrupt_streams_give_what_they_can(tmp_path):
         (TEXT, {"file_bytes": 100}, "more than the limit of 100"),
         (gz(TEXT), {"content_bytes": 100}, "larger than the limit of 100"),
     ],
+    ids=["empty", "file", "content"],
 )
 def test_limits(tmp_path, content, limits, says):
     with pytest.raises(ImportRefused, match=says):

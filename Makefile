@@ -19,7 +19,7 @@ READY := $(VENV)/ready-run-$(TORCH_KEY)
 READY_TEST := $(VENV)/ready-test-$(TORCH_KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-gpu setup setup-test browser postgres slurm check format lint types bench clean docker
+.PHONY: help run test test-gpu explore setup setup-test browser postgres slurm check format lint types bench clean docker
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -38,6 +38,9 @@ test: setup-test browser postgres slurm check ## set up what is missing, then ru
 
 test-gpu: setup-test ## run the tests that need a GPU, on a host that has one
 	$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
+
+explore: setup-test ## run the property tests on examples that no run has drawn before
+	$(BIN)/python -m pytest --hypothesis-profile random tests/properties $(ARGS)
 
 setup: $(READY) ## virtual environment, pinned dependencies and torch
 

@@ -33,8 +33,11 @@ PARTS = {
     "expert sum scatter": "expert down projection",
     "expert gradient gather": "expert down projection",
     "embedding sum": "embedding",
+    "embedding scatter": "embedding",
     "loss sums": "cross-entropy",
+    "head input gather": "logits",
     "logits gradient sum": "logits",
+    "logits gradient scatter": "logits",
 }
 
 

@@ -54,7 +54,7 @@ def block_messages(d: Dims, block: Block, *, sequence_parallel: bool) -> list[Me
     return found
 
 
-def edge_messages(d: Dims) -> tuple[list[Message], list[Message]]:
+def edge_messages(d: Dims, *, sequence_parallel: bool) -> tuple[list[Message], list[Message]]:
     """List what the embedding and the head send."""
     if _one(d.tp) or d.model.network != "transformer":
         return [], []
@@ -66,7 +66,7 @@ def edge_messages(d: Dims) -> tuple[list[Message], list[Message]]:
                     count=x.count, host=ranks)
             for x in exchanges
         ]
-        for exchanges in edge_exchanges(d)
+        for exchanges in edge_exchanges(d, sequence_parallel=sequence_parallel)
     )  # fmt: skip
     return embedding, head
 

@@ -48,7 +48,7 @@ def rank_of(scenario: Scenario, e: Efficiencies, **arrays: Any) -> Rank:
     plan, cluster = scenario.plan, scenario.cluster
     d = dims(scenario, **arrays)
     ops = network(d)
-    embedding_sends, head_sends = edge_messages(d)
+    embedding_sends, head_sends = edge_messages(d, sequence_parallel=plan.sequence_parallel)
     return Rank(
         d=d,
         ops=ops,

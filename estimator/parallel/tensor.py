@@ -55,14 +55,31 @@ def block_exchanges(d: Dims, *, sequence_parallel: bool, attention: bool = True,
     ]  # fmt: skip
 
 
-def edge_exchanges(d: Dims) -> tuple[list[Exchange], list[Exchange]]:
-    """Return the collectives of a vocabulary-parallel embedding, head and loss; none where they are replicated."""
+def edge_exchanges(d: Dims, *, sequence_parallel: bool) -> tuple[list[Exchange], list[Exchange]]:
+    """Return the collectives of a vocabulary-parallel embedding, head and loss; none where they are replicated.
+
+    Sequence parallelism scatters the embedding's sum and gathers the head's input: the same bytes, in other places.
+    """
     if d.tp_kind == "1d" and d.training.framework not in VOCAB_PARALLEL_FRAMEWORKS:
         return [], []
     payload = d.tokens * d.hidden_width * d.numbers.compute
-    embedding = [Exchange(name="embedding sum", kind="all-reduce", phase="forward", payload_bytes=payload, count=1.0)]
-    head = [
-        Exchange(name="loss sums", kind="all-reduce", phase="forward", payload_bytes=4.0 * d.tokens, count=3.0),
-        Exchange(name="logits gradient sum", kind="all-reduce", phase="backward", payload_bytes=payload, count=1.0),
-    ]
-    return embedding, head
+
+    def one(name: str, kind: str, phase: str) -> Exchange:
+        return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload, count=1.0)
+
+    loss = Exchange(name="loss sums", kind="all-reduce", phase="forward", payload_bytes=4.0 * d.tokens, count=3.0)
+    if not sequence_parallel:
+        return (
+            [one("embedding sum", "all-reduce", "forward")],
+            [loss, one("logits gradient sum", "all-reduce", "backward")],
+        )
+    return (
+        [one("embedding scatter", "reduce-scatter", "forward")],
+        [
+            one("head input gather", "all-gather", "forward"),
+            loss,
+            # As in a block: the inputs once more for the weight gradients, and their gradients to their owners.
+            one("head input gather", "all-gather", "backward"),
+            one("logits gradient scatter", "reduce-scatter", "backward"),
+        ],
+    )

@@ -21,7 +21,7 @@ def sent(model=LLAMA, *, block=0, sequence_parallel=False, **rest) -> list[Messa
 @pytest.mark.parametrize("plan", [{}, {"dp": 8}, {"pp": 2}])
 def test_axes_of_one_send_nothing(model, plan):
     assert sent(model, plan=plan) == []
-    assert edge_messages(dims(scenario(model, plan=plan, framework="megatron"))) == ([], [])
+    assert edge_messages(dims(scenario(model, plan=plan, framework="megatron")), sequence_parallel=False) == ([], [])
 
 
 def test_tensor_parallel_sums_meet_all_ranks_of_the_group():
@@ -36,9 +36,9 @@ def test_tensor_parallel_sums_meet_all_ranks_of_the_group():
 def test_bare_stacks_have_one_pair_of_products(network_kind, pairs):
     model = {**GPT, "network": network_kind}
     assert {m.count for m in sent(model, plan={"tp": 2}, framework="megatron")} == {pairs}
-    assert bool(edge_messages(dims(scenario(model, plan={"tp": 2}, framework="megatron")))[0]) == (
-        network_kind == "transformer"
-    )
+    assert bool(
+        edge_messages(dims(scenario(model, plan={"tp": 2}, framework="megatron")), sequence_parallel=False)[0]
+    ) == (network_kind == "transformer")
 
 
 @pytest.mark.parametrize(
@@ -111,6 +111,6 @@ def test_grids_send_along_their_axes(kind, tp, depth, groups):
 
 
 def test_the_edges_of_a_replicated_vocabulary_are_silent():
-    assert edge_messages(dims(scenario(GPT, plan={"tp": 2}))) == ([], [])
-    embedding, head = edge_messages(dims(scenario(GPT, plan={"tp": 2}, framework="megatron")))
+    assert edge_messages(dims(scenario(GPT, plan={"tp": 2})), sequence_parallel=False) == ([], [])
+    embedding, head = edge_messages(dims(scenario(GPT, plan={"tp": 2}, framework="megatron")), sequence_parallel=False)
     assert [m.kind for m in (*embedding, *head)] == ["all-reduce"] * 3

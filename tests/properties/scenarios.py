@@ -66,7 +66,7 @@ def documents(draw: st.DrawFn, **fixed: Any) -> dict[str, Any]:
         "shared_experts": draw(st.integers(0, 1)),
         "dense_layers": draw(st.integers(0, max(layers - 1, 0))),
     }
-    return {
+    found = {
         "model": {
             "layers": layers,
             "hidden": draw(st.sampled_from((64, 320, 1024, 4096))),
@@ -105,7 +105,7 @@ def documents(draw: st.DrawFn, **fixed: Any) -> dict[str, Any]:
             "bucket_bytes": draw(st.sampled_from((10**5, 26_214_400, 10**9))),
             "ddp_mode": pick("ddp_mode", DDP_MODES),
             "overlap": pick("overlap", (True, False)),
-            "placement": draw(st.sampled_from(PLACEMENTS)),
+            "placement": pick("placement", PLACEMENTS),
         },
         "training": {
             "seq_len": tp * cp * 8 * draw(st.integers(1, 512 // cp)),
@@ -118,6 +118,9 @@ def documents(draw: st.DrawFn, **fixed: Any) -> dict[str, Any]:
             "framework": pick("framework", FRAMEWORKS),
         },
     }
+    drawn = {**found["model"], **found["plan"], **found["training"]}
+    assert all(drawn.get(name, value) == value for name, value in fixed.items() if name != "experts"), fixed
+    return found
 
 
 def scenarios(**fixed: Any) -> st.SearchStrategy[Scenario]:

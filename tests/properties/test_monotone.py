@@ -117,7 +117,8 @@ def test_recomputation_never_gains_time(scenario):
     assert times[0] <= times[2] * ROUNDING
 
 
-@given(scenarios(dp=1, cp=1, ep=1, sharding="ddp"), st.sampled_from((2, 4, 8)))
+# Where data parallel ranks sit nearest, more of them move the tensor parallel ranks to other nodes.
+@given(scenarios(dp=1, cp=1, ep=1, sharding="ddp", placement="tp-cp-pp-dp"), st.sampled_from((2, 4, 8)))
 @settings(max_examples=80, deadline=None)
 def test_weak_scaling_never_beats_one_rank(scenario, dp):
     wider = replace(

@@ -67,7 +67,7 @@ def test_fp32_sends_twice_the_bytes_of_bf16():
 
 def test_a_vocabulary_parallel_head_sums_three_scalars_per_token_and_one_gradient():
     # Shoeybi 2019, section 3: maximum, sum of exponentials and target logit are reduced, never the logits.
-    embedding, head = edge_exchanges(dims(scenario(GPT, plan={"tp": 2}, framework="megatron")))
+    embedding, head = edge_exchanges(dims(scenario(GPT, plan={"tp": 2}, framework="megatron")), sequence_parallel=False)
     assert [(one.kind, one.payload_bytes) for one in embedding] == [("all-reduce", PAYLOAD)]
     assert [(one.phase, one.payload_bytes * one.count) for one in head] == [
         ("forward", 3 * 4 * 128), ("backward", PAYLOAD)
@@ -75,4 +75,18 @@ def test_a_vocabulary_parallel_head_sums_three_scalars_per_token_and_one_gradien
 
 
 def test_a_replicated_head_exchanges_nothing():
-    assert edge_exchanges(dims(scenario(GPT, plan={"tp": 2}, framework="pytorch-eager"))) == ([], [])
+    assert edge_exchanges(dims(scenario(GPT, plan={"tp": 2}, framework="pytorch-eager")), sequence_parallel=False) == (
+        [],
+        [],
+    )
+
+
+def test_sequence_parallel_edges_send_the_same_bytes_forward():
+    d = dims(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="megatron"))
+    summed, split = (edge_exchanges(d, sequence_parallel=value) for value in (False, True))
+    assert [traffic([x for part in found for x in part], "forward") for found in (summed, split)] == [
+        2 * PAYLOAD + 2 * 3 * 4 * 128
+    ] * 2
+    # Korthikanti 2022, section 4.2.2: backward gathers the head's input once more.
+    assert traffic(split[1], "backward") == traffic(summed[1], "backward")
+    assert {one.kind for part in split for one in part if one.name != "loss sums"} == {"all-gather", "reduce-scatter"}

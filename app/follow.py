@@ -15,7 +15,8 @@ from app.run import Run, fold
 from app.store import Store
 from estimator.units import seconds
 from runners.backends import Status, backend
-from runners.job import CANCEL_FILE, Handle
+from runners.job import CANCEL_FILE, RESULT_FILE, Handle
+from runners.journal import has_rows, recover
 
 POLL_S = 0.1
 """Events are read at every poll; the backend is asked every ``LOOK_S`` of its own, and at the end more often."""
@@ -75,6 +76,9 @@ async def _read(live: Live, store: Store) -> None:
 async def conclude(live: Live, store: Store, status: Status | None = None) -> None:
     """Decide the final state, store it with the result, and only then tell subscribers."""
     await _read(live, store)
+    result = live.folder / RESULT_FILE
+    if await asyncio.to_thread(has_rows, result):  # all of it was killed, its watchdog too
+        await asyncio.to_thread(recover, result, "failed", "its processes were killed", "failed")
     ended = await asyncio.to_thread(outcome, live.folder, live.run, status, started=live.handle is not None)
     if events.final_state(live.held) != ended.state:
         await asyncio.to_thread(events.append_state, live.folder, ended.state, ended.message)

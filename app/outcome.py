@@ -26,7 +26,9 @@ class Outcome:
 
 
 def outcome(folder: Path, run: Run, status: Status | None = None, *, started: bool = True) -> Outcome:
-    """Say how a run ended: by its result where it measured something, else cancelled, else failed with the reason.
+    """Say how a run ended: by its result where it measured all, else cancelled, else failed with the reason.
+
+    Rows that were measured before it broke off are kept.
 
     ``status`` is the backend's last word. A file ``cancel`` that says something holds the reason for which this server
     stopped the run; an empty one is somebody's wish.
@@ -40,19 +42,24 @@ def outcome(folder: Path, run: Run, status: Status | None = None, *, started: bo
     except (OSError, msgspec.DecodeError) as error:
         failure = failure or f"its result cannot be read: {error}"
     if found is not None and found.status in MEASURED:
-        measurement = replace(found, id=run.id, label=found.label or run.label)
-        return Outcome(state=found.status, message=_said(found), measurement=measurement)
+        return Outcome(state=found.status, message=_said(found), measurement=_named(found, run))
+    partial = _named(found, run) if found is not None and found.rows else None
     if (folder / CANCEL_FILE).exists():
         reason = (folder / CANCEL_FILE).read_text(encoding="utf-8", errors="replace").strip()
-        return Outcome(state="failed" if reason else "cancelled", message=reason or "stopped on request")
+        state = "failed" if reason else "cancelled"
+        return Outcome(state=state, message=reason or "stopped on request", measurement=partial)
     if status and status.state == "cancelled":
-        return Outcome(state="cancelled", message=status.message or "stopped on request")
+        return Outcome(state="cancelled", message=status.message or "stopped on request", measurement=partial)
     if found is not None:
         both = "; ".join(filter(None, (failure, _said(found))))
-        return Outcome(state="failed", message=both or "it failed; its log may say why")
+        return Outcome(state="failed", message=both or "it failed; its log may say why", measurement=partial)
     reason = failure or ("its processes ended without a result" if started else "it was lost before it started")
     last = log_tail(folder).strip().splitlines()[-1:]
     return Outcome(state="failed", message=f"{reason}; its log ends: {last[0][:_LONGEST_LINE]}" if last else reason)
+
+
+def _named(measurement: Measurement, run: Run) -> Measurement:
+    return replace(measurement, id=run.id, label=measurement.label or run.label)
 
 
 def _said(measurement: Measurement) -> str:

@@ -84,9 +84,18 @@ def read_run(folder: Path) -> Run:
         pass
     for line in EventReader(folder).read():
         run = fold(run, line)
-    if run.state in MEASURED and (folder / RESULT_FILE).exists():
+    if run.final and _measured(folder, run.state):
         run = replace(run, measurement_id=run.id)
     return run
+
+
+def _measured(folder: Path, state: str) -> bool:
+    """Whether the result holds a measurement: all that was asked for, or the rows of a run that broke off."""
+    try:
+        result = msgspec.json.decode((folder / RESULT_FILE).read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError):
+        return False
+    return state in MEASURED or bool(result.get("rows"))
 
 
 def log_tail(folder: Path, limit_bytes: int = LOG_TAIL_BYTES) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from functools import partial
 from importlib import import_module
@@ -15,8 +14,9 @@ from estimator.codec import decode
 from estimator.problems import InputProblems, Problem
 from runners.benchmarks import MODULES
 from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json
+from runners.journal import journal_of, recover
 from runners.options import about, add_arguments, from_arguments, options_of
-from runners.worker import BAD_INPUT, rank_and_world_size, work
+from runners.worker import BAD_INPUT, leave, rank_and_world_size, work
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -37,8 +37,9 @@ def _measure(options: argparse.Namespace) -> int:
     _refuse(_problems(options))
     if options.job is not None:
         job = read_job(options.job)
-        return work(job, options.job / RESULT_FILE, partial(append_event, options.job), options.trace)
+        return work(job, options.job / RESULT_FILE, partial(append_event, options.job), options.trace, options.job)
     document = {name: getattr(options, name) for name in ("benchmark", "device", "warmup", "steps", "seed", "label")}
+    document |= {name: getattr(options, name) for name in ("time_limit_s", "row_limit_s")}
     scenario = {} if options.scenario is None else read_json(options.scenario, "scenario")
     document |= {"scenario": scenario, "options": values, "world_size": rank_and_world_size()[1]}
     job = decode(Job, document)
@@ -50,6 +51,15 @@ def _probe(options: argparse.Namespace) -> int:
     _refuse(_problems(options))
     probes = import_module(MODULES["probe"])  # imports torch
     return int(probes.run(options.out, options.seconds, options.device))
+
+
+def _recover(options: argparse.Namespace) -> int:
+    if not recover(options.result, "failed", "it was killed; these are the rows until then", "failed"):
+        where = journal_of(options.result).name
+        message = "is there already" if options.result.exists() else f"has no {where} with rows beside it"
+        remedy = "Name the result of a run that was killed."
+        _refuse([Problem(field="result", message=f"{options.result.name} {message}", remedy=remedy)])
+    return 0
 
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
@@ -102,6 +112,10 @@ def _parser() -> argparse.ArgumentParser:
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: a GPU where there is one"
     )
     probe.set_defaults(command=_probe)
+
+    lost = commands.add_parser("recover", help="the result of a run that was killed, from the rows on disk")
+    lost.add_argument("result", type=Path, metavar="RESULT.json", help="what the run would have written")
+    lost.set_defaults(command=_recover)
     return parser
 
 
@@ -120,15 +134,15 @@ def _add_benchmark(parser: argparse.ArgumentParser, name: str) -> None:
     parser.add_argument("--steps", type=int, default=10, metavar="N", help="measured runs of each (default 10)")
     parser.add_argument("--seed", type=int, default=0, metavar="N", help="of parameters and data (default 0)")
     parser.add_argument("--label", default="", metavar="TEXT", help="name for people")
+    parser.add_argument(
+        "--time-limit-s", type=float, default=0.0, metavar="S", help="end the run after so long (default: no bound)"
+    )
+    parser.add_argument(
+        "--row-limit-s", type=float, default=900.0, metavar="S", help="end it if a row takes longer (default 900)"
+    )
     add_arguments(parser.add_argument_group("what is measured"), name)
     parser.set_defaults(command=_measure, benchmark=name, parser=parser)
 
 
 if __name__ == "__main__":
-    exit_code = main()
-    if exit_code or rank_and_world_size()[1] > 1:
-        # Peers may be waiting in a collective, whose threads would hold up an ordinary exit; and groups of processes
-        # that something still refers to may abort when Python takes them down
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(exit_code)
+    leave(main())

@@ -1,6 +1,7 @@
 """Job: one measured run as data, and the folder that is the protocol between runner and whoever watches it.
 
 ``job.json`` says what to run; ``events.jsonl`` grows by one JSON object per line; ``result.json`` is the Measurement;
+``result.rows.jsonl`` holds the rows until then;
 ``log`` holds what the processes printed; ``trace.json.gz`` is the profiler's trace and ``snapshot.json.gz`` the
 allocator's snapshot, where the job asks for one; ``handle.json`` finds the processes again; a file ``cancel`` says that
 whoever stops the run meant to. A backend with a queue adds its script ``job.sh`` and, when that ends, ``exit.json``.
@@ -45,6 +46,7 @@ class Job:
     seed: int = spec(0, minimum=0, maximum=2**31, help="of parameters and data")
     backend: str = spec("local", help="who starts the processes")
     time_limit_s: float = spec(0.0, minimum=0, maximum=30 * 86_400, help="wall-clock bound; 0: server's or queue's")
+    row_limit_s: float = spec(900.0, minimum=0, maximum=86_400, help="most for one row, or for a step; 0: no bound")
     placement: Placement = field(default_factory=Placement)
     label: str = spec("", help="name for people")
 

@@ -1,10 +1,10 @@
-"""What becomes of a row: measured, out of memory, not supported here, or failed."""
+"""What becomes of a row: measured, out of memory, not supported here, failed, not begun, or ended by the watchdog."""
 
 from __future__ import annotations
 
 import torch
 
-STATUSES = ("ok", "oom", "unsupported", "failed", "not_run")
+STATUSES = ("ok", "oom", "unsupported", "failed", "not_run", "timed_out")
 OOM_SIGNS = ("out of memory", "can't allocate memory", "cannot allocate memory", "not enough memory", "alloc_failed")
 UNSUPPORTED_SIGNS = ("not implemented", "not supported", "unsupported", "no available kernel", "not compiled with")
 

@@ -1,7 +1,8 @@
 """The frame of a benchmark that measures many configurations: one row each, whatever becomes of it.
 
 A row is a flat dict with the unit in every column's name and a ``status``: ok, oom, unsupported, failed, or not_run
-where the time was over. Every row is reported as it comes, so that a run which dies later has not been for nothing.
+where the time was over. Every row is on disk and reported before the next one begins, so that a run which dies later
+has not been for nothing.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from estimator.measurement import MeasuredCollective, Measurement, Origin, Warning
+from runners import guard
 from runners.clocks import clocks
 from runners.environment import device, environment
 from runners.job import Job, progress
@@ -52,6 +54,7 @@ class Suite:
         until the process group's time is up.
         """
         rows: list[Row]
+        guard.row_begins(columns)
         if self.over():
             rows = [{**columns, "status": "not_run", "message": f"the limit of {self.limit_s:g} s was over"}]
         else:
@@ -64,6 +67,7 @@ class Suite:
             if self.tidy or any(row["status"] != "ok" for row in rows):
                 release(self.ranks)
             self._agree(rows, columns)
+        guard.row_ends(rows)
         self.rows += rows
         self.done += 1
         if self.ranks.rank == 0:
@@ -77,6 +81,7 @@ class Suite:
         All ranks must call it with the same rows. What fails says so in the row's ``message``.
         """
         for number, (row, work) in enumerate(rows, 1):
+            guard.alive()
             if self.over():
                 row["message"] = f"not profiled: the limit of {self.limit_s:g} s was over"
                 continue
@@ -112,28 +117,32 @@ class Suite:
         leave(self.ranks)
         if self.ranks.rank != 0:
             return None
-        return Measurement(
-            label=self.job.label,
-            origin=Origin(
-                kind="run", format=self.job.benchmark, producer="headroom runners", version=torch.__version__
-            ),
-            device={**device(self.ranks.cuda), "count": self.ranks.world_size},
-            world_size=self.ranks.world_size,
-            scenario=self.job.scenario,
+        head = self.head()
+        return replace(
+            head,
             rows=tuple(self.rows),
             collectives=tuple(self.collectives),
-            environment=environment(self.ranks.cuda),
             warnings=tuple(warnings),
             samples={
                 "definitions": definitions,
-                "options": self.job.options,
-                "warmup": self.job.warmup,
-                "steps": self.job.steps,
-                "seed": self.job.seed,
+                **head.samples,
                 "seconds_s": spent_s,
                 "clocks": self.clocks,
                 **(samples or {}),
             },
+        )
+
+    def head(self) -> Measurement:
+        """What is known before the first row."""
+        job = self.job
+        return Measurement(
+            label=job.label,
+            origin=Origin(kind="run", format=job.benchmark, producer="headroom runners", version=torch.__version__),
+            device={**device(self.ranks.cuda), "count": self.ranks.world_size},
+            world_size=self.ranks.world_size,
+            scenario=job.scenario,
+            environment=environment(self.ranks.cuda),
+            samples={"options": job.options, "warmup": job.warmup, "steps": job.steps, "seed": job.seed},
         )
 
     def _agree(self, rows: list[Row], columns: Row) -> None:
@@ -155,6 +164,7 @@ def begin(job: Job, report: Report, total: int, limit_s: float) -> Suite:
     suite = Suite(job=job, ranks=ranks, report=report, total=total, limit_s=limit_s)
     suite.note_clocks()
     if ranks.rank == 0:
+        guard.rows_begin(suite.head())
         report(progress("build", 1, 1, None))
     return suite
 

@@ -10,17 +10,22 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
-from estimator.measurement import Measurement, Origin, Warning
+from estimator.measurement import Measurement, Origin
 from estimator.problems import InputProblems, Problem
+from runners import guard, journal
 from runners.benchmarks import MODULES
 from runners.job import CANCEL_FILE, Job, state, write_measurement
 from runners.options import options_of
 
 OK, FAILED, BAD_INPUT, CANCELLED = 0, 1, 2, 143
+
+OVERTIME_S = 10.0
+"""Whoever started a job with a folder ends it at its time limit; without him its watchdog does, this much later."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -36,8 +41,10 @@ def rank_and_world_size() -> tuple[int, int]:
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def work(job: Job, result: Path, report: Report, trace: Path | None = None) -> int:
+def work(job: Job, result: Path, report: Report, trace: Path | None = None, folder: Path | None = None) -> int:
     """Run ``job`` in this process, write its Measurement to ``result``, report states; return the exit code.
+
+    ``folder`` is the job's, where it has one.
 
     The first rank that has an outcome writes it: an out of memory on one rank is the run's result, and what the others
     then say about lost connections is not.
@@ -46,9 +53,11 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None) -> i
     if rank == 0:
         result.unlink(missing_ok=True)
         report(state("running"))
-    signal.signal(signal.SIGTERM, _raise_cancelled)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _raise_cancelled)
     _die_with_parent()
     try:
+        _guard(job, result, folder)
         options_of(job.benchmark, job.options)
         found = _problems(job, world_size)
         if found:
@@ -58,18 +67,48 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None) -> i
             code = FAILED  # the peers wait for this rank: its failure makes torchrun end them
     except InputProblems as error:
         _say(rank, "\n".join(str(problem) for problem in error.problems))
-        measurement, code = _failure(job, "failed", str(error)), BAD_INPUT
+        measurement, code = _failure(job, result, "failed", str(error)), BAD_INPUT
     except Cancelled:
         meant = world_size == 1 or (result.parent / CANCEL_FILE).exists()
         message = "stopped on request" if meant else "stopped because another process of the run ended; see the log"
-        measurement, code = _failure(job, "cancelled" if meant else "failed", message), CANCELLED
+        measurement, code = _failure(job, result, "cancelled" if meant else "failed", message), CANCELLED
     except Exception as error:  # whatever it was, the outcome says so
         traceback.print_exc()
-        measurement, code = _failure(job, "failed", f"{type(error).__name__}: {error}"), FAILED
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        measurement, code = _failure(job, result, "failed", f"{type(error).__name__}: {error}"), FAILED
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
     if measurement is not None and write_measurement(result, measurement, keep=True):
         report(state(measurement.status, _message(measurement)))
+    if rank == 0:
+        journal.journal_of(result).unlink(missing_ok=True)
+    guard.leaving()
     return code
+
+
+def leave(code: int) -> NoReturn:
+    """End this process at once: all is written, and an ordinary exit may wait without end.
+
+    Peers may be waiting in a collective whose threads hold it up, groups of processes that something still refers to
+    may abort when Python takes them down, and torch waits up to five minutes for its compile workers.
+    """
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _guard(job: Job, result: Path, folder: Path | None) -> None:
+    rank, world_size = rank_and_world_size()
+    watch = guard.Watch(
+        rank=rank,
+        world_size=world_size,
+        result=str(result.resolve()),
+        folder=str(folder.resolve()) if folder else "",
+        time_limit_s=job.time_limit_s,
+        overtime_s=OVERTIME_S if folder else 0.0,
+        row_limit_s=job.row_limit_s,
+    )
+    guard.start(watch)
+    guard.rows_begin(_blank(job))
 
 
 def _raise_cancelled(_number: int, _frame: FrameType | None) -> None:
@@ -87,22 +126,26 @@ def _say(rank: int, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
 
-def _failure(job: Job, status: str, message: str) -> Measurement:
-    try:
-        from runners.environment import environment  # imports torch, which may be what is missing
-
-        found = environment(cuda=False)
-    except ImportError:
-        found = {}
+def _blank(job: Job) -> Measurement:
     return Measurement(
         label=job.label,
         origin=Origin(kind="run", format=job.benchmark, producer="headroom runners"),
         world_size=job.world_size,
         scenario=job.scenario,
-        status=status,
-        environment=found,
-        warnings=(Warning(code=status, message=message[:2000]),),
     )
+
+
+def _failure(job: Job, result: Path, status: str, message: str) -> Measurement:
+    """The outcome of a run that broke off, with the rows that were measured until then."""
+    found = journal.read(journal.journal_of(result)) or journal.Journal(head=_blank(job))
+    if not found.head.environment:
+        try:
+            from runners.environment import environment  # imports torch, which may be what is missing
+
+            found = replace(found, head=replace(found.head, environment=environment(cuda=False)))
+        except ImportError:
+            pass
+    return journal.measurement(found, status, message, "not_run" if status == "cancelled" else "failed")
 
 
 def _message(measurement: Measurement) -> str:

@@ -44,7 +44,12 @@ def _children_by_parent() -> dict[int, list[int]]:
 
 def marked(folder: str) -> list[int]:
     """Living processes that were started with the mark of this job's folder."""
-    mark = f"{MARK}={folder}".encode()
+    return carrying(f"{MARK}={folder}")
+
+
+def carrying(variable: str) -> list[int]:
+    """Living processes that were started with ``NAME=value`` in their environment; none where there is no /proc."""
+    mark = variable.encode()
     found = []
     for pid in _all_processes():
         try:
@@ -57,7 +62,8 @@ def marked(folder: str) -> list[int]:
 
 
 def _all_processes() -> list[int]:
-    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    proc = Path("/proc")
+    return [int(entry.name) for entry in proc.iterdir() if entry.name.isdigit()] if proc.is_dir() else []
 
 
 def start_time(pid: int) -> int | None:

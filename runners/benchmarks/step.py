@@ -18,6 +18,7 @@ from estimator.measurement import Kernel, Measurement, Origin, Warning
 from estimator.model import model_flops_per_token
 from estimator.problems import InputProblems, Problem
 from estimator.scenario import scenario_from_json, scenario_to_json
+from runners import guard
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
 from runners.benchmarks import grid
 from runners.clocks import clocks
@@ -95,6 +96,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
         nonlocal stage
         stage = phase
+        guard.alive()
         if ranks.rank == 0:
             report(progress(phase, step, steps, step_s))
 

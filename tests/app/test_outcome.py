@@ -8,11 +8,11 @@ import pytest
 
 from app.disk import write_json
 from app.outcome import outcome
-from app.run import Run
+from app.run import Run, read_run
 from estimator.codec import encode
 from estimator.measurement import Warning
 from runners.backends import Status
-from tests.app.examples import MEASUREMENT
+from tests.app.examples import MEASUREMENT, write_run
 
 RUN = Run(id="r1", label="tiny")
 
@@ -73,3 +73,17 @@ def test_a_run_that_the_server_stopped_for_a_reason_has_failed_with_it(tmp_path)
     (tmp_path / "cancel").write_text("stopped at its time limit of 60 s")
     found = outcome(tmp_path, RUN, Status(alive=False, state="cancelled"))
     assert (found.state, found.message) == ("failed", "stopped at its time limit of 60 s")
+
+
+@pytest.mark.parametrize(("status", "state"), [("failed", "failed"), ("cancelled", "cancelled")])
+def test_rows_that_were_measured_before_a_run_broke_off_are_kept(tmp_path, status, state):
+    """By the server that follows it and by the next one, which reads its folder anew."""
+    rows = ({"seq_len": 8, "status": "ok"}, {"seq_len": 16, "status": "timed_out"})
+    folder = write_run(tmp_path, "r1", state=state, measurement=MEASUREMENT)
+    write(folder, status=status, rows=rows)
+    found = outcome(folder, RUN, Status(alive=False, state=state))
+    assert (found.state, found.measurement.rows) == (state, rows)
+    assert read_run(folder).measurement_id == "r1"
+    write(folder, status=status, rows=())
+    assert outcome(folder, RUN, Status(alive=False, state=state)).measurement is None
+    assert read_run(folder).measurement_id is None

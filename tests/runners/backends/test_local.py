@@ -86,8 +86,8 @@ def test_cancel_ends_every_process_of_the_job(tmp_path):
         assert local.alive(handle)
         time.sleep(0.05)
     processes = processes_of(handle)
-    assert len(processes) == 3  # torchrun and two workers, which have sessions of their own
-    assert len({os.getsid(pid) for pid in processes}) == 3
+    assert len(processes) == 5  # torchrun, two workers and their watchdogs, which have sessions of their own
+    assert len({os.getsid(pid) for pid in processes}) == 5
 
     # Found again as after a restart of the server, from the folder alone
     local.cancel(read_handle(tmp_path))

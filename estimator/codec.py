@@ -99,7 +99,7 @@ def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], pro
         return value
     choices = metadata.get("choices")
     if choices and value not in choices:
-        near = difflib.get_close_matches(str(value), choices, n=1)
+        near = difflib.get_close_matches(str(value).lower(), choices, n=1)
         hint = f"Did you mean {near[0]!r}? " if near else ""
         problems.append(
             Problem(field=path, message=f"{_show(value)} is not known", remedy=f"{hint}One of: {', '.join(choices)}.")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 from estimator.model import Model
+from estimator.parallel.chunks import chunk_problems
 from estimator.parallel.grid_shape import grid_problems
 from estimator.parallel.pipeline import schedule_problems
 from estimator.parallel.sequence import sequence_problems
 from estimator.plan import Plan
-from estimator.problems import Problem
+from estimator.problems import Problem, either, nearest
 from estimator.training import Training
 
 
@@ -55,13 +58,17 @@ def tensor_problems(model: Model, plan: Plan, training: Training) -> list[Proble
     found = []
     if plan.tp_depth != 1:
         found.append(_problem("plan.tp_depth", "only 2.5d tensor parallelism has a depth", "Set tp_depth to 1."))
-    found += _divides("plan.tp", plan.tp, "heads", model.heads)
-    found += _divides("plan.tp", plan.tp, "ffn", model.ffn)
-    if model.kv % plan.tp and plan.tp % model.kv:
+    for what, size in (("heads", model.heads), ("ffn", model.ffn)):
+        if size % plan.tp:
+            found.append(_undivided("plan.tp", "tp", plan.tp, what, size, _degrees(model, plan.tp)))
+    if not _shared(model.kv, plan.tp):
         found.append(_problem("plan.tp", f"tp = {plan.tp} and {model.kv} key/value heads do not divide one another",
-                              "Choose tp that divides kv_heads, or a multiple of kv_heads."))  # fmt: skip
-    if plan.sequence_parallel:
-        found += _divides("plan.tp", plan.tp * plan.cp, "seq_len", training.seq_len, "tp·cp" if plan.cp > 1 else "tp")
+                              f"Choose tp {_degrees(model, plan.tp)}."))  # fmt: skip
+    parts = plan.tp * plan.cp
+    if plan.sequence_parallel and training.seq_len % parts:
+        message = f"{'tp·cp' if plan.cp > 1 else 'tp'} = {parts} does not divide seq_len = {training.seq_len}"
+        remedy = f"Choose a seq_len that is a multiple of {parts}, or set sequence_parallel to false."
+        found.append(_problem("plan.tp", message, remedy))
     return found
 
 
@@ -85,13 +92,20 @@ def expert_problems(model: Model, plan: Plan) -> list[Problem]:
             for name, value in (("ep", plan.ep), ("expert_tp", plan.expert_tp))
             if value > 1
         ]
-    found = _divides("plan.ep", plan.ep, "experts", model.experts, "ep")
+    found = []
+    if model.experts % plan.ep:
+        degrees = _divisors(plan.ep, model.experts)
+        found.append(_undivided("plan.ep", "ep", plan.ep, "experts", model.experts, degrees))
     ranks = plan.dp * plan.cp * plan.tp
     if ranks % (plan.ep * plan.expert_tp):
         found.append(_problem("plan.ep", f"ep·expert_tp = {plan.ep}·{plan.expert_tp} does not divide the {ranks} ranks"
                               " of dp·cp·tp, over which experts are laid",
                               "Choose ep and expert_tp whose product divides dp·cp·tp."))  # fmt: skip
-    return [*found, *_divides("plan.expert_tp", plan.expert_tp, "moe_ffn", model.moe_ffn or model.ffn, "expert_tp")]
+    width = model.moe_ffn or model.ffn
+    if width % plan.expert_tp:
+        degrees = _divisors(plan.expert_tp, width)
+        found.append(_undivided("plan.expert_tp", "expert_tp", plan.expert_tp, "moe_ffn", width, degrees))
+    return found
 
 
 def pipeline_problems(
@@ -101,14 +115,10 @@ def pipeline_problems(
     if stages > model.layers:
         return [_problem("plan.pp", f"{stages} pipeline stages for {model.layers} layers",
                          f"Choose pp of at most {model.layers}.")]  # fmt: skip
-    found = []
-    chunks = stages * (2 if schedule == "zero-bubble-v" else virtual_stages)
-    short = -model.layers % chunks
-    if stages > 1 and chunks <= model.layers and short > stages:
-        found.append(_problem("plan.virtual_stages" if virtual_stages > 1 else "plan.pp",
-                              f"{model.layers} layers do not spread over {chunks} chunks of the pipeline",
-                              f"Choose chunks that divide {model.layers} layers, or nearly so."))  # fmt: skip
-    return [*found, *schedule_problems(schedule, stages, micro_batches, virtual_stages, model.layers)]
+    return [
+        *chunk_problems(schedule, stages, virtual_stages, model.layers),
+        *schedule_problems(schedule, stages, micro_batches, virtual_stages),
+    ]
 
 
 def _data(model: Model, plan: Plan) -> list[Problem]:
@@ -116,7 +126,7 @@ def _data(model: Model, plan: Plan) -> list[Problem]:
     ranks = plan.dp * plan.cp
     if plan.shard_ranks and ranks % plan.shard_ranks:
         found.append(_problem("plan.shard_ranks", f"{plan.shard_ranks} ranks do not divide the {ranks} of dp·cp",
-                              "Choose a divisor of dp·cp, or 0 for all of them."))  # fmt: skip
+                              f"Choose shard_ranks {_divisors(plan.shard_ranks, ranks)}, or 0 for all."))  # fmt: skip
     if plan.shard_ranks and plan.sharding == "ddp":
         found.append(_problem("plan.shard_ranks", "ddp shards nothing", "Set shard_ranks to 0, or sharding to fsdp."))
     if plan.recompute_every > 1 and plan.recompute != "full":
@@ -128,12 +138,24 @@ def _data(model: Model, plan: Plan) -> list[Problem]:
     return found
 
 
-def _divides(field: str, degree: int, what: str, size: int, name: str = "tp") -> list[Problem]:
-    if size % degree == 0:
-        return []
-    return [
-        _problem(field, f"{name} = {degree} does not divide {what} = {size}", f"Choose {name} that divides {what}.")
-    ]
+def _undivided(field: str, name: str, degree: int, what: str, size: int, degrees: str) -> Problem:
+    return _problem(field, f"{name} = {degree} does not divide {what} = {size}", f"Choose {name} {degrees}.")
+
+
+def _degrees(model: Model, tp: int) -> str:
+    """The nearest tensor parallel degrees that heads, key/value heads and widths all allow."""
+    both = math.gcd(model.heads, model.ffn or model.heads)
+    legal = [n for n in range(1, both + 1) if both % n == 0 and _shared(model.kv, n)]
+    return either(nearest(legal, tp))
+
+
+def _divisors(degree: int, size: int) -> str:
+    """The nearest degrees that divide ``size``."""
+    return either(nearest([n for n in range(1, min(size, 2 * degree) + 1) if size % n == 0], degree))
+
+
+def _shared(heads: int, ranks: int) -> bool:
+    return heads % ranks == 0 or ranks % heads == 0
 
 
 def _problem(field: str, message: str, remedy: str) -> Problem:

@@ -18,6 +18,17 @@ class Problem:
         return f"{self.field}: {self.message}. {self.remedy}"
 
 
+def either(values: Sequence[object]) -> str:
+    """Name values to choose from, as in “1, 2 or 4”."""
+    *others, last = map(str, values)
+    return f"{', '.join(others)} or {last}" if others else last
+
+
+def nearest(legal: Sequence[int], value: int) -> list[int]:
+    """Return the legal values, ascending, that are next to one which is none: below it and above it."""
+    return [*[n for n in legal if n < value][-1:], *[n for n in legal if n > value][:1]]
+
+
 class InputProblems(ValueError):  # noqa: N818  (it carries problems; “error” would say less)
     """Raised when an input cannot be used; carries every problem found, not only the first."""
 

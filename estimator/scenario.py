@@ -115,6 +115,8 @@ def standing_problems(scenario: Scenario) -> list[Problem]:
 
 def model_from_json(value: object) -> Model:
     """Read a catalogue name or an inline model; raise InputProblems."""
+    if not isinstance(value, (str, Mapping)):
+        raise InputProblems([_neither("model", "gpt2")])
     return catalog.model(value) if isinstance(value, str) else decode(Model, value, "model")
 
 
@@ -133,7 +135,13 @@ def cluster_from_json(value: object) -> Cluster:
         value = {"chip": value}
     if not isinstance(value, Mapping):
         raise InputProblems(
-            [Problem(field="cluster", message="must be a chip's name or an object", remedy='Write {"chip": "..."}.')]
+            [
+                Problem(
+                    field="cluster",
+                    message="must be a chip's name or an object",
+                    remedy='Write {"chip": "h100-sxm", "nodes": 1}.',
+                )
+            ]
         )
     unknown = [unknown_key("cluster", str(key), list(_CLUSTER_KEYS)) for key in value if key not in _CLUSTER_KEYS]
     if unknown:
@@ -143,6 +151,8 @@ def cluster_from_json(value: object) -> Cluster:
             [Problem(field="cluster.chip", message="is missing", remedy="Name a chip of the catalogue.")]
         )
     chip = value["chip"]
+    if not isinstance(chip, (str, Mapping)):
+        raise InputProblems([_neither("cluster.chip", "h100-sxm")])
     chip = catalog.chip(chip) if isinstance(chip, str) else decode(Chip, chip, "cluster.chip")
     return decode(
         Cluster,
@@ -157,7 +167,14 @@ def cluster_from_json(value: object) -> Cluster:
     )
 
 
+def _neither(field: str, example: str) -> Problem:
+    """What a name of the catalogue or an object should stand for, and is neither."""
+    return Problem(field=field, message="must be a name of the catalogue or an object", remedy=f'Write "{example}".')
+
+
 def _link(value: object, where: str) -> object:
     if isinstance(value, str):
         return encode(catalog.link(value, where))
+    if not isinstance(value, Mapping):
+        raise InputProblems([_neither(where, "nvlink4" if where == "cluster.link" else "infiniband-ndr")])
     return encode(decode(Link, value, where))

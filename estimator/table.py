@@ -71,6 +71,9 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
             return f"{column} is empty"
         if number(cells[column]) is None:
             return f"{column} is {cells[column]!r}, not a number"
+    for column, cell in cells.items():
+        if column.startswith("measured_") and (number(cell) or 0.0) < 0:
+            return f"{column} is {cell}, below 0"
     model = cells.get("model", "")
     if EXPERT_FAMILIES.search(model) and not number(cells.get("experts", "")) and not known_experts(model):
         return f"{model} has experts, but neither the catalogue nor the row says how many"

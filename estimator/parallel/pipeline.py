@@ -80,14 +80,11 @@ def in_flight(
     return minimum(micro_batches, held)
 
 
-def schedule_problems(
-    schedule: str, stages: int, micro_batches: int, virtual_stages: int, layers: int
-) -> list[Problem]:
-    """List what a schedule does not allow: chunks that it has not, groups that do not fill, chunks without a layer."""
+def schedule_problems(schedule: str, stages: int, micro_batches: int, virtual_stages: int) -> list[Problem]:
+    """List what a schedule does not allow: chunks that it has not, groups that do not fill."""
     if stages == 1:
         return []
     found = []
-    chunks = 2 if schedule == "zero-bubble-v" else virtual_stages
     if schedule == "zero-bubble-v" and virtual_stages > 2:
         found.append(_problem("plan.virtual_stages", f"zero-bubble-v runs two chunks per rank, not {virtual_stages}",
                               "Set virtual_stages to 2, or schedule to interleaved."))  # fmt: skip
@@ -99,10 +96,6 @@ def schedule_problems(
                               f" {micro_batches} per step do not fill them",
                               "Choose global_batch so that global_batch / (dp·micro_batch) is a multiple of pp,"
                               " or set schedule to 1f1b."))  # fmt: skip
-    if chunks > 1 and stages * chunks > layers:
-        field = "plan.virtual_stages" if virtual_stages > 1 else "plan.schedule"
-        found.append(_problem(field, f"{stages} stages of {chunks} chunks need more than {layers} layers",
-                              f"Choose at most {layers} chunks in all, or set schedule to 1f1b."))  # fmt: skip
     return found
 
 

@@ -1,5 +1,7 @@
 """Legality: every refusal names its field and has a remedy, and following the remedy helps."""
 
+import re
+
 import pytest
 
 from estimator import catalog
@@ -75,6 +77,56 @@ def test_experts_pass(plan):
 )
 def test_a_refusal_names_its_field(model, plan, field):
     assert field in fields_of(model, **plan)
+
+
+PLANS = [
+    {"tp": 3}, {"tp": 16}, {"tp": 5, "sequence_parallel": True}, {"tp": 6, "tp_kind": "2d"}, {"tp": 9, "tp_kind": "2d"},
+    {"tp_depth": 2}, {"tp": 8, "tp_kind": "2d", "tp_depth": 2}, {"tp": 8, "tp_kind": "3d", "tp_depth": 4},
+    {"tp": 9, "tp_kind": "2.5d", "tp_depth": 2}, {"tp": 16, "tp_kind": "2.5d", "tp_depth": 3},
+    {"tp": 18, "tp_kind": "3d", "tp_depth": 2}, {"pp": 4, "virtual_stages": 3, "schedule": "interleaved"},
+    {"dp": 6, "sharding": "fsdp", "shard_ranks": 4},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("plan", PLANS)
+def test_every_value_that_a_remedy_names_is_legal_for_its_field(plan):
+    """“Set tp_depth to 1 and tp to 4 or 9” is followed word for word; what it leads to has no tensor problem."""
+    model = Model(**LLAMA | {"layers": 16})
+    for problem in legality(model, Plan(**plan), Training(seq_len=120, global_batch=48)):
+        followed = list(_followed(problem.remedy, plan))
+        assert followed, problem.remedy
+        for changes in followed:
+            again = legality(model, Plan(**plan | changes), Training(seq_len=120, global_batch=48))
+            assert problem.field not in [one.field for one in again], (problem, changes)
+
+
+def _followed(remedy: str, plan: dict):
+    """Yield the changes that a remedy names: every value of every alternative."""
+    numbers = r"\d+(?:, \d+)*(?: or \d+)?"
+    joint = re.match(rf"Set tp_depth to 1 and tp to ({numbers})\.", remedy)
+    if joint:
+        yield from ({"tp_depth": 1, "tp": int(value)} for value in re.findall(r"\d+", joint[1]))
+        return
+    for name, values in re.findall(rf"(tp_depth|tp_kind|tp|virtual_stages|shard_ranks|sequence_parallel)"
+                                   rf"(?: to| =)? (1d|2\.5d|false|{numbers})(?![\d·])", remedy):  # fmt: skip
+        if name in ("tp_kind", "sequence_parallel"):
+            yield {name: False if values == "false" else values}
+        else:
+            yield from ({name: int(value)} for value in re.findall(r"\d+", values))
+
+
+def test_layers_spread_over_chunks_or_the_accepted_numbers_are_named():
+    (problem,) = pipeline_problems(Model(**LLAMA | {"layers": 16}), "interleaved", 4, 3, 8)
+    assert problem.remedy == "With pp = 4 choose virtual_stages 1, 2 or 4."
+    assert "at most one for each of the 4 stages is accepted" in problem.message
+
+
+def test_a_tensor_parallel_degree_is_named_that_heads_and_widths_all_allow():
+    model = Model(**LLAMA | {"heads": 8, "kv_heads": 8, "hidden": 64, "ffn": 12})
+    assert {one.remedy for one in tensor_problems(model, Plan(tp=3), TRAINING)} == {"Choose tp 2 or 4."}
+    assert {one.remedy for one in tensor_problems(model, Plan(tp=8), TRAINING)} == {"Choose tp 4."}
+    (problem,) = tensor_problems(DENSE, Plan(tp=4, sequence_parallel=True), Training(seq_len=130, global_batch=1))
+    assert problem.remedy == "Choose a seq_len that is a multiple of 4, or set sequence_parallel to false."
 
 
 def test_interleaving_takes_micro_batches_in_groups_of_the_stages():

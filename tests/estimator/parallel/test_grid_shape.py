@@ -34,8 +34,12 @@ def test_arrays_are_judged_element_by_element():
         ("2.5d", 8, 1, "plan.tp_depth", "Choose tp_depth 2."),
         ("2.5d", 32, 4, "plan.tp_depth", "Choose tp_depth 2 or 8."),
         ("2.5d", 6, 2, "plan.tp", "Choose tp 2 or 8."),
-        ("2d", 4, 2, "plan.tp_depth", "Set tp_depth to 1, or tp_kind to 2.5d."),
-        ("1d", 4, 2, "plan.tp_depth", "Set tp_depth to 1, or tp_kind to 2.5d."),
+        ("2d", 4, 2, "plan.tp_depth", "Set tp_depth to 1."),
+        ("1d", 8, 2, "plan.tp_depth", "Set tp_depth to 1, or tp_kind to 2.5d."),
+        ("3d", 8, 2, "plan.tp_depth", "Set tp_depth to 1, or tp_kind to 2.5d."),
+        ("2d", 8, 2, "plan.tp_depth", "Set tp_kind to 2.5d."),
+        ("2d", 12, 2, "plan.tp_depth", "Set tp_depth to 1 and tp to 9 or 16."),
+        ("2.5d", 1, 2, "plan.tp_depth", "Choose tp_depth 1."),
     ],
 )
 def test_a_degree_that_makes_no_grid_names_the_nearest_that_do(kind, tp, depth, field, remedy):
@@ -52,6 +56,20 @@ def test_remedies_work(kind, tp, depth):
                 assert grid_fits(kind, int(word), depth)
             elif word.isdigit():
                 assert grid_fits(kind, tp, int(word))
+
+
+def test_a_named_depth_fits_the_model_too():
+    # 9 = 1·3², but a side of 3 does not divide 32 heads: no depth helps, another degree does.
+    (problem,) = grid_problems("2.5d", 9, 2, **MODEL)
+    assert (problem.field, problem.remedy) == ("plan.tp", "Choose tp 8 or 32.")
+    # 18 = 2·3² is a grid, which 32 heads do not fit on.
+    (problem,) = grid_problems("2d", 18, 2, **MODEL)
+    assert problem.remedy == "Set tp_depth to 1 and tp to 16 or 64."
+    # 64 = 1·8² = 4·4² = 16·2²; 3 sequences are split over none of 8, 16 and 32 parts, so all are named.
+    (problem,) = grid_problems("2.5d", 64, 2, micro_batch=3, **MODEL)
+    assert problem.remedy == "Choose tp_depth 1, 4 or 16."
+    (problem,) = grid_problems("2.5d", 64, 2, micro_batch=8, **MODEL | {"seq_len": 6})
+    assert problem.remedy == "Choose tp_depth 1 or 4."
 
 
 MODEL = {"heads": 32, "kv_heads": 8, "hidden": 4096, "ffn": 14_336, "seq_len": 4096}
@@ -95,6 +113,13 @@ def test_depth_splits_the_tokens_even_where_the_side_is_one():
 
 
 def test_3d_splits_the_widths_by_the_square_of_its_side():
-    (problem,) = grid_problems("3d", 27, 1, heads=33, hidden=33 * 64, ffn=9 * 1024)
+    (problem,) = grid_problems("3d", 27, 1, heads=36, hidden=33 * 64, ffn=9 * 1024)
     assert "9 parts of the grid do not divide hidden = 2112" in problem.message
     assert "tp = 8 (q = 2)" in problem.remedy
+
+
+def test_a_smaller_grid_is_named_only_where_all_sizes_fit_on_it():
+    (problem,) = grid_problems("2d", 36, 1, heads=33, hidden=6 * 64, ffn=6 * 1024)
+    assert "tp = 9 (q = 3)" in problem.remedy
+    (problem,) = grid_problems("2d", 16, 1, heads=33, hidden=64, ffn=1024)
+    assert problem.remedy == "Set tp to 1, or tp_kind to 1d."

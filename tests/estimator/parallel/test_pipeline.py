@@ -111,25 +111,23 @@ def test_micro_batches_in_flight_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("schedule", "stages", "micro_batches", "chunks", "layers", "fields"),
+    ("schedule", "stages", "micro_batches", "chunks", "fields"),
     [
-        ("1f1b", 4, 6, 1, 8, []),
-        ("1f1b", 4, 6, 2, 8, ["plan.virtual_stages"]),
-        ("gpipe", 1, 6, 2, 8, []),
-        ("interleaved", 4, 8, 2, 8, []),
-        ("interleaved", 4, 6, 1, 8, []),
-        ("interleaved", 4, 6, 2, 8, ["training.global_batch"]),
-        ("interleaved", 4, 6, 4, 8, ["training.global_batch", "plan.virtual_stages"]),
-        ("zero-bubble", 4, 3, 1, 4, []),
-        ("zero-bubble", 4, 3, 2, 8, ["plan.virtual_stages"]),
-        ("zero-bubble-v", 4, 3, 1, 8, []),
-        ("zero-bubble-v", 4, 3, 2, 8, []),
-        ("zero-bubble-v", 4, 3, 3, 12, ["plan.virtual_stages"]),
-        ("zero-bubble-v", 4, 3, 1, 7, ["plan.schedule"]),
+        ("1f1b", 4, 6, 1, []),
+        ("1f1b", 4, 6, 2, ["plan.virtual_stages"]),
+        ("gpipe", 1, 6, 2, []),
+        ("interleaved", 4, 8, 2, []),
+        ("interleaved", 4, 6, 1, []),
+        ("interleaved", 4, 6, 2, ["training.global_batch"]),
+        ("zero-bubble", 4, 3, 1, []),
+        ("zero-bubble", 4, 3, 2, ["plan.virtual_stages"]),
+        ("zero-bubble-v", 4, 3, 1, []),
+        ("zero-bubble-v", 4, 3, 2, []),
+        ("zero-bubble-v", 4, 3, 3, ["plan.virtual_stages"]),
     ],
 )
-def test_what_a_schedule_does_not_allow(schedule, stages, micro_batches, chunks, layers, fields):
-    found = schedule_problems(schedule, stages, micro_batches, chunks, layers)
+def test_what_a_schedule_does_not_allow(schedule, stages, micro_batches, chunks, fields):
+    found = schedule_problems(schedule, stages, micro_batches, chunks)
     assert [problem.field for problem in found] == fields
     assert all(problem.message and problem.remedy.endswith(".") for problem in found)
 

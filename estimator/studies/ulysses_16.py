@@ -233,7 +233,11 @@ def _bytes(tensors: Sequence[Tensor]) -> int:
 
 def _check(i: Inputs) -> None:
     problems = [
-        Problem(field=field, message=f"{value} is not a multiple of {name} = {by}", remedy=f"{why} Give a multiple.")
+        Problem(
+            field=field,
+            message=f"{value} is not a multiple of {name} = {by}",
+            remedy=f"{why} Set {field} to a multiple of {by}, or {name} to a divisor of {value}.",
+        )
         for field, value, name, by, why in (
             ("h", i.h, "P", i.P, "Ulysses gives each rank whole heads."),
             ("N", i.N, "P", i.P, "Each rank holds an equal share of the tokens."),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from estimator.studies.cs336_4d.gaps import bar_name, gaps
 from estimator.studies.cs336_4d.inputs import Inputs
 from estimator.studies.cs336_4d.mesh import (
     best_split,
@@ -42,7 +43,7 @@ def run(inputs: Inputs) -> Result:
         inputs=inputs,
         figures=tuple(_with_printed(figure, shown) for figure in figures),
         series=(*_degree_curve(inputs), *_split_curves(inputs)),
-        notes=NOTES,
+        notes=tuple(sorted((*NOTES, *gaps(inputs)), key=lambda note: note[:3])),
     )
 
 
@@ -168,7 +169,7 @@ def _split_curves(i: Inputs) -> tuple[Series, ...]:
         found.append(
             Series(group=f"(d) tokens of a chip from which {i.chips} chips are bound by compute", name=words,
                    x_label="FSDP × tensor parallel degree", y_label="tokens of a chip", kind="bar",
-                   x=tuple(f"{x} × {y}" for x, y in splits(i.chips)),
+                   x=tuple(bar_name(i, split) for split in splits(i.chips)),
                    y=tuple(batch if math.isfinite(batch) else None for batch in batches))
         )  # fmt: skip
     return tuple(found)

@@ -61,7 +61,11 @@ def layout_problems(i: Inputs) -> list[Problem]:
     if i.tp_kind == "1d":
         divisions += [("f", i.f, "m", i.m), ("h", i.h, "m", i.m), ("l", i.l, "m", i.m)]
     found = [
-        Problem(field=field, message=f"{value} is not a multiple of {name} = {by}", remedy=f"Give a multiple of {by}.")
+        Problem(
+            field=field,
+            message=f"{value} is not a multiple of {name} = {by}",
+            remedy=f"Set {field} to a multiple of {by}, or {name} to a divisor of {value}.",
+        )
         for field, value, name, by in divisions
         if value % by
     ]

@@ -72,6 +72,28 @@ def test_the_degree_curve_follows_the_degree():
     assert curve.y[-1] is None
 
 
+def test_what_the_figures_leave_out_is_explained():
+    found = study("cs336-4d")
+    for bars in (one for one in found.series if one.kind == "bar"):
+        missing = [name for name, value in zip(bars.x, bars.y, strict=True) if value is None]
+        assert missing == ["1 × 64: never", "2 × 32: never"]
+        assert [name for name in bars.x if "never" in name] == missing
+    (bars_note,) = [note for note in found.notes if note.startswith("(d) No bar for 1 × 64, 2 × 32: ")]
+    assert "F·M_Y/α = 20.8" in bars_note
+    (curve_note,) = [note for note in found.notes if note.startswith("(b) The curve ends at 10,828 tokens")]
+    assert "50 % of the activations" in curve_note
+    assert [note[:3] for note in found.notes] == sorted(note[:3] for note in found.notes)
+
+
+def test_nothing_is_explained_where_nothing_is_missing():
+    found = study("cs336-4d", {"chips": 16, "sharded_activation_frac": 1})
+    assert all(value is not None for one in found.series for value in one.y)
+    assert not [note for note in found.notes if "No bar" in note or "curve ends" in note]
+    many = study("cs336-4d", {"chips": 5040})
+    (note,) = [note for note in many.notes if "No bar" in note]
+    assert " and 38 more: " in note
+
+
 @pytest.mark.parametrize("overlapped", [True, False])
 @pytest.mark.parametrize(("fsdp", "tp"), [(16, 4), (4, 16), (64, 1), (2, 20)])
 def test_from_the_least_batch_on_compute_takes_longest(overlapped, fsdp, tp):

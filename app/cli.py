@@ -24,6 +24,8 @@ app = typer.Typer(
 )
 
 BAD_INPUT = 2
+OWN_ERROR = 70
+"""As EX_SOFTWARE of sysexits.h."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
 Data = Annotated[
     Path | None,
@@ -51,14 +53,33 @@ def run(arguments: list[str]) -> int:
             print(error)
             return BAD_INPUT
         message = " ".join(error.format_message().split()).rstrip(".")
-        print(f"headroom: {message}. Run 'headroom --help' for what there is.", file=sys.stderr)
+        end = "" if message.endswith("?") else "."
+        # Wrong usage of a command knows which one it was.
+        command = getattr(getattr(error, "ctx", None), "command_path", "headroom")
+        print(f"headroom: {message}{end} Run '{command} --help' for what there is.", file=sys.stderr)
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         return 130
     except BrokenPipeError:
         sys.stderr.close()
         return 1
+    except Exception:
+        print(f"headroom: this is an error of Headroom's own; {_trace_kept()}", file=sys.stderr)
+        return OWN_ERROR
     return status if isinstance(status, int) else 0
+
+
+def _trace_kept() -> str:
+    """Write the present exception's trace to a file, and say where."""
+    import tempfile
+    import traceback
+
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="headroom-", suffix=".txt", delete=False) as file:
+            file.write(traceback.format_exc())
+    except OSError as error:
+        return f"its trace could not be written: {error.strerror or error}."
+    return f"please report it with {file.name}, which has the trace."
 
 
 @app.command()
@@ -121,12 +142,13 @@ def validate(
 def sweep(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.json", help="Scenario without a plan, limits, objective.")],
     as_json: AsJson = False,
+    wide: Annotated[bool, typer.Option("--wide", help="Print all columns, however long the lines.")] = False,
     data: Data = None,
 ) -> int:
     """Try all plans for a model on a cluster under limits."""
     from app.commands.sweep import sweep as command
 
-    return command(spec, as_json, data)
+    return command(spec, as_json, data, wide)
 
 
 @app.command(name="import")
@@ -162,8 +184,9 @@ def study(
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Change an input; may be repeated.")
     ] = None,
     as_json: AsJson = False,
+    every: Annotated[bool, typer.Option("--all", help="Print every figure, not a line for each group.")] = False,
 ) -> int:
     """Reproduce a reference study."""
     from app.commands.study import study as command
 
-    return command(name, settings or [], as_json)
+    return command(name, settings or [], as_json, every)

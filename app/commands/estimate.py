@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.cpu import with_this_cpu
-from app.commands.files import print_json, read_document, table
+from app.commands.files import print_json, read_document, table, wrapped
 from app.layer_csv import layer_csv
 from estimator.breakdown import MEMORY_KINDS, PHASES
 from estimator.codec import encode
@@ -82,16 +82,16 @@ def text(found: Estimate) -> str:
         f"{engineering(found.tokens_per_s_per_chip, 'tokens/s')} per chip",
         f"utilisation  MFU {found.mfu:.1%}, HFU {found.hfu:.1%}",
         f"peak memory  {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}: {fits}",
-        f"limit        {found.limits}",
+        *wrapped(f"limit        {found.limits}", hanging=13),
         "",
         _shares("phase", found.phases_s, PHASES, seconds),
         "",
         _shares("memory", memory.by_kind, MEMORY_KINDS, bytes_text),
     ]
     if found.problems:
-        lines += ["", *(f"problem: {problem}" for problem in found.problems)]
+        lines += ["", *(line for problem in found.problems for line in wrapped(f"problem: {problem}", hanging=2))]
     if found.assumptions:
-        lines += ["", "assumed:", *(f"  {assumption}" for assumption in found.assumptions)]
+        lines += ["", "assumed:", *(line for assumption in found.assumptions for line in wrapped(assumption, "  "))]
     return "\n".join(lines)
 
 

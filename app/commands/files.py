@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from app.encoding import encode_json
 from estimator.problems import InputProblems, Problem
 
 LARGEST_BYTES = 64 * 1024**2
+WIDTH = 100
 
 
 def read_text(path: Path) -> str:
@@ -31,12 +33,23 @@ def read_text(path: Path) -> str:
 def read_document(path: Path) -> Any:
     """Return the JSON document of a file; raise InputProblems that name it."""
     text = read_text(path)
+    if not text.strip():
+        raise _refused(path, "is empty", "Write one JSON object.")
     try:
         return msgspec.json.decode(text)
     except RecursionError:
         raise _refused(path, "is nested too deeply", "Write one JSON object as the contract names it.") from None
     except (msgspec.DecodeError, ValueError) as error:
         raise _refused(path, f"is not JSON: {error}", "Correct it; numbers like NaN are no JSON.") from None
+
+
+def read_object(path: Path, what: str, example: str) -> dict[str, Any]:
+    """Return the JSON object of a file; raise InputProblems that name the file and what it should hold."""
+    document = read_document(path)
+    if isinstance(document, dict):
+        return document
+    kinds: dict[type, str] = {list: "a list", str: "text", bool: str(document).lower(), type(None): "null"}
+    raise _refused(path, f"holds {kinds.get(type(document), 'a number')}, not {what}", f"Write {example}.")
 
 
 def print_json(value: Any) -> None:
@@ -52,6 +65,12 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]], indent: str = ""
         cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
         lines.append(indent + "  ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def wrapped(text: str, indent: str = "", hanging: int = 0) -> list[str]:
+    """Break a text into lines of at most WIDTH columns, all but the first set in by ``hanging`` more."""
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=indent + " " * hanging,
+                         break_long_words=False, break_on_hyphens=False)  # fmt: skip
 
 
 def _refused(path: Path, message: str, remedy: str) -> InputProblems:

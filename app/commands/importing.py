@@ -31,7 +31,7 @@ def import_files(paths: list[Path], as_json: bool) -> int:
                 "skipped": sum(imported.skipped for _, imported in found),
             }
         )
-    elif not as_json:
+    elif found and not as_json:
         print("\n\n".join(text(path, imported) for path, imported in found))
     return status
 
@@ -59,9 +59,9 @@ def _line(measurement: Measurement) -> str:
         parts.append(f"step {seconds(statistics.median(measurement.steps_s))}")
     if measurement.memory.peak_bytes:
         parts.append(f"peak {bytes_text(measurement.memory.peak_bytes)}")
-    for count, word in ((len(measurement.rows), "rows"), (len(measurement.kernels), "kernels")):
+    for count, word in ((len(measurement.rows), "row"), (len(measurement.kernels), "kernel")):
         if count:
-            parts.append(f"{count} {word}")
+            parts.append(f"{count} {word}{'' if count == 1 else 's'}")
     if measurement.status != "ok":
         parts.append(measurement.status)
     return "  ".join(parts)

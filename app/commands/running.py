@@ -21,6 +21,7 @@ from app.supervisor import Supervisor
 from app.this_cpu import ThisCpu
 from estimator.codec import encode
 from estimator.measurement import Measurement
+from estimator.problems import InputProblems, Problem
 from estimator.units import bytes_text, seconds
 from runners.job import Job, Request
 
@@ -30,6 +31,7 @@ FAILED = 1
 def run(path: Path, as_json: bool, dry_run: bool, data: Path | None) -> int:
     """Run the job of a file, or its list of jobs as one array, and print what was measured; 1 where any failed."""
     document = read_document(path)
+    _check(path, document)
     for one in document if isinstance(document, list) else [document]:
         with_this_cpu(one.get("scenario") if isinstance(one, dict) else None, data)
     settings = settings_from({"data": data})
@@ -57,6 +59,18 @@ def run(path: Path, as_json: bool, dry_run: bool, data: Path | None) -> int:
         if done.state not in ("ok", "oom"):
             print(f"headroom: run {done.id} {done.state}: {done.message}", file=sys.stderr)
     return 0 if all(done.state in ("ok", "oom") for done, _ in finished) else FAILED
+
+
+def _check(path: Path, document: object) -> None:
+    """Refuse what is no job at all, or a scenario that stands where a job should; raise InputProblems."""
+    example = 'Write {"benchmark": "step", "scenario": {...}}.'
+    for index, one in enumerate(document if isinstance(document, list) else [document]):
+        where = f"[{index}]" if isinstance(document, list) else str(path)
+        if not isinstance(one, dict):
+            raise InputProblems([Problem(field=where, message="must be a job, a JSON object", remedy=example)])
+        if "scenario" not in one and "model" in one and "benchmark" not in one:
+            message = "is a scenario, which a job holds inside"
+            raise InputProblems([Problem(field=where, message=message, remedy=example)])
 
 
 async def _run(supervisor: Supervisor, store: Store, jobs: list[Job]) -> list[tuple[Run, Measurement | None]]:

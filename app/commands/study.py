@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from app.commands.files import print_json, table
+from app.commands.files import print_json, table, wrapped
 from estimator.problems import InputProblems, Problem
 from estimator.studies import STUDIES, describe_study, document
 from estimator.studies import study as reproduce
 from estimator.studies.study import Figure, Result, Value
 
 
-def study(name: str | None, settings: Sequence[str], as_json: bool) -> int:
-    """Reproduce a study with some inputs changed and print it; without a name list those there are."""
+def study(name: str | None, settings: Sequence[str], as_json: bool, every: bool = False) -> int:
+    """Reproduce a study with some inputs changed and print it; without a name list those there are.
+
+    ``every``: print every figure for people, instead of one line for each group of them.
+    """
     if name is None:
         if settings:
             raise InputProblems([_problem("--set", "needs the name of a study", f"One of: {', '.join(STUDIES)}.")])
@@ -23,15 +26,23 @@ def study(name: str | None, settings: Sequence[str], as_json: bool) -> int:
         else:
             print("\n".join(_listed(known)))
         return 0
-    result = reproduce(name, overrides(settings))
+    result = reproduce(name, overrides(settings, _example(name)))
     if as_json:
         print_json(document(result))
+    elif every:
+        print(text(result, _figures(result)))
     else:
-        print(text(result))
+        print(text(result, _groups(result)))
     return 0
 
 
-def overrides(settings: Sequence[str]) -> dict[str, object]:
+def _example(name: str) -> str:
+    """A setting that the study takes; raises InputProblems for a study that is not known."""
+    first = describe_study(name)["inputs"][0]
+    return f"{first['name']}={first['default']}"
+
+
+def overrides(settings: Sequence[str], example: str) -> dict[str, object]:
     """Read ``key=value`` texts; raise InputProblems for one that is none, or that names an input twice."""
     found: dict[str, object] = {}
     problems = []
@@ -39,7 +50,7 @@ def overrides(settings: Sequence[str]) -> dict[str, object]:
         key, equals, value = setting.partition("=")
         key = key.strip()
         if not equals or not key:
-            problems.append(_problem("--set", f"{setting!r} is not key=value", "Write, for example, --set N=30000."))
+            problems.append(_problem("--set", f"{setting!r} is not key=value", f"Write, for example, --set {example}."))
         elif key in found:
             problems.append(_problem(key, "is set twice", "Give each input once."))
         found[key] = value
@@ -48,26 +59,77 @@ def overrides(settings: Sequence[str]) -> dict[str, object]:
     return found
 
 
-def text(result: Result) -> str:
-    """Write a study for a terminal: its inputs, the figures by group beside what is printed, and the notes."""
+def text(result: Result, body: Sequence[str]) -> str:
+    """Write a study for a terminal: its inputs and the verdict, then its figures in some form, and the notes."""
     described = describe_study(result.study)
-    inputs = ", ".join(f"{one['name']}={getattr(result.inputs, one['name'])}" for one in described["inputs"])
-    rows: list[tuple[str, ...]] = []
-    for group, figures in itertools.groupby(result.figures, key=lambda figure: figure.group):
-        rows += [("",) * 5, (group, "", "", "", ""), *(_row(figure) for figure in figures)]
-    lines = [described["title"], inputs, "", table(("", "value", "unit", "printed", ""), rows)]
-    compared = [figure.agrees for figure in result.figures if figure.agrees is not None]
-    if compared:
-        lines += ["", f"{sum(compared)} of {len(compared)} printed figures agree to the digits printed"]
+    values = {one["name"]: getattr(result.inputs, one["name"]) for one in described["inputs"]}
+    inputs = ", ".join(f"{name}={_shown(value, None)}" for name, value in values.items())
+    lines = [described["title"], *wrapped(inputs), "", *verdict(result), "", *body]
     if result.notes:
-        lines += ["", "notes:", *(f"  {note}" for note in result.notes)]
+        lines += ["", "notes:", *(line for note in result.notes for line in wrapped(note, "  "))]
     return "\n".join(lines)
 
 
-def _row(figure: Figure) -> tuple[str, str, str, str, str]:
+def verdict(result: Result) -> list[str]:
+    """Say how many of the figures that the reference prints agree, and which do not."""
+    compared = [figure for figure in result.figures if figure.agrees is not None]
+    if not compared:
+        return ["Nothing to agree with: the reference prints its figures for its own inputs."]
+    differ = [figure for figure in compared if not figure.agrees]
+    lines = [f"{len(compared) - len(differ)} of {len(compared)} printed figures agree to the digits printed"]
+    for one in differ:
+        value, shown, _ = _row(one)
+        lines += wrapped(f"DIFFERS: {one.group}, {one.name}: {value} {one.unit}, printed {shown}", "  ")
+    return lines
+
+
+def _figures(result: Result) -> list[str]:
+    rows: list[tuple[str, ...]] = []
+    for group, figures in itertools.groupby(result.figures, key=lambda figure: figure.group):
+        rows += [("",) * 5, (group, "", "", "", "")]
+        for one in figures:
+            value, shown, mark = _row(one)
+            rows.append((f"  {one.name}", value, one.unit, shown, mark))
+    return table(("", "value", "unit", "printed", ""), rows).splitlines()
+
+
+def _groups(result: Result) -> list[str]:
+    """One line for each group: how many figures agree, or how far other inputs moved them from the reference's."""
+    groups: dict[str, list[Figure]] = {}
+    for figure in result.figures:
+        groups.setdefault(figure.group, []).append(figure)
+    if any(figure.agrees is not None for figure in result.figures):
+        header: tuple[str, ...] = ("", "figures", "printed", "agree")
+        rows = [(group, str(len(figures)), *_agreeing(figures)) for group, figures in groups.items()]
+    else:
+        header = ("", "figures", "changed", "by at most")
+        before = {(one.group, one.name): one.value for one in reproduce(result.study).figures}
+        rows = [(group, str(len(figures)), *_moved(figures, before)) for group, figures in groups.items()]
+    hint = f"--all prints each of the {len(result.figures)} figures."
+    return [*table(header, rows).splitlines(), "", hint]
+
+
+def _agreeing(figures: Sequence[Figure]) -> tuple[str, str]:
+    compared = [figure.agrees for figure in figures if figure.agrees is not None]
+    return (str(len(compared)), str(sum(compared))) if compared else ("", "")
+
+
+def _moved(figures: Sequence[Figure], before: Mapping[tuple[str, str], Value]) -> tuple[str, str]:
+    """Count the figures that the reference's inputs give otherwise or not at all; the largest change in percent."""
+    changed = [one for one in figures if before.get((one.group, one.name)) != one.value]
+    changes = []
+    for one in changed:
+        was = before.get((one.group, one.name))
+        if isinstance(was, (int, float)) and isinstance(one.value, (int, float)) and was:
+            changes.append(100 * (one.value / was - 1))
+    return str(len(changed) or ""), f"{max(changes, key=abs):+.3g} %" if changes else ""
+
+
+def _row(figure: Figure) -> tuple[str, str, str]:
+    """Value, printed value and mark of a figure."""
     mark = {True: "ok", False: "DIFFERS", None: ""}[figure.agrees]
     shown = "" if figure.printed is None else _shown(figure.printed, figure.decimals)
-    return f"  {figure.name}", _shown(figure.value, figure.decimals), figure.unit, shown, mark
+    return _shown(figure.value, figure.decimals), shown, mark
 
 
 def _shown(value: Value, decimals: int | None) -> str:
@@ -80,7 +142,8 @@ def _shown(value: Value, decimals: int | None) -> str:
 
 def _listed(known: Sequence[dict[str, object]]) -> list[str]:
     width = max(len(str(one["name"])) for one in known)
-    return [f"{str(one['name']).ljust(width)}  {one['summary']}" for one in known]
+    rows = (f"{str(one['name']).ljust(width)}  {one['summary']}" for one in known)
+    return [line for row in rows for line in wrapped(row, hanging=width + 2)]
 
 
 def _problem(field: str, message: str, remedy: str) -> Problem:

@@ -2,51 +2,53 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from app.commands.cpu import with_this_cpu
-from app.commands.files import print_json, read_document, table
-from estimator.sweep import Found, Sweep
+from app.commands.files import print_json, read_object
+from app.commands.plans import plans_text
+from estimator.problems import InputProblems, Problem
+from estimator.sweep import Sweep
 from estimator.sweep import sweep as search
 from estimator.units import bytes_text, engineering, seconds
 
-_HEADER = ("plan", "step time", "tokens/s", "MFU", "peak memory", "chip-seconds")
 
-
-def sweep(path: Path, as_json: bool, data: Path | None) -> int:
-    """Search the specification of a file and print the best plans and the Pareto front."""
-    document = read_document(path)
+def sweep(path: Path, as_json: bool, data: Path | None, wide: bool = False) -> int:
+    """Search the specification of a file and print the best plans and the Pareto front; ``wide``: all columns."""
+    example = (
+        '{"model": "llama3-8b", "cluster": {"chip": "h100-sxm"}, "training": {"seq_len": 4096, "global_batch": 64}}'
+    )
+    document = read_object(path, "a search", example)
+    if "plan" in document:
+        remedy = "Leave it out; fields that must stay as they are go into 'locked'."
+        raise InputProblems([Problem(field="plan", message="is what a search finds", remedy=remedy)])
     with_this_cpu(document, data)
     found = search(document)
     if as_json:
         print_json(found)
     else:
-        print(text(found))
+        print(text(found, wide, document.get("limits", {})))
     return 0
 
 
-def text(found: Sweep) -> str:
-    """Write a search for a terminal."""
+def text(found: Sweep, wide: bool = False, limits: Mapping[str, float] | None = None) -> str:
+    """Write a search within these limits for a terminal."""
     tried = f"{found.plans_tried} plans tried in {seconds(found.seconds)}"
     lines = [f"{tried} ({engineering(found.plans_per_s, 'plans/s')}), {found.plans_fitting} fit"]
     if not found.best:
-        return "\n".join([*lines, "No plan fits: allow more memory or time, or take more chips."])
-    lines += ["", f"best by {found.objective}:", _table(found.best)]
-    lines += ["", "none is better in time, memory and cost at once:", _table(found.pareto)]
+        return "\n".join([*lines, _nothing(limits or {})])
+    lines += ["", f"best by {found.objective}:", plans_text(found.best, wide)]
+    lines += ["", f"{_front(found)}:", plans_text(found.pareto, wide)]
     return "\n".join(lines)
 
 
-def _table(plans: Sequence[Found]) -> str:
-    rows = [
-        (
-            " ".join(f"{name}={value}" for name, value in found.scenario["plan"].items()),
-            seconds(found.step_time_s),
-            engineering(found.tokens_per_s, ""),
-            f"{found.mfu:.1%}",
-            bytes_text(found.peak_bytes),
-            f"{found.cost_chip_s:.3g}",
-        )
-        for found in plans
-    ]
-    return table(_HEADER, rows, indent="  ")
+def _nothing(limits: Mapping[str, float]) -> str:
+    write = {"memory_bytes": bytes_text, "max_step_time_s": seconds}
+    within = " and ".join(f"limits.{name} = {write[name](value)}" for name, value in limits.items())
+    return f"No plan fits within {within or 'the memory of the chips'}: allow more, or take more chips."
+
+
+def _front(found: Sweep) -> str:
+    chips = round(found.pareto[0].cost_chip_s / found.pareto[0].step_time_s)
+    return f"none is better in both time and memory (cost follows time: {chips} chips)"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,10 +14,12 @@ from typing import Any
 from app.commands.files import print_json, read_document, read_text, table
 from estimator.codec import decode, unknown_key
 from estimator.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
+from estimator.efficiency import ROOT as FAMILY_FILES
 from estimator.problems import InputProblems, Problem
 from estimator.score import Errors, Predicted, Skipped, Validation, predict_rows, score
 from estimator.units import GIB
 
+FAMILIES = tuple(sorted(path.stem for path in FAMILY_FILES.glob("*.toml")))
 NEEDED = ("hardware", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 COLUMNS = (
     *NEEDED, "source_id", "source", "n_gpus", "interconnect", "model", "n_kv_heads", "d_ff", "vocab", "micro_batch",
@@ -42,7 +46,7 @@ _HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
 def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | None) -> int:
     """Predict and score the table of a file; raise InputProblems where it is no such table."""
     rows = read_rows(path)
-    unread = [name for name in rows[0] if name not in COLUMNS] if rows else []
+    unread = [_unread(name) for name in rows[0] if name not in COLUMNS]
     if unread:
         print(f"not read: columns {', '.join(unread)}", file=sys.stderr)
     found = predict_rows(rows, read_efficiencies(calibration) if calibration else None)
@@ -68,7 +72,15 @@ def read_rows(path: Path) -> list[dict[str, str]]:
     header = [name.strip() for name in lines[0][1]]
     missing = [name for name in NEEDED if name not in header]
     if missing:
-        raise _refused(path, f"has no column {', '.join(missing)}", f"Columns that are read: {', '.join(COLUMNS)}.")
+        separated = len(header) == 1 and re.search(r"[;\t]", header[0])
+        remedy = (
+            f"Separate the columns by commas, not by {separated[0]!r}."
+            if separated
+            else f"The first line names at least {', '.join(NEEDED)}; README.md lists the others."
+        )
+        raise _refused(path, f"has no column {', '.join(missing)}", remedy)
+    if len(lines) == 1:
+        raise _refused(path, "has a header and no rows", "Give one line per measured run.")
     twice = sorted({name for name in header if name and header.count(name) > 1})
     if twice:
         raise _refused(path, f"has column {', '.join(twice)} twice", "Give every column one name.")
@@ -83,14 +95,23 @@ def read_efficiencies(path: Path) -> Efficiencies:
     """Read {base, ranges: {efficiency: {value, low, high, unit, source}}}; what it leaves out is the base family's."""
     document = read_document(path)
     if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
-        raise _refused(path, "has no object 'ranges'", "Give a file that `headroom calibrate` wrote.")
-    problems, ranges = [], dict(efficiencies(str(document.get("base", "default"))).ranges)
+        remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
+        raise _refused(path, "has no object 'ranges'", remedy)
+    base = document.get("base", "default")
+    if base not in FAMILIES:
+        message = f"{base!r} is not known"
+        raise InputProblems([Problem(field="base", message=message, remedy=f"One of: {', '.join(FAMILIES)}.")])
+    problems, ranges = [], dict(efficiencies(base).ranges)
     for name, given in document["ranges"].items():
         if name not in NAMES:
             problems.append(unknown_key("ranges", str(name), list(NAMES)))
             continue
         try:
             ranges[name] = decode(Range, given, f"ranges.{name}")
+            if not 0 <= ranges[name].low <= ranges[name].value <= ranges[name].high:
+                message = "must lie between its low and its high, and neither below 0"
+                remedy = "Order them: low, value, high."
+                problems.append(Problem(field=f"ranges.{name}.value", message=message, remedy=remedy))
         except InputProblems as error:
             problems += error.problems
     if problems:
@@ -119,7 +140,9 @@ def text(found: Validation) -> str:
         _row("memory", found.memory),
         *(_row(f"{name} (baseline, time)", errors) for name, errors in found.baseline.items()),
     ]
-    lines = [f"{found.predicted} of {found.rows} rows predicted; errors in percent", "", table(_HEADER, rows)]
+    lines = [f"{found.predicted} of {found.rows} rows predicted; errors in percent"]
+    if found.predicted:
+        lines += ["", table(_HEADER, rows)]
     for group, members in found.by.items():
         if members:
             rows = [_row(_short(name or "(not named)"), errors) for name, errors in members.items()]
@@ -148,6 +171,11 @@ def _row(name: str, errors: Errors) -> list[str]:
     sizes = (errors.mape, errors.median_ape, errors.p90_ape, errors.max_ape)
     cells = ["-" if value is None else f"{value:.1f}" for value in sizes]
     return [name, str(errors.n), *cells, "-" if errors.bias is None else f"{errors.bias:+.1f}"]
+
+
+def _unread(name: str) -> str:
+    near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
+    return f"{name} (did you mean {near[0]}?)" if near else name or "(without a name)"
 
 
 def _short(name: str) -> str:

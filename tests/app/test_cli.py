@@ -122,8 +122,8 @@ def test_sweep_lists_plans(write, capsys):
     assert {"plans_tried", "plans_fitting", "plans_per_s", "seconds", "best", "pareto"} <= set(found)
     assert run(["sweep", write(SPEC)]) == 0
     assert "best by step_time" in capsys.readouterr().out
-    assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 1}})]) == 0
-    assert "No plan fits" in capsys.readouterr().out
+    assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 80}})]) == 0
+    assert "No plan fits within limits.memory_bytes = 80 B: allow more, " in capsys.readouterr().out
     locked = SPEC | {"locked": {"cp": 1, "schedule": "gpipe", "placement": "dp-tp-cp-pp", "offload": "none"}}
     assert run(["sweep", write(locked), "--json"]) == 0
     for found in json.loads(capsys.readouterr().out)["best"]:
@@ -159,6 +159,32 @@ def test_validate_scores_every_row_or_says_why_not(write, capsys, tmp_path):
     assert written[1]["predicted_step_time_s"] == ""
     assert written[1]["assumptions"].startswith("skipped: ")
     assert "n_kv_heads" in written[0]["assumptions"] or written[0]["assumptions"]
+
+
+def test_validate_says_what_it_does_not_read_and_scores_nothing_where_nothing_is_predicted(write, capsys):
+    header, first = ROWS.replace("n_gpus", "n_gpu").splitlines()[:2]
+    assert run(["validate", write(f"{header},\n{first.replace('A100-80GB', 'H300')}\n", "rows.csv")]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "not read: columns n_gpu (did you mean n_gpus?), (without a name)\n"
+    assert captured.out.startswith("0 of 1 rows predicted; errors in percent\n\nskipped:\n  a: cluster.chip: 'H300' is")
+    assert run(["validate", write(ROWS.replace(",0.25,14", ",-0.25,14"), "rows.csv")]) == 0
+    assert "a: measured_step_time_s is -0.25, below 0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("calibration", "said"),
+    [
+        ([], "has no object 'ranges'. Write {"),
+        ({"ranges": {"gemm": 3}}, "ranges.gemm: unknown key. "),
+        ({"ranges": {"gemm_matrix_frac": 3}}, "ranges.gemm_matrix_frac: must be a JSON object. "),
+        ({"base": "zen", "ranges": {}}, "base: 'zen' is not known. One of: ada, ampere, "),
+        ({"ranges": {"gemm_matrix_frac": {"value": 2, "low": 0.1, "high": 1, "unit": "1", "source": ""}}},
+         "ranges.gemm_matrix_frac.value: must lie between its low and its high"),
+    ],
+)  # fmt: skip
+def test_a_calibration_that_cannot_be_used_is_named(write, capsys, calibration, said):
+    assert run(["validate", write(ROWS, "rows.csv"), "--calibration", write(calibration, "calibration.json")]) == 2
+    assert said in capsys.readouterr().err
 
 
 def test_validate_with_a_calibration_changes_the_prediction(write, capsys):
@@ -218,16 +244,33 @@ def test_a_run_that_fails_says_why(write, capsys):
         (["estimate"], scenario(plan__dp=3), "plan.dp: "),
         (["estimate"], '{"model": NaN}', "is not JSON"),
         (["estimate"], "[" * 100_000, "is nested too deeply"),
-        (["estimate"], "", "is not JSON"),
+        (["estimate"], "", "is empty"),
+        (["estimate"], [1], "scenario: must be a JSON object. Give model, cluster, plan, training."),
+        (["estimate"], {"a": 1}, "a: unknown key. Known keys: model, cluster, plan, training."),
+        (["estimate"], LLAMA | {"model": "lama3-8b"}, "model: 'lama3-8b' is not in the catalogue of models. Did you"),
+        (["estimate"], LLAMA | {"model": 7}, 'model: must be a name of the catalogue or an object. Write "gpt2".'),
+        (["estimate"], scenario(cluster__chip="h300"), "cluster.chip: 'h300' is not in the catalogue of chips. Did "),
+        (["estimate"], scenario(cluster__chip=3), "cluster.chip: must be a name of the catalogue or an object. Wr"),
+        (["estimate"], scenario(cluster__link=3), "cluster.link: must be a name of the catalogue or an object. Wr"),
+        (["estimate"], scenario(plan__schedule="1F1B"), "plan.schedule: '1F1B' is not known. Did you mean '1f1b'?"),
+        (["estimate"], LLAMA | {"plan": {"tp": 3}}, "plan.tp: tp = 3 does not divide heads = 32. Choose tp 2 or 4."),
         (["sweep"], {"model": "llama3-8b"}, "cluster: is missing"),
         (["sweep"], SPEC | {"locked": {"placement": "tp-dp"}}, "locked.placement: "),
         (["sweep"], SPEC | {"cluster": {"chip": "v100-32gb"}} | BF16, "training.precision: "),
-        (["sweep"], [], "(document): must be a JSON object"),
+        (["sweep"], [], 'holds a list, not a search. Write {"model": '),
+        (["sweep"], "null", "holds null, not a search. "),
+        (["sweep"], LLAMA, "plan: is what a search finds. Leave it out; "),
+        (["sweep"], SPEC | {"locked": {"tp": 3}}, "locked.tp: tp = 3 does not divide 8 chips. "),
+        (["sweep"], SPEC | {"limits": {"memory": 80}}, "limits.memory: unknown key. Did you mean 'memory_bytes'?"),
         (["run"], {"steps": 0}, "steps: 0 is out of range"),
+        (["run"], LLAMA, 'is a scenario, which a job holds inside. Write {"benchmark": "step", "scenario": {...}}.'),
+        (["run"], [{}, 1], "[1]: must be a job, a JSON object. "),
         (["run", "--dry-run"], {"scenario": scenario(plan__dp=2)}, "scenario.plan.dp: "),
         (["run", "--dry-run"], {"scenario": scenario(training__framework="xla")}, "scenario.training.framework: "),
         (["validate"], "", "is empty"),
         (["validate"], "a,b\n1,2\n", "has no column hardware"),
+        (["validate"], ROWS.replace(",", ";"), "Separate the columns by commas, not by ';'."),
+        (["validate"], ROWS.splitlines()[0], "has a header and no rows. Give one line per measured run."),
         (["validate"], ROWS + "d" + "," * 20 + "\n", "line 5 has 21 cells"),
         (["validate"], ROWS + '"open', "is not CSV"),
         (["validate"], ROWS.replace("source,", "model,"), "has column model twice"),
@@ -250,11 +293,33 @@ def test_a_missing_file_is_named(command, capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments", [["nothing"], ["serve", "--port", "many"], ["estimate", "--colour"], ["estimate"]]
+    ("arguments", "said"),
+    [
+        (["nothing"], "No such command 'nothing'. Run 'headroom --help'"),
+        (["stdy"], "No such command 'stdy'. Did you mean 'study'? Run 'headroom --help'"),
+        (["serve", "--port", "many"], "Run 'headroom serve --help'"),
+        (["estimate", "--colour"], "No such option: --colour. Run 'headroom estimate --help'"),
+        (["sweep"], "Missing argument 'SPEC.json'. Run 'headroom sweep --help'"),
+        (["study", "cs336-4d", "more"], "Run 'headroom study --help'"),
+        (["estimate"], "SCENARIO.json: is missing. "),
+    ],
 )
-def test_wrong_usage_is_one_line_and_status_2(arguments, capsys):
+def test_wrong_usage_is_one_line_and_status_2(arguments, said, capsys):
     assert run(arguments) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+
+
+def test_an_error_of_our_own_is_one_line_that_names_the_file_with_its_trace(write, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr("app.commands.estimate.scenario_from_json", None)
+    assert run(["estimate", write(LLAMA)]) == 70
+    captured = capsys.readouterr()
+    (line,) = captured.err.splitlines()
+    assert line.startswith("headroom: this is an error of Headroom's own; ")
+    (trace,) = tmp_path.glob("headroom-*.txt")
+    assert str(trace) in line
+    assert "TypeError" in trace.read_text()
 
 
 def test_estimate_measures_this_cpu_on_demand_and_once(write, capsys, monkeypatch):

@@ -9,6 +9,7 @@ import tomllib
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parent / "catalog" / "efficiencies"
 
@@ -26,7 +27,11 @@ class Range:
 
 @dataclass(frozen=True, kw_only=True)
 class Efficiencies:
-    """Everything between a datasheet and a measured step, as plain numbers; ``ranges`` has bounds and sources."""
+    """Everything between a datasheet and a measured step, as plain numbers; ``ranges`` has bounds and sources.
+
+    ``lower_bound``: what no software can undercut: an op takes as long as the roof that binds it, and what is sent
+    while a micro-batch is computed shows only where it takes longer than computing.
+    """
 
     name: str
     gemm_matrix_frac: float
@@ -64,10 +69,11 @@ class Efficiencies:
     host_memory_bytes_per_s: float
     workspace_bytes: float
     allocator_frac: float
+    lower_bound: bool = False
     ranges: dict[str, Range] = field(default_factory=dict, hash=False)
 
 
-NAMES = tuple(f.name for f in fields(Efficiencies) if f.name not in ("name", "ranges"))
+NAMES = tuple(f.name for f in fields(Efficiencies) if f.name not in ("name", "lower_bound", "ranges"))
 
 
 @cache
@@ -81,21 +87,22 @@ def efficiencies(name: str) -> Efficiencies:
 
 
 def ideal(e: Efficiencies) -> Efficiencies:
-    """Return the datasheet's own efficiencies: shares 1, overheads 0, communication hidden where it can be."""
+    """Return the datasheet's own efficiencies, a lower bound: shares 1, overheads 0, nothing but the roofs."""
     ones = {name: 1.0 for name in NAMES if name.endswith(("_frac", "_cycle"))}
     zeros = {name: 0.0 for name in NAMES if name.endswith(("_s", "_bytes", "_length"))}
     changed = {**ones, **zeros, "contention_frac": 0.0, "strided_elements_per_unit_cycle": 1e6}
     changed["mixed_elements_per_unit_cycle"] = 1e6
     changed["host_memory_bytes_per_s"] = e.host_memory_bytes_per_s
     exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}
-    return replace(e, name="ideal", ranges=exact, **changed)
+    return replace(e, name="ideal", lower_bound=True, ranges=exact, **changed)
 
 
 def from_ranges(name: str, ranges: dict[str, Range]) -> Efficiencies:
     """Build the plain numbers from their ranges; every name must be there."""
     missing = [key for key in NAMES if key not in ranges]
     assert not missing, f"efficiencies {name}: missing {missing}"
-    return Efficiencies(name=name, ranges=ranges, **{key: ranges[key].value for key in NAMES})
+    numbers: dict[str, Any] = {key: ranges[key].value for key in NAMES}
+    return Efficiencies(name=name, ranges=ranges, **numbers)
 
 
 def _read(path: Path) -> dict[str, Range]:

@@ -11,11 +11,11 @@ from estimator.interval import interval_s
 from estimator.listing import Collective, MemoryOfStage, collectives_of, phases_and_breakdown, stage_memories
 from estimator.model import model_flops_per_token, parameters
 from estimator.op_cost import OpCost, op_costs
-from estimator.ops import Op
 from estimator.problems import InputProblems, Problem
 from estimator.rank import Rank, lines_of, parts_of, rank_of, setting_of
 from estimator.scenario import Scenario, scenario_problems
 from estimator.step import stage_passes, step
+from estimator.work import Work
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,13 @@ class Roofs:
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A prediction; ``phases_s`` and ``breakdown_s`` each add to ``step_time_s``."""
+    """A prediction; ``phases_s`` and ``breakdown_s`` each add to ``step_time_s``.
+
+    ``mfu``: model FLOPs per second over the chips' dense peak, by PaLM's convention (arXiv 2204.02311, appendix B): the
+    full attention square though half of it is masked, nothing recomputed. ``hfu``: FLOPs that the chips execute, over
+    the same peak: of the square what the kernel computes (half, if it skips masked tiles), recomputation, scores that
+    fused attention multiplies again in backward, ranks that repeat one another's work. It may lie below ``mfu``.
+    """
 
     step_time_s: float
     interval_s: tuple[float, float]
@@ -149,14 +155,14 @@ def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Eff
 
 
 def _executed_flops(scenario: Scenario, rank: Rank) -> float:
-    """FLOPs of products that all chips execute in a step, recomputation and the full attention square included."""
-    total = sum(_product_flops(block.ops) * block.layers for block in rank.ops.blocks)
-    total += _product_flops(rank.ops.head)
+    """FLOPs of products and attention that all chips execute in a step."""
+    total = sum(_product_flops(work) * block.layers for work, block in zip(rank.blocks, rank.ops.blocks, strict=True))
+    total += _product_flops(rank.head)
     return total * scenario.micro_batches * scenario.plan.dp * scenario.plan.cp * scenario.plan.tp
 
 
-def _product_flops(ops: tuple[Op, ...]) -> float:
-    return sum(float(op.flops * op.count) for op in ops if op.kind != "kernels")
+def _product_flops(work: Work) -> float:
+    return sum(float(one.executed_flops * one.op.count) for one in work.priced if one.op.kind != "kernels")
 
 
 __all__ = ["Estimate", "efficiencies_of", "estimate"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from estimator.arrays import maximum, minimum
 from estimator.cost.collectives import Group, collective_s
@@ -40,6 +40,23 @@ def priced(
             exposed = beside(seconds, attention_s[message.phase], passing[message.phase], group.ranks)
         found.append(InLine(message=message, ranks=group.ranks, seconds=seconds, exposed_s=exposed))
     return found
+
+
+def hidden(lines: list[InLine], device_s: dict[str, Number]) -> list[InLine]:
+    """Return lines of which compute of the same part and phase hides what it can, each by the same share.
+
+    Half a micro-batch computes while the other half is sent: only a lower bound has all of it.
+    """
+    shown = {}
+    for phase in ("forward", "backward"):
+        sent_s = sum((x.seconds * x.message.count for x in lines if x.message.phase == phase), start=0.0)
+        shown[phase] = rest(sent_s, device_s[phase]) / maximum(sent_s, 1e-30)
+    return [replace(line, exposed_s=line.seconds * shown[line.message.phase]) for line in lines]
+
+
+def rest(sent_s: Number, device_s: Number) -> Number:
+    """What shows of communication that runs beside all of a part's compute."""
+    return maximum(sent_s - device_s, 0.0)
 
 
 def beside(seconds: Number, attention_s: Number, messages: Number, ranks: Number) -> Number:

@@ -81,6 +81,8 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth.",
         f"{f'Dropout {training.dropout:g}' if training.dropout else 'No dropout'}; causal attention;"
         " the loss is taken over every token.",
+        "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"
+        " chips execute: recomputation, but no tiles that a causal kernel skips.",
     ]
     if training.framework == "pytorch-eager" and not training.compile:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
@@ -88,18 +90,28 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         found.append("Attention keeps the score matrix (eager, or the math path of grouped fp32 attention).")
     if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
         found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")
-    if plan.dp > 1 and plan.overlap:
+    if e.lower_bound:
+        found.append(
+            "A lower bound: every operation takes as long as the roof that binds it, and communication shows only where"
+            " it takes longer than the compute beside it."
+        )
+    if plan.dp > 1 and plan.overlap and not e.lower_bound:
         found.append(
             f"Gradient exchange hides behind memory-bound kernels, not behind matrix products"
             f" (contention {e.contention_frac:.0%})."
         )
-    if plan.tp > 1:
+    if plan.tp > 1 and not e.lower_bound:
         found.append("Tensor parallel collectives do not overlap with compute.")
     if plan.chips > scenario.cluster.chips_per_node:
         order = ", then ".join(plan.placement.split("-"))
         found.append(f"Axes fill a node from the inside out: {order}.")
     if scenario.model.experts:
-        found.append("Tokens spread evenly over the experts; dispatch and combine do not overlap with compute.")
+        found.append("Tokens spread evenly over the experts.")
+    if plan.ep > 1 and not e.lower_bound:
+        found.append(
+            "Dispatch and combine of experts do not overlap with compute, as in Megatron-Core without"
+            " --overlap-moe-expert-parallel-comm; DualPipe would hide them."
+        )
     return tuple(found)
 
 

@@ -23,9 +23,12 @@ GRID_PARTS = (
 )
 """Names of a grid's messages by their beginning, and the op that each belongs to."""
 
+COLUMN_SENDS = ("sequence gather", "input gather for weights", "gradient scatter", "block input gradient sums")
+
 PARTS = {
     "block output sums": ROW_LINEARS,
     "sequence scatter": ROW_LINEARS,
+    "gradient gather": ROW_LINEARS,
     "expert dispatch, combine": "expert permutation|expert combine",
     "expert dispatch, combine gradients": "expert permutation|expert combine",
     "expert token gather": "expert gate, up projections|expert up projection",
@@ -34,6 +37,7 @@ PARTS = {
     "expert gradient gather": "expert down projection",
     "embedding sum": "embedding",
     "embedding scatter": "embedding",
+    "embedding gradient gather": "embedding",
     "loss sums": "cross-entropy",
     "head input gather": "logits",
     "logits gradient sum": "logits",
@@ -51,20 +55,18 @@ def owners(line: InLine, names: Sequence[str], d: Dims) -> list[tuple[str, float
     count = float(message.count)
     if message.axis == "cp":
         return _spread(_matching(names, "attention|scores"), count, message.name)
-    columns, rows = _matching(names, COLUMN_LINEARS), _matching(names, ROW_LINEARS)
-    if message.name in ("sequence gather", "gradient scatter", "block input gradient sums"):
-        # Recomputation repeats the sum after attention's output projection in backward.
-        again = 1.0 if d.recompute == "full" and message.phase == "backward" and "output projection" in rows else 0.0
-        found = _by_block(columns, count - again, d, message.name)
-        return [*found, ("output projection", again)] if again else found
-    if message.name == "gradient gather":
-        own = float(len(rows))
-        return [*_spread(rows, own, message.name), *_by_block(columns, count - own, d, message.name)]
-    pattern = PARTS.get(message.name) or next((op for start, op in GRID_PARTS if message.name.startswith(start)), "")
-    return _spread(_matching(names, pattern) if pattern else [], count, message.name)
+    name = message.name.removesuffix(" again")
+    if name in COLUMN_SENDS:
+        return _by_block(_matching(names, COLUMN_LINEARS), count, message.name)
+    pattern = PARTS.get(name) or next((op for start, op in GRID_PARTS if name.startswith(start)), "")
+    ops = _matching(names, pattern) if pattern else []
+    if pattern == ROW_LINEARS and name != message.name and not d.redoes_whole_blocks:
+        # A checkpoint that stops early leaves out the block's last sum.
+        ops = ops[: int(count)]
+    return _spread(ops, count, message.name)
 
 
-def _by_block(columns: list[str], count: float, d: Dims, name: str) -> list[tuple[str, float]]:
+def _by_block(columns: list[str], count: float, name: str) -> list[tuple[str, float]]:
     """Spread over column linears: once per projection where count has room for all, else once per half of a block."""
     sizes = {op: 2.0 if op.startswith(("k, v", "gate", "shared gate")) else 1.0 for op in columns}
     if sum(sizes.values()) == count:

@@ -64,6 +64,7 @@ class Policy:
 
     sharding: str
     data_ranks: Number
+    expert_ranks: Number
     dense: Shares
     expert: Shares
     bucket_bytes: Number
@@ -135,7 +136,7 @@ def stage_memory(
     accumulated = where(micro_batches > 1, gradients, 0.0)
     casts = cast * n.compute if n.autocast else 0.0
     last_casts = where(layers > 1, 0.0, casts)
-    buckets = _bucket_bytes(policy, gradients)
+    buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
     communication = buckets + _gathered_bytes(shard, kind, policy, block)
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
     of_ffn = gradients * (block.ffn_parameters / parameters)
@@ -199,11 +200,12 @@ def _fullest(blocks: tuple[BlockShard, ...]) -> BlockShard:
     return best
 
 
-def _bucket_bytes(policy: Policy, gradients: Number) -> Number:
-    alone = policy.data_ranks <= 1
+def _bucket_bytes(policy: Policy, dense: Number, expert: Number) -> Number:
+    """Bytes of flat buffers in which gradients travel, of those parameters that other ranks hold too."""
+    shared = where(policy.data_ranks > 1, dense, 0.0) + where(policy.expert_ranks > 1, expert, 0.0)
     if policy.sharding != "ddp":
-        return where(alone, 0.0, 2 * policy.bucket_bytes)
-    return 0.0 if policy.ddp_mode == "naive" else where(alone, 0.0, gradients)
+        return where(shared > 0, 2 * policy.bucket_bytes, 0.0)
+    return 0.0 if policy.ddp_mode == "naive" else shared
 
 
 def _gathered_bytes(shard: Shard, kind: StageKind, policy: Policy, block: BlockShard) -> Number:
@@ -214,14 +216,22 @@ def _gathered_bytes(shard: Shard, kind: StageKind, policy: Policy, block: BlockS
     """
     if policy.sharding not in WHOLLY_SHARDED:
         return 0.0
-    dense, expert, _, _, _ = stage_parameters(shard, kind)
-    each = block.dense_parameters + block.expert_parameters
-    inside: Number = 0.0
+    inside_dense: Number = 0.0
+    inside_expert: Number = 0.0
     for found, count in zip(shard.blocks, kind.blocks, strict=True):
-        inside = inside + count * (found.dense_parameters + found.expert_parameters)
-    whole = minimum(each * 2.0, inside) if policy.sharding == "fsdp" else inside
-    root = dense + expert - inside
-    return where(policy.data_ranks <= 1, 0.0, (whole + each + root) * shard.numbers.compute)
+        inside_dense = inside_dense + count * found.dense_parameters
+        inside_expert = inside_expert + count * found.expert_parameters
+    whole: Number = 0.0
+    for each, inside, ranks in (
+        (block.dense_parameters, inside_dense, policy.data_ranks),
+        (block.expert_parameters, inside_expert, policy.expert_ranks),
+    ):
+        kept = minimum(each * 2.0, inside) if policy.sharding == "fsdp" else inside
+        # Experts that no other rank holds are not sharded, so that nothing of them is gathered.
+        whole = whole + where(ranks > 1, kept + each, 0.0)
+    dense, _, _, _, _ = stage_parameters(shard, kind)
+    root = where(policy.data_ranks > 1, dense - inside_dense, 0.0)
+    return (whole + root) * shard.numbers.compute
 
 
 def _optimizer_bytes(shard: Shard) -> float:

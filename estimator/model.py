@@ -52,7 +52,7 @@ POSITIONS = ("rope", "learned", "alibi", "none")
 ACTIVATIONS = ("silu", "gelu", "gelu-tanh", "relu")
 
 PLAIN = {"network": "transformer", "experts": 0, "kv_lora_rank": 0, "sliding_window": 0, "attention_sinks": False,
-         "norms_per_layer": 2, "output_bias": False, "ffn_bias": False}  # fmt: skip
+         "norms_per_layer": 2, "parallel_residual": False, "output_bias": False, "ffn_bias": False}  # fmt: skip
 """What a dense transformer says in the fields that other shapes differ in."""
 
 
@@ -77,6 +77,9 @@ class Model:
     activation: str = spec("silu", choices=ACTIVATIONS, help="non-linearity of the feed-forward network")
     norm: str = spec("rms", choices=NORMS, help="RMSNorm or LayerNorm")
     norms_per_layer: int = spec(2, minimum=0, maximum=8, help="norms of a block; 4: after attention and ffn too")
+    parallel_residual: bool = spec(
+        False, help="attention and ffn read the same stream, side by side; with norms_per_layer 1 the same norm of it"
+    )
     qk_norm: bool = spec(False, help="RMSNorm over each query and key head")
     position: str = spec("rope", choices=POSITIONS, help="how positions enter")
     max_positions: int = spec(0, minimum=0, maximum=100_000_000, help="rows of a learned position table; 0: seq_len")

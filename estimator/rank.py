@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimator.efficiency import Efficiencies
-from estimator.exchanges import InLine, priced
+from estimator.exchanges import InLine, hidden, priced
 from estimator.hardware import Cluster
 from estimator.layout import stage_kinds
 from estimator.memory import Policy
@@ -22,7 +22,7 @@ from estimator.shard import Shard, shard_of
 from estimator.step import Parts, Setting
 from estimator.training import Training
 from estimator.units import Number
-from estimator.work import Work, attention_s, work_of
+from estimator.work import Work, attention_s, device_s, work_of
 
 FOLDED = ("zero-bubble-v",)
 """Schedules that run the last chunk on the first rank."""
@@ -75,14 +75,15 @@ class Lines:
 
 def lines_of(rank: Rank, cluster: Cluster, groups: Groups, e: Efficiencies) -> Lines:
     """Price the collectives inside a micro-batch."""
-    none: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
+
+    def lines(messages: list[Message], work: Work) -> list[InLine]:
+        found = priced(messages, groups, cluster, e, attention_s(work))
+        return hidden(found, device_s(work)) if e.lower_bound else found
+
     return Lines(
-        blocks=tuple(
-            priced(messages, groups, cluster, e, attention_s(work))
-            for messages, work in zip(rank.block_messages, rank.blocks, strict=True)
-        ),
-        embedding=priced(rank.embedding_messages, groups, cluster, e, none),
-        head=priced(rank.head_messages, groups, cluster, e, none),
+        blocks=tuple(lines(messages, work) for messages, work in zip(rank.block_messages, rank.blocks, strict=True)),
+        embedding=lines(rank.embedding_messages, rank.embedding),
+        head=lines(rank.head_messages, rank.head),
     )
 
 
@@ -137,6 +138,7 @@ def setting(
         policy=Policy(
             sharding=plan.sharding,
             data_ranks=degrees.data,
+            expert_ranks=degrees.expert_data,
             dense=shares(plan.sharding, degrees.shard),
             expert=shares(plan.sharding, degrees.expert_data),
             bucket_bytes=plan.bucket_bytes,

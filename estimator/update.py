@@ -45,8 +45,8 @@ def optimizer(
 
 
 def gradient_accumulation(training: Training, numbers: Numbers, parameters: Number, tensors: Number) -> list[Op]:
-    """Return the adds of one more micro-batch's gradients: two reads and a write each; fused into Megatron's GEMMs."""
-    if training.framework == "megatron":
+    """Return the adds of one more micro-batch's gradients: two reads and a write each, unless products add them."""
+    if training.framework in ("megatron", "ideal"):
         return []
     return [
         kernels(

@@ -52,6 +52,12 @@ def attention_s(work: Work) -> dict[str, Number]:
     }
 
 
+def device_s(work: Work) -> dict[str, Number]:
+    """Device seconds of a part by phase."""
+    seconds = work.seconds
+    return {"forward": sum(seconds["forward"]), "backward": sum(seconds["input"]) + sum(seconds["weight"])}
+
+
 def _component(op: Op) -> int:
     if op.kind == "attention":
         return 2

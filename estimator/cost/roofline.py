@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from estimator.arrays import maximum
 from estimator.cost.attention import attention_s
 from estimator.cost.gemm import gemm_s
 from estimator.efficiency import Efficiencies
@@ -33,6 +34,8 @@ class Priced:
 
 def price(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     """Give the device time of one execution of ``op``; host time is priced apart (host.py)."""
+    if efficiencies.lower_bound:
+        return _roofs(op, chip)
     if op.kind == "gemm":
         return _gemm(op, chip, efficiencies)
     if op.kind == "attention":
@@ -51,6 +54,26 @@ def reachable_flops_per_s(chip: Chip, precision: str, efficiencies: Efficiencies
     # Rows that are not 16-byte aligned cannot be fetched in vectors; both widths then run at the same slow rate.
     widest = max(chip.bf16_flops_per_s, chip.fp16_flops_per_s) or peak
     return min(peak * share, widest * efficiencies.gemm_unaligned_frac)
+
+
+def _roofs(op: Op, chip: Chip) -> Priced:
+    """max(FLOPs / peak, bytes / bandwidth): no tiles and waves, no narrow heads, no launches (Williams 2009).
+
+    Products and attention run at the peak of their precision, masked tiles are skipped; kernels move their bytes.
+    """
+    executed = op.flops * op.visible_frac if op.kind == "attention" else op.flops
+    compute: Number = 0.0
+    if op.kind != "kernels":
+        compute = executed / peak_flops_per_s(chip, op.precision)
+    memory = op.bytes / chip.memory_bytes_per_s
+    return Priced(
+        op=op,
+        seconds=maximum(compute, memory),
+        executed_flops=executed,
+        compute_s=compute,
+        memory_s=memory,
+        launch_s=0.0,
+    )
 
 
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:

@@ -80,11 +80,10 @@ def gpt2(k: Keys) -> dict[str, Any]:
 
 
 def gpt_neox(k: Keys) -> dict[str, Any]:
-    """GPT-NeoX: rotary positions, LayerNorm, biases of the network always."""
-    if k.flag("use_parallel_residual"):
-        k.assumptions.append("Attention and feed-forward network run one after the other, not side by side.")
+    """GPT-NeoX: rotary positions, two LayerNorms side by side, biases of the network always."""
     biased = k.flag("attention_bias")
-    return rms_blocks(k) | {"gated_ffn": False, "norm": "layer", "bias": biased, "ffn_bias": not biased}
+    always = {"gated_ffn": False, "norm": "layer", "parallel_residual": k.flag("use_parallel_residual")}
+    return rms_blocks(k) | always | {"bias": biased, "ffn_bias": not biased}
 
 
 def gemma(k: Keys) -> dict[str, Any]:

@@ -22,6 +22,7 @@ __all__ = ["MASTER_WEIGHT_FRAMEWORKS", "Dims", "Numbers", "dims", "numbers"]
 
 FUSED_FRAMEWORKS = ("pytorch-compile", "megatron", "xla", "ideal")
 VOCAB_PARALLEL_FRAMEWORKS = ("megatron", "xla", "ideal")
+PYTORCH_FRAMEWORKS = ("pytorch-eager", "pytorch-compile")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,11 @@ class Dims:
     a product of this rank reads or writes: hidden, or hidden / q on a q × q grid. ``routed_tokens``: tokens that this
     rank sends to experts. ``kv_width`` is the mean of ``key_width`` and ``value_width``; ``core_width`` is what the
     attention core puts out. ``scores``: elements of this rank's score matrices. ``multi_tensor``: the optimizer runs
-    over all tensors at once, as PyTorch does on GPUs.
+    over all tensors at once, as PyTorch does on GPUs. ``kept_tokens``: those whose inputs a column linear keeps under
+    sequence parallelism: all where it ``keeps_gathered`` ones (DTensor), else the rank's share, gathered again in
+    backward (Megatron). ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant
+    CheckpointFunction), not only as far as backward needs it (PyTorch's early stop, XLA's dead code).
+    ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
 
     A product on a grid: SUMMA (2d, 2.5d) adds ``steps`` = q panel products (m/q × k/q)·(k/q × n/q); 3d gathers rows
     ``row_gather`` = q times and multiplies once. A matrix of K·N weights occupies K/q · N/q / ``row_gather``.
@@ -42,6 +47,7 @@ class Dims:
 
     tokens: Number
     stream_tokens: Number
+    kept_tokens: Number
     routed_tokens: Number
     sequences: Number
     seq_len: Number
@@ -77,6 +83,9 @@ class Dims:
     fused: bool
     multi_tensor: bool
     fused_projections: bool
+    keeps_gathered: bool
+    redoes_whole_blocks: bool
+    weighs_inside_experts: bool
     causal: bool = True
 
     @property
@@ -116,9 +125,12 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
     key_width = query_width if latent else grouped_width
     value_width = heads * value_dim if latent else grouped_width
     expert_ffn = model.moe_ffn or model.ffn
+    stream_tokens = share if grid or plan.sequence_parallel else tokens
+    keeps_gathered = not grid and training.framework in PYTORCH_FRAMEWORKS
     return Dims(
         tokens=tokens,
-        stream_tokens=share if grid or plan.sequence_parallel else tokens,
+        stream_tokens=stream_tokens,
+        kept_tokens=tokens if keeps_gathered else stream_tokens,
         routed_tokens=share,
         sequences=micro_batch / rows,
         seq_len=seq_len,
@@ -154,4 +166,7 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
         fused=fused,
         multi_tensor=scenario.cluster.chip.kind != "cpu",
         fused_projections=training.framework in ("megatron", "xla", "ideal") or model.position != "rope",
+        keeps_gathered=keeps_gathered,
+        redoes_whole_blocks=training.framework == "megatron",
+        weighs_inside_experts=training.framework in ("megatron", "ideal"),
     )

@@ -30,5 +30,6 @@ def head(d: Dims) -> list[Op]:
     n = d.numbers
     ops = pair("final norm", "head", d.stream_tokens * d.hidden, *pieces.norm(d, n.residual))
     aligned = d.model.vocab * n.compute % 16 == 0
-    ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, aligned=aligned, quantised=False)
+    ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, aligned=aligned, quantised=False,
+                  kept=d.kept_tokens * d.hidden)  # fmt: skip
     return ops + pair("cross-entropy", "head", d.tokens * d.vocab, *pieces.cross_entropy(d))

@@ -20,8 +20,12 @@ def feed_forward(
     kept: Number | None = None,
     whole: bool = False,
     prefix: str = "",
+    shares_input: bool = False,
 ) -> list[Op]:
-    """Return the ops of ``experts`` networks of inner ``width``, each over ``rows`` (default: the rank's tokens)."""
+    """Return the ops of ``experts`` networks of inner ``width``, each over ``rows`` (default: the rank's tokens).
+
+    ``shares_input``: attention's projections have kept the input already.
+    """
     model, n = d.model, d.numbers
     rows = d.tokens if rows is None else rows
     inputs = d.hidden if whole else d.hidden_width
@@ -39,7 +43,9 @@ def feed_forward(
         projections=1 if d.fused_projections else up_count,
         bias=bias,
         input_copies=1 if d.fused_projections else up_count,
-        kept=d.stream_tokens * d.hidden if kept is None else kept,
+        kept=d.kept_tokens * d.hidden if kept is None else kept,
+        saves_input=n.autocast or not shares_input,
+        shares_input=shares_input,
         rows=rows,
         batch=experts,
         launches=launches,

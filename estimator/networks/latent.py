@@ -26,17 +26,17 @@ def projections(d: Dims, layer: str) -> list[Op]:
                       whole=True, bias=bias)  # fmt: skip
         ops += pair("q latent norm", layer, rows * model.q_lora_rank, *pieces.norm(d, n.compute))
         ops += linear(d, "q up projection", layer, inputs=model.q_lora_rank / d.grid_side, outputs=d.query_width,
-                      kept=rows * model.q_lora_rank)  # fmt: skip
+                      kept=d.kept_tokens * model.q_lora_rank)  # fmt: skip
     else:
         ops += linear(d, "q projection", layer, inputs=d.hidden_width, outputs=d.query_width,
-                      kept=d.stream_tokens * d.hidden)  # fmt: skip
+                      kept=d.kept_tokens * d.hidden)  # fmt: skip
     ops += linear(d, "kv down projection", layer, inputs=model.hidden, outputs=model.latent_width, rows=rows,
                   whole=True, bias=bias, saves_input=n.autocast, shares_input=True)  # fmt: skip
     ops.append(kernels("latent gradient sum", layer, "backward", elements=rows * d.hidden,
                        stream=3 * (n.residual if n.autocast else n.compute), flops_per_element=1))  # fmt: skip
     ops += pair("kv latent norm", layer, rows * model.kv_lora_rank, *pieces.norm(d, n.compute))
     ops += linear(d, "kv up projection", layer, inputs=model.kv_lora_rank / d.grid_side, outputs=d.heads * heads_dim,
-                  kept=rows * model.kv_lora_rank)  # fmt: skip
+                  kept=d.kept_tokens * model.kv_lora_rank)  # fmt: skip
     if model.position == "rope":
         rotary = d.tokens * (d.heads + 1) * model.qk_rope_head_dim
         ops += pair("rotary positions", layer, rotary, *pieces.rope(d))

@@ -54,7 +54,7 @@ def expert_part(d: Dims, layer: str) -> list[Op]:
 def _shared(d: Dims, layer: str) -> list[Op]:
     """Experts that see every token: one dense network, split as one; the router has kept most of its input."""
     model, e = d.model, d.numbers.compute
-    kept = maximum(d.stream_tokens - d.routed_tokens, 0.0) * d.hidden
+    kept = maximum(d.kept_tokens - d.routed_tokens, 0.0) * d.hidden
     ops: list[Op] = []
     if model.shared_expert_gate:
         ops += linear(d, "shared gate", layer, inputs=d.hidden, outputs=1, rows=d.routed_tokens, whole=True,
@@ -75,10 +75,9 @@ def _scores(d: Dims) -> tuple[Piece, Piece]:
 
 
 def _combine(d: Dims, e: float) -> tuple[Piece, Piece]:
-    """Sum of top_k rows per token; Megatron weighs inside the experts' activation, others here, and keep the rows."""
-    inside = d.training.framework in ("megatron", "ideal")
+    """Sum of top_k rows per token; who does not weigh them inside the experts does so here, and keeps the rows."""
     written = e / d.model.top_k
-    if inside:
+    if d.weighs_inside_experts:
         return Piece(stream=e + written, flops=1), Piece(stream=e + written)
     return Piece(stream=3 * e + written, launches=2, flops=2, saved=e), Piece(
         stream=4 * e + written, launches=3, flops=3

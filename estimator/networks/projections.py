@@ -32,7 +32,7 @@ def attention_part(d: Dims, layer: str, window: int = 0) -> list[Op]:
 def _projections(d: Dims, layer: str) -> list[Op]:
     model, n = d.model, d.numbers
     bias = model.bias or model.qkv_bias
-    kept = d.stream_tokens * d.hidden
+    kept = d.kept_tokens * d.hidden
     pairs = d.query_width + d.key_width
     if d.fused_projections:
         ops = linear(d, "qkv projection", layer, inputs=d.hidden_width, outputs=pairs + d.value_width, bias=bias,

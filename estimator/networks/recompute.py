@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from estimator.networks import attention
-from estimator.networks.dims import MASTER_WEIGHT_FRAMEWORKS, Dims
+from estimator.networks.dims import Dims
 from estimator.ops import Op, again, kernels, unsaved
 
 CORE_OPS = ("attention", "q, k casts", "scores", "softmax", "values", "head copies", "ring sums")
@@ -12,6 +12,8 @@ CORE_OPS = ("attention", "q, k casts", "scores", "softmax", "values", "head copi
 BLOCK_END = ("down projection", "ffn residual", "ffn output norm")
 EXPERT_END = ("expert combine", "ffn residual", "ffn output norm")
 SHARED_END = ("shared down projection", "shared sum", "ffn residual", "ffn output norm")
+ROUTED_END = ("expert down projection", "expert unsort", "expert combine")
+"""What follows the weighing of experts, where that is part of their activation."""
 ATTENTION_END = ("output projection",)
 CORE_END = ("values",)
 WEIGHT_COPIES = ("weight cast", "weight quantisation")
@@ -46,10 +48,11 @@ def _block_end(d: Dims, experts: bool) -> tuple[str, ...]:
     if d.model.network == "attention":
         return ATTENTION_END
     if experts:
-        return SHARED_END if d.model.shared_experts else EXPERT_END
+        end = SHARED_END if d.model.shared_experts else EXPERT_END
+        return (*end, *ROUTED_END) if d.weighs_inside_experts else end
     return BLOCK_END
 
 
 def _not_redone(d: Dims, end: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ops after the last kept tensor: PyTorch's checkpoint stops there, Megatron's runs to the end."""
-    return () if d.training.framework in MASTER_WEIGHT_FRAMEWORKS else end
+    return () if d.redoes_whole_blocks else end

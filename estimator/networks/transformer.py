@@ -15,7 +15,7 @@ from estimator.networks.moe import expert_part, routed_rows
 from estimator.networks.projections import attention_part
 from estimator.networks.recompute import recomputed
 from estimator.networks.shares import BlockParameters, ffn_parameters, parameters_of
-from estimator.ops import Op
+from estimator.ops import Op, kernels
 from estimator.units import Number
 
 __all__ = ["Block", "BlockParameters", "NetworkOps", "network"]
@@ -85,7 +85,10 @@ def _name(d: Dims, experts: bool, window: int) -> str:
 
 
 def _block(d: Dims, layer: str, *, experts: bool, window: int) -> list[Op]:
-    """Return forward and backward ops of one block, without recomputation."""
+    """Return forward and backward ops of one block, without recomputation.
+
+    Parallel attention and network are listed one after the other, and their two adds stay two kernels.
+    """
     model = d.model
     if model.network == "ffn":
         return _ffn(d, layer, experts)
@@ -94,6 +97,7 @@ def _block(d: Dims, layer: str, *, experts: bool, window: int) -> list[Op]:
     stream = d.stream_tokens * d.hidden
     norm, residual = pieces.norm(d, d.numbers.residual), pieces.residual(d)
     norms = model.norms_per_layer
+    one_norm = model.parallel_residual and norms == 1
     ops = pair("attention norm", layer, stream, *norm) if norms > 0 else []
     ops += attention_part(d, layer, window)
     if norms > 2:
@@ -101,14 +105,17 @@ def _block(d: Dims, layer: str, *, experts: bool, window: int) -> list[Op]:
     ops += pair("attention residual", layer, stream, *residual)
     if norms > 1:
         ops += pair("ffn norm", layer, stream, *norm)
-    ops += _ffn(d, layer, experts)
+    ops += _ffn(d, layer, experts, shares_input=one_norm)
+    if one_norm:
+        ops.append(kernels("norm gradient sum", layer, "backward", elements=stream, stream=3 * d.numbers.residual,
+                           flops_per_element=1))  # fmt: skip
     if norms > 3:
         ops += pair("ffn output norm", layer, stream, *norm)
     return ops + pair("ffn residual", layer, stream, *residual)
 
 
-def _ffn(d: Dims, layer: str, experts: bool) -> list[Op]:
-    return expert_part(d, layer) if experts else feed_forward(d, layer, width=d.ffn)
+def _ffn(d: Dims, layer: str, experts: bool, *, shares_input: bool = False) -> list[Op]:
+    return expert_part(d, layer) if experts else feed_forward(d, layer, width=d.ffn, shares_input=shares_input)
 
 
 def _ffn_gradient_bytes(d: Dims, experts: bool) -> Number:

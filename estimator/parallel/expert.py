@@ -21,28 +21,36 @@ class ExpertExchange:
 
 
 def expert_exchanges(d: Dims) -> list[ExpertExchange]:
-    """Return dispatch and combine of one expert block, both phases; full recomputation repeats forward's.
+    """Return dispatch and combine of one expert block, both phases, and what full recomputation repeats.
 
     Every rank sends its share of tokens (tokens / tp, as Megatron routes under sequence parallelism) top_k times,
     padded to the capacity where one is set; an expert that is itself split gathers its tokens and scatters its sums
-    (Lepikhin 2020, arXiv 2006.16668, section 3.2; Singh 2023, arXiv 2303.06318, section 4).
+    (Lepikhin 2020, arXiv 2006.16668, section 3.2; Singh 2023, arXiv 2303.06318, section 4). Nothing hides them, as in
+    Megatron-Core unless it is told --overlap-moe-expert-parallel-comm; DualPipe (DeepSeek-V3, arXiv 2412.19437, section
+    3.2.1) would. Recomputation needs what comes back to weigh it, unless weights were applied inside the experts.
     """
     model = d.model
     copies = model.top_k * (model.capacity_factor or 1.0)
     payload = d.routed_tokens * copies * d.hidden * d.numbers.compute
-    again = 1.0 if d.recompute == "full" else 0.0
     split = payload * d.expert_tp
-    return [
-        ExpertExchange(name="expert dispatch, combine", kind="all-to-all", group="ep", phase="forward",
-                       payload_bytes=payload, count=2.0),
-        ExpertExchange(name="expert dispatch, combine gradients", kind="all-to-all", group="ep", phase="backward",
-                       payload_bytes=payload, count=2.0 + 2.0 * again),
-        ExpertExchange(name="expert token gather", kind="all-gather", group="expert_tp", phase="forward",
-                       payload_bytes=split, count=1.0),
-        ExpertExchange(name="expert sum scatter", kind="reduce-scatter", group="expert_tp", phase="forward",
-                       payload_bytes=split, count=1.0),
-        ExpertExchange(name="expert gradient gather", kind="all-gather", group="expert_tp", phase="backward",
-                       payload_bytes=split, count=1.0 + again),
-        ExpertExchange(name="expert gradient scatter", kind="reduce-scatter", group="expert_tp", phase="backward",
-                       payload_bytes=split, count=1.0 + again),
-    ]  # fmt: skip
+    back = d.redoes_whole_blocks or not d.weighs_inside_experts
+
+    def one(name: str, kind: str, group: str, phase: str, payload: Number, count: float) -> ExpertExchange:
+        return ExpertExchange(name=name, kind=kind, group=group, phase=phase, payload_bytes=payload, count=count)
+
+    found = [
+        one("expert dispatch, combine", "all-to-all", "ep", "forward", payload, 2.0),
+        one("expert dispatch, combine gradients", "all-to-all", "ep", "backward", payload, 2.0),
+        one("expert token gather", "all-gather", "expert_tp", "forward", split, 1.0),
+        one("expert sum scatter", "reduce-scatter", "expert_tp", "forward", split, 1.0),
+        one("expert gradient gather", "all-gather", "expert_tp", "backward", split, 1.0),
+        one("expert gradient scatter", "reduce-scatter", "expert_tp", "backward", split, 1.0),
+    ]
+    if d.recompute == "full":
+        found += [
+            one("expert dispatch, combine again", "all-to-all", "ep", "backward", payload, 2.0 if back else 1.0),
+            one("expert token gather again", "all-gather", "expert_tp", "backward", split, 1.0),
+        ]
+        if back:
+            found.append(one("expert sum scatter again", "reduce-scatter", "expert_tp", "backward", split, 1.0))
+    return found

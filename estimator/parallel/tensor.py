@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from estimator.networks.dims import VOCAB_PARALLEL_FRAMEWORKS, Dims
 from estimator.units import Number
 
+MERGING_FRAMEWORKS = ("megatron", "xla", "ideal")
+"""Frameworks that add the outputs of parallel attention and FFN before they sum them over the ranks."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
@@ -23,50 +26,92 @@ def block_exchanges(d: Dims, *, sequence_parallel: bool, attention: bool = True,
     """Return a block's collectives: an all-reduce each way for each column-row pair of linears (attention, FFN).
 
     Sequence parallelism turns each into a gather and a scatter. Shoeybi 2019, arXiv 1909.08053, section 3; Korthikanti
-    2022, arXiv 2205.05198, section 4.2.2. Eager PyTorch (DTensor) does not fuse q, k, v nor gate and up, so backward
-    reduces once per projection. Full recomputation repeats forward's exchanges, but for the block's last.
+    2022, arXiv 2205.05198, section 4.2.2. Parallel attention and FFN are added before one sum (GPT-NeoX, gpt_j_residual
+    in megatron/model/transformer.py); its column linears still sum their input gradients one by one.
     """
     payload = d.tokens * d.hidden * d.numbers.compute
     pairs = float(attention) + float(ffn)
-    again = d.recompute == "full"
-    again_in, again_out = (pairs, float(attention)) if again else (0.0, 0.0)
+    merged = d.model.parallel_residual and d.training.framework in MERGING_FRAMEWORKS and pairs == 2
+    sums = 1.0 if merged else pairs
+    # The last sum feeds only the next block, so whoever stops at the last tensor that backward needs leaves it out.
+    ends = ffn or d.model.network == "attention"
+    again = 0.0 if d.recompute != "full" else sums - float(ends and not d.redoes_whole_blocks)
+
+    def one(name: str, kind: str, phase: str, count: float, size: Number = 1.0) -> Exchange:
+        return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload * size, count=count)
+
     if not sequence_parallel:
-        reduces = pairs
-        if not d.fused_projections:
-            reduces = (3.0 if attention else 0.0) + ((2.0 if d.model.gated_ffn else 1.0) if ffn else 0.0)
-        return [
-            Exchange(name="block output sums", kind="all-reduce", phase="forward", payload_bytes=payload, count=pairs),
-            Exchange(name="block input gradient sums", kind="all-reduce", phase="backward", payload_bytes=payload,
-                     count=reduces + again_out),
-        ]  # fmt: skip
-    gathered = payload
-    if attention and d.model.kv_lora_rank:
-        # Latent attention projects down before it gathers: what travels are the latents.
-        latents = (d.model.q_lora_rank or d.hidden) + d.model.kv_lora_rank + d.model.qk_rope_head_dim
-        gathered = (latents / d.hidden + float(ffn)) / pairs * payload
-    return [
-        Exchange(name="sequence gather", kind="all-gather", phase="forward", payload_bytes=gathered, count=pairs),
-        Exchange(name="sequence scatter", kind="reduce-scatter", phase="forward", payload_bytes=payload, count=pairs),
-        # Backward gathers the outputs' gradients, and the inputs once more for the weight gradients.
-        Exchange(name="gradient gather", kind="all-gather", phase="backward", payload_bytes=payload,
-                 count=2.0 * pairs + again_in),
-        Exchange(name="gradient scatter", kind="reduce-scatter", phase="backward", payload_bytes=payload,
-                 count=pairs + again_out),
-    ]  # fmt: skip
+        reduces, width = _input_gradients(d, attention, ffn, merged)
+        found = [
+            one("block output sums", "all-reduce", "forward", sums),
+            one("block input gradient sums", "all-reduce", "backward", reduces, width / reduces),
+            one("block output sums again", "all-reduce", "backward", again),
+        ]
+        return [x for x in found if x.count > 0]
+    width = (_latents(d) / d.hidden if attention and d.model.latent else float(attention)) + float(ffn)
+    gathers = pairs
+    if merged and _one_input(d):
+        gathers, width = 1.0, 1.0
+    each = width / gathers
+    found = [
+        one("sequence gather", "all-gather", "forward", gathers, each),
+        one("sequence scatter", "reduce-scatter", "forward", sums),
+        one("sequence gather again", "all-gather", "backward", gathers if d.recompute == "full" else 0.0, each),
+        one("sequence scatter again", "reduce-scatter", "backward", again),
+        one("gradient gather", "all-gather", "backward", sums),
+        # Megatron keeps its share of the inputs and gathers them once more for the weight gradients.
+        one("input gather for weights", "all-gather", "backward", 0.0 if d.keeps_gathered else gathers, each),
+        one("gradient scatter", "reduce-scatter", "backward", gathers, each),
+    ]
+    return [x for x in found if x.count > 0]
+
+
+def _input_gradients(d: Dims, attention: bool, ffn: bool, merged: bool) -> tuple[float, Number]:
+    """Return how many input gradients a block sums without sequence parallelism, and their width over ``hidden``.
+
+    Eager PyTorch (DTensor) does not fuse q, k, v nor gate and up, and sums the gradient of each; latent attention those
+    of its latents, from which its column linears project up.
+    """
+    if merged and _one_input(d):
+        return 1.0, 1.0
+    projections, ups = 1.0, 1.0
+    if not d.fused_projections:
+        projections, ups = 2.0 if d.model.latent else 3.0, 2.0 if d.model.gated_ffn else 1.0
+    width: Number = _latents(d) / d.hidden if d.model.latent else projections
+    return projections * attention + ups * ffn, width * attention + ups * ffn
+
+
+def _latents(d: Dims) -> int:
+    """Width of what latent attention's column linears read: the latents and the shared rotary key."""
+    return (d.model.q_lora_rank or d.model.hidden) + d.model.latent_width
+
+
+def _one_input(d: Dims) -> bool:
+    """Whether attention and FFN read one norm, so that a compiler adds their input gradients before it sums them."""
+    return d.model.norms_per_layer == 1 and d.training.framework != "megatron" and not d.model.latent
 
 
 def edge_exchanges(d: Dims, *, sequence_parallel: bool) -> tuple[list[Exchange], list[Exchange]]:
-    """Return the collectives of a vocabulary-parallel embedding, head and loss; none where they are replicated.
+    """Return the collectives of a vocabulary-parallel embedding, head and loss.
 
     Sequence parallelism scatters the embedding's sum and gathers the head's input: the same bytes, in other places.
+    Replicated tables sum nothing; under sequence parallelism they cut and gather the stream. The ideal framework sends
+    nothing either: it could replicate the tables too, so that a lower bound has no more than the cheaper of the two.
     """
-    if d.tp_kind == "1d" and d.training.framework not in VOCAB_PARALLEL_FRAMEWORKS:
-        return [], []
     payload = d.tokens * d.hidden_width * d.numbers.compute
 
     def one(name: str, kind: str, phase: str) -> Exchange:
         return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload, count=1.0)
 
+    if d.training.framework == "ideal":
+        return [], []
+    if d.tp_kind == "1d" and d.training.framework not in VOCAB_PARALLEL_FRAMEWORKS:
+        if not sequence_parallel:
+            return [], []
+        return (
+            [one("embedding gradient gather", "all-gather", "backward")],
+            [one("head input gather", "all-gather", "forward")],
+        )
     loss = Exchange(name="loss sums", kind="all-reduce", phase="forward", payload_bytes=4.0 * d.tokens, count=3.0)
     if not sequence_parallel:
         return (

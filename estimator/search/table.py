@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from estimator.columns import joined
 from estimator.cost.collectives import collective_s
 from estimator.efficiency import Efficiencies
-from estimator.exchanges import InLine, members
+from estimator.exchanges import InLine, members, rest
 from estimator.exchanges import beside as beside_attention
 from estimator.hardware import Cluster
 from estimator.messages import Message
@@ -85,13 +85,15 @@ def in_line(table: Table, groups: Groups, cluster: Cluster, e: Efficiencies) -> 
     for (part, phase, kind, group, beside, _), traffic in table.traffic.items():
         count = np.maximum(traffic.count, 1e-30)
         seconds = collective_s(kind, traffic.bytes / count, members(getattr(groups, group), traffic.ranks), cluster, e)
-        if beside:
+        if beside and not e.lower_bound:
             seconds = beside_attention(seconds, table.attention[part][phase], passing[part, phase], table.degrees.cp)
         extra[part, phase] = extra.get((part, phase), 0.0) + seconds * traffic.count
     parts = table.parts
 
     def added(part: Part, key: int) -> Part:
         forward, backward = extra.get((key, "forward"), 0.0), extra.get((key, "backward"), 0.0)
+        if e.lower_bound:
+            forward, backward = rest(forward, part.forward_s), rest(backward, part.input_s + part.weight_s)
         return replace(part, inline_forward_s=forward, inline_backward_s=backward)
 
     return Parts(

@@ -45,15 +45,28 @@ def test_rates_follow_from_the_step_time(found):
 
 def test_hardware_flops_count_what_is_executed():
     none, full = estimate(scenario({"dp": 8})), estimate(scenario({"dp": 8, "recompute": "full"}))
-    # Fused attention executes 14 units where the model's convention counts 12; recomputation runs forward again.
+    # Fused attention multiplies 14 units where the model's convention counts 12, each over half of the square.
     attention = 12 * 32 * 4096 * 4096 / model_flops_per_token(catalog.model("llama3-8b"), 4096)
-    assert none.hfu / none.mfu == pytest.approx(1 + attention * 2 / 12)
-    # PyTorch's checkpoint stops before the down projection.
-    tokens, square = 16 * 4096, 4 * 32 * 4096 * 4096
+    assert none.hfu / none.mfu == pytest.approx(1 - attention + attention * 14 / 12 / 2)
+    assert none.hfu < none.mfu
+    # Recomputation runs forward again; PyTorch's checkpoint stops before the down projection.
+    tokens, square = 16 * 4096, 4 * 32 * 4096 * 4096 / 2
     matrices = linear_parameters_per_layer(catalog.model("llama3-8b")) - 4096 * 14336
     again = tokens * (2 * 32 * matrices + square) / none.model_flops
     assert full.hfu / full.mfu == pytest.approx(none.hfu / none.mfu + again)
     assert full.mfu < none.mfu
+
+
+def test_hardware_flops_of_written_out_scores_and_of_windows():
+    # Written-out scores are whole squares, forward and backward 12 units; a window of a quarter leaves r − r²/2.
+    model = catalog.model("llama3-8b")
+    eager = estimate(scenario(attention="eager"))
+    assert eager.hfu == pytest.approx(eager.mfu)
+    windowed = replace(model, sliding_window=1024)
+    found = estimate(replace(scenario(), model=windowed))
+    core = 12 * 32 * 4096 * 1024 / model_flops_per_token(windowed, 4096)
+    band = 14 * 32 * 4096 * 4096 * (0.25 - 0.25**2 / 2) / model_flops_per_token(windowed, 4096)
+    assert found.hfu / found.mfu == pytest.approx(1 - core + band)
 
 
 def test_phases_and_categories_each_add_to_the_step(found):

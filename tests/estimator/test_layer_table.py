@@ -6,6 +6,8 @@ import math
 
 import pytest
 
+from estimator import catalog
+from estimator.codec import encode
 from estimator.estimate import efficiencies_of, estimate
 from estimator.explain import effective
 from estimator.layer_table import COLUMNS, LayerRow, layer_table
@@ -13,7 +15,7 @@ from estimator.rank import rank_of
 from estimator.scenario import Scenario, scenario_from_json
 
 
-def scenario(model: str = "llama3-8b", chips: int = 8, **changes: object) -> Scenario:
+def scenario(model: str | dict[str, object] = "llama3-8b", chips: int = 8, **changes: object) -> Scenario:
     training = {"seq_len": 4096, "global_batch": 8, "precision": "bf16", "framework": "megatron", "attention": "sdpa"}
     plan = {name: value for name, value in changes.items() if name not in training}
     return scenario_from_json(
@@ -29,6 +31,9 @@ def scenario(model: str = "llama3-8b", chips: int = 8, **changes: object) -> Sce
 PLANS = {
     "sequence parallel": scenario(dp=2, tp=4, sequence_parallel=True),
     "sums": scenario(dp=1, tp=8, recompute="full", framework="pytorch-eager", global_batch=1),
+    "megatron again": scenario(dp=1, tp=8, recompute="full", global_batch=1),
+    "ideal": scenario(dp=1, tp=8, recompute="full", framework="ideal", global_batch=1),
+    "side by side": scenario({**encode(catalog.model("llama3-8b")), "parallel_residual": True}, dp=2, tp=4),
     "eager attention": scenario("gpt2-xl", dp=8, framework="pytorch-eager", attention="eager", seq_len=1024),
     "experts": scenario("deepseek-v3", dp=8, ep=8, recompute="selective"),
     "capacity": scenario("mixtral-8x7b", tp=2, cp=2, pp=2, ep=2, sequence_parallel=True),
@@ -120,6 +125,10 @@ def test_sends_stand_with_the_op_that_needs_them():
     assert named(sums, "q projection").communication_backward_bytes == whole
     assert named(sums, "k, v projections").communication_backward_bytes == 2 * whole
     assert named(sums, "output projection").communication_backward_bytes == whole, "recomputation sums again"
+    again = layer_table(PLANS["megatron again"])
+    # Both sums once more, and q, k, v as well as gate and up have one gradient of their input to sum.
+    for op in ("output projection", "down projection", "qkv projection", "gate, up projections"):
+        assert named(again, op).communication_backward_bytes == whole, op
 
 
 def test_times_hold_the_roofs_and_the_sends():

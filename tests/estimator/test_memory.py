@@ -264,6 +264,31 @@ def test_experts_are_sharded_over_the_ranks_that_hold_the_same_ones():
     assert found["parameters"] == pytest.approx(2 * ((count - experts) / 8 + experts / 4 / 2))
 
 
+EXPERTS = 4 * 8 * 3 * 256 * 512
+"""Expert parameters of MIXTRAL."""
+
+
+def test_copies_of_experts_need_buckets_although_nothing_else_has_copies():
+    # Without ep both ranks of tp hold every expert whole and sum its gradients; they share all else.
+    copied = memory(MIXTRAL, plan={"tp": 2, "sequence_parallel": True}, seq_len=8)
+    assert copied.by_kind["communication"] == 2 * EXPERTS
+    alone = memory(MIXTRAL, plan={"tp": 2, "ep": 2, "sequence_parallel": True}, seq_len=8)
+    assert alone.by_kind["communication"] == 0
+    both = memory(MIXTRAL, plan={"dp": 2, "ep": 2}, seq_len=8)
+    count = parameters(scenario(MIXTRAL).model)
+    assert both.by_kind["communication"] == 2 * (count - EXPERTS)
+
+
+def test_experts_that_no_other_rank_holds_are_never_gathered():
+    # Every rank has one of 8 experts per block: FSDP shards what is dense, and gathers no more than that.
+    found = memory(MIXTRAL, plan={"dp": 8, "ep": 8, "sharding": "fsdp"}, seq_len=512)
+    dense = parameters(scenario(MIXTRAL).model) - EXPERTS
+    buckets = 2 * 26_214_400
+    assert found.by_kind["communication"] - buckets < 2 * dense
+    spread = memory(MIXTRAL, plan={"dp": 8, "ep": 4, "sharding": "fsdp"}, seq_len=512)
+    assert spread.by_kind["communication"] - found.by_kind["communication"] == 3 * 2 * EXPERTS / 4 / 4
+
+
 def test_interleaved_stages_hold_more_than_plain_ones():
     # Narayanan 2021, section 2.2: by 1 + (p - 1)/(p·v) on the first stage, where micro-batches are enough.
     plan = {"pp": 2, "schedule": "interleaved", "virtual_stages": 2}

@@ -66,6 +66,7 @@ def documents(draw: st.DrawFn, **fixed: Any) -> dict[str, Any]:
         "shared_experts": draw(st.integers(0, 1)),
         "dense_layers": draw(st.integers(0, max(layers - 1, 0))),
     }
+    window = draw(st.sampled_from((0, 0, 1, 100, 4096)))
     found = {
         "model": {
             "layers": layers,
@@ -78,6 +79,10 @@ def documents(draw: st.DrawFn, **fixed: Any) -> dict[str, Any]:
             "gated_ffn": draw(st.booleans()),
             "activation": draw(st.sampled_from(ACTIVATIONS)),
             "norm": draw(st.sampled_from(NORMS)),
+            "norms_per_layer": draw(st.sampled_from((2, 1, 4))),
+            "parallel_residual": draw(st.booleans()),
+            "sliding_window": window,
+            "full_attention_every": draw(st.integers(0, 3)) if window else 0,
             "qk_norm": draw(st.booleans()),
             "position": draw(st.sampled_from(POSITIONS)),
             "bias": draw(st.booleans()),

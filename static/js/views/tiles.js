@@ -30,6 +30,9 @@ export function createTiles() {
   const step = tile("step-time", "Step time");
   const tokens = tile("tokens", "Tokens/s per GPU");
   const mfu = tile("mfu", "MFU");
+  mfu.element.title =
+    "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention). " +
+    "Hardware: what the chips execute, with recomputation, but without tiles that a causal kernel skips.";
   const peak = tile("peak-memory", "Peak memory");
   const limits = tile("limits", "What limits this step", "limits");
   const element = h(

@@ -171,6 +171,31 @@ def test_a_block_has_as_many_norms_as_the_model_says(norms, names):
     assert [op.name for op in block.ops if op.phase == "forward" and "norm" in op.name] == names
 
 
+@pytest.mark.parametrize("framework", ["pytorch-eager", "megatron"])
+def test_parallel_attention_and_network_multiply_what_they_do_one_after_the_other(framework):
+    (plain,), (side,) = (
+        blocks_of({**GPT, "parallel_residual": parallel}, framework=framework).values() for parallel in (False, True)
+    )
+    assert named(plain.ops) == named(side.ops)
+    (one,) = blocks_of({**GPT, "parallel_residual": True, "norms_per_layer": 1}, framework=framework).values()
+    assert flops(one.ops) == flops(side.ops)
+    # One norm's output is kept once for both, and its two gradients are added.
+    without = blocks_of({**GPT, "norms_per_layer": 1}, framework=framework)["layer"]
+    assert kept(without.ops) - kept(one.ops) == 128 * 256 * 2
+    assert [name for name in named(one.ops) if name not in named(without.ops)] == ["norm gradient sum"]
+
+
+def test_parallel_attention_and_network_cast_or_quantise_one_input_each():
+    def kept_of(**training) -> float:
+        model = {**GPT, "parallel_residual": True, "norms_per_layer": 1}
+        return kept(blocks_of(model, **training)["layer"].ops) - kept(
+            blocks_of({**model, "parallel_residual": False}, **training)["layer"].ops
+        )
+
+    assert kept_of(framework="pytorch-eager", precision="bf16-amp") == 0
+    assert kept_of(precision="fp8") == -128 * 256
+
+
 def test_bare_stacks_have_their_half_only():
     (ffn,) = blocks_of(FFN).values()
     (attention,) = blocks_of(ATTENTION).values()

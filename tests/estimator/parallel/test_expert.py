@@ -10,8 +10,8 @@ ROW = 256 * 2
 """One token of the stream, 2 bytes an element."""
 
 
-def exchanges(model=MIXTRAL, **plan) -> dict[tuple[str, str], ExpertExchange]:
-    found = expert_exchanges(dims(scenario(model, plan=plan, framework="megatron")))
+def exchanges(model=MIXTRAL, framework="megatron", **plan) -> dict[tuple[str, str], ExpertExchange]:
+    found = expert_exchanges(dims(scenario(model, plan=plan, framework=framework)))
     assert len({(x.name, x.phase) for x in found}) == len(found)
     return {(x.name, x.phase): x for x in found}
 
@@ -38,9 +38,19 @@ def test_a_capacity_pads_or_drops_what_is_sent(capacity, rows):
     assert {payload for _, _, payload, _ in by_group("ep", model=model, dp=8, ep=8)} == {128 * rows * ROW}
 
 
-def test_full_recomputation_dispatches_once_more():
-    counts = [count for _, _, _, count in by_group("ep", dp=8, ep=8, recompute="full")]
-    assert counts == [2, 4]
+@pytest.mark.parametrize(("framework", "again"), [("megatron", 2), ("pytorch-eager", 2), ("xla", 2), ("ideal", 1)])
+def test_full_recomputation_dispatches_again(framework, again):
+    # Only who weighs rows inside the experts and stops early does not need them back.
+    counts = [count for _, _, _, count in by_group("ep", dp=8, ep=8, recompute="full", framework=framework)]
+    assert counts == [2, 2, again]
+
+
+@pytest.mark.parametrize(("framework", "scatters"), [("megatron", 1), ("pytorch-eager", 1), ("ideal", 0)])
+def test_full_recomputation_gathers_a_split_experts_tokens_again(framework, scatters):
+    plan = {"dp": 4, "tp": 2, "ep": 4, "expert_tp": 2}
+    none = by_group("expert_tp", framework=framework, **plan)
+    full = by_group("expert_tp", framework=framework, recompute="full", **plan)
+    assert [kind for kind, *_ in full[len(none) :]] == ["all-gather"] + ["reduce-scatter"] * scatters
 
 
 def test_a_split_expert_gathers_its_tokens_and_scatters_its_sums():

@@ -96,6 +96,9 @@ def _find(kind: str, name: str, where: str) -> Any:
     keys = [entry.key for entry in entries(kind)]
     near = difflib.get_close_matches(name.lower(), keys, n=3, cutoff=0.4)
     remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(keys)}."
+    if (kind, word) == ("chips", "cpu"):
+        # Where the application runs it puts this machine's own there, before anybody asks for it.
+        remedy = "Run python -m runners probe --device cpu --out PROBE.json, and give its object 'chip' here."
     raise InputProblems([Problem(field=where, message=f"{name!r} is not in the catalogue of {kind}", remedy=remedy)])
 
 

@@ -294,6 +294,13 @@ def test_an_unknown_name_is_a_problem_that_suggests_the_nearest():
     assert "a100-80gb-sxm" in problem.remedy
 
 
+def test_a_cpu_that_was_not_measured_is_no_misspelling(monkeypatch):
+    monkeypatch.setattr(catalog, "_by_alias", lambda kind: {})
+    with pytest.raises(InputProblems) as caught:
+        catalog.chip("CPU")
+    assert "python -m runners probe" in caught.value.problems[0].remedy
+
+
 @pytest.mark.parametrize(("name", "count"), PUBLISHED_PARAMETERS.items())
 def test_parameter_counts_are_the_published_ones(name: str, count: int):
     assert parameters(catalog.model(name)) == count

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from estimator.codec import decode, unknown_key
 from estimator.efficiency import Efficiencies
 from estimator.estimate import efficiencies_of
 from estimator.explain import effective
@@ -20,13 +19,11 @@ from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario, cluster_from_json, model_from_json, standing_problems, training_from_json
 from estimator.search.evaluate import evaluated
 from estimator.search.front import Candidate, Front
+from estimator.search.further import further_values
 from estimator.search.nothing import nothing_legal
 from estimator.search.space import Space
+from estimator.search.specification import checked
 
-KEYS = ("model", "cluster", "training", "limits", "objective", "locked")
-LIMITS = ("memory_bytes", "max_step_time_s")
-OBJECTIVES = ("step_time", "cost", "memory")
-AXES = tuple(f.name for f in fields(Plan))
 MAX_PLANS = 50_000_000
 """A search answers within about a minute; larger spaces must lock a field."""
 WRITTEN = ("dp", "tp", "pp", "micro_batch", "sharding", "recompute", "schedule", "sequence_parallel")
@@ -35,7 +32,10 @@ KEPT = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """One plan that fits, with what decides between plans; cost is chip-seconds per step."""
+    """One plan that fits, with what decides between plans; cost is chip-seconds per step.
+
+    ``ties``: on the front, further plans with the same time and memory to rounding, of which this is the simplest.
+    """
 
     scenario: dict[str, Any]
     step_time_s: float
@@ -44,6 +44,7 @@ class Found:
     cost_chip_s: float
     tokens_per_s: float
     mfu: float
+    ties: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,15 +65,16 @@ def sweep(
 ) -> Sweep:
     """Try every legal plan; raise InputProblems naming the field of a bad specification.
 
-    ``specification``: a scenario without plan, plus optional ``limits``, ``objective``, ``locked`` {field: value}.
+    ``specification``: a scenario without plan, plus optional ``limits``, ``objective``, ``locked`` {field: value} and
+    ``search`` {field: values}, which names what else is to be moved.
     ``progress`` hears the plans tried and those fitting so far, every few thousand; what it raises ends the search.
     """
     spec = checked(specification)
     limits: Mapping[str, float] = spec.get("limits", {})
     objective: str = spec.get("objective", "step_time")
     start = time.perf_counter()
-    space = Space(effective(_base(spec)), spec.get("locked", {}))
-    base = space.base
+    base = effective(_base(spec))
+    space = Space(base, spec.get("locked", {}), further_values(spec.get("search", {}), base))
     problems = standing_problems(replace(base, plan=space.fixed))
     if problems:
         raise InputProblems([replace(p, field=p.field.replace("plan.", "locked.")) for p in problems])
@@ -146,51 +148,5 @@ def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, ch
         cost_chip_s=candidate.step_s * chips,
         tokens_per_s=tokens / candidate.step_s,
         mfu=flops / (candidate.step_s * chips * peak),
+        ties=candidate.ties,
     )
-
-
-def checked(specification: object) -> Mapping[str, Any]:
-    """Return a specification that can be searched; raise InputProblems that name every field that cannot be used."""
-    if not isinstance(specification, Mapping):
-        raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
-    problems = [unknown_key("", str(key), list(KEYS)) for key in specification if key not in KEYS]
-    problems += [
-        Problem(field=key, message="is missing", remedy=f"Add {key!r}.")
-        for key in ("model", "cluster", "training")
-        if key not in specification
-    ]
-    problems += _checked_keys(specification, "limits", LIMITS)
-    problems += _checked_keys(specification, "locked", AXES)
-    locked = specification.get("locked", {})
-    if isinstance(locked, Mapping):
-        try:
-            decode(Plan, {key: value for key, value in locked.items() if key in AXES}, "locked")
-        except InputProblems as error:
-            problems += error.problems
-    limits = specification.get("limits", {})
-    if isinstance(limits, Mapping):
-        problems += [
-            Problem(field=f"limits.{key}", message="must be a number above 0", remedy="Give a positive number.")
-            for key, value in limits.items()
-            if not isinstance(value, (int, float)) or isinstance(value, bool) or not value > 0
-        ]
-    if specification.get("objective", "step_time") not in OBJECTIVES:
-        message = f"{specification['objective']!r} is not known"
-        problems.append(Problem(field="objective", message=message, remedy=f"One of: {', '.join(OBJECTIVES)}."))
-    readers = {"model": model_from_json, "cluster": cluster_from_json, "training": training_from_json}
-    for key, read in readers.items():
-        if key in specification:
-            try:
-                read(specification[key])
-            except InputProblems as error:
-                problems += error.problems
-    if problems:
-        raise InputProblems(problems)
-    return specification
-
-
-def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str, ...]) -> list[Problem]:
-    value = specification.get(name, {})
-    if not isinstance(value, Mapping):
-        return [Problem(field=name, message="must be a JSON object", remedy=f"Keys: {', '.join(known)}.")]
-    return [unknown_key(name, str(key), list(known)) for key in value if key not in known]

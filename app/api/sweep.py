@@ -20,7 +20,8 @@ from app.context import Context, Ctx
 from app.encoding import encode_json
 from app.errors import sentence
 from estimator.problems import InputProblems
-from estimator.sweep import Sweep, checked, sweep
+from estimator.search.specification import checked
+from estimator.sweep import Sweep, sweep
 
 router = APIRouter()
 

@@ -9,7 +9,7 @@ from estimator.parallel.schedules import FORMS, StageTimes
 from estimator.problems import Problem
 from estimator.units import Number
 
-__all__ = ["Bubble", "StageTimes", "bubble_s", "in_flight", "pipeline_s", "schedule_problems", "slowest"]
+__all__ = ["Bubble", "StageTimes", "bubble_s", "in_flight", "schedule_problems"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -101,21 +101,3 @@ def schedule_problems(schedule: str, stages: int, micro_batches: int, virtual_st
 
 def _problem(field: str, message: str, remedy: str) -> Problem:
     return Problem(field=field, message=message, remedy=remedy)
-
-
-def pipeline_s(stage_s: list[Number], micro_batches: Number) -> Number:
-    """Time of GPipe or 1F1B over stages of given time per micro-batch (forward and backward).
-
-    T = Σ stages + (m − 1) · slowest stage; equal stages give (m + p − 1) · t (Huang 2019, arXiv 1811.06965;
-    Narayanan 2021, arXiv 2104.04473, section 2.2).
-    """
-    total = sum(stage_s[1:], stage_s[0])
-    return total + (micro_batches - 1) * slowest(stage_s)
-
-
-def slowest(stage_s: list[Number]) -> Number:
-    """Time per micro-batch of the stage that sets the pace."""
-    found = stage_s[0]
-    for value in stage_s[1:]:
-        found = maximum(found, value)
-    return found

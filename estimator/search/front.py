@@ -6,7 +6,7 @@ time and memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,32 @@ from numpy.typing import NDArray
 from estimator.plan import Plan
 from estimator.search.evaluate import Evaluated
 
+TIED = 1 + 1e-9
+"""Numbers within this factor of one another are the same, rounding aside."""
+
+Rows = NDArray[np.int64]
+Values = NDArray[np.float64]
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Candidate:
-    """A plan with what decides between plans."""
+    """A plan with what decides between plans; ``ties``: further plans with these numbers, of which it is simplest."""
 
     step_s: float
     peak_bytes: float
     plan: Plan
+    ties: int = 0
+
+
+@dataclass(kw_only=True, slots=True)
+class _Place:
+    """A place on the front: numbers that others are compared with, and of the plans that have them the simplest."""
+
+    step_s: float
+    peak_bytes: float
+    plans: int = 0
+    changes: int = 0
+    simplest: Candidate | None = None
 
 
 class Front:
@@ -31,9 +49,9 @@ class Front:
         self.by_memory = objective == "memory"
         self.kept = kept
         self._best: list[Candidate] = []
-        self._front: list[Candidate] = []
+        self._front: list[_Place] = []
 
-    def add(self, block: Evaluated, usable: NDArray[np.int64]) -> None:
+    def add(self, block: Evaluated, usable: Rows) -> None:
         """Take in the usable plans of a block."""
         if not len(usable):
             return
@@ -46,12 +64,11 @@ class Front:
         return self._best
 
     def pareto(self) -> list[Candidate]:
-        """Fastest plan first, each later one needs less memory."""
-        return self._front
+        """Fastest plan first, each later one needs less memory; plans that tie are one, the simplest of them."""
+        found = [replace(place.simplest, ties=place.plans - 1) for place in self._front if place.simplest]
+        return sorted(found, key=lambda candidate: candidate.step_s)
 
-    def _add_best(
-        self, block: Evaluated, usable: NDArray[np.int64], seconds: NDArray[np.float64], peak: NDArray[np.float64]
-    ) -> None:
+    def _add_best(self, block: Evaluated, usable: Rows, seconds: Values, peak: Values) -> None:
         key, other = (peak, seconds) if self.by_memory else (seconds, peak)
         if len(self._best) == self.kept:
             bound = self._key(self._best[-1])[0]
@@ -64,35 +81,62 @@ class Front:
             merged = self._best + [_candidate(block, usable, seconds, peak, int(i)) for i in near]
             self._best = sorted(merged, key=self._key)[: self.kept]
 
-    def _add_front(
-        self, block: Evaluated, usable: NDArray[np.int64], seconds: NDArray[np.float64], peak: NDArray[np.float64]
-    ) -> None:
-        open_ = np.arange(len(seconds))
-        if self._front:
-            times = np.array([c.step_s for c in self._front])
-            memory = np.array([c.peak_bytes for c in self._front])
-            before = np.searchsorted(times, seconds, side="right") - 1
-            beaten = (before >= 0) & (memory[np.maximum(before, 0)] <= peak)
-            open_ = open_[~beaten]
-        if not len(open_):
+    def _add_front(self, block: Evaluated, usable: Rows, seconds: Values, peak: Values) -> None:
+        place, covered, tied = _compared(self._front, seconds, peak)
+        near = np.flatnonzero(tied | ~covered)
+        if not len(near):
             return
-        order = open_[np.lexsort((peak[open_], seconds[open_]))]
-        least = np.minimum.accumulate(peak[order])
-        fresh = np.concatenate([[True], peak[order][1:] < least[:-1]])
-        merged = self._front + [_candidate(block, usable, seconds, peak, int(i)) for i in order[fresh]]
-        merged.sort(key=lambda c: (c.step_s, c.peak_bytes))
-        front: list[Candidate] = []
-        for candidate in merged:
-            if not front or candidate.peak_bytes < front[-1].peak_bytes:
-                front.append(candidate)
-        self._front = front
+        if not covered.all():
+            self._front = _merged(self._front, seconds[~covered], peak[~covered])
+            place, _, tied = _compared(self._front, seconds[near], peak[near])
+            near, place = near[tied], place[tied]
+        else:
+            place = place[near]
+        changes = block.changes(usable[near])
+        order = np.lexsort((changes, place))
+        firsts = np.flatnonzero(np.diff(place[order], prepend=-1))
+        for first, count in zip(firsts, np.diff(firsts, append=len(order)), strict=True):
+            row, found = int(order[first]), self._front[place[order[first]]]
+            found.plans += int(count)
+            if found.simplest is None or changes[row] < found.changes:
+                found.changes = int(changes[row])
+                found.simplest = _candidate(block, usable, seconds, peak, int(near[row]))
 
     def _key(self, candidate: Candidate) -> tuple[float, float]:
         pair = (candidate.peak_bytes, candidate.step_s)
         return pair if self.by_memory else (pair[1], pair[0])
 
 
-def _candidate(
-    block: Evaluated, usable: NDArray[np.int64], seconds: NDArray[np.float64], peak: NDArray[np.float64], index: int
-) -> Candidate:
+def _compared(front: list[_Place], seconds: Values, peak: Values) -> tuple[Rows, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Return for each plan the last place no slower than it, whether that needs no more memory, and whether they tie.
+
+    Of the places that are no slower the last needs least memory.
+    """
+    if not front:
+        nowhere = np.zeros(len(seconds), dtype=bool)
+        return np.zeros(len(seconds), dtype=np.int64), nowhere, nowhere
+    times = np.array([place.step_s for place in front])
+    memory = np.array([place.peak_bytes for place in front])
+    last = np.searchsorted(times, seconds * TIED, side="right") - 1
+    there = np.maximum(last, 0)
+    covered = (last >= 0) & (memory[there] <= peak * TIED)
+    return there, covered, covered & (seconds <= times[there] * TIED) & (peak <= memory[there] * TIED)
+
+
+def _merged(front: list[_Place], seconds: Values, peak: Values) -> list[_Place]:
+    """Return the front with what is new: fastest first, each later place needs less memory."""
+    order = np.lexsort((peak, seconds))
+    least = np.minimum.accumulate(peak[order])
+    fresh = order[np.concatenate([[True], peak[order][1:] < least[:-1]])]
+    added = [_Place(step_s=float(seconds[i]), peak_bytes=float(peak[i])) for i in fresh]
+    found: list[_Place] = []
+    for place in sorted([*front, *added], key=lambda place: (place.step_s, place.peak_bytes)):
+        if found and place.step_s <= found[-1].step_s * TIED and place.peak_bytes * TIED < found[-1].peak_bytes:
+            found.pop()
+        if not found or place.peak_bytes * TIED < found[-1].peak_bytes:
+            found.append(place)
+    return found
+
+
+def _candidate(block: Evaluated, usable: Rows, seconds: Values, peak: Values, index: int) -> Candidate:
     return Candidate(step_s=float(seconds[index]), peak_bytes=float(peak[index]), plan=block.plan(int(usable[index])))

@@ -18,7 +18,9 @@ from estimator.messages import Message
 from estimator.parallel.placement import Degrees, Groups
 from estimator.part import Part
 from estimator.rank import Lines, parts_of, rank_of
-from estimator.search.space import Choice, Shape, Space
+from estimator.search.choice import SHAPE, Choice, Shape, changes, plan_of
+from estimator.search.shapes import shapes_of
+from estimator.search.space import Space
 from estimator.shard import Shard
 from estimator.step import Parts
 from estimator.units import Number
@@ -43,7 +45,10 @@ class Traffic:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """One row a shape: parts without what depends on placement, what a rank holds, traffic, and degrees."""
+    """One row a shape: parts without what depends on placement, what a rank holds, traffic, and degrees.
+
+    ``changes``: fields of choice and shape that are not at their default.
+    """
 
     parts: Parts
     shard: Shard
@@ -53,6 +58,7 @@ class Table:
     micro_batches: Number
     choice: NDArray[np.int64]
     shape: NDArray[np.int64]
+    changes: NDArray[np.int64]
 
 
 def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[Table | None, list[Choice], list[list[Shape]]]:
@@ -62,7 +68,7 @@ def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[Table | None
     tables: list[Table] = []
     lengths: list[int] = []
     for choice in space.choices():
-        shapes = space.shapes(choice)
+        shapes = shapes_of(space, choice)
         if not shapes:
             continue
         tables.append(_of_choice(space, choice, shapes, sharding, e, len(choices)))
@@ -104,18 +110,8 @@ def in_line(table: Table, groups: Groups, cluster: Cluster, e: Efficiencies) -> 
 
 
 def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str, e: Efficiencies, index: int) -> Table:
-    columns = {
-        name: np.array([getattr(shape, name) for shape in shapes], dtype=float)
-        for name in ("tp", "tp_depth", "cp", "ep", "expert_tp", "micro_batch", "pp", "dp")
-    }
-    plan = replace(
-        space.fixed,
-        tp_kind=choice.tp_kind,
-        sequence_parallel=choice.sequence_parallel,
-        cp_kind=choice.cp_kind,
-        recompute=choice.recompute,
-        sharding=sharding,
-    )
+    columns = {name: np.array([getattr(shape, name) for shape in shapes], dtype=float) for name in SHAPE}
+    plan = plan_of(space.fixed, choice, sharding=sharding)
     scenario = replace(space.base, plan=plan)
     arrays: dict[str, Any] = {
         name: columns[name] for name in ("tp", "tp_depth", "cp", "ep", "expert_tp", "micro_batch")
@@ -144,6 +140,8 @@ def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str,
         micro_batches=scenario.training.global_batch / (columns["dp"] * columns["micro_batch"]),
         choice=np.full(len(shapes), index),
         shape=np.arange(len(shapes)),
+        # The default of every part of a shape is 1.
+        changes=changes(choice) + sum(columns[name] != 1 for name in SHAPE),
     )  # fmt: skip
 
 
@@ -190,4 +188,5 @@ def _joined(tables: list[Table], lengths: list[int]) -> Table:
         micro_batches=joined([t.micro_batches for t in tables], lengths),
         choice=np.concatenate([t.choice for t in tables]),
         shape=np.concatenate([t.shape for t in tables]),
+        changes=np.concatenate([t.changes for t in tables]),
     )

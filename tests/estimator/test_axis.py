@@ -168,7 +168,7 @@ def test_placements_differ_for_the_plan():
     assert list(plans("plan.placement", changed(tp=1, dp=8))) == ["tp-cp-dp-pp"]
     assert len(plans("plan.placement", changed(tp=2, cp=2, pp=2, dp=1))) == 6
     here = changed(tp=2, dp=4, placement="pp-dp-tp-cp")
-    assert list(plans("plan.placement", here)) == ["tp-dp-cp-pp", "pp-dp-tp-cp"]
+    assert list(plans("plan.placement", here)) == ["tp-cp-dp-pp", "pp-dp-tp-cp"]
 
 
 def test_a_cluster_given_by_name_alone_can_be_moved():

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from estimator.estimate import estimate
-from estimator.plan import CP_KINDS, RECOMPUTES, SHARDINGS
+from estimator.plan import CP_KINDS, DDP_MODES, OFFLOADS, RECOMPUTES, SHARDINGS
 from estimator.problems import InputProblems
 from estimator.scenario import scenario_from_json
 from estimator.sweep import MAX_PLANS, sweep
@@ -77,6 +77,63 @@ def test_the_front_trades_time_for_memory(found):
     peaks = [item.peak_bytes for item in found.pareto]
     assert times == sorted(times)
     assert peaks == sorted(peaks, reverse=True)
+
+
+def test_plans_that_tie_on_the_front_are_one_with_their_number(found):
+    every = [(seconds, peak) for _, seconds, peak in brute_force()]
+    for item in found.pareto:
+        same = [pair for pair in every if pair == pytest.approx((item.step_time_s, item.peak_bytes), rel=1e-9)]
+        assert item.ties == len(same) - 1
+    numbers = [(item.step_time_s, item.peak_bytes) for item in found.pareto]
+    for one, other in itertools.pairwise(numbers):
+        assert one[0] * (1 + 1e-9) < other[0]
+        assert other[1] * (1 + 1e-9) < one[1]
+
+
+HOST = {**SPEC["cluster"]["chip"], "host_bytes_per_s": 5e10}
+FURTHER = {"recompute_every": [1, 2], "offload": "all", "ddp_mode": "all", "overlap": "all"}
+NARROW = {**LOCKED, "cp": 1, "sequence_parallel": False, "micro_batch": 1}
+
+
+def wider() -> list[tuple[dict, float, float]]:
+    """Every plan of the narrow space and of what is searched on request, by plain loops."""
+    kept = []
+    for dp, tp, pp, sharding, recompute, every, offload, mode, overlap in itertools.product(
+        (1, 2, 4), (1, 2, 4), (1, 2, 4), SHARDINGS, RECOMPUTES, (1, 2), OFFLOADS, DDP_MODES, (True, False)
+    ):
+        if dp * tp * pp != 4 or (every > 1 and recompute != "full") or (mode != "bucketed" and sharding != "ddp"):
+            continue
+        if (mode != "bucketed" and not overlap) or (dp == 1 and (sharding, mode, overlap) != ("ddp", "bucketed", True)):
+            continue
+        plan = {**NARROW, "dp": dp, "tp": tp, "pp": pp, "sharding": sharding, "recompute": recompute,
+                "recompute_every": every, "offload": offload, "ddp_mode": mode, "overlap": overlap}  # fmt: skip
+        document = {**SPEC, "cluster": {**SPEC["cluster"], "chip": HOST}, "plan": plan}
+        result = estimate(scenario_from_json(document), interval=False)
+        kept.append((plan, result.step_time_s, result.memory.peak_bytes))
+    return kept
+
+
+def test_what_is_searched_on_request_is_tried_in_every_legal_way_once():
+    specification = {**SPEC, "cluster": {**SPEC["cluster"], "chip": HOST}, "locked": NARROW}
+    alone, found = sweep(specification), sweep({**specification, "search": FURTHER})
+    every = wider()
+    assert found.plans_tried == found.plans_fitting == len(every) > 3 * alone.plans_tried
+    fastest = sorted(seconds for _, seconds, _ in every)[: len(found.best)]
+    assert [item.step_time_s for item in found.best] == pytest.approx(fastest, rel=1e-9)
+    assert found.pareto[-1].peak_bytes == pytest.approx(min(peak for _, _, peak in every), rel=1e-9)
+    for item in found.pareto:
+        result = estimate(scenario_from_json(item.scenario), interval=False)
+        assert result.step_time_s == pytest.approx(item.step_time_s, rel=1e-9)
+        assert result.memory.peak_bytes == pytest.approx(item.peak_bytes, rel=1e-9)
+    # Offload buys memory that nothing else does.
+    assert found.pareto[-1].scenario["plan"]["offload"] in ("optimizer", "both")
+    assert found.pareto[-1].peak_bytes < alone.pareto[-1].peak_bytes
+
+
+def test_a_search_of_defaults_is_the_search_without():
+    same = {"recompute_every": [1], "offload": ["none"], "ddp_mode": ["bucketed"], "overlap": [True]}
+    alone, found = (sweep({**SPEC, "locked": LOCKED, "search": further}) for further in ({}, same))
+    assert (found.plans_tried, found.best, found.pareto) == (alone.plans_tried, alone.best, alone.pareto)
 
 
 def test_speed_is_plans_over_seconds(found):
@@ -171,6 +228,10 @@ def test_a_space_too_large_names_what_to_lock(monkeypatch):
         ({"locked": {"placement": "tp-dp"}}, "locked.placement"),
         ({"locked": {"overlap": 1}}, "locked.overlap"),
         ({"locked": []}, "locked"),
+        ({"search": {"overlap": [1]}}, "search.overlap"),
+        ({"search": {"recompute_every": [33]}}, "search.recompute_every"),
+        ({"search": {"offload": ["both"]}}, "search.offload"),
+        ({"locked": {"ddp_mode": "flat"}, "search": {"ddp_mode": "all"}}, "search.ddp_mode"),
         ({"plan": {}}, "plan"),
         ({"model": "gpt-2000"}, "model"),
         ({"training": {"seq_len": 0, "global_batch": 1}}, "training.seq_len"),

@@ -19,7 +19,7 @@ from estimator.efficiency import efficiencies
 from estimator.networks.dims import dims
 from estimator.networks.transformer import network
 from estimator.ops import Op
-from estimator.parallel.pipeline import Bubble, StageTimes, bubble_s, in_flight, pipeline_s
+from estimator.parallel.pipeline import Bubble, StageTimes, bubble_s, in_flight
 from estimator.plan import SCHEDULES
 from estimator.rank import rank_of
 from estimator.scenario import Scenario
@@ -103,13 +103,6 @@ def test_waiting_for_the_host(rows):
     found = phase_wait_s(*columns(rows))
     alone = [phase_wait_s(*row) for row in rows]
     assert [list(pair) for pair in zip(*found, strict=True)] == [pytest.approx(list(pair)) for pair in alone]
-
-
-@given(several(times, times, times, st.integers(1, 100)))
-def test_pipelines(rows):
-    *stages, micro_batches = columns(rows)
-    alone = [pipeline_s(list(times), m) for *times, m in rows]
-    assert pipeline_s(stages, micro_batches) == pytest.approx(alone, rel=1e-12)
 
 
 def all_ops(scenario: Scenario, **arrays: Any) -> list[Op]:

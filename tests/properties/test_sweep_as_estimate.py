@@ -15,6 +15,7 @@ from estimator.explain import effective
 from estimator.plan import CP_KINDS, DDP_MODES, OFFLOADS, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS, TP_KINDS, Plan
 from estimator.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
 from estimator.search.evaluate import evaluated
+from estimator.search.further import further_values
 from estimator.search.space import Space
 
 MODELS: dict[str, str | dict[str, Any]] = {
@@ -36,8 +37,8 @@ SHARE, SAMPLES = 0.4, 2
 
 
 @st.composite
-def searches(draw: st.DrawFn) -> tuple[Scenario, dict[str, Any]]:
-    """Draw a base scenario and locks narrow enough that one search takes well under a second."""
+def searches(draw: st.DrawFn) -> tuple[Scenario, dict[str, Any], dict[str, Any]]:
+    """Draw a base scenario, locks narrow enough that one search takes well under a second, and what else is moved."""
     per_node, nodes = draw(st.sampled_from(CLUSTERS))
     model = model_from_json(MODELS[draw(st.sampled_from(sorted(MODELS)))])
     chip = draw(st.sampled_from(("h100-sxm", "h200-sxm", "mi300x", "a100-80gb-sxm")))
@@ -65,32 +66,35 @@ def searches(draw: st.DrawFn) -> tuple[Scenario, dict[str, Any]]:
     # Two choices stay open, so that what is joined from several branches is seen as well.
     shut = draw(st.permutations(sorted(choices)))[2:]
     locked = {name: draw(st.sampled_from(choices[name])) for name in shut}
-    locked["ddp_mode"] = draw(st.sampled_from(DDP_MODES))
-    locked["overlap"] = draw(st.booleans())
+    ways: dict[str, tuple[Any, ...]] = {"ddp_mode": DDP_MODES, "overlap": (True, False), "recompute_every": (1, 2, 3)}
+    if cluster.chip.host_bytes_per_s:
+        ways["offload"] = OFFLOADS
+    further = {name: list(ways.pop(name)) for name in draw(st.permutations(sorted(ways)))[: draw(st.integers(0, 2))]}
+    for name, values in ways.items():
+        if name != "recompute_every" or locked.get("recompute", "full") == "full":
+            locked[name] = draw(st.sampled_from(values))
     if locked.get("tp_kind", "1d") != "1d":
         locked["cp_kind"] = "ring"
     if locked.get("sharding") != "ddp" and draw(st.booleans()):
         locked["shard_ranks"] = draw(st.sampled_from((2, 4)))
-    if cluster.chip.host_bytes_per_s:
-        locked["offload"] = draw(st.sampled_from(OFFLOADS))
-    if locked.get("recompute", "full") == "full":
-        locked["recompute_every"] = draw(st.sampled_from((1, 2)))
-    return base, locked
+    return base, locked, further
 
 
 @given(searches(), st.integers(0, 2**32 - 1))
 @settings(max_examples=60, deadline=None)
 def test_a_plan_of_a_search_is_worth_what_its_estimate_says(search, seed):
-    base, locked = search
+    base, locked, further = search
+    opened = Space(base, locked, further_values(further, base))
     random = np.random.default_rng(seed)
     e = efficiencies_of(base, None)
-    for block in evaluated(Space(base, locked), e, capacity_bytes=float("inf")):
+    for block in evaluated(opened, e, capacity_bytes=float("inf")):
         assert block.tried == len(block.step_s) == len(block.peak_bytes)
         if random.random() > SHARE:
             continue
         for index in random.integers(block.tried, size=SAMPLES):
             plan = block.plan(int(index))
             assert {name: getattr(plan, name) for name in locked} == locked
+            assert all(getattr(plan, name) in opened.further[name] for name in further)
             alone = estimate(replace(base, plan=plan), interval=False)
             assert block.step_s[index] == pytest.approx(alone.step_time_s, rel=1e-9), plan
             assert block.peak_bytes[index] == pytest.approx(alone.memory.peak_bytes, rel=1e-9), plan

@@ -7,9 +7,7 @@ from estimator.parallel.pipeline import (
     StageTimes,
     bubble_s,
     in_flight,
-    pipeline_s,
     schedule_problems,
-    slowest,
 )
 from estimator.plan import SCHEDULES
 from estimator.timeline.simulate import simulate
@@ -130,9 +128,3 @@ def test_what_a_schedule_does_not_allow(schedule, stages, micro_batches, chunks,
     found = schedule_problems(schedule, stages, micro_batches, chunks)
     assert [problem.field for problem in found] == fields
     assert all(problem.message and problem.remedy.endswith(".") for problem in found)
-
-
-def test_a_list_of_stages():
-    assert pipeline_s([3.0] * 4, 8) == (8 + 4 - 1) * 3.0
-    assert pipeline_s([1.0, 1.0, 2.0], 5) == 4.0 + 4 * 2.0
-    assert slowest([1.0, 3.0, 2.0]) == 3.0

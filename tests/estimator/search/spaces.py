@@ -22,6 +22,11 @@ def base(model: dict[str, Any] | str = LLAMA, *, chips_per_node: int = 4, nodes:
     )
 
 
-def space(model: dict[str, Any] | str = LLAMA, locked: dict[str, Any] | None = None, **rest: Any) -> Space:
+def space(
+    model: dict[str, Any] | str = LLAMA,
+    locked: dict[str, Any] | None = None,
+    further: dict[str, tuple[Any, ...]] | None = None,
+    **rest: Any,
+) -> Space:
     """Open a space on a small cluster."""
-    return Space(base(model, **rest), locked or {})
+    return Space(base(model, **rest), locked or {}, further)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import httpx2
 import pytest
 
 from app.cli import run
+from app.commands.validate import COLUMNS
 from estimator.codec import encode
 from estimator.estimate import estimate
 from estimator.scenario import scenario_from_json
@@ -185,6 +187,14 @@ def test_validate_says_what_it_does_not_read_and_scores_nothing_where_nothing_is
 def test_a_calibration_that_cannot_be_used_is_named(write, capsys, calibration, said):
     assert run(["validate", write(ROWS, "rows.csv"), "--calibration", write(calibration, "calibration.json")]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_the_readme_lists_every_column_and_every_option():
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    columns = readme.partition("`headroom validate` reads a CSV")[2].partition("\n## ")[0]
+    assert set(COLUMNS) <= set(re.findall(r"[a-z][a-z0-9_]+", columns))
+    for option in ("--wide", "--all", "--set", "--hf", "--table", "--out", "--calibration", "--dry-run", "--port"):
+        assert option in readme
 
 
 def test_validate_with_a_calibration_changes_the_prediction(write, capsys):

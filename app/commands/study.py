@@ -11,6 +11,8 @@ from estimator.studies import STUDIES, describe_study, document
 from estimator.studies import study as reproduce
 from estimator.studies.study import Figure, Result, Value
 
+LONGEST_CELL = 30
+
 
 def study(name: str | None, settings: Sequence[str], as_json: bool, every: bool = False) -> int:
     """Reproduce a study with some inputs changed and print it; without a name list those there are.
@@ -84,13 +86,19 @@ def verdict(result: Result) -> list[str]:
 
 
 def _figures(result: Result) -> list[str]:
+    """Every figure in its group; a value that is a sentence has lines of its own, so that it widens no column."""
     rows: list[tuple[str, ...]] = []
+    sentences: dict[int, list[str]] = {}
     for group, figures in itertools.groupby(result.figures, key=lambda figure: figure.group):
         rows += [("",) * 5, (group, "", "", "", "")]
         for one in figures:
             value, shown, mark = _row(one)
+            if len(value) > LONGEST_CELL:
+                sentences[len(rows)] = wrapped(f"{one.name}: {value}", "  ")
+                value, shown = "", ""
             rows.append((f"  {one.name}", value, one.unit, shown, mark))
-    return table(("", "value", "unit", "printed", ""), rows).splitlines()
+    head, *lines = table(("", "value", "unit", "printed", ""), rows).splitlines()
+    return [head, *(line for at, own in enumerate(lines) for line in sentences.get(at, [own]))]
 
 
 def _groups(result: Result) -> list[str]:

@@ -43,6 +43,7 @@ def test_the_verdict_comes_first_and_every_figure_with_all(name, agree, capsys):
     assert every[verdict] == lines[verdict]
     assert sum(line.startswith("  ") for line in every[: every.index("notes:")]) >= len(figures)
     assert sum(line.endswith("  ok") for line in every) == agree
+    assert max(map(len, every)) <= WIDTH
 
 
 def test_figures_that_differ_stand_under_the_verdict():

@@ -8,7 +8,9 @@ import time
 from dataclasses import replace
 
 from app import events
+from app.disk import DataFolder
 from app.errors import Refused
+from app.launch import claimed, found
 from app.live import Live
 from app.outcome import outcome
 from app.run import Run, fold
@@ -20,6 +22,20 @@ from runners.journal import has_rows, recover
 
 POLL_S = 0.1
 """Events are read at every poll; the backend is asked every ``LOOK_S`` of its own, and at the end more often."""
+
+FIND_S = 5.0
+"""How long a run that somebody else is starting may take to be found."""
+
+
+async def look_for(live: Live) -> bool:
+    """Find a run that somebody else started or is starting; says whether anything of it is left."""
+    deadline_s = time.monotonic() + (FIND_S if live.run.state == "queued" and claimed(live.folder) else 0.0)
+    while live.handle is None:
+        live.handle = await asyncio.to_thread(found, live.folder, live.run)
+        if live.handle is None and time.monotonic() >= deadline_s:
+            return False
+        await asyncio.sleep(0 if live.handle else POLL_S)
+    return True
 
 
 async def follow(live: Live, store: Store) -> Status:
@@ -99,3 +115,12 @@ def end(run: Run, handle: Handle) -> None:
         backend(run.job["backend"]).cancel(handle)
     except OSError as error:
         raise Refused(503, f"{error} Try again.") from None
+
+
+def end_elsewhere(run_id: str, store: Store, data: DataFolder) -> Run | None:
+    """End a run that a command follows, not this server; whoever follows it concludes it."""
+    run = store.run(run_id)
+    handle = found(data.runs / run_id, run) if run and not run.final else None
+    if run and handle:
+        end(run, handle)
+    return run

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from app.live import Live
 from app.run import Run
 from estimator.codec import decode
 from estimator.problems import InputProblems
-from runners.backends import backend, slurm
+from runners.backends import Status, backend, slurm
 from runners.job import Handle, Job, Request, read_handle
 
 CLAIM_FILE = "claim"
@@ -35,13 +36,17 @@ def requests(jobs: list[tuple[Path, Job]]) -> list[Request]:
     return [backend(job.backend).render(folder, job) for folder, job in jobs]
 
 
-def launch(runs: list[tuple[Path, Run]]) -> list[Handle]:
-    """Start runs, several as one array; raise OSError or InputProblems where they cannot be started."""
-    jobs = [(folder, decode(Job, run.job)) for folder, run in runs]
-    asked = requests(jobs)
-    if len(jobs) > 1:
-        return slurm.submit_array(asked)
-    return [backend(jobs[0][1].backend).submit(asked[0])]
+def start(lives: list[Live]) -> Status | None:
+    """Start runs, several as one array; return why, where they cannot be started."""
+    try:
+        jobs = [(live.folder, decode(Job, live.run.job)) for live in lives]
+        asked = requests(jobs)
+        handles = slurm.submit_array(asked) if len(jobs) > 1 else [backend(jobs[0][1].backend).submit(asked[0])]
+    except (OSError, InputProblems) as error:
+        return Status(alive=False, state="failed", message=f"could not be started: {error}")
+    for live, handle in zip(lives, handles, strict=True):
+        live.handle = handle
+    return None
 
 
 def found(folder: Path, run: Run) -> Handle | None:

@@ -10,29 +10,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from dataclasses import replace
 from typing import Any
 
-import msgspec
-
 from app import events
-from app.disk import DataFolder, new_id, whole_folder, write_json
-from app.follow import POLL_S, conclude, end, follow
-from app.jobs import named
-from app.launch import claim, claimed, found, launch, requests
-from app.live import Live, read_live
-from app.run import REQUEST_FILE, Run
+from app.disk import DataFolder, new_id
+from app.follow import conclude, end, end_elsewhere, follow, look_for
+from app.launch import claim, requests, start
+from app.live import Live
+from app.recovery import still_queued, take_up
+from app.run import Run
 from app.store import Store
-from estimator.problems import InputProblems
+from app.submit import make_runs
 from runners.backends import Status, backend
-from runners.job import CANCEL_FILE, Job, Request, write_job
+from runners.job import CANCEL_FILE, Job, Request
 
 CANCEL_WAIT_S = 20.0
-FIND_S = 5.0
-"""How long a run that somebody else is starting may take to be found."""
 
 _log = logging.getLogger("headroom")
 
@@ -94,7 +88,7 @@ class Supervisor:
         """End a run and everything that it started; return it as it then stands, None where there is no such run."""
         live = self._live.get(run_id)
         if live is None:
-            return await asyncio.to_thread(self._cancel_elsewhere, run_id)
+            return await asyncio.to_thread(end_elsewhere, run_id, self.store, self.data)
         await asyncio.to_thread((live.folder / CANCEL_FILE).touch)
         if run_id in self._queue:
             self._queue.remove(run_id)
@@ -114,65 +108,28 @@ class Supervisor:
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[tuple[int, str]]:
         """Yield (line number, line) of a run's events beyond ``after``, until its final state or the server's stop."""
         live = self._live.get(run_id)
-        if live is None:
-            lines = await asyncio.to_thread(events.EventReader(self.data.runs / run_id).read)
-            for number, line in enumerate(lines, 1):
-                if number > after and events.parse(line):
-                    yield number, line
-            return
+        lines = live.lines if live else await asyncio.to_thread(events.EventReader(self.data.runs / run_id).read)
         while True:
-            while after < len(live.lines):
+            while after < len(lines):
                 after += 1
-                if events.parse(live.lines[after - 1]):
-                    yield after, live.lines[after - 1]
-            if live.done or self._stopping:
+                if events.parse(lines[after - 1]):
+                    yield after, lines[after - 1]
+            if live is None or live.done or self._stopping:
                 return
             await live.changed.wait()
 
     async def _make(self, jobs: list[Job]) -> list[Live]:
-        missing = await asyncio.to_thread(backend(jobs[0].backend).missing)
-        if missing:
-            raise InputProblems(missing)
-        lives = await asyncio.to_thread(self._create, jobs)
+        lives = await asyncio.to_thread(make_runs, jobs, self.data, self.store)
         self._live |= {live.run.id: live for live in lives}
         return lives
 
-    def _create(self, jobs: list[Job]) -> list[Live]:
-        ids = [new_id() for _ in jobs]
-        folders = [self.data.runs / run_id for run_id in ids]
-        jobs = [named(job, run_id) for job, run_id in zip(jobs, ids, strict=True)]
-        asked = requests(list(zip(folders, jobs, strict=True)))
-        lives = []
-        for folder, job, request in zip(folders, jobs, asked, strict=True):
-            with whole_folder(self.data.runs, folder.name) as unfinished:
-                write_job(unfinished, job)
-                write_json(unfinished / REQUEST_FILE, request)
-                events.append_state(unfinished, "queued")
-            lives.append(read_live(folder))
-            self.store.put_run(lives[-1].run)
-        return lives
-
-    def _cancel_elsewhere(self, run_id: str) -> Run | None:
-        """End a run that a command follows, not this server; whoever follows it concludes it."""
-        run = self.store.run(run_id)
-        handle = found(self.data.runs / run_id, run) if run and not run.final else None
-        if run and handle:
-            end(run, handle)
-        return run
-
     async def _recover(self) -> None:
         for known in reversed(await asyncio.to_thread(self.store.runs, unfinished=True)):
-            try:
-                live = await asyncio.to_thread(read_live, self.data.runs / known.id)
-                backend(live.run.job.get("backend", ""))
-            except (OSError, msgspec.DecodeError, InputProblems) as error:
-                _log.warning("run %s cannot be taken up: %s", known.id, error)
-                lost = replace(known, state="failed", message=f"its folder cannot be read: {error}")
-                await asyncio.to_thread(self.store.put_run, lost)
+            live = await asyncio.to_thread(take_up, known, self.data, self.store)
+            if live is None:
                 continue
             self._live[known.id] = live
-            unclaimed = live.run.state == "queued" and not await asyncio.to_thread(_begun, live)
-            if unclaimed and not (live.folder / CANCEL_FILE).exists():
+            if await asyncio.to_thread(still_queued, live):
                 self._queue.append(known.id)
             else:
                 self._watch(live, self._adopt(live))
@@ -212,47 +169,28 @@ class Supervisor:
         if not await asyncio.to_thread(claim, live.folder):
             await self._adopt(live)
             return
-        try:
-            (live.handle,) = await asyncio.to_thread(launch, [(live.folder, live.run)])
-        except (OSError, InputProblems) as error:
-            await self._conclude(live, Status(alive=False, state="failed", message=f"could not be started: {error}"))
-            return
-        await self._follow(live)
+        await self._follow_or_conclude(live, await asyncio.to_thread(start, [live]))
 
     async def _start_array(self, lives: list[Live]) -> None:
         for live in lives:
             await asyncio.to_thread(claim, live.folder)
-        try:
-            handles = await asyncio.to_thread(launch, [(live.folder, live.run) for live in lives])
-        except (OSError, InputProblems) as error:
-            for live in lives:
-                status = Status(alive=False, state="failed", message=f"could not be started: {error}")
-                self._watch(live, self._conclude(live, status))
-            return
-        for live, live.handle in zip(lives, handles, strict=True):
-            self._watch(live, self._follow(live))
+        refused = await asyncio.to_thread(start, lives)
+        for live in lives:
+            self._watch(live, self._follow_or_conclude(live, refused))
 
     async def _adopt(self, live: Live) -> None:
         """Follow a run that somebody else started or is starting, or conclude it where nothing of it is found."""
-        deadline_s = time.monotonic() + (FIND_S if live.run.state == "queued" and claimed(live.folder) else 0.0)
-        while live.handle is None:
-            live.handle = await asyncio.to_thread(found, live.folder, live.run)
-            if live.handle is None and time.monotonic() >= deadline_s:
-                await self._conclude(live)
-                return
-            await asyncio.sleep(0 if live.handle else POLL_S)
-        await self._follow(live)
+        if await look_for(live):
+            await self._follow_or_conclude(live, None)
+        else:
+            await self._conclude(live)
 
-    async def _follow(self, live: Live) -> None:
-        await self._conclude(live, await follow(live, self.store))
+    async def _follow_or_conclude(self, live: Live, refused: Status | None) -> None:
+        await self._conclude(live, refused or await follow(live, self.store))
 
     async def _conclude(self, live: Live, status: Status | None = None) -> None:
         await conclude(live, self.store, status)
         self._live.pop(live.run.id, None)
-
-
-def _begun(live: Live) -> bool:
-    return claimed(live.folder) or found(live.folder, live.run) is not None
 
 
 def _queues(run: Run) -> bool:

@@ -20,6 +20,7 @@ from fastapi.testclient import TestClient
 from app.disk import DataFolder
 from app.pages import compress_plotly
 from app.settings import Settings
+from app.store import Store
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +46,23 @@ def settings(tmp_path, _compressed_plotly) -> Settings:
     cache.mkdir(parents=True)
     (cache / _compressed_plotly.name).hardlink_to(_compressed_plotly)
     return Settings(data=tmp_path / "data", samples=samples, probe_cpu=False)
+
+
+@pytest.fixture
+def data(tmp_path) -> DataFolder:
+    """A data folder without runs and uploads."""
+    folder = DataFolder(tmp_path / "data")
+    folder.create()
+    return folder
+
+
+@pytest.fixture
+def store(data, tmp_path) -> Iterator[Store]:
+    """The index of that folder."""
+    opened = Store(f"sqlite:///{tmp_path / 'index.sqlite3'}", data, tmp_path / "samples")
+    opened.open()
+    yield opened
+    opened.close()
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 from app.cli import run as run_command
 from app.main import create_app
 from app.settings import ROOT
+from runners.backends import slurm as backend
 from runners.backends.processes import marked
 from tests.app.examples import scenario
 from tests.app.waiting import events, measuring, run_in, until
@@ -19,6 +20,12 @@ from tests.markdown import blocks
 TWO = scenario(plan__dp=2, cluster__chips_per_node=2, training__global_batch=4)
 JOB = {"scenario": scenario(), "backend": "slurm", "device": "cpu", "warmup": 1, "steps": 2, "label": "through Slurm"}
 ENDLESS = {**JOB, "steps": 100_000}
+
+
+@pytest.fixture(autouse=True)
+def _look_often(monkeypatch):
+    """This Slurm has nobody else to answer."""
+    monkeypatch.setattr(backend, "LOOK_S", 0.2)
 
 
 @pytest.fixture

@@ -162,12 +162,25 @@ def test_two_nodes_meet_at_the_first(slurm, tmp_path):
     assert [event["state"] for event in read_events(folder) if event["kind"] == "state"] == ["running", "ok"]
 
 
-def test_cancel_ends_all_of_it(slurm, tmp_path):
-    folder = tmp_path / "run"
-    handle = submitted(folder, 2, steps=100_000)
-    until(lambda: measuring(folder), handle)
+def test_of_jobs_at_once_one_is_cancelled_one_loses_its_node_and_one_is_stuck(slurm, tmp_path):
+    """They start together, because starting torch takes most of the time."""
+    cancelled, lost, stuck = (tmp_path / name for name in ("cancelled", "lost", "stuck"))
+    on_one, on_two = (Placement(options=(f"--nodelist={node}",)) for node in ("one", "two"))
+    handle = submitted(cancelled, 2, steps=100_000, placement=on_one)
+    lost_handle = submitted(lost, steps=100_000, placement=on_two)
+    stuck_handle = submit_stuck(stuck, on_one)
+
+    until(lambda: measuring(cancelled), handle)
+    until(lambda: measuring(lost), lost_handle)
+    is_cancelled(cancelled, handle)
+    loses_its_node(slurm, lost, lost_handle)
+    ends_at_its_bound(stuck, stuck_handle)
+
+
+def is_cancelled(folder: Path, handle: Handle) -> None:
+    """All of it ends, also where its handle was lost."""
     assert backend.status(handle) == Status(alive=True, state="running")
-    assert len(marked(str(folder))) >= 4  # the script, srun, torchrun and two ranks
+    assert len(marked(str(folder))) >= 6  # the script, srun, torchrun and two ranks with their watchdogs
     (folder / HANDLE_FILE).unlink()
     found = backend.find(folder)
     assert found == handle, "found again by its name"
@@ -181,19 +194,8 @@ def test_cancel_ends_all_of_it(slurm, tmp_path):
     backend.cancel(handle)  # a second time is no error
 
 
-def test_a_job_waits_with_its_reason_and_is_cancelled_before_it_starts(slurm, tmp_path):
-    handle = submitted(tmp_path / "run", placement=Placement(options=("--begin=now+3600",)))
-    status = backend.status(handle)
-    assert (status.alive, status.state) == (True, "queued")
-    assert status.message == f"waiting in Slurm, job {handle.job_id}: BeginTime"
-    backend.cancel(handle)
-    assert backend.status(handle).state == "cancelled"
-
-
-def test_a_failing_node_fails_its_job_with_the_reason(slurm, tmp_path):
-    folder = tmp_path / "run"
-    handle = submitted(folder, steps=100_000, placement=Placement(options=("--nodelist=two",)))
-    until(lambda: measuring(folder), handle)
+def loses_its_node(slurm, folder: Path, handle: Handle) -> None:
+    """It fails with what Slurm says of the node."""
     slurm.down("two", "fan broke")
     try:
         status = ended(handle, 30)
@@ -201,11 +203,41 @@ def test_a_failing_node_fails_its_job_with_the_reason(slurm, tmp_path):
         time.sleep(1)
         assert backend.status(handle).state == "failed", "it is not requeued"
     finally:
-        slurm.up("two")
+        slurm.run("scontrol", "update", "nodename=two", "state=resume")
     deadline_s = time.monotonic() + 20
     while marked(str(folder)):
         assert time.monotonic() < deadline_s, "the node must have ended its processes"
         time.sleep(0.1)
+
+
+def submit_stuck(folder: Path, placement: Placement) -> Handle:
+    """A grid whose second row blocks in C, deaf to SIGTERM."""
+    folder.mkdir()
+    options = {"models": ["tiny"], "layers": 1, "seq_lens": [8, 16], "precisions": ["fp32"]}
+    job = Job(backend="slurm", options=options, device="cpu", steps=1, row_limit_s=1, placement=placement)
+    write_job(folder, job)
+    request = backend.render(folder, job)
+    script = request.script.replace("-m runners ", "-m tests.runners.stuck ").replace(
+        "srun ", "export STUCK=1,0,deaf; srun "
+    )
+    return backend.submit(replace(request, script=script))
+
+
+def ends_at_its_bound(folder: Path, handle: Handle) -> None:
+    """No job of Slurm evades the limit of a row either, and the row before is kept."""
+    assert ended(handle).state == "failed"
+    result = read_measurement(folder / RESULT_FILE)
+    assert [(row["seq_len"], row["status"]) for row in result.rows] == [(8, "ok"), (16, "timed_out")]
+    assert marked(str(folder)) == []
+
+
+def test_a_job_waits_with_its_reason_and_is_cancelled_before_it_starts(slurm, tmp_path):
+    handle = submitted(tmp_path / "run", placement=Placement(options=("--begin=now+3600",)))
+    status = backend.status(handle)
+    assert (status.alive, status.state) == (True, "queued")
+    assert status.message == f"waiting in Slurm, job {handle.job_id}: BeginTime"
+    backend.cancel(handle)
+    assert backend.status(handle).state == "cancelled"
 
 
 def test_a_job_that_fails_gives_its_exit_code_and_slurms_refusal_is_an_error(slurm, tmp_path):
@@ -245,7 +277,7 @@ def test_with_accounting_off_the_folder_knows_what_slurm_forgot(slurm, tmp_path)
 
 def test_a_controller_that_does_not_answer_says_nothing_about_the_job(slurm, tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_CONF", str(tmp_path / "none.conf"))
-    monkeypatch.setattr(squeue, "ASK_S", 1.0)
+    monkeypatch.setattr(squeue, "ASK_S", 0.2)
     handle = Handle(folder=str(tmp_path), job_id="1")
     status = backend.status(handle)
     assert (status.alive, status.state) == (True, "running")

@@ -36,7 +36,7 @@ def test_ways_stand_side_by_side_and_refusals_say_why(open_page):
     assert curves(page, "#ways-tensor") == ["1D", "2.5D", "3D", "cross-over"]
     assert curves(page, "#ways-sequence") == ["Megatron SP", "Ulysses", "ring", "all-gather", "cross-over"]
     refused = page.locator("#ways-tensor tr", has_text="2D").filter(has_text="not q²")
-    expect(refused).to_contain_text("Choose tp 4 or 9")
+    expect(refused).to_contain_text("Choose tp 4 or 16")
     sentence = page.locator("#ways-tensor .crossings li").first
     expect(sentence).to_contain_text(re.compile("Fastest: 1D below"))
 

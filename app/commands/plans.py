@@ -81,6 +81,7 @@ def _table(groups: Sequence[Group], rows: Sequence[Mapping[str, str]], columns: 
            wide: bool = False) -> list[str]:  # fmt: skip
     heads = [name if wide else HEADS.get(name, name) for name in columns]
     figures = ["step time", "tokens/s", "MFU", "memory", "chip-seconds"] if wide else ["step time", "MFU", "memory"]
+    figures += ["ties"] if any(group.first.ties for group in groups) else []
     body = []
     for group, row in zip(groups, rows, strict=True):
         cells = [row[name] if wide else _short(name, row[name]) for name in columns]
@@ -100,6 +101,7 @@ def _figures(found: Found) -> dict[str, str]:
         "MFU": f"{found.mfu:.1%}",
         "memory": bytes_text(found.peak_bytes),
         "chip-seconds": f"{found.cost_chip_s:.3g}",
+        "ties": f"+{found.ties}" if found.ties else "",
     }
 
 

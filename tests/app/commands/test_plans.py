@@ -9,8 +9,9 @@ from app.commands.plans import HEADS, grouped, plans_text, written
 from estimator.sweep import Found
 
 
-def found(step_s: float, peak_bytes: float, **plan) -> Found:
+def found(step_s: float, peak_bytes: float, ties: int = 0, **plan) -> Found:
     return Found(
+        ties=ties,
         scenario={"plan": plan},
         step_time_s=step_s,
         peak_bytes=peak_bytes,
@@ -59,6 +60,15 @@ def test_a_single_plan_stands_above_its_figures():
         "  step time    MFU  memory",
         "        1 s  40.0%   50 GB",
     ]
+
+
+def test_plans_that_tie_with_one_are_counted_behind_it():
+    head, tied, alone = plans_text([found(1.0, 50e9, ties=3, dp=8), found(2.0, 40e9, dp=8)], wide=False).splitlines()[
+        1:
+    ]
+    assert head.split() == ["step", "time", "MFU", "memory", "ties"]
+    assert tied.endswith("  50 GB    +3")
+    assert alone.endswith("  40 GB")
 
 
 def test_wide_shows_every_field_and_figure_by_its_name():

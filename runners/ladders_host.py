@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from estimator.plan import Plan
 from estimator.training import Training
-from runners.ladders import Rung
-from runners.model import batch, build, loss_of
+from runners.model import build
+from runners.model_training import batch, loss_of
 from runners.outcomes import Unsupported
 from runners.refusals import has_compiler
+from runners.rungs import Rung
 from runners.shapes import TINY_MODEL
 
 ADAMW_PASSES = 7.0

@@ -164,7 +164,7 @@ def step_of(
 
     ``seed`` draws the data. Returns the step and what gives its last loss.
     """
-    from runners.model import autocast, batch, loss_of
+    from runners.model_training import autocast, batch, loss_of
 
     torch.manual_seed(seed)
     tokens, targets = batch(setting.model, setting.training, setting.plan, ranks.device)

@@ -12,7 +12,8 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from runners.model import build, optimizer_of
+from runners.model import build
+from runners.model_training import optimizer_of
 from runners.parallel import MIB, Setting, Spread, Variant, held, step_of
 from runners.ranks import Ranks
 from runners.trainee import empty

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.distributed import pipelining
 from torch.distributed.pipelining import PipelineStage
 
-from runners.model import Transformer, autocast, batch, build, optimizer_of
+from runners.model import Transformer, build
+from runners.model_training import autocast, batch, optimizer_of
 from runners.outcomes import Unsupported
 from runners.parallel import Marks, Setting, Spread, Variant, held
 from runners.ranks import Ranks

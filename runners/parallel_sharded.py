@@ -9,7 +9,8 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from runners.model import AUTOCAST_DTYPES, build, optimizer_of
+from runners.model import build
+from runners.model_training import AUTOCAST_DTYPES, optimizer_of
 from runners.parallel import Setting, Spread, Variant, held, step_of
 from runners.parallel_collectives import all_gather, reduce_scatter
 from runners.ranks import Ranks

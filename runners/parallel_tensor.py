@@ -20,7 +20,8 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
-from runners.model import build, optimizer_of
+from runners.model import build
+from runners.model_training import optimizer_of
 from runners.outcomes import Unsupported
 from runners.parallel import Setting, Spread, Variant, held, step_of
 from runners.ranks import Ranks

@@ -15,7 +15,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
 from estimator.scenario import Scenario
-from runners.model import autocast, batch, build, loss_of, optimizer_of
+from runners.model import build
+from runners.model_training import autocast, batch, loss_of, optimizer_of
 from runners.ranks import Ranks
 from runners.refusals import compiled
 

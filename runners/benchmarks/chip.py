@@ -21,7 +21,8 @@ from estimator.plan import Plan
 from estimator.training import Training
 from runners.environment import clock_hz, device, environment, l2_bytes
 from runners.job import write_atomically
-from runners.model import batch, build, loss_of
+from runners.model import build
+from runners.model_training import batch, loss_of
 from runners.profile import profiled_events
 from runners.ranks import Ranks, join, synchronize
 from runners.trace import reduce_trace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise, product
+from itertools import product
 
 import torch
 
@@ -21,12 +21,12 @@ from runners.job import Job
 from runners.options import StepOptions, options_of
 from runners.outcomes import Unsupported
 from runners.profile import profile
-from runners.ranks import synchronize
 from runners.refusals import refusals
 from runners.shapes import cluster_here, model_of
 from runners.suite import Report, Row, Suite, begin, used_bytes
 from runners.summary import MEASURED_PHASES, WORK
-from runners.timing import between, spread_columns, stamp
+from runners.timed_step import timed_step
+from runners.timing import spread_columns
 from runners.trainee import Trainee, capture, discard, one_step, prepare
 
 DEFINITIONS = {
@@ -176,23 +176,12 @@ def _profiled(suite: Suite, cell: Cell) -> Row:
 def _row(suite: Suite, cell: Cell, trainee: Trainee, known: bool) -> Row:
     ranks, job, scenario = suite.ranks, suite.job, trainee.scenario
 
-    def timed() -> dict[str, float]:
-        marks: list[tuple[str, object]] = []
-        synchronize(ranks)
-        marks.append(("", stamp(ranks.cuda)))
-        one_step(trainee, lambda phase: marks.append((phase, stamp(ranks.cuda))))
-        synchronize(ranks)
-        sample = dict.fromkeys(MEASURED_PHASES, 0.0)
-        for (_, start), (phase, end) in pairwise(marks):
-            sample[phase] += between(start, end)
-        return {"step": between(marks[0][1], marks[-1][1]), **sample}
-
-    first_s = timed()["step"]
+    first_s = timed_step(trainee)["step"]
     if cell.graph:
         capture(trainee)
     for _ in range(job.warmup):
-        timed()
-    samples = [timed() for _ in range(job.steps)]
+        timed_step(trainee)
+    samples = [timed_step(trainee) for _ in range(job.steps)]
     row = spread_columns([sample["step"] for sample in samples])
     step_s = row.pop("median_s")
     row = {"step_s": step_s, **row, "first_step_s": first_s}

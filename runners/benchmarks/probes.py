@@ -13,13 +13,12 @@ from estimator.measurement import Measurement
 from runners.benchmarks.collectives import DEFINITIONS as COLLECTIVE_DEFINITIONS
 from runners.benchmarks.collectives import SIZES_BYTES, measure_cells
 from runners.job import Job
-from runners.ladders import TABLES, Rung
-from runners.ladders_host import launches, optimizers
+from runners.ladders import LADDERS
 from runners.options import COLLECTIVES, ProbesOptions, options_of
+from runners.rungs import Rung
 from runners.suite import Report, Row, Suite, begin, release
 from runners.timing import spread_columns, time_calls
 
-LADDERS = {**TABLES, "launch": launches, "optimizer": optimizers}
 MOST_CALLS = 50
 SAMPLE_S = 0.002
 """About how long a sample should take: shorter calls are timed several in a row."""

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import math
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from estimator.hardware import peak_flops_per_s
-from estimator.measurement import Kernel, Measurement, Origin, Warning
-from estimator.model import model_flops_per_token
+from estimator.measurement import Measurement, Origin, Warning
 from estimator.problems import InputProblems, Problem
 from estimator.scenario import scenario_from_json, scenario_to_json
 from runners import guard
@@ -27,7 +22,7 @@ from runners.job import SNAPSHOT_FILE, Job, progress
 from runners.options import StepOptions, options_of
 from runners.outcomes import is_out_of_memory
 from runners.profile import profile
-from runners.ranks import Ranks, gather, join, leave, synchronize
+from runners.ranks import join, leave
 from runners.refusals import refusals
 from runners.snapshot import record
 from runners.summary import (
@@ -39,7 +34,8 @@ from runners.summary import (
     slowest,
     spread,
 )
-from runners.timing import between, stamp
+from runners.throughput import throughput
+from runners.timed_step import samples_by_rank, timed_steps
 from runners.trainee import Trainee, capture, one_step, prepare
 
 DEFINITIONS = {
@@ -57,9 +53,6 @@ DEFINITIONS = {
     "kernels": "one profiled step, with communication; on a CPU the self times of ATen ops",
     "memory": "GPU: peak of the caching allocator; CPU: peak of live tensors as PyTorch's MemTracker counts them",
 }
-
-TELL_S = 0.1
-"""Least time between two reports of progress, so that short steps do not fill the events."""
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -140,12 +133,13 @@ def _measure(
     ranks = trainee.ranks
     total = job.steps * min(ranks.world_size, 2)
     began = [clocks(ranks.cuda)]
-    _steps(trainee, "warmup", range(job.warmup), job.warmup, tell)
-    samples = _by_rank(ranks, _steps(trainee, "measure", range(job.steps), total, tell))
+    timed_steps(trainee, "warmup", range(job.warmup), job.warmup, tell)
+    samples = samples_by_rank(ranks, timed_steps(trainee, "measure", range(job.steps), total, tell))
     loss = float(trainee.loss) if trainee.loss is not None else math.nan
     alone: list[list[Sample]] = []
     if ranks.world_size > 1:
-        alone = _by_rank(ranks, _steps(trainee, "measure", range(job.steps, total), total, tell, communicate=False))
+        rest = range(job.steps, total)
+        alone = samples_by_rank(ranks, timed_steps(trainee, "measure", rest, total, tell, communicate=False))
     peaks = allocator_peaks(trainee) if ranks.cuda else {}
     tell("profile", 0, 1)
     profiled = profile(trainee, keep=trace if ranks.rank == 0 else None)
@@ -184,63 +178,6 @@ def _measure(
             "resident_peak_bytes": resident_peak_bytes(),
         },
     )
-
-
-def _steps(
-    trainee: Trainee, stage: str, steps: range, total: int, tell: Callable[..., None], *, communicate: bool = True
-) -> list[Sample]:
-    samples: list[Sample] = []
-    told = time.monotonic()
-    tell(stage, steps.start, total)
-    for step in steps:
-        samples.append(timed_step(trainee, communicate=communicate))
-        if step + 1 == steps.stop or time.monotonic() - told >= TELL_S:
-            told = time.monotonic()
-            tell(stage, step + 1, total, samples[-1]["step"])
-    return samples
-
-
-def timed_step(trainee: Trainee, *, communicate: bool = True) -> Sample:
-    """Run one step from an idle device; seconds of all and of each phase, by events on a GPU, by the clock on a CPU."""
-    cuda = trainee.ranks.cuda
-    marks: list[tuple[str, Any]] = []
-    synchronize(trainee.ranks)
-    marks.append(("", stamp(cuda)))
-    one_step(trainee, lambda phase: marks.append((phase, stamp(cuda))), communicate=communicate)
-    synchronize(trainee.ranks)
-    sample = dict.fromkeys(MEASURED_PHASES, 0.0)
-    for (_, begin), (phase, end) in pairwise(marks):
-        sample[phase] += between(begin, end)
-    return {"step": between(marks[0][1], marks[-1][1]), **sample}
-
-
-def throughput(trainee: Trainee, steps_s: list[float], kernels: Sequence[Kernel]) -> dict[str, float | None]:
-    """Achieved rates at the median step: model FLOPs as PaLM counts them, and those of the kernels that tell theirs.
-
-    MFU is of the peak of the scenario's chip at the scenario's precision; null where the run is on another device.
-    """
-    scenario, step_s = trainee.scenario, statistics.median(steps_s)
-    share = {"forward": 1 / 3}.get(trainee.mode, 1.0)
-    flops = share * model_flops_per_token(scenario.model, scenario.training.seq_len) * scenario.tokens
-    known = [kernel.flops for kernel in kernels if kernel.flops is not None]
-    found = device(trainee.ranks.cuda)
-    chip = scenario.cluster.chip
-    here = found["kind"] == chip.kind.replace("gpu", "cuda") and not other_chip(chip, found["kind"], found["name"])
-    peak = peak_flops_per_s(chip, scenario.training.precision) * trainee.ranks.world_size
-    return {
-        "tokens_per_s": scenario.tokens / step_s,
-        "model_flops": flops,
-        "model_flops_per_s": flops / step_s,
-        "kernel_flops_per_rank": sum(known) if known else None,
-        "mfu_frac": flops / step_s / peak if here and peak > 0 else None,
-    }
-
-
-def _by_rank(ranks: Ranks, samples: list[Sample]) -> list[list[Sample]]:
-    names = ("step", *MEASURED_PHASES)
-    flat = gather(ranks, [sample[name] for sample in samples for name in names])
-    width = len(names)
-    return [[dict(zip(names, row[i : i + width], strict=True)) for i in range(0, len(row), width)] for row in flat]
 
 
 def _out_of_memory(blank: Measurement, error: BaseException, stage: str, trainee: Trainee | None) -> Measurement:

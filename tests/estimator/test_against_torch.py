@@ -11,6 +11,7 @@ from estimator.networks.dims import dims
 from estimator.networks.transformer import network
 from estimator.scenario import Scenario, scenario_from_json
 from runners import model as measured
+from runners import model_training as trained
 
 with warnings.catch_warnings():
     # The private module warns about its own imports; what it measures is what is compared here.
@@ -60,7 +61,7 @@ def scenario(model: dict, *, precision: str, attention: str, recompute: str = "n
 def counted_flops(one: Scenario, device: str) -> int:
     """Run the runner's model forward and backward under torch's counter; on ``meta`` nothing is computed."""
     module = measured.build(one.model, one.training, one.plan, device)
-    tokens, targets = measured.batch(one.model, one.training, one.plan, device)
+    tokens, targets = trained.batch(one.model, one.training, one.plan, device)
     # torch registers its attention formula for the CUDA kernels only; the CPU kernel does the same work.
     fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
     fused_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
@@ -72,8 +73,8 @@ def counted_flops(one: Scenario, device: str) -> int:
         },
     )
     with counter:
-        with measured.autocast(one.training, "cpu"):
-            loss = measured.loss_of(module, tokens, targets)
+        with trained.autocast(one.training, "cpu"):
+            loss = trained.loss_of(module, tokens, targets)
         loss.backward()
     return counter.get_total_flops()
 
@@ -108,11 +109,11 @@ def tracked_peak_bytes(one: Scenario) -> tuple[int, dict[str, int]]:
     """Peak of a steady step (the second) of the runner's model under torch's memory tracker."""
     module = measured.build(one.model, one.training, one.plan, "cpu")
     optimizer = torch.optim.AdamW(module.parameters(), foreach=True)
-    tokens, targets = measured.batch(one.model, one.training, one.plan, "cpu")
+    tokens, targets = trained.batch(one.model, one.training, one.plan, "cpu")
 
     def step() -> None:
-        with measured.autocast(one.training, "cpu"):
-            loss = measured.loss_of(module, tokens, targets)
+        with trained.autocast(one.training, "cpu"):
+            loss = trained.loss_of(module, tokens, targets)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 
 from estimator.scenario import Scenario
-from runners.benchmarks.step import run, timed_step
+from runners.benchmarks.step import run
 from runners.job import Job
 from runners.ranks import Ranks
+from runners.timed_step import timed_step
 from runners.trainee import capture, one_step, prepare
 from tests.runners.examples import scenario, scenario_json
 

@@ -16,6 +16,9 @@ from estimator.model import Model, linear_parameters_per_layer, parameters
 from estimator.plan import Plan
 from estimator.training import Training
 from runners import model as measured
+from runners import model_layers as layers
+from runners import model_training as trained
+from runners.model_attention import rotate
 
 CS336 = [
     (768, 3072, 12, 12, 128_625_408),
@@ -57,9 +60,9 @@ def gradients(model: Model, recompute: str = "none", **training: Any) -> tuple[f
     plan = Plan(micro_batch=2, recompute=recompute)
     torch.manual_seed(3)
     module = measured.build(model, chosen, plan, "cpu")
-    tokens, targets = measured.batch(model, chosen, plan, "cpu")
-    with measured.autocast(chosen, "cpu"):
-        loss = measured.loss_of(module, tokens, targets)
+    tokens, targets = trained.batch(model, chosen, plan, "cpu")
+    with trained.autocast(chosen, "cpu"):
+        loss = trained.loss_of(module, tokens, targets)
     torch.autograd.backward(loss)
     return float(loss.detach()), [p.grad.float() for p in module.parameters() if p.grad is not None]
 
@@ -68,14 +71,14 @@ def saved_bytes(model: Model, training: Training) -> int:
     """Bytes of all storages but parameters that autograd keeps from forward to backward."""
     plan = Plan(micro_batch=2)
     module = measured.build(model, training, plan, "cpu")
-    tokens, targets = measured.batch(model, training, plan, "cpu")
+    tokens, targets = trained.batch(model, training, plan, "cpu")
     own = {parameter.untyped_storage().data_ptr() for parameter in module.parameters()}
     kept: list[Tensor] = []
     with (
         torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t),
-        measured.autocast(training, "cpu"),
+        trained.autocast(training, "cpu"),
     ):
-        measured.loss_of(module, tokens, targets)
+        trained.loss_of(module, tokens, targets)
     sizes = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in kept}
     return sum(size for pointer, size in sizes.items() if pointer not in own)
 
@@ -144,7 +147,7 @@ def test_no_token_sees_a_later_one(name, attention):
     model, training = SHAPES[name], Training(seq_len=16, global_batch=1, precision="fp32", attention=attention)
     torch.manual_seed(0)
     module = measured.build(model, training, Plan(), "cpu")
-    tokens, _ = measured.batch(model, training, Plan(), "cpu")
+    tokens, _ = trained.batch(model, training, Plan(), "cpu")
     changed = tokens.clone()
     changed[0, 9] = (changed[0, 9] + 1) % model.vocab
     with torch.no_grad():
@@ -158,15 +161,15 @@ def test_dropout_draws_anew_in_every_step(attention):
     training = Training(seq_len=32, global_batch=2, precision="fp32", attention=attention, dropout=0.5)
     torch.manual_seed(0)
     module = measured.build(GPT2, training, Plan(micro_batch=2), "cpu")
-    tokens, targets = measured.batch(GPT2, training, Plan(micro_batch=2), "cpu")
+    tokens, targets = trained.batch(GPT2, training, Plan(micro_batch=2), "cpu")
     with torch.no_grad():
-        losses = {float(measured.loss_of(module, tokens, targets)) for _ in range(3)}
+        losses = {float(trained.loss_of(module, tokens, targets)) for _ in range(3)}
     assert len(losses) == 3
 
 
 def test_rms_norm_and_gelu_equal_torchs_own():
     x = torch.randn(3, 5, 16)
-    norm = measured.RMSNorm(16, {"device": "cpu", "dtype": torch.float32})
+    norm = layers.RMSNorm(16, {"device": "cpu", "dtype": torch.float32})
     torch.testing.assert_close(norm(x), F.rms_norm(x, (16,), norm.weight, 1e-6))
     torch.testing.assert_close(measured.gelu_tanh(x), F.gelu(x, approximate="tanh"))
 
@@ -175,7 +178,7 @@ def test_rotated_products_depend_on_distance_only():
     module = measured.build(LLAMA, Training(seq_len=16, global_batch=1, precision="fp32"), Plan(), "cpu")
     cos, sin = module.rotary(torch.zeros(1, 16, 64))
     q, k = torch.randn(16), torch.randn(16)
-    rotated_q, rotated_k = measured.rotate(q.expand(16, 16), cos, sin), measured.rotate(k.expand(16, 16), cos, sin)
+    rotated_q, rotated_k = rotate(q.expand(16, 16), cos, sin), rotate(k.expand(16, 16), cos, sin)
     products = rotated_q @ rotated_k.T
     torch.testing.assert_close(products[5, 3], products[12, 10])
     torch.testing.assert_close(products[7, 7], q @ k)
@@ -185,7 +188,7 @@ def test_rotary_tables_are_fp32_under_autocast_and_bf16_in_pure_bf16():
     for precision, dtype in (("bf16-amp", torch.float32), ("bf16", torch.bfloat16)):
         training = Training(seq_len=8, global_batch=1, precision=precision)
         module = measured.build(LLAMA, training, Plan(), "cpu")
-        with measured.autocast(training, "cpu"):
+        with trained.autocast(training, "cpu"):
             hidden = module.embedding(torch.zeros(1, 8, dtype=torch.long))
             assert module.rotary(hidden)[0].dtype == dtype
 
@@ -195,9 +198,9 @@ def test_flops_are_those_of_the_matrices_and_the_full_score_square(name):
     model, training = SHAPES[name], Training(seq_len=32, global_batch=2, precision="fp32", attention="eager")
     plan = Plan(micro_batch=2)
     module = measured.build(model, training, plan, "cpu")
-    tokens, targets = measured.batch(model, training, plan, "cpu")
+    tokens, targets = trained.batch(model, training, plan, "cpu")
     with FlopCounterMode(display=False) as counter:
-        torch.autograd.backward(measured.loss_of(module, tokens, targets))
+        torch.autograd.backward(trained.loss_of(module, tokens, targets))
     ffn = (3 if model.gated_ffn else 2) * model.hidden * model.ffn
     matrices = model.layers * (model.hidden * (2 * model.query_width + 2 * model.kv_width) + ffn)
     square = 2 * 2 * model.layers * model.heads * 32 * 32 * model.dim * 2
@@ -208,10 +211,10 @@ def test_loss_keeps_no_logits():
     training = Training(seq_len=16, global_batch=2, precision="fp32")
     plan = Plan(micro_batch=2)
     module = measured.build(LLAMA, training, plan, "cpu")
-    tokens, targets = measured.batch(LLAMA, training, plan, "cpu")
+    tokens, targets = trained.batch(LLAMA, training, plan, "cpu")
     saved: list[Tensor] = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
-        measured.loss_of(module, tokens, targets)
+        trained.loss_of(module, tokens, targets)
     # Only the log-probabilities are kept, not the logits beside them
     assert len({t.data_ptr() for t in saved if t.numel() == 2 * 16 * LLAMA.vocab}) == 1
 
@@ -239,4 +242,4 @@ def test_optimizers_are_torchs_own():
     module = measured.build(LLAMA, Training(seq_len=8, global_batch=1, precision="fp32"), Plan(), "cpu")
     for name, cls in (("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)):
         training = Training(seq_len=8, global_batch=1, optimizer=name)
-        assert type(measured.optimizer_of(module, training)) is cls
+        assert type(trained.optimizer_of(module, training)) is cls

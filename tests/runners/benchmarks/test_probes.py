@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
-from runners.benchmarks.probes import LADDERS, run
+from runners.benchmarks.probes import run
 from runners.job import Job
-from runners.ladders import GEMM_SHAPES, MOST_SETS, rotating
+from runners.ladders import LADDERS
+from runners.ladders_products import GEMM_SHAPES
 from tests.runners.benchmarks.torchrun import measure
 
 # torch.compile warns, and takes longer than the rest together: tests of step and of the grid compile
@@ -83,19 +84,6 @@ def test_ranks_add_the_collectives(tmp_path):
     assert {row["ladder"] for row in result.rows} == {"copy", "collective"}
     assert {row["status"] for row in result.rows} == {"ok"}
     assert {one.kind for one in result.collectives} >= {"all-reduce", "all-to-all", "p2p"}
-
-
-def test_inputs_rotate_until_no_cache_holds_them():
-    made: list[int] = []
-    used: list[int] = []
-    call = rotating("cpu", 2.0**24, lambda: made.append(len(made)) or made[-1], used.append)
-    for _ in range(5):
-        call()
-    assert made == [0, 1, 2, 3]
-    assert used == [0, 1, 2, 3, 0]
-    made.clear()
-    rotating("cpu", 1.0, lambda: made.append(0), used.append)
-    assert len(made) == MOST_SETS
 
 
 def test_the_shapes_hold_odd_ones_and_fit_a_gpu():

@@ -12,11 +12,9 @@ from estimator.measurement import SCHEMA_VERSION, Measurement
 from estimator.problems import InputProblems
 from estimator.scenario import scenario_from_json
 from runners.benchmarks import step
-from runners.benchmarks.step import is_out_of_memory, run, timed_step
+from runners.benchmarks.step import is_out_of_memory, run
 from runners.job import Job, read_measurement
-from runners.ranks import Ranks
 from runners.trace import Reduced
-from runners.trainee import prepare
 from tests.runners.examples import run_module, scenario, scenario_json, write_scenario
 
 
@@ -105,12 +103,6 @@ def test_a_profiler_that_sees_no_kernel_leaves_the_phases_whole(monkeypatch):
 def test_what_cannot_run_here_is_refused():
     with pytest.raises(InputProblems, match=r"plan\.dp: dp = 2, but 1 processes run"):
         measure(dp=2)
-
-
-def test_a_step_is_timed_from_idle_to_idle():
-    trainee = prepare(scenario(training={"global_batch": 4}), Ranks(), seed=0)
-    sample = timed_step(trainee)
-    assert set(sample) == {"step", "forward", "backward", "optimizer"}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,53 @@
+"""Timed training steps: seconds of each and of its phases."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+from runners.ranks import Ranks, gather, synchronize
+from runners.summary import MEASURED_PHASES, Sample
+from runners.timing import between, stamp
+from runners.trainee import Trainee, one_step
+
+TELL_S = 0.1
+"""Least time between two reports of progress, so that short steps do not fill the events."""
+
+
+def timed_step(trainee: Trainee, *, communicate: bool = True) -> Sample:
+    """Run one step from an idle device; seconds of all and of each phase, by events on a GPU, by the clock on a CPU."""
+    cuda = trainee.ranks.cuda
+    marks: list[tuple[str, Any]] = []
+    synchronize(trainee.ranks)
+    marks.append(("", stamp(cuda)))
+    one_step(trainee, lambda phase: marks.append((phase, stamp(cuda))), communicate=communicate)
+    synchronize(trainee.ranks)
+    sample = dict.fromkeys(MEASURED_PHASES, 0.0)
+    for (_, begin), (phase, end) in pairwise(marks):
+        sample[phase] += between(begin, end)
+    return {"step": between(marks[0][1], marks[-1][1]), **sample}
+
+
+def timed_steps(
+    trainee: Trainee, stage: str, steps: range, total: int, tell: Callable[..., None], *, communicate: bool = True
+) -> list[Sample]:
+    """Run some of ``total`` steps one by one, telling how far they are."""
+    samples: list[Sample] = []
+    told = time.monotonic()
+    tell(stage, steps.start, total)
+    for step in steps:
+        samples.append(timed_step(trainee, communicate=communicate))
+        if step + 1 == steps.stop or time.monotonic() - told >= TELL_S:
+            told = time.monotonic()
+            tell(stage, step + 1, total, samples[-1]["step"])
+    return samples
+
+
+def samples_by_rank(ranks: Ranks, samples: list[Sample]) -> list[list[Sample]]:
+    """Collect the samples of all ranks, by rank and step, on every rank."""
+    names = ("step", *MEASURED_PHASES)
+    flat = gather(ranks, [sample[name] for sample in samples for name in names])
+    width = len(names)
+    return [[dict(zip(names, row[i : i + width], strict=True)) for i in range(0, len(row), width)] for row in flat]

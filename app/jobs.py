@@ -30,8 +30,8 @@ def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = No
     """Read a job, its scenario with every name replaced by what it names; raise InputProblems.
 
     Where ``world_size`` is left out, there is one process for each chip of the scenario; where ``placement.nodes`` is,
-    Slurm gives as many nodes as the scenario has. Other gaps are the server's to fill: the time limit of a local run (a
-    partition has its own), and what Slurm is asked for.
+    a queue gives as many nodes as the scenario has. Other gaps are the server's to fill: the time limit of a run on this
+    machine (a partition has its own), and what a queue is asked for.
     """
     job = _with_defaults(decode(Job, document), document, settings)
     chosen = backend(job.backend)
@@ -83,9 +83,9 @@ def jobs_from_json(document: object, cpu: ThisCpu, settings: Settings | None = N
     if not 1 <= len(document) <= MOST_JOBS:
         message, remedy = f"{len(document)} jobs", f"Give 1 to {MOST_JOBS}."
         problems.append(Problem(field="jobs", message=message, remedy=remedy))
-    elif any(job.backend == "local" for job in jobs):
+    for name in sorted({job.backend for job in jobs if not backend(job.backend).ARRAYS}):
         remedy = "Choose backend slurm, or launch them one by one."
-        problems.append(Problem(field="jobs", message="the local backend has no arrays", remedy=remedy))
+        problems.append(Problem(field="jobs", message=f"the {name} backend has no arrays", remedy=remedy))
     if problems:
         raise InputProblems(problems)
     return jobs
@@ -109,7 +109,7 @@ def _needs_no_scenario(job: Job) -> bool:
 def _with_defaults(job: Job, document: object, settings: Settings | None) -> Job:
     if settings is None:
         return job
-    if job.backend == "local":
+    if not backend(job.backend).QUEUES:
         return dataclasses.replace(job, time_limit_s=job.time_limit_s or settings.run_limit_s)
     given = document.get("placement", {}) if isinstance(document, Mapping) else {}
     return dataclasses.replace(job, placement=decode(Placement, {**settings.placement, **given}, "placement"))
@@ -117,7 +117,7 @@ def _with_defaults(job: Job, document: object, settings: Settings | None) -> Job
 
 def _placed(job: Job, document: object, cluster: Cluster) -> Job:
     """Spread a job over the scenario's nodes, with GPUs where its chips are none of a CPU, unless it says otherwise."""
-    if job.backend == "local":
+    if not backend(job.backend).QUEUES:
         return job
     asked = document.get("placement", {}) if isinstance(document, Mapping) else {}
     nodes = job.placement.nodes if "nodes" in asked else cluster.nodes
@@ -128,7 +128,7 @@ def _placed(job: Job, document: object, cluster: Cluster) -> Job:
 
 def _too_large(scenario: Scenario, job: Job) -> list[Problem]:
     """Refuse a run on the CPU that would take more than the machine's memory: there, nobody stops it in time."""
-    if job.backend != "local" or job.device == "cuda" or (job.device == "auto" and gpu_count()):
+    if backend(job.backend).QUEUES or job.device == "cuda" or (job.device == "auto" and gpu_count()):
         return []
     needed = estimate(scenario, interval=False).memory.peak_bytes * job.world_size
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -49,7 +49,7 @@ def _section(title: str) -> str:
 
 def test_there_is_a_recipe_for_each_kind_of_addition():
     titles = re.findall(r"^## Add an? (.*)$", RECIPES.read_text(encoding="utf-8"), re.MULTILINE)
-    assert titles == ["GPU", "model", "collective", "importer", "benchmark", "figure", "study"]
+    assert titles == ["GPU", "model", "collective", "importer", "benchmark", "backend", "figure", "study"]
 
 
 def test_every_path_in_the_recipes_exists():
@@ -182,6 +182,43 @@ def test_benchmark(tmp_path: Path):
     assert all(row["seconds_s"] > 0 for row in result["rows"])
     events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
     assert [event["state"] for event in events if event["kind"] == "state"] == ["running", "ok"]
+
+
+RUN_BOTH = """
+import os, sys, time
+from pathlib import Path
+from runners.backends import backend
+from runners.backends.processes import marked
+from runners.job import Job, read_events, read_measurement, write_job
+chosen = backend("niced")
+assert chosen.missing() == []
+folders = [Path(name).resolve() for name in sys.argv[1:]]
+jobs = [Job(backend="niced", benchmark="precision", device="cpu"),
+        Job(backend="niced", options={"models": ["tiny"], "seq_lens": [8]}, device="cpu", steps=100_000)]
+for folder, job in zip(folders, jobs):
+    folder.mkdir()
+    write_job(folder, job)
+    assert chosen.problems(job) == []
+whole, endless = [chosen.submit(chosen.render(folder, job)) for folder, job in zip(folders, jobs)]
+while not read_events(folders[1]) or not any(event.get("phase") == "build" for event in read_events(folders[1])):
+    time.sleep(0.05)
+print(sorted({os.getpriority(os.PRIO_PROCESS, pid) for pid in marked(str(folders[1]))}))
+(folders[1] / "handle.json").unlink()
+chosen.cancel(chosen.find(folders[1]))
+while chosen.status(whole).alive:
+    time.sleep(0.05)
+print(chosen.status(whole).state, read_measurement(folders[0] / "result.json").status, chosen.status(endless).state)
+print([pid for folder in folders for pid in marked(str(folder))])
+"""
+
+
+def test_backend(tmp_path: Path):
+    _copy(tmp_path, "estimator", "runners")
+    place = tmp_path / "runners" / "backends"
+    (place / "niced.py").write_text(_block("python runners/backends/niced.py"))
+    _add(place / "__init__.py", "BACKENDS = {", _block("text BACKENDS").strip() + ", ")
+    said = _python(tmp_path, "-c", RUN_BOTH, "whole", "endless").splitlines()
+    assert said == ["[19]", "ok ok cancelled", "[]"]
 
 
 def test_study(tmp_path: Path):

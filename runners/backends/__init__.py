@@ -26,7 +26,10 @@ class Backend(Protocol):
     """What such a module does."""
 
     QUEUES: bool
-    """Whether it has a queue of its own, so that any number of jobs may be handed to it."""
+    """Whether it has a queue of its own: it takes any number of jobs, places them, and bounds their time."""
+
+    ARRAYS: bool
+    """Whether one submission starts several jobs, by ``render_array`` and ``submit_array`` beside these verbs."""
 
     LOOK_S: float
     """Seconds between two looks at a job that do not burden whoever answers."""

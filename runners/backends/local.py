@@ -29,6 +29,7 @@ from runners.job import (
 )
 
 QUEUES = False
+ARRAYS = False
 LOOK_S = 0.5
 GRACE_S = 5.0
 POLL_S = 0.05

@@ -18,9 +18,10 @@ from runners.backends.squeue import NO_SUCH_JOB, UnansweredError, ask, status
 from runners.job import CANCEL_FILE, LOG_FILE, SCRIPT_FILE, Handle, Job, Request, write_handle
 from runners.placement import problems as placement_problems
 
-__all__ = ["LOOK_S", "QUEUES", "cancel", "find", "missing", "problems", "render", "status", "submit"]
+__all__ = ["ARRAYS", "LOOK_S", "QUEUES", "cancel", "find", "missing", "problems", "render", "status", "submit"]
 
 QUEUES = True
+ARRAYS = True
 LOOK_S = 2.0
 CANCEL_S = 90.0
 """Longer than KillWait, after which Slurm kills what ignored its polite signal (30 s unless a site chose another)."""

@@ -10,7 +10,7 @@ from estimator.efficiency import Efficiencies
 from estimator.hardware import Cluster
 from estimator.layout import StageKind
 from estimator.memory import stage_parameters
-from estimator.parallel.data import Sync, syncs
+from estimator.parallel.data import IN_PLACE_FRAMEWORKS, Sync, syncs
 from estimator.parallel.placement import Groups
 from estimator.plan import Plan
 from estimator.shard import Shard
@@ -61,6 +61,7 @@ def data_parallel(
             ddp_mode=plan.ddp_mode,
             shard_ranks=by_group["shard"].ranks,
             hybrid=axis == "dp" and plan.shard_ranks > 0,
+            in_place=shard.training.framework in IN_PLACE_FRAMEWORKS,
         ):
             group = by_group[sync.group]
             each = collective_s(sync.kind, sync.payload_bytes / maximum(sync.count, 1.0), group, cluster, e)

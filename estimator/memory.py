@@ -11,7 +11,7 @@ from estimator.breakdown import MEMORY_KINDS
 from estimator.columns import picked
 from estimator.layout import StageKind
 from estimator.networks.dims import MASTER_WEIGHT_FRAMEWORKS
-from estimator.parallel.data import WHOLLY_SHARDED, Shares
+from estimator.parallel.data import IN_PLACE_FRAMEWORKS, WHOLLY_SHARDED, Shares
 from estimator.shard import BlockShard, Shard
 from estimator.units import Number
 
@@ -136,7 +136,9 @@ def stage_memory(
     accumulated = where(micro_batches > 1, gradients, 0.0)
     casts = cast * n.compute if n.autocast else 0.0
     last_casts = where(layers > 1, 0.0, casts)
-    buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
+    buckets: Number = 0.0
+    if policy.sharding in WHOLLY_SHARDED or shard.training.framework not in IN_PLACE_FRAMEWORKS:
+        buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
     communication = buckets + _gathered_bytes(shard, kind, policy, block)
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
     of_ffn = gradients * (block.ffn_parameters / parameters)

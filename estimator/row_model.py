@@ -12,7 +12,7 @@ from estimator.codec import encode
 from estimator.problems import InputProblems
 
 GATED_FAMILIES = ("llama", "mistral", "qwen", "yi-", "gemma", "phi-3", "cs336", "nemotron-h")
-SUFFIX = re.compile(r"\s+(SFT|pre-?training|LoRA)$", re.I)
+SUFFIX = re.compile(r"\s+(SFT|pre-?training)$", re.I)
 """What is done with a model is no part of its name."""
 MEGATRON_VOCAB = 51_200
 """Vocabulary of the Megatron-LM papers' models, for rows that state none."""

@@ -28,6 +28,14 @@ ATTENTIONS = {
     "sdpa": "sdpa", "eager": "eager", "torch": "eager",
     "naive": "eager", "unfused": "eager",
 }  # fmt: skip
+UNSTATED_OPTIMIZER = "distributed-optimizer use not stated"
+"""Notes of tables that tell FSDP from Megatron's own DistributedDataParallel, not how the latter shards its optimizer;
+Megatron-Bridge's recipes do (use_distributed_optimizer in src/megatron/bridge/recipes/common.py)."""
+MEGATRON_BUCKET = 40_000_000
+MEGATRON_BUCKET_PER_RANK = 1_000_000
+"""Megatron-Core's buckets where none are stated: gradients, and gradients for each data parallel rank, whichever is
+more (megatron/core/distributed/distributed_data_parallel.py)."""
+NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
 MEGATRON_DROPOUT = 0.1
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
@@ -53,8 +61,11 @@ def plan_and_training(
     cp, ep, vp = (int(number(cells.get(column, "")) or 1) for column in ("cp", "ep", "vp"))
     chips = whole("n_gpus", 1)
     dp = whole("dp", max(chips // max(tp * pp * cp, 1), 1), "n_gpus / (tp · pp · cp)")
-    sharding = SHARDINGS.get(cells.get("sharding", "").lower(), "ddp")
-    if not cells.get("sharding") and dp * cp > 1:
+    stated = cells.get("sharding", "").lower()
+    if stated == "ddp" and UNSTATED_OPTIMIZER in cells.get("notes", ""):
+        stated = ""
+    sharding = SHARDINGS.get(stated, "ddp")
+    if not stated and dp * cp > 1:
         sharding = "zero1" if recent else "ddp"
         assumptions.append(f"sharding = {sharding}" + (" (Megatron's distributed optimizer)" if recent else ""))
     stated = cells.get("sequence_parallel", "").lower()
@@ -86,6 +97,11 @@ def plan_and_training(
     bucket_mb = number(cells.get("bucket_mb", ""))
     if bucket_mb:
         plan["bucket_bytes"] = int(bucket_mb * 2**20)
+    elif framework == "megatron":
+        # Its main gradients have 4 bytes.
+        plan["bucket_bytes"] = 4 * max(MEGATRON_BUCKET, MEGATRON_BUCKET_PER_RANK * dp * cp)
+        if dp * cp > 1:
+            assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} (Megatron's default)")
     return plan, _training(cells, chip, framework, whole, assumptions)
 
 
@@ -118,7 +134,8 @@ def _training(
         "attention": attention,
         "dropout": dropout,
         "framework": framework,
-        "compile": cells.get("compile", "").lower() in ("true", "1", "yes"),
+        # Modes of torch.compile stand for compiling; what its CUDA graphs save the host is not modelled.
+        "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
         "optimizer": cells.get("optimizer", "").lower() or "adamw",
     }
 

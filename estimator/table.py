@@ -15,6 +15,8 @@ from estimator.row_plan import PRECISIONS, plan_and_training
 from estimator.scenario import Scenario, scenario_from_json
 
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
+ADAPTERS = re.compile(r"\bq?lora\b", re.I)
+PART_OF_A_STEP = re.compile(r"\[forward(?!.*(adam|sgd|optimizer)).*\]", re.I)
 STATED_NETWORK_LATENCY_S = 5e-6
 """Latency where a table states a network's bandwidth only: InfiniBand and RoCE lie at 2 to 10 µs."""
 
@@ -75,6 +77,10 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
         if column.startswith("measured_") and (number(cell) or 0.0) < 0:
             return f"{column} is {cell}, below 0"
     model = cells.get("model", "")
+    if ADAPTERS.search(model):
+        return f"{model} trains adapters only, which is not modelled"
+    if PART_OF_A_STEP.search(model):
+        return f"{model} is a part of a training step, not a whole one"
     if EXPERT_FAMILIES.search(model) and not number(cells.get("experts", "")) and not known_experts(model):
         return f"{model} has experts, but neither the catalogue nor the row says how many"
     return ""

@@ -9,6 +9,8 @@ from estimator.networks.dims import Numbers
 from estimator.units import Number
 
 WHOLLY_SHARDED = ("zero3", "fsdp")
+IN_PLACE_FRAMEWORKS = ("megatron", "ideal")
+"""Frameworks whose parameters and gradients live in the buffers that travel (Megatron-Core's param_and_grad_buffer)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,7 @@ def syncs(
     ddp_mode: str = "bucketed",
     shard_ranks: Number = 1,
     hybrid: bool = False,
+    in_place: bool = False,
 ) -> list[Sync]:
     """Return the exchanges of one step for ``parameters`` of one rank's stage.
 
@@ -69,11 +72,13 @@ def syncs(
     gradients scattered, updated parameters gathered (ZeRO-2 scatters every micro-batch). ZeRO-3/FSDP: parameters
     gathered before forward and again before backward, gradients scattered, every micro-batch; the variant that does not
     reshard gathers once. Hybrid sharding scatters inside a group of ``shard_ranks`` and sums the shards over the
-    copies, layer by layer in the last micro-batch's backward (Zhang 2022, arXiv 2205.00119, section 3.3).
+    copies, layer by layer in the last micro-batch's backward (Zhang 2022, arXiv 2205.00119, section 3.3). ``in_place``:
+    parameters and gradients live in the buffers that travel, so that DDP and ZeRO-1/2 copy nothing.
     """
     gradient = parameters * numbers.gradient
+    copied = 0.0 if in_place else 1.0
     if sharding == "ddp":
-        return [_all_reduce(gradient, tensors, bucket_bytes, ddp_mode)]
+        return [_all_reduce(gradient, tensors, bucket_bytes, ddp_mode, copied)]
     copies_sum = [
         Sync(name="gradient sum of copies", kind="all-reduce", group="replica", beside="backward",
              payload_bytes=gradient / shard_ranks, count=layers, copies_bytes=0.0)
@@ -83,7 +88,7 @@ def syncs(
         buckets = ceil_div(gradient / bucket_bytes, 1.0)
         return [
             Sync(name="gradient scatter", kind="reduce-scatter", group="shard", beside="backward",
-                 payload_bytes=gradient * times, count=buckets * times, copies_bytes=2 * gradient * times),
+                 payload_bytes=gradient * times, count=buckets * times, copies_bytes=2 * gradient * times * copied),
             *(copies_sum if hybrid else []),
             Sync(name="parameter gather", kind="all-gather", group="shard", beside="forward",
                  payload_bytes=parameters * numbers.parameter, count=buckets, copies_bytes=0.0),
@@ -106,7 +111,7 @@ def syncs(
     ]  # fmt: skip
 
 
-def _all_reduce(gradient: Number, tensors: Number, bucket_bytes: Number, ddp_mode: str) -> Sync:
+def _all_reduce(gradient: Number, tensors: Number, bucket_bytes: Number, ddp_mode: str, copied: float) -> Sync:
     """The gradients of DDP: tensor by tensor they need no copies; a flat buffer is filled and emptied once."""
     count: Number = {"bucketed": 0.0, "flat": 1.0, "naive": tensors}[ddp_mode]
     if ddp_mode == "bucketed":
@@ -118,6 +123,6 @@ def _all_reduce(gradient: Number, tensors: Number, bucket_bytes: Number, ddp_mod
         beside="backward",
         payload_bytes=gradient,
         count=count,
-        copies_bytes=0.0 if ddp_mode == "naive" else (2 if ddp_mode == "bucketed" else 4) * gradient,
+        copies_bytes=0.0 if ddp_mode == "naive" else (2 if ddp_mode == "bucketed" else 4) * gradient * copied,
         late=ddp_mode != "bucketed",
     )

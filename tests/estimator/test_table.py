@@ -72,6 +72,47 @@ def test_the_measurement_changes_nothing_but_itself():
     assert slow.assumptions == scenario_of_row(ROW).assumptions
 
 
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("Llama3-70B LoRA", "adapters only"),
+        ("Llama3.1-8B QLoRA", "adapters only"),
+        ("Llama3.2-1B [forward (inference)]", "part of a training step"),
+        ("Llama3.2-1B [forward+backward]", "part of a training step"),
+    ],
+)
+def test_what_is_no_whole_step_of_the_whole_model_is_refused(model, words):
+    assert words in reason(model=model)
+
+
+@pytest.mark.parametrize("model", ["Llama3-70B SFT", "Llama3.2-1B [forward+backward+AdamW]"])
+def test_whole_steps_are_read(model):
+    assert read(model=model).model.name == model
+
+
+@pytest.mark.parametrize(
+    ("written", "compiled"), [("", False), ("no", False), ("yes", True), ("default", True), ("max-autotune", True)]
+)
+def test_modes_of_the_compiler_are_compiling(written, compiled):
+    assert read(compile=written).training.compile is compiled
+
+
+def test_ddp_of_a_table_that_does_not_know_the_distributed_optimizer_is_unstated():
+    known = {"hardware": "H100", "framework": "megatron", "sharding": "ddp"}
+    notes = "FSDP column=0 (0 = DDP per source; distributed-optimizer use not stated in table)"
+    assert read(**known).plan.sharding == "ddp"
+    assert read(**known, notes=notes).plan.sharding == "zero1"
+    assert "distributed optimizer" in assumed(**known, notes=notes)
+
+
+def test_megatrons_buckets_grow_with_the_ranks():
+    known = {"hardware": "H100", "framework": "megatron", "global_batch": "128"}
+    assert read(**known).plan.bucket_bytes == 4 * 40_000_000
+    assert read(**known, n_gpus="256").plan.bucket_bytes == 4 * 64_000_000
+    assert read(**known, bucket_mb="25").plan.bucket_bytes == 25 * 2**20
+    assert "bucket_mb = 153 (Megatron's default)" in assumed(**known)
+
+
 def test_the_step_time_may_come_from_throughput():
     row = scenario_of_row({**ROW, "measured_step_time_s": "", "measured_tokens_per_s_per_gpu": "2048"})
     assert row.measured_step_s == 64 * 1024 / (2048 * 16)

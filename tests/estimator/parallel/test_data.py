@@ -53,6 +53,14 @@ def test_zero_1_and_2_send_what_ddp_sends():
     assert traffic("ddp") == traffic("zero1") == traffic("zero2") == 2 * PSI
 
 
+@pytest.mark.parametrize("sharding", ["ddp", "zero1", "zero2"])
+def test_gradients_in_the_buffers_that_travel_are_not_copied(sharding):
+    plain, in_place = exchanges(sharding), exchanges(sharding, in_place=True)
+    assert sum(sync.copies_bytes for sync in plain) == 2 * PSI * 2
+    assert sum(sync.copies_bytes for sync in in_place) == 0
+    assert [sync.payload_bytes for sync in in_place] == [sync.payload_bytes for sync in plain]
+
+
 def test_fsdp_gathers_twice_and_scatters_once():
     assert traffic("fsdp") == 3 * PSI
     # Without resharding after forward the gathered parameters serve backward too.

@@ -1,8 +1,7 @@
 // @ts-check
 /** What a person can do to the state; every view calls these, none changes the state by itself. */
-import { api, ApiError } from "./api.js";
 import { lastAxis } from "./axes.js";
-import { median, uploadOf } from "./measured.js";
+import { median } from "./measured.js";
 import { chipOf, complete, get, resized, same, withField } from "./scenario.js";
 import { set, state } from "./state.js";
 import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
@@ -46,11 +45,22 @@ export function setScenario(scenario, how = "push") {
 /** Chips in one node of the current chip, as sold. */
 const usualNode = () => chipOf(state.scenario, state.catalog).chips_per_node ?? 8;
 
+/**
+ * Where a change of a field begins. A field that is tried once more begins where it was last possible, so that what
+ * gave way for the impossible value comes back.
+ * @param {string} path
+ */
+function origin(path) {
+  const { scenario, estimated } = state;
+  if (!estimated || estimated === scenario) return scenario;
+  return same(withField(estimated, path, get(scenario, path), usualNode()), scenario) ? estimated : scenario;
+}
+
 /** Set one field to a value that the person chose. @param {string} path @param {any} value */
 export function setField(path, value) {
   const point = lastAxis(path)?.legal.find((one) => same(one.value, value) && one.scenario);
   const here = lastAxis(path)?.legal.some((one) => same(one.scenario, state.scenario));
-  setScenario(here && point ? point.scenario : withField(state.scenario, path, value, usualNode()));
+  setScenario(here && point ? point.scenario : withField(origin(path), path, value, usualNode()));
 }
 
 /** @param {string} key */
@@ -96,7 +106,7 @@ export function grab(field) {
  * @param {boolean} valid
  */
 export function preview(path, point, valid) {
-  const scenario = valid ? point.scenario : withField(state.scenario, path, point.value, usualNode());
+  const scenario = valid ? point.scenario : withField(origin(path), path, point.value, usualNode());
   if (same(scenario, state.scenario)) return;
   set(
     valid && point.estimate?.ops
@@ -180,66 +190,4 @@ export function exploreScenario(scenario) {
 export function setBaseline(baseline) {
   set({ baseline });
   writeUrl();
-}
-
-/** @param {string} id  "" shows none */
-export function setMeasured(id) {
-  set({ measured: id });
-  writeUrl();
-}
-
-/**
- * The scenario that was measured, where the measurement knows all of it.
- * @param {import("./types.js").Measurement | null} measurement
- */
-const scenarioOf = (measurement) => (measurement?.prediction ? complete(measurement.scenario, state.catalog) : null);
-
-/**
- * Show a measurement where its numbers can be seen: beside its prediction, or its tables in Compare.
- * @param {string} id
- */
-export async function openMeasurement(id) {
-  const measurement = await api.measurement(id);
-  const measuredScenario = scenarioOf(measurement);
-  if (measurement.steps_s.length || measurement.kernels.length || Object.keys(measurement.breakdown_s).length) {
-    set({
-      view: "explore",
-      scenario: measuredScenario ?? state.scenario,
-      measured: id,
-      measurement,
-      measuredScenario,
-      drag: null,
-    });
-  } else {
-    const pins = uploaded(id).map((one) => `m:${one}`);
-    set({ view: "compare", pins: [...state.pins.filter((pin) => !pins.includes(pin)), ...pins] });
-    requestAnimationFrame(() => document.getElementById("details")?.scrollIntoView());
-  }
-  writeUrl();
-  if (state.view === "explore") scrollTo({ top: 0 });
-}
-
-/** A measurement and the others of its file. @param {string} id */
-const uploaded = (id) => {
-  const found = (state.measurements ?? []).filter((one) => uploadOf(one.id) === uploadOf(id)).map((one) => one.id);
-  return found.length ? found.sort((a, b) => a.localeCompare(b, "en", { numeric: true })) : [id];
-};
-
-export async function refreshMeasurements() {
-  set({ measurements: await api.measurements() });
-}
-
-/** Fetch the measured side of Explore. */
-export async function loadMeasurement() {
-  const { measured } = state;
-  if (!measured) return set({ measurement: null, measuredScenario: null });
-  if (state.measurement?.id === measured) return undefined;
-  try {
-    const measurement = await api.measurement(measured);
-    if (state.measured === measured) set({ measurement, measuredScenario: scenarioOf(measurement) });
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    if (state.measured === measured && error.status) set({ measurement: null, measuredScenario: null, measured: "" });
-  }
-  return undefined;
 }

@@ -3,9 +3,10 @@
  * Starts the page: catalogue, state from the URL, the views, keys, drops, and what happens when the server
  * goes.
  */
-import { loadMeasurement, pinScenario, readUrl, refreshMeasurements, show } from "./actions.js";
+import { pinScenario, readUrl, show } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen } from "./keys.js";
+import { loadMeasurement, refreshMeasurements } from "./measurements.js";
 import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
@@ -135,6 +136,8 @@ async function start() {
     });
   }
   addEventListener("popstate", readUrl);
+  // another tab may have imported or measured something
+  addEventListener("focus", () => void trying(refreshMeasurements()));
   document.addEventListener("themechange", () => set({ theme: state.theme + 1 }));
   subscribe(["online"], () => {
     showBanner();

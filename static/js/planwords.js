@@ -3,7 +3,7 @@
 
 const DEGREES = ["dp", "tp", "cp", "pp", "ep"];
 /** Fields that are said by another's word. */
-const SILENT = [...DEGREES, "virtual_stages", "tp_depth"];
+const SILENT = [...DEGREES, "virtual_stages", "tp_depth", "placement"];
 /** @type {Record<string, string>} */
 const SHARDINGS = { ddp: "DDP", zero1: "ZeRO-1", zero2: "ZeRO-2", zero3: "ZeRO-3", fsdp: "FSDP" };
 
@@ -24,9 +24,15 @@ const SAID = {
   recompute: ({ recompute }) => `${recompute} recomputation`,
   recompute_every: ({ recompute_every }) => `every ${recompute_every} blocks`,
   offload: ({ offload }) => `${offload === "both" ? "optimizer and activations" : offload} offloaded`,
-  placement: ({ placement }) => placement,
   overlap: () => "no overlap",
 };
+
+/** Axes that have ranks, nearest neighbours first. @param {import("./types.js").Part} plan @param {string} [placement] */
+const order = (plan, placement = "") =>
+  placement
+    .split("-")
+    .filter((axis) => plan[axis] > 1)
+    .join(", ");
 
 /**
  * @param {import("./types.js").Part} plan
@@ -36,9 +42,12 @@ const SAID = {
 export function planWords(plan, fields) {
   const degrees = DEGREES.filter((name) => (plan[name] ?? 1) > 1).map((name) => `${name} ${plan[name]}`);
   const alone = !((plan.dp ?? 1) > 1 || (plan.cp ?? 1) > 1);
+  const placed = order(plan, plan.placement);
+  const usual = order(plan, fields["plan.placement"]?.default);
   const rest = Object.keys(plan)
     .filter((name) => !SILENT.includes(name) && plan[name] !== fields[`plan.${name}`]?.default)
     .filter((name) => !(alone && name === "sharding"))
     .map((name) => SAID[name]?.(plan) ?? `${name.replaceAll("_", " ")} ${plan[name]}`);
+  if (placed !== usual) rest.push(`neighbours ${placed}`);
   return { degrees: degrees.join(" · ") || "one chip", rest: rest.join(", ") };
 }

@@ -54,11 +54,21 @@ export function complete(scenario, catalog) {
     if (link && link !== entry?.value[name]) cluster[name] = link;
   }
   return {
-    model: brief(named(scenario.model, catalog.models), "model", catalog),
+    model: brief(named(scenario.model, catalog.models, full(scenario.model, catalog)), "model", catalog),
     cluster,
     plan: { ...parts.plan, ...scenario.plan },
     training: { ...parts.training, ...scenario.training },
   };
+}
+
+/**
+ * An inline model with the fields that it leaves out, which then have their defaults.
+ * @param {any} model @param {Catalog} catalog
+ */
+function full(model, { fields }) {
+  if (typeof model !== "object") return model;
+  const own = Object.entries(fields).filter(([path]) => path.startsWith("model."));
+  return { ...Object.fromEntries(own.map(([path, field]) => [path.slice(6), field.default ?? null])), ...model };
 }
 
 /**
@@ -74,8 +84,8 @@ function brief(value, part, { fields }) {
   );
 }
 
-/** @param {any} value @param {import("./types.js").Entry[]} entries */
-function named(value, entries) {
+/** @param {any} value @param {import("./types.js").Entry[]} entries @param {any} [filled]  with its defaults */
+function named(value, entries, filled = value) {
   if (typeof value === "string") {
     const word = value.toLowerCase();
     return (
@@ -84,8 +94,15 @@ function named(value, entries) {
       }
     ).key;
   }
-  return entries.find((entry) => entry.key === value?.name && same(entry.value, value))?.key ?? value;
+  return entries.find((entry) => entry.key === value?.name && agree(entry.value, filled))?.key ?? value;
 }
+
+/**
+ * Whether an inline object says nothing that its entry of the catalogue denies; fields may have come since it was
+ * written.
+ * @param {import("./types.js").Part} entry @param {import("./types.js").Part} given
+ */
+const agree = (entry, given) => Object.entries(given).every(([name, its]) => same(entry[name], its));
 
 /** @param {Scenario} scenario @param {Catalog} catalog @returns {import("./types.js").Part} */
 export const modelOf = ({ model }, catalog) =>

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from playwright.sync_api import Page, expect
 
@@ -13,6 +14,7 @@ EIGHT_GPUS = (
 )
 """Llama-3 8B on a node of H200: tensor parallelism has several legal degrees."""
 
+SETTLED_S = 20
 BARS = "#step-time .barlayer .point path"
 
 
@@ -69,9 +71,13 @@ def number(text: str) -> float:
 
 
 def settled(page: Page) -> None:
-    """Wait until nothing waits to be drawn."""
+    """Wait until nothing waits to be drawn, and what cannot be seen has its place."""
     page.wait_for_timeout(250)
-    page.wait_for_function("async () => (await import('/js/views/queue.js')).idle()")
+    end = time.monotonic() + SETTLED_S
+    # a function to wait for must not be async: the promise itself would already be true
+    while not page.evaluate("async () => (await import('/js/views/queue.js')).idle()"):
+        assert time.monotonic() < end, "the page never rests"
+        page.wait_for_timeout(40)
 
 
 def bring_into_view(page: Page, selector: str) -> None:

@@ -1,6 +1,8 @@
 // @ts-check
 /** What all figures share: layout, hatching, escaping, category order. Pure: data and colours in, plain objects out. */
 
+import { short } from "../format.js";
+
 /** @typedef {import("../types.js").Colour} Colour */
 
 export const CATEGORIES = [
@@ -67,6 +69,11 @@ export function layout(colour, parts) {
     tickfont: { size: 11.5 },
     fixedrange: true,
   };
+  const own = (/** @type {Record<string, any>} */ given = {}) => ({
+    ...axis,
+    ...given,
+    ...(given.title && { title: { font: { size: 11 }, standoff: 6, ...given.title } }),
+  });
   return {
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -83,9 +90,22 @@ export function layout(colour, parts) {
       align: "left",
     },
     ...parts,
-    xaxis: { ...axis, ...parts.xaxis },
-    yaxis: { ...axis, ...parts.yaxis },
+    xaxis: own(parts.xaxis),
+    yaxis: own(parts.yaxis),
   };
+}
+
+/** Ticks of a logarithmic axis, written in full: the fewer decades, the more of each. @param {number[]} values */
+export function logTicks(values) {
+  const positive = values.filter((value) => value > 0);
+  const [least, most] = positive.length ? [Math.min(...positive), Math.max(...positive)] : [1, 10];
+  const [low, high] = [Math.floor(Math.log10(least)), Math.ceil(Math.log10(most))];
+  const span = most / least;
+  const few = span > 1000 ? [1] : span > 100 ? [1, 3] : span > 8 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
+  const powers = Array.from({ length: high - low + 1 }, (_, at) => low + at);
+  const tickvals = powers.flatMap((power) => few.map((digit) => digit * 10 ** power));
+  const text = (/** @type {number} */ value) => (value < 1e4 ? String(Number(value.toPrecision(3))) : short(value));
+  return { tickvals, ticktext: tickvals.map(text) };
 }
 
 /** A round upper end for an axis, so that small changes do not move the scale. @param {number} largest */

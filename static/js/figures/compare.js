@@ -1,6 +1,6 @@
 // @ts-check
 /** Compare: one stacked bar per item, time or memory; predictions hatched, measurements solid. */
-import { quantity, scaleFor, significant } from "../format.js";
+import { plural, quantity, scaleFor, significant } from "../format.js";
 import { total } from "../measured.js";
 import { CATEGORIES, MEMORY_KINDS, barMarker, escaped, layout, memoryTokenOf, tokenOf, words } from "./base.js";
 
@@ -11,7 +11,7 @@ import { CATEGORIES, MEMORY_KINDS, barMarker, escaped, layout, memoryTokenOf, to
 
 /**
  * @param {{items: Item[], of: "time" | "memory", colour: import("../types.js").Colour, narrow: boolean}} input
- * @returns {import("../types.js").Figure & {names: string[]}}
+ * @returns {import("../types.js").Figure & {legend: [token: string, text: string][]}}
  */
 export function compareBars({ items, of, colour, narrow }) {
   const time = of === "time";
@@ -42,16 +42,26 @@ export function compareBars({ items, of, colour, narrow }) {
     ),
   );
   const unsplit = sums.map((sum, at) => (total(parts[at]) > 0 ? 0 : sum));
-  if (unsplit.some((value) => value > 0)) data.push(trace("not split", "other", unsplit));
+  const token = time ? tokenOf : memoryTokenOf;
+  /** @type {[string, string][]} */
+  const legend = used.map((name) => [token(name), words(name)]);
+  if (unsplit.some((value) => value > 0)) {
+    data.push(trace("not split", "other", unsplit));
+    legend.push(["other", "not split"]);
+  }
   const cut = narrow ? 14 : 30;
   return {
     data,
-    names: used,
+    legend,
     layout: layout(colour, {
       barmode: "stack",
       height: 44 + 34 * items.length,
       margin: { l: narrow ? 104 : 210, r: narrow ? 22 : 14, t: 4, b: 28 },
-      xaxis: { range: [0, (largest / scale.factor) * (narrow ? 1.6 : time ? 1.22 : 1.42) || 1], nticks: narrow ? 3 : 8, tickangle: 0 },
+      xaxis: {
+        range: [0, (largest / scale.factor) * (narrow ? 1.6 : time ? 1.22 : 1.42) || 1],
+        nticks: narrow ? 3 : 8,
+        tickangle: 0,
+      },
       yaxis: {
         tickvals: rows,
         ticktext: items.map(({ label }) => escaped(label.length > cut ? `${label.slice(0, cut - 1)}…` : label)),
@@ -69,7 +79,7 @@ export function compareBars({ items, of, colour, narrow }) {
         text: sum ? `${significant(sum / scale.factor)} ${scale.unit}` : "–",
       })),
     }),
-    summary: `${time ? "Step time" : "Peak memory"} of ${items.length} items.`,
+    summary: `${time ? "Step time" : "Peak memory"} of ${plural(items.length, "item")}.`,
     table: {
       columns: [
         { title: "item", text: true },

@@ -1,24 +1,11 @@
 // @ts-check
 /** The front of a search: step time against memory of the plans that none beats in both; and the present plan. */
-import { plural, quantity, scaleFor, seconds, short, significant } from "../format.js";
-import { escaped, layout } from "./base.js";
+import { plural, quantity, scaleFor, seconds, significant } from "../format.js";
+import { escaped, layout, logTicks } from "./base.js";
 
 /**
  * @typedef {{words: string, step_time_s: number, peak_bytes: number, reserved_bytes: number}} Shown
  */
-
-/** Ticks of a logarithmic axis at 1, 2 and 5, written in full. @param {number[]} values */
-export function ticks(values) {
-  const [low, high] = [Math.floor(Math.log10(Math.min(...values))), Math.ceil(Math.log10(Math.max(...values)))];
-  const powers = Array.from({ length: high - low + 1 }, (_, at) => low + at);
-  const span = Math.max(...values) / Math.min(...values);
-  const few = span > 1000 ? [1] : span > 100 ? [1, 3] : span > 8 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
-  const tickvals = powers.flatMap((power) => few.map((digit) => digit * 10 ** power));
-  return {
-    tickvals,
-    ticktext: tickvals.map((value) => (value < 1e4 ? String(Number(value.toPrecision(3))) : short(value))),
-  };
-}
 
 /**
  * Points of the first trace stand in the order of `plans`.
@@ -75,7 +62,7 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
         title: { text: `step time, ${time.unit}` },
         nticks: narrow ? 4 : 9,
         tickangle: 0,
-        ...(wide && ticks(all.map(({ step_time_s }) => step_time_s / time.factor))),
+        ...(wide && logTicks(all.map(({ step_time_s }) => step_time_s / time.factor))),
       },
       yaxis: {
         rangemode: "tozero",

@@ -19,7 +19,15 @@ const HEIGHT_PX = 340;
 const CARD = "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>";
 
 /** The token that colours a level, by its place from the farthest. @param {number} at */
-export const tokenOfLevel = (at) => TOKENS[at % TOKENS.length];
+const tokenOfLevel = (at) => TOKENS[at % TOKENS.length];
+
+/** What the colours of the levels stand for. @param {Hierarchy} hierarchy @returns {[string, string, string][]} */
+export const levelNames = ({ roofs }) =>
+  roofs.map(({ name, bytes_per_s, tile, source }, at) => [
+    tokenOfLevel(at),
+    `${name}, ${quantity(bytes_per_s, "bytes_per_s")}, tiles of ${tile}`,
+    source,
+  ]);
 
 /** @param {Row} row */
 const title = ({ name, phase }) => (name.includes(phase) ? name : `${name}, ${phase}`);
@@ -67,21 +75,22 @@ export function hierarchical({ hierarchy: { roofs, rows, flops_per_s, mode, chip
   const bound = new Map();
   for (const row of rows) bound.set(row.binds, (bound.get(row.binds) ?? 0) + row.count * row.seconds);
   const most = [...bound].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "nothing";
-  const log = { type: "log", fixedrange: true, dtick: narrow ? 2 : 1 };
+  const axis = (/** @type {number[]} */ range) => {
+    const decades = range[1] - range[0];
+    return { type: "log", range, dtick: narrow && decades > 4 ? 2 : 1 };
+  };
   return {
     data: [...roofs.map((_, level) => roof(level)), ...roofs.map((_, level) => points(level))],
     layout: layout(colour, {
       height: HEIGHT_PX,
       margin: { l: 54, r: 14, t: 10, b: 40 },
       xaxis: {
-        ...log,
-        range: [Math.log10(left), Math.log10(right)],
-        title: { text: "FLOP per byte out of the level", font: { size: 11 }, standoff: 6 },
+        ...axis([Math.log10(left), Math.log10(right)]),
+        title: { text: "FLOP per byte out of the level" },
       },
       yaxis: {
-        ...log,
-        range: [Math.log10(low / 1e9), Math.log10((2 * flops_per_s) / 1e9)],
-        title: { text: "GFLOP/s", font: { size: 11 } },
+        ...axis([Math.log10(low / 1e9), Math.log10((2 * flops_per_s) / 1e9)]),
+        title: { text: "GFLOP/s" },
       },
     }),
     summary: `${plural(rows.length, "product")} on ${chip}, mode ${mode}; most time is bound by ${most}.`,

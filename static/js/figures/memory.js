@@ -6,10 +6,13 @@ import { MEMORY_KINDS, barMarker, layout, memoryTokenOf, roundUp, words } from "
 
 /** @typedef {import("../types.js").Colour} Colour */
 
+const SMALL = 0.1; // of the unit
+
 /**
  * @param {{memory: import("../types.js").Memory, measured: import("../types.js").Measurement["memory"] | null,
  *   largest_bytes: number, colour: Colour}} input
- * @returns {import("../types.js").Figure & {scale: {factor: number, unit: string}, kinds: [string, number][]}}
+ * @returns {import("../types.js").Figure & {scale: {factor: number, unit: string},
+ *   kinds: [kind: string, predicted: string, measured: string][]}}  `kinds` in the unit of the scale
  */
 export function memory({ memory: predicted, measured, largest_bytes, colour }) {
   const peak = measured?.peak_bytes ?? null;
@@ -45,10 +48,13 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
     });
   }
   const capacity = predicted.capacity_bytes / scale.factor;
+  // what is little has a unit of its own
+  const amount = (/** @type {number} */ value) =>
+    value > 0 && value < SMALL * scale.factor ? bytes(value) : significant(value / scale.factor);
   const label = (/** @type {string} */ x, /** @type {number} */ y) => ({
     x,
     y: y / scale.factor,
-    text: significant(y / scale.factor),
+    text: amount(y),
     showarrow: false,
     yanchor: "bottom",
     font: { size: 13, color: colour("ink") },
@@ -58,9 +64,11 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
   return {
     data,
     scale,
-    kinds: MEMORY_KINDS.filter((kind) => predicted.by_kind[kind] > 0 || (split?.[kind] ?? 0) > 0).map(
-      (kind) => /** @type {[string, number]} */ ([kind, predicted.by_kind[kind] ?? 0]),
-    ),
+    kinds: MEMORY_KINDS.filter((kind) => predicted.by_kind[kind] > 0 || (split?.[kind] ?? 0) > 0).map((kind) => [
+      kind,
+      amount(predicted.by_kind[kind] ?? 0),
+      split ? amount(split[kind] ?? 0) : "",
+    ]),
     layout: layout(colour, {
       barmode: "stack",
       height: 284,
@@ -89,7 +97,7 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
               y: capacity,
               xanchor: "right",
               yanchor: "bottom",
-              text: `capacity ${significant(capacity)}`,
+              text: `capacity ${amount(predicted.capacity_bytes)}`,
               showarrow: false,
               font: { color: colour("bad"), size: 11 },
             }

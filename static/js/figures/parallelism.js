@@ -1,11 +1,10 @@
 // @ts-check
 /** Ways to split one block: a number per token along tokens or lengths, with the points where ways change places. */
 import { count, quantity, scaleFor, short, significant } from "../format.js";
-import { layout } from "./base.js";
-import { ticks } from "./front.js";
+import { layout, logTicks } from "./base.js";
+import { labelOf, sentences } from "./waywords.js";
 
 /** @typedef {import("../types.js").Comparison} Comparison */
-/** @typedef {{name: string, from: number, to: number}} Run  where one way leads */
 
 export const METRICS = /** @type {[string, string, string][]} */ ([
   ["block_s", "time", "s"],
@@ -14,89 +13,9 @@ export const METRICS = /** @type {[string, string, string][]} */ ([
   ["activations_bytes", "activations", "bytes"],
 ]);
 const TOKENS = ["matmul", "communication", "attention", "elementwise"];
-const SHORTEST_RUN = 4; // points; below that products filling the chip in waves decide, not the way
-const APART = 1.05;
 
 /** The token that colours a way. @param {Comparison} comparison @param {string} name */
 export const tokenOfWay = ({ ways }, name) => TOKENS[ways.findIndex((way) => way.name === name) % TOKENS.length];
-/** @param {Comparison} comparison @param {string} name */
-const labelOf = ({ ways }, name) => ways.find((way) => way.name === name)?.label ?? name;
-
-/**
- * Which way has least of a metric, from where to where; short turns between two are left out.
- * @param {Comparison} comparison @param {string} metric @returns {Run[]}
- */
-export function leaders({ x, curves, crossovers }, metric) {
-  const names = x.map(
-    (_, at) => curves.reduce((best, one) => (one[metric][at] < best[metric][at] * (1 - 1e-9) ? one : best)).name,
-  );
-  /** @type {{name: string, from: number, to: number}[]} */
-  const runs = [];
-  names.forEach((name, at) => {
-    if (runs.at(-1)?.name === name) /** @type {any} */ (runs.at(-1)).to = at;
-    else runs.push({ name, from: at, to: at });
-  });
-  /** @type {{name: string, from: number, to: number}[]} */
-  const kept = [];
-  for (const run of runs) {
-    const last = kept.at(-1);
-    if (last && (last.name === run.name || (run.to - run.from < SHORTEST_RUN && run.to < x.length - 1)))
-      last.to = run.to;
-    else kept.push({ ...run });
-  }
-  // where two ways were found to change places for good is more exact than the point at which that shows
-  const exact = (/** @type {string | undefined} */ before, /** @type {string} */ then, /** @type {number} */ at) =>
-    crossovers.find((one) => one.metric === metric && one.before === before && one.then === then)?.at ?? at;
-  return kept.map(({ name, from, to }, at) => ({ name, from: exact(kept[at - 1]?.name, name, x[from]), to: x[to] }));
-}
-
-const WORDS = /** @type {Record<string, [string, string]>} */ ({
-  block_s: ["fastest", "is faster than"],
-  communication_bytes: ["least volume", "moves less than"],
-  communication_s: ["shortest sends", "sends for less time than"],
-  activations_bytes: ["fewest activations", "keeps less than"],
-});
-
-/**
- * What the curves say, in sentences: who leads where, and every point at which two change places.
- * @param {Comparison} comparison @param {string} metric @returns {string[]}
- */
-export function sentences(comparison, metric) {
-  const { crossovers, curves, axis } = comparison;
-  const unit = axis === "sequence length" ? "tokens a sequence" : "tokens";
-  const [best, beats] = WORDS[metric];
-  const found = [];
-  if (curves.length > 1) {
-    const runs = leaders(comparison, metric);
-    const parts = runs.map(({ name, from }, at) => {
-      const end = runs[at + 1]
-        ? ` below ${short(runs[at + 1].from)}`
-        : runs.length > 1
-          ? ` from ${short(from)}`
-          : " everywhere";
-      return labelOf(comparison, name) + (at && runs[at + 1] ? `${end}` : end);
-    });
-    found.push(
-      `${best[0].toUpperCase()}${best.slice(1)}: ${parts.join(", then ")}${runs.length > 1 ? ` ${unit}` : ""}.`,
-    );
-  }
-  for (const one of crossovers.filter(({ metric: its }) => its === metric)) {
-    const pair = `${labelOf(comparison, one.then)} ${beats} ${labelOf(comparison, one.before)}`;
-    const turns = one.at / one.first > APART ? ` (they take turns from ${short(one.first)})` : "";
-    found.push(`From ${short(one.at)} ${unit} on ${pair}${turns}.`);
-  }
-  if (metric === "communication_bytes")
-    for (const one of crossovers.filter(({ metric: its }) => its === "linears")) {
-      const pair = `${labelOf(comparison, one.then)} moves less than ${labelOf(comparison, one.before)}`;
-      found.push(
-        one.at === null
-          ? `By the linears alone ${pair} nowhere.`
-          : `By the linears alone, in closed form: ${pair} from ${count(one.at)} ${unit}.`,
-      );
-    }
-  return found;
-}
-
 /** A curve's value anywhere on the axis, linear between points. @param {number[]} x @param {number[]} y @param {number} at */
 export function valueAt(x, y, at) {
   const next = x.findIndex((value) => value >= at);
@@ -139,13 +58,10 @@ export function parallelismFigure({ comparison, metric, here, colour, narrow }) 
       })),
       {
         type: "scatter",
-        mode: "markers+text",
+        mode: "markers",
         name: "cross-over",
         x: points.map(({ at }) => at),
         y: heights,
-        text: points.map(({ at }) => short(at)),
-        textposition: "top center",
-        textfont: { size: 11.5, color: colour("ink") },
         marker: { size: 9, color: colour("card"), line: { width: 2, color: colour("ink") } },
         customdata: points.map(
           ({ then, before, at }) =>
@@ -161,8 +77,21 @@ export function parallelismFigure({ comparison, metric, here, colour, narrow }) 
       yaxis: {
         type: "log",
         title: { text: `${title} per token, ${scale.unit}` },
-        ...ticks(positive.length ? positive.map((value) => value / scale.factor) : [1, 10]),
+        ...logTicks(positive.map((value) => value / scale.factor)),
       },
+      // annotations have a ground of their own, so that curves do not cross the numbers
+      annotations: points.map(({ at }, of) => ({
+        x: Math.log10(at),
+        y: Math.log10(heights[of]),
+        text: short(at),
+        showarrow: false,
+        yanchor: "bottom",
+        yshift: 7,
+        borderpad: 1,
+        bgcolor: colour("card"),
+        opacity: 0.9,
+        font: { size: 11.5, color: colour("ink") },
+      })),
       shapes: [
         {
           type: "line",

@@ -1,7 +1,7 @@
 // @ts-check
 /** The power split: time along one line through it with the least marked, and the way of the search to the optimum. */
 import { percent, quantity, significant } from "../format.js";
-import { layout } from "./base.js";
+import { layout, logTicks } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /**
@@ -21,7 +21,12 @@ export const shareWord = (name) =>
  * @returns {import("../types.js").Figure}
  */
 export function powerSweep({ sweep: { memory_frac, seconds, overflow, best, here_frac }, time_s, colour }) {
-  const mark = (/** @type {number} */ x, /** @type {number} */ y, /** @type {string} */ name, /** @type {string} */ token) => ({
+  const mark = (
+    /** @type {number} */ x,
+    /** @type {number} */ y,
+    /** @type {string} */ name,
+    /** @type {string} */ token,
+  ) => ({
     type: "scatter",
     mode: "markers",
     name,
@@ -52,9 +57,9 @@ export function powerSweep({ sweep: { memory_frac, seconds, overflow, best, here
       xaxis: {
         tickformat: ".0%",
         range: [0, 1],
-        title: { text: "memory's share of what compute and memory have", font: { size: 11 }, standoff: 6 },
+        title: { text: "memory's share of what compute and memory have" },
       },
-      yaxis: { type: "log", title: { text: "s", font: { size: 11 } } },
+      yaxis: { type: "log", title: { text: "s" }, ...logTicks(seconds) },
     }),
     summary: `Time over memory's share of the power: least ${quantity(seconds[best], "s")} at ${percent(memory_frac[best])}.`,
     table: {
@@ -108,8 +113,8 @@ export function powerPath({ search: { names, shares, seconds, evaluations }, col
       ...layout(colour, {
         height: 260,
         margin: { l: 48, r: 52, t: 10, b: 40 },
-        xaxis: { title: { text: "generation of the search", font: { size: 11 }, standoff: 6 } },
-        yaxis: { tickformat: ".0%", rangemode: "tozero", title: { text: "share of the power", font: { size: 11 } } },
+        xaxis: { title: { text: "generation of the search" } },
+        yaxis: { tickformat: ".0%", rangemode: "tozero", title: { text: "share of the power" } },
       }),
       yaxis2: {
         overlaying: "y",

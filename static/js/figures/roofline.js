@@ -96,14 +96,14 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
         range: bounds.x,
         dtick: dtick(bounds.x),
         fixedrange: narrow,
-        title: { text: "FLOP per byte of device memory", font: { size: 11 }, standoff: 6 },
+        title: { text: "FLOP per byte of device memory" },
       },
       yaxis: {
         type: "log",
         range: bounds.y,
         dtick: dtick(bounds.y),
         fixedrange: narrow,
-        title: { text: "GFLOP/s", font: { size: 11 } },
+        title: { text: "GFLOP/s" },
       },
       annotations: [
         ...spread(

@@ -1,7 +1,7 @@
 // @ts-check
 /** A study's curves: one figure for each group of series; bars lie, so that the names of many layers can be read. */
 import { count, plural, significant } from "../format.js";
-import { escaped, layout, roundUp } from "./base.js";
+import { escaped, layout, logTicks, roundUp } from "./base.js";
 
 /** @typedef {import("../types.js").StudySeries} Series */
 
@@ -15,7 +15,8 @@ export const tokenOfSeries = ({ name }, at) =>
   /** @type {Record<string, string>} */ (NAMED)[name] ?? TOKENS[at % TOKENS.length];
 
 /** @param {number | string} value */
-const shown = (value) => (typeof value !== "number" ? value : Number.isInteger(value) ? count(value) : significant(value, 6));
+const shown = (value) =>
+  typeof value !== "number" ? value : Number.isInteger(value) ? count(value) : significant(value, 6);
 
 /** Groups of series in the order of the study. @param {Series[]} series @returns {Map<string, Series[]>} */
 export function groupsOf(series) {
@@ -51,17 +52,6 @@ export function studyFigure({ series, colour, narrow }) {
   };
 }
 
-/** Ticks of a logarithmic axis, each written in full; 1, 2 and 5 of a decade where few decades are to be seen. @param {(number | null)[]} values */
-function logTicks(values) {
-  const known = /** @type {number[]} */ (values.filter((value) => value !== null && value > 0));
-  if (!known.length) return {};
-  const [low, high] = [Math.min(...known), Math.max(...known)].map((value) => Math.floor(Math.log10(value)));
-  const steps = high - low > 3 ? [1] : [1, 2, 5];
-  const decades = Array.from({ length: high - low + 2 }, (_, at) => 10 ** (low + at));
-  const tickvals = decades.flatMap((decade) => steps.map((step) => Number((step * decade).toPrecision(1))));
-  return { tickvals, ticktext: tickvals.map((value) => significant(value)) };
-}
-
 /** @typedef {{places: (number | string)[], colour: import("../types.js").Colour, narrow: boolean}} Drawing */
 
 /** @param {Series[]} series @param {Drawing} drawing */
@@ -81,7 +71,9 @@ function barParts(series, { places, colour, narrow }) {
       orientation: "h",
       name,
       y: x.map((place) => places.indexOf(place)),
-      x: y,
+      x: y.map((value) => value ?? 0),
+      text: y.map((value) => (value === null ? "–" : "")),
+      textposition: "outside",
       customdata: y.map((value, of) => `${escaped(x[of])}: ${value === null ? "–" : significant(value, 6)} ${y_label}`),
       hovertemplate: "%{fullData.name}<br>%{customdata}<extra></extra>",
       marker: { color: colour(tokenOfSeries(series[at], at)), line: { width: 1, color: colour("card") } },
@@ -91,7 +83,12 @@ function barParts(series, { places, colour, narrow }) {
       bargap: 0.28,
       height: 52 + places.length * Math.max(BAR_PX, 13 * beside + 8),
       margin: { l: 14 + 6.6 * longest, r: 14, t: 4, b: 40 },
-      xaxis: { range: [0, roundUp(Math.max(...sums) * 1.02)], nticks: narrow ? 4 : 9, tickangle: 0, title: { text: y_label } },
+      xaxis: {
+        range: [0, roundUp(Math.max(...sums) * 1.02)],
+        nticks: narrow ? 4 : 9,
+        tickangle: 0,
+        title: { text: y_label },
+      },
       yaxis: {
         tickvals: places.map((_, at) => at),
         ticktext: names.map((name) => escaped(name.length > cut ? `${name.slice(0, cut - 1)}…` : name)),
@@ -116,7 +113,12 @@ function lineParts(series, { places, colour, narrow }, words) {
       x: x.map(at),
       y,
       connectgaps: false,
-      line: { color: colour(tokenOfSeries(series[of], of)), width: 2, shape: steps ? "hvh" : "linear", dash: of ? "dot" : "solid" },
+      line: {
+        color: colour(tokenOfSeries(series[of], of)),
+        width: 2,
+        shape: steps ? "hvh" : "linear",
+        dash: of ? "dot" : "solid",
+      },
       marker: { size: 6, color: colour(tokenOfSeries(series[of], of)) },
       customdata: y.map((value, point) => `${escaped(shown(x[point]))}: ${value === null ? "–" : shown(value)}`),
       hovertemplate: "%{fullData.name}<br>%{customdata}<extra></extra>",
@@ -137,7 +139,7 @@ function lineParts(series, { places, colour, narrow }, words) {
         type: y_log ? "log" : "linear",
         rangemode: "tozero",
         title: { text: y_label },
-        ...(y_log && logTicks(series.flatMap(({ y }) => y))),
+        ...(y_log && logTicks(series.flatMap(({ y }) => y.map((value) => value ?? 0)))),
       },
     }),
   };

@@ -1,7 +1,8 @@
 // @ts-check
 /** What is compared: the shown scenario, the measured run, and the pins. */
-import { setMeasured, setShown, togglePin } from "../actions.js";
+import { setShown, togglePin } from "../actions.js";
 import { isTable } from "../measured.js";
+import { setMeasured } from "../measurements.js";
 import { describe, same, shortLabel } from "../scenario.js";
 import { state } from "../state.js";
 import { pinned } from "../url.js";

@@ -1,14 +1,14 @@
 // @ts-check
 /** Compare: the shown scenario, the measured run, and whatever is pinned, beside each other against a baseline. */
-import { openMeasurement, refreshMeasurements, setPins, setShown } from "../actions.js";
+import { setPins, setShown } from "../actions.js";
 import { api, ApiError } from "../api.js";
-import { tokenOf, words } from "../figures/base.js";
 import { compareBars } from "../figures/compare.js";
 import { plural } from "../format.js";
+import { openMeasurement, refreshMeasurements } from "../measurements.js";
 import { state, subscribe } from "../state.js";
 import { chosen, opened } from "./chosen.js";
 import { createDetails } from "./details.js";
-import { byId, colour, h, narrow, put, swatch } from "./dom.js";
+import { byId, colour, h, narrow, put } from "./dom.js";
 import { FigureCard } from "./figure.js";
 import { createLibrary } from "./library.js";
 import { createParallelism } from "./parallelism.js";
@@ -35,8 +35,6 @@ export function createCompare(root) {
   const name = () => "headroom";
   const time = new FigureCard({ id: "compare-time", title: "Step time", height: 150, span: "w7", name });
   const mem = new FigureCard({ id: "compare-memory", title: "Peak memory", height: 150, span: "w5", name });
-  const legend = h("div", { class: "legend" });
-  time.below.append(legend);
   put(time.sub, "hatched: predicted, solid: measured");
   const ways = createParallelism();
   const cards = [summary.element, time.element, mem.element, differences.element, details.element, ...ways.elements];
@@ -89,11 +87,15 @@ export function createCompare(root) {
     const sized = items.filter(({ memory }) => memory?.peak_bytes);
     time.element.hidden = !timed.length;
     mem.element.hidden = !sized.length;
-    if (sized.length) mem.later(() => compareBars({ items: sized, of: "memory", colour, narrow: narrow() }));
-    if (!timed.length) return;
-    time.later(() => {
-      const figure = compareBars({ items: timed, of: "time", colour, narrow: narrow() });
-      legend.replaceChildren(...figure.names.map((one) => h("span", {}, swatch(tokenOf(one)), words(one))));
+    if (sized.length) show(mem, sized, "memory");
+    if (timed.length) show(time, timed, "time");
+  }
+
+  /** @param {FigureCard} card @param {any[]} items @param {"time" | "memory"} of */
+  function show(card, items, of) {
+    card.later(() => {
+      const figure = compareBars({ items, of, colour, narrow: narrow() });
+      card.explain(figure.legend);
       return figure;
     });
   }

@@ -14,11 +14,8 @@ export function createErrors() {
   const heads = ["category", "predicted", "measured", "error", ""].map((text, at) =>
     h("th", { scope: "col", text, class: at === 4 && "wide" }),
   );
-  const element = h(
-    "div",
-    { class: "scroll" },
-    h("table", { class: "errors" }, h("thead", {}, h("tr", {}, heads)), body),
-  );
+  const table = h("table", { class: "errors" }, h("thead", {}, h("tr", {}, heads)), body);
+  const element = h("div", { class: "scroll" }, table);
   /** @type {Map<string, {row: HTMLElement, cells: HTMLElement[], bar: HTMLElement}>} */
   const lines = new Map();
 
@@ -48,6 +45,7 @@ export function createErrors() {
    */
   function update({ rows, scale, step, same, by }) {
     put(heads[0], by);
+    table.classList.toggle("alone", step.measured === null);
     // beside another scenario's run a difference is no error of the prediction
     put(heads[3], same || step.measured === null ? "error" : "difference");
     put(heads[4], step.measured === null ? "" : "of the step");

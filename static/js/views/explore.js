@@ -1,10 +1,10 @@
 // @ts-check
 /** Explore: the scenario at the left; at the right its numbers, its figures and the measured run beside them. */
-import { loadMeasurement } from "../actions.js";
 import { api } from "../api.js";
 import { HEIGHT_PX, roofline } from "../figures/roofline.js";
 import { bytes, significant } from "../format.js";
 import { stepTime } from "../measured.js";
+import { loadMeasurement } from "../measurements.js";
 import { set, state, subscribe } from "../state.js";
 import { pinned } from "../url.js";
 import { announce, colour, h, narrow, put } from "./dom.js";
@@ -77,7 +77,10 @@ export function createExplore(root) {
       put(leftOut, missing ? `${missing} measured kernels have no FLOPs or bytes and are not drawn.` : "");
       return figure;
     });
-    for (const table of tables) later(table, () => table.update(estimate));
+    for (const table of tables) {
+      const draw = () => table.update(estimate);
+      later(table, draw, draw);
+    }
   }
 
   function say() {

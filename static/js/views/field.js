@@ -6,10 +6,18 @@
 import { grab, preview, release, reset, setField } from "../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../axes.js";
 import { curve } from "../figures/curve.js";
-import { count, plural, said } from "../format.js";
-import { canonical, get, same } from "../scenario.js";
+import { count, said } from "../format.js";
+import { get, same } from "../scenario.js";
 import { state } from "../state.js";
-import { h, put } from "./dom.js";
+import { h } from "./dom.js";
+import { createFieldProblem } from "./fieldproblem.js";
+import { createRefusals } from "./refusals.js";
+
+/** @param {import("../axes.js").AxisPoint[]} points @param {number} value */
+const nearest = (points, value) =>
+  points.length
+    ? points.reduce((best, one) => (Math.abs(one.value - value) < Math.abs(best.value - value) ? one : best))
+    : null;
 
 /**
  * @param {{path: string, label: string, unit: string, help: string, minimum?: number, words?: Record<number, string>}}
@@ -33,15 +41,8 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   svg.append(line);
   const shade = h("div", { "aria-hidden": true });
   const knob = h("i", { class: "knob", hidden: true });
-  const refusedButton = h("button", {
-    type: "button",
-    class: "refused",
-    hidden: true,
-    "aria-expanded": "false",
-    onclick: () => toggleRefused(),
-  });
-  const refusals = h("div", { class: "refusals", hidden: true });
-  const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const refusals = createRefusals();
+  const problem = createFieldProblem(path);
   const element = h(
     "div",
     { class: "field", "data-field": path },
@@ -51,15 +52,20 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
       title: `${help}. Double-click: back to the default.`,
       ondblclick: () => reset(path),
     }),
-    refusedButton,
+    refusals.button,
     number,
     h("div", { class: "track" }, shade, svg, knob, range),
-    refusals,
-    problem,
+    refusals.list,
+    problem.element,
   );
   /** @type {import("../axes.js").Axis | null} */
   let axis = null;
-  let refused = ""; // a value that the person typed and that the axis refuses
+  let refused = ""; // why a value that the person typed is refused
+  /** @type {import("../types.js").Scenario | null} */
+  let refusedFor = null;
+  /** @type {number | null} */
+  let wanted = null; // where the slider was moved to before the axis of this scenario was there
+  let going = Promise.resolve();
   let box = ""; // the drawn curve
   /** @type {{points: [number, number][]}} */
   let drawn = { points: [] };
@@ -67,6 +73,42 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   const here = () => get(state.scenario, path);
   const index = () => axis?.legal.findIndex((point) => same(point.value, here())) ?? -1;
   const fetchNow = () => void fetchAxis(path);
+
+  /**
+   * Go to a value of the axis. While that is of an older scenario the newest value waits until this scenario's own is
+   * there, so that no slider leads to what is not legal.
+   * @param {number} value
+   */
+  function go(value) {
+    forget();
+    const waits = wanted !== null;
+    wanted = value;
+    if (!waits) going = arrive();
+  }
+
+  async function arrive() {
+    if (!validAxis(path)) await fetchAxis(path);
+    const valid = validAxis(path);
+    const value = /** @type {number} */ (wanted);
+    wanted = null;
+    const point = nearest((valid ?? axis)?.legal ?? [], value);
+    if (point) preview(path, point, Boolean(valid));
+  }
+
+  /** One legal value further. @param {number} way */
+  async function step(way) {
+    if (!validAxis(path)) await fetchAxis(path);
+    const legal = lastAxis(path)?.legal ?? [];
+    const next = way > 0 ? legal.find(({ value }) => value > here()) : legal.findLast(({ value }) => value < here());
+    forget();
+    if (next) setField(path, next.value);
+    else update();
+  }
+
+  const forget = () => {
+    refused = "";
+  };
+  const letGo = () => void going.then(release);
 
   range.addEventListener("pointerdown", () => {
     fetchNow();
@@ -78,12 +120,11 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     const point = axis?.legal[range.valueAsNumber];
     if (!point) return;
     grab(path);
-    refused = "";
-    preview(path, point, Boolean(validAxis(path, canonical(state.scenario))));
+    go(point.value);
   });
-  range.addEventListener("change", release);
-  range.addEventListener("pointerup", () => state.drag && release());
-  range.addEventListener("pointercancel", () => state.drag && release());
+  range.addEventListener("change", letGo);
+  range.addEventListener("pointerup", letGo);
+  range.addEventListener("pointercancel", letGo);
   let typed = false; // what is being typed is not overwritten when the panel is drawn anew
   number.addEventListener("input", () => (typed = true));
   number.addEventListener("blur", () => (typed = false));
@@ -95,25 +136,21 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     const way = { ArrowUp: 1, ArrowDown: -1 }[event.key];
     if (!way || !axis) return;
     event.preventDefault(); // one legal value further, not one more
-    const next = axis.legal[Math.max(0, Math.min(axis.legal.length - 1, index() + way))];
-    if (next) {
-      refused = "";
-      setField(path, next.value);
-    }
+    void step(way);
   });
-  number.addEventListener("change", () => {
+  number.addEventListener("change", () => void type(number.valueAsNumber));
+
+  /** Take a typed value. @param {number} value */
+  async function type(value) {
+    if (!validAxis(path)) await fetchAxis(path);
     typed = false;
-    const value = number.valueAsNumber;
-    const point = axis?.refused.find((one) => one.value === value);
+    const point = validAxis(path)?.refused.find((one) => one.value === value);
     refused = point ? point.problems.map(said).join(" ") : "";
     if (!Number.isInteger(value) || value < minimum) refused = `A whole number of at least ${minimum} is needed.`;
+    refusedFor = state.scenario;
     if (refused) update();
     else if (value !== here()) setField(path, value);
-  });
-
-  function toggleRefused() {
-    refusals.hidden = !refusals.hidden;
-    refusedButton.setAttribute("aria-expanded", String(!refusals.hidden));
+    else update();
   }
 
   function drawAxis() {
@@ -135,17 +172,11 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
         }),
       ),
     );
-    refusedButton.hidden = !axis.refused.length;
-    put(refusedButton, `${plural(axis.refused.length, "value")} refused`);
-    refusals.replaceChildren(
-      ...reasons(axis.refused).map(([reason, values]) =>
-        h("div", {}, h("b", { text: `${values.map(count).join(", ")}: ` }), reason),
-      ),
-    );
-    if (!axis.refused.length) refusals.hidden = true;
+    refusals.update(axis.refused);
   }
 
   function update() {
+    if (refusedFor !== state.scenario) forget();
     const fresh = validAxis(path);
     axis = fresh ?? lastAxis(path);
     element.classList.toggle("stale", !fresh);
@@ -153,7 +184,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     const at = index();
     range.disabled = !axis || axis.legal.length < 2;
     range.max = String(Math.max(0, (axis?.legal.length ?? 1) - 1));
-    if (at >= 0) range.value = String(at);
+    if (at >= 0 && wanted === null) range.value = String(at);
     range.style.setProperty("--fill", `${(100 * Math.max(0, at)) / Math.max(1, Number(range.max))}%`);
     range.setAttribute("aria-valuetext", `${label} ${words[here()] ?? `${count(here())}${unit && ` ${unit}`}`}`);
     if (!typed && (document.activeElement !== number || !refused))
@@ -164,42 +195,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
       knob.style.left = `calc(8px + ${point[0] / 100} * (100% - 16px))`;
       knob.style.top = `${2 + 0.18 * point[1]}px`;
     }
-    showProblem();
-  }
-
-  function showProblem() {
-    const wrong = state.problems.filter(({ field }) => field === path);
-    const mild = state.problems.length ? [] : (state.estimate?.problems.filter(({ field }) => field === path) ?? []);
-    const texts = refused ? [refused] : [...wrong, ...mild].map(said);
-    problem.hidden = !texts.length;
-    problem.classList.toggle("mild", !refused && !wrong.length);
-    element.classList.toggle("wrong", Boolean(refused || wrong.length));
-    if (texts.length)
-      problem.replaceChildren(
-        h("b", { text: refused ? "Refused: " : wrong.length ? "Not possible: " : "Note: " }),
-        texts.join(" "),
-      );
+    element.classList.toggle("wrong", problem.update(refused));
   }
   return { element, update, path };
-}
-
-/**
- * Refused values by their reason, so that equal reasons are read once; a number in which they differ becomes "…".
- * @param {import("../axes.js").AxisPoint[]} points @returns {[string, number[]][]}
- */
-function reasons(points) {
-  /** @type {Map<string, {values: number[], parts: string[]}>} */
-  const found = new Map();
-  for (const { value, problems } of points) {
-    const parts = problems
-      .map(({ message }) => message)
-      .join("; ")
-      .split(/(\d+(?:\.\d+)?)/); // every second part is a number
-    const key = parts.filter((_, at) => at % 2 === 0).join("#");
-    const one = found.get(key) ?? { values: [], parts };
-    one.values.push(value);
-    one.parts = one.parts.map((part, at) => (part === parts[at] ? part : "…"));
-    found.set(key, one);
-  }
-  return [...found.values()].map(({ values, parts }) => [parts.join(""), values]);
 }

@@ -4,7 +4,7 @@
  * The primary figure is drawn in the frame of the change; the others wait in the queue.
  */
 import { csv } from "../format.js";
-import { download, h } from "./dom.js";
+import { download, h, swatch } from "./dom.js";
 import { forget, later, watch } from "./queue.js";
 import { tableView } from "./table.js";
 
@@ -28,9 +28,12 @@ export class FigureCard {
     this.seen = false;
     /** @type {Figure | null} */
     this.figure = null;
+    /** @type {(() => Figure) | null} */
+    this.prepared = null; // made and not yet drawn
     this.sub = h("span", { class: "sub" });
     this.caption = h("figcaption", { class: "sr" });
     this.plot = h("div", { class: "plot skeleton", style: { height: `${height}px` }, "aria-hidden": true });
+    this.legend = h("div", { class: "legend" });
     this.below = h("div", {});
     this.tableBox = h("div", { class: "scroll tall", tabindex: 0, hidden: true, "aria-label": `${title}, as a table` });
     this.toggle = h("button", {
@@ -38,6 +41,7 @@ export class FigureCard {
       "aria-pressed": "false",
       onclick: () => this.showTable(),
       text: "Table",
+      "aria-label": `${title}: Table`,
     });
     const save = (/** @type {string} */ text, /** @type {() => void} */ act) =>
       h("button", { type: "button", onclick: act, text, "aria-label": `${title}: download ${text}` });
@@ -61,6 +65,7 @@ export class FigureCard {
       ),
       this.plot,
       this.tableBox,
+      this.legend,
       this.below,
       this.caption,
     );
@@ -84,14 +89,27 @@ export class FigureCard {
 
   /** Draw when nothing more urgent happens; only the newest is drawn. @param {() => Figure} make */
   later(make) {
-    later(this, () => this.draw(make));
+    later(
+      this,
+      () => this.draw(make),
+      () => this.prepare(make),
+    );
+  }
+
+  /** Take the numbers and the height, without drawing. @param {() => Figure} make */
+  prepare(make) {
+    const figure = make();
+    this.figure = figure;
+    this.prepared = make;
+    this.plot.style.height = `${figure.layout.height}px`;
+    return figure;
   }
 
   /** @param {() => Figure} make */
   draw(make) {
     this.make = make;
-    const figure = make();
-    this.figure = figure;
+    const figure = (this.prepared === make && this.figure) || this.prepare(make);
+    this.prepared = null;
     if (!("Plotly" in window)) {
       plotly.then(
         () => this.make && this.draw(this.make),
@@ -100,10 +118,14 @@ export class FigureCard {
       return;
     }
     this.plot.classList.remove("skeleton");
-    this.plot.style.height = `${figure.layout.height}px`;
     /** @type {any} */ (window).Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
     if (this.caption.textContent !== figure.summary) this.caption.textContent = figure.summary;
     if (!this.tableBox.hidden) this.fillTable();
+  }
+
+  /** Say what each colour stands for. @param {[token: string, text: string, title?: string][]} names */
+  explain(names) {
+    this.legend.replaceChildren(...names.map(([token, text, title]) => h("span", { title }, swatch(token), text)));
   }
 
   resize() {

@@ -57,24 +57,22 @@ export function createFindModel(found) {
   function fill() {
     const some = matches();
     list.replaceChildren(
-      ...some
-        .slice(0, MOST)
-        .map((entry) =>
+      ...some.slice(0, MOST).map((entry) =>
+        h(
+          "li",
+          {},
           h(
-            "li",
-            {},
-            h(
-              "button",
-              {
-                type: "button",
-                "aria-current": entry.key === state.scenario.model && "true",
-                onclick: () => take(entry.key),
-              },
-              h("b", { text: entry.label }),
-              h("small", { text: facts(entry) }),
-            ),
+            "button",
+            {
+              type: "button",
+              "aria-current": entry.key === state.scenario.model && "true",
+              onclick: () => take(entry.key),
+            },
+            h("b", { text: entry.label }),
+            h("small", { text: facts(entry) }),
           ),
         ),
+      ),
       ...(some.length
         ? []
         : [

@@ -1,8 +1,8 @@
 // @ts-check
 /** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
-import { openMeasurement, refreshMeasurements } from "../actions.js";
 import { ApiError } from "../api.js";
 import { percent, plural } from "../format.js";
+import { openMeasurement, refreshMeasurements } from "../measurements.js";
 import { chief, upload } from "../upload.js";
 import { announce, byId, h, icon } from "./dom.js";
 import { trying } from "./toast.js";

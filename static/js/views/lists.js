@@ -2,8 +2,23 @@
 /** The communication table and the list of what was assumed. */
 import { bytes, csv, percent, seconds, significant } from "../format.js";
 import { words } from "../figures/base.js";
+import { state } from "../state.js";
 import { download, h } from "./dom.js";
 import { grid } from "./table.js";
+
+/**
+ * The ranks that take part, and what they share. Ranks of dp and of cp hold the same parameters, so that both sum
+ * their gradients in one group; copies stay on the chip.
+ * @param {import("../types.js").Collective} collective @returns {[text: string, title?: string]}
+ */
+function over({ kind, axis, ranks }) {
+  const { dp = 1, cp = 1 } = state.estimated?.plan ?? {};
+  const size = significant(ranks, 6);
+  if (kind === "copy") return ["–", "on the chip itself"];
+  if (axis === "dp" && cp > 1) return [`dp·cp ${size}`, `dp ${dp} × cp ${cp}: ranks of both hold the same parameters`];
+  if (axis === "edp") return [`edp ${size}`, "ranks that hold the same experts"];
+  return [`${axis} ${size}`];
+}
 
 /** @param {{name: () => string}} options */
 export function createCommunication({ name }) {
@@ -49,8 +64,9 @@ export function createCommunication({ name }) {
     box.replaceChildren(
       grid(
         ["collective", "over", "each", "×", "time", "exposed"],
-        collectives.map((one) =>
-          h(
+        collectives.map((one) => {
+          const [text, title] = over(one);
+          return h(
             "tr",
             {},
             h(
@@ -59,13 +75,13 @@ export function createCommunication({ name }) {
               words(one.name || one.kind),
               one.name && one.name !== one.kind ? h("small", { text: words(one.kind) }) : null,
             ),
-            h("td", { text: `${one.axis} ${significant(one.ranks, 6)}` }),
+            h("td", { text, title }),
             h("td", { text: bytes(one.bytes) }),
             h("td", { text: significant(Number(one.count.toPrecision(6)), 6) }),
             h("td", { text: seconds(one.seconds) }),
             h("td", { text: one.exposed_s ? seconds(one.exposed_s) : "hidden" }),
-          ),
-        ),
+          );
+        }),
       ),
     );
   }

@@ -2,8 +2,7 @@
 /** The memory figure with its legend, and the table of pipeline stages where there are several. */
 import { memoryTokenOf, words } from "../figures/base.js";
 import { memory } from "../figures/memory.js";
-import { significant } from "../format.js";
-import { colour, h, put, swatch } from "./dom.js";
+import { colour, h, put } from "./dom.js";
 import { FigureCard } from "./figure.js";
 import { tableView } from "./table.js";
 
@@ -12,9 +11,8 @@ import { tableView } from "./table.js";
 /** @param {{name: () => string}} options */
 export function createMemory({ name }) {
   const card = new FigureCard({ id: "memory", title: "Memory", height: 284, span: "w5", name });
-  const legend = h("div", { class: "legend" });
-  const stages = h("div", { class: "scroll" });
-  card.below.append(legend, stages);
+  const stages = h("div", { class: "scroll stages", tabindex: 0, "aria-label": "Memory of every stage" });
+  card.below.append(stages);
 
   /**
    * @param {Estimate} estimate
@@ -26,11 +24,13 @@ export function createMemory({ name }) {
       const measured = measurement?.memory ?? null;
       const figure = memory({ memory: estimate.memory, measured, largest_bytes, colour });
       const where = estimate.memory.stages.length > 1 ? "one chip of the fullest stage" : "one chip at the peak";
-      put(card.sub, `${where}, ${figure.scale.unit}`);
-      const text = (/** @type {string} */ kind, /** @type {number} */ value) =>
-        `${words(kind)} ${significant(value / figure.scale.factor)}`;
-      legend.replaceChildren(
-        ...figure.kinds.map(([kind, value]) => h("span", {}, swatch(memoryTokenOf(kind)), text(kind, value))),
+      const both = figure.kinds.some(([, , beside]) => beside);
+      put(card.sub, `${where}, ${figure.scale.unit}${both ? ", predicted / measured" : ""}`);
+      card.explain(
+        figure.kinds.map(([kind, predicted, beside]) => [
+          memoryTokenOf(kind),
+          `${words(kind)} ${[predicted, beside].filter(Boolean).join(" / ")}`,
+        ]),
       );
       showStages(estimate);
       return figure;
@@ -39,8 +39,8 @@ export function createMemory({ name }) {
 
   /** @param {Estimate} estimate */
   function showStages({ memory: { stages: all } }) {
-    stages.replaceChildren();
-    if (all.length < 2) return;
+    stages.hidden = all.length < 2;
+    if (stages.hidden) return;
     const columns = [
       { title: "stage", text: true },
       { title: "layers" },
@@ -48,7 +48,7 @@ export function createMemory({ name }) {
       { title: "peak", unit: "bytes" },
     ];
     const rows = all.map((one) => [String(one.stage + 1), one.layers, one.in_flight, one.peak_bytes]);
-    stages.append(tableView({ columns, rows }));
+    stages.replaceChildren(tableView({ columns, rows }));
   }
   return { element: card.element, update };
 }

@@ -1,6 +1,6 @@
 // @ts-check
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
-import { reset, setChip, setModel } from "../actions.js";
+import { reset, setChip, setChips, setModel } from "../actions.js";
 import { count, plural, said } from "../format.js";
 import { chipOf, chips, chipWord, describe } from "../scenario.js";
 import { state, subscribe } from "../state.js";
@@ -49,6 +49,12 @@ export function createPanel() {
   );
   const file = createModelFile();
   const chip = h("select", { id: "chip", onchange: () => setChip(chip.value) });
+  const total = h("input", { type: "number", id: "chips", min: 1, step: 1, inputmode: "numeric" });
+  total.addEventListener("change", () => {
+    if (Number.isInteger(total.valueAsNumber) && total.valueAsNumber >= 1) setChips(total.valueAsNumber);
+    else update();
+  });
+  const totalLabel = h("label", { for: "chips" });
   const modelFacts = h("p", { class: "hint" });
   const chipFacts = h("p", { class: "hint" });
   const modelProblem = h("div", { class: "problem", role: "alert", hidden: true });
@@ -71,7 +77,15 @@ export function createPanel() {
       file.said,
       file.problem,
     ),
-    h("section", {}, h("h2", {}, h("label", { for: "chip", text: "Hardware" })), chip, chipFacts, chipProblem),
+    h(
+      "section",
+      {},
+      h("h2", {}, h("label", { for: "chip", text: "Hardware" })),
+      chip,
+      chipFacts,
+      h("div", { class: "field" }, totalLabel, total),
+      chipProblem,
+    ),
     h("section", {}, h("h2", {}, "Plan", product), plan.element),
     h("section", {}, h("h2", { text: "Training" }), of(batch), of(trainingChoices)),
     h(
@@ -110,6 +124,9 @@ export function createPanel() {
     put(chipFacts, factsOfChip());
     const { dp, tp, pp, cp } = scenario.plan;
     const product_of = [dp, tp, pp, ...(cp > 1 ? [cp] : [])].map((degree) => count(degree)).join(" × ");
+    put(totalLabel, `${chipWord(chipOf(scenario, catalog))}s`);
+    const { chips_per_node, nodes } = scenario.cluster;
+    if (document.activeElement !== total) total.value = String(chips_per_node * nodes);
     put(product, `${product_of} = ${plural(chips(scenario), chipWord(chipOf(scenario, catalog)))}`);
     showProblems(modelProblem, "model");
     showProblems(chipProblem, "cluster");

@@ -2,7 +2,8 @@
 /** Ways to split one model: tensor parallelism in 1 to 3 dimensions, and splits of the sequence, with cross-overs. */
 import { setSplit } from "../actions.js";
 import { api, ApiError } from "../api.js";
-import { atPlace, METRICS, parallelismFigure, sentences, tokenOfWay } from "../figures/parallelism.js";
+import { atPlace, METRICS, parallelismFigure, tokenOfWay } from "../figures/parallelism.js";
+import { labelOf, sentences } from "../figures/waywords.js";
 import { bytes, count, said, seconds } from "../format.js";
 import { describe } from "../scenario.js";
 import { state } from "../state.js";
@@ -53,11 +54,10 @@ export function createParallelism() {
     ["sequence", "Splits of the sequence"],
   ]).map(([key, title]) => {
     const card = new FigureCard({ id: `ways-${key}`, title, height: 310, span: "w6", name });
-    const legend = h("div", { class: "legend" });
     const words = h("ul", { class: "facts crossings" });
     const table = h("div", { class: "scroll", tabindex: 0, "aria-label": `${title} at the present scenario` });
-    card.below.append(legend, words, table);
-    return { key, card, legend, words, table };
+    card.below.append(words, table);
+    return { key, card, words, table };
   });
   /** @type {Parallelism | null} */
   let answer = null;
@@ -111,7 +111,7 @@ export function createParallelism() {
     );
     group.value = String(split.ranks);
     notes.replaceChildren(...assumptions.map((text) => h("li", { text })));
-    for (const { key, card, legend, words, table } of parts) {
+    for (const { key, card, words, table } of parts) {
       const comparison = answer[key];
       const { seq_len } = scenario.training;
       const here = key === "tensor" ? seq_len * scenario.plan.micro_batch : seq_len;
@@ -119,16 +119,7 @@ export function createParallelism() {
       card.element.hidden = !comparison.ways.length;
       card.plot.hidden = !comparison.curves.length;
       put(card.sub, `against ${comparison.axis}; ○ cross-over · dotted: present scenario`);
-      legend.replaceChildren(
-        ...comparison.curves.map((one) =>
-          h(
-            "span",
-            {},
-            swatch(tokenOfWay(comparison, one.name)),
-            comparison.ways.find((way) => way.name === one.name)?.label ?? one.name,
-          ),
-        ),
-      );
+      card.explain(comparison.curves.map(({ name: way }) => [tokenOfWay(comparison, way), labelOf(comparison, way)]));
       words.replaceChildren(...sentences(comparison, split.metric).map((text) => h("li", { text })));
       table.replaceChildren(placeTable(comparison, here));
       if (comparison.curves.length)

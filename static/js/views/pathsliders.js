@@ -28,11 +28,43 @@ export const GROUPS = [
     title: "Energy and bandwidth",
     sliders: [
       { name: "core_j_per_flop", label: "a FLOP", low: 1e-13, high: 1e-10, log: true, unit: "pJ", factor: 1e12 },
-      { name: "dram_j_per_bit", label: "a bit of memory", low: 1e-13, high: 1e-10, log: true, unit: "pJ", factor: 1e12 },
+      {
+        name: "dram_j_per_bit",
+        label: "a bit of memory",
+        low: 1e-13,
+        high: 1e-10,
+        log: true,
+        unit: "pJ",
+        factor: 1e12,
+      },
       { name: "l2_j_per_bit", label: "a bit of L2", low: 1e-16, high: 1e-12, log: true, unit: "fJ", factor: 1e15 },
-      { name: "shared_j_per_bit", label: "a bit of shared memory", low: 1e-16, high: 1e-12, log: true, unit: "fJ", factor: 1e15 },
-      { name: "hbm_stack_bytes_per_s", label: "a memory stack", low: 20 * GIB, high: 2000 * GIB, log: true, unit: "GiB/s", factor: 1 / GIB },
-      { name: "l2_bank_bytes_per_s", label: "a bank of L2", low: 100 * GIB, high: 1e5 * GIB, log: true, unit: "GiB/s", factor: 1 / GIB },
+      {
+        name: "shared_j_per_bit",
+        label: "a bit of shared memory",
+        low: 1e-16,
+        high: 1e-12,
+        log: true,
+        unit: "fJ",
+        factor: 1e15,
+      },
+      {
+        name: "hbm_stack_bytes_per_s",
+        label: "a memory stack",
+        low: 20 * GIB,
+        high: 2000 * GIB,
+        log: true,
+        unit: "GiB/s",
+        factor: 1 / GIB,
+      },
+      {
+        name: "l2_bank_bytes_per_s",
+        label: "a bank of L2",
+        low: 100 * GIB,
+        high: 1e5 * GIB,
+        log: true,
+        unit: "GiB/s",
+        factor: 1 / GIB,
+      },
     ],
   },
   {
@@ -86,7 +118,13 @@ export function createPathSliders({ preview, change }) {
     const id = `path-${slider.name}`;
     const range = h("input", { type: "range", id, min: 0, max: STEPS, step: 1 });
     const shown = h("output", { for: id });
-    const row = h("div", { class: "path-slider", "data-input": slider.name }, h("label", { for: id, text: slider.label }), shown, range);
+    const row = h(
+      "div",
+      { class: "path-slider", "data-input": slider.name },
+      h("label", { for: id, text: slider.label }),
+      shown,
+      range,
+    );
     const next = () => ({ ...settings, [slider.name]: String(valueAt(slider, range.valueAsNumber)) });
     range.addEventListener("input", () => {
       show(valueAt(slider, range.valueAsNumber));

@@ -3,8 +3,9 @@
  * The strip over the tiles: baseline, pinned scenarios, the measured run beside the prediction, and the way they
  * differ.
  */
-import { openMeasurement, pinScenario, setChip, setMeasured, setScenario, show, togglePin } from "../actions.js";
+import { pinScenario, setChip, setScenario, show, togglePin } from "../actions.js";
 import { deviceName, isTable, measuredChip } from "../measured.js";
+import { openMeasurement, setMeasured } from "../measurements.js";
 import { chipOf, describe, differences, shortLabel } from "../scenario.js";
 import { state } from "../state.js";
 import { pinned, pinOf } from "../url.js";

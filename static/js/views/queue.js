@@ -1,20 +1,28 @@
 // @ts-check
 /**
  * Work that may wait: drawn after 60 ms without a change, one piece per frame, only where it can be seen, and never
- * while a key or pointer event is waiting. The newest piece of each owner replaces the older one.
+ * while a key or pointer event is waiting. The newest piece of each owner replaces the older one. Once the page rests,
+ * what cannot be seen takes its place, so that nothing moves under a reader who jumps there.
  */
 
 /** @typedef {{seen: boolean}} Owner */
+/** @typedef {{work: () => void, place: (() => void) | null}} Piece  `place`: what to do where it is not seen */
 
 const QUIET_MS = 60;
-/** @type {Map<Owner, () => void>} */
+const REST_MS = 300;
+const FRAME_MS = 16;
+/** @type {Map<Owner, Piece>} */
 const waiting = new Map();
 let timer = 0;
+let resting = 0;
 let scheduled = false;
 
-/** @param {Owner} owner @param {() => void} work */
-export function later(owner, work) {
-  waiting.set(owner, work);
+/**
+ * @param {Owner} owner @param {() => void} work
+ * @param {() => void} [place]  gives it its height while it is not seen; `work` itself where that costs little
+ */
+export function later(owner, work, place) {
+  waiting.set(owner, { work, place: place ?? null });
   clearTimeout(timer);
   timer = window.setTimeout(wake, QUIET_MS);
 }
@@ -29,19 +37,38 @@ export function wake() {
   requestAnimationFrame(drain);
 }
 
-/** Whether nothing that can be seen waits to be drawn. */
-export const idle = () => ![...waiting.keys()].some((owner) => owner.seen);
+/** Whether nothing waits that can be seen or has no place yet. */
+export const idle = () => ![...waiting].some(([owner, { place }]) => owner.seen || place);
+
+// Chromium can tell; elsewhere a piece of work is short enough
+const inputWaits = () => /** @type {any} */ (navigator).scheduling?.isInputPending?.({ includeContinuous: true });
 
 function drain() {
   scheduled = false;
-  // Chromium can tell; elsewhere a piece of work is short enough
-  const pending = /** @type {any} */ (navigator).scheduling?.isInputPending?.({ includeContinuous: true });
-  if (pending) return wake();
+  clearTimeout(resting);
+  if (inputWaits()) return wake();
   const next = [...waiting].find(([owner]) => owner.seen);
-  if (!next) return;
+  if (!next) {
+    resting = window.setTimeout(rest, REST_MS);
+    return;
+  }
   waiting.delete(next[0]);
-  next[1]();
+  next[1].work();
   wake();
+}
+
+/** Give one piece that is not seen its place, and go on after a frame. */
+function rest() {
+  const next = [...waiting].find(([, { place }]) => place);
+  if (!next) return;
+  if (!inputWaits()) {
+    const [owner, piece] = next;
+    const { work, place } = piece;
+    if (place === work) waiting.delete(owner);
+    piece.place = null;
+    place?.();
+  }
+  resting = window.setTimeout(rest, FRAME_MS);
 }
 
 /**

@@ -1,8 +1,9 @@
 // @ts-check
 /** One run in the list: its state, how far it is, and what can be done with it. */
-import { openMeasurement, show, togglePin, writeUrl } from "../actions.js";
+import { show, togglePin, writeUrl } from "../actions.js";
 import { api, isFinal } from "../api.js";
 import { bytes, seconds, when } from "../format.js";
+import { openMeasurement } from "../measurements.js";
 import { set, state } from "../state.js";
 import { h, put } from "./dom.js";
 import { trying } from "./toast.js";

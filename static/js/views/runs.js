@@ -1,7 +1,7 @@
 // @ts-check
 /** Runs: launch, watch live, read the log, cancel, retry, open the result beside its prediction. */
-import { refreshMeasurements } from "../actions.js";
 import { api, ApiError, follow, isFinal } from "../api.js";
+import { refreshMeasurements } from "../measurements.js";
 import { set, state, subscribe } from "../state.js";
 import { announce, h, put } from "./dom.js";
 import { createLaunch } from "./launch.js";

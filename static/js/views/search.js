@@ -1,15 +1,13 @@
 // @ts-check
 /** Search: every plan of the present model on the present cluster; the best ones, and the front of time and memory. */
-import { exploreScenario } from "../actions.js";
 import { api, ApiError } from "../api.js";
-import { front } from "../figures/front.js";
-import { bytes, count, plural, said, seconds, short } from "../format.js";
-import { planWords } from "../planwords.js";
-import { canonical, chipOf } from "../scenario.js";
+import { count, plural, said, seconds, short } from "../format.js";
+import { canonical } from "../scenario.js";
 import { state, subscribe } from "../state.js";
-import { announce, colour, h, narrow, put } from "./dom.js";
-import { FigureCard } from "./figure.js";
+import { specification } from "../sweeping.js";
+import { announce, h, put } from "./dom.js";
 import { planTable } from "./plantable.js";
+import { createFront } from "./searchfront.js";
 import { createSearchForm } from "./searchform.js";
 import { createSheet } from "./sheet.js";
 
@@ -32,11 +30,7 @@ export function createSearch(root) {
     counts,
     bar,
   );
-  const name = () => "headroom-search";
-  const figure = new FigureCard({ id: "front", title: "Time against memory", height: 330, span: "w12", name });
-  put(figure.sub, "plans that none beats in both; click one to open it · ◇ present plan");
-  const hint = h("p", { class: "hint" });
-  figure.below.append(hint);
+  const figure = createFront();
   const best = h("div", { class: "scroll", tabindex: 0, "aria-label": "Best plans" });
   const others = h("div", { class: "scroll tall", tabindex: 0, "aria-label": "Front of time and memory" });
   const bestSub = h("span", { class: "sub" });
@@ -57,7 +51,6 @@ export function createSearch(root) {
     ),
     others,
   );
-  figure.element.hidden = true;
   const main = h("main", { tabindex: -1 }, problem, status, bestCard, figure.element, frontCard);
   root.append(sheet.panel, main, sheet.button);
   /** @type {Sweep | null} */
@@ -66,25 +59,8 @@ export function createSearch(root) {
   /** @type {AbortController | null} */
   let asking = null;
   let timer = 0;
-  let listening = false;
 
-  function specification() {
-    const { model, cluster, training } = state.scenario;
-    const { objective, memory_gb, slowest_s, locked } = state.wanted;
-    const limits = {
-      ...(memory_gb && { memory_bytes: memory_gb * 1e9 }),
-      ...(slowest_s && { max_step_time_s: slowest_s }),
-    };
-    const held = Object.entries(locked).map(([name, value]) => [name, typed(name, value)]);
-    return { model, cluster, training, objective, limits, locked: Object.fromEntries(held) };
-  }
-
-  /** The value of a held field as the server wants it; what is no number is left for the server to refuse. @param {string} name @param {string} value */
-  function typed(name, value) {
-    const type = state.catalog.fields[`plan.${name}`]?.type;
-    if (type === "boolean") return value === "true";
-    return type === "integer" && Number.isFinite(Number(value)) ? Number(value) : value;
-  }
+  const wish = () => specification(state.scenario, state.wanted, state.catalog.fields);
 
   function cancel() {
     asking?.abort();
@@ -97,7 +73,8 @@ export function createSearch(root) {
   function busy(yes) {
     bar.hidden = !yes;
     put(act, yes ? "Cancel" : "Search again");
-    main.classList.toggle("dim", yes && Boolean(answer));
+    // an older answer stays behind, as in Explore
+    main.classList.toggle("dim", Boolean(answer) && (yes || !answered));
   }
 
   async function search() {
@@ -105,7 +82,7 @@ export function createSearch(root) {
     asking?.abort();
     const mine = new AbortController();
     asking = mine;
-    const asked = specification();
+    const asked = wish();
     busy(true);
     put(counts, "Searching …");
     /** @type {any} */
@@ -151,15 +128,6 @@ export function createSearch(root) {
     problem.replaceChildren(h("div", { class: "notice", role: "alert" }, title, h("span", { text })));
   }
 
-  const wordsOf = (/** @type {any} */ plan) => {
-    const { degrees, rest } = planWords(plan, state.catalog.fields);
-    return [degrees, rest].filter(Boolean).join(", ");
-  };
-  const shown = (/** @type {import("../types.js").Found} */ found) => ({
-    ...found,
-    words: wordsOf(found.scenario.plan),
-  });
-
   function draw() {
     if (!answer) return;
     const { plans_tried, plans_fitting, plans_per_s, seconds: took_s, best: found, pareto } = answer;
@@ -177,45 +145,7 @@ export function createSearch(root) {
     put(bestSub, `by ${answer.objective.replaceAll("_", " ")}; a click opens the plan in Explore`);
     best.replaceChildren(planTable(found));
     others.replaceChildren(planTable(pareto));
-    const capacity = Math.min(
-      chipOf(state.scenario, state.catalog).memory_bytes ?? Infinity,
-      state.wanted.memory_gb ? state.wanted.memory_gb * 1e9 : Infinity,
-    );
-    const { estimate, estimated } = state;
-    const present =
-      estimate && estimated === state.scenario
-        ? {
-            words: wordsOf(estimated.plan),
-            step_time_s: estimate.step_time_s,
-            peak_bytes: estimate.memory.peak_bytes,
-            reserved_bytes: estimate.memory.reserved_bytes,
-          }
-        : null;
-    figure.later(() => {
-      const made = front({
-        plans: pareto.map(shown),
-        best: shown(found[0]),
-        present,
-        capacity_bytes: capacity,
-        colour,
-        narrow: narrow(),
-      });
-      requestAnimationFrame(() => listen());
-      return made;
-    });
-    put(hint, `Limit ${bytes(capacity)} per chip, allocator's reserve included.`);
-  }
-
-  /** A click on a point opens its plan; Plotly gives elements their events with the first drawing. */
-  function listen() {
-    const plot = /** @type {any} */ (figure.plot);
-    if (listening || !plot.on) return;
-    listening = true;
-    plot.on("plotly_click", (/** @type {any} */ { points: [point] }) => {
-      const found =
-        point.curveNumber === 0 ? answer?.pareto[point.pointNumber] : point.curveNumber === 1 ? answer?.best[0] : null;
-      if (found) exploreScenario(found.scenario);
-    });
+    figure.update(pareto, found[0]);
   }
 
   function update() {
@@ -225,7 +155,7 @@ export function createSearch(root) {
       return;
     }
     form.update();
-    if (answered === canonical(specification())) return draw();
+    if (answered === canonical(wish())) return draw();
     clearTimeout(timer);
     timer = window.setTimeout(() => void search(), QUIET_MS);
     return undefined;

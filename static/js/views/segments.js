@@ -6,12 +6,15 @@ import { bytes, change, said } from "../format.js";
 import { get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
+import { createFieldProblem } from "./fieldproblem.js";
 
 /** @param {{path: string, label: string, choices: {value: any, label: string}[], help: string}} options */
 export function createSegments({ path, label, choices, help }) {
   const aside = h("span", { class: "delta" });
-  const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const problem = createFieldProblem(path);
   let refused = "";
+  /** @type {{value: any} | null} */
+  let asked = null; // chosen while the axis that says whether it is legal is on its way
   const options = choices.map(({ value, label: text }) => {
     const input = h("input", { type: "radio", name: path, value: String(value), onchange: () => choose(value) });
     const element = h(
@@ -36,7 +39,7 @@ export function createSegments({ path, label, choices, help }) {
       { class: "segments" },
       options.map((one) => one.element),
     ),
-    problem,
+    problem.element,
   );
 
   /** @param {any} value */
@@ -48,7 +51,11 @@ export function createSegments({ path, label, choices, help }) {
   };
 
   /** @param {any} value */
-  function choose(value) {
+  async function choose(value) {
+    asked = { value };
+    if (!validAxis(path)) await fetchAxis(path);
+    if (asked?.value !== value) return;
+    asked = null;
     refused = reasonOf(value);
     if (refused) update();
     else setField(path, value);
@@ -67,7 +74,7 @@ export function createSegments({ path, label, choices, help }) {
   }
 
   function update() {
-    const now = get(state.scenario, path);
+    const now = asked ? asked.value : get(state.scenario, path);
     for (const option of options) {
       const on = same(option.value, now);
       option.input.checked = on;
@@ -78,11 +85,7 @@ export function createSegments({ path, label, choices, help }) {
       option.input.setAttribute("aria-label", reason ? `${option.text}, refused: ${reason}` : option.text);
     }
     if (lastAxis(path) && refused && !options.some(({ value }) => reasonOf(value) === refused)) refused = "";
-    const wrong = state.problems.filter(({ field }) => field === path).map(said);
-    const texts = refused ? [refused] : wrong;
-    problem.hidden = !texts.length;
-    if (texts.length)
-      problem.replaceChildren(h("b", { text: refused ? "Refused: " : "Not possible: " }), texts.join(" "));
+    problem.update(refused);
   }
   return { element, update, path };
 }

@@ -6,13 +6,14 @@ import { change, said } from "../format.js";
 import { get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
+import { createFieldProblem } from "./fieldproblem.js";
 
 /**
  * @param {{path: string, label: string, choices: string[], help: string, word: (value: string) => string}} options
  */
 export function createSelect({ path, label, choices, help, word }) {
   const id = `field-${path.replace(".", "-")}`;
-  const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const problem = createFieldProblem(path);
   const select = h("select", { id, title: help, onchange: () => choose(select.value) });
   const fetchNow = () => void fetchAxis(path);
   const element = h(
@@ -20,9 +21,10 @@ export function createSelect({ path, label, choices, help, word }) {
     { class: "choice", "data-field": path, onpointerenter: fetchNow, onfocusin: fetchNow },
     h("label", { for: id, text: label }),
     select,
-    problem,
+    problem.element,
   );
   let refused = "";
+  let asked = ""; // chosen while the axis that says whether it is legal is on its way
   /** @type {import("../types.js").Scenario | null} */
   let refusedFor = null;
   let listed = "";
@@ -30,7 +32,11 @@ export function createSelect({ path, label, choices, help, word }) {
   const pointOf = (/** @type {string} */ value) => validAxis(path)?.points.find((one) => one.value === value);
 
   /** @param {string} value */
-  function choose(value) {
+  async function choose(value) {
+    asked = value;
+    if (!validAxis(path)) await fetchAxis(path);
+    if (asked !== value) return;
+    asked = "";
     const problems = pointOf(value)?.problems ?? [];
     refused = problems.map(said).join(" ");
     refusedFor = state.scenario;
@@ -60,17 +66,13 @@ export function createSelect({ path, label, choices, help, word }) {
         else select.append(h("option", { value, text }));
       }
     listed = key;
-    select.value = now;
+    select.value = asked || now;
   }
 
   function update() {
     list();
     if (refusedFor !== state.scenario) refused = "";
-    const wrong = state.problems.filter(({ field }) => field === path).map(said);
-    const texts = refused ? [refused] : wrong;
-    problem.hidden = !texts.length;
-    if (texts.length)
-      problem.replaceChildren(h("b", { text: refused ? "Refused: " : "Not possible: " }), texts.join(" "));
+    problem.update(refused);
   }
   return { element, update, path };
 }

@@ -4,7 +4,7 @@ import { setStudy } from "../actions.js";
 import { api, ApiError } from "../api.js";
 import { groupsOf, studyFigure, tokenOfSeries } from "../figures/study.js";
 import { set, state, subscribe } from "../state.js";
-import { colour, h, narrow, put, swatch } from "./dom.js";
+import { colour, h, narrow, put } from "./dom.js";
 import { FigureCard } from "./figure.js";
 import { createPathfinding, LIVE_GROUPS } from "./pathfinding.js";
 import { createSheet } from "./sheet.js";
@@ -32,7 +32,12 @@ export function createStudies(root) {
   const pathfinding = createPathfinding({ change: (settings) => setStudy(PATHFINDING, settings) });
   const table = createStudyTable({ name });
   const notes = h("ul", { class: "facts" });
-  const noted = h("section", { class: "card w12", id: "study-notes" }, h("header", {}, h("h3", { text: "Notes" })), notes);
+  const noted = h(
+    "section",
+    { class: "card w12", id: "study-notes" },
+    h("header", {}, h("h3", { text: "Notes" })),
+    notes,
+  );
   const main = h(
     "main",
     { tabindex: -1 },
@@ -47,13 +52,14 @@ export function createStudies(root) {
   let answer = null;
   /** @type {{name: string, form: ReturnType<typeof createStudyForm>} | null} */
   let shown = null;
-  /** @type {Map<string, {card: FigureCard, legend: HTMLElement}>} */
+  /** @type {Map<string, FigureCard>} */
   let cards = new Map();
   let tabled = ""; // study whose figures stand in the table
   /** @type {AbortController | null} */
   let asking = null;
 
-  const current = () => state.studies?.find((one) => one.name === state.study) ?? (state.study ? undefined : state.studies?.[0]);
+  const current = () =>
+    state.studies?.find((one) => one.name === state.study) ?? (state.study ? undefined : state.studies?.[0]);
 
   function name() {
     return current()?.name ?? "study";
@@ -135,21 +141,19 @@ export function createStudies(root) {
     const keys = [...groups.keys()].map((group) => `${study} ${group}`);
     if (keys.join() !== [...cards.keys()].join()) {
       cards = new Map([...groups.keys()].map((group, at) => [keys[at], createCard(group, at)]));
-      drawings.replaceChildren(...[...cards.values()].map(({ card }) => card.element));
+      drawings.replaceChildren(...[...cards.values()].map(({ element }) => element));
     }
     [...groups.values()].forEach((series, at) => {
-      const { card, legend } = /** @type {{card: FigureCard, legend: HTMLElement}} */ (cards.get(keys[at]));
-      legend.replaceChildren(...series.map((one, of) => h("span", {}, swatch(tokenOfSeries(one, of)), one.name)));
+      const card = /** @type {FigureCard} */ (cards.get(keys[at]));
+      card.explain(series.map((one, of) => [tokenOfSeries(one, of), one.name]));
       card.later(() => studyFigure({ series, colour, narrow: narrow() }));
     });
   }
 
   /** @param {string} group @param {number} at */
   function createCard(group, at) {
-    const card = new FigureCard({ id: `study-figure-${at}`, title: `${group[0].toUpperCase()}${group.slice(1)}`, height: 260, span: "", name });
-    const legend = h("div", { class: "legend" });
-    card.below.append(legend);
-    return { card, legend };
+    const text = `${group[0].toUpperCase()}${group.slice(1)}`;
+    return new FigureCard({ id: `study-figure-${at}`, title: text, height: 260, span: "", name });
   }
 
   subscribe(["view", "study", "settings", "studies", "online"], () => void (state.online && update()));

@@ -24,8 +24,18 @@ export function createStudyForm({ info, change }) {
   /** @type {Record<string, string>} */
   let settings = {};
   const fields = info.inputs.map((input) => createInput(input, (value) => change(changed(input, value))));
-  const reset = h("button", { type: "button", class: "ghost", text: "Back to the reference", onclick: () => change({}) });
-  const element = h("div", { class: "form study-form" }, fields.map((one) => one.element), reset);
+  const reset = h("button", {
+    type: "button",
+    class: "ghost",
+    text: "Back to the reference",
+    onclick: () => change({}),
+  });
+  const element = h(
+    "div",
+    { class: "form study-form" },
+    fields.map((one) => one.element),
+    reset,
+  );
 
   /** @param {StudyInput} input @param {string} value */
   function changed(input, value) {
@@ -38,7 +48,11 @@ export function createStudyForm({ info, change }) {
   function update(now, problems) {
     settings = now;
     reset.hidden = !Object.keys(now).length;
-    for (const field of fields) field.update(now[field.name], problems.filter((one) => one.field === field.name));
+    for (const field of fields)
+      field.update(
+        now[field.name],
+        problems.filter((one) => one.field === field.name),
+      );
   }
   return { element, update };
 }
@@ -49,7 +63,11 @@ function createInput({ name, type, choices, minimum, maximum, help, default: own
   const options = choices ?? (type === "boolean" ? ["false", "true"] : null);
   const described = { id, "aria-describedby": `${id}-help ${id}-problem` };
   const box = options
-    ? h("select", described, options.map((value) => h("option", { value, text: value })))
+    ? h(
+        "select",
+        described,
+        options.map((value) => h("option", { value, text: value })),
+      )
     : h("input", {
         ...described,
         type: type === "text" ? "text" : "number",

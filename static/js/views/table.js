@@ -104,7 +104,10 @@ export function tableView({ columns, rows }, { total = false } = {}) {
         h(
           "tr",
           {},
-          row.map((value, at) => cell(value, units[at].write, isText[at])),
+          // a column of marks without a title is empty where there is none
+          row.map((value, at) =>
+            columns[at].title || value ? cell(value, units[at].write, isText[at]) : h("td", { class: "text" }),
+          ),
         ),
       ),
     );

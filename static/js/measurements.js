@@ -1,0 +1,71 @@
+// @ts-check
+/** Measurements and the state: the list of them, the one beside the prediction, and opening one where it can be seen. */
+import { writeUrl } from "./actions.js";
+import { api, ApiError } from "./api.js";
+import { uploadOf } from "./measured.js";
+import { complete, same } from "./scenario.js";
+import { set, state } from "./state.js";
+
+/** @param {string} id  "" shows none */
+export function setMeasured(id) {
+  set({ measured: id });
+  writeUrl();
+}
+
+/**
+ * The scenario that was measured, where the measurement knows all of it.
+ * @param {import("./types.js").Measurement | null} measurement
+ */
+const scenarioOf = (measurement) => (measurement?.prediction ? complete(measurement.scenario, state.catalog) : null);
+
+/**
+ * Show a measurement where its numbers can be seen: beside its prediction, or its tables in Compare.
+ * @param {string} id
+ */
+export async function openMeasurement(id) {
+  const measurement = await api.measurement(id);
+  const measuredScenario = scenarioOf(measurement);
+  if (measurement.steps_s.length || measurement.kernels.length || Object.keys(measurement.breakdown_s).length) {
+    set({
+      view: "explore",
+      scenario: measuredScenario ?? state.scenario,
+      measured: id,
+      measurement,
+      measuredScenario,
+      drag: null,
+    });
+  } else {
+    const pins = uploaded(id).map((one) => `m:${one}`);
+    set({ view: "compare", pins: [...state.pins.filter((pin) => !pins.includes(pin)), ...pins] });
+    requestAnimationFrame(() => document.getElementById("details")?.scrollIntoView());
+  }
+  writeUrl();
+  if (state.view === "explore") scrollTo({ top: 0 });
+}
+
+/** A measurement and the others of its file. @param {string} id */
+const uploaded = (id) => {
+  const found = (state.measurements ?? []).filter((one) => uploadOf(one.id) === uploadOf(id)).map((one) => one.id);
+  return found.length ? found.sort((a, b) => a.localeCompare(b, "en", { numeric: true })) : [id];
+};
+
+export async function refreshMeasurements() {
+  const measurements = await api.measurements();
+  // an equal list keeps its identity, so that nothing is drawn again
+  if (!same(measurements, state.measurements)) set({ measurements });
+}
+
+/** Fetch the measured side of Explore. */
+export async function loadMeasurement() {
+  const { measured } = state;
+  if (!measured) return set({ measurement: null, measuredScenario: null });
+  if (state.measurement?.id === measured) return undefined;
+  try {
+    const measurement = await api.measurement(measured);
+    if (state.measured === measured) set({ measurement, measuredScenario: scenarioOf(measurement) });
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (state.measured === measured && error.status) set({ measurement: null, measuredScenario: null, measured: "" });
+  }
+  return undefined;
+}

@@ -1,0 +1,28 @@
+// @ts-check
+/** What is wrong with a field: why the last choice was refused, else what the server finds impossible or worth a note. */
+import { said } from "../format.js";
+import { state } from "../state.js";
+import { h } from "./dom.js";
+
+/** @param {string} path */
+export function createFieldProblem(path) {
+  const element = h("div", { class: "problem", role: "alert", hidden: true });
+  const own = (/** @type {import("../types.js").Problem[]} */ problems) =>
+    problems.filter(({ field }) => field === path).map(said);
+
+  /** @param {string} refused  why, or nothing @returns {boolean} whether the field's value cannot be */
+  function update(refused) {
+    const wrong = own(state.problems);
+    const notes = state.problems.length ? [] : own(state.estimate?.problems ?? []);
+    const texts = refused ? [refused] : [...wrong, ...notes];
+    const bad = Boolean(refused || wrong.length);
+    element.hidden = !texts.length;
+    element.classList.toggle("mild", !bad);
+    if (texts.length) {
+      const title = refused ? "Refused: " : bad ? "Not possible: " : "Note: ";
+      element.replaceChildren(h("b", { text: title }), texts.join(" "));
+    }
+    return bad;
+  }
+  return { element, update };
+}

@@ -1,0 +1,132 @@
+"""Explore leads to legal plans: before an axis is there, after a value that cannot be, on more chips, and back."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+from playwright.sync_api import Page, Route, expect
+
+from tests.browser.looking import EIGHT_GPUS, headline, query, settled, wait_for_axis, wait_for_figures
+
+pytestmark = pytest.mark.browser
+
+PROBLEMS = "#explore .problem:visible, #explore .notice:visible"
+
+
+def _box(page: Page, path: str):
+    return page.locator(f'[data-field="{path}"] input[type=number]')
+
+
+def _type(page: Page, path: str, value: str) -> None:
+    box = _box(page, path)
+    box.fill(value)
+    box.press("Enter")
+    settled(page)
+
+
+def test_a_slider_moved_before_its_axis_is_there_goes_to_the_nearest_legal_value(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    for path in ("plan.dp", "plan.micro_batch"):
+        wait_for_axis(page, path)
+    page.wait_for_load_state("networkidle")
+
+    def late(route: Route) -> None:
+        if '"plan.micro_batch"' in (route.request.post_data or ""):
+            time.sleep(0.4)
+        route.continue_()
+
+    page.route("**/api/estimate/axis", late)
+    # with 64 ranks every one has one sequence of the batch: micro-batches of 8 are no longer legal
+    page.evaluate(
+        """() => {
+            const slide = (path, value) => {
+                const range = document.querySelector(`[data-field="${path}"] input[type=range]`);
+                range.value = value;
+                for (const type of ["input", "change"]) range.dispatchEvent(new Event(type, { bubbles: true }));
+            };
+            slide("plan.dp", 6);
+            requestAnimationFrame(() => slide("plan.micro_batch", 3));
+        }"""
+    )
+    expect(_box(page, "plan.dp")).to_have_value("64")
+    settled(page)
+    expect(_box(page, "plan.micro_batch")).to_have_value("1")
+    assert (query(page, "dp"), query(page, "micro_batch")) == ("64", "1")
+    assert page.locator(PROBLEMS).count() == 0
+
+
+def test_a_choice_made_before_its_axis_is_there_is_refused_when_it_says_so(open_page):
+    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
+    wait_for_figures(page)
+    page.locator(".more summary").click()
+    kind = page.locator('[data-field="plan.tp_kind"]')
+    kind.get_by_role("radio", name="2D").first.dispatch_event("click")
+    expect(kind.locator(".problem")).to_contain_text("not q²")
+    assert query(page, "tp_kind") is None
+
+
+def test_what_gave_way_for_an_impossible_value_comes_back(open_page):
+    page = open_page(EIGHT_GPUS, refusals=(422,))
+    wait_for_figures(page)
+    wait_for_axis(page, "plan.tp")
+    _type(page, "plan.tp", "5")
+    expect(page.locator("#explore .notice")).to_contain_text("does not divide heads")
+    _type(page, "plan.tp", "8")
+    expect(page.locator("#explore .notice")).to_have_count(0)
+    expect(_box(page, "plan.dp")).to_have_value("1")
+    assert (query(page, "tp"), query(page, "dp")) == ("8", "1")
+
+
+def test_one_press_leads_back_to_the_last_that_could_be_estimated(open_page):
+    page = open_page(EIGHT_GPUS, refusals=(422,))
+    wait_for_figures(page)
+    settled(page)
+    before = headline(page)
+    for path, value in (("plan.tp", "5"), ("training.global_batch", "3"), ("plan.pp", "33"), ("plan.cp", "7"),
+                        ("plan.micro_batch", "9"), ("training.seq_len", "999999999")):  # fmt: skip
+        _type(page, path, value)
+        expect(page.locator("#explore .notice b")).to_have_text("This scenario cannot be estimated.")
+        page.get_by_role("button", name="Back to the last one that could").click()
+        expect(page.locator("#explore .notice")).to_have_count(0)
+        settled(page)
+        assert headline(page) == before
+        assert (query(page, "dp"), query(page, "global_batch")) == ("8", "64")
+
+
+def test_the_number_of_chips_is_a_field(open_page):
+    page = open_page("/?model=llama3-70b&chip=h100-sxm&chips_per_node=1&nodes=1&dp=1&micro_batch=1&global_batch=8")
+    wait_for_figures(page)
+    chips = page.get_by_label("GPUs", exact=True)
+    expect(chips).to_have_value("1")
+    _type(page, "plan.tp", "8")
+    expect(chips).to_have_value("8")
+    chips.fill("64")
+    chips.press("Enter")
+    settled(page)
+    assert (query(page, "nodes"), query(page, "dp"), query(page, "tp")) == ("8", "8", "8")
+
+
+def test_the_sample_is_named_as_the_catalogue_names_it(open_page, server):
+    page = open_page()
+    wait_for_figures(page)
+    for select, part in (("#model", "model"), ("#chip", "cluster")):
+        expect(page.locator(f"{select} option:checked")).not_to_contain_text("as given")
+        entry = server.get("/api/catalog")["sample"]["scenario"][part]
+        name = entry["name"] if part == "model" else entry["chip"]["name"]
+        expect(page.locator(select)).to_have_value(name)
+
+
+def test_gradients_over_dp_and_cp_say_so_and_keep_their_axis_in_the_data(open_page):
+    page = open_page(EIGHT_GPUS.replace("dp=8", "dp=4&cp=2"))
+    wait_for_figures(page)
+    row = page.locator("#communication tbody tr", has_text="gradient scatter")
+    expect(row.locator("td").nth(1)).to_have_text("dp·cp 8")
+    expect(row.locator("td").nth(1)).to_have_attribute("title", "dp 4 × cp 2: ranks of both hold the same parameters")
+    axes = page.evaluate(
+        "import('/js/state.js').then(({ state }) => state.estimate.collectives.map(({ axis }) => axis))"
+    )
+    assert "dp" in axes
+    assert not [axis for axis in axes if "·" in axis], json.dumps(axes)

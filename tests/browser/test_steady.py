@@ -1,0 +1,51 @@
+"""What is not on the screen has its place: a jump shows what is there, and nothing moves under the reader."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.looking import EIGHT_GPUS, settled, wait_for_figures
+
+pytestmark = pytest.mark.browser
+
+DEEP = (
+    "/?model=deepseek-v3&chip=h100-sxm&nodes=256&chips_per_node=8&dp=128&pp=16&tp=1&ep=64&schedule=1f1b&seq_len=4096"
+    "&global_batch=15360&precision=fp8&framework=megatron&sharding=zero1&micro_batch=1&measured=none"
+)
+
+
+def _places(page: Page, view: str) -> list[float]:
+    """Top of every card, from the top of the page."""
+    return page.locator(f"#{view} main .card").evaluate_all(
+        "cards => cards.map((card) => Math.round(card.getBoundingClientRect().top + scrollY))"
+    )
+
+
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("path", [EIGHT_GPUS, DEEP], ids=["llama", "deepseek"])
+def test_a_jump_to_the_last_table_moves_nothing(open_page, path, width):
+    page = open_page(path, width=width)
+    wait_for_figures(page)
+    settled(page)
+    before = _places(page, "explore")
+    assert page.locator("#layers tbody tr").count() > 10, "drawn before anyone looks"
+    page.evaluate("document.querySelector('#layers').scrollIntoView()")
+    settled(page)
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight / 2)")
+    settled(page)
+    assert _places(page, "explore") == before
+
+
+def test_a_jump_over_figures_of_a_study_moves_nothing(open_page):
+    page = open_page("/?view=studies&study=deepflow-lstm")
+    page.wait_for_selector("#path-plans tbody tr", state="attached")
+    page.wait_for_selector("#study-figures tbody tr", state="attached")
+    page.wait_for_function("document.querySelector('#path-llama .legend').children.length > 1")
+    settled(page)
+    before = _places(page, "studies")
+    page.evaluate("document.querySelector('#study-figures').scrollIntoView()")
+    settled(page)
+    page.evaluate("scrollTo(0, 900)")
+    settled(page)
+    assert _places(page, "studies") == before

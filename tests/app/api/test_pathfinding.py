@@ -36,7 +36,8 @@ def test_plans_and_search(client):
 @pytest.mark.parametrize("path", ["", "/plans", "/search"])
 @pytest.mark.parametrize(
     ("query", "field"),
-    [("l2_tile=4096", "l2_tile"), ("core_power_frac=-1", "core_power_frac"), ("bach=3", "bach"), ("hlp=3&hlp=3", "hlp"),
+    [("l2_tile=4096", "l2_tile"), ("core_power_frac=-1", "core_power_frac"),
+     ("core_power_frac=1.1", "core_power_frac"), ("bach=3", "bach"), ("hlp=3&hlp=3", "hlp"),
      ("dp=2&link_power_frac=0", "link_power_frac")],
 )  # fmt: skip
 def test_bad_inputs_name_the_field(client, path, query, field):

@@ -30,8 +30,8 @@ def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = No
     """Read a job, its scenario with every name replaced by what it names; raise InputProblems.
 
     Where ``world_size`` is left out, there is one process for each chip of the scenario; where ``placement.nodes`` is,
-    a queue gives as many nodes as the scenario has. Other gaps are the server's to fill: the time limit of a run on this
-    machine (a partition has its own), and what a queue is asked for.
+    a queue gives as many nodes as the scenario has. Other gaps are the server's to fill: the time limit of a run here
+    (a partition has its own), and what a queue is asked for.
     """
     job = _with_defaults(decode(Job, document), document, settings)
     chosen = backend(job.backend)

@@ -12,11 +12,16 @@ from typing import Any
 
 from estimator.codec import decode
 from estimator.problems import InputProblems, Problem
+from runners import guard
 from runners.benchmarks import MODULES
 from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json
 from runners.journal import journal_of, recover
 from runners.options import about, add_arguments, from_arguments, options_of
+from runners.reference_command import add_reference
 from runners.worker import BAD_INPUT, leave, rank_and_world_size, work
+
+PROBE_OVERTIME_S = 120.0
+"""What a probe may take longer than it was asked to: importing torch, and the largest product."""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -49,6 +54,7 @@ def _measure(options: argparse.Namespace) -> int:
 
 def _probe(options: argparse.Namespace) -> int:
     _refuse(_problems(options))
+    guard.start(guard.Watch(time_limit_s=2 * options.seconds, overtime_s=PROBE_OVERTIME_S))
     probes = import_module(MODULES["probe"])  # imports torch
     return int(probes.run(options.out, options.seconds, options.device))
 
@@ -112,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
         "--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: a GPU where there is one"
     )
     probe.set_defaults(command=_probe)
+
+    add_reference(commands.add_parser("reference", help="all that the estimator is held against, unattended"))
 
     lost = commands.add_parser("recover", help="the result of a run that was killed, from the rows on disk")
     lost.add_argument("result", type=Path, metavar="RESULT.json", help="what the run would have written")

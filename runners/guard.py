@@ -34,7 +34,8 @@ _START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from runners.watchdog
 class Watch:
     """What the watchdog knows of a process: its id and rank, where its outcome goes, and its limits, 0 for none.
 
-    The time limit is held ``overtime_s`` late, where somebody else holds it first.
+    The time limit is held ``overtime_s`` late, where somebody else holds it first. A process that is told to end has
+    ``grace_s``, less than whoever told it waits before he kills its watchdog too.
     """
 
     pid: int = field(default_factory=os.getpid)
@@ -46,6 +47,7 @@ class Watch:
     time_limit_s: float = 0.0
     overtime_s: float = 0.0
     row_limit_s: float = 0.0
+    grace_s: float = 3.0
 
 
 @dataclass(kw_only=True)

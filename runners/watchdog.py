@@ -26,9 +26,6 @@ from runners.journal import has_rows, recover
 POLL_S = 0.5
 """How often it looks whether the process is there; the end of their pipe comes at once, unless a child holds it."""
 
-GRACE_S = 3.0
-"""From a polite signal to the end; less than whoever sent it waits before he kills the watchdog too."""
-
 LEAVE_S = 10.0
 """From the last word to the end: torch waits up to 300 s for its compile workers when Python ends."""
 
@@ -76,7 +73,7 @@ class Clock:
         if self.leaving_s is not None:
             return self.leaving_s + LEAVE_S, "leaving"
         if self.told_s is not None:
-            found.append((self.told_s + GRACE_S, "told"))
+            found.append((self.told_s + watch.grace_s, "told"))
         if watch.time_limit_s:
             found.append((self.began_s + watch.time_limit_s + watch.overtime_s + later_s, "time"))
         if watch.row_limit_s:
@@ -102,7 +99,7 @@ def main() -> None:
             if not said:
                 _wait_until_gone(watch, LEAVE_S)
                 break
-    if clock.leaving_s is None and has_rows(Path(watch.result)):
+    if clock.leaving_s is None and watch.result and has_rows(Path(watch.result)):
         _conclude(watch, "failed", "its process ended without a word; see the log", "failed")
     _end_what_is_left(watch)
 
@@ -118,7 +115,7 @@ def _end(watch: Watch, reason: str) -> None:
         _say(watch, f"it did not end by itself in {LEAVE_S:g} s")
     else:
         message, row_status = {
-            "told": (f"stopped by force, because it did not end in {GRACE_S:g} s when told to", "not_run"),
+            "told": (f"stopped by force, because it did not end in {watch.grace_s:g} s when told to", "not_run"),
             "time": (f"stopped at its time limit of {seconds(watch.time_limit_s)}", "timed_out"),
             "row": (f"stopped because a row took longer than {seconds(watch.row_limit_s)}, its limit", "timed_out"),
         }[reason]

@@ -54,7 +54,7 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
         result.unlink(missing_ok=True)
         report(state("running"))
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, _raise_cancelled)
+        signal.signal(number, raise_cancelled)
     _die_with_parent()
     try:
         _guard(job, result, folder)
@@ -111,7 +111,8 @@ def _guard(job: Job, result: Path, folder: Path | None) -> None:
     guard.rows_begin(_blank(job))
 
 
-def _raise_cancelled(_number: int, _frame: FrameType | None) -> None:
+def raise_cancelled(_number: int, _frame: FrameType | None) -> None:
+    """Handle a signal by ending what the main thread does."""
     raise Cancelled
 
 

@@ -33,6 +33,9 @@ ARRAYS = False
 LOOK_S = 0.5
 GRACE_S = 5.0
 POLL_S = 0.05
+KILL_S = 30.0
+"""How long the end of a killed process is waited for; giving back a GPU's memory takes seconds."""
+
 OVERTIME_S = 30.0
 """The server ends a run at its time limit; without a server, the command does so itself, this much later."""
 
@@ -153,14 +156,20 @@ def status(handle: Handle) -> Status:
 
 
 def cancel(handle: Handle, grace_s: float = GRACE_S) -> None:
-    """Send SIGTERM to every process of the job, SIGKILL to those that are left after ``grace_s``; wait for the end."""
+    """Send SIGTERM to every process of the job, SIGKILL to those that are left after ``grace_s``; wait for the end.
+
+    Raises TimeoutError where even that does not end one.
+    """
     (Path(handle.folder) / CANCEL_FILE).touch()
     known: dict[int, int] = {}
     _signal_all(processes_of(handle, known), signal.SIGTERM)
     deadline = time.monotonic() + grace_s
     while processes_of(handle, known) and time.monotonic() < deadline:
         time.sleep(POLL_S)
+    deadline = time.monotonic() + KILL_S
     while left := processes_of(handle, known):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"processes {left} do not end; a driver may hold them.")
         _signal_all(left, signal.SIGKILL)
         time.sleep(POLL_S)
     alive(handle)

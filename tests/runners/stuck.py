@@ -1,7 +1,8 @@
 """The runners with a row that blocks in C and never gives the interpreter's lock back.
 
 Run as ``python -m tests.runners.stuck``. ``STUCK`` says how: the number of rows before it, the rank that blocks, and
-``deaf`` where it ignores SIGTERM too. Before that it starts a child which holds the output open.
+``deaf`` where it ignores SIGTERM too. Before that it starts a child which holds the output open. ``kernel`` waits for a
+kernel of a minute instead.
 """
 
 from __future__ import annotations
@@ -12,12 +13,16 @@ import signal
 import subprocess
 import sys
 
+import torch
+
 from runners import suite as frame
 from runners.__main__ import main
 from runners.ranks import world_size_from_environment
 from runners.worker import leave
 
 BEFORE, RANK, *HOW = os.environ["STUCK"].split(",")
+KERNEL_CYCLES = 120_000_000_000
+"""A minute at 2 GHz."""
 
 measure = frame.Suite.measure
 
@@ -27,6 +32,9 @@ def measure_or_block(suite, columns, work):
         subprocess.Popen(("sleep", "600"))
         if "deaf" in HOW:
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if "kernel" in HOW:
+            torch.cuda._sleep(KERNEL_CYCLES)
+            torch.cuda.synchronize()
         library, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
         library.pthread_mutex_lock(mutex)
         library.pthread_mutex_lock(mutex)

@@ -13,6 +13,7 @@ from runners.job import BENCHMARKS
 from runners.options import TINY, from_arguments, options_of
 from runners.outcomes import STATUSES
 from runners.parallel import parse
+from runners.reference import entries, job_of
 from tests.runners.examples import ROOT
 
 TEXT = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
@@ -34,6 +35,14 @@ def test_a_command_is_understood(words):
         assert name == TINY or model(name).layers
     for variant in getattr(chosen, "variants", ()):
         assert parse(variant).text == variant
+
+
+def test_the_reference_jobs_are_in_the_table_with_their_bounds():
+    for ranks, words in ((1, "1"), (2, "2 or more")):
+        for entry in entries(ranks):
+            name = "compiled-MODEL" if entry.name.startswith("compiled-") else entry.name
+            bound_s = job_of(entry, ranks).time_limit_s
+            assert re.search(rf"^\| `{name}` \| {words} \| .+ \| {bound_s:.0f} \|$", TEXT, re.MULTILINE), entry.name
 
 
 def test_every_benchmark_and_status_is_in_the_table():

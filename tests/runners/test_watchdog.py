@@ -45,12 +45,12 @@ def told(out: Path) -> tuple[str, list[tuple[int, str]], str]:
 @pytest.mark.parametrize(
     ("limit", "reason"),
     [
-        ("--row-limit-s", "stopped because a row took longer than 2 s, its limit"),
+        ("--row-limit-s", "stopped because a row took longer than 6 s, its limit"),
         ("--time-limit-s", "stopped at its time limit of 15 s"),
     ],
 )
 def test_a_row_that_holds_the_lock_and_is_deaf_ends_at_its_bound(tmp_path, limit, reason):
-    out, limit_s = tmp_path / "r.json", {"--row-limit-s": "2", "--time-limit-s": "15"}[limit]
+    out, limit_s = tmp_path / "r.json", {"--row-limit-s": "6", "--time-limit-s": "15"}[limit]
     process = start(out, limit, limit_s, stuck="1,0,deaf")
     _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
@@ -66,7 +66,7 @@ def test_who_is_told_to_end_and_cannot_is_ended_and_the_caller_sees_the_end_of_i
     process.send_signal(signal.SIGTERM)  # which timeout passes on, as it does when its time is over
     begin_s = time.monotonic()
     _, errors = process.communicate(timeout=60)
-    assert watchdog.GRACE_S <= time.monotonic() - begin_s < 3 * watchdog.GRACE_S
+    assert Watch().grace_s <= time.monotonic() - begin_s < 3 * Watch().grace_s
     assert "stopped by force, because it did not end in 3 s when told to" in errors
     assert told(out)[:2] == ("cancelled", [(8, "ok"), (16, "not_run")])
 
@@ -105,7 +105,7 @@ def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_
         device="cpu",
         warmup=0,
         steps=1,
-        row_limit_s=5,
+        row_limit_s=8,
     )
     write_job(tmp_path, job)
     request = local.render(tmp_path, job)
@@ -117,7 +117,7 @@ def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_
     result = read_measurement(tmp_path / RESULT_FILE)
     assert [(row["variant"], row["status"]) for row in result.rows] == [("naive", "ok"), ("flat", "timed_out")], log
     assert (result.status, result.world_size) == ("failed", 2)
-    assert last_state(tmp_path)["message"] == "stopped because a row took longer than 5 s, its limit"
+    assert last_state(tmp_path)["message"] == "stopped because a row took longer than 8 s, its limit"
     assert local.status(handle).state == "failed"
     assert marked(str(tmp_path)) == []
 
@@ -131,7 +131,7 @@ def test_a_deadline_is_the_nearest_and_signs_of_life_move_that_of_the_row():
     clock.hear(bytes([signal.SIGTERM]))
     clock.hear(bytes([signal.SIGTERM]))
     assert clock.told_s is not None
-    assert clock.deadline() == (clock.told_s + watchdog.GRACE_S, "told")
+    assert clock.deadline() == (clock.told_s + clock.watch.grace_s, "told")
     clock.hear(ALIVE + LEAVING)
     assert clock.leaving_s is not None
     assert clock.deadline() == (clock.leaving_s + watchdog.LEAVE_S, "leaving")

@@ -214,7 +214,7 @@ def submit_stuck(folder: Path, placement: Placement) -> Handle:
     """A grid whose second row blocks in C, deaf to SIGTERM."""
     folder.mkdir()
     options = {"models": ["tiny"], "layers": 1, "seq_lens": [8, 16], "precisions": ["fp32"]}
-    job = Job(backend="slurm", options=options, device="cpu", steps=1, row_limit_s=1, placement=placement)
+    job = Job(backend="slurm", options=options, device="cpu", steps=1, row_limit_s=6, placement=placement)
     write_job(folder, job)
     request = backend.render(folder, job)
     script = request.script.replace("-m runners ", "-m tests.runners.stuck ").replace(

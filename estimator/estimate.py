@@ -114,7 +114,8 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
     collectives = collectives_of(timing, lines, setting)
     return Estimate(
         step_time_s=seconds,
-        interval_s=(low, high),
+        # Its variants are priced as arrays, whose last digit may differ.
+        interval_s=(min(low, seconds), max(high, seconds)),
         phases_s=phases,
         host_wait_by_phase_s={
             "forward": float(timing.wait_forward_s),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.arrays import maximum, minimum, where
+from estimator.arrays import maximum, where
 from estimator.communication import PricedSync, data_parallel
 from estimator.cost.collectives import Group, collective_s, p2p_s
 from estimator.cost.host import host_update_s
@@ -17,8 +17,9 @@ from estimator.hardware import Cluster
 from estimator.layout import StageKind
 from estimator.memory import Policy, stage_parameters
 from estimator.ops import Op
-from estimator.parallel.pipeline import Bubble, StageTimes, bubble_s
+from estimator.parallel.pipeline import Bubble, bubble_s
 from estimator.parallel.placement import Groups
+from estimator.parallel.schedules import FORMULAS
 from estimator.part import Part, total
 from estimator.plan import Plan
 from estimator.shard import Shard
@@ -177,18 +178,9 @@ def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubb
         send_s=send_s,
     )
     lacking = setting.kinds[1].lacking / maximum(setting.kinds[1].layers, 1.0)
-    idle = maximum(found.idle_s - lacking * _share_in_ramp(setting, middle), 0.0)
+    ramp_s = FORMULAS[setting.plan.schedule].ramp_s(middle, setting.virtual_stages)
+    idle = maximum(found.idle_s - lacking * ramp_s, 0.0)
     return Bubble(idle_s=idle, send_s=found.send_s), send_s
-
-
-def _share_in_ramp(setting: Setting, middle: StageTimes) -> Number:
-    """Seconds of a middle stage's micro-batch that the ramps of a schedule wait for, once for each such stage."""
-    schedule = setting.plan.schedule
-    if schedule == "interleaved":
-        return middle.seconds / setting.virtual_stages
-    if schedule == "zero-bubble":
-        return middle.forward_s + middle.input_s - minimum(minimum(middle.forward_s, middle.input_s), middle.weight_s)
-    return middle.forward_s / 2 if schedule == "zero-bubble-v" else middle.seconds
 
 
 def _tied_s(setting: Setting, e: Efficiencies) -> Number:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.arrays import maximum, minimum, where
-from estimator.parallel.schedules import FORMS, StageTimes
+from estimator.arrays import maximum, where
+from estimator.parallel.schedules import FORMULAS
+from estimator.parallel.stages import Stages, StageTimes
 from estimator.problems import Problem
 from estimator.units import Number
 
@@ -31,29 +32,14 @@ def bubble_s(
     virtual_stages: Number,
     send_s: Number,
 ) -> Bubble:
-    """Return what one step takes beyond m · slowest: T = max over stages i of m·tᵢ + formᵢ.
+    """Return what one step takes beyond m · slowest by its schedule's own formula in ``estimator.parallel.schedules``.
 
-    ``formᵢ`` is the schedule's own, in ``estimator.parallel.schedules``; what the maximum gains by messages of
-    ``send_s`` each is apart. For GPipe and 1F1B without messages T = Σ stages + (m − 1) · slowest. ``middle`` stands
-    for every stage between the first and the last; two stages have none, and one stage has no bubble.
+    What messages of ``send_s`` each add to that is apart. For GPipe and 1F1B without messages the step is
+    Σ stages + (m − 1) · slowest. ``middle`` stands for every stage between the first and the last; two stages have
+    none, and one stage has no bubble.
     """
-    form = FORMS[schedule]
-    pace_s = maximum(first.seconds, last.seconds)
-    pace_s = maximum(pace_s, where(stages > 2, middle.seconds, pace_s))
-    between = stages - 2
-    forward_s = first.forward_s + between * middle.forward_s + last.forward_s
-    input_s = first.input_s + between * middle.input_s + last.input_s
-    weight_s = first.weight_s + between * middle.weight_s + last.weight_s
-    idle_s: Number = 0.0
-    both_s: Number = 0.0
-    for own, there in ((first, True), (last, True), (middle, stages > 2)):
-        others = StageTimes(
-            forward_s=forward_s - own.forward_s, input_s=input_s - own.input_s, weight_s=weight_s - own.weight_s
-        )
-        behind_s = micro_batches * (own.seconds - pace_s)
-        quiet_s, loud_s = form(own, others, stages, micro_batches, virtual_stages, send_s)
-        idle_s = maximum(idle_s, where(there, behind_s + quiet_s, 0.0))
-        both_s = maximum(both_s, where(there, behind_s + loud_s, 0.0))
+    found = Stages(first=first, middle=middle, last=last, count=stages)
+    idle_s, both_s = FORMULAS[schedule].beyond_s(found, micro_batches, virtual_stages, send_s)
     idle_s = where(stages > 1, idle_s, 0.0)
     return Bubble(idle_s=idle_s, send_s=where(stages > 1, maximum(both_s - idle_s, 0.0), 0.0))
 
@@ -67,17 +53,7 @@ def in_flight(
     Interleaved: min(m, (2(p − 1 − stage) + (v − 1)p + 1)/v), on the first stage p(1 + (p − 1)/(pv)). Where W waits,
     activations wait too: ZB-H1 min(m, p) (Qi 2023, arXiv 2401.10241), ZB-V min(m, p, (m + 1 + stage)/2).
     """
-    if schedule == "gpipe":
-        return micro_batches + 0 * stage
-    if schedule == "zero-bubble":
-        return minimum(micro_batches, stages) + 0 * stage
-    if schedule == "zero-bubble-v":
-        return minimum(minimum(micro_batches, stages), (micro_batches + 1 + stage) / 2)
-    held = stages - stage
-    if schedule == "interleaved":
-        warm_up = 2 * (stages - 1 - stage) + (virtual_stages - 1) * stages
-        held = where(virtual_stages > 1, (warm_up + 1) / virtual_stages, held)
-    return minimum(micro_batches, held)
+    return FORMULAS[schedule].held(stage, stages, micro_batches, virtual_stages)
 
 
 def schedule_problems(schedule: str, stages: int, micro_batches: int, virtual_stages: int) -> list[Problem]:

@@ -12,24 +12,27 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from estimator.arrays import maximum, minimum, where
+from estimator.parallel.stages import Stages, StageTimes
+from estimator.parallel.zero_bubble_v import zero_bubble_v
 from estimator.units import Number
+
+Form = Callable[[StageTimes, StageTimes, Number, Number, Number, Number], tuple[Number, Number]]
+Whole = Callable[[Stages, Number, Number, Number], tuple[Number, Number]]
+Held = Callable[[Number, Number, Number, Number], Number]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class StageTimes:
-    """Seconds of one micro-batch on one rank, over all its chunks: forward, backward to input and weights."""
+class Formulas:
+    """A schedule in formulas.
 
-    forward_s: Number
-    input_s: Number
-    weight_s: Number
+    ``beyond_s``: seconds of a step beyond m times the slowest of its stages, without and with messages. ``held``:
+    micro-batches whose activations stage i of p holds at its peak, of m, with v chunks; see ``pipeline.in_flight``.
+    ``ramp_s``: seconds of a stage's micro-batch that filling and draining wait for, once for each stage.
+    """
 
-    @property
-    def seconds(self) -> Number:
-        """Forward and both halves of backward."""
-        return self.forward_s + self.input_s + self.weight_s
-
-
-Form = Callable[[StageTimes, StageTimes, Number, Number, Number, Number], tuple[Number, Number]]
+    beyond_s: Whole
+    held: Held
+    ramp_s: Callable[[StageTimes, Number], Number]
 
 
 def gpipe(
@@ -90,41 +93,65 @@ def zero_bubble_h1(
     return idle_s, both_s
 
 
-def zero_bubble_v(
-    own: StageTimes, others: StageTimes, p: Number, m: Number, v: Number, send_s: Number
-) -> tuple[Number, Number]:
-    """Longest of the paths through ZB-V's fixed order; F = B = W and m ≥ 2p − 1 leave (p − 1)F/2.
+def of_each_stage(form: Form) -> Whole:
+    """Return what a step takes beyond m · slowest: max over stages i of m·tᵢ + formᵢ."""
 
-    That rest is the stagger of the ranks' starts, which only an optimizer without a global gradient norm can hide
-    (Qi 2023, arXiv 2401.10241, section 4; Qi 2024, arXiv 2405.15362). m ≤ p: Σ others (F + B) − (m − 1)/2 · min(F +
-    min(F, B), 2B + W + min(B, W)); linear in m between p and 2p − 1. Messages beside the work.
-    """
-    hops = maximum(p - 1, 1)
-    forward_s, input_s, weight_s = own.forward_s, own.input_s, own.weight_s
-    # Twice the seconds, as a rank's chunk takes half of them.
-    hidden_s = minimum(forward_s + minimum(forward_s, input_s), 2 * input_s + weight_s + minimum(input_s, weight_s))
-    filling_s = 2 * (others.forward_s + others.input_s) - (minimum(m, p) - 1) * hidden_s
-    almost_s = 2 * others.forward_s - others.forward_s / hops
-    paths = (
-        2 * others.input_s - 2 * hops * weight_s,
-        2 * others.forward_s - (2 * hops + 1) * weight_s,
-        2 * others.forward_s - hops * input_s - weight_s,
-        almost_s - (hops - 1) * input_s,
-        almost_s + others.input_s / hops - 2 * hops * weight_s,
-        (maximum(others.forward_s, others.input_s) + (hops - 1) * others.weight_s) / hops,
-    )
-    full_s = others.input_s
-    for path_s in paths:
-        full_s = maximum(full_s, path_s)
-    short = minimum(maximum((2 * p - 1 - m) / hops, 0.0), 1.0)
-    idle_s = (short * filling_s + (1 - short) * full_s) / 2
-    return idle_s, idle_s + send_s * (4 * hops + (1 - short) * (hops - 2))
+    def beyond_s(stages: Stages, m: Number, v: Number, send_s: Number) -> tuple[Number, Number]:
+        pace_s, total = stages.pace_s, stages.total
+        idle_s: Number = 0.0
+        both_s: Number = 0.0
+        for own, there in ((stages.first, True), (stages.last, True), (stages.middle, stages.count > 2)):
+            others = StageTimes(
+                forward_s=total.forward_s - own.forward_s,
+                input_s=total.input_s - own.input_s,
+                weight_s=total.weight_s - own.weight_s,
+            )
+            behind_s = m * (own.seconds - pace_s)
+            quiet_s, loud_s = form(own, others, stages.count, m, v, send_s)
+            idle_s = maximum(idle_s, where(there, behind_s + quiet_s, 0.0))
+            both_s = maximum(both_s, where(there, behind_s + loud_s, 0.0))
+        return idle_s, both_s
+
+    return beyond_s
 
 
-FORMS: dict[str, Form] = {
-    "gpipe": gpipe,
-    "1f1b": one_forward_one_backward,
-    "interleaved": interleaved,
-    "zero-bubble": zero_bubble_h1,
-    "zero-bubble-v": zero_bubble_v,
+def _all(stage: Number, p: Number, m: Number, v: Number) -> Number:
+    return m + 0 * stage
+
+
+def _until_backward(stage: Number, p: Number, m: Number, v: Number) -> Number:
+    return minimum(m, p - stage)
+
+
+def _by_chunks(stage: Number, p: Number, m: Number, v: Number) -> Number:
+    warm_up = 2 * (p - 1 - stage) + (v - 1) * p
+    return minimum(m, where(v > 1, (warm_up + 1) / v, p - stage))
+
+
+def _until_weights(stage: Number, p: Number, m: Number, v: Number) -> Number:
+    return minimum(m, p) + 0 * stage
+
+
+def _until_weights_of_the_fold(stage: Number, p: Number, m: Number, v: Number) -> Number:
+    return minimum(minimum(m, p), (m + 1 + stage) / 2)
+
+
+def _whole_s(one: StageTimes, v: Number) -> Number:
+    return one.seconds
+
+
+FORMULAS: dict[str, Formulas] = {
+    "gpipe": Formulas(beyond_s=of_each_stage(gpipe), held=_all, ramp_s=_whole_s),
+    "1f1b": Formulas(beyond_s=of_each_stage(one_forward_one_backward), held=_until_backward, ramp_s=_whole_s),
+    "interleaved": Formulas(
+        beyond_s=of_each_stage(interleaved), held=_by_chunks, ramp_s=lambda one, v: one.seconds / v
+    ),
+    "zero-bubble": Formulas(
+        beyond_s=of_each_stage(zero_bubble_h1),
+        held=_until_weights,
+        ramp_s=lambda one, v: one.forward_s + one.input_s - minimum(minimum(one.forward_s, one.input_s), one.weight_s),
+    ),
+    "zero-bubble-v": Formulas(
+        beyond_s=zero_bubble_v, held=_until_weights_of_the_fold, ramp_s=lambda one, v: one.forward_s / 2
+    ),
 }

@@ -13,13 +13,14 @@ from estimator.efficiency import Efficiencies
 from estimator.memory import stage_memory
 from estimator.parallel.pipeline import in_flight
 from estimator.parallel.placement import Groups, groups_of
+from estimator.part import Part
 from estimator.plan import Plan
 from estimator.rank import setting
 from estimator.search.choice import Choice, Shape, Sharing, changes, plan_of
 from estimator.search.rows import Rows, distinct, staged, usable_rows
 from estimator.search.space import Space
 from estimator.search.table import Table, in_line, table_of
-from estimator.step import Setting, stage_passes, step
+from estimator.step import Parts, Setting, stage_passes, step
 
 BLOCK_ROWS = 16_384
 """Plans priced at once: a column of this length stays in a core's second-level cache."""
@@ -65,8 +66,11 @@ class Evaluated:
 
     def changes(self, rows: Rows) -> Rows:
         """Fields of each of these plans that are not at their default, apart from those that all plans share."""
-        shared = changes(self.sharing) + (self.schedule != _DEFAULT.schedule) + (self.placement != _DEFAULT.placement)
-        return self.changed[rows] + (self.virtual_stages[rows] != _DEFAULT.virtual_stages) + shared
+        shared: int = (
+            changes(self.sharing) + (self.schedule != _DEFAULT.schedule) + (self.placement != _DEFAULT.placement)
+        )
+        chunks = self.virtual_stages[rows] != _DEFAULT.virtual_stages
+        return np.asarray(self.changed[rows] + chunks + shared, dtype=np.int64)
 
 
 def evaluated(space: Space, e: Efficiencies, *, capacity_bytes: float) -> Iterator[Evaluated]:
@@ -93,26 +97,37 @@ def evaluated(space: Space, e: Efficiencies, *, capacity_bytes: float) -> Iterat
                     if held not in peaks:
                         peaks = {held: _peak_bytes(space, part, schedule, chunks, sharing, e)}
                     peak = peaks[held]
-                    fits = usable & (peak * e.allocator_frac <= capacity_bytes)
+                    keep = np.flatnonzero(usable & (peak * e.allocator_frac <= capacity_bytes))
+                    fitting = part if len(keep) == len(block) else taken(part, keep)
                     for placement, (mask, parts) in placed.items():
                         here = mask[block]
-                        keep = np.flatnonzero(fits & here)
                         tried = int(np.count_nonzero(usable & here))
                         if not tried:
                             continue
-                        chosen = block[keep]
-                        cut = replace(taken(table, chosen), parts=taken(parts, chosen))
-                        seconds = (
-                            _step_s(space, cut, schedule, chunks[keep], sharing, placement, e)
-                            if len(keep)
-                            else np.zeros(0)
-                        )
+                        some = np.flatnonzero(here[keep])
+                        chosen = keep[some]
+                        cut = fitting if len(some) == len(keep) else taken(fitting, some)
+                        lined = replace(cut, parts=_with_lines(cut.parts, parts, block[chosen]))
                         yield Evaluated(
-                            space=space, choices=choices, shapes=shapes, choice=table.choice[chosen],
-                            shape=table.shape[chosen], changed=table.changes[chosen], schedule=schedule,
-                            virtual_stages=chunks[keep], sharing=sharing, placement=placement, tried=tried,
-                            step_s=seconds, peak_bytes=peak[keep],
+                            space=space, choices=choices, shapes=shapes, choice=cut.choice, shape=cut.shape,
+                            changed=cut.changes, schedule=schedule, virtual_stages=chunks[chosen], sharing=sharing,
+                            placement=placement, tried=tried, peak_bytes=peak[chosen],
+                            step_s=_step_s(space, lined, schedule, chunks[chosen], sharing, placement, e),
                         )  # fmt: skip
+
+
+def _with_lines(own: Parts, placed: Parts, rows: Rows) -> Parts:
+    """Return the parts with the seconds of collectives in line of a placement, the only ones that depend on it."""
+
+    def added(part: Part, lines: Part) -> Part:
+        forward_s, backward_s = taken((lines.inline_forward_s, lines.inline_backward_s), rows)
+        return replace(part, inline_forward_s=forward_s, inline_backward_s=backward_s)
+
+    return Parts(
+        blocks=tuple(map(added, own.blocks, placed.blocks)),
+        embedding=added(own.embedding, placed.embedding),
+        head=added(own.head, placed.head),
+    )
 
 
 def _setting(space: Space, table: Table, schedule: str, chunks: Rows, sharing: Sharing, placement: str) -> Setting:
@@ -135,6 +150,8 @@ def _setting(space: Space, table: Table, schedule: str, chunks: Rows, sharing: S
 def _step_s(
     space: Space, table: Table, schedule: str, chunks: Rows, sharing: Sharing, placement: str, e: Efficiencies
 ) -> Values:
+    if not len(chunks):
+        return np.zeros(0)
     found = _setting(space, table, schedule, chunks, sharing, placement)
     return np.asarray(step(found, stage_passes(found, table.parts, e), e).seconds, dtype=float)
 

@@ -16,31 +16,42 @@ Rows = NDArray[np.int64]
 
 
 def staged(space: Space, table: Table) -> Iterator[tuple[str, Rows, Rows]]:
-    """Yield rows and their chunks by schedule; a pipeline of one stage apart, because it has one kind of stage."""
-    found: dict[tuple[str, bool], tuple[list[int], list[int]]] = {}
-    pairs = np.stack([np.asarray(table.degrees.pp), np.asarray(table.micro_batches)], axis=1)
-    distinct, which = np.unique(pairs, axis=0, return_inverse=True)
-    legal = [space.stagings(int(pp), int(m)) for pp, m in distinct]
-    rows_of = [np.flatnonzero(which == i) for i in range(len(distinct))]
-    for (pp, _), listed, rows in zip(distinct, legal, rows_of, strict=True):
-        for schedule, virtual in listed:
-            entry = found.setdefault((schedule, pp == 1), ([], []))
-            entry[0].extend(rows.tolist())
-            entry[1].extend([virtual] * len(rows))
-    for (schedule, _), (rows_list, chunks) in found.items():
-        yield schedule, np.array(rows_list, dtype=np.int64), np.array(chunks, dtype=np.int64)
+    """Yield rows and their chunks by schedule; a pipeline of one stage apart, because it has one kind of stage.
+
+    Rows whose busy axes are the same follow one another, as they have the same placements.
+    """
+    found: dict[tuple[str, bool], list[tuple[Rows, Rows]]] = {}
+    pairs = np.asarray(table.degrees.pp) + 1j * np.asarray(table.micro_batches)
+    kinds, which = np.unique(pairs, return_inverse=True)
+    order = np.argsort(which, kind="stable")
+    ends = np.cumsum(np.bincount(which, minlength=len(kinds)))
+    for pair, rows in zip(kinds, np.split(order, ends[:-1]), strict=True):
+        for schedule, virtual in space.stagings(int(pair.real), int(pair.imag)):
+            found.setdefault((schedule, pair.real == 1), []).append((rows, np.full(len(rows), virtual)))
+    busy = _busy(table)
+    for (schedule, _), parts in found.items():
+        rows, chunks = (np.concatenate(column) for column in zip(*parts, strict=True))
+        order = np.argsort(busy[rows], kind="stable")
+        yield schedule, rows[order], chunks[order]
 
 
 def distinct(space: Space, table: Table, placement: str) -> NDArray[np.bool_]:
     """Where a placement stands for all that differ only in where axes of degree 1 come."""
     if "placement" in space.locked:
         return np.ones(len(table.choice), dtype=bool)
-    degrees = np.stack([np.asarray(getattr(table.degrees, axis)) for axis in AXES], axis=1)
-    kinds, which = np.unique(degrees == 1, axis=0, return_inverse=True)
     legal = [
-        canonical(placement, {axis: 1 if one else 2 for axis, one in zip(AXES, row, strict=True)}) for row in kinds
+        canonical(placement, {axis: 2 if code >> place & 1 else 1 for place, axis in enumerate(AXES)})
+        for code in range(2 ** len(AXES))
     ]
-    return np.array(legal)[which]
+    return np.array(legal)[_busy(table)]
+
+
+def _busy(table: Table) -> Rows:
+    """Which axes have a degree above 1, as bits of one number a row."""
+    found = np.zeros(len(table.choice), dtype=np.int64)
+    for place, axis in enumerate(AXES):
+        found |= (np.asarray(getattr(table.degrees, axis)) > 1).astype(np.int64) << place
+    return found
 
 
 def usable_rows(space: Space, table: Table, sharing: Sharing) -> NDArray[np.bool_]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from estimator.parallel.pipeline import StageTimes
+from estimator.parallel.stages import StageTimes
 from estimator.timeline.orders import Work, schedule_named
 
 

@@ -2,16 +2,16 @@
 
 Up to 8 stages, 32 micro-batches and 4 chunks per rank.
 
-- Equal stages, free messages: exact, but for zero-bubble V between p and 2p − 1 micro-batches, where the form is linear
-  between two exact ends and up to 10 % above.
+- Equal stages, free messages: exact.
 - Equal stages, messages no longer than the shortest pass of a chunk: exact for GPipe, interleaved, and ZB-H1 with more
-  micro-batches than stages; at most one message above for 1F1B; within 15 % of the step for ZB-V, and for ZB-H1 with
-  fewer.
-- A last stage (the first of a V, which has the head) up to twice as slow in every pass: exact for GPipe, 1F1B and
-  interleaved; 20 % below to 30 % above for the zero-bubble schedules, in the mean 1 to 3 %.
+  micro-batches than stages; at most one message above for 1F1B; within 15 % of the step for ZB-H1 with fewer.
+- A last stage up to twice as slow in every pass: exact for GPipe, 1F1B and interleaved; 20 % below to 30 % above for
+  ZB-H1, in the mean 1 to 3 %.
 - Stages that differ by up to 4 in every pass on their own: GPipe up to 40 % below, because one stage may be the slowest
-  forward and another backward; 1F1B never below and up to 50 % above; interleaved and zero-bubble schedules 35 % below
-  to 50 % above. The mean of such errors is 2 to 5 %.
+  forward and another backward; 1F1B never below and up to 50 % above; interleaved and ZB-H1 35 % below to 50 % above.
+  The mean of such errors is 2 to 5 %.
+
+Zero-bubble V, which is nearer, has a file of its own (test_zero_bubble_v.py).
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from estimator.timeline.orders import SCHEDULES as SHAPES
 from estimator.timeline.simulate import simulate
 
 CLOSE = 1e-9
+FORMS = tuple(schedule for schedule in SCHEDULES if schedule != "zero-bubble-v")
 seconds = st.floats(0.25, 1)
 stage_times = st.builds(StageTimes, forward_s=seconds, input_s=seconds, weight_s=seconds)
 
@@ -59,16 +60,10 @@ def shortest_s(plan, times: StageTimes) -> float:
     return min(times.forward_s, times.input_s, times.weight_s) / plan[3]
 
 
-def filling(plan) -> bool:
-    schedule, stages, m, _ = plan
-    return schedule == "zero-bubble-v" and stages < m < 2 * stages - 1
-
-
-@given(plans(), stage_times)
+@given(plans(*FORMS), stage_times)
 @settings(deadline=None, max_examples=300)
 def test_equal_stages_are_exact(plan, times):
-    found = ratio(plan, times, times, times)
-    assert 1 - CLOSE <= found <= (1.10 if filling(plan) else 1 + CLOSE)
+    assert ratio(plan, times, times, times) == pytest.approx(1, rel=CLOSE)
 
 
 @given(plans("gpipe", "interleaved", chunks=(2, 4)), stage_times, st.floats(0, 1))
@@ -96,19 +91,17 @@ def test_messages_of_1f1b_are_at_most_one_too_many(plan, times, share):
     assert -CLOSE * total_s <= above_s <= send_s + CLOSE * total_s
 
 
-@given(plans("zero-bubble", "zero-bubble-v"), stage_times, st.floats(0, 1))
+@given(plans("zero-bubble"), stage_times, st.floats(0, 1))
 @settings(deadline=None)
-def test_messages_of_zero_bubble_schedules_are_near(plan, times, share):
+def test_messages_of_zero_bubble_h1_are_near(plan, times, share):
     assert 0.85 <= ratio(plan, times, times, times, share * shortest_s(plan, times)) <= 1.15
 
 
-@given(plans(), stage_times, st.floats(1, 2))
+@given(plans(*FORMS), stage_times, st.floats(1, 2))
 @settings(deadline=None, max_examples=300)
 def test_a_slower_stage_with_the_head(plan, times, by):
     head = slowed(times, by)
-    if SHAPES[plan[0]].folded:
-        assert 0.8 <= ratio(plan, head, times, times) <= 1.3
-    elif SHAPES[plan[0]].split:
+    if SHAPES[plan[0]].split:
         assert 0.8 <= ratio(plan, times, times, head) <= 1.3
     else:
         assert ratio(plan, times, times, head) == pytest.approx(1, rel=CLOSE)
@@ -119,11 +112,10 @@ BOUNDS = {
     "1f1b": (1.0, 1.5),
     "interleaved": (0.65, 1.5),
     "zero-bubble": (0.65, 1.5),
-    "zero-bubble-v": (0.65, 1.5),
 }
 
 
-@given(plans(), stage_times, stage_times, stage_times)
+@given(plans(*FORMS), stage_times, stage_times, stage_times)
 @settings(deadline=None, max_examples=300)
 def test_uneven_stages_are_bounded(plan, first, middle, last):
     lower, upper = BOUNDS[plan[0]]

@@ -85,9 +85,13 @@ def alive() -> None:
     _tell(ALIVE)
 
 
-def leaving() -> None:
-    """Say that all is written and that this process ends now."""
-    _tell(LEAVING)
+def end() -> None:
+    """Say that all is written: the watchdog ends what this process leaves behind when it is gone, and then itself."""
+    if _guard.pipe >= 0:
+        _tell(LEAVING)
+        signal.set_wakeup_fd(-1)
+        os.close(_guard.pipe)
+    _guard.pipe, _guard.journal = -1, None
 
 
 def rows_begin(head: Measurement) -> None:

@@ -62,7 +62,7 @@ def reference(options: argparse.Namespace) -> int:
         _say("stopped on request")
         return CANCELLED
     finally:
-        guard.leaving()
+        guard.end()
     return 0 if whole else FAILED
 
 

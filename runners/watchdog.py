@@ -26,8 +26,8 @@ from runners.journal import has_rows, recover
 POLL_S = 0.5
 """How often it looks whether the process is there; the end of their pipe comes at once, unless a child holds it."""
 
-LEAVE_S = 10.0
-"""From the last word to the end: torch waits up to 300 s for its compile workers when Python ends."""
+LEAVE_S = 5.0
+"""From the last word of a process to its end; one that goes on for longer keeps what it started."""
 
 LATER_S = 2.0
 """How much later other ranks end, so that the first one's watchdog tells the reason."""
@@ -48,7 +48,7 @@ class Clock:
     began_s: float = field(default_factory=time.monotonic)
     row_began_s: float = 0.0
     told_s: float | None = None
-    leaving_s: float | None = None
+    leaving: bool = False
 
     def __post_init__(self) -> None:
         """Nothing is known yet of the first row."""
@@ -61,17 +61,15 @@ class Clock:
             if byte == ALIVE[0]:
                 self.row_began_s = now_s
             elif byte == LEAVING[0]:
-                self.leaving_s = now_s
+                self.leaving = True
             elif byte in (signal.SIGTERM, signal.SIGINT) and self.told_s is None:
                 self.told_s = now_s
 
     def deadline(self) -> tuple[float, str]:
-        """When it must be gone, and which of ``REASONS`` that is."""
+        """When it must be gone, and why: told, time or row; infinity where there is no bound."""
         watch = self.watch
         later_s = LATER_S if watch.rank else 0.0
         found = [(float("inf"), "")]
-        if self.leaving_s is not None:
-            return self.leaving_s + LEAVE_S, "leaving"
         if self.told_s is not None:
             found.append((self.told_s + watch.grace_s, "told"))
         if watch.time_limit_s:
@@ -99,7 +97,9 @@ def main() -> None:
             if not said:
                 _wait_until_gone(watch, LEAVE_S)
                 break
-    if clock.leaving_s is None and watch.result and has_rows(Path(watch.result)):
+    if clock.leaving and _there(watch):
+        return
+    if not clock.leaving and watch.result and has_rows(Path(watch.result)):
         _conclude(watch, "failed", "its process ended without a word; see the log", "failed")
     _end_what_is_left(watch)
 
@@ -111,20 +111,17 @@ def _there(watch: Watch) -> bool:
 
 def _end(watch: Watch, reason: str) -> None:
     """Leave the outcome, then kill the process."""
-    if reason == "leaving":
-        _say(watch, f"it did not end by itself in {LEAVE_S:g} s")
-    else:
-        message, row_status = {
-            "told": (f"stopped by force, because it did not end in {watch.grace_s:g} s when told to", "not_run"),
-            "time": (f"stopped at its time limit of {seconds(watch.time_limit_s)}", "timed_out"),
-            "row": (f"stopped because a row took longer than {seconds(watch.row_limit_s)}, its limit", "timed_out"),
-        }[reason]
-        status = "cancelled" if reason == "told" and watch.world_size == 1 else "failed"
-        _say(watch, message)
-        _conclude(watch, status, message, row_status)
-        # It prints where all threads are; what it interrupts may go on, but the outcome stands
-        _signal(watch.pid, signal.SIGUSR1)
-        time.sleep(TRACEBACK_S)
+    message, row_status = {
+        "told": (f"stopped by force, because it did not end in {watch.grace_s:g} s when told to", "not_run"),
+        "time": (f"stopped at its time limit of {seconds(watch.time_limit_s)}", "timed_out"),
+        "row": (f"stopped because a row took longer than {seconds(watch.row_limit_s)}, its limit", "timed_out"),
+    }[reason]
+    status = "cancelled" if reason == "told" and watch.world_size == 1 else "failed"
+    _say(watch, message)
+    _conclude(watch, status, message, row_status)
+    # It prints where all threads are; what it interrupts may go on, but the outcome stands
+    _signal(watch.pid, signal.SIGUSR1)
+    time.sleep(TRACEBACK_S)
     _signal(watch.pid, signal.SIGKILL)
     _wait_until_gone(watch, GONE_S)
 

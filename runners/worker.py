@@ -81,7 +81,7 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
         report(state(measurement.status, _message(measurement)))
     if rank == 0:
         journal.journal_of(result).unlink(missing_ok=True)
-    guard.leaving()
+    guard.end()
     return code
 
 

@@ -19,7 +19,7 @@ from tests.markdown import blocks
 
 TWO = scenario(plan__dp=2, cluster__chips_per_node=2, training__global_batch=4)
 JOB = {"scenario": scenario(), "backend": "slurm", "device": "cpu", "warmup": 1, "steps": 2, "label": "through Slurm"}
-ENDLESS = {**JOB, "steps": 100_000}
+ENDLESS = {"benchmark": "attention", "backend": "slurm", "device": "cpu", "steps": 100_000, "label": "without end"}
 
 
 @pytest.fixture(autouse=True)

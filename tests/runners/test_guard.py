@@ -20,7 +20,7 @@ def pipe(monkeypatch, tmp_path):
     monkeypatch.setattr(guard, "_guard", Guard(pipe=write_end, journal=journal_of(tmp_path / "r.json")))
     yield read_end
     os.close(read_end)
-    os.close(write_end)
+    guard.end()
 
 
 def test_rows_are_on_disk_before_the_watchdog_hears_of_them(pipe, tmp_path):
@@ -31,8 +31,11 @@ def test_rows_are_on_disk_before_the_watchdog_hears_of_them(pipe, tmp_path):
     guard.row_ends([{"n": 1, "status": "ok"}])
     assert os.read(pipe, 10) == guard.ALIVE
     assert read(journal_of(tmp_path / "r.json")).rows == [{"n": 1, "status": "ok"}]
-    guard.leaving()
+    guard.end()
     assert os.read(pipe, 10) == guard.LEAVING
+    assert os.read(pipe, 10) == b"", "its end is the end of the pipe"
+    guard.alive()
+    guard.end()
 
 
 def test_a_watchdog_that_does_not_listen_holds_nobody_up(pipe):
@@ -46,5 +49,5 @@ def test_without_a_guard_nothing_is_written(tmp_path, monkeypatch):
     guard.rows_begin(HEAD)
     guard.row_begins({"n": 1})
     guard.row_ends([{"n": 1}])
-    guard.leaving()
+    guard.end()
     assert list(tmp_path.iterdir()) == []

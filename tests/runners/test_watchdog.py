@@ -122,6 +122,24 @@ def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_
     assert marked(str(tmp_path)) == []
 
 
+def test_who_goes_on_after_its_run_is_left_alone_with_what_it_started(tmp_path):
+    """Where another program measures with these modules and has other things to do."""
+    code = (
+        "import subprocess, sys, time\n"
+        "from runners.__main__ import main\n"
+        "code = main(sys.argv[1:])\n"
+        "child = subprocess.Popen(('sleep', '600'))\n"
+        "time.sleep(6.5)\n"
+        "print(code, child.poll())\n"
+        "child.kill()\n"
+    )
+    arguments = ("precision", "--device", "cpu", "--row-limit-s", "200", "--out", str(tmp_path / "r.json"))
+    done = subprocess.run(
+        (sys.executable, "-c", code, *arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "0 None\n"
+
+
 def test_a_deadline_is_the_nearest_and_signs_of_life_move_that_of_the_row():
     clock = Clock(watch=Watch(time_limit_s=100, row_limit_s=10))
     assert clock.deadline() == (clock.began_s + 100, "time"), "the start has time of its own"
@@ -132,9 +150,9 @@ def test_a_deadline_is_the_nearest_and_signs_of_life_move_that_of_the_row():
     clock.hear(bytes([signal.SIGTERM]))
     assert clock.told_s is not None
     assert clock.deadline() == (clock.told_s + clock.watch.grace_s, "told")
+    assert not clock.leaving
     clock.hear(ALIVE + LEAVING)
-    assert clock.leaving_s is not None
-    assert clock.deadline() == (clock.leaving_s + watchdog.LEAVE_S, "leaving")
+    assert clock.leaving
 
 
 def test_without_limits_there_is_no_deadline_and_other_ranks_end_later_than_the_first():

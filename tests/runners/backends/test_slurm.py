@@ -66,8 +66,17 @@ def until(condition, handle: Handle) -> None:
         time.sleep(0.1)
 
 
-def measuring(folder: Path) -> bool:
-    return any(event.get("phase") == "measure" for event in read_events(folder))
+def working(folder: Path) -> bool:
+    """Whether its ranks have met and begun."""
+    return any(event["kind"] == "progress" for event in read_events(folder))
+
+
+def endless(folder: Path, benchmark: str, ranks: int, placement: Placement) -> Handle:
+    """A job without end, of a benchmark that does not take long to start."""
+    folder.mkdir()
+    job = Job(benchmark=benchmark, world_size=ranks, backend="slurm", device="cpu", steps=100_000, placement=placement)
+    write_job(folder, job)
+    return backend.submit(backend.render(folder, job))
 
 
 def test_the_script_asks_for_what_the_job_says(tmp_path):
@@ -166,12 +175,12 @@ def test_of_jobs_at_once_one_is_cancelled_one_loses_its_node_and_one_is_stuck(sl
     """They start together, because starting torch takes most of the time."""
     cancelled, lost, stuck = (tmp_path / name for name in ("cancelled", "lost", "stuck"))
     on_one, on_two = (Placement(options=(f"--nodelist={node}",)) for node in ("one", "two"))
-    handle = submitted(cancelled, 2, steps=100_000, placement=on_one)
-    lost_handle = submitted(lost, steps=100_000, placement=on_two)
+    handle = endless(cancelled, "ulysses", 2, on_one)
+    lost_handle = endless(lost, "attention", 1, on_two)
     stuck_handle = submit_stuck(stuck, on_one)
 
-    until(lambda: measuring(cancelled), handle)
-    until(lambda: measuring(lost), lost_handle)
+    until(lambda: working(cancelled), handle)
+    until(lambda: working(lost), lost_handle)
     is_cancelled(cancelled, handle)
     loses_its_node(slurm, lost, lost_handle)
     ends_at_its_bound(stuck, stuck_handle)
@@ -211,10 +220,18 @@ def loses_its_node(slurm, folder: Path, handle: Handle) -> None:
 
 
 def submit_stuck(folder: Path, placement: Placement) -> Handle:
-    """A grid whose second row blocks in C, deaf to SIGTERM."""
+    """A benchmark whose second row blocks in C, deaf to SIGTERM."""
     folder.mkdir()
-    options = {"models": ["tiny"], "layers": 1, "seq_lens": [8, 16], "precisions": ["fp32"]}
-    job = Job(backend="slurm", options=options, device="cpu", steps=1, row_limit_s=6, placement=placement)
+    options = {"implementations": ["naive"], "dims": [16], "seq_lens": [16], "precisions": ["fp32"]}
+    job = Job(
+        benchmark="attention",
+        backend="slurm",
+        options=options,
+        device="cpu",
+        steps=1,
+        row_limit_s=4,
+        placement=placement,
+    )
     write_job(folder, job)
     request = backend.render(folder, job)
     script = request.script.replace("-m runners ", "-m tests.runners.stuck ").replace(
@@ -227,7 +244,7 @@ def ends_at_its_bound(folder: Path, handle: Handle) -> None:
     """No job of Slurm evades the limit of a row either, and the row before is kept."""
     assert ended(handle).state == "failed"
     result = read_measurement(folder / RESULT_FILE)
-    assert [(row["seq_len"], row["status"]) for row in result.rows] == [(8, "ok"), (16, "timed_out")]
+    assert [(row["pass"], row["status"]) for row in result.rows] == [("forward", "ok"), ("backward", "timed_out")]
     assert marked(str(folder)) == []
 
 

@@ -219,6 +219,11 @@ def test_backend(tmp_path: Path):
     _add(place / "__init__.py", "BACKENDS = {", _block("text BACKENDS").strip() + ", ")
     said = _python(tmp_path, "-c", RUN_BOTH, "whole", "endless").splitlines()
     assert said == ["[19]", "ok ok cancelled", "[]"]
+    form = tmp_path / "launchform.js"
+    shutil.copy(ROOT / "static" / "js" / "views" / "launchform.js", form)
+    _add(form, "const BACKENDS = [", _block("text launchform").strip() + ",")
+    (pairs,) = re.findall(r"^const BACKENDS = (\[.*?\]),\n\];", form.read_text(), re.MULTILINE | re.DOTALL)
+    assert [name for name, _ in json.loads(pairs + "]")] == ["niced", "local", "slurm"]
 
 
 def test_study(tmp_path: Path):

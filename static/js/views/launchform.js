@@ -25,6 +25,12 @@ export const smallScenario = (ranks) => ({
   training: { seq_len: 128, global_batch: 4 * ranks, precision: "fp32", attention: "sdpa" },
 });
 
+/** Backends and what people call them. @type {[string, string][]} */
+const BACKENDS = [
+  ["local", "this machine"],
+  ["slurm", "Slurm"],
+];
+
 /** @param {string} label @param {HTMLElement} input */
 const field = (label, input) => h("label", { class: "stack" }, label, input);
 /** @param {number} value @param {number} min @param {number} max */
@@ -49,10 +55,7 @@ export function createLaunchForm() {
   const steps = number(10, 1, 1000);
   const warmup = number(3, 0, 1000);
   const device = choice(["auto", "cpu", "cuda"].map((word) => [word, word]));
-  const backend = choice([
-    ["local", "this machine"],
-    ["slurm", "Slurm"],
-  ]);
+  const backend = choice(BACKENDS);
   const optional = { type: "text", maxlength: 100, placeholder: "the server's" };
   const nodes = number(1, 1, 4096);
   const minutes = h("input", { type: "number", min: 1, max: 43200, step: 1, placeholder: "the queue's" });

@@ -1,6 +1,6 @@
 // @ts-check
 /** The server's endpoints; every failure becomes an ApiError that carries problems people can act on. */
-import { said } from "./format.js";
+import { saidTogether } from "./format.js";
 import { set } from "./state.js";
 
 /** @typedef {import("./types.js").Problem} Problem */
@@ -24,7 +24,7 @@ export function problemOf(status, text) {
     // not JSON: a proxy's page, or nothing
   }
   const problems = Array.isArray(document.problems) ? document.problems : [];
-  const words = problems.map(said);
+  const words = saidTogether(problems);
   const detail = typeof document.detail === "string" ? document.detail : "";
   return new ApiError(
     words.join(" ") || detail || document.title || `The server answered ${status}.`,

@@ -119,6 +119,17 @@ export const said = ({ message, remedy }) =>
     .map((text) => (/[.!?]$/.test(text) ? text : `${text}.`))
     .join(" ");
 
+/**
+ * Problems as sentences, those with the same remedy in one.
+ * @param {{message: string, remedy: string}[]} problems @returns {string[]}
+ */
+export function saidTogether(problems) {
+  /** @type {Map<string, string[]>} */
+  const found = new Map();
+  for (const { message, remedy } of problems) found.set(remedy, [...(found.get(remedy) ?? []), message]);
+  return [...found].map(([remedy, messages]) => said({ message: messages.join("; "), remedy }));
+}
+
 /** A count with its noun. @param {number} number @param {string} noun @param {string} [many] */
 export const plural = (number, noun, many = `${noun}s`) => `${count(number)} ${number === 1 ? noun : many}`;
 

@@ -88,3 +88,10 @@ def test_folded_notices_of_imports_can_be_opened(open_page, drop, tmp_path):
     title.click()
     expect(folded).to_have_count(0)
     expect(page.locator(".tray .import", has_text="nothing0.txt")).to_contain_text("Not imported")
+
+
+def test_both_figures_have_the_legend_of_their_colours(open_page):
+    page = open_page(EIGHT_GPUS + "&view=compare")
+    for card, kinds in (("#compare-time", ("matmul", "attention")), ("#compare-memory", ("parameters", "activations"))):
+        for kind in kinds:
+            expect(page.locator(f"{card} .legend")).to_contain_text(kind)

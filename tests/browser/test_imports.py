@@ -106,6 +106,21 @@ def test_the_newest_notice_is_on_top_and_all_are_closed_at_once(open_page, drop,
     expect(page.get_by_role("button", name="Close all")).to_have_count(0)
 
 
+def test_what_another_tab_imported_is_there_when_one_comes_back(open_page, drop, tmp_path):
+    page = open_page("/?view=compare&measured=none")
+    expect(page.locator(".library li").first).to_be_visible()
+    other = page.context.new_page()
+    other.goto(page.url)
+    wait = other.locator(".library li").first
+    expect(wait).to_be_visible()
+    (tmp_path / "from another tab.txt").write_text(STEP_TIMES)
+    drop(other, tmp_path / "from another tab.txt")
+    expect(other.locator(".import")).to_contain_text("1 measurement", timeout=30_000)
+    page.bring_to_front()
+    page.evaluate("dispatchEvent(new Event('focus'))")  # headless pages have the focus all the time
+    expect(page.locator(".library").first).to_contain_text("from another tab")
+
+
 def test_names_from_a_file_are_text_and_never_markup(open_page, drop, tmp_path):
     hostile = "<img src=x onerror=alert(1)><b>gemm</b>"
     result = {

@@ -175,3 +175,55 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     assert [len(one["table"]["rows"]) for one in found] == [2, 1]
     assert found[0]["table"]["columns"][1] == {"title": "forward", "unit": "s"}
     assert found[0]["table"]["rows"][1] == ["xl", None, "oom"]
+
+
+def test_problems_with_one_remedy_are_one_sentence(call):
+    problems = [
+        {"message": "tp = 5 does not divide heads = 32", "remedy": "Choose tp 4 or 8."},
+        {"message": "3 sequences do not divide", "remedy": "Choose a multiple of 8."},
+        {"message": "tp = 5 does not divide ffn = 14336", "remedy": "Choose tp 4 or 8."},
+    ]
+    assert call("format", "saidTogether", problems) == [
+        "tp = 5 does not divide heads = 32; tp = 5 does not divide ffn = 14336. Choose tp 4 or 8.",
+        "3 sequences do not divide. Choose a multiple of 8.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("degrees", "placement", "said"),
+    [
+        ({"dp": 8}, "dp-tp-cp-pp", ("dp 8", "FSDP")),
+        ({"dp": 4, "cp": 2}, "tp-cp-dp-pp", ("dp 4 · cp 2", "FSDP")),
+        ({"dp": 4, "cp": 2}, "dp-cp-tp-pp", ("dp 4 · cp 2", "FSDP, neighbours dp, cp")),
+        ({"tp": 2, "pp": 4}, "pp-tp-cp-dp", ("tp 2 · pp 4", "neighbours pp, tp")),
+    ],
+)
+def test_a_plan_names_its_placement_only_where_it_says_something(call, degrees, placement, said):
+    plan = {"dp": 1, "tp": 1, "cp": 1, "pp": 1, "sharding": "fsdp", "placement": placement, **degrees}
+    fields = {"plan.placement": {"default": "tp-cp-dp-pp"}, "plan.sharding": {"default": "ddp"}}
+    found = call("planwords", "planWords", plan, fields)
+    assert (found["degrees"], found["rest"]) == said
+
+
+def test_an_inline_object_that_says_nothing_else_is_the_catalogue_s(call, server):
+    catalog = server.get("/api/catalog")
+    model = next(one["value"] for one in catalog["models"] if one["key"] == "llama3.2-1b")
+    chip = next(one["value"] for one in catalog["chips"] if one["key"] == "h200-sxm")
+    defaults = {path[6:]: field["default"] for path, field in catalog["fields"].items() if path.startswith("model.")}
+    brief = {name: its for name, its in model.items() if name == "name" or defaults[name] != its}
+    older = {name: its for name, its in chip.items() if name != "host_bytes_per_s"}
+    found = call("scenario", "complete", {"model": brief, "cluster": {"chip": older}}, catalog)
+    assert (found["model"], found["cluster"]["chip"]) == ("llama3.2-1b", "h200-sxm")
+    changed = {"model": {**brief, "layers": 3}, "cluster": {"chip": {**chip, "l2_bytes": 1}}}
+    other = call("scenario", "complete", changed, catalog)
+    assert other["model"] == {**brief, "layers": 3}
+    assert other["cluster"]["chip"]["l2_bytes"] == 1
+
+
+@pytest.mark.parametrize("values", [[0.013, 0.9], [3, 5], [1, 2e6], []])
+def test_logarithmic_ticks_enclose_their_values_and_are_few(call, values):
+    found = call("figures/base", "logTicks", values)
+    assert len(found["tickvals"]) == len(found["ticktext"]) <= 24
+    if values:
+        assert found["tickvals"][0] <= min(values)
+        assert found["tickvals"][-1] >= max(values)

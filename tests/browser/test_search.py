@@ -87,6 +87,18 @@ def test_what_cannot_be_held_or_fit_is_said(open_page):
     expect(page.locator("#search .notice")).to_contain_text("No plan fits", timeout=60_000)
 
 
+def test_plans_of_an_older_search_are_dimmed_behind_a_refusal(open_page):
+    page = open_page(SEARCH, refusals=(422,))
+    expect(page.locator("#best-plans tbody tr")).to_have_count(10, timeout=60_000)
+    page.get_by_label("Value of dp").fill("0")
+    page.get_by_role("button", name="Hold").click()
+    expect(page.locator("#search .notice")).to_contain_text("cannot be searched")
+    expect(page.locator("#search main")).to_have_class("dim")
+    page.get_by_role("button", name="Release dp 0").click()
+    expect(page.locator(COUNTS)).to_contain_text("per second", timeout=60_000)
+    expect(page.locator("#search main")).not_to_have_class("dim")
+
+
 def test_a_long_search_tells_how_far_it_is_and_can_be_cancelled(open_page):
     page = open_page(WIDE)
     expect(page.locator(COUNTS)).to_contain_text("plans tried", timeout=30_000)

@@ -156,3 +156,14 @@ def test_the_keyboard_opens_it_and_its_table_can_be_saved(open_page):
     lines = download.value.path().read_text().splitlines()
     assert lines[0] == "group,name,value,unit,printed"
     assert "5. compute attention,peak memory allocation,60.6" in "\n".join(lines)
+
+
+def test_a_link_that_cannot_be_reproduced_shows_no_empty_cards(open_page):
+    page = open_page("/?view=studies&study=cs336-4d&set=layers%3D0", refusals=(422,))
+    expect(page.locator("#studies .notice")).to_contain_text("layers: 0 is out of range")
+    expect(page.locator("#study-title")).to_be_visible()
+    expect(page.locator("#study-figures")).to_be_hidden()
+    expect(page.locator("#study-notes")).to_be_hidden()
+    page = open_page("/?view=studies&study=nonsense")
+    expect(page.locator("#studies .notice")).to_contain_text("Choose one of the list")
+    expect(page.locator("#study-title")).to_be_hidden()

@@ -59,7 +59,7 @@ export function compareBars({ items, of, colour, narrow }) {
       margin: { l: narrow ? 104 : 210, r: narrow ? 22 : 14, t: 4, b: 28 },
       xaxis: {
         range: [0, (largest / scale.factor) * (narrow ? 1.6 : time ? 1.22 : 1.42) || 1],
-        nticks: narrow ? 3 : 8,
+        nticks: narrow ? 3 : time ? 8 : 5,
         tickangle: 0,
       },
       yaxis: {

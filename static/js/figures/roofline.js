@@ -54,6 +54,8 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
     line: { color: colour("ink-3"), width: dash === "solid" ? 1.8 : 1, dash },
   });
   const highest = lines[0].flops_per_s;
+  // the bandwidth stands beside the diagonal, and inside the figure also where the ridge is far left
+  const named = Math.max(Math.log10(ridge(highest)) - 0.7, bounds.x[0] + 0.16 * (bounds.x[1] - bounds.x[0]));
   const diagonal = line([left, ridge(highest)], [left * roofs.memory_bytes_per_s, highest], "solid");
   const marks = (/** @type {Point[]} */ points, /** @type {boolean} */ hollow) => ({
     type: "scatter",
@@ -122,8 +124,8 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
         })),
         {
           // left of the diagonal nothing can be: no point is above its roof
-          x: Math.log10(ridge(highest)) - 0.7,
-          y: Math.log10(highest / 1e9) - 0.7,
+          x: named,
+          y: named + Math.log10(roofs.memory_bytes_per_s / 1e9),
           xanchor: "right",
           yanchor: "bottom",
           xshift: -4,

@@ -6,7 +6,7 @@
 import { grab, preview, release, reset, setField } from "../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../axes.js";
 import { curve } from "../figures/curve.js";
-import { count, said } from "../format.js";
+import { count, saidTogether } from "../format.js";
 import { get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h } from "./dom.js";
@@ -145,7 +145,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     if (!validAxis(path)) await fetchAxis(path);
     typed = false;
     const point = validAxis(path)?.refused.find((one) => one.value === value);
-    refused = point ? point.problems.map(said).join(" ") : "";
+    refused = point ? saidTogether(point.problems).join(" ") : "";
     if (!Number.isInteger(value) || value < minimum) refused = `A whole number of at least ${minimum} is needed.`;
     refusedFor = state.scenario;
     if (refused) update();

@@ -1,6 +1,6 @@
 // @ts-check
 /** What is wrong with a field: why the last choice was refused, else what the server finds impossible or worth a note. */
-import { said } from "../format.js";
+import { saidTogether } from "../format.js";
 import { state } from "../state.js";
 import { h } from "./dom.js";
 
@@ -8,7 +8,7 @@ import { h } from "./dom.js";
 export function createFieldProblem(path) {
   const element = h("div", { class: "problem", role: "alert", hidden: true });
   const own = (/** @type {import("../types.js").Problem[]} */ problems) =>
-    problems.filter(({ field }) => field === path).map(said);
+    saidTogether(problems.filter(({ field }) => field === path));
 
   /** @param {string} refused  why, or nothing @returns {boolean} whether the field's value cannot be */
   function update(refused) {

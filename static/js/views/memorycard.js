@@ -25,13 +25,14 @@ export function createMemory({ name }) {
       const figure = memory({ memory: estimate.memory, measured, largest_bytes, colour });
       const where = estimate.memory.stages.length > 1 ? "one chip of the fullest stage" : "one chip at the peak";
       const both = figure.kinds.some(([, , beside]) => beside);
-      put(card.sub, `${where}, ${figure.scale.unit}${both ? ", predicted / measured" : ""}`);
+      put(card.sub, `${where}, ${figure.scale.unit}`);
       card.explain(
         figure.kinds.map(([kind, predicted, beside]) => [
           memoryTokenOf(kind),
           `${words(kind)} ${[predicted, beside].filter(Boolean).join(" / ")}`,
         ]),
       );
+      if (both) card.legend.append(h("span", { class: "quiet", text: "predicted / measured" }));
       showStages(estimate);
       return figure;
     });

@@ -1,7 +1,7 @@
 // @ts-check
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
 import { reset, setChip, setChips, setModel } from "../actions.js";
-import { count, plural, said } from "../format.js";
+import { count, plural, said, saidTogether } from "../format.js";
 import { chipOf, chips, chipWord, describe } from "../scenario.js";
 import { state, subscribe } from "../state.js";
 import { h, put } from "./dom.js";
@@ -162,7 +162,7 @@ function selectOr(select, value) {
 
 /** @param {HTMLElement} into @param {string} part */
 function showProblems(into, part) {
-  const texts = state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`)).map(said);
+  const texts = saidTogether(state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`)));
   into.hidden = !texts.length;
   if (texts.length) into.replaceChildren(h("b", { text: "Not possible: " }), texts.join(" "));
 }

@@ -4,7 +4,7 @@ import { setSplit } from "../actions.js";
 import { api, ApiError } from "../api.js";
 import { atPlace, METRICS, parallelismFigure, tokenOfWay } from "../figures/parallelism.js";
 import { labelOf, sentences } from "../figures/waywords.js";
-import { bytes, count, said, seconds } from "../format.js";
+import { bytes, count, saidTogether, seconds } from "../format.js";
 import { describe } from "../scenario.js";
 import { state } from "../state.js";
 import { colour, h, narrow, put, swatch } from "./dom.js";
@@ -82,7 +82,7 @@ export function createParallelism() {
       draw();
     } catch (error) {
       if (signal.aborted || !(error instanceof ApiError)) return;
-      const text = error.problems.length ? error.problems.map(said).join(" ") : error.message;
+      const text = error.problems.length ? saidTogether(error.problems).join(" ") : error.message;
       problem.replaceChildren(
         h(
           "div",
@@ -137,7 +137,7 @@ function placeTable(comparison, here) {
       { class: one.problems.length && "muted" },
       h("td", {}, swatch(tokenOfWay(comparison, one.name)), one.label),
       one.problems.length
-        ? h("td", { class: "text wrap", colspan: HEADS.length - 1, text: one.problems.map(said).join(" ") })
+        ? h("td", { class: "text wrap", colspan: HEADS.length - 1, text: saidTogether(one.problems).join(" ") })
         : [
             h("td", { text: seconds(one.block_s) }),
             h("td", { text: bytes(one.communication_bytes) }),

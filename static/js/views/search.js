@@ -1,7 +1,7 @@
 // @ts-check
 /** Search: every plan of the present model on the present cluster; the best ones, and the front of time and memory. */
 import { api, ApiError } from "../api.js";
-import { count, plural, said, seconds, short } from "../format.js";
+import { count, plural, saidTogether, seconds, short } from "../format.js";
 import { canonical } from "../scenario.js";
 import { state, subscribe } from "../state.js";
 import { specification } from "../sweeping.js";
@@ -123,7 +123,7 @@ export function createSearch(root) {
     answered = "";
     put(counts, "");
     form.update(error.problems.filter(({ field }) => /^(locked|limits|objective)/.test(field)));
-    const text = error.problems.length ? error.problems.map(said).join(" ") : error.message;
+    const text = error.problems.length ? saidTogether(error.problems).join(" ") : error.message;
     const title = h("b", { text: "This cannot be searched." });
     problem.replaceChildren(h("div", { class: "notice", role: "alert" }, title, h("span", { text })));
   }

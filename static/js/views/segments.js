@@ -2,7 +2,7 @@
 /** One choice of the plan: radio buttons that look like one control; what cannot be chosen says why. */
 import { setField } from "../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../axes.js";
-import { bytes, change, said } from "../format.js";
+import { bytes, change, saidTogether } from "../format.js";
 import { get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
@@ -47,7 +47,7 @@ export function createSegments({ path, label, choices, help }) {
     const axis = validAxis(path);
     if (axis && !axis.points.some((one) => same(one.value, value))) return `“${value}” is not modelled yet.`;
     const point = axis?.refused.find((one) => same(one.value, value));
-    return point ? point.problems.map(said).join(" ") : "";
+    return point ? saidTogether(point.problems).join(" ") : "";
   };
 
   /** @param {any} value */

@@ -2,7 +2,7 @@
 /** One choice among many: a menu over the values of its axis; what cannot be chosen says why. */
 import { setField } from "../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../axes.js";
-import { change, said } from "../format.js";
+import { change, saidTogether } from "../format.js";
 import { get, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
@@ -38,7 +38,7 @@ export function createSelect({ path, label, choices, help, word }) {
     if (asked !== value) return;
     asked = "";
     const problems = pointOf(value)?.problems ?? [];
-    refused = problems.map(said).join(" ");
+    refused = saidTogether(problems).join(" ");
     refusedFor = state.scenario;
     if (refused) update();
     else setField(path, value);

@@ -3,6 +3,7 @@
 import { setStudy } from "../actions.js";
 import { api, ApiError } from "../api.js";
 import { groupsOf, studyFigure, tokenOfSeries } from "../figures/study.js";
+import { said } from "../format.js";
 import { set, state, subscribe } from "../state.js";
 import { colour, h, narrow, put } from "./dom.js";
 import { FigureCard } from "./figure.js";
@@ -27,6 +28,7 @@ export function createStudies(root) {
   ]);
   const title = h("h3", {});
   const summary = h("p", { class: "hint" });
+  const about = h("section", { class: "card w12", id: "study-title", hidden: true }, h("header", {}, title), summary);
   const problem = h("div", { class: "notices w12" });
   const drawings = h("div", { class: "study-drawings w12" });
   const pathfinding = createPathfinding({ change: (settings) => setStudy(PATHFINDING, settings) });
@@ -38,15 +40,8 @@ export function createStudies(root) {
     h("header", {}, h("h3", { text: "Notes" })),
     notes,
   );
-  const main = h(
-    "main",
-    { tabindex: -1 },
-    h("section", { class: "card w12", id: "study-title" }, h("header", {}, title), summary),
-    problem,
-    drawings,
-    table.element,
-    noted,
-  );
+  [table.element, noted].forEach((one) => (one.hidden = true));
+  const main = h("main", { tabindex: -1 }, about, problem, drawings, table.element, noted);
   root.append(sheet.panel, main, sheet.button);
   /** @type {Study | null} */
   let answer = null;
@@ -70,7 +65,9 @@ export function createStudies(root) {
     if (!state.studies) return void (await trying(api.studies().then((studies) => set({ studies }))));
     const info = current();
     fillList(info?.name ?? "");
-    if (!info) return refuse(new ApiError(`There is no study of the name ${state.study}.`, 404));
+    if (!info)
+      return refuse(new ApiError(`There is no study of the name ${state.study}. Choose one of the list.`, 404));
+    about.hidden = false;
     put(title, info.title);
     put(summary, info.summary);
     if (shown?.name !== info.name) {
@@ -103,9 +100,11 @@ export function createStudies(root) {
   /** The last answer stays, dimmed, until the inputs are possible again. @param {ApiError} error */
   function refuse(error) {
     shown?.form.update(state.settings, error.problems);
+    const texts = error.problems.map((one) => `${one.field.replaceAll("_", " ")}: ${said(one)}`);
+    const text = texts.join(" ") || error.message;
     main.classList.add("dim");
     problem.replaceChildren(
-      h("div", { class: "notice", role: "alert" }, h("b", { text: "This cannot be reproduced. " }), error.message),
+      h("div", { class: "notice", role: "alert" }, h("b", { text: "This cannot be reproduced. " }), h("p", { text })),
     );
   }
 
@@ -131,6 +130,7 @@ export function createStudies(root) {
 
   function draw() {
     if (!answer) return;
+    table.element.hidden = false;
     table.update(answer.figures, answer.study !== tabled);
     tabled = answer.study;
     notes.replaceChildren(...answer.notes.map((text) => h("li", { text })));

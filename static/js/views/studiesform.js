@@ -1,6 +1,6 @@
 // @ts-check
 /** Inputs of a study: a number box or a choice each; what the server refuses stands under its input. */
-import { said } from "../format.js";
+import { saidTogether } from "../format.js";
 import { h, put } from "./dom.js";
 
 /** @typedef {import("../types.js").StudyInput} StudyInput */
@@ -95,7 +95,7 @@ function createInput({ name, type, choices, minimum, maximum, help, default: own
     element.classList.toggle("set", value !== undefined);
     element.classList.toggle("wrong", problems.length > 0);
     problem.hidden = !problems.length;
-    put(problem, problems.map(said).join(" "));
+    put(problem, saidTogether(problems).join(" "));
   }
   return { element, update, name };
 }

@@ -1,4 +1,4 @@
-"""How fast the cache-level roofline is: a Llama scenario, and all products of a 100-layer model whose layers differ.
+"""How fast the cache-level roofline is: a Llama scenario, products of 100 layers that differ, the pathfinding page.
 
 Run ``python benchmarks/hierarchy.py [SECONDS]``: how long each row is repeated (1 by default). One process, one core.
 """
@@ -21,6 +21,8 @@ LLAMA: dict[str, Any] = {
     "cluster": {"chip": "h200-sxm", "chips_per_node": 1},
     "training": {"seq_len": 4096, "global_batch": 1, "precision": "bf16"},
 }
+MANY: dict[str, Any] = {"chips": 3360, "batch": 6720, "hidden": 100_800, "vocab": 4_032_000, "layers": 3360}
+"""6708 plans."""
 
 
 def main(seconds: float) -> None:
@@ -29,7 +31,7 @@ def main(seconds: float) -> None:
     from estimator.caches import levels
     from estimator.scenario import scenario_from_json
     from estimator.studies.deepflow.inputs import Inputs
-    from estimator.studies.deepflow.view import view
+    from estimator.studies.deepflow.view import plan_table, view
 
     llama = scenario_from_json(LLAMA)
     own = levels(catalog.chip("h200-sxm"), 2).levels
@@ -42,11 +44,13 @@ def main(seconds: float) -> None:
         (f"{len(hundred)} products of 100 layers, anew", lambda: _anew(hierarchy, hundred, own)),
         (f"{len(hundred)} products of 100 layers, again", lambda: hierarchy.price(hundred, own, 9.894e14, 2, "bound")),
         ("pathfinding view, one slider step", lambda: view(Inputs())),
+        ("plans on 512 chips", lambda: plan_table(Inputs())),
+        (f"plans on {MANY['chips']} chips of sizes with many divisors", lambda: plan_table(Inputs(**MANY))),
     ]
-    print(f"{'case':44} {'median ms':>10} {'fastest ms':>11} {'runs':>6}")
+    print(f"{'case':48} {'median ms':>10} {'fastest ms':>11} {'runs':>6}")
     for name, run in cases:
         times = _times(run, seconds)
-        print(f"{name:44} {1e3 * statistics.median(times):10.3f} {1e3 * min(times):11.3f} {len(times):6}")
+        print(f"{name:48} {1e3 * statistics.median(times):10.3f} {1e3 * min(times):11.3f} {len(times):6}")
 
 
 def _anew(hierarchy: Any, shapes: tuple[Any, ...], levels: tuple[Any, ...]) -> Any:

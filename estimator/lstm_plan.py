@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +55,8 @@ class LstmPlan:
 
 def replica(m: Lstm, dp: int) -> Lstm:
     """The model with the batch of one of ``dp`` replicas, the largest where they differ."""
-    return replace(m, batch=int(ceil_div(m.batch, dp)))
+    batch: Any = ceil_div(m.batch, dp)
+    return replace(m, batch=int(batch) if isinstance(batch, float) else batch)
 
 
 def check(m: Lstm, r: Rates, plan: LstmPlan, *, projected: bool = False) -> None:

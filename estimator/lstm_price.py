@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.arrays import minimum
+from estimator.arrays import maximum, minimum, where
 from estimator.cost.hierarchy import Cost, Level, combined_s, loop_flops, product, tile_edge
 from estimator.networks import lstm
 from estimator.networks.lstm import Pointwise, Product
-from estimator.parallel.kernel import Collective
+from estimator.parallel.kernel import Collective, alone
 from estimator.technology import Machine
 from estimator.units import Number
 
@@ -111,7 +111,7 @@ def price_update(name: str, elements: Number, r: Rates, replicas: int = 1) -> Up
     return Update(
         apply=price_pointwise(lstm.update(name, elements, r.element_bytes), r),
         clip=price_pointwise(lstm.clipping(name, elements, r.element_bytes), r),
-        reduce_s=collective_s(reduce, r) if replicas > 1 else 0.0,
+        reduce_s=0.0 if alone(replicas) else collective_s(reduce, r),
     )
 
 
@@ -131,10 +131,10 @@ def collective_s(c: Collective, r: Rates) -> Number:
     One message holds what a rank sends over the number of messages; a sum is one FLOP on three accesses per word.
     """
     steps = c.ranks - 1
-    messages = {"all-reduce": 2 * steps, "shift": 1}.get(c.kind, steps)
+    messages = maximum({"all-reduce": 2 * steps, "shift": 1}.get(c.kind, steps), 1)
     seconds = messages * transfer_s(c.sent_words / messages, r)
     if c.kind in ("all-reduce", "reduce-scatter"):
         share = c.words / c.ranks
         add = Pointwise(name=c.name, flops=share, bytes=3 * r.element_bytes * share, launches=1)
         seconds = seconds + steps * price_pointwise(add, r).seconds
-    return seconds
+    return where(c.ranks > 1, seconds, 0.0)

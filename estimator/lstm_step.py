@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from estimator.arrays import where
+from estimator.lstm_exchanges import embedding_gather, embedding_rows, gate_exchange, moved_s, row_sums
 from estimator.lstm_plan import LstmPlan, check, replica
 from estimator.lstm_price import (
     PricedPointwise,
     PricedProduct,
     Rates,
     Update,
-    collective_s,
     embedding_s,
     price_pointwise,
     price_product,
@@ -69,7 +69,7 @@ def price(
         seconds = seconds + each.seconds
     if priced:
         seconds = seconds + priced.seconds
-    moved = _moved_s(collectives, r)
+    moved = moved_s(collectives, r)
     return Component(
         products=products, pointwise=priced, collectives=collectives, communication_s=moved, seconds=seconds + moved
     )
@@ -102,7 +102,7 @@ def backward_waves_s(cell_s: Number, update_s: Number, hand_over_s: Number, m: L
 def recurrent(m: Lstm, r: Rates, split: KernelSplit, *, corrected: bool = False) -> tuple[Component, Component]:
     """One cell of one time step, forward and backward; ``m`` is one replica's."""
     cell = lstm.forward_product(m, "hidden", m.hidden)
-    gates = _gate_exchange(cell, split)
+    gates = gate_exchange(cell, split)
     forward = price((kernel.forward(cell, split),), r, lstm.cell_forward(m), split.degree, gates)
     cuts = (kernel.backward_activations(cell, split, "Cb_act"), kernel.backward_weights(cell, split, "Cb_wt"))
     backward = price(cuts, r, lstm.cell_backward(m, corrected=corrected), split.degree, gates)
@@ -113,7 +113,7 @@ def softmax(m: Lstm, r: Rates, split: KernelSplit, width: int) -> tuple[Componen
     """Logits and their gradients; the columns of logits stay where they are, only sums of rows travel forward."""
     logits = lstm.forward_product(m, "softmax", width)
     cut = kernel.forward(logits, split, gather=False)
-    forward = price((cut,), r, lstm.softmax_forward(m), split.degree, _row_sums(logits, split))
+    forward = price((cut,), r, lstm.softmax_forward(m), split.degree, row_sums(logits, split))
     cuts = (
         kernel.backward_weights(logits, split, "softmax_b_wt"),
         kernel.backward_activations(logits, split, "softmax_b_act"),
@@ -135,8 +135,8 @@ def embedding(m: Lstm, r: Rates, split: KernelSplit, replicas: int) -> tuple[Num
     """Look-up and its gradient, in seconds."""
     looked_up = embedding_s(lstm.embedding_bytes(m) / split.degree, r)
     return (
-        looked_up + _moved_s(_embedding_gather(m, split), r),
-        looked_up + _moved_s(_embedding_rows(m, split, replicas), r),
+        looked_up + moved_s(embedding_gather(m, split), r),
+        looked_up + moved_s(embedding_rows(m, split, replicas), r),
     )
 
 
@@ -148,6 +148,16 @@ def step(m: Lstm, r: Rates, plan: LstmPlan | None = None, *, projected: bool = F
     """
     plan = plan or LstmPlan()
     check(m, r, plan, projected=projected)
+    return priced(m, r, plan, projected=projected, corrected=corrected, several=plan.chips > 1)
+
+
+def priced(
+    m: Lstm, r: Rates, plan: LstmPlan, *, projected: bool = False, corrected: bool = False, several: bool = True
+) -> Step:
+    """Price one step of a plan on ``several`` processors or one, or of many plans whose degrees are arrays, unchecked.
+
+    Plans of an array cut each part in the same kind of way, and each runs on several processors.
+    """
     own = replica(m, plan.dp)
     width = m.projection if projected else m.hidden
     cf, cb = recurrent(own, r, plan.hidden, corrected=corrected)
@@ -156,10 +166,10 @@ def step(m: Lstm, r: Rates, plan: LstmPlan | None = None, *, projected: bool = F
     embedding_f, embedding_b = embedding(own, r, plan.embedding, plan.dp)
     updates = {part: update(m, r, plan, part, width) for part in ("Hidden", "Projection", "Softmax")}
     hand_over: Number = 0.0
-    if plan.lp > 1:
-        hand_over = transfer_s(own.batch * m.hidden / plan.hidden.degree, r)
+    if not kernel.alone(plan.lp):
+        hand_over = where(plan.lp > 1, transfer_s(own.batch * m.hidden / plan.hidden.degree, r), 0.0)
     forward = waves_s(cf.seconds, hand_over, m.layers, plan.hlp, m.sequence)
-    if corrected or plan.chips > 1:
+    if corrected or several:
         backward = backward_waves_s(cb.seconds, updates["Hidden"].seconds, hand_over, m, plan.hlp)
     else:
         backward = waves_s(cb.seconds, 0.0, m.layers, 1, m.sequence) + updates["Hidden"].seconds
@@ -185,43 +195,3 @@ def _turned(cut: Cut) -> Cut:
     """The reference writes the projection's weight gradient transposed: (Pr × rows)·(rows × D)."""
     (p,) = cut.products
     return Cut(products=(replace(p, a=p.c, c=p.a),), collectives=cut.collectives)
-
-
-def _gate_exchange(cell: lstm.Product, split: KernelSplit) -> tuple[Collective, ...]:
-    """After column-row the gates of one unit lie on different processors: three operands of every element travel."""
-    if split.inner == 1:
-        return ()
-    return tuple(
-        Collective(name=f"gate operand {i}", kind="shift", ranks=split.inner, words=cell.a * cell.c) for i in (1, 2, 3)
-    )
-
-
-def _row_sums(logits: lstm.Product, split: KernelSplit) -> tuple[Collective, ...]:
-    """Partial sums of every row of logits, from each processor that holds columns of it to all others."""
-    pieces = max(split.columns, split.inner)
-    if pieces == 1:
-        return ()
-    words = logits.a / split.rows * pieces
-    return (Collective(name="softmax row sums", kind="all-gather", ranks=pieces, words=words),)
-
-
-def _embedding_gather(m: Lstm, split: KernelSplit) -> tuple[Collective, ...]:
-    """Positions whose vectors lie elsewhere: column-row cuts the vocabulary, row-column batch and width."""
-    pieces = max(split.columns, split.inner)
-    words = m.batch * m.sequence * m.hidden / split.rows
-    return (Collective(name="embedding", kind="all-gather", ranks=pieces, words=words),) if pieces > 1 else ()
-
-
-def _embedding_rows(m: Lstm, split: KernelSplit, replicas: int) -> tuple[Collective, ...]:
-    """Gradients of the embedding are rows of other words on every replica: all are gathered, none is summed."""
-    if replicas == 1:
-        return ()
-    words = replicas * m.batch * m.sequence * m.hidden / split.degree
-    return (Collective(name="embedding gradient rows", kind="all-gather", ranks=replicas, words=words),)
-
-
-def _moved_s(collectives: tuple[Collective, ...], r: Rates) -> Number:
-    total: Number = 0.0
-    for one in collectives:
-        total = total + collective_s(one, r)
-    return total

@@ -162,5 +162,10 @@ def backward_activations(p: Product, split: KernelSplit, name: str) -> Cut:
     return Cut(products=(local,), collectives=_real(moves))
 
 
+def alone(ranks: Number) -> bool:
+    """Whether there is one rank only; an array of several splits has some."""
+    return isinstance(ranks, int) and ranks == 1
+
+
 def _real(moves: list[Collective]) -> tuple[Collective, ...]:
-    return tuple(move for move in moves if move.ranks > 1)
+    return tuple(move for move in moves if not alone(move.ranks))

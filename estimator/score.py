@@ -47,8 +47,9 @@ class Predicted:
 
 @dataclass(frozen=True, kw_only=True)
 class Skipped:
-    """A row that was not predicted, and why."""
+    """A row that was not predicted, and why; rows count from 1."""
 
+    row: int
     source_id: str
     reason: str
 
@@ -79,7 +80,7 @@ def predict_rows(
     rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None = None
 ) -> list[Predicted | Skipped]:
     """Predict every row, or say why not, in the table's order."""
-    return [_predict(row, calibration) for row in rows]
+    return [_predict(number, row, calibration) for number, row in enumerate(rows, 1)]
 
 
 def validate(rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None = None) -> Validation:
@@ -123,14 +124,14 @@ def errors(percent: Iterable[float | None]) -> Errors:
     )
 
 
-def _predict(cells: Mapping[str, str], calibration: Efficiencies | None) -> Predicted | Skipped:
+def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | None) -> Predicted | Skipped:
     row = scenario_of_row(cells)
     if row.scenario is None:
-        return Skipped(source_id=row.source_id, reason=row.reason)
+        return Skipped(row=number, source_id=row.source_id, reason=row.reason)
     try:
         found = estimate(row.scenario, calibration)
     except InputProblems as error:
-        return Skipped(source_id=row.source_id, reason=str(error))
+        return Skipped(row=number, source_id=row.source_id, reason=str(error))
     naive = naive_step_s(row.scenario)
     return Predicted(
         row=row,

@@ -148,7 +148,11 @@ def text(found: Validation) -> str:
             rows = [_row(_short(name or "(not named)"), errors) for name, errors in members.items()]
             lines += ["", table((f"time by {group}", *_HEADER[1:]), rows)]
     if found.skipped:
-        lines += ["", "skipped:", *(f"  {item.source_id or '(no source_id)'}: {item.reason}" for item in found.skipped)]
+        lines += [
+            "",
+            "skipped:",
+            *(f"  {item.source_id or f'row {item.row}'}: {item.reason}" for item in found.skipped),
+        ]
     return "\n".join(lines)
 
 

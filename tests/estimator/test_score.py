@@ -47,7 +47,7 @@ def rows() -> list[dict[str, str]]:
 def test_every_row_is_predicted_or_skipped_in_order():
     found = predict_rows(rows())
     assert [type(item) for item in found] == [Predicted, Predicted, Predicted, Skipped]
-    assert found[3].source_id == "d"
+    assert (found[3].row, found[3].source_id) == (4, "d")
     assert found[3].reason
 
 

@@ -42,12 +42,12 @@ const order = (plan, placement = "") =>
 export function planWords(plan, fields) {
   const degrees = DEGREES.filter((name) => (plan[name] ?? 1) > 1).map((name) => `${name} ${plan[name]}`);
   const alone = !((plan.dp ?? 1) > 1 || (plan.cp ?? 1) > 1);
-  const placed = order(plan, plan.placement);
-  const usual = order(plan, fields["plan.placement"]?.default);
+  const usual = fields["plan.placement"]?.default;
+  const placed = order(plan, plan.placement ?? usual);
   const rest = Object.keys(plan)
     .filter((name) => !SILENT.includes(name) && plan[name] !== fields[`plan.${name}`]?.default)
     .filter((name) => !(alone && name === "sharding"))
     .map((name) => SAID[name]?.(plan) ?? `${name.replaceAll("_", " ")} ${plan[name]}`);
-  if (placed !== usual) rest.push(`neighbours ${placed}`);
+  if (placed !== order(plan, usual)) rest.push(`neighbours ${placed}`);
   return { degrees: degrees.join(" · ") || "one chip", rest: rest.join(", ") };
 }

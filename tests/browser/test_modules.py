@@ -194,12 +194,15 @@ def test_problems_with_one_remedy_are_one_sentence(call):
     [
         ({"dp": 8}, "dp-tp-cp-pp", ("dp 8", "FSDP")),
         ({"dp": 4, "cp": 2}, "tp-cp-dp-pp", ("dp 4 · cp 2", "FSDP")),
+        ({"dp": 4, "cp": 2}, None, ("dp 4 · cp 2", "FSDP")),
         ({"dp": 4, "cp": 2}, "dp-cp-tp-pp", ("dp 4 · cp 2", "FSDP, neighbours dp, cp")),
         ({"tp": 2, "pp": 4}, "pp-tp-cp-dp", ("tp 2 · pp 4", "neighbours pp, tp")),
     ],
 )
 def test_a_plan_names_its_placement_only_where_it_says_something(call, degrees, placement, said):
     plan = {"dp": 1, "tp": 1, "cp": 1, "pp": 1, "sharding": "fsdp", "placement": placement, **degrees}
+    if placement is None:
+        del plan["placement"]  # what a search found leaves out what is the default
     fields = {"plan.placement": {"default": "tp-cp-dp-pp"}, "plan.sharding": {"default": "ddp"}}
     found = call("planwords", "planWords", plan, fields)
     assert (found["degrees"], found["rest"]) == said

@@ -104,7 +104,8 @@ export function logTicks(values) {
   const few = span > 1000 ? [1] : span > 100 ? [1, 3] : span > 8 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
   const powers = Array.from({ length: high - low + 1 }, (_, at) => low + at);
   const tickvals = powers.flatMap((power) => few.map((digit) => digit * 10 ** power));
-  const text = (/** @type {number} */ value) => (value < 1e4 ? String(Number(value.toPrecision(3))) : short(value));
+  const text = (/** @type {number} */ value) =>
+    value < 1e4 ? String(Number(value.toPrecision(3))) : short(value).replace(" ", "");
   return { tickvals, ticktext: tickvals.map(text) };
 }
 

@@ -140,7 +140,9 @@ def _built(suite: Suite, cell: Cell) -> tuple[Trainee, bool]:
     if refused:
         raise Unsupported("; ".join(str(problem) for problem in refused))
     if cell.compiled:
-        torch.compiler.reset()  # what other shapes compiled must not make this one's dynamic
+        # What other shapes compiled must not make this one's dynamic, nor count against its limit of recompilations.
+        # The compile workers stay: shutting them down may wait 300 s for them, and the watchdog ends them with the run
+        torch.compiler.reset()
     trainee = prepare(
         scenario, ranks, job.seed, mode=cell.mode, optimizer_kernel=cell.optimizer_kernel, graph=cell.graph
     )

@@ -19,13 +19,14 @@ import plotly
 import pytest
 from playwright.sync_api import Browser
 
-from estimator import catalog
+from estimator import caches, catalog
 from estimator.cost.collectives import TRAFFIC, Group, collective_s
 from estimator.efficiency import efficiencies
 from estimator.estimate import estimate
+from estimator.hierarchy import hierarchy
 from estimator.model import parameters
 from estimator.scenario import scenario_from_json
-from tests.estimator import test_catalog
+from tests.estimator import test_caches, test_catalog
 from tests.markdown import blocks
 
 ROOT = Path(__file__).parent.parent
@@ -48,8 +49,11 @@ def _section(title: str) -> str:
 
 
 def test_there_is_a_recipe_for_each_kind_of_addition():
-    titles = re.findall(r"^## Add an? (.*)$", RECIPES.read_text(encoding="utf-8"), re.MULTILINE)
-    assert titles == ["GPU", "model", "collective", "importer", "benchmark", "backend", "figure", "study"]
+    titles = re.findall(r"^## Add (?:an? )?(.*)$", RECIPES.read_text(encoding="utf-8"), re.MULTILINE)
+    assert titles == [
+        "GPU", "cache levels to a chip", "model", "collective", "schedule", "importer", "benchmark", "backend",
+        "figure", "study",
+    ]  # fmt: skip
 
 
 def test_every_path_in_the_recipes_exists():
@@ -95,6 +99,28 @@ def test_gpu(catalogue: Path):
     test_catalog.test_every_chip_names_links_that_exist_and_has_plausible_sizes(entry)
 
 
+def test_cache_levels(catalogue: Path, monkeypatch: pytest.MonkeyPatch):
+    (catalogue / "caches" / "v100-32gb.toml").write_text(_block("toml caches"), encoding="utf-8")
+    monkeypatch.setattr(caches, "ROOT", catalogue)
+    known = (caches.caches, caches.names, caches.levels)
+    for function in known:
+        function.cache_clear()
+    try:
+        test_caches.test_every_level_has_a_source_and_the_chip_is_in_the_catalogue("v100-32gb")
+        test_caches.test_the_last_level_cache_is_the_catalogues("v100-32gb")
+        for element_bytes in (2, 4):
+            test_caches.test_outer_levels_are_larger_and_slower("v100-32gb", element_bytes)
+        volta = {"cluster": {"chip": "v100-32gb"}, "plan": {"dp": 8}}
+        training = SCENARIO["training"] | {"precision": "fp16-amp"}
+        found = hierarchy(scenario_from_json(SCENARIO | volta | {"training": training}))
+        assert [roof.name for roof in found.roofs] == ["memory", "L2", "shared memory", "registers"]
+        assert {row.binds for row in found.rows} <= {"compute", *(roof.name for roof in found.roofs)}
+    finally:
+        monkeypatch.undo()
+        for function in known:
+            function.cache_clear()
+
+
 def test_model(catalogue: Path):
     path = catalogue / "models" / "mistral-7b.toml"
     path.write_text(_block("toml model"), encoding="utf-8")
@@ -123,6 +149,52 @@ def test_collective(monkeypatch: pytest.MonkeyPatch):
     assert times_s == sorted(times_s)
     ideal_s = factor * 7 / 8 * payload_bytes / cluster.link.bytes_per_s
     assert ideal_s < times_s[-1] < 2 * ideal_s
+
+
+EAGER = """
+import json
+from estimator.axis import axis
+from estimator.estimate import estimate
+from estimator.hierarchy import hierarchy
+from estimator.plan import SCHEDULES
+from estimator.scenario import scenario_from_json
+from estimator.sweep import sweep
+document = {
+    "model": "gpt2", "cluster": {"chip": "a100-80gb-sxm", "chips_per_node": 4},
+    "plan": {"pp": 4, "schedule": "1f1b"},
+    "training": {"seq_len": 1024, "global_batch": 16, "precision": "bf16"},
+}
+points = {point.value: point.estimate for point in axis(document, "plan.schedule").points}
+search = {key: document[key] for key in ("model", "cluster", "training")}
+found = sweep(search | {"locked": {"pp": 4, "schedule": "eager-1f1b"}})
+seconds = [points[name].step_time_s for name in ("eager-1f1b", "1f1b")]
+memory = [points[name].memory.stages[0].peak_bytes for name in ("eager-1f1b", "1f1b")]
+print(json.dumps([SCHEDULES, seconds, memory, found.best[0].scenario["plan"]["schedule"]]))
+"""
+
+
+def test_schedule(tmp_path: Path):
+    _copy(tmp_path, "estimator")
+    (tmp_path / "tests" / "properties").mkdir(parents=True)
+    properties = tmp_path / "tests" / "properties" / "test_schedules.py"
+    shutil.copy(ROOT / "tests" / "properties" / "test_schedules.py", properties)
+    _add(tmp_path / "estimator" / "plan.py", "\nSCHEDULES = (", _block("text plan SCHEDULES").strip() + ", ")
+    for path, registry in (("parallel/schedules.py", "FORMULAS"), ("timeline/orders.py", "SCHEDULES")):
+        place = tmp_path / "estimator" / path
+        title = f"{registry}: dict[str, {'Formulas' if registry == 'FORMULAS' else 'Schedule'}] = {{"
+        line = "FORMULAS" if registry == "FORMULAS" else "orders SCHEDULES"
+        _add(place, title, _block(f"text {line}").strip() + ", ")
+        code = place.read_text(encoding="utf-8").replace(title, f"{_block(f'python estimator/{path}')}\n\n{title}")
+        place.write_text(code, encoding="utf-8")
+    _add(properties, "\nBOUNDS = {", _block("text BOUNDS").strip() + ", ")
+    schedules, seconds, memory, searched = json.loads(_python(tmp_path, "-c", EAGER))
+    assert schedules[0] == searched == "eager-1f1b"
+    # Messages hide beside the work; what is ahead of its backward is held.
+    assert seconds[0] < seconds[1]
+    assert memory[0] > memory[1]
+    passed = _python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(properties))
+    assert "passed" in passed
+    assert "failed" not in passed
 
 
 READ_TWO = """

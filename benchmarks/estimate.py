@@ -1,7 +1,7 @@
 """How fast one prediction is, how fast a search is, and what importing the estimator costs; one table.
 
-Run ``python benchmarks/estimate.py [SECONDS]``: how long each row is repeated (2 by default). The search over all axes
-runs in a fresh process, so that its peak memory is its own; beside its rate stands that of ``estimate`` in a loop.
+Run ``python benchmarks/estimate.py [SECONDS]``: how long each row is repeated (2 by default). Searches over all axes
+run in fresh processes, so that their peak memory is their own; beside one's rate stands that of ``estimate`` in a loop.
 """
 
 from __future__ import annotations
@@ -37,11 +37,19 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """The first has the degrees of Llama 3's long-context stage (arXiv 2407.21783, table 4)."""
-SWEEP: dict[str, Any] = {
-    "model": "llama3-70b",
-    "cluster": {"chip": "h200-sxm", "nodes": 128},
-    "training": {"seq_len": 8192, "global_batch": 2048, "precision": "bf16", "framework": "megatron"},
+SWEEPS: dict[str, dict[str, Any]] = {
+    "Llama 3 70B on 1024 H200": {
+        "model": "llama3-70b",
+        "cluster": {"chip": "h200-sxm", "nodes": 128},
+        "training": {"seq_len": 8192, "global_batch": 2048, "precision": "bf16", "framework": "megatron"},
+    },
+    "DeepSeek-V3 on 256 H200": {
+        "model": "deepseek-v3",
+        "cluster": {"chip": "h200-sxm", "nodes": 32},
+        "training": {"seq_len": 4096, "global_batch": 1024, "precision": "bf16", "framework": "megatron"},
+    },
 }
+LLAMA = "Llama 3 70B on 1024 H200"
 LOOPED = 300
 """Plans of the search that the loop estimates one by one."""
 
@@ -65,12 +73,12 @@ def import_s() -> float:
     return float(done.stdout)
 
 
-def search() -> dict[str, float]:
-    """Search all plans; return counts, seconds and this process's peak memory."""
+def search(name: str = LLAMA) -> dict[str, float]:
+    """Search all plans of a case; return counts, seconds and this process's peak memory."""
     from estimator.sweep import sweep
 
     start, cpu = time.perf_counter(), time.process_time()
-    found = sweep(SWEEP)
+    found = sweep(SWEEPS[name])
     return {
         "plans": found.plans_tried,
         "fitting": found.plans_fitting,
@@ -80,9 +88,9 @@ def search() -> dict[str, float]:
     }
 
 
-def search_apart() -> dict[str, float]:
+def search_apart(name: str) -> dict[str, float]:
     """Search in a fresh process."""
-    command = [sys.executable, str(Path(__file__)), "--search"]
+    command = [sys.executable, str(Path(__file__)), "--search", name]
     done = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
     found: dict[str, float] = json.loads(done.stdout)
     return found
@@ -98,11 +106,12 @@ def loop_plans_per_s() -> float:
     from estimator.search.evaluate import evaluated
     from estimator.search.space import Space
 
+    spec = SWEEPS[LLAMA]
     base = Scenario(
-        model=model_from_json(SWEEP["model"]),
-        cluster=cluster_from_json(SWEEP["cluster"]),
+        model=model_from_json(spec["model"]),
+        cluster=cluster_from_json(spec["cluster"]),
         plan=Plan(),
-        training=training_from_json(SWEEP["training"]),
+        training=training_from_json(spec["training"]),
     )
     space = Space(base, {"tp_kind": "1d", "micro_batch": 1})
     plans = []
@@ -147,18 +156,23 @@ def main() -> None:
     points = len(axis(document, "training.seq_len").points)
     row(f"axis: Llama 3 8B along training.seq_len, {points} points", 1e3 * statistics.median(times), "ms",
         f"{len(times)}, {1e3 * max(times):.0f} ms")  # fmt: skip
-    found = search_apart()
-    rate, alone = found["plans"] / found["wall_s"], loop_plans_per_s()
-    note = (
-        f"{found['plans']:,.0f} plans, {found['fitting']:,.0f} fit; {found['wall_s']:.2f} s, CPU {found['cpu_s']:.2f} s"
-    )
-    row("sweep: Llama 3 70B on 1024 H200, all axes", rate, "plans/s", note)
-    row("  peak resident memory of its process", found["peak_bytes"] / 2**20, "MiB")
-    row("  estimate without interval in a loop", alone, "plans/s", f"the search is {rate / alone:,.0f} times faster")
+    for name in SWEEPS:
+        found = search_apart(name)
+        rate = found["plans"] / found["wall_s"]
+        note = (
+            f"{found['plans']:,.0f} plans, {found['fitting']:,.0f} fit; {found['wall_s']:.2f} s, CPU"
+            f" {found['cpu_s']:.2f} s"
+        )
+        row(f"sweep: {name}, all axes", rate, "plans/s", note)
+        row("  peak resident memory of its process", found["peak_bytes"] / 2**20, "MiB")
+        if name == LLAMA:
+            alone = loop_plans_per_s()
+            row("  estimate without interval in a loop", alone, "plans/s",
+                f"the search is {rate / alone:,.0f} times faster")  # fmt: skip
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--search"]:
-        print(json.dumps(search()))
+    if sys.argv[1:2] == ["--search"]:
+        print(json.dumps(search(*sys.argv[2:])))
     else:
         main()

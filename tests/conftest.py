@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 
 # The same examples in every run, so that only a change can turn a test red; `make explore` draws others.
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("random", derandomize=False)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
+settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
 

@@ -81,7 +81,9 @@ def test_a_failed_node_a_waiting_run_and_one_cancelled_behind_our_back(server, s
             assert run_in(client, elsewhere, "cancelled")["message"].startswith("Slurm: CANCELLED")
             run = run_in(client, failing, "failed")
             assert run["message"].startswith("Slurm: NODE_FAIL, node two is down: fan broke")
-            assert run["measurement_id"] is None
+            kept = client.get(f"/api/measurements/{run['measurement_id']}").json()
+            assert kept["status"] in ("cancelled", "failed"), "as its worker was asked to end, or was killed"
+            assert kept["rows"], "what was measured before the node failed is kept"
         finally:
             slurm.up("two")
         until(lambda: not marked(str(settings.data / "runs" / failing)))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.run import MEASURED, Run, log_tail
+from app.run import MEASURED, Run, any_measured, log_tail
 from app.summary import read_measurement
 from estimator.measurement import Measurement
 from runners.backends import Status
@@ -43,7 +43,7 @@ def outcome(folder: Path, run: Run, status: Status | None = None, *, started: bo
         failure = failure or f"its result cannot be read: {error}"
     if found is not None and found.status in MEASURED:
         return Outcome(state=found.status, message=_said(found), measurement=_named(found, run))
-    partial = _named(found, run) if found is not None and found.rows else None
+    partial = _named(found, run) if found is not None and any_measured(found.rows) else None
     if (folder / CANCEL_FILE).exists():
         reason = (folder / CANCEL_FILE).read_text(encoding="utf-8", errors="replace").strip()
         state = "failed" if reason else "cancelled"

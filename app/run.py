@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -95,7 +96,12 @@ def _measured(folder: Path, state: str) -> bool:
         result = msgspec.json.decode((folder / RESULT_FILE).read_bytes(), type=dict[str, Any])
     except (OSError, msgspec.DecodeError):
         return False
-    return state in MEASURED or bool(result.get("rows"))
+    return state in MEASURED or any_measured(result.get("rows") or ())
+
+
+def any_measured(rows: Iterable[dict[str, Any]]) -> bool:
+    """Whether a run that broke off had measured any of its rows."""
+    return any(row.get("status") == "ok" for row in rows)
 
 
 def log_tail(folder: Path, limit_bytes: int = LOG_TAIL_BYTES) -> str:

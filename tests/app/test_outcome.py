@@ -84,6 +84,6 @@ def test_rows_that_were_measured_before_a_run_broke_off_are_kept(tmp_path, statu
     found = outcome(folder, RUN, Status(alive=False, state=state))
     assert (found.state, found.measurement.rows) == (state, rows)
     assert read_run(folder).measurement_id == "r1"
-    write(folder, status=status, rows=())
+    write(folder, status=status, rows=({"seq_len": 8, "status": "not_run"},))
     assert outcome(folder, RUN, Status(alive=False, state=state)).measurement is None
     assert read_run(folder).measurement_id is None

@@ -13,13 +13,23 @@ from app.main import create_app
 from app.settings import ROOT
 from runners.backends import slurm as backend
 from runners.backends.processes import marked
+from runners.job import RESULT_FILE
+from runners.journal import journal_of
+from runners.journal import read as read_journal
 from tests.app.examples import scenario
 from tests.app.waiting import events, measuring, run_in, until
 from tests.markdown import blocks
 
 TWO = scenario(plan__dp=2, cluster__chips_per_node=2, training__global_batch=4)
 JOB = {"scenario": scenario(), "backend": "slurm", "device": "cpu", "warmup": 1, "steps": 2, "label": "through Slurm"}
-ENDLESS = {"benchmark": "attention", "backend": "slurm", "device": "cpu", "steps": 100_000, "label": "without end"}
+ENDLESS = {
+    "benchmark": "attention",
+    "options": {"seq_lens": [8, 4096], "dims": [16], "implementations": ["naive"], "precisions": ["fp32"]},
+    "backend": "slurm",
+    "device": "cpu",
+    "steps": 1000,
+    "label": "three short rows, then one without end",
+}
 
 
 @pytest.fixture(autouse=True)
@@ -66,6 +76,11 @@ def test_a_run_outlives_its_server_and_lands_beside_its_prediction(server, setti
         assert list(dict.fromkeys(states)) == ["queued", "running", "ok"]
 
 
+def rows_so_far(folder) -> list[dict]:
+    journal = read_journal(journal_of(folder / RESULT_FILE))
+    return journal.rows if journal else []
+
+
 def test_a_failed_node_a_waiting_run_and_one_cancelled_behind_our_back(server, slurm, settings):
     with server() as client:
         failing = launch(client, {**ENDLESS, "placement": {"options": ["--nodelist=two"]}})
@@ -75,7 +90,7 @@ def test_a_failed_node_a_waiting_run_and_one_cancelled_behind_our_back(server, s
         assert client.post(f"/api/runs/{waiting}/cancel").json()["state"] == "cancelled"
         until(lambda: "BeginTime" in run_in(client, elsewhere, "queued")["message"])
         slurm.run("scancel", f"--name=headroom-{elsewhere}")
-        measuring(client, failing)
+        until(lambda: len(rows_so_far(settings.data / "runs" / failing)) == 3)
         slurm.down("two", "fan broke")
         try:
             assert run_in(client, elsewhere, "cancelled")["message"].startswith("Slurm: CANCELLED")
@@ -83,7 +98,7 @@ def test_a_failed_node_a_waiting_run_and_one_cancelled_behind_our_back(server, s
             assert run["message"].startswith("Slurm: NODE_FAIL, node two is down: fan broke")
             kept = client.get(f"/api/measurements/{run['measurement_id']}").json()
             assert kept["status"] in ("cancelled", "failed"), "as its worker was asked to end, or was killed"
-            assert kept["rows"], "what was measured before the node failed is kept"
+            assert [row["status"] for row in kept["rows"]][:3] == ["ok"] * 3, "measured before the node failed"
         finally:
             slurm.up("two")
         until(lambda: not marked(str(settings.data / "runs" / failing)))

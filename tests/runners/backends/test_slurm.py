@@ -72,7 +72,7 @@ def working(folder: Path) -> bool:
 
 
 def endless(folder: Path, benchmark: str, ranks: int, placement: Placement) -> Handle:
-    """A job without end, of a benchmark that does not take long to start."""
+    """A job of a great many steps, of a benchmark that does not take long to start."""
     folder.mkdir()
     job = Job(benchmark=benchmark, world_size=ranks, backend="slurm", device="cpu", steps=100_000, placement=placement)
     write_job(folder, job)

@@ -7,10 +7,12 @@ TORCH ?= $(TORCH_PIN)
 PYTHON ?=
 ARGS ?=
 CUDA_BASE ?=
-
-BROWSING := tests/browser tests/test_recipes.py
+# Tests start hundreds of processes, none of which should compile the project again
+export PYTHONDONTWRITEBYTECODE :=
 
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest -m "not gpu"
+BROWSING := tests/browser tests/test_recipes.py
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
 # The stamps carry the torch they stand for, so that another TORCH sets up again.
 TORCH_KEY := $(shell printf '%s' '$(TORCH)' | cksum | cut -d ' ' -f 1)
@@ -19,10 +21,10 @@ READY := $(VENV)/ready-run-$(TORCH_KEY)
 READY_TEST := $(VENV)/ready-test-$(TORCH_KEY)
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-gpu explore setup setup-test browser postgres slurm check format lint types bench clean docker
+.PHONY: help run test test-browser test-others test-gpu explore setup setup-test browser postgres slurm check format lint types bench clean docker
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
 	@echo
 	@echo '  make run ARGS="--port 8001"           options of `headroom serve`'
 	@echo '  make run TORCH=torch==2.13.0+cu126    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
@@ -32,9 +34,14 @@ run: setup ## set up what is missing, then serve the dashboard on http://127.0.0
 	@exec $(BIN)/headroom serve $(ARGS)
 
 test: setup-test browser postgres slurm check ## set up what is missing, then run every check and every test
-	@# File by file on all cores; then alone what opens a browser: it is told to be quick, and keeps an event loop running.
-	$(if $(ARGS),,$(BIN)/python -m pytest -m "not gpu" -n auto --maxprocesses 8 --dist loadfile $(BROWSING:%=--ignore %))
-	$(BIN)/python -m pytest -m "not gpu" $(if $(ARGS),$(ARGS),$(BROWSING))
+	@$(if $(ARGS),$(PYTEST) $(ARGS),$(MAKE) --no-print-directory -j2 test-others test-browser)
+
+test-browser: setup-test browser ## run the tests that open a browser
+	@# In a process of their own, because they keep an event loop running; beside the others, because they often wait.
+	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
+
+test-others: setup-test postgres slurm ## run the tests that open none, file by file on all cores
+	$(PYTEST) -n auto --maxprocesses 8 --dist loadfile $(BROWSING:%=--ignore %)
 
 test-gpu: setup-test ## run the tests that need a GPU, on a host that has one
 	$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import resource
 
 import torch
-from torch.distributed._tools.mem_tracker import MemTracker
 from torch.nn.parallel import DistributedDataParallel
 
 from estimator.measurement import MeasuredMemory, Warning
@@ -47,6 +46,8 @@ def tracked_peak(trainee: Trainee) -> tuple[float, dict[str, float]]:
 
     It sees every tensor that an op makes, not what kernels and libraries allocate inside. It slows steps: do it last.
     """
+    from torch.distributed._tools.mem_tracker import MemTracker  # takes as long to import as all of torch
+
     tracker = MemTracker()
     tracker.track_external(trainee.module, trainee.optimizer, *[tensor for pair in trainee.batches for tensor in pair])
 

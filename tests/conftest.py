@@ -12,7 +12,7 @@ from tests import chromium
 from tests import slurm as slurm_here
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser
+    from playwright.sync_api import BrowserContext
 
 
 # The same examples in every run, so that only a change can turn a test red; `make explore` draws others.
@@ -28,12 +28,22 @@ def chromium_path() -> str:
 
 
 @pytest.fixture(scope="session")
-def browser(chromium_path: str) -> Iterator[Browser]:
-    """One Chromium for all tests; playwright allows one at a time in a process."""
+def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrowserContext]:
+    """One Chromium for all tests; playwright allows one at a time in a process.
+
+    It has a profile on disk, as a person's has: from a page's third visit on its scripts are there compiled.
+    """
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=chromium_path, args=["--no-sandbox"])
+        found = playwright.chromium.launch_persistent_context(
+            tmp_path_factory.mktemp("profile"),
+            executable_path=chromium_path,
+            args=["--no-sandbox"],
+            accept_downloads=True,
+            permissions=["clipboard-read", "clipboard-write"],
+        )
+        found.set_default_timeout(20_000)
         yield found
         found.close()
 

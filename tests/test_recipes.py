@@ -17,7 +17,7 @@ from pathlib import Path
 
 import plotly
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import BrowserContext
 
 from estimator import caches, catalog
 from estimator.cost.collectives import TRAFFIC, Group, collective_s
@@ -361,7 +361,7 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.mark.browser
-def test_figure(page_folder: str, tmp_path: Path, browser: Browser):
+def test_figure(page_folder: str, tmp_path: Path, browser: BrowserContext):
     (tmp_path / "static" / "js" / "figures" / "bandwidth.js").write_text(_block("js static/js/figures/bandwidth.js"))
     collectives = [
         {"kind": "all_reduce", "bytes": 2**power, "bus_bytes_per_s": 2e11 * 2**power / (2**power + 2**20)}

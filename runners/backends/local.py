@@ -1,4 +1,4 @@
-"""This machine: torchrun in a session of its own, found again by process id, start time and an environment mark.
+"""This machine: a session of its own, found again by process id, start time and an environment mark.
 
 Needs Linux's /proc.
 """
@@ -82,14 +82,16 @@ def gpu_count() -> int:
 
 
 def render(folder: Path, job: Job) -> Request:
-    """Say exactly what would be started: torchrun with one worker per process, threads shared among them."""
+    """Say exactly what would be started: one process, or torchrun with several, threads shared among them."""
     folder = folder.resolve()
     threads = job.placement.cpus_per_process or max(1, _cores() // job.world_size)
     limit_s = math.ceil(job.time_limit_s + OVERTIME_S) if job.time_limit_s else 0
     command = ["timeout", f"--kill-after={GRACE_S:g}", str(limit_s)] if limit_s else []
-    command += [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    command += ["--nproc-per-node", str(job.world_size), "--max-restarts", "0", "-m", "runners", job.benchmark]
-    command += ["--job", str(folder), "--trace", str(folder / TRACE_FILE)]
+    command += [sys.executable]
+    if job.world_size > 1:  # one process has nobody to meet, and begins two seconds sooner without torchrun
+        command += ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+        command += ["--nproc-per-node", str(job.world_size), "--max-restarts", "0"]
+    command += ["-m", "runners", job.benchmark, "--job", str(folder), "--trace", str(folder / TRACE_FILE)]
     root = str(Path(__file__).resolve().parents[2])
     paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return Request(
@@ -135,7 +137,7 @@ def find(folder: Path) -> Handle | None:
 
 
 def alive(handle: Handle) -> bool:
-    """Whether torchrun or any worker of the job still runs."""
+    """Whether any process of the job still runs."""
     if start_time(handle.pid) == handle.start_time or marked(handle.folder):
         return True
     child = _children.pop(handle.pid, None)

@@ -47,7 +47,7 @@ def script(jobs: list[tuple[Path, Job]]) -> str:
     """Write the script; the jobs of an array are alike but for folder and benchmark."""
     folder, job = jobs[0]
     head = ["#!/bin/bash", *(f"#SBATCH {option}" for option in _options(folder, job, len(jobs)))]
-    body = [*_which(jobs), _LEAVE_EXIT_CODE, "", *_environment(job), *_torchrun(job)]
+    body = [*_which(jobs), _LEAVE_EXIT_CODE, "", *_environment(job), *_start(job)]
     return "\n".join([*head, "", *body]) + "\n"
 
 
@@ -93,17 +93,19 @@ def _environment(job: Job) -> list[str]:
     return [*lines, f'export {MARK}="$folder"', *(f"export {name}={shlex.quote(v)}" for name, v in values.items())]
 
 
-def _torchrun(job: Job) -> list[str]:
+def _start(job: Job) -> list[str]:
     placement = job.placement
     per_node = job.world_size // placement.nodes
     python = shlex.quote(os.environ.get(PYTHON) or sys.executable)
     srun = f"srun --nodes={placement.nodes} --ntasks-per-node=1 --export=ALL --kill-on-bad-exit=1"
     if placement.cpus_per_process:
         srun += f" --cpus-per-task={placement.cpus_per_process * per_node}"
+    worker = f'-m runners "$benchmark" --job "$folder" --trace "$folder/{TRACE_FILE}"'
+    if job.world_size == 1:
+        return [f"{srun} \\", f"  {python} {worker}"]
     if placement.nodes == 1:
         start = f"{python} -m torch.distributed.run --standalone --local-addr 127.0.0.1"
     else:
         port = f"$(({FIRST_PORT} + SLURM_JOB_ID % {PORTS}))"
         start = f"bash -c {shlex.quote(_EACH_NODE)} torchrun {python} --nnodes {placement.nodes} --master-port {port}"
-    worker = f'-m runners "$benchmark" --job "$folder" --trace "$folder/{TRACE_FILE}"'
     return [f"{srun} \\", f"  {start} \\", f"  --nproc-per-node {per_node} --max-restarts 0 \\", f"  {worker}"]

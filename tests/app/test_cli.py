@@ -228,10 +228,10 @@ def test_import_gives_measurements_and_names_files_that_cannot_be_read(write, ca
 def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
     assert run(["run", write(JOB), "--dry-run", "--json"]) == 0
     request = json.loads(capsys.readouterr().out)
-    assert request["command"][4:6] == ["-m", "torch.distributed.run"]
+    assert request["command"][4:7] == ["-m", "runners", "step"]
     assert run(["run", write(JOB), "--dry-run"]) == 0
     captured = capsys.readouterr()
-    assert "torch.distributed.run" in captured.out
+    assert "-m runners step" in captured.out
     assert "does not exist yet" in captured.err
     assert list((tmp_path / "data" / "runs").iterdir()) == []
 

@@ -10,12 +10,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, ConsoleMessage, Page, Response
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Response
 
 from tests.browser.server import ROOT, Server
 
 WIDTHS = (1440, 390)
 SCHEMES = ("light", "dark")
+LOOKS = tuple(zip(WIDTHS, SCHEMES, strict=True))
+"""Each width and each scheme once, where one does not change what the other does."""
+
+KEPT = "cookies,local_storage,session_storage,indexeddb"
 
 
 @pytest.fixture(scope="session")
@@ -50,8 +54,10 @@ OpenPage = Callable[..., Page]
 
 
 @pytest.fixture
-def open_page(browser: Browser, server: Server) -> Iterator[OpenPage]:
-    """Open ``path`` in a fresh profile; the test fails on any console error or warning and on any failed request.
+def open_page(browser: BrowserContext, server: Server) -> Iterator[OpenPage]:
+    """Open ``path`` in a profile that keeps nothing of other pages but its cache.
+
+    The test fails on any console error or warning and on any failed request.
 
     ``refusals`` names the statuses that a test provokes on purpose: the browser notes those in its console by itself.
     """
@@ -60,12 +66,13 @@ def open_page(browser: Browser, server: Server) -> Iterator[OpenPage]:
     def opened(
         path: str = "/", *, width: int = 1440, scheme: str = "light", refusals: tuple[int, ...] = (), url: str = ""
     ) -> Page:
-        context = browser.new_context(
-            viewport={"width": width, "height": 900 if width > 600 else 844}, color_scheme=scheme, accept_downloads=True
-        )
-        context.set_default_timeout(20_000)
-        context.grant_permissions(["clipboard-read", "clipboard-write"])
-        page = context.new_page()
+        page = browser.new_page()
+        page.set_viewport_size({"width": width, "height": 900 if width > 600 else 844})
+        page.emulate_media(color_scheme=scheme)
+        address = url or server.url
+        tools = browser.new_cdp_session(page)
+        tools.send("Storage.clearDataForOrigin", {"origin": address, "storageTypes": KEPT})
+        tools.detach()
         found: list[str] = []
 
         def console(message: ConsoleMessage) -> None:
@@ -83,12 +90,12 @@ def open_page(browser: Browser, server: Server) -> Iterator[OpenPage]:
         page.on("response", response)
         page.on("pageerror", lambda error: found.append(f"exception: {error}"))
         pages.append((page, found))
-        page.goto((url or server.url) + path)
+        page.goto(address + path)
         return page
 
     yield opened
-    for page, _ in pages:
-        page.context.close()
+    for page in browser.pages[1:]:
+        page.close()
     assert [(page.url, found) for page, found in pages if found] == []
 
 

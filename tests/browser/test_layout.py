@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import SCHEMES, WIDTHS
+from tests.browser.conftest import LOOKS, SCHEMES, WIDTHS
 from tests.browser.looking import EIGHT_GPUS, expect_view, headline, settled, wait_for_axis, wait_for_figures
 
 pytestmark = pytest.mark.browser
@@ -74,8 +74,7 @@ def test_explore(open_page, width, scheme):
     assert figure["y"] < (900 if width > 600 else 844), "the step time begins on the first screen"
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 @pytest.mark.parametrize("view", ["runs", "compare"])
 def test_other_pages(open_page, view, width, scheme):
     page = open_page(f"/?view={view}&pin=s:recompute%3Dfull", width=width, scheme=scheme)

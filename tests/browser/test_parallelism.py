@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SCHEMES, WIDTHS
+from tests.browser.conftest import LOOKS
 from tests.browser.looking import EIGHT_GPUS, bring_into_view, number, query
 
 pytestmark = pytest.mark.browser
@@ -79,8 +79,7 @@ def test_experts_leave_one_way_of_tensor_parallelism(open_page):
     expect(page.locator("#ways-tensor tr", has_text="experts are not laid out")).to_have_count(3)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_nothing_overflows(open_page, width, scheme):
     page = open_page(WAYS, width=width, scheme=scheme)
     curves(page, "#ways-tensor")

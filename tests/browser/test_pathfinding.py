@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import SCHEMES, WIDTHS
+from tests.browser.conftest import LOOKS
 from tests.browser.looking import number, query, settled
 from tests.browser.test_layout import _PLOT_TEXTS, _overflow
 
@@ -58,8 +58,7 @@ def _time_s(page: Page) -> float:
     return number(page.locator("#path-tile-time dd").first.inner_text())
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_nothing_overflows_and_all_figures_are_drawn(open_page, width, scheme):
     page = _open(open_page, width=width, scheme=scheme)
     assert _overflow(page) <= 0

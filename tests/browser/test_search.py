@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SCHEMES, WIDTHS
+from tests.browser.conftest import LOOKS
 from tests.browser.looking import EIGHT_GPUS, expect_view, number, query, settled, wait_for_figures
 
 pytestmark = pytest.mark.browser
@@ -112,8 +112,7 @@ def test_a_long_search_tells_how_far_it_is_and_can_be_cancelled(open_page):
     expect(page.locator(COUNTS)).to_contain_text("per second", timeout=30_000)
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_nothing_overflows(open_page, width, scheme):
     page = open_page(SEARCH, width=width, scheme=scheme)
     page.wait_for_selector("#best-plans tbody tr", timeout=60_000)

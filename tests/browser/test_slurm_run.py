@@ -36,7 +36,7 @@ def test_a_run_through_slurm_lands_beside_its_prediction(open_page, on_slurm):
     page.get_by_label("Steps", exact=True).fill("3")
     page.get_by_label("Device").select_option("cpu")
     command = page.locator("#run-command")
-    for words in ("#SBATCH --partition=tests", "#SBATCH --time=5", "torch.distributed.run", "sbatch --parsable"):
+    for words in ("#SBATCH --partition=tests", "#SBATCH --time=5", "-m runners", "sbatch --parsable"):
         expect(command).to_contain_text(words)
     page.get_by_role("button", name="Launch").click()
     run = page.locator(".run")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import SCHEMES, WIDTHS
+from tests.browser.conftest import LOOKS
 from tests.browser.looking import expect_view, query, settled
 from tests.browser.test_layout import _PLOT_TEXTS, _overflow
 
@@ -37,8 +37,7 @@ def _drawn(page: Page, figure: str) -> list[list[float | None]]:
     )
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
 @pytest.mark.parametrize("name", ["ulysses-16", "transformer-tables", "cs336-4d"])
 def test_nothing_overflows_and_all_figures_are_drawn(open_page, server, name, width, scheme):
     page = open_page(f"/?view=studies&study={name}", width=width, scheme=scheme)

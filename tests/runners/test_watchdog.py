@@ -62,7 +62,7 @@ def test_a_row_that_holds_the_lock_and_is_deaf_ends_at_its_bound(tmp_path, limit
 def test_who_is_told_to_end_and_cannot_is_ended_and_the_caller_sees_the_end_of_its_pipe(tmp_path):
     out = tmp_path / "r.json"
     process = start(out, command=("timeout", "60"))
-    assert wait_for(lambda: begun(out, 16))
+    assert wait_for(lambda: begun(out, 16) and asleep(children(process.pid)[0]))
     process.send_signal(signal.SIGTERM)  # which timeout passes on, as it does when its time is over
     begin_s = time.monotonic()
     _, errors = process.communicate(timeout=60)
@@ -165,6 +165,18 @@ def begun(out: Path, seq_len: int) -> bool:
     """Whether the row of that length has begun."""
     journal = read(journal_of(out))
     return journal is not None and journal.begun is not None and journal.begun["seq_len"] == seq_len
+
+
+def asleep(pid: int, seconds: float = 0.3) -> bool:
+    """Whether a process sleeps, and does nothing for a while."""
+
+    def look() -> tuple[str, str, str]:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return words[0], words[11], words[12]
+
+    before = look()
+    time.sleep(seconds)
+    return before == look() and before[0] == "S"
 
 
 def children(pid: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The API of runs on real processes: torch.distributed.run starts them, events stream, results are imported."""
+"""The API of runs on real processes: they are started, events stream, results are imported."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_run_is_followed_to_its_measurement(client, settings):
     assert run["job"]["label"] == "tiny"
     assert run["job"]["world_size"] == 1
     assert run["job"]["scenario"]["cluster"]["chip"]["memory_bytes"] > 0, "a worker has no probed chips: names go"
-    assert "torch.distributed.run" in run["command"]
+    assert "-m runners step" in " ".join(run["command"])
 
     seen = events(client, run["id"])
     assert [number for number, _ in seen] == list(range(1, len(seen) + 1))
@@ -83,7 +83,7 @@ def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, set
     assert client.get(f"/api/runs/{second['id']}").json()["state"] == "queued"
     assert client.get("/api/health").json()["runs"] == {"queued": 1, "running": 1}
     folder = settings.data / "runs" / first["id"]
-    assert len(processes_of(folder)) >= 2, "torchrun and its worker"
+    assert len(processes_of(folder)) >= 2, "the worker and its watchdog"
 
     third = client.post(f"/api/runs/{second['id']}/retry").json()
     assert third["id"] != second["id"]
@@ -127,7 +127,7 @@ def test_a_dry_run_shows_the_request_and_starts_nothing(client, settings):
     request = response.json()
     assert set(request) == {"command", "environment", "folder", "script"}
     assert request["command"][:2] == ["timeout", "--kill-after=5"], "a run ends at its limit even without a server"
-    assert request["command"][4:6] == ["-m", "torch.distributed.run"]
+    assert request["command"][4:7] == ["-m", "runners", "step"]
     assert list((settings.data / "runs").iterdir()) == []
     assert client.get("/api/runs").json() == {"runs": []}
 

@@ -1,4 +1,4 @@
-"""The local backend with real torchrun, real ranks over gloo, and nothing left of them."""
+"""The local backend with real processes, real ranks over gloo, and nothing left of them."""
 
 from __future__ import annotations
 
@@ -53,6 +53,8 @@ def test_a_request_shows_exactly_what_would_run(tmp_path):
     assert request.environment["HEADROOM_JOB_FOLDER"] == request.folder == str(tmp_path)
     assert int(request.environment["OMP_NUM_THREADS"]) >= 1
     assert [path.name for path in tmp_path.iterdir()] == ["job.json"]
+    alone = local.render(tmp_path, Job(scenario=scenario_json()))
+    assert alone.command[:5] == (sys.executable, "-m", "runners", "step", "--job")
 
 
 def test_two_ranks_over_gloo_give_one_result(tmp_path):

@@ -13,7 +13,9 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
 BROWSING := tests/browser tests/test_recipes.py
-PIP := $(BIN)/pip --disable-pip-version-check --no-input
+PIP_INSTALL := $(BIN)/pip --disable-pip-version-check --no-input install --no-compile
+# What pip would do on one core; files that are not for this Python are no error
+COMPILE = @$(BIN)/python -m compileall -qq -j 0 $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || :
 # The stamps carry the torch they stand for, so that another TORCH sets up again.
 TORCH_KEY := $(shell printf '%s' '$(TORCH)' | cksum | cut -d ' ' -f 1)
 comma := ,
@@ -89,12 +91,14 @@ $(BIN)/python:
 $(READY): pyproject.toml requirements.txt | $(BIN)/python
 	@rm -f $(VENV)/ready-*
 	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+cpu,$(TORCH)),'s/^#+ //','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
-	$(PIP) install -c $(VENV)/constraints.txt '$(TORCH)' setuptools
-	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e .
+	$(PIP_INSTALL) -c $(VENV)/constraints.txt '$(TORCH)' setuptools
+	$(PIP_INSTALL) -q -c $(VENV)/constraints.txt --no-build-isolation -e .
+	$(COMPILE)
 	@touch $@
 
 $(READY_TEST): $(READY)
-	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
+	$(PIP_INSTALL) -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
+	$(COMPILE)
 	@touch $@
 
 browser: setup-test ## find Chromium for the browser tests, or install it

@@ -13,9 +13,7 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
 BROWSING := tests/browser tests/test_recipes.py
-PIP_INSTALL := $(BIN)/pip --disable-pip-version-check --no-input install --no-compile
-# What pip would do on one core; files that are not for this Python are no error
-COMPILE = @$(BIN)/python -m compileall -qq -j 0 $$($(BIN)/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))') || :
+PIP := $(BIN)/pip --disable-pip-version-check --no-input
 # The stamps carry the torch they stand for, so that another TORCH sets up again.
 TORCH_KEY := $(shell printf '%s' '$(TORCH)' | cksum | cut -d ' ' -f 1)
 comma := ,
@@ -35,8 +33,8 @@ help: ## list the targets
 run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
 	@exec $(BIN)/headroom serve $(ARGS)
 
-test: setup-test browser postgres slurm check ## set up what is missing, then run every check and every test
-	@$(if $(ARGS),$(PYTEST) $(ARGS),$(MAKE) --no-print-directory -j2 test-others test-browser)
+test: setup-test browser postgres slurm lint ## set up what is missing, then run every check and every test
+	@$(if $(ARGS),$(PYTEST) $(ARGS),$(MAKE) --no-print-directory -j3 types test-others test-browser)
 
 test-browser: setup-test browser ## run the tests that open a browser
 	@# In a process of their own, because they keep an event loop running; beside the others, because they often wait.
@@ -91,14 +89,12 @@ $(BIN)/python:
 $(READY): pyproject.toml requirements.txt | $(BIN)/python
 	@rm -f $(VENV)/ready-*
 	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+cpu,$(TORCH)),'s/^#+ //','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
-	$(PIP_INSTALL) -c $(VENV)/constraints.txt '$(TORCH)' setuptools
-	$(PIP_INSTALL) -q -c $(VENV)/constraints.txt --no-build-isolation -e .
-	$(COMPILE)
+	$(PIP) install -c $(VENV)/constraints.txt '$(TORCH)' setuptools
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e .
 	@touch $@
 
 $(READY_TEST): $(READY)
-	$(PIP_INSTALL) -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
-	$(COMPILE)
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
 	@touch $@
 
 browser: setup-test ## find Chromium for the browser tests, or install it

@@ -151,6 +151,20 @@ def sweep(
     return command(spec, as_json, data, wide)
 
 
+@app.command()
+def catalog(
+    kind: Annotated[
+        str | None,
+        typer.Argument(metavar="[KIND]", help="models, chips or links; without it, all.", show_default=False),
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """List the names that a scenario may give for model, chip, link and network."""
+    from app.commands.catalog import catalog as command
+
+    return command(kind, as_json)
+
+
 @app.command(name="import")
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Profiles, logs, results or text tables.")],

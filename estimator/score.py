@@ -29,7 +29,7 @@ class Errors:
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """One row with its prediction and errors in percent."""
+    """One row with its prediction and errors in percent; ``fits``: the prediction finds room in its chips' memory."""
 
     row: Row
     hardware: str
@@ -39,6 +39,7 @@ class Predicted:
     low_s: float
     high_s: float
     peak_bytes: float
+    fits: bool
     naive_s: float
     time_error_pct: float | None
     memory_error_pct: float | None
@@ -56,11 +57,15 @@ class Skipped:
 
 @dataclass(frozen=True, kw_only=True)
 class Validation:
-    """Score of a table: time and memory of the model, time of the naive baseline, and the same by group."""
+    """Score of a table: time and memory of the model, time of the naive baseline, and the same by group.
+
+    ``not_fitting``: rows that were scored, and by the prediction need more memory than their chips have.
+    """
 
     rows: int
     predicted: int
     skipped: tuple[Skipped, ...]
+    not_fitting: tuple[str, ...]
     time: Errors
     memory: Errors
     baseline: dict[str, Errors]
@@ -101,6 +106,11 @@ def score(found: list[Predicted | Skipped]) -> Validation:
         rows=len(found),
         predicted=len(done),
         skipped=tuple(item for item in found if isinstance(item, Skipped)),
+        not_fitting=tuple(
+            item.row.source_id or f"row {number}"
+            for number, item in enumerate(found, 1)
+            if isinstance(item, Predicted) and not item.fits
+        ),
         time=errors([item.time_error_pct for item in done]),
         memory=errors([item.memory_error_pct for item in done]),
         baseline={"naive": errors([item.naive_error_pct for item in done])},
@@ -142,6 +152,7 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | 
         low_s=found.interval_s[0],
         high_s=found.interval_s[1],
         peak_bytes=found.memory.peak_bytes,
+        fits=found.memory.fits,
         naive_s=naive,
         time_error_pct=_error(found.step_time_s, row.measured_step_s),
         memory_error_pct=_error(found.memory.peak_bytes, row.measured_memory_bytes),

@@ -17,9 +17,11 @@ from app.disk import DataFolder
 from app.jobs import jobs_from_json
 from app.run import Run
 from app.store import Store
+from app.summary import scenario_of
 from app.supervisor import Supervisor
 from app.this_cpu import ThisCpu
 from estimator.codec import encode
+from estimator.estimate import estimate
 from estimator.measurement import Measurement
 from estimator.problems import InputProblems, Problem
 from estimator.units import bytes_text, seconds
@@ -134,7 +136,19 @@ def _text(done: Run, measurement: Measurement) -> str:
         low_s, high_s = min(measurement.steps_s), max(measurement.steps_s)
         median_s = statistics.median(measurement.steps_s)
         lines.append(f"step time    {seconds(median_s)}  ({seconds(low_s)} to {seconds(high_s)})")
+        lines += _predicted(measurement, median_s)
     lines += [f"  {name:22} {seconds(value)}" for name, value in measurement.phases_s.items() if value]
     if measurement.memory.peak_bytes:
         lines.append(f"peak memory  {bytes_text(measurement.memory.peak_bytes)}")
     return "\n".join(lines)
+
+
+def _predicted(measurement: Measurement, measured_s: float) -> list[str]:
+    scenario = scenario_of(measurement)
+    if scenario is None:
+        return []
+    found = estimate(scenario)
+    difference = found.step_time_s / measured_s - 1
+    chips, chip = scenario.cluster.chips, scenario.cluster.chip
+    where = f"{chips} × {chip.name}" if chips > 1 else chip.name
+    return [f"predicted    {seconds(found.step_time_s)} on {where}, {difference:+.1%}"]

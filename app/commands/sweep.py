@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from app.commands.cpu import with_this_cpu
-from app.commands.files import print_json, read_object
+from app.commands.files import print_json, read_object, wrapped
 from app.commands.plans import plans_text
 from estimator.problems import InputProblems, Problem
+from estimator.scenario import scenario_from_json
 from estimator.sweep import Sweep
 from estimator.sweep import sweep as search
+from estimator.training import Training
 from estimator.units import bytes_text, engineering, seconds
+
+NAMES = tuple(field.name for field in dataclasses.fields(Training))
 
 
 def sweep(path: Path, as_json: bool, data: Path | None, wide: bool = False) -> int:
@@ -28,16 +34,18 @@ def sweep(path: Path, as_json: bool, data: Path | None, wide: bool = False) -> i
     if as_json:
         print_json(found)
     else:
-        print(text(found, wide, document.get("limits", {})))
+        print(text(found, wide, document))
     return 0
 
 
-def text(found: Sweep, wide: bool = False, limits: Mapping[str, float] | None = None) -> str:
-    """Write a search within these limits for a terminal."""
+def text(found: Sweep, wide: bool = False, specification: Mapping[str, Any] | None = None) -> str:
+    """Write the search of a specification for a terminal."""
+    given = specification or {}
     tried = f"{found.plans_tried} plans tried in {seconds(found.seconds)}"
     lines = [f"{tried} ({engineering(found.plans_per_s, 'plans/s')}), {found.plans_fitting} fit"]
     if not found.best:
-        return "\n".join([*lines, _nothing(limits or {})])
+        return "\n".join([*lines, _nothing(given.get("limits", {}))])
+    lines += wrapped(_assumed(found, given.get("training", {})), hanging=2)
     lines += ["", f"best by {found.objective}:", plans_text(found.best, wide)]
     lines += ["", f"{_front(found)}:", plans_text(found.pareto, wide)]
     return "\n".join(lines)
@@ -47,6 +55,13 @@ def _nothing(limits: Mapping[str, float]) -> str:
     write = {"memory_bytes": bytes_text, "max_step_time_s": seconds}
     within = " and ".join(f"limits.{name} = {write[name](value)}" for name, value in limits.items())
     return f"No plan fits within {within or 'the memory of the chips'}: allow more, or take more chips."
+
+
+def _assumed(found: Sweep, given: Mapping[str, Any]) -> str:
+    training = scenario_from_json(found.best[0].scenario).training
+    words = {name: str(getattr(training, name)).lower() for name in NAMES if name not in given}
+    said = ", ".join(f"{name} {word}" for name, word in words.items())
+    return f"training, where the file leaves it out: {said}" if said else ""
 
 
 def _front(found: Sweep) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.commands.files import print_json, read_document, read_text, table
+from app.commands.files import print_json, read_document, read_text, table, wrapped
 from estimator.codec import decode, unknown_key
 from estimator.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
 from estimator.efficiency import ROOT as FAMILY_FILES
@@ -40,6 +40,7 @@ ADDED = (
     "memory_error_pct",
     "assumptions",
 )
+NAIVE = "naive: 6·parameters·tokens FLOPs (8 with full recomputation) at half of the peak, and the pipeline's bubble"
 _HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
 
 
@@ -142,11 +143,15 @@ def text(found: Validation) -> str:
     ]
     lines = [f"{found.predicted} of {found.rows} rows predicted; errors in percent"]
     if found.predicted:
-        lines += ["", table(_HEADER, rows)]
+        lines += ["", table(_HEADER, rows), *wrapped(NAIVE, hanging=2)]
     for group, members in found.by.items():
         if members:
             rows = [_row(_short(name or "(not named)"), errors) for name, errors in members.items()]
             lines += ["", table((f"time by {group}", *_HEADER[1:]), rows)]
+    if found.not_fitting:
+        rows_here = ", ".join(found.not_fitting)
+        said = "scored although, by the prediction, they need more memory than their chips have"
+        lines += ["", *wrapped(f"{len(found.not_fitting)} {said}: {rows_here}", hanging=2)]
     if found.skipped:
         lines += [
             "",

@@ -24,7 +24,7 @@ from tests.app.examples import LLAMA, MEASUREMENT, scenario
 
 HF_CONFIGS = Path(__file__).parents[1] / "reference" / "hf_configs"
 HEADROOM = [sys.executable, "-c", "from app.cli import main; main()"]
-COMMANDS = ["serve", "estimate", "validate", "sweep", "import", "run", "study"]
+COMMANDS = ["serve", "estimate", "validate", "sweep", "catalog", "import", "run", "study"]
 SPEC = {key: LLAMA[key] for key in ("model", "cluster", "training")} | {"locked": {"pp": 1, "tp": 1}}
 BF16 = {"training": LLAMA["training"] | {"precision": "bf16"}}
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2}
@@ -123,7 +123,11 @@ def test_sweep_lists_plans(write, capsys):
     found = json.loads(capsys.readouterr().out)
     assert {"plans_tried", "plans_fitting", "plans_per_s", "seconds", "best", "pareto"} <= set(found)
     assert run(["sweep", write(SPEC)]) == 0
-    assert "best by step_time" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "best by step_time" in text
+    assert "training, where the file leaves it out: " in text
+    assert "framework pytorch-eager" in text.split("best by")[0]
+    assert "precision" not in text.split("best by")[0], "the file gives it"
     assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 80}})]) == 0
     assert "No plan fits within limits.memory_bytes = 80 B: allow more, " in capsys.readouterr().out
     locked = SPEC | {"locked": {"cp": 1, "schedule": "gpipe", "placement": "dp-tp-cp-pp", "offload": "none"}}
@@ -150,6 +154,14 @@ def test_validate_scores_every_row_or_says_why_not(write, capsys, tmp_path):
     assert "naive (baseline, time)" in text
     assert "b: training.precision: " in text
     assert "has no matrix unit for fp8" in text
+    assert "naive: 6·parameters·tokens FLOPs" in text
+    assert "need more memory" not in text
+    assert run(["validate", write(ROWS.replace("12,1024,8,", "12,200000,8,"), "rows.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_fitting"] == ["a"]
+    assert run(["validate", write(ROWS.replace("12,1024,8,", "12,200000,8,"), "rows.csv")]) == 0
+    said = "1 scored although, by the prediction, they need more memory than their chips have: a"
+    assert said in " ".join(capsys.readouterr().out.split())
+    write(ROWS, "rows.csv")
     with out.open(newline="") as file:
         written = list(csv.DictReader(file))
     assert [row["source_id"] for row in written] == ["a", "b", "c"]
@@ -241,6 +253,25 @@ def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
     assert "measure 2/2" in captured.err
     (folder,) = (tmp_path / "data" / "runs").iterdir()
     assert (folder / "result.json").exists()
+
+
+def test_what_was_measured_stands_beside_its_prediction(write, capsys):
+    assert run(["run", write(JOB)]) == 0
+    found = re.search(r"^predicted    \d\S* ms on a100-80gb-sxm, [+-]\d+\.\d%$", capsys.readouterr().out, re.MULTILINE)
+    assert found, "the scenario's chip is named, whatever measured"
+
+
+def test_the_catalogue_lists_what_a_scenario_may_name(capsys):
+    assert run(["catalog"]) == 0
+    text = capsys.readouterr().out
+    for words in (r"llama3-8b +8\.03 G", r"h200-sxm +989 TFLOP/s", r"nvlink4 +450 GB/s +0\.6 µs"):
+        assert re.search(words, text), words
+    assert run(["catalog", "chips", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert set(found) == {"chips"}
+    assert {"h100-sxm", "mi300x"} <= {one["name"] for one in found["chips"]}
+    assert run(["catalog", "gpus"]) == 2
+    assert "'gpus' is not known. One of: models, chips, links." in capsys.readouterr().err
 
 
 def test_a_run_that_fails_says_why(write, capsys):

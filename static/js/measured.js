@@ -1,5 +1,6 @@
 // @ts-check
 /** What a measurement says about one step, without guessing what it does not say. Pure. */
+import { same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Measurement} Measurement */
 
@@ -22,6 +23,14 @@ export function stepTime(measurement) {
   if (!measurement) return null;
   return median(measurement.steps_s) ?? (total(measurement.phases_s) || total(measurement.breakdown_s) || null);
 }
+
+/**
+ * The measurement that stands beside a prediction: none where it is known to be of another model.
+ * @param {{measurement: Measurement | null, measuredScenario: import("./types.js").Scenario | null}} chosen
+ * @param {import("./types.js").Scenario} scenario
+ */
+export const beside = ({ measurement, measuredScenario }, scenario) =>
+  measuredScenario && !same(measuredScenario.model, scenario.model) ? null : measurement;
 
 /** A name for the device that was measured. @param {Measurement} measurement */
 export const deviceName = (measurement) => String(measurement.device.name ?? measurement.device.type ?? "");

@@ -6,6 +6,7 @@ import csv
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
@@ -52,12 +53,12 @@ def _data_folder(tmp_path, monkeypatch):
 
 
 def test_help_answers_at_once():
-    began_s = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     found = subprocess.run([*HEADROOM, "--help"], capture_output=True, text=True, check=True)
-    took_s = time.perf_counter() - began_s
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     for command in COMMANDS:
         assert command in found.stdout
-    assert took_s < 2, "without heavy imports it takes a fifth of a second on an idle machine"
+    assert after.ru_utime - before.ru_utime < 1, "without heavy imports it takes a fifth of a second"
 
 
 def test_help_imports_nothing_heavy():
@@ -393,10 +394,12 @@ def test_serve_prints_its_address_answers_and_ends_well(server):
     process, address = server
     with httpx2.Client(base_url=address) as client:
         assert client.get("/api/health").json()["status"] == "ok"
-        began_s = time.perf_counter()
+        took_s = []
         for _ in range(20):
+            began_s = time.perf_counter()
             assert client.get("/api/health").status_code == 200
-        assert time.perf_counter() - began_s < 20 * 0.04, "small answers must not wait for acknowledgements"
+            took_s.append(time.perf_counter() - began_s)
+        assert min(took_s) < 0.04, "small answers must not wait for acknowledgements, as each of them would"
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0
     assert process.stderr.read() == ""

@@ -46,6 +46,23 @@ def test_opens_filled_with_a_measured_run_beside_its_prediction(open_page, serve
     assert page.locator("#assumptions li").count() > 0
 
 
+def test_a_run_of_another_model_is_not_drawn_beside_the_prediction(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    errors = page.locator(".errors tr.total td")
+    expect(errors.nth(2)).to_have_text(re.compile(r"\d"))
+    model = query(page, "model")
+    page.select_option("#model", "gpt2")
+    strip = page.locator("#explore .pins")
+    expect(strip).to_contain_text("not drawn beside another model")
+    expect(page.locator("#step-time .sub")).to_contain_text("another model was measured")
+    expect(page.locator("#step-time")).not_to_contain_text(re.compile(r"\d %"))
+    strip.get_by_role("button", name="Predict what was measured").click()
+    expect(errors.nth(2)).to_have_text(re.compile(r"\d"))
+    expect(strip).not_to_contain_text("not drawn")
+    assert query(page, "model") == model
+
+
 def test_tensor_parallel_by_keyboard_moves_numbers_figures_and_url(open_page):
     page = open_page(EIGHT_GPUS)
     wait_for_figures(page)

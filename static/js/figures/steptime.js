@@ -20,10 +20,11 @@ export function errorRows({ predicted, measured, names }) {
 
 /**
  * @param {{estimate: import("../types.js").Estimate, measurement: import("../types.js").Measurement | null,
- *   measuredStep_s: number | null, by: "category" | "phase", largest_s: number, colour: Colour, narrow: boolean}} input
+ *   measuredStep_s: number | null, absent: string, by: "category" | "phase", largest_s: number, colour: Colour,
+ *   narrow: boolean}} input
  * @returns {import("../types.js").Figure & {rows: Row[], scale: {factor: number, unit: string}}}
  */
-export function stepTime({ estimate, measurement, measuredStep_s, by, largest_s, colour, narrow }) {
+export function stepTime({ estimate, measurement, measuredStep_s, absent, by, largest_s, colour, narrow }) {
   const names = by === "phase" ? PHASES : CATEGORIES;
   const predicted = by === "phase" ? estimate.phases_s : estimate.breakdown_s;
   const given = measurement ? (by === "phase" ? measurement.phases_s : measurement.breakdown_s) : null;
@@ -95,7 +96,7 @@ export function stepTime({ estimate, measurement, measuredStep_s, by, largest_s,
       annotations: [
         end(estimate.step_time_s / scale.factor, "predicted", significant(estimate.step_time_s / scale.factor)),
         ...(measuredStep_s === null
-          ? [{ ...end(0, "measured", "no measurement chosen"), font: { size: 12, color: colour("ink-3") } }]
+          ? [{ ...end(0, "measured", absent), font: { size: 12, color: colour("ink-3") } }]
           : [end(measuredStep_s / scale.factor, "measured", significant(measuredStep_s / scale.factor))]),
       ].map((one) => ({ ...one, text: escaped(one.text) })),
     }),

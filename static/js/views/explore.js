@@ -3,7 +3,7 @@
 import { api } from "../api.js";
 import { HEIGHT_PX, roofline } from "../figures/roofline.js";
 import { bytes, significant } from "../format.js";
-import { stepTime } from "../measured.js";
+import { beside, stepTime } from "../measured.js";
 import { loadMeasurement } from "../measurements.js";
 import { set, state, subscribe } from "../state.js";
 import { pinned } from "../url.js";
@@ -62,8 +62,9 @@ export function createExplore(root) {
 
   /** Everything that may come 60 ms after the step time. */
   function drawRest() {
-    const { estimate, measurement, drag } = state;
+    const { estimate, drag } = state;
     if (!estimate) return;
+    const measurement = beside(state, state.estimated ?? state.scenario);
     memory.update(estimate, measurement, drag?.largest_bytes ?? 0);
     if (!drag) heldRange = null;
     roof.later(() => {

@@ -4,7 +4,7 @@
  * differ.
  */
 import { pinScenario, setChip, setScenario, show, togglePin } from "../actions.js";
-import { deviceName, isTable, measuredChip } from "../measured.js";
+import { beside, deviceName, isTable, measuredChip } from "../measured.js";
 import { openMeasurement, setMeasured } from "../measurements.js";
 import { chipOf, describe, differences, shortLabel } from "../scenario.js";
 import { state } from "../state.js";
@@ -27,7 +27,7 @@ function chip(kind, text, { open, close, title = "" }) {
 export function createPins() {
   const element = h("div", { class: "pins", "aria-label": "What is compared" });
   function update() {
-    const { pins, base, scenario, catalog, measured, measurement } = state;
+    const { pins, base, scenario, catalog, measured, measurement, measuredScenario } = state;
     const scenarios = pins.filter((pin) => pin.startsWith("s:"));
     const chips = scenarios.map((pin, at) => {
       const its = pinned(pin, base);
@@ -81,7 +81,17 @@ export function createPins() {
         text: `Predict for ${other.label}`,
         onclick: () => setChip(other.key),
       });
-    element.replaceChildren(...chips, ...(text ? [h("span", { text })] : []), ...(use ? [use] : []));
+    const back =
+      measuredScenario &&
+      !beside(state, scenario) &&
+      h("button", {
+        type: "button",
+        class: "link",
+        text: "Predict what was measured",
+        onclick: () => setScenario(measuredScenario),
+      });
+    const links = [use, back].filter((one) => one instanceof HTMLElement);
+    element.replaceChildren(...chips, ...(text ? [h("span", { text })] : []), ...links);
   }
   return { element, update };
 }
@@ -105,6 +115,8 @@ export function relation() {
   }
   const found = differences(scenario, measuredScenario);
   if (!found.length) return "";
+  const model = found.find(({ path }) => path === "model");
+  if (model) return `the run is of ${model.b}: not drawn beside another model`;
   const names = found.map(({ path }) => path.split(".").pop()?.replaceAll("_", " "));
   return `the run differs in ${names.length > 3 ? `${names.length} settings` : names.join(", ")}`;
 }

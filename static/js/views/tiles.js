@@ -90,12 +90,13 @@ export function createTiles() {
       stages.length > 1
         ? `stage ${stages.reduce((a, b) => (b.peak_bytes > a.peak_bytes ? b : a)).stage + 1} of ${stages.length} · `
         : "";
+    const reserves = reserved_bytes > peak_bytes ? `${bytes(reserved_bytes)} reserved, ` : "";
     put(
       peak.note,
       fullest +
         (fits
           ? `fits, ${percent(peak_bytes / capacity_bytes)} used`
-          : `does not fit: ${bytes(Math.max(peak_bytes, reserved_bytes) - capacity_bytes)} over`),
+          : `does not fit: ${reserves}${bytes(Math.max(peak_bytes, reserved_bytes) - capacity_bytes)} over`),
     );
     peak.note.className = fits ? "" : "worse";
   }

@@ -2,7 +2,7 @@
 /** The step time: the primary figure, drawn in the frame of every change; its table of errors; the run's warnings. */
 import { stepTime as stepTimeFigure } from "../figures/steptime.js";
 import { plural } from "../format.js";
-import { stepTime } from "../measured.js";
+import { beside, stepTime } from "../measured.js";
 import { state } from "../state.js";
 import { colour, h, narrow, put } from "./dom.js";
 import { createErrors } from "./errors.js";
@@ -37,14 +37,17 @@ export function createTime({ name }) {
   card.below.append(errors.element, warnings);
 
   function update() {
-    const { estimate, measurement, drag } = state;
+    const { estimate, drag } = state;
     if (!estimate) return;
+    const measurement = beside(state, state.estimated ?? state.scenario);
     const measuredStep_s = stepTime(measurement);
     const largest_s = drag?.largest_s ?? 0;
-    const figure = stepTimeFigure({ estimate, measurement, measuredStep_s, by, largest_s, colour, narrow: narrow() });
+    const absent = state.measurement ? "another model was measured" : "no measurement chosen";
+    const shown = { estimate, measurement, measuredStep_s, absent, by, largest_s };
+    const figure = stepTimeFigure({ ...shown, colour, narrow: narrow() });
     const { rows, scale } = figure;
     card.now(() => figure);
-    put(card.sub, `${measurement ? "predicted against measured" : "predicted; no measurement chosen"}, ${scale.unit}`);
+    put(card.sub, `${measurement ? "predicted against measured" : `predicted; ${absent}`}, ${scale.unit}`);
     const step = { predicted: estimate.step_time_s, measured: measuredStep_s };
     errors.update({ rows, scale, by, step, same: isMeasuredScenario() });
   }

@@ -6,6 +6,7 @@ run in fresh processes, so that their peak memory is their own; beside one's rat
 
 from __future__ import annotations
 
+import itertools
 import json
 import resource
 import statistics
@@ -64,6 +65,13 @@ def repeated_s(run: Callable[[], object], seconds: float) -> list[float]:
         run()
         found.append(time.perf_counter() - start)
     return found
+
+
+def of_other_lengths(document: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return more scenarios than the estimator keeps ranks of, so that every one is built anew."""
+    training = document["training"]
+    length = training["seq_len"]
+    return [document | {"training": training | {"seq_len": length - length // 512 * i}} for i in range(256)]
 
 
 def import_s() -> float:
@@ -144,8 +152,10 @@ def main() -> None:
         f"{IMPORTS}, {1e3 * max(imports):.0f} ms")  # fmt: skip
     for name, document in CASES.items():
         scenario = scenario_from_json(document)
+        unlike = itertools.cycle(scenario_from_json(one) for one in of_other_lengths(document))
         for what, run in (
             (f"estimate: {name}", lambda s=scenario: estimate(s)),
+            ("  of another sequence length each time", lambda s=unlike: estimate(next(s))),
             ("  without interval", lambda s=scenario: estimate(s, interval=False)),
             ("  from JSON to JSON", lambda d=document: encode(estimate(scenario_from_json(d)))),
         ):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 from estimator.units import Number
@@ -43,6 +44,7 @@ def log2(value: Number) -> Number:
     return np.log2(np.maximum(value, 1.0))  # type: ignore[no-any-return]
 
 
+@cache
 def _numpy() -> Any:
     # Imported late: the nouns that share this package must work where NumPy is not installed.
     import numpy as np

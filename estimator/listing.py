@@ -125,7 +125,8 @@ def stage_memories(setting: Setting, workspace_bytes: float) -> tuple[MemoryOfSt
     if stages == 1:
         return tuple(_of_kind(setting, setting.kinds[0], [0], 1.0, workspace_bytes))
     plan, batches = setting.plan, setting.micro_batches
-    flying = [float(in_flight(plan.schedule, i, stages, batches, setting.virtual_stages)) for i in range(stages)]
+    found = in_flight(plan.schedule, np.arange(stages, dtype=float), stages, batches, setting.virtual_stages)
+    flying = np.asarray(found, dtype=float).tolist()
     first, middle, last = setting.kinds
     between = list(range(1, stages - 1))
     return (

@@ -45,17 +45,15 @@ class StageMemory:
         if count == 1:
             fullest = [max(range(len(names)), key=lambda i: _one(totals[i], 0))]
         else:
-            fullest = list(np.argmax([np.broadcast_to(total, (count,)) for total in totals], axis=0))
-        found = []
-        for rank, moment in enumerate(fullest):
-            kinds = self.moments[names[moment]]
-            found.append(
-                (
-                    names[moment],
-                    {k: _one(self.states.get(k, 0.0), rank) + _one(kinds.get(k, 0.0), rank) for k in MEMORY_KINDS},
-                )
-            )
-        return found
+            fullest = np.argmax([np.broadcast_to(total, (count,)) for total in totals], axis=0).tolist()
+        rows = {moment: self._rows(names[moment], count) for moment in set(fullest)}
+        return [(names[moment], rows[moment][rank]) for rank, moment in enumerate(fullest)]
+
+    def _rows(self, moment: str, count: int) -> list[dict[str, float]]:
+        """Bytes by kind at a moment, for each of ``count`` ranks."""
+        kinds = self.moments[moment]
+        columns = [_each(self.states.get(kind, 0.0) + kinds.get(kind, 0.0), count) for kind in MEMORY_KINDS]
+        return [dict(zip(MEMORY_KINDS, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,6 +186,12 @@ def stage_memory(
         }
         moments = {"loss backward": loss, **moments}
     return StageMemory(states=states, moments=moments)
+
+
+def _each(value: Number, count: int) -> list[float]:
+    if isinstance(value, (int, float)):
+        return [float(value)] * count
+    return np.broadcast_to(value, (count,)).astype(float).tolist()  # type: ignore[no-any-return]
 
 
 def _one(value: Number, index: int) -> float:

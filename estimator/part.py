@@ -73,10 +73,13 @@ def total(parts: list[tuple[Part, Number]]) -> Part:
 
 
 def _total(parts: list[tuple[Part, Number]], name: str) -> Any:
-    found: Number = 0.0
+    found: Number | None = None
     for part, times in parts:
-        found = found + getattr(part, name) * times
-    return found
+        value = getattr(part, name)
+        # Arrays of a few numbers take as long as their number of operations
+        often = value if isinstance(times, float) and times == 1.0 else value * times
+        found = often if found is None else found + often
+    return 0.0 if found is None else found
 
 
 def _sums(work: Work, scale: Scale | None) -> tuple[list[Number], list[Number]]:

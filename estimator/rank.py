@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from estimator.efficiency import Efficiencies
 from estimator.exchanges import InLine, hidden, priced
-from estimator.hardware import Cluster
+from estimator.hardware import Chip, Cluster
 from estimator.layout import stage_kinds
 from estimator.memory import Policy
 from estimator.messages import Message, block_messages, edge_messages
@@ -45,23 +46,30 @@ class Rank:
 
 def rank_of(scenario: Scenario, e: Efficiencies, **arrays: Any) -> Rank:
     """Build a rank's ops and price them; ``arrays`` may replace tp, cp, ep, expert_tp, micro_batch by arrays."""
-    plan, cluster = scenario.plan, scenario.cluster
-    d = dims(scenario, **arrays)
+    plan = scenario.plan
+    build = _rank if arrays else _rank_once
+    chip = scenario.cluster.chip
+    return build(dims(scenario, **arrays), chip, e, plan.sequence_parallel, plan.recompute_every)
+
+
+def _rank(d: Dims, chip: Chip, e: Efficiencies, sequence_parallel: bool, recompute_every: int) -> Rank:
     ops = network(d)
-    embedding_sends, head_sends = edge_messages(d, sequence_parallel=plan.sequence_parallel)
+    embedding_sends, head_sends = edge_messages(d, sequence_parallel=sequence_parallel)
     return Rank(
         d=d,
         ops=ops,
-        shard=shard_of(d, ops, plan.recompute_every),
-        blocks=tuple(work_of(block.ops, cluster.chip, e) for block in ops.blocks),
-        embedding=work_of(ops.embedding, cluster.chip, e),
-        head=work_of(ops.head, cluster.chip, e),
-        block_messages=tuple(
-            block_messages(d, block, sequence_parallel=plan.sequence_parallel) for block in ops.blocks
-        ),
+        shard=shard_of(d, ops, recompute_every),
+        blocks=tuple(work_of(block.ops, chip, e) for block in ops.blocks),
+        embedding=work_of(ops.embedding, chip, e),
+        head=work_of(ops.head, chip, e),
+        block_messages=tuple(block_messages(d, block, sequence_parallel=sequence_parallel) for block in ops.blocks),
         embedding_messages=embedding_sends,
         head_messages=head_sends,
     )
+
+
+_rank_once = lru_cache(maxsize=64)(_rank)
+"""Most changes of a plan leave a rank's own sizes as they are: data and pipeline degrees, sharding, schedule, batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -20,8 +20,6 @@ class Pass:
     part: Part
     wait_forward_s: Number
     wait_backward_s: Number
-    products_forward_frac: Number
-    products_backward_frac: Number
     lead_s: Number
     transfer_forward_s: Number = 0.0
     transfer_backward_s: Number = 0.0
@@ -30,6 +28,16 @@ class Pass:
     def backward_s(self) -> Number:
         """Device time of backward: towards inputs and towards weights."""
         return self.part.input_s + self.part.weight_s
+
+    @property
+    def products_forward_frac(self) -> Number:
+        """Share of products and attention in forward's window."""
+        return _share(self.part.products_forward_s, self.window_forward_s)
+
+    @property
+    def products_backward_frac(self) -> Number:
+        """Share of products and attention in backward's window."""
+        return _share(self.part.products_backward_s, self.window_backward_s)
 
     @property
     def window_forward_s(self) -> Number:
@@ -65,15 +73,14 @@ def stage_pass(part: Part, e: Efficiencies, *, offload_s: Number = 0.0) -> Pass:
     wait_forward = waited + gap_forward
     waited, lead = phase_wait_s(backward_s + part.inline_backward_s + gap_backward, part.host_backward_s, lead)
     wait_backward = waited + gap_backward
+    nothing = isinstance(offload_s, float) and offload_s == 0.0
     return Pass(
         part=part,
         wait_forward_s=wait_forward,
         wait_backward_s=wait_backward,
-        products_forward_frac=_share(part.products_forward_s, part.forward_s + wait_forward),
-        products_backward_frac=_share(part.products_backward_s, backward_s + wait_backward),
         lead_s=lead,
-        transfer_forward_s=maximum(offload_s - part.forward_s - wait_forward, 0.0),
-        transfer_backward_s=maximum(offload_s - backward_s - wait_backward, 0.0),
+        transfer_forward_s=0.0 if nothing else maximum(offload_s - part.forward_s - wait_forward, 0.0),
+        transfer_backward_s=0.0 if nothing else maximum(offload_s - backward_s - wait_backward, 0.0),
     )
 
 

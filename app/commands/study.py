@@ -89,15 +89,20 @@ def _figures(result: Result) -> list[str]:
     """Every figure in its group; a value that is a sentence has lines of its own, so that it widens no column."""
     rows: list[tuple[str, ...]] = []
     sentences: dict[int, list[str]] = {}
+    before = _before(result)
     for group, figures in itertools.groupby(result.figures, key=lambda figure: figure.group):
         rows += [("",) * 5, (group, "", "", "", "")]
         for one in figures:
             value, shown, mark = _row(one)
+            if before:
+                was = before.get((one.group, one.name))
+                shown = "" if was is None else _shown(was, one.decimals)
             if len(value) > LONGEST_CELL:
                 sentences[len(rows)] = wrapped(f"{one.name}: {value}", "  ")
                 value, shown = "", ""
             rows.append((f"  {one.name}", value, one.unit, shown, mark))
-    head, *lines = table(("", "value", "unit", "printed", ""), rows).splitlines()
+    beside = "reference's inputs" if before else "printed"
+    head, *lines = table(("", "value", "unit", beside, ""), rows).splitlines()
     return [head, *(line for at, own in enumerate(lines) for line in sentences.get(at, [own]))]
 
 
@@ -106,15 +111,23 @@ def _groups(result: Result) -> list[str]:
     groups: dict[str, list[Figure]] = {}
     for figure in result.figures:
         groups.setdefault(figure.group, []).append(figure)
-    if any(figure.agrees is not None for figure in result.figures):
-        header: tuple[str, ...] = ("", "figures", "printed", "agree")
+    before = _before(result)
+    hint = ["", f"--all prints each of the {len(result.figures)} figures."]
+    if not before:
         rows = [(group, str(len(figures)), *_agreeing(figures)) for group, figures in groups.items()]
-    else:
-        header = ("", "figures", "changed", "by at most")
-        before = {(one.group, one.name): one.value for one in reproduce(result.study).figures}
-        rows = [(group, str(len(figures)), *_moved(figures, before)) for group, figures in groups.items()]
-    hint = f"--all prints each of the {len(result.figures)} figures."
-    return [*table(header, rows).splitlines(), "", hint]
+        return [*table(("", "figures", "printed", "agree"), rows).splitlines(), *hint]
+    moved = [_moved(figures, before) for figures in groups.values()]
+    counts = [(group, str(len(groups[group])), count) for group, (count, _) in zip(groups, moved, strict=True)]
+    head, *lines = table(("", "figures", "changed"), counts).splitlines()
+    most = (most for _, most in moved)
+    return [f"{head}  most", *(f"{line}  {text}".rstrip() for line, text in zip(lines, most, strict=True)), *hint]
+
+
+def _before(result: Result) -> dict[tuple[str, str], Value]:
+    """What the reference's inputs give, where others were given and so nothing printed stands beside the figures."""
+    if any(figure.agrees is not None for figure in result.figures):
+        return {}
+    return {(one.group, one.name): one.value for one in reproduce(result.study).figures}
 
 
 def _agreeing(figures: Sequence[Figure]) -> tuple[str, str]:
@@ -123,14 +136,19 @@ def _agreeing(figures: Sequence[Figure]) -> tuple[str, str]:
 
 
 def _moved(figures: Sequence[Figure], before: Mapping[tuple[str, str], Value]) -> tuple[str, str]:
-    """Count the figures that the reference's inputs give otherwise or not at all; the largest change in percent."""
+    """Count the figures that the reference's inputs give otherwise or not at all, and show the one that moved most."""
     changed = [one for one in figures if before.get((one.group, one.name)) != one.value]
     changes = []
     for one in changed:
         was = before.get((one.group, one.name))
         if isinstance(was, (int, float)) and isinstance(one.value, (int, float)) and was:
-            changes.append(100 * (one.value / was - 1))
-    return str(len(changed) or ""), f"{max(changes, key=abs):+.3g} %" if changes else ""
+            frac = one.value / was - 1
+            now = _shown(one.value, one.decimals)
+            changes.append((frac, f"{one.name}: {_shown(was, one.decimals)} → {now} {one.unit}".rstrip()))
+    if not changes:
+        return str(len(changed) or ""), ""
+    frac, text = max(changes, key=lambda change: abs(change[0]))
+    return str(len(changed)), f"{100 * frac:+.3g} %  {text}"
 
 
 def _row(figure: Figure) -> tuple[str, str, str]:

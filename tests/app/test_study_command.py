@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -63,9 +64,14 @@ def test_other_inputs_are_summed_up_by_how_far_they_moved_each_group(capsys):
     assert run(["study", "ulysses-16", "--set", "N=120000"]) == 0
     out = capsys.readouterr().out
     assert "Nothing to agree with: " in out
-    rows = {line[:22].strip(): line.split()[-3:] for line in out.splitlines()}
-    assert rows["5. compute attention"] == ["5", "+300", "%"], "scores grow with the square of the tokens"
-    assert rows["2. compute q, k, v"][-2:] == ["+100", "%"]
+    rows = {line[:22].strip(): line for line in out.splitlines()}
+    squared = r"  5  \+300 %  A \[h/P, N, N\] elements: 28800000000 → 115200000000$"
+    assert re.search(squared, rows["5. compute attention"]), "scores grow with the square of the tokens"
+    assert "  +100 %  q [h, N/P, d/h] elements: 61440000 → 122880000" in rows["2. compute q, k, v"]
+    assert run(["study", "ulysses-16", "--set", "N=120000", "--all"]) == 0
+    out = capsys.readouterr().out
+    assert re.search(r"value +unit +reference's inputs$", out, re.MULTILINE)
+    assert re.search(r"tokens per GPU +7500 +3750$", out, re.MULTILINE)
 
 
 def test_json_is_one_document_and_set_changes_an_input(capsys):

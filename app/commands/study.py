@@ -147,7 +147,7 @@ def _moved(figures: Sequence[Figure], before: Mapping[tuple[str, str], Value]) -
             changes.append((frac, f"{one.name}: {_shown(was, one.decimals)} → {now} {one.unit}".rstrip()))
     if not changes:
         return str(len(changed) or ""), ""
-    frac, text = max(changes, key=lambda change: abs(change[0]))
+    frac, text = max(changes, key=lambda change: round(abs(change[0]), 9))
     return str(len(changed)), f"{100 * frac:+.3g} %  {text}"
 
 

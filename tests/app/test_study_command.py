@@ -65,7 +65,7 @@ def test_other_inputs_are_summed_up_by_how_far_they_moved_each_group(capsys):
     out = capsys.readouterr().out
     assert "Nothing to agree with: " in out
     rows = {line[:22].strip(): line for line in out.splitlines()}
-    squared = r"  5  \+300 %  A \[h/P, N, N\] elements: 28800000000 → 115200000000$"
+    squared = r" 5 +5  \+300 %  FLOPs of all ranks: 117\.96 → 471\.86 TFLOP$"
     assert re.search(squared, rows["5. compute attention"]), "scores grow with the square of the tokens"
     assert "  +100 %  q [h, N/P, d/h] elements: 61440000 → 122880000" in rows["2. compute q, k, v"]
     assert run(["study", "ulysses-16", "--set", "N=120000", "--all"]) == 0

@@ -34,7 +34,8 @@ run: setup ## set up what is missing, then serve the dashboard on http://127.0.0
 	@exec $(BIN)/headroom serve $(ARGS)
 
 test: setup-test browser postgres slurm lint ## set up what is missing, then run every check and every test
-	@$(if $(ARGS),$(PYTEST) $(ARGS),$(MAKE) --no-print-directory -j3 types test-others test-browser)
+	@$(MAKE) --no-print-directory $(if $(ARGS),types,-j3 types test-others test-browser)
+	$(if $(ARGS),$(PYTEST) $(ARGS))
 
 test-browser: setup-test browser ## run the tests that open a browser
 	@# In a process of their own, because they keep an event loop running; beside the others, because they often wait.
@@ -44,6 +45,7 @@ test-others: setup-test postgres slurm ## run the tests that open none, file by 
 	$(PYTEST) -n auto --maxprocesses 8 --dist loadfile $(BROWSING:%=--ignore %)
 
 test-gpu: setup-test ## run the tests that need a GPU, on a host that has one
+	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("No GPU that torch can use: every test would be skipped. Run them on a host with one.")'
 	$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
 
 explore: setup-test ## run the property tests on examples that no run has drawn before

@@ -43,7 +43,7 @@ class StageMemory:
         names = list(self.moments)
         totals = [sum(kinds.values()) for kinds in self.moments.values()]
         if count == 1:
-            fullest = [max(range(len(names)), key=lambda i: _one(totals[i], 0))]
+            fullest = [max(range(len(names)), key=lambda i: _each(totals[i], 1)[0])]
         else:
             fullest = np.argmax([np.broadcast_to(total, (count,)) for total in totals], axis=0).tolist()
         rows = {moment: self._rows(names[moment], count) for moment in set(fullest)}
@@ -192,10 +192,6 @@ def _each(value: Number, count: int) -> list[float]:
     if isinstance(value, (int, float)):
         return [float(value)] * count
     return np.broadcast_to(value, (count,)).astype(float).tolist()  # type: ignore[no-any-return]
-
-
-def _one(value: Number, index: int) -> float:
-    return float(value) if isinstance(value, (int, float)) or value.ndim == 0 else float(value[index])
 
 
 def _fullest(blocks: tuple[BlockShard, ...]) -> BlockShard:

@@ -73,14 +73,14 @@ def stage_pass(part: Part, e: Efficiencies, *, offload_s: Number = 0.0) -> Pass:
     wait_forward = waited + gap_forward
     waited, lead = phase_wait_s(backward_s + part.inline_backward_s + gap_backward, part.host_backward_s, lead)
     wait_backward = waited + gap_backward
-    nothing = isinstance(offload_s, float) and offload_s == 0.0
+    stays = isinstance(offload_s, float) and offload_s == 0.0
     return Pass(
         part=part,
         wait_forward_s=wait_forward,
         wait_backward_s=wait_backward,
         lead_s=lead,
-        transfer_forward_s=0.0 if nothing else maximum(offload_s - part.forward_s - wait_forward, 0.0),
-        transfer_backward_s=0.0 if nothing else maximum(offload_s - backward_s - wait_backward, 0.0),
+        transfer_forward_s=0.0 if stays else maximum(offload_s - part.forward_s - wait_forward, 0.0),
+        transfer_backward_s=0.0 if stays else maximum(offload_s - backward_s - wait_backward, 0.0),
     )
 
 

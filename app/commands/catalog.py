@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.commands.files import print_json, table
-from estimator import catalog as entries_of
-from estimator.catalog import Entry
+from estimator.catalog import KINDS, entries
 from estimator.model import parameters
 from estimator.problems import InputProblems, Problem
 from estimator.units import bytes_text, engineering
@@ -14,23 +13,19 @@ from estimator.units import bytes_text, engineering
 
 def catalog(kind: str | None, as_json: bool) -> int:
     """Print the entries of one kind, or of all; raises InputProblems for a kind that there is not."""
-    if kind is not None and kind not in entries_of.KINDS:
-        remedy = f"One of: {', '.join(entries_of.KINDS)}."
+    if kind is not None and kind not in KINDS:
+        remedy = f"One of: {', '.join(KINDS)}."
         raise InputProblems([Problem(field="KIND", message=f"{kind!r} is not known", remedy=remedy)])
-    kinds = [kind] if kind else list(entries_of.KINDS)
+    kinds = [kind] if kind else list(KINDS)
     if as_json:
-        print_json({one: [_document(entry) for entry in entries_of.entries(one)] for one in kinds})
+        print_json({one: entries(one) for one in kinds})
     else:
         print("\n\n".join(_text(one) for one in kinds))
     return 0
 
 
-def _document(entry: Entry) -> dict[str, Any]:
-    return {"name": entry.key, "label": entry.label, "aliases": entry.aliases, "value": entry.value}
-
-
 def _text(kind: str) -> str:
-    found = entries_of.entries(kind)
+    found = entries(kind)
     head, *lines = table(_HEADERS[kind], [[entry.key, *_CELLS[kind](entry.value)] for entry in found]).splitlines()
     return "\n".join([head, *(f"{line}  {entry.label}" for line, entry in zip(lines, found, strict=True))])
 
@@ -40,9 +35,10 @@ def _model(value: Any) -> list[str]:
 
 
 def _chip(value: Any) -> list[str]:
-    fastest = value.bf16_flops_per_s or value.fp16_flops_per_s or value.fp32_flops_per_s
+    # Of the widest unit that it has: bf16, else fp16, else fp32
+    peak = value.bf16_flops_per_s or value.fp16_flops_per_s or value.fp32_flops_per_s
     return [
-        engineering(fastest, "FLOP/s"),
+        engineering(peak, "FLOP/s"),
         bytes_text(value.memory_bytes),
         engineering(value.memory_bytes_per_s, "B/s"),
     ]
@@ -55,6 +51,6 @@ def _link(value: Any) -> list[str]:
 _CELLS = {"models": _model, "chips": _chip, "links": _link}
 _HEADERS = {
     "models": ("model", "parameters", "layers", "hidden"),
-    "chips": ("chip", "bf16 or fp16", "memory", "its rate"),
+    "chips": ("chip", "dense peak", "memory", "bandwidth"),
     "links": ("link or network", "one direction", "latency"),
 }

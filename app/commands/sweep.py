@@ -11,13 +11,10 @@ from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_object, wrapped
 from app.commands.plans import plans_text
 from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json
+from estimator.scenario import training_from_json
 from estimator.sweep import Sweep
 from estimator.sweep import sweep as search
-from estimator.training import Training
 from estimator.units import bytes_text, engineering, seconds
-
-NAMES = tuple(field.name for field in dataclasses.fields(Training))
 
 
 def sweep(path: Path, as_json: bool, data: Path | None, wide: bool = False) -> int:
@@ -45,7 +42,7 @@ def text(found: Sweep, wide: bool = False, specification: Mapping[str, Any] | No
     lines = [f"{tried} ({engineering(found.plans_per_s, 'plans/s')}), {found.plans_fitting} fit"]
     if not found.best:
         return "\n".join([*lines, _nothing(given.get("limits", {}))])
-    lines += wrapped(_assumed(found, given.get("training", {})), hanging=2)
+    lines += wrapped(_assumed(given["training"]), hanging=2) if given else []
     lines += ["", f"best by {found.objective}:", plans_text(found.best, wide)]
     lines += ["", f"{_front(found)}:", plans_text(found.pareto, wide)]
     return "\n".join(lines)
@@ -57,10 +54,9 @@ def _nothing(limits: Mapping[str, float]) -> str:
     return f"No plan fits within {within or 'the memory of the chips'}: allow more, or take more chips."
 
 
-def _assumed(found: Sweep, given: Mapping[str, Any]) -> str:
-    training = scenario_from_json(found.best[0].scenario).training
-    words = {name: str(getattr(training, name)).lower() for name in NAMES if name not in given}
-    said = ", ".join(f"{name} {word}" for name, word in words.items())
+def _assumed(given: Mapping[str, Any]) -> str:
+    values = dataclasses.asdict(training_from_json(given))
+    said = ", ".join(f"{name} {str(value).lower()}" for name, value in values.items() if name not in given)
     return f"training, where the file leaves it out: {said}" if said else ""
 
 

@@ -1,4 +1,4 @@
-"""This machine: a session of its own, found again by process id, start time and an environment mark.
+"""This machine: processes in a session of their own, found again by process id, start time and an environment mark.
 
 Needs Linux's /proc.
 """

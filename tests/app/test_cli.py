@@ -270,7 +270,7 @@ def test_the_catalogue_lists_what_a_scenario_may_name(capsys):
     assert run(["catalog", "chips", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert set(found) == {"chips"}
-    assert {"h100-sxm", "mi300x"} <= {one["name"] for one in found["chips"]}
+    assert {"h100-sxm", "mi300x"} <= {one["key"] for one in found["chips"]}
     assert run(["catalog", "gpus"]) == 2
     assert "'gpus' is not known. One of: models, chips, links." in capsys.readouterr().err
 

@@ -12,7 +12,7 @@ from app.this_cpu import ThisCpu
 from estimator.codec import encode
 from estimator.problems import InputProblems
 from estimator.scenario import scenario_from_json
-from runners.backends.local import gpu_count
+from runners.backends import local
 from tests.app.examples import LLAMA as SHARDED
 from tests.app.examples import SCENARIO, scenario
 
@@ -44,9 +44,8 @@ def test_one_process_for_each_chip(cpu):
     assert job_from_json({"scenario": many, "backend": "slurm"}, cpu).placement.nodes == 256
 
 
-def test_a_gpu_is_asked_for_where_there_is_one(cpu):
-    if gpu_count():
-        pytest.skip("this machine has a GPU")
+def test_a_gpu_is_asked_for_where_there_is_one(cpu, monkeypatch):
+    monkeypatch.setattr(local, "gpu_count", lambda: 0)
     with pytest.raises(InputProblems, match=r"device: this machine has no GPU\. Choose device auto or cpu, or backend"):
         job_from_json({"scenario": SCENARIO, "device": "cuda"}, cpu)
     job = job_from_json({"scenario": SCENARIO, "device": "cuda", "backend": "slurm"}, cpu)

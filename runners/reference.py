@@ -6,9 +6,11 @@ hang (compiling, pipelines) is in jobs of its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from estimator import catalog
+from estimator.codec import encode
 from runners.job import Job
 from runners.options import TINY
 
@@ -37,12 +39,16 @@ PIPELINES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v")
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """One job by name: what it measures, and seconds after which no row begins and that a row may take."""
+    """One job by name: what it measures, and seconds after which no row begins and that a row may take.
+
+    ``layers`` cuts a model to its first blocks, so that its trace and snapshot stay small.
+    """
 
     name: str
     benchmark: str
     options: dict[str, Any] = field(default_factory=dict)
     model: str = ""
+    layers: int = 0
     limit_s: float = 240.0
     row_limit_s: float = 120.0
     warmup: int = 2
@@ -52,6 +58,7 @@ class Entry:
 ONE_RANK = (
     Entry(name="probes", benchmark="probes", limit_s=110),
     Entry(name="trace", benchmark="step", model="llama3.2-1b", options={"snapshot": True}, steps=10),
+    Entry(name="trace-short", benchmark="step", model="llama3.2-1b", layers=2, options={"snapshot": True}, steps=10),
     Entry(name="snapshot", benchmark="memory", options={**SNAPSHOT, "snapshot": True}),
     Entry(name="attention", benchmark="attention", limit_s=360, steps=10),
     Entry(name="attention-bf16", benchmark="attention", options={**SINGLE_HEAD, "precisions": ("bf16",)}, steps=10),
@@ -124,6 +131,7 @@ ONE_RANK = (
 )
 SEVERAL_RANKS = (
     Entry(name="trace", benchmark="step", model="llama3.2-1b", steps=10),
+    Entry(name="trace-short", benchmark="step", model="llama3.2-1b", layers=2, options={"snapshot": True}, steps=10),
     Entry(name="collectives", benchmark="collectives", limit_s=300),
     Entry(name="ddp", benchmark="ddp", options={**SHARED, "variants": GRADIENTS, "profile": True}),
     Entry(name="ddp-sharded", benchmark="ddp", options={**SHARED, "variants": SHARDED, "profile": True}),
@@ -167,7 +175,7 @@ def job_of(entry: Entry, ranks: int, *, device: str = "auto", small: bool = Fals
     scenario: dict[str, Any] = {}
     if entry.model:
         scenario = {
-            "model": SMALL_MODEL if small else entry.model,
+            "model": SMALL_MODEL if small else _model(entry),
             "cluster": {"chip": chip, "chips_per_node": ranks, "nodes": 1},
             "plan": {"dp": ranks, "sharding": "ddp", "micro_batch": 1 if small else 4},
             "training": {"global_batch": ranks * (1 if small else 4), **(SMALL_TRACED if small else TRACED)},
@@ -185,4 +193,13 @@ def job_of(entry: Entry, ranks: int, *, device: str = "auto", small: bool = Fals
         time_limit_s=entry.limit_s + entry.row_limit_s + START_S,
         row_limit_s=entry.row_limit_s,
         label=f"{entry.name}, {ranks} rank{'s' * (ranks > 1)}",
+    )
+
+
+def _model(entry: Entry) -> Any:
+    """The name of a whole model, or the document of its first blocks."""
+    if not entry.layers:
+        return entry.model
+    return encode(
+        replace(catalog.model(entry.model), name=f"{entry.model}, {entry.layers} blocks", layers=entry.layers)
     )

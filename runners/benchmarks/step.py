@@ -108,7 +108,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
             capture(trainee)
         tell("build", 1, 1)
         measurement = _measure(blank, trainee, job, tell, trace)
-        if options.snapshot and trace is not None and ranks.rank == 0:
+        if options.snapshot and trace is not None:
             measurement = replace(measurement, warnings=(*measurement.warnings, *_snapshot(trainee, trace)))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
@@ -119,11 +119,14 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
 
 
 def _snapshot(trainee: Trainee, trace: Path) -> list[Warning]:
-    """Write the allocator's snapshot of one more step beside the trace; a CPU has none."""
+    """Write the first rank's allocator snapshot of one more step beside the trace; a CPU has none."""
     if not trainee.ranks.cuda:
         message = "the allocator of a CPU keeps no history, so there is no snapshot"
         return [Warning(code="no_snapshot", message=message)]
-    record(lambda: one_step(trainee, lambda phase: None), trace.with_name(SNAPSHOT_FILE))
+    if trainee.ranks.rank == 0:
+        record(lambda: one_step(trainee, lambda phase: None), trace.with_name(SNAPSHOT_FILE))
+    else:
+        one_step(trainee, lambda phase: None)  # the first rank's collectives wait for every other
     return []
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -49,6 +51,62 @@ _PLOT_TEXTS = """(selector) => {
 }"""
 
 
+_CUT = """(view) => {
+    const found = [];
+    for (const table of document.querySelectorAll(`#${view} table`)) {
+        if (!table.checkVisibility()) continue;
+        const box = table.closest(".scroll");
+        if (!box) {
+            found.push(["no box to scroll in", table.textContent.slice(0, 40)]);
+            continue;
+        }
+        const label = box.getAttribute("aria-label");
+        const across = box.scrollWidth - box.clientWidth > 1;
+        const down = box.scrollHeight - box.clientHeight > 1;
+        const reached = box.getAttribute("role") === "region" && box.tabIndex === 0;
+        if (reached !== (across || down)) found.push(["keyboard", label]);
+        const fade = getComputedStyle(box.parentElement, "::after").backgroundSize;
+        if (fade.includes("36px 100%") !== across) found.push(["no fade at the right", label, fade]);
+        if (fade.includes("100% 28px") !== down) found.push(["no fade below", label, fade]);
+        for (const cell of table.querySelectorAll("th, td")) {
+            const { overflowX } = getComputedStyle(cell);
+            if (cell.clientWidth && overflowX === "visible" && cell.scrollWidth > cell.clientWidth + 1)
+                found.push(["text leaves its cell", label, cell.textContent.slice(0, 40)]);
+        }
+    }
+    return found;
+}"""
+
+_SIDEWAYS = """(view) => [...document.querySelectorAll(`#${view} .scroll`)]
+    .filter((box) => box.checkVisibility() && box.scrollWidth - box.clientWidth > 1)
+    .map((box) => box.getAttribute("aria-label"))"""
+
+_HEAD_IN_FRONT = """(box) => {
+    box.scrollIntoView({ block: "center" });
+    const head = box.querySelector("thead th");
+    const { left, bottom } = head.getBoundingClientRect();
+    return document.elementFromPoint(left + 4, bottom - 4) === head;
+}"""
+
+TABLES = [
+    ("explore", EIGHT_GPUS, []),
+    ("search", "/?view=search", []),
+    ("runs", "/?view=runs", []),
+    (
+        "compare",
+        "/?view=compare&measured=none&pin=s:recompute%3Dfull&pin=m:1-llama3.2-1b-ddp-4xh200",
+        ["69 kernels of one step, by time of Llama 3.2 1B, DDP on 4 H200"],
+    ),
+    ("studies", "/?view=studies&study=transformer-tables", []),
+    (
+        "studies",
+        "/?view=studies&study=deepflow-lstm",
+        ["Plans on many chips", "As the reference has it, and corrected"],
+    ),
+]
+"""Pages with tables, and those of their tables that are too wide for 390 px."""
+
+
 def _overflow(page: Page) -> int:
     return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
@@ -83,6 +141,50 @@ def test_other_pages(open_page, view, width, scheme):
     settled(page)
     assert _overflow(page) <= 0
     assert page.evaluate(_PLOT_TEXTS, f"#{view} .plot") == []
+
+
+@pytest.mark.parametrize(("view", "path", "sideways"), TABLES)
+def test_narrow_tables_fit_or_show_that_they_go_on(open_page, view, path, sideways):
+    page = open_page(path, width=390)
+    expect_view(page, view)
+    page.wait_for_load_state("networkidle")
+    if view != "runs":
+        page.wait_for_selector(f"#{view} tbody tr", timeout=60_000)
+    settled(page)
+    assert _overflow(page) <= 0
+    assert page.evaluate(_SIDEWAYS, view) == sideways
+    assert page.evaluate(_CUT, view) == []
+    for toggle in page.locator(f"#{view} main .acts button", has_text="Table").all():
+        if toggle.is_visible():
+            toggle.click()
+    settled(page)
+    assert _overflow(page) <= 0
+    assert page.evaluate(_CUT, view) == []
+
+
+def test_narrow_a_table_scrolled_to_its_end_keeps_the_names_of_its_rows(open_page):
+    page = open_page(EIGHT_GPUS, width=390)
+    wait_for_figures(page)
+    page.get_by_role("button", name="every column").click()
+    box = page.get_by_role("region", name="Every column of every op")
+    around = page.locator(".scroller", has=box)
+    expect(around).to_have_class("scroller more-right more-down")
+    box.focus()
+    page.keyboard.press("ArrowRight")
+    expect(around).to_have_class(re.compile("more-left"))
+    assert box.evaluate(_HEAD_IN_FRONT), "names pass behind the headings"
+    box.evaluate("box => box.scrollTo(box.scrollWidth, box.scrollHeight)")
+    assert box.evaluate(_HEAD_IN_FRONT), "names pass behind the headings"
+    expect(around).to_have_class("scroller more-left")
+    name, last = box.locator("tbody tr").last.locator("td").first, box.locator("tbody tr").last.locator("td").last
+    edges = box.bounding_box()
+    first_cell, last_cell = name.bounding_box(), last.bounding_box()
+    assert edges is not None
+    assert first_cell is not None
+    assert last_cell is not None
+    assert abs(first_cell["x"] - edges["x"]) <= 1
+    assert last_cell["x"] + last_cell["width"] <= edges["x"] + edges["width"] + 1
+    assert first_cell["x"] + first_cell["width"] < last_cell["x"]
 
 
 def test_narrow_the_scenario_is_a_sheet_over_live_figures(open_page):

@@ -95,13 +95,17 @@ export function layout(colour, parts) {
   };
 }
 
-/** Ticks of a logarithmic axis, written in full: the fewer decades, the more of each. @param {number[]} values */
-export function logTicks(values) {
+/**
+ * Ticks of a logarithmic axis, written in full: the fewer decades, the more of each.
+ * @param {number[]} values @param {boolean} [narrow]  an axis along a narrow page
+ */
+export function logTicks(values, narrow = false) {
   const positive = values.filter((value) => value > 0);
   const [least, most] = positive.length ? [Math.min(...positive), Math.max(...positive)] : [1, 10];
   const [low, high] = [Math.floor(Math.log10(least)), Math.ceil(Math.log10(most))];
   const span = most / least;
-  const few = span > 1000 ? [1] : span > 100 ? [1, 3] : span > 8 ? [1, 2, 5] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
+  const many = narrow && span > 3 ? [1, 1.5, 2, 3, 5, 7] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
+  const few = span > 1000 ? [1] : span > 100 ? [1, 3] : span > 8 ? [1, 2, 5] : many;
   const powers = Array.from({ length: high - low + 1 }, (_, at) => low + at);
   const tickvals = powers.flatMap((power) => few.map((digit) => digit * 10 ** power));
   const text = (/** @type {number} */ value) =>

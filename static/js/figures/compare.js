@@ -9,6 +9,20 @@ import { CATEGORIES, MEMORY_KINDS, barMarker, escaped, layout, memoryTokenOf, to
  *   memory: any}} Item
  */
 
+const LONGEST = 30;
+const LONGEST_OF_TWO = 15;
+
+/** @param {string} text @param {number} [longest] */
+const oneLine = (text, longest = LONGEST) =>
+  escaped(text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
+
+/** What tells items of one model apart stands behind its name. @param {string} text */
+function twoLines(text) {
+  const at = text.length > LONGEST_OF_TWO ? text.lastIndexOf(" ", LONGEST_OF_TWO) : -1;
+  const lines = at > 0 ? [text.slice(0, at), text.slice(at + 1)] : [text];
+  return lines.map((line) => oneLine(line, LONGEST_OF_TWO)).join("<br>");
+}
+
 /**
  * @param {{items: Item[], of: "time" | "memory", colour: import("../types.js").Colour, narrow: boolean}} input
  * @returns {import("../types.js").Figure & {legend: [token: string, text: string][]}}
@@ -49,14 +63,14 @@ export function compareBars({ items, of, colour, narrow }) {
     data.push(trace("not split", "other", unsplit));
     legend.push(["other", "not split"]);
   }
-  const cut = narrow ? 14 : 30;
+  const label = narrow ? twoLines : oneLine;
   return {
     data,
     legend,
     layout: layout(colour, {
       barmode: "stack",
       height: 44 + 34 * items.length,
-      margin: { l: narrow ? 104 : 210, r: narrow ? 22 : 14, t: 4, b: 28 },
+      margin: { l: narrow ? 112 : 210, r: narrow ? 22 : 14, t: 4, b: 28 },
       xaxis: {
         range: [0, (largest / scale.factor) * (narrow ? 1.6 : time ? 1.22 : 1.42) || 1],
         nticks: narrow ? 3 : time ? 8 : 5,
@@ -64,10 +78,10 @@ export function compareBars({ items, of, colour, narrow }) {
       },
       yaxis: {
         tickvals: rows,
-        ticktext: items.map(({ label }) => escaped(label.length > cut ? `${label.slice(0, cut - 1)}…` : label)),
+        ticktext: items.map((item) => label(item.label)),
         range: [-0.6, items.length - 0.4],
         showgrid: false,
-        tickfont: { size: 12, color: colour("ink") },
+        tickfont: { size: narrow ? 11 : 12, color: colour("ink") },
       },
       annotations: sums.map((sum, at) => ({
         x: sum / scale.factor,

@@ -62,7 +62,10 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
         title: { text: `step time, ${time.unit}` },
         nticks: narrow ? 4 : 9,
         tickangle: 0,
-        ...(wide && logTicks(all.map(({ step_time_s }) => step_time_s / time.factor))),
+        ...(wide && logTicks(
+            all.map(({ step_time_s }) => step_time_s / time.factor),
+            narrow,
+          )),
       },
       yaxis: {
         rangemode: "tozero",

@@ -80,10 +80,8 @@ export function parallelismFigure({ comparison, metric, here, colour, narrow }) 
         ...logTicks(positive.map((value) => value / scale.factor)),
       },
       // annotations have a ground of their own, so that curves do not cross the numbers
-      annotations: points.map(({ at }, of) => ({
-        x: Math.log10(at),
-        y: Math.log10(heights[of]),
-        text: short(at),
+      annotations: labels(points, heights, Math.log10(x[x.length - 1] / x[0]) / (narrow ? 5 : 9)).map((one) => ({
+        ...one,
         showarrow: false,
         yanchor: "bottom",
         yshift: 7,
@@ -110,6 +108,24 @@ export function parallelismFigure({ comparison, metric, here, colour, narrow }) 
       rows: x.map((tokens, at) => [Math.round(tokens), ...curves.map((curve) => curve[metric][at])]),
     },
   };
+}
+
+/**
+ * Where each cross-over is; those too close for labels of their own share one.
+ * @param {{at: number}[]} points @param {number[]} heights @param {number} room  in decades of the axis
+ */
+function labels(points, heights, room) {
+  const sorted = points.map(({ at }, of) => ({ at, height: heights[of] })).sort((one, other) => one.at - other.at);
+  /** @type {{x: number, y: number, text: string}[]} */
+  const found = [];
+  for (const { at, height } of sorted) {
+    const [x, y, last] = [Math.log10(at), Math.log10(height), found[found.length - 1]];
+    if (last && x - last.x < room) {
+      last.y = Math.max(y, last.y);
+      last.text += `, ${short(at)}`;
+    } else found.push({ x, y, text: short(at) });
+  }
+  return found;
 }
 
 /** Ticks at powers of two, as lengths are counted. @param {number[]} x @param {boolean} narrow */

@@ -8,7 +8,7 @@ import { escaped, layout, logTicks, roundUp } from "./base.js";
 const TOKENS = ["matmul", "communication", "attention", "bubble", "elementwise", "host", "optimizer", "other"];
 const NAMED = { forward: "matmul", backward: "attention" };
 const BAR_PX = 21;
-const CUT = { wide: 24, narrow: 13 };
+const CUT = { wide: 24, narrow: 16 };
 
 /** The token that colours a series of a group. @param {Series} series @param {number} at */
 export const tokenOfSeries = ({ name }, at) =>

@@ -3,6 +3,7 @@
 import { api, ApiError } from "../api.js";
 import { count, csv, plural } from "../format.js";
 import { download, h } from "./dom.js";
+import { createScroller } from "./scroller.js";
 import { columnOf, tablesOf, tableView } from "./table.js";
 import { warningList } from "./warnings.js";
 
@@ -83,7 +84,7 @@ function card(measurement) {
     tables
       .map(({ title, table }) => [
         many ? h("p", { class: "hint", text: title }) : null,
-        h("div", { class: "scroll tall", tabindex: 0, "aria-label": `${title} of ${label}` }, tableView(table)),
+        filled(`${title} of ${label}`, table),
       ])
       .flat(),
     measurement.warnings?.length
@@ -98,6 +99,13 @@ function card(measurement) {
       : null,
   );
   return [{ label, element }];
+}
+
+/** @param {string} label @param {import("../types.js").Table} table */
+function filled(label, table) {
+  const scroller = createScroller(label, "tall");
+  scroller.fill(tableView(table));
+  return scroller.element;
 }
 
 /** @param {Measurement} measurement @returns {Titled[]} */

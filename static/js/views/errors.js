@@ -3,6 +3,7 @@
 import { change, significant } from "../format.js";
 import { tokenOf, words } from "../figures/base.js";
 import { h, put, swatch } from "./dom.js";
+import { createScroller } from "./scroller.js";
 
 const LARGE_FRAC = 0.1;
 
@@ -15,7 +16,8 @@ export function createErrors() {
     h("th", { scope: "col", text, class: at === 4 && "wide" }),
   );
   const table = h("table", { class: "errors" }, h("thead", {}, h("tr", {}, heads)), body);
-  const element = h("div", { class: "scroll" }, table);
+  const scroller = createScroller("Predicted and measured");
+  scroller.fill(table);
   /** @type {Map<string, {row: HTMLElement, cells: HTMLElement[], bar: HTMLElement}>} */
   const lines = new Map();
 
@@ -77,5 +79,5 @@ export function createErrors() {
     if (wanted.length !== body.children.length || wanted.some((row, at) => body.children[at] !== row))
       body.replaceChildren(...wanted);
   }
-  return { element, update };
+  return { element: scroller.element, update };
 }

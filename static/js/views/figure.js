@@ -6,6 +6,7 @@
 import { csv } from "../format.js";
 import { download, h, swatch } from "./dom.js";
 import { forget, later, watch } from "./queue.js";
+import { createScroller } from "./scroller.js";
 import { tableView } from "./table.js";
 
 /** @typedef {import("../types.js").Figure} Figure */
@@ -35,7 +36,8 @@ export class FigureCard {
     this.plot = h("div", { class: "plot skeleton", style: { height: `${height}px` }, "aria-hidden": true });
     this.legend = h("div", { class: "legend" });
     this.below = h("div", {});
-    this.tableBox = h("div", { class: "scroll tall", tabindex: 0, hidden: true, "aria-label": `${title}, as a table` });
+    this.tableBox = createScroller(`${title}, as a table`, "tall");
+    this.tableBox.element.hidden = true;
     this.toggle = h("button", {
       type: "button",
       "aria-pressed": "false",
@@ -64,7 +66,7 @@ export class FigureCard {
         ),
       ),
       this.plot,
-      this.tableBox,
+      this.tableBox.element,
       this.legend,
       this.below,
       this.caption,
@@ -120,7 +122,7 @@ export class FigureCard {
     this.plot.classList.remove("skeleton");
     /** @type {any} */ (window).Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
     if (this.caption.textContent !== figure.summary) this.caption.textContent = figure.summary;
-    if (!this.tableBox.hidden) this.fillTable();
+    if (!this.tableBox.element.hidden) this.fillTable();
   }
 
   /** Say what each colour stands for. @param {[token: string, text: string, title?: string][]} names */
@@ -134,8 +136,8 @@ export class FigureCard {
   }
 
   showTable() {
-    const open = this.tableBox.hidden;
-    this.tableBox.hidden = !open;
+    const open = this.tableBox.element.hidden;
+    this.tableBox.element.hidden = !open;
     this.plot.hidden = open;
     this.toggle.setAttribute("aria-pressed", String(open));
     if (open) this.fillTable();
@@ -143,7 +145,7 @@ export class FigureCard {
   }
 
   fillTable() {
-    if (this.figure) this.tableBox.replaceChildren(tableView(this.figure.table));
+    if (this.figure) this.tableBox.fill(tableView(this.figure.table));
   }
 
   /** @param {string} filename */

@@ -5,6 +5,7 @@ import { tokenOf } from "../figures/base.js";
 import { download, h, swatch } from "./dom.js";
 import { linesOf, shapeText } from "../figures/oplines.js";
 import { createLayerTable } from "./layertable.js";
+import { createScroller } from "./scroller.js";
 import { grid } from "./table.js";
 
 /** @typedef {import("../figures/oplines.js").Line} Line */
@@ -15,6 +16,18 @@ const OTHERS = [
   ["head", "Head and loss"],
   ["optimizer", "Optimizer"],
 ];
+
+/** Columns that a narrow page leaves to "every column"; the shape stands under the name there. */
+const WIDE = [1, 2, 3, 4, 5, 8];
+
+/** @param {Line} line */
+const shapeOf = ({ per_layer, shape }) => (per_layer > 1 && shape ? `${per_layer} × (${shape})` : shape);
+
+/** @param {HTMLElement} cell */
+function wide(cell) {
+  cell.classList.add("wide");
+  return cell;
+}
 
 /** Kinds of layers as the model has them, then what is outside. @param {import("../types.js").Op[]} ops */
 function groupsOf(ops) {
@@ -32,7 +45,7 @@ export function createLayers({ name }) {
   /** @type {import("../types.js").Estimate | null} */
   let estimate = null;
   const sub = h("span", { class: "sub" });
-  const box = h("div", { class: "scroll", tabindex: 0, "aria-label": "Ops per layer" });
+  const box = createScroller("Ops per layer");
   const every = createLayerTable({ name });
   every.element.hidden = true;
   const modes = ["one layer", "whole step", "every column"].map((text, at) =>
@@ -63,7 +76,7 @@ export function createLayers({ name }) {
         h("button", { type: "button", text: "CSV", "aria-label": "Per layer: download CSV", onclick: save }),
       ),
     ),
-    box,
+    box.element,
     every.element,
   );
 
@@ -98,16 +111,17 @@ export function createLayers({ name }) {
     if (!estimate) return;
     const now = estimate;
     const perStep = mode === 1;
-    box.hidden = mode === 2;
+    box.element.hidden = mode === 2;
     every.element.hidden = mode !== 2;
     if (mode === 2) {
       sub.textContent = "one rank, one layer and micro-batch; sends stand with the op that needs them";
       void every.update();
       return;
     }
-    sub.textContent = perStep
-      ? "one rank, all layers and micro-batches of a step"
-      : "one rank, one layer and micro-batch; FLOPs, bytes and launches of the forward";
+    sub.replaceChildren(
+      perStep ? "one rank, all layers and micro-batches of a step" : "one rank, one layer and micro-batch",
+      perStep ? "" : h("span", { class: "wide", text: "; FLOPs, bytes and launches of the forward" }),
+    );
     const groups = groupsOf(now.ops).map(([layer, title]) => ({
       title,
       lines: linesOf(
@@ -140,15 +154,15 @@ export function createLayers({ name }) {
       h(
         "tr",
         {},
-        h("td", {}, swatch(tokenOf(one.category)), one.name),
-        h("td", { text: one.per_layer > 1 && one.shape ? `${one.per_layer} × (${one.shape})` : one.shape }),
-        cell(one.flops, quantity(one.flops, "")),
-        cell(one.bytes, bytes(one.bytes)),
-        h("td", { text: one.bytes && one.flops ? significant(one.flops / one.bytes) : "–" }),
-        h("td", { text: significant(one.launches) }),
+        h("td", {}, swatch(tokenOf(one.category)), one.name, h("small", { class: "stacked", text: shapeOf(one) })),
+        h("td", { class: "wide", text: shapeOf(one) }),
+        wide(cell(one.flops, quantity(one.flops, ""))),
+        wide(cell(one.bytes, bytes(one.bytes))),
+        h("td", { class: "wide", text: one.bytes && one.flops ? significant(one.flops / one.bytes) : "–" }),
+        h("td", { class: "wide", text: significant(one.launches) }),
         seconds(one.forward_s + (one.backward_s ? 0 : one.other_s)),
         seconds(one.backward_s),
-        cell(one.saved_bytes, bytes(one.saved_bytes)),
+        wide(cell(one.saved_bytes, bytes(one.saved_bytes))),
         h("td", { text: one.bound }),
         h(
           "td",
@@ -166,17 +180,22 @@ export function createLayers({ name }) {
           ),
         ),
       );
-    box.replaceChildren(
+    box.fill(
       grid(
         heads,
         groups.flatMap(({ title, lines }) => {
           const times = lines[0].count;
           const text = times > 1 && !perStep ? `${title}, × ${significant(times, 6)} in a step` : title;
           return [
-            h("tr", { class: "group" }, h("th", { colspan: heads.length, scope: "rowgroup", text })),
+            h(
+              "tr",
+              { class: "group" },
+              h("th", { colspan: heads.length, scope: "rowgroup" }, h("span", { text })),
+            ),
             ...lines.map(line),
           ];
         }),
+        { wide: WIDE },
       ),
     );
   }

@@ -2,7 +2,8 @@
 /** Every op of one layer, of the embedding and of the head with all that is known of it; the server makes the rows. */
 import { api, ApiError } from "../api.js";
 import { state } from "../state.js";
-import { download, h } from "./dom.js";
+import { download } from "./dom.js";
+import { createScroller } from "./scroller.js";
 import { tableView } from "./table.js";
 
 /** Title and unit by field, in the order of the table. @type {[string, string, string?][]} */
@@ -41,7 +42,7 @@ const COLUMNS = [
 
 /** @param {{name: () => string}} options */
 export function createLayerTable({ name }) {
-  const box = h("div", { class: "scroll tall every", tabindex: 0, "aria-label": "Every column of every op" });
+  const { element, box, fill } = createScroller("Every column of every op", "tall every");
   /** @type {import("../types.js").Scenario | null} */
   let shown = null;
   /** @type {AbortController | null} */
@@ -60,7 +61,7 @@ export function createLayerTable({ name }) {
       const { columns, rows } = await api.layers(scenario, signal);
       if (signal.aborted) return;
       const at = COLUMNS.map(([field]) => columns.indexOf(field));
-      box.replaceChildren(
+      fill(
         tableView({
           columns: COLUMNS.map(([, title, unit]) => ({ title, unit })),
           rows: rows.map((/** @type {any[]} */ row) => at.map((of) => empty(row[of]))),
@@ -81,7 +82,7 @@ export function createLayerTable({ name }) {
       if (!(error instanceof ApiError)) throw error;
     }
   }
-  return { element: box, update, save };
+  return { element, update, save };
 }
 
 /** What an op has none of is better left out than written as 0. @param {any} value */

@@ -4,6 +4,7 @@ import { bytes, csv, percent, seconds, significant } from "../format.js";
 import { words } from "../figures/base.js";
 import { state } from "../state.js";
 import { download, h } from "./dom.js";
+import { createScroller } from "./scroller.js";
 import { grid } from "./table.js";
 
 /**
@@ -25,7 +26,7 @@ export function createCommunication({ name }) {
   /** @type {import("../types.js").Collective[]} */
   let now = [];
   const sub = h("span", { class: "sub" });
-  const box = h("div", { class: "scroll", tabindex: 0, "aria-label": "Communication" });
+  const box = createScroller("Communication");
   const keys = /** @type {const} */ (["name", "kind", "axis", "ranks", "bytes", "count", "seconds", "exposed_s"]);
   const save = () =>
     download(
@@ -46,7 +47,7 @@ export function createCommunication({ name }) {
         h("button", { type: "button", text: "CSV", "aria-label": "Communication: download CSV", onclick: save }),
       ),
     ),
-    box,
+    box.element,
   );
 
   /** @param {import("../types.js").Estimate} estimate */
@@ -56,12 +57,12 @@ export function createCommunication({ name }) {
       ? `${seconds(breakdown_s.communication)} exposed, ${percent(breakdown_s.communication / step_time_s)} of the step`
       : "";
     if (!collectives.length) {
-      box.replaceChildren(
+      box.fill(
         h("p", { class: "empty", text: chips === 1 ? "One chip: nothing to send." : "This plan sends nothing." }),
       );
       return;
     }
-    box.replaceChildren(
+    box.fill(
       grid(
         ["collective", "over", "each", "×", "time", "exposed"],
         collectives.map((one) => {

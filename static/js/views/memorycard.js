@@ -4,6 +4,7 @@ import { memoryTokenOf, words } from "../figures/base.js";
 import { memory } from "../figures/memory.js";
 import { colour, h, put } from "./dom.js";
 import { FigureCard } from "./figure.js";
+import { createScroller } from "./scroller.js";
 import { tableView } from "./table.js";
 
 /** @typedef {import("../types.js").Estimate} Estimate */
@@ -11,8 +12,8 @@ import { tableView } from "./table.js";
 /** @param {{name: () => string}} options */
 export function createMemory({ name }) {
   const card = new FigureCard({ id: "memory", title: "Memory", height: 284, span: "w5", name });
-  const stages = h("div", { class: "scroll stages", tabindex: 0, "aria-label": "Memory of every stage" });
-  card.below.append(stages);
+  const stages = createScroller("Memory of every stage", "stages");
+  card.below.append(stages.element);
 
   /**
    * @param {Estimate} estimate
@@ -40,8 +41,8 @@ export function createMemory({ name }) {
 
   /** @param {Estimate} estimate */
   function showStages({ memory: { stages: all } }) {
-    stages.hidden = all.length < 2;
-    if (stages.hidden) return;
+    stages.element.hidden = all.length < 2;
+    if (stages.element.hidden) return;
     const columns = [
       { title: "stage", text: true },
       { title: "layers" },
@@ -49,7 +50,7 @@ export function createMemory({ name }) {
       { title: "peak", unit: "bytes" },
     ];
     const rows = all.map((one) => [String(one.stage + 1), one.layers, one.in_flight, one.peak_bytes]);
-    stages.replaceChildren(tableView({ columns, rows }));
+    stages.fill(tableView({ columns, rows }));
   }
   return { element: card.element, update };
 }

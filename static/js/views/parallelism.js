@@ -9,13 +9,14 @@ import { describe } from "../scenario.js";
 import { state } from "../state.js";
 import { colour, h, narrow, put, swatch } from "./dom.js";
 import { FigureCard } from "./figure.js";
+import { createScroller } from "./scroller.js";
 import { grid } from "./table.js";
 
 /** @typedef {import("../types.js").Comparison} Comparison */
 /** @typedef {{ranks: number, tensor: Comparison, sequence: Comparison, assumptions: string[]}} Parallelism */
 
 const GROUPS = [0, 2, 4, 8, 9, 16, 18, 27, 32, 64, 128, 256, 512];
-const HEADS = ["way", "block", "sent", "sends' time", "weights", "activations"];
+const HEADS = ["way", "block", "sent", "sends' time", "weights", "activa\u00adtions"];
 
 export function createParallelism() {
   const name = () => "headroom";
@@ -55,8 +56,8 @@ export function createParallelism() {
   ]).map(([key, title]) => {
     const card = new FigureCard({ id: `ways-${key}`, title, height: 310, span: "w6", name });
     const words = h("ul", { class: "facts crossings" });
-    const table = h("div", { class: "scroll", tabindex: 0, "aria-label": `${title} at the present scenario` });
-    card.below.append(words, table);
+    const table = createScroller(`${title} at the present scenario`);
+    card.below.append(words, table.element);
     return { key, card, words, table };
   });
   /** @type {Parallelism | null} */
@@ -121,7 +122,7 @@ export function createParallelism() {
       put(card.sub, `against ${comparison.axis}; ○ cross-over · dotted: present scenario`);
       card.explain(comparison.curves.map(({ name: way }) => [tokenOfWay(comparison, way), labelOf(comparison, way)]));
       words.replaceChildren(...sentences(comparison, split.metric).map((text) => h("li", { text })));
-      table.replaceChildren(placeTable(comparison, here));
+      table.fill(placeTable(comparison, here));
       if (comparison.curves.length)
         card.later(() => parallelismFigure({ comparison, metric: split.metric, here, colour, narrow: narrow() }));
     }

@@ -2,6 +2,7 @@
 /** Tables of the machine from technology: its plans on many chips, and what contradicts itself beside its correction. */
 import { quantity } from "../format.js";
 import { h, put } from "./dom.js";
+import { createScroller } from "./scroller.js";
 import { tableView } from "./table.js";
 
 /** @typedef {import("../types.js").Table} Table */
@@ -9,12 +10,12 @@ import { tableView } from "./table.js";
 /** @param {string} id @param {string} title */
 function createTable(id, title) {
   const sub = h("span", { class: "sub" });
-  const box = h("div", { class: "scroll tall", tabindex: 0, "aria-label": title });
-  const element = h("section", { class: "card w12", id }, h("header", {}, h("h3", { text: title }), sub), box);
+  const box = createScroller(title, "tall");
+  const element = h("section", { class: "card w12", id }, h("header", {}, h("h3", { text: title }), sub), box.element);
   /** @param {Table} table @param {string} words */
   const update = (table, words) => {
     put(sub, words);
-    box.replaceChildren(table.rows.length ? tableView(table) : h("p", { class: "empty", text: words }));
+    box.fill(table.rows.length ? tableView(table) : h("p", { class: "empty", text: words }));
   };
   return { element, update };
 }

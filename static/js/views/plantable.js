@@ -7,6 +7,8 @@ import { state } from "../state.js";
 import { h } from "./dom.js";
 import { grid } from "./table.js";
 
+/** The chip time, which goes with the step time, has no room on a narrow page. */
+const WIDE = [5];
 const HEADS = ["plan", "step time", "tokens/s", "MFU", "peak memory", "chip time"];
 
 /** @param {import("../types.js").Found[]} plans */
@@ -34,8 +36,9 @@ export function planTable(plans) {
         h("td", { text: short(found.tokens_per_s) }),
         h("td", { text: percent(found.mfu) }),
         h("td", { text: bytes(found.peak_bytes) }),
-        h("td", { text: quantity(found.cost_chip_s, "s") }),
+        h("td", { class: "wide", text: quantity(found.cost_chip_s, "s") }),
       );
     }),
+    { wide: WIDE },
   );
 }

@@ -8,6 +8,7 @@ import { specification } from "../sweeping.js";
 import { announce, h, put } from "./dom.js";
 import { planTable } from "./plantable.js";
 import { createFront } from "./searchfront.js";
+import { createScroller } from "./scroller.js";
 import { createSearchForm } from "./searchform.js";
 import { createSheet } from "./sheet.js";
 
@@ -31,14 +32,14 @@ export function createSearch(root) {
     bar,
   );
   const figure = createFront();
-  const best = h("div", { class: "scroll", tabindex: 0, "aria-label": "Best plans" });
-  const others = h("div", { class: "scroll tall", tabindex: 0, "aria-label": "Front of time and memory" });
+  const best = createScroller("Best plans");
+  const others = createScroller("Front of time and memory", "tall");
   const bestSub = h("span", { class: "sub" });
   const bestCard = h(
     "section",
     { class: "card w12", id: "best-plans", hidden: true },
     h("header", {}, h("h3", { text: "Best plans" }), bestSub),
-    best,
+    best.element,
   );
   const frontCard = h(
     "section",
@@ -49,7 +50,7 @@ export function createSearch(root) {
       h("h3", { text: "Front" }),
       h("span", { class: "sub", text: "fastest first, each later one needs less memory" }),
     ),
-    others,
+    others.element,
   );
   const main = h("main", { tabindex: -1 }, problem, status, bestCard, figure.element, frontCard);
   root.append(sheet.panel, main, sheet.button);
@@ -143,8 +144,8 @@ export function createSearch(root) {
       return;
     }
     put(bestSub, `by ${answer.objective.replaceAll("_", " ")}; a click opens the plan in Explore`);
-    best.replaceChildren(planTable(found));
-    others.replaceChildren(planTable(pareto));
+    best.fill(planTable(found));
+    others.fill(planTable(pareto));
     figure.update(pareto, found[0]);
   }
 

@@ -6,18 +6,21 @@
 import { setBaseline } from "../actions.js";
 import { arrow, bytes, change, csv, percent, quantity, seconds, short, significant } from "../format.js";
 import { same } from "../scenario.js";
-import { download, h, icon } from "./dom.js";
+import { breakable, download, h, icon } from "./dom.js";
+import { createScroller } from "./scroller.js";
 import { columnOf, grid } from "./table.js";
 
 /** @typedef {{items: any[], deltas: any[], differences: {field: string, values: any[]}[]}} Comparison */
 
-const HEADS = ["baseline", "item", "", "step time", "", "tokens/s", "MFU", "peak memory", "", "status", ""];
+const HEADS = ["item", "", "step time", "", "tokens\u200b/s", "MFU", "peak memory", "", "status", ""];
+/** Columns that stand under another where narrow. */
+const WIDE = [2, 4, 8, 9];
 const LONGEST = 28;
 
 export function createSideBySide() {
   /** @type {Comparison | null} */
   let shown = null;
-  const table = h("div", { class: "scroll", tabindex: 0, "aria-label": "Compared" });
+  const table = createScroller("Compared");
   const button = (/** @type {string} */ text, /** @type {(now: Comparison) => void} */ act) =>
     h("button", {
       type: "button",
@@ -39,7 +42,7 @@ export function createSideBySide() {
       back,
       h("span", { class: "acts" }, button("CSV", save), button("JSON", json)),
     ),
-    table,
+    table.element,
   );
 
   /** @param {(() => void) | null} act  brings the scenario of Explore back */
@@ -57,7 +60,8 @@ export function createSideBySide() {
     offer(act);
     const row = (/** @type {any} */ item, /** @type {number} */ at) =>
       line(item, comparison.deltas[at], at, baseline, removes[at]);
-    table.replaceChildren(grid(HEADS, comparison.items.map(row), [1, 2]));
+    const heads = [h("span", { class: "wide", text: "baseline" }), ...HEADS];
+    table.fill(grid(heads, comparison.items.map(row), { texts: [1, 2], wide: WIDE }));
   }
 
   /** @param {(() => void) | null} act */
@@ -65,13 +69,14 @@ export function createSideBySide() {
     shown = null;
     offer(act);
     const text = "Nothing is compared: pick a measurement, pin a scenario in Explore, or add Explore's own.";
-    table.replaceChildren(h("p", { class: "empty", text }));
+    table.fill(h("p", { class: "empty", text }));
   }
   return { element, update, empty };
 }
 
 /** @param {any} item @param {any} its  deltas @param {number} at @param {number} baseline @param {() => void} remove */
 function line(item, its, at, baseline, remove) {
+  const of = at === baseline ? null : its;
   const choose = h("input", {
     type: "radio",
     name: "baseline",
@@ -83,15 +88,23 @@ function line(item, its, at, baseline, remove) {
     "tr",
     {},
     h("td", {}, choose),
-    h("td", { class: "label", title: item.label, text: item.label }),
-    h("td", { class: "text quiet", text: item.kind }),
-    h("td", { text: seconds(item.step_time_s) }),
-    delta(at === baseline ? null : its?.step_time_frac),
+    h(
+      "td",
+      { class: "label", title: item.label },
+      h("span", { class: "clamp", text: item.label }),
+      h("small", {
+        class: "stacked",
+        text: [item.kind, item.status !== "ok" && item.status].filter(Boolean).join(", "),
+      }),
+    ),
+    h("td", { class: "wide text quiet", text: item.kind }),
+    h("td", {}, seconds(item.step_time_s), delta("small", of?.step_time_frac)),
+    delta("td", of?.step_time_frac),
     h("td", { text: item.tokens_per_s ? short(item.tokens_per_s) : "–" }),
     h("td", { text: percent(item.mfu) }),
-    h("td", { text: bytes(item.memory?.peak_bytes) }),
-    delta(at === baseline ? null : its?.peak_bytes_frac),
-    h("td", { text: item.status ?? "" }),
+    h("td", {}, bytes(item.memory?.peak_bytes), delta("small", of?.peak_bytes_frac)),
+    delta("td", of?.peak_bytes_frac),
+    h("td", { class: "wide", text: item.status ?? "" }),
     h(
       "td",
       {},
@@ -104,11 +117,15 @@ function line(item, its, at, baseline, remove) {
   );
 }
 
-/** Less is better for time and for memory. @param {number | null | undefined} frac */
-function delta(frac) {
-  if (frac === null || frac === undefined) return h("td");
-  const none = Math.abs(frac) < 0.0005;
-  return h("td", { class: none ? "" : frac < 0 ? "better" : "worse", text: `${arrow(frac)} ${change(frac)}` });
+/**
+ * Less is better for time and for memory; the change has its own cell, or stands under its number where narrow.
+ * @param {"td" | "small"} tag @param {number | null | undefined} frac
+ */
+function delta(tag, frac) {
+  const where = tag === "td" ? "wide" : "stacked";
+  if (frac === null || frac === undefined) return h(tag, { class: where });
+  const colour = Math.abs(frac) < 0.0005 ? "" : frac < 0 ? "better" : "worse";
+  return h(tag, { class: `${where} ${colour}`, text: `${arrow(frac)}${tag === "td" ? " " : ""}${change(frac)}` });
 }
 
 /** @param {Comparison} comparison */
@@ -134,13 +151,13 @@ export function createDifferences() {
       h("td", {
         text: text(field, value),
         title: typeof value === "number" ? String(value) : null,
-        class: same(value, of) && "same",
+        class: [typeof value === "string" && "wrap", same(value, of) && "same"].filter(Boolean).join(" "),
       });
     const rows = differences.map(({ field, values }) =>
       h(
         "tr",
         {},
-        h("td", { text: field }),
+        h("td", {}, breakable(field)),
         values.map((value) => cell(field, value, values[baseline])),
       ),
     );
@@ -149,8 +166,9 @@ export function createDifferences() {
       h("header", {}, h("h3", { text: "Configuration" }), h("span", { class: "sub", text: sub })),
     );
     if (!rows.length) return;
-    const label = "Configuration differences";
-    element.append(h("div", { class: "scroll", tabindex: 0, "aria-label": label }, grid(["field", ...heads], rows)));
+    const scroller = createScroller("Configuration differences");
+    scroller.fill(grid(["field", ...heads], rows));
+    element.append(scroller.element);
   }
   return { element, update };
 }

@@ -1,7 +1,8 @@
 // @ts-check
 /** Figures of a study in their groups: value, unit, what the reference prints, and whether both agree. */
 import { count, csv, significant } from "../format.js";
-import { download, h, put } from "./dom.js";
+import { breakable, download, h, put } from "./dom.js";
+import { createScroller } from "./scroller.js";
 import { grid } from "./table.js";
 
 /** @typedef {import("../types.js").StudyFigure} Figure */
@@ -25,7 +26,7 @@ export function createStudyTable({ name }) {
     "aria-label": "Filter figures",
     oninput: () => fill(),
   });
-  const box = h("div", { class: "scroll tall", tabindex: 0, "aria-label": "Figures of the study" });
+  const box = createScroller("Figures of the study", "tall");
   const save = () =>
     download(
       `${name()}-figures.csv`,
@@ -49,7 +50,7 @@ export function createStudyTable({ name }) {
         h("button", { type: "button", text: "CSV", "aria-label": "Figures: download CSV", onclick: save }),
       ),
     ),
-    box,
+    box.element,
   );
 
   function fill() {
@@ -59,12 +60,14 @@ export function createStudyTable({ name }) {
     const rows = [];
     some.forEach((one, at) => {
       if (one.group !== some[at - 1]?.group)
-        rows.push(h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: 5, text: one.group })));
+        rows.push(
+          h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: 5 }, h("span", { text: one.group }))),
+        );
       rows.push(row(one));
     });
-    box.replaceChildren(
+    box.fill(
       rows.length
-        ? grid(["figure", "value", "", "printed", ""], rows, [2])
+        ? grid(["figure", "value", "", "printed", ""], rows, { texts: [2], wide: [3] })
         : h("p", { class: "empty", text: "No figure has that name." }),
     );
   }
@@ -94,10 +97,19 @@ function row({ name, value, unit, printed, decimals, agrees }) {
   return h(
     "tr",
     {},
-    h("td", { text: name, title: name.length > 30 ? name : null }),
-    h("td", { text: written(value, decimals), title: exact, class: typeof value === "string" && "wrap" }),
+    h("td", { title: name.length > 30 ? name : null }, breakable(name)),
+    h(
+      "td",
+      { title: exact, class: typeof value === "string" && "wrap" },
+      written(value, decimals),
+      // where narrow only what differs has room for both
+      agrees === false && h("small", { class: "stacked", text: `printed ${written(printed ?? "", decimals)}` }),
+    ),
     h("td", { class: "text quiet", text: unit }),
-    h("td", { text: printed === null ? "" : written(printed, decimals), class: typeof printed === "string" && "wrap" }),
+    h("td", {
+      text: printed === null ? "" : written(printed, decimals),
+      class: `wide ${typeof printed === "string" ? "wrap" : ""}`,
+    }),
     h("td", { class: agrees === false ? "worse" : "better", text: mark, title: words, "aria-label": words }),
   );
 }

@@ -69,11 +69,11 @@ function writers({ columns, rows }) {
 
 /**
  * A table of ready rows under plain headings.
- * @param {string[]} heads
+ * @param {(string | HTMLElement)[]} heads
  * @param {HTMLElement[]} rows
- * @param {number[]} [texts]  columns of words
+ * @param {{texts?: number[], wide?: number[]}} [options]  `texts`: columns of words; `wide`: left out where narrow
  */
-export const grid = (heads, rows, texts = []) =>
+export const grid = (heads, rows, { texts = [], wide = [] } = {}) =>
   h(
     "table",
     {},
@@ -83,7 +83,9 @@ export const grid = (heads, rows, texts = []) =>
       h(
         "tr",
         {},
-        heads.map((text, at) => h("th", { scope: "col", text, class: texts.includes(at) && "text" })),
+        heads.map((text, at) =>
+          h("th", { scope: "col", class: wide.includes(at) ? "wide" : texts.includes(at) && "text" }, text),
+        ),
       ),
     ),
     h("tbody", {}, rows),
@@ -152,7 +154,8 @@ function cell(value, write, text) {
   if (value === null || value === undefined || value === "") return h("td", { class: text && "text quiet", text: "–" });
   if (typeof value === "number") return h("td", { title: String(value), text: write(value) });
   const words = typeof value === "object" ? JSON.stringify(value) : String(value);
-  return h("td", { class: text && "text", title: words.length > LONG_TEXT ? words : null, text: words });
+  if (words.length <= LONG_TEXT) return h("td", { class: text && "text", text: words });
+  return h("td", { class: text && "text", title: words }, h("span", { class: "clamp", text: words }));
 }
 
 /**

@@ -37,6 +37,7 @@ def profiled_events(cuda: bool, work: Callable[[], None], keep: Path | None = No
             schedule=schedule(wait=0, warmup=1, active=1, repeat=1),
             on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
             record_shapes=True,
+            acc_events=True,  # there is one cycle; without it torch 2.11 warns that it keeps one only
         ) as profiler:
             for _ in range(2):
                 work()

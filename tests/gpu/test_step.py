@@ -55,9 +55,16 @@ def test_step_takes_what_a_bare_loop_takes(attention):
     for _ in range(5):
         bare()
         timed_step(trainee)
-    pairs = [(bare(), timed_step(trainee)["step"]) for _ in range(30)]
-    bare_s, step_s = (statistics.median(values) for values in zip(*pairs, strict=True))
-    print(f"{attention}: bare loop {bare_s * 1e3:.3f} ms, step {step_s * 1e3:.3f} ms, {step_s / bare_s - 1:+.2%}")
+    found: dict[str, list[float]] = {"bare": [], "step": []}
+    ways = {"bare": bare, "step": lambda: timed_step(trainee)["step"]}
+    for turn in range(40):
+        for name in sorted(ways, reverse=turn % 2 == 1):
+            found[name].append(ways[name]())
+    # What else the host does only adds: by the fastest, no loop is charged with it
+    for of in (statistics.median, min):
+        bare_s, step_s = of(found["bare"]), of(found["step"])
+        said = f"bare loop {bare_s * 1e3:.3f} ms, step {step_s * 1e3:.3f} ms, {step_s / bare_s - 1:+.2%}"
+        print(f"{attention}, {of.__name__}: {said}")
     assert step_s == pytest.approx(bare_s, rel=0.01)
 
 

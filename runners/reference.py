@@ -135,7 +135,7 @@ SEVERAL_RANKS = (
     Entry(name="collectives", benchmark="collectives", limit_s=300),
     Entry(name="ddp", benchmark="ddp", options={**SHARED, "variants": GRADIENTS, "profile": True}),
     Entry(name="ddp-sharded", benchmark="ddp", options={**SHARED, "variants": SHARDED, "profile": True}),
-    Entry(name="ddp-pipelines", benchmark="ddp", options={**SHARED, "variants": PIPELINES}),
+    Entry(name="ddp-pipelines", benchmark="ddp", options={**SHARED, "layers": 32, "variants": PIPELINES}),
     Entry(
         name="ddp-fp32",
         benchmark="ddp",

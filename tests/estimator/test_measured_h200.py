@@ -15,13 +15,16 @@ from estimator.estimate import Estimate, estimate
 from estimator.scenario import scenario_from_json
 
 FOLDER = Path(__file__).parent.parent / "reference" / "h200"
-FILES = ("step-cs336", "step-llm", "step-modes", "step-recompute")
+DAYS = {
+    "2026-11-20": ("step-cs336", "step-llm", "step-modes", "step-recompute"),
+    "2026-11-21": ("cs336-1", "llm-1", "modes-1", "recompute-1"),
+}
 HOST_BOUND = 0.1
-"""Share of waiting for the host above which a step measures the host; four processes shared one when these ran."""
+"""Share of waiting for the host above which a step measures the host, which was another on the second day."""
 
 
-def rows() -> list[dict[str, Any]]:
-    found = [row for name in FILES for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]]
+def rows(day: str) -> list[dict[str, Any]]:
+    found = [row for name in DAYS[day] for row in json.loads((FOLDER / f"{name}.json").read_text())["rows"]]
     return [
         row
         for row in found
@@ -50,11 +53,16 @@ def predicted(row: dict[str, Any]) -> Estimate:
     )
 
 
+@pytest.fixture(scope="module", params=DAYS)
+def day(request) -> str:
+    return str(request.param)
+
+
 @pytest.fixture(scope="module")
-def errors() -> list[tuple[dict[str, Any], float, float, float]]:
+def errors(day) -> list[tuple[dict[str, Any], float, float, float]]:
     """Row, error of time and of memory as fractions, and the share of waiting for the host."""
     found = []
-    for row in rows():
+    for row in rows(day):
         one = predicted(row)
         host = one.breakdown_s["host"] / one.step_time_s
         found.append((row, one.step_time_s / row["step_s"] - 1, one.memory.peak_bytes / row["peak_bytes"] - 1, host))
@@ -66,15 +74,17 @@ def test_there_are_enough_rows_of_both_kinds(errors):
     assert sum(host < HOST_BOUND for *_, host in errors) >= 40
 
 
-def test_steps_that_the_device_bounds(errors):
-    times = [abs(time) for _, time, _, host in errors if host < HOST_BOUND]
-    assert statistics.mean(times) < 0.05
-    assert sorted(times)[int(0.9 * len(times))] < 0.09
+def test_steps_that_the_device_bounds(day, errors):
+    times = sorted(abs(time) for _, time, _, host in errors if host < HOST_BOUND)
+    mean, ninth = {"2026-11-20": (0.05, 0.09), "2026-11-21": (0.06, 0.16)}[day]
+    assert statistics.median(times) < 0.04
+    assert statistics.mean(times) < mean
+    assert times[int(0.9 * len(times))] < ninth
 
 
-def test_steps_that_the_host_bounds_are_off_by_the_host_that_they_shared(errors):
+def test_steps_that_the_host_bounds_are_off_by_their_host(day, errors):
     times = [time for _, time, _, host in errors if host >= HOST_BOUND]
-    assert statistics.mean(map(abs, times)) < 0.20
+    assert statistics.mean(map(abs, times)) < {"2026-11-20": 0.20, "2026-11-21": 0.25}[day]
     assert statistics.mean(times) < 0
 
 

@@ -12,8 +12,14 @@ from app.context import Ctx
 from app.errors import Refused
 from app.summary import scenario_of
 from estimator.estimate import estimate
+from estimator.measurement import Measurement
+from estimator.problems import Problem
+from estimator.tables import predicted_table
 
 router = APIRouter()
+
+MOST_ROWS = 5000
+"""Some seconds of estimates, were each row another scenario."""
 
 
 @router.get("/api/measurements")
@@ -25,9 +31,33 @@ def get_measurements(context: Ctx) -> Response:
 @router.get("/api/measurements/{measurement_id}")
 def get_measurement(measurement_id: str, context: Ctx) -> Response:
     """One whole measurement and the prediction for its scenario, null where the scenario is not complete."""
-    measurement = context.store.measurement(measurement_id)
-    if measurement is None:
-        raise Refused(404, "There is no such measurement. GET /api/measurements lists those there are.")
+    measurement = _found(measurement_id, context)
     scenario = scenario_of(measurement)
     values = {field.name: getattr(measurement, field.name) for field in dataclasses.fields(measurement)}
     return json_response(values | {"prediction": estimate(scenario) if scenario else None})
+
+
+@router.get("/api/measurements/{measurement_id}/rows")
+def get_rows(measurement_id: str, context: Ctx, chip: str = "") -> Response:
+    """What each row of a measurement's table should be → {chip, rows: [{column: value}], errors: {column: {n, mape,
+    median_ape, p90_ape, max_ape, bias}}, assumptions}; errors in percent. ``?chip=`` names the chip where the
+    measurement does not.
+    """  # fmt: skip
+    measurement = _found(measurement_id, context)
+    if len(measurement.rows) > MOST_ROWS:
+        message = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
+        raise Refused(422, message, [Problem(field="rows", message=message, remedy="Import the table in parts.")])
+    name = chip or str(measurement.device.get("name") or "")
+    if not name:
+        remedy = "Add ?chip= and a chip of the catalogue."
+        problem = Problem(field="chip", message="the measurement does not say what it ran on", remedy=remedy)
+        raise Refused(422, str(problem), [problem])
+    context.cpu.refuse_unprobed({"cluster": {"chip": name}})
+    return json_response(predicted_table(measurement, name))
+
+
+def _found(measurement_id: str, context: Ctx) -> Measurement:
+    measurement = context.store.measurement(measurement_id)
+    if measurement is None:
+        raise Refused(404, "There is no such measurement. GET /api/measurements lists those there are.")
+    return measurement

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.arrays import ceil_div
+from estimator.arrays import ceil_div, maximum, minimum
 from estimator.networks.dims import Numbers
 from estimator.units import Number
 
@@ -85,7 +85,7 @@ def syncs(
     ]  # fmt: skip
     if sharding in ("zero1", "zero2"):
         times = micro_batches if sharding == "zero2" else 1.0
-        buckets = ceil_div(gradient / bucket_bytes, 1.0)
+        buckets = _buckets(gradient, tensors, bucket_bytes)
         return [
             Sync(name="gradient scatter", kind="reduce-scatter", group="shard", beside="backward",
                  payload_bytes=gradient * times, count=buckets * times, copies_bytes=2 * gradient * times * copied),
@@ -115,7 +115,7 @@ def _all_reduce(gradient: Number, tensors: Number, bucket_bytes: Number, ddp_mod
     """The gradients of DDP: tensor by tensor they need no copies; a flat buffer is filled and emptied once."""
     count: Number = {"bucketed": 0.0, "flat": 1.0, "naive": tensors}[ddp_mode]
     if ddp_mode == "bucketed":
-        count = ceil_div(gradient / bucket_bytes, 1.0)
+        count = _buckets(gradient, tensors, bucket_bytes)
     return Sync(
         name="gradient sum",
         kind="all-reduce",
@@ -126,3 +126,8 @@ def _all_reduce(gradient: Number, tensors: Number, bucket_bytes: Number, ddp_mod
         copies_bytes=0.0 if ddp_mode == "naive" else (2 if ddp_mode == "bucketed" else 4) * gradient * copied,
         late=ddp_mode != "bucketed",
     )
+
+
+def _buckets(gradient_bytes: Number, tensors: Number, bucket_bytes: Number) -> Number:
+    """Buckets of a step, min(⌈gradients / bucket⌉, tensors): a bucket takes whole tensors, however small it is."""
+    return minimum(ceil_div(gradient_bytes / bucket_bytes, 1.0), maximum(tensors, 1.0))

@@ -117,6 +117,11 @@ export const api = {
   measurements: () => call("/api/measurements").then(({ measurements }) => measurements),
   /** @param {string} id */
   measurement: (id) => call(`/api/measurements/${part(id)}`),
+  /**
+   * What each row of a measurement's table should be on a chip.
+   * @param {string} id @param {string} chip @returns {Promise<import("./types.js").PredictedRows>}
+   */
+  rows: (id, chip) => call(`/api/measurements/${part(id)}/rows?chip=${part(chip)}`),
   studies: () => call("/api/studies").then(({ studies }) => studies),
   /** @param {string} name @param {Record<string, string>} settings @param {AbortSignal} [signal] */
   study: (name, settings, signal) => call(`/api/studies/${part(name)}?${new URLSearchParams(settings)}`, { signal }),

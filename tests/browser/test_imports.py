@@ -55,6 +55,35 @@ def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, d
     expect(page.locator("#details .card").filter(has_text="parameters").first).to_contain_text("128\u202f625\u202f408")
 
 
+def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):
+    page = open_page()
+    wait_for_figures(page)
+    drop(page, ROOT / "tests" / "reference" / "h200" / "recompute-1.json")
+    expect_view(page, "compare")
+    card = page.locator("#details .card").filter(has_text="recompute, 1 rank")
+    expect(card).to_contain_text("Predicted on NVIDIA H200 SXM 141 GB: ")
+    expect(card).to_contain_text(re.compile(r"step off by 2\.\d % in the median, \+1\.\d % on average \(6 rows\)"))
+    expect(card).to_contain_text(re.compile(r"All rows: model tinyllama-1\.1b, layers 22, .*precision bf16"))
+    heads = card.locator("thead th").all_inner_texts()
+    at = heads.index("step, s")
+    assert heads[at : at + 3] == ["step, s", "predicted step, s", "step error"]
+    assert "model" not in heads
+    for row in card.locator("tbody tr").all():
+        measured, predicted, error = row.locator("td").all_inner_texts()[at : at + 3]
+        found = float(error.rstrip(" %").replace("−", "-"))
+        assert found == pytest.approx(100 * (float(predicted) / float(measured) - 1), abs=0.6)
+
+
+def test_a_table_that_names_no_device_is_predicted_on_the_scenarios_chip(open_page, drop):
+    page = open_page()
+    wait_for_figures(page)
+    drop(page, REPORT)
+    expect_view(page, "compare")
+    card = page.locator("#details .card").filter(has_text="parameters").first
+    expect(card).to_contain_text("Predicted on NVIDIA H200 SXM 141 GB: ", timeout=30_000)
+    expect(card).to_contain_text("Assumed: attention eager, as the table states none.")
+
+
 def test_a_pasted_table_shows_its_rows(open_page):
     page = open_page("/?measured=none")
     wait_for_figures(page)

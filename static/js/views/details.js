@@ -2,37 +2,51 @@
 /** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings; one card each. */
 import { api, ApiError } from "../api.js";
 import { count, csv, plural } from "../format.js";
+import { deviceName, measuredChip } from "../measured.js";
+import { besideRows, errorWords } from "../predictedrows.js";
+import { state } from "../state.js";
 import { download, h } from "./dom.js";
 import { createScroller } from "./scroller.js";
-import { columnOf, tablesOf, tableView } from "./table.js";
+import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
 import { warningList } from "./warnings.js";
 
 /** @typedef {import("../types.js").Measurement} Measurement */
+/** @typedef {import("../types.js").PredictedRows} PredictedRows */
 /** @typedef {{title: string, table: import("../types.js").Table}} Titled */
 
 const CONTENTS_FROM = 4;
 
 export function createDetails() {
   const element = h("div", { class: "w12 column", id: "details" });
-  /** @type {Map<string, Promise<Measurement | null>>} */
+  /** @type {Map<string, Promise<any>>} */
   const known = new Map();
   let shown = "";
 
+  /** @template T @param {string} key @param {() => Promise<T>} ask @returns {Promise<T | null>} */
+  const once = (key, ask) => {
+    if (!known.has(key))
+      known.set(
+        key,
+        ask().catch((error) => (error instanceof ApiError ? null : Promise.reject(error))),
+      );
+    return /** @type {Promise<T | null>} */ (known.get(key));
+  };
+
+  /** @param {Measurement | null} measurement @returns {Promise<PredictedRows | null>} */
+  async function predicted(measurement) {
+    const chip = measurement?.rows.length ? chipFor(measurement) : "";
+    return measurement && chip ? once(`${measurement.id} ${chip}`, () => api.rows(measurement.id, chip)) : null;
+  }
+
   /** @param {string[]} ids */
   async function update(ids) {
-    const key = ids.join();
+    const key = [...ids, scenarioChip()].join();
     if (key === shown) return;
     shown = key;
-    for (const id of ids) {
-      if (!known.has(id))
-        known.set(
-          id,
-          api.measurement(id).catch((error) => (error instanceof ApiError ? null : Promise.reject(error))),
-        );
-    }
-    const found = await Promise.all(ids.map((id) => known.get(id)));
+    const found = await Promise.all(ids.map((id) => once(id, () => api.measurement(id))));
+    const beside = await Promise.all(found.map(predicted));
     if (key !== shown) return;
-    const cards = found.flatMap((one) => (one ? card(one) : []));
+    const cards = found.flatMap((one, at) => (one ? card(one, beside[at]) : []));
     const contents = h(
       "nav",
       { class: "pins", "aria-label": "Tables" },
@@ -49,9 +63,23 @@ export function createDetails() {
   return { element, update };
 }
 
-/** @param {Measurement} measurement @returns {{label: string, element: HTMLElement}[]} */
-function card(measurement) {
-  const tables = tablesIn(measurement);
+/** The chip of the page's scenario, "" where it is none of the catalogue. */
+function scenarioChip() {
+  const { chip } = state.scenario?.cluster ?? {};
+  return typeof chip === "string" ? chip : "";
+}
+
+/** The chip to predict a table on: what it was measured on, else, where it does not say, the scenario's. @param {Measurement} measurement */
+const chipFor = (measurement) =>
+  measuredChip(measurement, state.catalog?.chips ?? [])?.key ?? (deviceName(measurement) ? "" : scenarioChip());
+
+/**
+ * @param {Measurement} measurement @param {PredictedRows | null} predicted
+ * @returns {{label: string, element: HTMLElement}[]}
+ */
+function card(measurement, predicted) {
+  const tables = tablesIn({ ...measurement, rows: besideRows(measurement.rows, predicted) });
+  const words = errorWords(predicted);
   if (!tables.length && !measurement.warnings?.length) return [];
   const label = measurement.label || measurement.id;
   const many = tables.length > 1;
@@ -81,11 +109,16 @@ function card(measurement) {
           )
         : null,
     ),
+    words && h("p", { class: "hint", text: words }),
     tables
-      .map(({ title, table }) => [
-        many ? h("p", { class: "hint", text: title }) : null,
-        filled(`${title} of ${label}`, table),
-      ])
+      .map(({ title, table: whole }) => {
+        const { table, words: common } = withoutCommon(whole);
+        return [
+          many ? h("p", { class: "hint", text: title }) : null,
+          common && h("p", { class: "hint", text: `All rows: ${common}` }),
+          filled(`${title} of ${label}`, table),
+        ];
+      })
       .flat(),
     measurement.warnings?.length
       ? h(

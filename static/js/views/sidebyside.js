@@ -145,7 +145,13 @@ export function createDifferences() {
 
   /** @param {Comparison} comparison @param {number} baseline */
   function update({ items, differences }, baseline) {
-    const sub = differences.length ? "only what differs" : "no recorded setting differs";
+    const known = items.filter(({ scenario }) => Object.keys(scenario ?? {}).length).length;
+    const sub =
+      known < 2
+        ? "fewer than two of these record their settings"
+        : differences.length
+          ? "only what differs"
+          : "no recorded setting differs";
     const heads = items.map(({ label }) => (label.length > LONGEST ? `${label.slice(0, LONGEST - 1)}…` : label));
     const cell = (/** @type {string} */ field, /** @type {any} */ value, /** @type {any} */ of) =>
       h("td", {
@@ -165,7 +171,7 @@ export function createDifferences() {
     element.replaceChildren(
       h("header", {}, h("h3", { text: "Configuration" }), h("span", { class: "sub", text: sub })),
     );
-    if (!rows.length) return;
+    if (!rows.length || known < 2) return;
     const scroller = createScroller("Configuration differences");
     scroller.fill(grid(["field", ...heads], rows));
     element.append(scroller.element);

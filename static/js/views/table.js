@@ -1,6 +1,6 @@
 // @ts-check
 /** Tables of any columns: one unit per column, three significant digits, the whole value on hover. */
-import { count, scaleFor, significant } from "../format.js";
+import { change, count, quantity, scaleFor, significant } from "../format.js";
 import { h } from "./dom.js";
 
 const SHOWN_ROWS = 200;
@@ -27,6 +27,7 @@ const SUFFIXES = [
   ["_flops", "FLOP"],
   ["_frac", "frac"],
   ["_pct", "%"],
+  ["_change", "change"],
   ["_s", "s"],
 ];
 
@@ -52,6 +53,7 @@ const largestOf = (values) =>
 function writers({ columns, rows }) {
   const largest = columns.map((_, at) => largestOf(rows.map((row) => row[at])));
   return columns.map((column, at) => {
+    if (column.unit === "change") return { unit: "", write: change };
     if (column.unit === "frac") return { unit: "%", write: (/** @type {number} */ value) => significant(100 * value) };
     const kind = column.unit && KINDS[column.unit];
     if (kind) {
@@ -179,4 +181,25 @@ export function tablesOf(rows) {
     name,
     table: { columns: [...keys].map(columnOf), rows: some.map((row) => [...keys].map((key) => row[key] ?? null)) },
   }));
+}
+
+const COMMON_FROM = 8;
+
+/**
+ * A wide table without the columns that say the same in every row, and those in words, so that what differs is seen.
+ * @param {import("../types.js").Table} table @returns {{table: import("../types.js").Table, words: string}}
+ */
+export function withoutCommon({ columns, rows }) {
+  const common = columns.map((_, at) => rows.every((row) => row[at] === rows[0][at]));
+  if (columns.length < COMMON_FROM || rows.length < 2 || common.every(Boolean))
+    return { table: { columns, rows }, words: "" };
+  const words = columns.flatMap(({ title, unit }, at) => {
+    const value = rows[0][at];
+    if (!common[at] || value === null || value === "") return [];
+    const kind = unit && KINDS[unit];
+    const written = typeof value !== "number" ? value : kind ? quantity(value, kind) : significant(value, 15);
+    return [`${title} ${typeof written === "object" ? JSON.stringify(written) : written}`];
+  });
+  const kept = (/** @type {any[]} */ all) => all.filter((_, at) => !common[at]);
+  return { table: { columns: kept(columns), rows: rows.map(kept) }, words: words.join(", ") };
 }

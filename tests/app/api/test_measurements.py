@@ -11,6 +11,7 @@ from app.disk import write_json
 from app.main import create_app
 from app.settings import Settings
 from estimator.codec import encode
+from estimator.measurement import Origin
 from tests.app.examples import MEASUREMENT
 
 
@@ -56,6 +57,48 @@ def test_a_whole_scenario_brings_its_prediction(client):
     alone = client.post("/api/estimate", json=found["scenario"]).json()
     assert found["prediction"] == alone
     assert client.get("/api/measurements/partial").json()["prediction"] is None
+
+
+RING = {"kind": "all-reduce", "library": "nccl", "ranks": 2, "bytes": 2.0**28, "status": "ok", "slowest_median_s": 1e-3}
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    samples = tmp_path_factory.mktemp("tables")
+    origin = Origin(kind="run", format="collectives")
+    table = dataclasses.replace(MEASUREMENT, origin=origin, device={"name": "NVIDIA H200"}, rows=(RING, {}))
+    write_json(samples / "table.json", encode(table))
+    write_json(samples / "nowhere.json", encode(dataclasses.replace(table, device={})))
+    write_json(samples / "long.json", encode(dataclasses.replace(table, rows=(RING,) * 5001)))
+    settings = Settings(data=tmp_path_factory.mktemp("data"), samples=samples, probe_cpu=False)
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as found:
+        yield found
+
+
+def test_rows_are_predicted_on_what_they_ran_on_or_on_the_chip_asked_for(tables):
+    found = tables.get("/api/measurements/table/rows").json()
+    assert found["chip"] == "NVIDIA H200 SXM 141 GB"
+    assert [set(row) for row in found["rows"]] == [{"slowest_median_s"}, set()]
+    assert found["errors"]["slowest_median_s"]["n"] == 1
+    other = tables.get("/api/measurements/table/rows?chip=a100-80gb-sxm").json()
+    assert other["rows"][0]["slowest_median_s"] > found["rows"][0]["slowest_median_s"]
+    assert tables.get("/api/measurements/nowhere/rows?chip=h200-sxm").json() == found
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "words"),
+    [
+        ("nowhere/rows", 422, "chip: the measurement does not say what it ran on. Add ?chip="),
+        ("nowhere/rows?chip=h999", 422, "'h999' is not in the catalogue"),
+        ("nowhere/rows?chip=cpu", 422, "CPU"),
+        ("none/rows", 404, "no such measurement"),
+        ("long/rows", 422, "5,001 rows are more than the 5,000"),
+    ],
+)
+def test_rows_that_cannot_be_predicted_say_why(tables, path, status, words):
+    response = tables.get(f"/api/measurements/{path}")
+    assert response.status_code == status
+    assert words in response.json()["detail"]
 
 
 @pytest.mark.parametrize("name", ["none", "..%2fwhole", "whole.json", "%00"])

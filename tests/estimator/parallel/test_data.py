@@ -81,7 +81,7 @@ def test_fsdps_mixed_precision_gathers_2_bytes_and_scatters_4():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("bucket_bytes", "messages"), [(500.0, 4), (2000.0, 1), (1e9, 1), (300.0, 7)])
+@pytest.mark.parametrize(("bucket_bytes", "messages"), [(500.0, 4), (2000.0, 1), (1e9, 1), (300.0, 7), (1.0, 9)])
 def test_buckets_are_as_many_as_are_needed(bucket_bytes, messages):
     (sync,) = exchanges("ddp", bucket_bytes=bucket_bytes)
     assert sync.count == messages

@@ -1,0 +1,77 @@
+"""Tables: what every row of a measured table should have been, in the row's own columns.
+
+A row says what was measured in columns that its benchmark or importer names; here it becomes a scenario, an op or a
+collective, is priced by the formulas that price everything, and comes back as numbers of the same columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from estimator.measurement import Measurement
+from estimator.problems import InputProblems
+from estimator.score import Errors, errors
+from estimator.tables import collectives, kernels, sequence, steps
+from estimator.tables.place import Place
+
+PREDICTED: dict[str, Callable[[Mapping[str, Any], Place], dict[str, float]]] = {
+    "step": steps.grid_row,
+    "memory": steps.memory_row,
+    "ddp": steps.variant_row,
+    "attention": kernels.attention_row,
+    "collectives": collectives.run_row,
+    "ulysses": sequence.layer_row,
+    "text/step-times": steps.text_row,
+    "text/data-parallel-steps": steps.text_data_parallel_row,
+    "text/collectives": collectives.text_row,
+}
+"""By the format of a measurement's origin: predictions of a row's columns, none where the row is not covered."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictedTable:
+    """Predictions of a table on ``chip``, row by row ({} where there is none), and their errors by column."""
+
+    chip: str
+    rows: tuple[dict[str, float], ...]
+    errors: dict[str, Errors]
+    assumptions: tuple[str, ...]
+
+
+def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
+    """Predict a measurement's rows as if measured on the catalogue's ``chip``; raise InputProblems if it has none.
+
+    Columns are predicted where the row has a number in them. Rows that no formula covers, and those that were not
+    measured, stay empty.
+    """
+    place = Place(chip=chip, ranks=max(1, measurement.world_size))
+    row_of = PREDICTED.get(measurement.origin.format)
+    found = tuple(_row(row_of, row, place) if row_of else {} for row in measurement.rows)
+    percent: dict[str, list[float]] = {}
+    for row, predicted in zip(measurement.rows, found, strict=True):
+        for column, value in predicted.items():
+            percent.setdefault(column, []).append(100 * (value / row[column] - 1))
+    return PredictedTable(
+        chip=place.label,
+        rows=found,
+        errors={column: errors(some) for column, some in percent.items()},
+        assumptions=tuple(place.assumed),
+    )
+
+
+def _row(
+    row_of: Callable[[Mapping[str, Any], Place], dict[str, float]], row: Mapping[str, Any], place: Place
+) -> dict[str, float]:
+    if row.get("status", "ok") != "ok":
+        return {}
+    try:
+        predicted = row_of(row, place)
+    except InputProblems:  # not what its benchmark writes, or nothing that the estimator can build
+        return {}
+    return {
+        column: value
+        for column, value in predicted.items()
+        if isinstance(row.get(column), (int, float)) and not isinstance(row[column], bool) and row[column] > 0
+    }

@@ -39,6 +39,17 @@ def keys(data: bytes, depth: int = 1) -> Iterator[tuple[str, int]]:
                 yield text[1:-1].decode("utf-8", "replace"), end + 1
 
 
+def cut_off(data: bytes) -> bool:
+    """Say whether ``data``, which opens as JSON does, ends within a string, an object or an array."""
+    level = 0
+    for token in _TOKEN.finditer(data):
+        text = token.group()
+        if text == b'"':
+            return True
+        level += (text in (b"{", b"[")) - (text in (b"}", b"]"))
+    return level > 0
+
+
 def array_end(data: bytes) -> int:
     """Return the offset of the ``]`` that closes the array whose items ``data`` begins with, or -1."""
     level = 0

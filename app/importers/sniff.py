@@ -32,6 +32,8 @@ _REFUSED: tuple[tuple[bytes, str, str, str], ...] = (
 )
 _PICKLE_MAGIC = re.compile(rb"\x80[\x02-\x05]|\(?[ldp0-9\n(]{0,16}c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n")
 """Protocols 2 to 5, and the text protocols where they name a global."""
+_HEAD_BYTES = 1 << 20
+"""A head of this length may have more behind it; a shorter one is the whole content."""
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
 
@@ -87,8 +89,12 @@ def _json(head: bytes) -> str:
         return "kineto"
     if _RESULT_KEYS.intersection(names):
         return "result"
-    if not is_list and len(names) > 0 and _cut_off(head):
-        return "kineto"  # long metadata may stand before the events; its reader says so if none come
+    if len(head) >= _HEAD_BYTES:
+        if not is_list and names:
+            return "kineto"  # long metadata may stand before the events; its reader says so if none come
+    elif json_scan.cut_off(head):
+        message = f"this JSON ends in the middle, after {len(head):,} bytes, before anything that tells what it is"
+        raise ImportRefused("json", f"byte {len(head)}", message, "Copy the file again, whole.")
     shown = ", ".join(name[:30] for name in names[:6]) or "none"
     raise ImportRefused(
         "json",
@@ -96,7 +102,3 @@ def _json(head: bytes) -> str:
         f"this JSON is of an unknown kind (keys: {shown})",
         "Upload a PyTorch profiler trace, or a result that Headroom wrote.",
     )
-
-
-def _cut_off(head: bytes) -> bool:
-    return len(head) >= 1 << 20

@@ -22,7 +22,8 @@ _CPU, _CUDA = 0, 1
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Reduce a trace to its typical step: seconds by phase and category, kernels, collectives, peaks of memory.
 
-    Raises ImportRefused where the file holds no operations of PyTorch.
+    A file that ends among its events gives kernels, but no step. Raises ImportRefused where it holds no operations of
+    PyTorch.
     """
     outcome = Outcome()
     trace = collect(events(source, outcome))
@@ -30,7 +31,10 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         raise _empty(trace, outcome)
     warnings: list[Warning] = about_file(outcome, trace, source) + about_recording(outcome.metadata, trace)
     launched = launches(trace)
-    every, step = steps(trace, launched.time, warnings)
+    said: list[Warning] = []
+    every, step = steps(trace, launched.time, said)
+    # PyTorch writes thread by thread, all steps of each, and kernels last: a file that ends early may lack part of any
+    warnings += said if (whole := outcome.closed) else [_no_step()]
     pieces = device_pieces(trace, launched, step) if len(trace.device) else host_pieces(trace, step)
     totals = sums(pieces, step.begin, step.end)
     named, merged = kernels(pieces, trace.names, limits.kernels)
@@ -50,13 +54,17 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         device=header.device(outcome.metadata, trace),
         world_size=world_size,
         rank=rank,
-        steps_s=tuple(one.seconds for one in every),
-        phases_s=totals.phases_s,
-        breakdown_s=totals.breakdown_s,
+        steps_s=tuple(one.seconds for one in every) if whole else (),
+        phases_s=totals.phases_s if whole else {},
+        breakdown_s=totals.breakdown_s if whole else {},
         kernels=named,
         collectives=found,
-        memory=_memory(trace, warnings),
-        environment={**header.environment(outcome.metadata), "step": step.name, "events": trace.events},
+        memory=_memory(trace, warnings) if whole else MeasuredMemory(),
+        environment={
+            **header.environment(outcome.metadata),
+            **({"step": step.name} if whole else {}),
+            "events": trace.events,
+        },
         warnings=tuple(warnings),
     )
     return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=outcome.skipped + trace.unusable)
@@ -82,8 +90,19 @@ def _memory(trace: Trace, warnings: list[Warning]) -> MeasuredMemory:
     return MeasuredMemory()
 
 
+def _no_step() -> Warning:
+    message = (
+        "The file ends before its steps do, so it gives no step time and no breakdown, only what single operations "
+        "took. Copy it again, whole, or export fewer steps"
+    )
+    return Warning(code="no-whole-step", message=message)
+
+
 def _empty(trace: Trace, outcome: Outcome) -> ImportRefused:
-    if trace.events == 0 or "schemaVersion" in outcome.metadata:
+    if outcome.truncated:
+        message = f"the file is cut off after {trace.events:,} events, none of which is an operation"
+        remedy = "Copy the file again, whole."
+    elif trace.events == 0 or "schemaVersion" in outcome.metadata:
         message = "the trace holds no operations"
         remedy = "Export inside on_trace_ready, or before profiler.step() begins a new cycle; record CPU and CUDA."
     else:

@@ -36,6 +36,8 @@ class Outcome:
     cleaned: int = 0
     skipped: int = 0
     truncated: bool = False
+    closed: bool = False
+    """Whether the list of events ends; a compressed file may be damaged behind it."""
     metadata_lost: bool = False
 
 
@@ -51,6 +53,7 @@ def events(source: Source, outcome: Outcome) -> Iterator[list[Event]]:
         if collecting:
             gc.enable()
     if tail is not None:
+        outcome.closed = True
         _read_tail(tail, chunks, outcome)
     if source.damage:
         outcome.truncated = True
@@ -76,6 +79,9 @@ def _to_first_event(chunks: Iterator[bytes], outcome: Outcome) -> bytes:
                     return data[opened.end() :]
         if len(data) > _LONGEST_METADATA_BYTES:
             raise _no_events(f"no traceEvents within the first {_LONGEST_METADATA_BYTES:,} bytes")
+    if json_scan.cut_off(data):
+        message = f"the file is cut off after {len(data):,} bytes, before the first event"
+        raise ImportRefused("kineto", "the end", message, "Copy the file again, whole.")
     raise _no_events("it has no list of traceEvents")
 
 

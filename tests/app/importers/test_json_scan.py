@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.importers.json_scan import array_end, keys, objects, opening
+from app.importers.json_scan import array_end, cut_off, keys, objects, opening
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -58,6 +58,13 @@ def test_whole_objects_before_a_cut(items, cut):
     assert [json.loads(one) for one in objects(part)] == items[: len(list(objects(part)))]
 
 
+@given(st.dictionaries(st.text(max_size=6), JSON, max_size=5), st.integers(1, 40))
+def test_what_is_cut_off_is_told_from_what_is_whole(document, cut):
+    text = json.dumps(document).encode()
+    assert not cut_off(text)
+    assert cut_off(text[: max(1, len(text) - cut)])
+
+
 def test_keys_of_the_first_object_of_a_list():
     assert [key for key, _ in keys(b'[{"ph": {"x": 1}, "ts": 2}, {"other": 3}]', 2)] == ["ph", "ts"]
 
@@ -71,4 +78,5 @@ def test_hostile_bytes_take_linear_time(hostile):
         for _ in itertools.islice(found, 10_000):
             pass
     array_end(hostile)
+    cut_off(hostile)
     assert time.perf_counter() - start < 10

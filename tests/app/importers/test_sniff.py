@@ -116,3 +116,11 @@ def test_other_json_names_its_keys(tmp_path):
     assert refusal(tmp_path, "{}").format == "json"
     assert refusal(tmp_path, "[]").format == "json"
     assert refusal(tmp_path, "[[[[").format == "json"
+
+
+@pytest.mark.parametrize("content", ['{"log_history": [1, 2', '{"global_st', "[[[[", '[{"a": 1}, {"b": "x'])
+def test_json_that_ends_in_the_middle_says_so(tmp_path, content):
+    refused = refusal(tmp_path, content)
+    assert refused.format == "json"
+    assert f"ends in the middle, after {len(content)} bytes" in refused.message
+    assert "whole" in refused.remedy

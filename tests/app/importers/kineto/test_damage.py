@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import random
 
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from app.importers.imported import ImportRefused
 from tests.app.importers.kineto import made
-from tests.app.importers.reading import codes, gz, one, read, refusal
+from tests.app.importers.reading import REFERENCE, codes, gz, one, read, refusal
 
 TEXT = json.dumps(made.trace(), indent=2)
 
@@ -19,8 +20,48 @@ TEXT = json.dumps(made.trace(), indent=2)
 @pytest.mark.parametrize("part", [0.3, 0.5, 0.77, 0.95])
 def test_cut_files_keep_their_whole_events(tmp_path, part):
     imported = read(tmp_path, TEXT[: int(len(TEXT) * part)])
+    assert {"file-truncated", "no-whole-step"} <= codes(imported)
+    assert not {"single-step", "no-step-marks", "step-cut"} & codes(imported)
+    found = one(imported)
+    assert found.kernels
+    assert not found.steps_s
+    assert not found.phases_s
+    assert not found.breakdown_s
+    assert found.memory.peak_bytes is None
+    assert "step" not in found.environment
+
+
+def test_a_file_cut_off_in_its_first_operations_is_no_step(tmp_path):
+    """The first whole event may last as long as all steps, and nothing that happened in it be there."""
+    text = json.dumps(
+        {"schemaVersion": 1, "traceEvents": [made.op("aten::linear", 0.0, 1.99e6, 1, made.HOST, None)] * 2}
+    )
+    found = one(read(tmp_path, text[: text.rindex("name")]))
+    assert (found.steps_s, found.breakdown_s) == ((), {})
+
+
+def test_real_traces_cut_off_among_their_kernels_are_no_steps(tmp_path):
+    """PyTorch writes kernels stream by stream, so that at four fifths of a file every step lacks the same ones."""
+    whole = gzip.decompress((REFERENCE / "kineto" / "h200_ddp_amp.json.gz").read_bytes())
+    found = one(read(tmp_path, whole[: len(whole) * 4 // 5]))
+    assert found.kernels
+    assert not found.steps_s
+    assert len(one(read(tmp_path, whole)).steps_s) == 3
+
+
+def test_a_compressed_file_without_its_last_bytes_has_all_its_steps(tmp_path):
+    imported = read(tmp_path, gz(TEXT)[:-8])
     assert "file-truncated" in codes(imported)
-    assert one(imported).kernels
+    assert len(one(imported).steps_s) == 3
+
+
+@pytest.mark.parametrize(
+    "content", ['{"deviceProperties": [{"name": "NV', '{"schemaVersion": 1, "traceEvents": [{"ph": "M"}, {"ph"']
+)
+def test_a_file_cut_off_before_the_first_operation_says_so(tmp_path, content):
+    refused = refusal(tmp_path, content)
+    assert "cut off" in refused.message
+    assert "whole" in refused.remedy
 
 
 @pytest.mark.parametrize("part", [0.4, 0.7, 0.999])

@@ -16,6 +16,8 @@ from estimator.tables.place import Place, whole, word
 FUSED = {"sdpa-cudnn": "sdpa", "triton": "sdpa", "sdpa-flash": "flash"}
 """Which attention of the estimator an implementation is: torch's best kernel (and ours, which keeps up with it), or
 FlashAttention-2 as published."""
+FUSED_CPU = {"sdpa-flash": "sdpa"}
+"""Of a CPU torch has one fused kernel, which it takes by itself."""
 PRECISIONS = {"fp16": "bf16"}
 """Both have the same width and the same peak."""
 WHOLE = {"forward": ("forward",), "backward": ("backward",), "both": ("forward", "backward")}
@@ -25,13 +27,14 @@ def attention_row(row: Mapping[str, Any], place: Place) -> dict[str, float]:
     """Predict a row of ``attention``: device time of its kernels, which the host has launched before they begin."""
     name, precision = word(row, "implementation"), word(row, "precision")
     precision = PRECISIONS.get(precision, precision)
+    chip, phases = catalog.chip(place.chip), WHOLE.get(word(row, "pass"), ())
+    fused = FUSED_CPU if chip.kind == "cpu" else FUSED
     if name == "naive":
         ops = _naive(row, precision)
-    elif name in FUSED and precision == "bf16":
-        ops = _fused(row, place, precision, FUSED[name])
+    elif name in fused and (precision == "bf16" or chip.kind == "cpu"):
+        ops = _fused(row, place, precision, fused[name])
     else:
         return {}
-    chip, phases = catalog.chip(place.chip), WHOLE.get(word(row, "pass"), ())
     seconds = sum(float(price(op, chip, place.efficiencies).seconds) for op in ops if op.phase in phases)
     return {"median_s": seconds} if seconds else {}
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from estimator import catalog
 from estimator.tables.kernels import attention_row
 from estimator.tables.place import Place
 
@@ -44,3 +47,13 @@ def test_what_is_not_priced_is_empty():
     for changes in ({"implementation": "compiled"}, {"implementation": "sdpa-math"}, {"precision": "fp32"}):
         assert attention_row({**ROW, **changes}, at) == {}
     assert attention_row({**ROW, "implementation": "naive", "precision": "fp32"}, at)
+
+
+def test_a_cpu_has_one_fused_kernel_in_every_precision(monkeypatch):
+    chip = replace(catalog.chip("h200-sxm"), kind="cpu")
+    monkeypatch.setattr(catalog, "chip", lambda name: chip)
+    at = Place(chip="h200-sxm", ranks=1)
+    row = {**ROW, "implementation": "sdpa-flash"}
+    assert attention_row(row, at)["median_s"] == seconds()
+    assert attention_row({**row, "precision": "fp32"}, at)["median_s"] > seconds()
+    assert attention_row({**row, "implementation": "sdpa-cudnn"}, at) == {}

@@ -20,7 +20,7 @@ from runners.backends.local import gpu_count
 from runners.job import Job
 from runners.options import options_of
 from runners.placement import Placement
-from runners.refusals import refusals
+from runners.refusals import rank_refusals, refusals
 
 MOST_JOBS = 1000
 """In one array; Slurm's own default limit."""
@@ -36,8 +36,8 @@ def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = No
     job = _with_defaults(decode(Job, document), document, settings)
     chosen = backend(job.backend)
     if _needs_no_scenario(job):
-        options_of(job.benchmark, job.options)
-        problems = chosen.problems(job)
+        options = options_of(job.benchmark, job.options)
+        problems = rank_refusals(job.benchmark, options, job.world_size) + chosen.problems(job)
         if problems:
             raise InputProblems(problems)
         return job

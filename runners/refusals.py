@@ -1,4 +1,4 @@
-"""Refusals: which scenarios the step benchmark cannot measure, told before anything is started.
+"""Refusals: what the benchmarks cannot measure, scenarios and numbers of processes, told before anything is started.
 
 Without torch, so that a server can ask at launch.
 """
@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
+from typing import Any
 
 from estimator.model import Model
 from estimator.problems import Problem
@@ -21,6 +23,47 @@ DENSE = {"network": "transformer", "experts": 0, "kv_lora_rank": 0, "sliding_win
 PLAIN = {"ddp_mode": "bucketed", "offload": "none", "recompute_every": 1}
 """Fields of a plan that the step benchmark measures at this value only."""
 FRAMEWORKS = ("pytorch-eager", "pytorch-compile")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankCount:
+    """How many processes a benchmark takes, ``most`` None where more never are too many; and why not others."""
+
+    least: int = 1
+    most: int | None = None
+    message: str = ""
+    remedy: str = ""
+
+
+RANK_COUNTS = {
+    "collectives": RankCount(
+        least=2,
+        message="one process has nobody to talk to",
+        remedy="Start at least two (torchrun --nproc-per-node 2).",
+    ),
+    "memory": RankCount(
+        most=1, message="memory is measured on one rank", remedy="Start one, or measure several with ddp."
+    ),
+}
+"""Of the benchmarks that do not take any number."""
+
+GRID = RankCount(most=1, message="a grid runs on one rank", remedy="Start one process, or measure several with ddp.")
+"""Of ``step`` over a grid of models."""
+
+
+def ranks_of(benchmark: str, options: Any = None) -> RankCount:
+    """Say how many processes a benchmark takes with these options, by default its own."""
+    if isinstance(options, StepOptions) and options.models:
+        return GRID
+    return RANK_COUNTS.get(benchmark, RankCount())
+
+
+def rank_refusals(benchmark: str, options: Any, world_size: int) -> list[Problem]:
+    """Refuse a number of processes with which a benchmark has nothing to measure."""
+    ranks = ranks_of(benchmark, options)
+    if ranks.least <= world_size and (ranks.most is None or world_size <= ranks.most):
+        return []
+    return [Problem(field="world_size", message=ranks.message, remedy=ranks.remedy)]
 
 
 def refusals(scenario: Scenario, *, world_size: int, cuda: bool, options: StepOptions = NO_OPTIONS) -> list[Problem]:

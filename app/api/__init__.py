@@ -1,6 +1,7 @@
 """One router per resource; ``ROUTERS`` names them in the order of the contract."""
 
 from app.api import (
+    benchmarks,
     catalog,
     compare,
     estimate,
@@ -26,6 +27,7 @@ ROUTERS = tuple(
         sweep,
         catalog,
         models,
+        benchmarks,
         runs,
         uploads,
         measurements,

@@ -9,6 +9,7 @@ from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.api.body import json_response
+from app.api.fields import WORDS, described
 from app.context import Context, Ctx
 from estimator import catalog
 from estimator.hardware import Cluster
@@ -27,7 +28,6 @@ FALLBACK_SCENARIO: dict[str, Any] = {
 """What the page opens with where no measurement is bundled."""
 
 _PARTS: dict[str, type[Any]] = {"model": Model, "cluster": Cluster, "plan": Plan, "training": Training}
-_WORDS = {int: "integer", float: "number", bool: "boolean", str: "text"}
 
 
 @router.get("/api/catalog")
@@ -69,16 +69,8 @@ def fields() -> dict[str, dict[str, Any]]:
     for part, cls in _PARTS.items():
         hints = get_type_hints(cls)
         for field in dataclasses.fields(cls):
-            if hints[field.name] not in _WORDS:
-                continue
-            found[f"{part}.{field.name}"] = {
-                "type": _WORDS[hints[field.name]],
-                "choices": field.metadata.get("choices"),
-                "minimum": field.metadata.get("minimum"),
-                "maximum": field.metadata.get("maximum"),
-                "help": field.metadata.get("help", ""),
-                "default": None if field.default is dataclasses.MISSING else field.default,
-            }
+            if hints[field.name] in WORDS:
+                found[f"{part}.{field.name}"] = described(field, hints[field.name])
     return found
 
 

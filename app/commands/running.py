@@ -8,10 +8,12 @@ import signal
 import statistics
 import sys
 from pathlib import Path
+from typing import Any
 
 from app import events
 from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_document
+from app.commands.measured_rows import MeasuredRows, lines, measured_rows
 from app.commands.settings import settings_from
 from app.disk import DataFolder
 from app.jobs import jobs_from_json
@@ -52,12 +54,15 @@ def run(path: Path, as_json: bool, dry_run: bool, data: Path | None) -> int:
         finished = asyncio.run(_run(supervisor, store, jobs))
     finally:
         store.close()
+    rows = [measured_rows(measurement, data) if measurement else None for _, measurement in finished]
     if as_json:
-        documents = [measurement if measurement else done for done, measurement in finished]
+        documents = [
+            _document(done, measurement, found) for (done, measurement), found in zip(finished, rows, strict=True)
+        ]
         print_json(documents if isinstance(document, list) else documents[0])
-    for done, measurement in finished:
+    for (done, measurement), found in zip(finished, rows, strict=True):
         if measurement and not as_json:
-            print(_text(done, measurement))
+            print("\n".join(_text(done, measurement) + (lines(found) if found else [])))
         if done.state not in ("ok", "oom"):
             print(f"headroom: run {done.id} {done.state}: {done.message}", file=sys.stderr)
     return 0 if all(done.state in ("ok", "oom") for done, _ in finished) else FAILED
@@ -130,17 +135,24 @@ def _show(request: Request, as_json: bool) -> None:
     print(f"headroom: {said}", file=sys.stderr)
 
 
-def _text(done: Run, measurement: Measurement) -> str:
-    lines = [f"run {done.id}: {done.state}"]
+def _document(done: Run, measurement: Measurement | None, found: MeasuredRows | None) -> Any:
+    """The measurement, with what its rows should have been; the run where nothing was measured."""
+    if measurement is None:
+        return done
+    return encode(measurement) | (encode(found) if found else {})
+
+
+def _text(done: Run, measurement: Measurement) -> list[str]:
+    text = [f"run {done.id}: {done.state}"]
     if measurement.steps_s:
         low_s, high_s = min(measurement.steps_s), max(measurement.steps_s)
         median_s = statistics.median(measurement.steps_s)
-        lines.append(f"step time    {seconds(median_s)}  ({seconds(low_s)} to {seconds(high_s)})")
-        lines += _predicted(measurement, median_s)
-    lines += [f"  {name:22} {seconds(value)}" for name, value in measurement.phases_s.items() if value]
+        text.append(f"step time    {seconds(median_s)}  ({seconds(low_s)} to {seconds(high_s)})")
+        text += _predicted(measurement, median_s)
+    text += [f"  {name:22} {seconds(value)}" for name, value in measurement.phases_s.items() if value]
     if measurement.memory.peak_bytes:
-        lines.append(f"peak memory  {bytes_text(measurement.memory.peak_bytes)}")
-    return "\n".join(lines)
+        text.append(f"peak memory  {bytes_text(measurement.memory.peak_bytes)}")
+    return text
 
 
 def _predicted(measurement: Measurement, measured_s: float) -> list[str]:

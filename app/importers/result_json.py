@@ -41,6 +41,9 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     return Imported(measurements=named, warnings=(*warnings, *own), skipped=skipped)
 
 
+_BESIDE = ("prediction", "rows_by_status", "predicted_rows", "unpredicted")
+"""What the server and ``headroom run`` add to a measurement that they show."""
+
 _COPY_AGAIN = "Copy the file again, whole; a result is written in one piece when its run ends."
 
 
@@ -59,6 +62,8 @@ def _parts(document: Any) -> tuple[list[Any], tuple[Warning, ...], int]:
 
 
 def _measurement(data: Any, where: str) -> Measurement:
+    if isinstance(data, dict):
+        data = {name: value for name, value in data.items() if name not in _BESIDE}
     version = data.get("schema_version", SCHEMA_VERSION) if isinstance(data, dict) else SCHEMA_VERSION
     if isinstance(version, int) and version > SCHEMA_VERSION:
         message = f"it has schema version {version}, newer than {SCHEMA_VERSION}, the newest known here"

@@ -18,6 +18,7 @@ from runners.options import CollectivesOptions, options_of
 from runners.outcomes import Unsupported
 from runners.parallel_collectives import PAYLOADS, caller, traffic
 from runners.ranks import Ranks, gather
+from runners.refusals import rank_refusals
 from runners.suite import Report, Row, Suite, begin, release
 from runners.timing import spread_columns, time_calls
 
@@ -45,9 +46,9 @@ DEFINITIONS = {
 def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
     """Measure every configuration; rows by rank, ``collectives`` one summary each. Raises InputProblems."""
     options: CollectivesOptions = options_of(job.benchmark, job.options)
-    if job.world_size < 2:
-        remedy = "Start at least two: torchrun --nproc-per-node 2 -m runners collectives …"
-        raise InputProblems([Problem(field="world_size", message="one process has nobody to talk to", remedy=remedy)])
+    problems = rank_refusals(job.benchmark, options, job.world_size)
+    if problems:
+        raise InputProblems(problems)
     sizes = options.group_sizes or _doubling(job.world_size)
     too_large = [size for size in sizes if size > job.world_size]
     if too_large:

@@ -13,7 +13,7 @@ from estimator.hardware import peak_flops_per_s
 from estimator.measurement import Measurement
 from estimator.model import Model, model_flops_per_token
 from estimator.plan import Plan
-from estimator.problems import InputProblems, Problem
+from estimator.problems import InputProblems
 from estimator.scenario import Scenario
 from estimator.training import Training
 from runners.allocation import allocator_peaks
@@ -21,7 +21,7 @@ from runners.job import Job
 from runners.options import StepOptions, options_of
 from runners.outcomes import Unsupported
 from runners.profile import profile
-from runners.refusals import refusals
+from runners.refusals import rank_refusals, refusals
 from runners.shapes import cluster_here, model_of
 from runners.suite import Report, Row, Suite, begin, used_bytes
 from runners.summary import MEASURED_PHASES, WORK
@@ -79,9 +79,9 @@ class Cell:
 def run(job: Job, report: Report) -> Measurement | None:
     """Measure every cell of the grid. Raises InputProblems."""
     options: StepOptions = options_of(job.benchmark, job.options)
-    if job.world_size > 1:
-        remedy = "Start one process, or measure several with ddp."
-        raise InputProblems([Problem(field="world_size", message="a grid runs on one rank", remedy=remedy)])
+    problems = rank_refusals(job.benchmark, options, job.world_size)
+    if problems:
+        raise InputProblems(problems)
     cells = cells_of(options)
     suite = begin(job, report, len(cells), options.limit_s)
     profiles: list[tuple[Row, Callable[[], Row]]] = []

@@ -16,7 +16,7 @@ from runners.allocation import allocator_peaks, memory, resident_peak_bytes
 from runners.job import SNAPSHOT_FILE, Job
 from runners.options import MemoryOptions, options_of
 from runners.outcomes import Unsupported
-from runners.refusals import refusals
+from runners.refusals import rank_refusals, refusals
 from runners.shapes import cluster_here, model_of
 from runners.snapshot import record
 from runners.suite import Report, Row, Suite, begin, used_bytes
@@ -38,9 +38,9 @@ DEFINITIONS = {
 def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
     """Measure every combination; one row each. Raises InputProblems."""
     options: MemoryOptions = options_of(job.benchmark, job.options)
-    if job.world_size > 1:
-        remedy = "Start one, or measure several with ddp."
-        raise InputProblems([Problem(field="world_size", message="memory is measured on one rank", remedy=remedy)])
+    problems = rank_refusals(job.benchmark, options, job.world_size)
+    if problems:
+        raise InputProblems(problems)
     if options.snapshot and trace is None:
         remedy = "Say where, with --trace: the snapshot lands beside it."
         raise InputProblems([Problem(field="options.snapshot", message="has no place to go", remedy=remedy)])

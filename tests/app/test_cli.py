@@ -262,6 +262,50 @@ def test_what_was_measured_stands_beside_its_prediction(write, capsys):
     assert found, "the scenario's chip is named, whatever measured"
 
 
+ROWS_JOB = {
+    "benchmark": "attention",
+    "device": "cpu",
+    "warmup": 0,
+    "steps": 1,
+    "options": {
+        "implementations": ["naive"],
+        "dims": [16],
+        "seq_lens": [64],
+        "precisions": ["fp32"],
+        "causals": ["no"],
+    },
+}
+
+
+def test_rows_are_counted_and_stand_beside_their_predictions(write, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADROOM_PROBE_SECONDS", "1")
+    assert run(["run", write(ROWS_JOB)]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^rows         3: 3 ok$", text, re.MULTILINE), text
+    assert re.search(r"^predicted    on This CPU", text, re.MULTILINE), text
+    errors = r"^  median_s  3 rows, off by \d+\.\d% in the median, [+-]\d+\.\d% on average$"
+    assert re.search(errors, text, re.MULTILINE), text
+
+    assert run(["run", write(ROWS_JOB), "--json"]) == 0
+    document = capsys.readouterr().out
+    found = json.loads(document)
+    assert len(found["rows"]) == 3
+    assert found["rows_by_status"] == {"ok": 3}
+    assert found["predicted_rows"]["errors"]["median_s"]["n"] == 3
+    assert all(row["median_s"] > 0 for row in found["predicted_rows"]["rows"])
+    assert run(["import", write(document, "result.json"), "--json"]) == 0
+    (imported,) = json.loads(capsys.readouterr().out)["measurements"]
+    assert imported["rows"] == found["rows"], "what a run prints can be imported"
+
+
+def test_a_number_of_processes_with_nothing_to_measure_is_refused_before_anything_starts(write, capsys, tmp_path):
+    assert run(["run", write({"benchmark": "collectives"})]) == 2
+    assert "world_size: one process has nobody to talk to. Start at least two" in capsys.readouterr().err
+    assert run(["run", write({"options": {"models": ["tiny"]}, "world_size": 2})]) == 2
+    assert "world_size: a grid runs on one rank" in capsys.readouterr().err
+    assert not list((tmp_path / "data" / "runs").iterdir())
+
+
 def test_the_catalogue_lists_what_a_scenario_may_name(capsys):
     assert run(["catalog"]) == 0
     text = capsys.readouterr().out

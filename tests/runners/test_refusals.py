@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from runners.refusals import compiled, model_refusals, refusals
+from runners.options import OPTIONS
+from runners.refusals import compiled, model_refusals, rank_refusals, refusals
 from tests.runners.examples import scenario
 
 
@@ -73,3 +74,16 @@ def test_compiling_has_two_names():
 def test_asking_needs_no_torch():
     code = "import sys, runners.refusals; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_number_of_processes_with_nothing_to_measure_is_refused():
+    def refused(benchmark, world_size, **options):
+        return [str(one) for one in rank_refusals(benchmark, OPTIONS[benchmark](**options), world_size)]
+
+    assert "nobody to talk to" in refused("collectives", 1)[0]
+    assert refused("collectives", 2) == []
+    assert "measured on one rank" in refused("memory", 2)[0]
+    assert refused("memory", 1) == []
+    assert "a grid runs on one rank" in refused("step", 2, models=("tiny",))[0]
+    assert refused("step", 2) == []
+    assert refused("ddp", 64) == []

@@ -14,9 +14,10 @@ from estimator.codec import decode
 from estimator.problems import InputProblems, Problem
 from runners import guard
 from runners.benchmarks import MODULES
+from runners.flags import add_arguments, from_arguments
 from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json
 from runners.journal import journal_of, recover
-from runners.options import about, add_arguments, from_arguments, options_of
+from runners.options import about, options_of
 from runners.reference_command import add_reference
 from runners.worker import BAD_INPUT, leave, rank_and_world_size, work
 

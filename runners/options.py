@@ -5,9 +5,9 @@ An empty tuple means the benchmark's own choice for the device, which is small o
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import difflib
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
@@ -63,9 +63,11 @@ class AttentionOptions:
 
     implementations: tuple[str, ...] = spec(ATTENTION_CORES, choices=ATTENTION_CORES, help="naive first, for speed-ups")
     dims: tuple[int, ...] = spec((), minimum=1, help="head dimensions; default: 64,128 on a GPU, 16,32 on a CPU")
-    seq_lens: tuple[int, ...] = spec((), minimum=1, help="default: 1024,4096,16384 on a GPU, 64,128 on a CPU")
+    seq_lens: tuple[int, ...] = spec(
+        (), minimum=1, help="tokens per sequence; default: 1024,4096,16384 on a GPU, 64,128 on a CPU"
+    )
     precisions: tuple[str, ...] = spec(
-        (), choices=("fp32", "tf32", "fp16", "bf16"), help="default: bf16 on a GPU, fp32,bf16 on a CPU"
+        (), choices=("fp32", "tf32", "fp16", "bf16"), help="numbers; default: bf16 on a GPU, fp32,bf16 on a CPU"
     )
     causals: tuple[str, ...] = spec(("no", "yes"), choices=("no", "yes"), help="with and without the causal mask")
     batch: int = spec(0, minimum=0, maximum=100_000, help="sequences; 0: as many as make 16384 tokens, 128 on a CPU")
@@ -80,7 +82,9 @@ class CollectivesOptions:
 
     kinds: tuple[str, ...] = spec(COLLECTIVES, choices=COLLECTIVES, help="collectives")
     libraries: tuple[str, ...] = spec((), choices=LIBRARIES, help="default: nccl on GPUs, gloo on CPUs")
-    sizes_bytes: tuple[int, ...] = spec((), minimum=4, help="payloads, such as 1KiB,1MiB,1GiB")
+    sizes_bytes: tuple[int, ...] = spec(
+        (), minimum=4, help="payloads, such as 1KiB,1MiB,1GiB; default: 1KiB to 1GiB over nccl, to 16MiB over gloo"
+    )
     group_sizes: tuple[int, ...] = spec((), minimum=2, help="ranks that take part; default: 2, 4, … all")
     dtype: str = spec("bf16", choices=("bf16", "fp32"), help="numbers that are sent")
     limit_s: float = spec(300.0, minimum=1, maximum=86_400, help="no configuration starts after this time")
@@ -91,7 +95,7 @@ class DdpOptions:
     """Training of one model spread over ranks in many ways, by phase."""
 
     variants: tuple[str, ...] = spec(
-        (), help="such as naive, flat, bucketed:25, fsdp:no-reshard, tp:sequence, pp:1f1b:8"
+        (), help="such as naive, flat, bucketed:25, fsdp:no-reshard, tp:sequence, pp:1f1b:8; default: all that fit"
     )
     models: tuple[str, ...] = spec((TINY,), help="names of the catalogue, or tiny")
     layers: int = spec(0, minimum=0, maximum=10_000, help="blocks to keep of each model; 0: all")
@@ -167,56 +171,52 @@ def about(benchmark: str) -> str:
 
 
 def options_of(benchmark: str, values: object) -> Any:
-    """Read a job's options; raise InputProblems for unknown keys and illegal values."""
-    options = decode(OPTIONS.get(benchmark, Nothing), values, "options")
+    """Read a job's options, sizes also in words; raise InputProblems for unknown keys and illegal values."""
+    cls = OPTIONS.get(benchmark, Nothing)
+    options = decode(cls, _with_sizes(cls, values), "options")
     problems = [problem for field in fields(options) for problem in _item_problems(field, getattr(options, field.name))]
     if problems:
         raise InputProblems(problems)
     return options
 
 
-def add_arguments(parser: argparse._ActionsContainer, benchmark: str) -> None:
-    """Give a command line one flag for each option, lists separated by commas."""
-    cls = OPTIONS.get(benchmark, Nothing)
-    hints = get_type_hints(cls)
-    for field in fields(cls):
-        flag, kind = f"--{field.name.replace('_', '-')}", hints[field.name]
-        common: dict[str, Any] = {"default": argparse.SUPPRESS, "dest": f"option_{field.name}"}
-        if kind is bool:
-            common["action"] = argparse.BooleanOptionalAction
-        else:
-            choices = field.metadata.get("choices")
-            common |= {"type": _reader(kind), "metavar": "LIST" if kind not in (str, int, float) else "X"}
-            if choices:
-                common["help"] = f"{field.metadata['help']} ({', '.join(choices)})"
-        common.setdefault("help", field.metadata.get("help", ""))
-        parser.add_argument(flag, **common)
+def whole(text: str) -> int:
+    """Read 4096, 4KiB, 25MiB or 1GiB; raise ValueError that says so."""
+    try:
+        for unit, scale in SCALES.items():
+            if text.endswith(unit):
+                return round(float(text[: -len(unit)]) * scale)
+        return int(text)
+    except (ValueError, OverflowError):
+        message = f"{text!r} is neither a whole number nor a size such as 4KiB, 25MiB or 1GiB"
+        raise ValueError(message) from None
 
 
-def from_arguments(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Collect what ``add_arguments`` read, as a job holds it."""
-    prefix = "option_"
-    return {key[len(prefix) :]: value for key, value in vars(arguments).items() if key.startswith(prefix)}
+def _with_sizes(cls: type[Any], values: object) -> object:
+    """Read sizes in words where a job's options have whole numbers; raise InputProblems."""
+    if not isinstance(values, Mapping):
+        return values
+    hints, found, problems = get_type_hints(cls), dict(values), []
 
+    def read(item: object, path: str) -> object:
+        if not isinstance(item, str):
+            return item
+        try:
+            return whole(item.strip())
+        except ValueError as error:
+            remedy = "Give a whole number, or such a size."
+            problems.append(Problem(field=f"options.{path}", message=str(error), remedy=remedy))
+            return item
 
-def _reader(kind: Any) -> Any:
-    inner = int if kind in (int, tuple[int, ...]) else float if kind is float else str
-    one = _whole if inner is int else inner
-    if kind in (int, float, str):
-        return one
-
-    def items(text: str) -> list[Any]:
-        return [one(part.strip()) for part in text.split(",") if part.strip()]
-
-    return items
-
-
-def _whole(text: str) -> int:
-    """Read 4096, 4KiB, 25MiB or 1GiB."""
-    for unit, scale in SCALES.items():
-        if text.endswith(unit):
-            return round(float(text[: -len(unit)]) * scale)
-    return int(text)
+    for name, value in values.items():
+        kind = hints.get(name)
+        if kind is int:
+            found[name] = read(value, name)
+        elif kind == tuple[int, ...] and isinstance(value, (list, tuple)):
+            found[name] = [read(item, f"{name}[{index}]") for index, item in enumerate(value)]
+    if problems:
+        raise InputProblems(problems)
+    return found
 
 
 def _item_problems(field: dataclasses.Field[Any], value: object) -> list[Problem]:

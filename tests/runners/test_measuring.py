@@ -9,8 +9,9 @@ import pytest
 
 from estimator.catalog import model
 from runners.__main__ import _parser
+from runners.flags import from_arguments
 from runners.job import BENCHMARKS
-from runners.options import TINY, from_arguments, options_of
+from runners.options import TINY, options_of
 from runners.outcomes import STATUSES
 from runners.parallel import parse
 from runners.reference import entries, job_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from functools import partial
 from importlib import import_module
@@ -15,11 +14,12 @@ from estimator.problems import InputProblems, Problem
 from runners import guard
 from runners.benchmarks import MODULES
 from runners.flags import add_arguments, from_arguments
-from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json
+from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json, read_measurement
 from runners.journal import journal_of, recover
 from runners.options import about, options_of
 from runners.reference_command import add_reference
-from runners.worker import BAD_INPUT, leave, rank_and_world_size, work
+from runners.terminal import event_text, result_text
+from runners.worker import BAD_INPUT, FAILED, leave, rank_and_world_size, work
 
 PROBE_OVERTIME_S = 120.0
 """What a probe may take longer than it was asked to: importing torch, and the largest product."""
@@ -33,6 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     except InputProblems as error:
         print(error, file=sys.stderr)
         return BAD_INPUT
+    except BrokenPipeError:
+        return FAILED  # whoever read what it prints has seen enough
     return code
 
 
@@ -50,7 +52,10 @@ def _measure(options: argparse.Namespace) -> int:
     document |= {"scenario": scenario, "options": values, "world_size": rank_and_world_size()[1]}
     job = decode(Job, document)
     options_of(job.benchmark, job.options)
-    return work(job, options.out, _print_event, options.trace)
+    code = work(job, options.out, _print_event, options.trace)
+    if code == 0 and rank_and_world_size()[0] == 0:
+        _say(f"{result_text(read_measurement(options.out))}: {options.out}")
+    return code
 
 
 def _probe(options: argparse.Namespace) -> int:
@@ -93,16 +98,12 @@ def _refuse(problems: list[Problem]) -> None:
 
 
 def _print_event(event: dict[str, Any]) -> None:
-    if event["kind"] == "state":
-        if event["state"] in ("running", "failed"):
-            return  # the first says nothing, and a failure has been printed where it happened
-        text = f"{event['state']}: {event['message']}" if event["message"] else event["state"]
-    else:
-        took = "" if event["step_s"] is None else f"  {event['step_s'] * 1e3:.1f} ms"
-        text = f"{event['phase']} {event['step']}/{event['steps']}{took}"
-        if "row" in event:
-            text += f"  {json.dumps(event['row'])}"
-    print(text, file=sys.stderr, flush=True)
+    _say(event_text(event))
+
+
+def _say(text: str) -> None:
+    if text:
+        print(text, file=sys.stderr, flush=True)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import importlib
 import importlib.util
@@ -44,7 +45,7 @@ def rank_and_world_size() -> tuple[int, int]:
 def work(job: Job, result: Path, report: Report, trace: Path | None = None, folder: Path | None = None) -> int:
     """Run ``job`` in this process, write its Measurement to ``result``, report states; return the exit code.
 
-    ``folder`` is the job's, where it has one.
+    ``folder`` is the job's, where it has one; without it, what is refused leaves no result.
 
     The first rank that has an outcome writes it: an out of memory on one rank is the run's result, and what the others
     then say about lost connections is not.
@@ -67,7 +68,8 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
             code = FAILED  # the peers wait for this rank: its failure makes torchrun end them
     except InputProblems as error:
         _say(rank, "\n".join(str(problem) for problem in error.problems))
-        measurement, code = _failure(job, result, "failed", str(error)), BAD_INPUT
+        # Nothing was measured; a folder has an outcome all the same, for whoever waits for one
+        measurement, code = _failure(job, result, "failed", str(error)) if folder else None, BAD_INPUT
     except Cancelled:
         meant = world_size == 1 or (result.parent / CANCEL_FILE).exists()
         message = "stopped on request" if meant else "stopped because another process of the run ended; see the log"
@@ -91,8 +93,9 @@ def leave(code: int) -> NoReturn:
     Peers may be waiting in a collective whose threads hold it up, groups of processes that something still refers to
     may abort when Python takes them down, and torch waits up to five minutes for its compile workers.
     """
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BrokenPipeError):
+            stream.flush()
     os._exit(code)
 
 

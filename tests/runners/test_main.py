@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 
@@ -30,6 +33,7 @@ def test_a_step_is_measured_on_a_host_that_has_only_torch(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "measure 2/2" in done.stderr
+    assert re.search(r"^step \S+ m?s \(.+ to .+\), peak memory .+ MB: .*r\.json$", done.stderr, re.MULTILINE)
     result = read_measurement(tmp_path / "r.json")
     assert (result.status, len(result.steps_s), result.schema_version) == ("ok", 2, SCHEMA_VERSION)
     assert (tmp_path / "t.json.gz").stat().st_size > 1000
@@ -55,6 +59,36 @@ def test_bad_input_is_one_line_with_field_and_remedy(tmp_path, monkeypatch, caps
     errors = capsys.readouterr().err
     assert errors.startswith(message)
     assert errors.count("\n") == 1
+
+
+def test_what_is_refused_leaves_no_result(tmp_path):
+    path = write_scenario(tmp_path, scenario_json(plan={"tp": 2}, cluster={"chips_per_node": 2}))
+    arguments = ("--scenario", str(path), "--out", str(tmp_path / "r.json"), "--device", "cpu")
+    done = run_module("step", *arguments, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (2, "plan.tp: tp = 2 is not measured yet. Set plan.tp to 1.\n")
+    assert [file.name for file in tmp_path.iterdir()] == [path.name]
+
+
+def test_rows_are_told_in_short_lines(tmp_path):
+    sizes = ("--seq-lens", "16", "--precisions", "fp32", "--passes", "forward", "--device", "cpu")
+    done = run_module("memory", *sizes, "--out", str(tmp_path / "m.json"), cwd=ROOT)
+    assert "measure 1/1  tiny, forward, seq len 16, fp32, eager, micro batch 1: peak " in done.stderr
+    assert "1 row (1 ok): " in done.stderr
+    assert "{" not in done.stderr
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_has_seen_enough_ends_it_quietly(tmp_path, stream):
+    """As ``head`` does."""
+    arguments = ("reference", "--list", "--out", str(tmp_path / "o"))
+    if stream == "stderr":
+        arguments = ("memory", "--seq-lens", "16", "--device", "cpu", "--out", str(tmp_path / "m.json"))
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen((sys.executable, "-m", "runners", *arguments), cwd=ROOT, text=True, **pipes) as process:
+        getattr(process, stream).close()
+        other = process.stderr if stream == "stdout" else process.stdout
+        assert other.read() == ""
+    assert process.returncode == 1
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "1e9"])

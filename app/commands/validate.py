@@ -7,6 +7,7 @@ import difflib
 import io
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,11 +42,13 @@ ADDED = (
     "assumptions",
 )
 NAIVE = "naive: 6·parameters·tokens FLOPs (8 with full recomputation) at half of the peak, and the pipeline's bubble"
+NOTHING_PREDICTED = 1
+SHOWN_ASSUMPTIONS = 3
 _HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
 
 
 def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | None) -> int:
-    """Predict and score the table of a file; raise InputProblems where it is no such table."""
+    """Predict and score the table of a file; 1 where none is predicted. Raises InputProblems for no such table."""
     rows = read_rows(path)
     unread = [_unread(name) for name in rows[0] if name not in COLUMNS]
     if unread:
@@ -57,7 +60,10 @@ def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | No
     if as_json:
         print_json(validation)
     else:
-        print(text(validation))
+        print(text(validation, assumed(found)))
+    if not validation.predicted:
+        print(f"headroom: {path}: no row could be predicted; every row says why under skipped", file=sys.stderr)
+        return NOTHING_PREDICTED
     return 0
 
 
@@ -134,8 +140,21 @@ def write_predicted(path: Path, rows: Sequence[Mapping[str, str]], found: Sequen
         raise _refused(path, message, "Name a file that you may write.") from None
 
 
-def text(found: Validation) -> str:
-    """Write a validation for a terminal."""
+def assumed(found: Sequence[Predicted | Skipped]) -> list[str]:
+    """Say in how many rows something was assumed, and what most often; nothing where the table says everything."""
+    each = [item.row.assumptions for item in found if isinstance(item, Predicted) and item.row.assumptions]
+    if not each:
+        return []
+    often = Counter(words for assumptions in each for words in assumptions).most_common()
+    shown = "; ".join(f"{words} ({_rows(count)})" for words, count in often[:SHOWN_ASSUMPTIONS])
+    others = ", ".join(dict.fromkeys(words.partition(" = ")[0] for words, _ in often[SHOWN_ASSUMPTIONS:]))
+    also = f". Also: {others}" if others else ""
+    said = f"In {_rows(len(each))} something was assumed, most often {shown}{also}. With --out, each row says what."
+    return wrapped(said, hanging=2)
+
+
+def text(found: Validation, assumptions: Sequence[str] = ()) -> str:
+    """Write a validation for a terminal; ``assumptions``: lines about what the table left open."""
     rows = [
         _row("time", found.time),
         _row("memory", found.memory),
@@ -144,6 +163,8 @@ def text(found: Validation) -> str:
     lines = [f"{found.predicted} of {found.rows} rows predicted; errors in percent"]
     if found.predicted:
         lines += ["", table(_HEADER, rows), *wrapped(NAIVE, hanging=2)]
+    if assumptions:
+        lines += ["", *assumptions]
     for group, members in found.by.items():
         if members:
             rows = [_row(_short(name or "(not named)"), errors) for name, errors in members.items()]
@@ -185,6 +206,10 @@ def _row(name: str, errors: Errors) -> list[str]:
 def _unread(name: str) -> str:
     near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
     return f"{name} (did you mean {near[0]}?)" if near else name or "(without a name)"
+
+
+def _rows(count: int) -> str:
+    return f"{count} row{'' if count == 1 else 's'}"
 
 
 def _short(name: str) -> str:

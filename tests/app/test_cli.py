@@ -178,15 +178,30 @@ def test_validate_scores_every_row_or_says_why_not(write, capsys, tmp_path):
 
 def test_validate_says_what_it_does_not_read_and_scores_nothing_where_nothing_is_predicted(write, capsys):
     header, first = ROWS.replace("n_gpus", "n_gpu").splitlines()[:2]
-    assert run(["validate", write(f"{header},\n{first.replace('A100-80GB', 'H300')}\n", "rows.csv")]) == 0
+    assert run(["validate", write(f"{header},\n{first.replace('A100-80GB', 'H300')}\n", "rows.csv")]) == 1
     captured = capsys.readouterr()
-    assert captured.err == "not read: columns n_gpu (did you mean n_gpus?), (without a name)\n"
+    unread, nothing = captured.err.splitlines()
+    assert unread == "not read: columns n_gpu (did you mean n_gpus?), (without a name)"
+    assert nothing.endswith("rows.csv: no row could be predicted; every row says why under skipped")
     assert captured.out.startswith("0 of 1 rows predicted; errors in percent\n\nskipped:\n  a: cluster.chip: 'H300' is")
     assert run(["validate", write(ROWS.replace(",0.25,14", ",-0.25,14"), "rows.csv")]) == 0
     assert "a: measured_step_time_s is -0.25, below 0" in capsys.readouterr().out
     unnamed = f"{header},\n,{first.partition(',')[2].replace('A100-80GB', 'H300')}\n"
-    assert run(["validate", write(unnamed, "rows.csv")]) == 0
+    assert run(["validate", write(unnamed, "rows.csv")]) == 1
     assert "skipped:\n  row 1: cluster.chip" in capsys.readouterr().out
+    assert run(["validate", write(unnamed, "rows.csv"), "--json"]) == 1
+    assert json.loads(capsys.readouterr().out)["skipped"][0]["reason"].startswith("cluster.chip")
+
+
+def test_validate_says_what_it_assumed(write, capsys):
+    """A row that leaves out its micro-batch must not look as if it had stated one."""
+    header = "hardware,n_layers,d_model,n_heads,seq_len,global_batch,micro_batch,measured_step_time_s"
+    row = "A100-80GB,12,1024,16,512,4"
+    assert run(["validate", write(f"{header}\n{row},,0.2\n{row},2,0.2\n{row},2,0.2\n", "rows.csv")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    often, also = said.partition("In 3 rows something was assumed, most often ")[2].split(". Also: ")
+    assert often.count("(3 rows)") == 3
+    assert "micro_batch" in also.partition(".")[0]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ def label(block: Block) -> str:
     return " ".join(block.around.heading) or (block.title if isinstance(block, Fields) else "")
 
 
-def place(block: Block) -> str:
-    """Say where a block is, for a warning."""
+def place(block: Block, line: int = 0) -> str:
+    """Say where a block, or a ``line`` of it, is, for a warning."""
     name = label(block)
-    return f"line {block.line}" + (f" ({name[:80]})" if name else "")
+    return f"line {line or block.line}" + (f" ({name[:80]})" if name else "")

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.importers.text.document import Block, place
+from app.importers.text.cells import cell
+from app.importers.text.document import Block, Table, place
 from app.importers.text.figures import Findings
 from estimator.measurement import MeasuredCollective, Warning
 
@@ -32,21 +34,30 @@ class Reading:
     skipped: int = 0
 
 
-def shared_warnings(findings: Findings, rows: list[dict[str, Any]], block: Block) -> list[Warning]:
+def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequence[Block]) -> list[Warning]:
     """Say what the cells themselves showed: out of memory, missing figures, missing units, wide spreads."""
-    where = place(block)
+    where = place(blocks[0])
     found = []
     if findings.oom:
         found.append(
             Warning(
                 code="oom-cells",
-                message=f"{findings.oom} cells say out of memory; their rows are kept with status oom, without figures",
-                where=where,
+                message=(
+                    "1 cell says out of memory; its row is"
+                    if findings.oom == 1
+                    else f"{findings.oom} cells say out of memory; their rows are"
+                )
+                + " kept with status oom, without figures",
+                where=_first(blocks, "oom") or where,
             )
         )
     if findings.missing:
         found.append(
-            Warning(code="missing-cells", message=f"{findings.missing} cells hold no figure (N/A, -)", where=where)
+            Warning(
+                code="missing-cells",
+                message=f"{findings.missing} cell{' holds' if findings.missing == 1 else 's hold'} no figure (N/A, -)",
+                where=_first(blocks, "absent") or where,
+            )
         )
     if findings.without_unit:
         headers = list(findings.without_unit.values())
@@ -61,12 +72,23 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], block: Block
         found.append(
             Warning(
                 code="wide-spread",
-                message=f"{wide} timings spread by more than {WIDE_SPREAD_FRAC:.0%} of their mean; "
-                "first iterations were probably counted, so their means read high",
+                message=f"{wide} {'timing spreads' if wide == 1 else 'timings spread'} by more than "
+                f"{WIDE_SPREAD_FRAC:.0%} of {'its' if wide == 1 else 'their'} mean; first iterations were probably "
+                "counted, so such means read high",
                 where=where,
             )
         )
     return found
+
+
+def _first(blocks: Sequence[Block], missing: str) -> str:
+    """Where the first row with such a cell is; nothing where a cell says it in other words."""
+    for block in blocks:
+        if isinstance(block, Table):
+            for line, row in zip(block.lines, block.rows, strict=True):
+                if any(text and cell(text).missing == missing for text in row):
+                    return place(block, line)
+    return ""
 
 
 def compact(warnings: list[Warning]) -> list[Warning]:

@@ -52,7 +52,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     where = place(tables[0])
     warnings = _megabytes(rows, findings, where, decisions, tables[0].around.heading)
     warnings += _forward_inside(rows, where)
-    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables[0]))
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
 def _read(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:

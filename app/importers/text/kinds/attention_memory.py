@@ -61,7 +61,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         if scale is not None:
             rescale(rows, {*findings.loose_sizes, "memory_per_seq_squared_bytes"}, scale)
         warnings.append(warning(scale, where))
-    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables[0]))
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
 def _group(table: Table) -> dict[str, Any]:

@@ -56,7 +56,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         if scale is not None:
             rescale(rows, findings.loose_sizes, scale)
         warnings.append(warning(scale, place(first)))
-    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, first), samples=samples)
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, blocks), samples=samples)
 
 
 def _configuration(row: dict[str, Any], name: str, text: str) -> None:

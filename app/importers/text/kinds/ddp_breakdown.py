@@ -57,7 +57,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
             preface = []
     if rows:
         warnings += _wait(rows, place(blocks[0]))
-        warnings += shared_warnings(Findings(), rows, blocks[0])
+        warnings += shared_warnings(Findings(), rows, blocks)
     return Reading(rows=rows, warnings=warnings)
 
 

@@ -59,7 +59,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
                 if not header.header.startswith("label"):
                     put(row, what.name if what else "time", text, header, findings)
             rows.append(row)
-    warnings = shared_warnings(findings, rows, tables[0])
+    warnings = shared_warnings(findings, rows, tables)
     if loose:
         message = "Bucket sizes in 'MB' were read as MiB, as PyTorch's bucket_cap_mb counts"
         warnings.append(Warning(code="mb-is-mib", message=message, where=place(tables[0])))

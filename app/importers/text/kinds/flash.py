@@ -49,7 +49,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
                 "fastest row stays within what an accelerator can do. Write the unit into the header to be sure"
             )
             warnings.append(Warning(code="unit-inferred", message=message, where=place(table)))
-    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables[0]))
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
 def _is_time(column: Column) -> bool:

@@ -40,7 +40,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     if findings.loose_sizes:
         message = "'MB' and 'GB' were read as 10⁶ and 10⁹ bytes; write MiB or GiB into the header if those were meant"
         warnings.append(Warning(code="mb-ambiguous", message=message, where=where))
-    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables[0]))
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
 def _named(columns: tuple[Column, ...]) -> list[tuple[str, Column]]:

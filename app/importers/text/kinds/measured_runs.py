@@ -39,7 +39,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     unmeasured = sum(not any(key.startswith("measured_") for key in row) for row in rows)
     warnings = []
     if unmeasured:
-        message = f"{unmeasured} rows hold no measured value"
+        message = f"{unmeasured} row{' holds' if unmeasured == 1 else 's hold'} no measured value"
         warnings.append(Warning(code="missing-cells", message=message, where=place(tables[0])))
     return Reading(rows=rows, warnings=warnings)
 

@@ -50,7 +50,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     warnings += _assumed_batch(rows, place(tables[0]))
     if findings.loose_sizes:
         warnings.append(warning(None, place(tables[0])))
-    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables[0]))
+    return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
 def _timings(columns: tuple[Column, ...]) -> list[tuple[int, Column, meaning.Quantity]]:

@@ -11,15 +11,25 @@ TABLE = Table(form="aligned", columns=("a",), rows=(("1",),), line=7, lines=(8,)
 def test_what_the_cells_showed():
     findings = Findings(oom=2, missing=1, without_unit={"a": "A", "b": "B"})
     rows = [{"forward_s": 1.0, "forward_std_s": 0.2}, {"forward_s": 1.0, "forward_std_s": 0.05}, {"forward_s": None}]
-    found = {warning.code: warning for warning in shared_warnings(findings, rows, TABLE)}
+    found = {warning.code: warning for warning in shared_warnings(findings, rows, [TABLE])}
     assert set(found) == {"oom-cells", "missing-cells", "unit-missing", "wide-spread"}
     assert "'A', 'B'" in found["unit-missing"].message
-    assert found["wide-spread"].message.startswith("1 timings")
-    assert found["oom-cells"].where == "line 7"
+    assert found["wide-spread"].message.startswith("1 timing spreads by more than 10% of its mean")
+    assert found["oom-cells"].message.startswith("2 cells say out of memory; their rows are kept")
+    assert found["missing-cells"].message.startswith("1 cell holds no figure")
+    assert found["oom-cells"].where == found["unit-missing"].where == "line 7"
+
+
+def test_a_cell_is_found_at_its_row():
+    rows = (("1", "n/a"), ("OOM", "2"))
+    tables = [TABLE, Table(form="markdown", columns=("a", "b"), rows=rows, line=11, lines=(13, 14))]
+    oom, missing = shared_warnings(Findings(oom=1, missing=1), [], tables)
+    assert (oom.where, missing.where) == ("line 14", "line 13")
+    assert oom.message == "1 cell says out of memory; its row is kept with status oom, without figures"
 
 
 def test_nothing_to_say():
-    assert shared_warnings(Findings(), [{"forward_s": 1.0}], TABLE) == []
+    assert shared_warnings(Findings(), [{"forward_s": 1.0}], [TABLE]) == []
 
 
 def test_the_same_is_said_once():

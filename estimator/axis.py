@@ -1,20 +1,20 @@
 """Axis: one field of a scenario moved along its legal values, the others following so that the plan stays whole.
 
-tp, cp and pp keep the number of chips and let dp absorb the change; dp and the number of nodes change the cluster;
-fields that are impossible without one another move together (``estimator.follow``). Works on the JSON form, so that
-catalogue names stay names.
+tp, cp and pp keep the number of chips and let dp absorb the change; dp and the number of nodes change the cluster; the
+batch follows dp; fields that are impossible without one another move together (``estimator.follow``). Works on the JSON
+form, so that catalogue names stay names. A scenario that is impossible has axes too: some of them lead out of it.
 """
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from estimator.efficiency import Efficiencies
 from estimator.estimate import Estimate, estimate
-from estimator.follow import following
+from estimator.follow import batch_following, following
 from estimator.parallel.grid_shape import grid_fits
 from estimator.plan import (
     AXES,
@@ -28,7 +28,7 @@ from estimator.plan import (
     TP_KINDS,
 )
 from estimator.problems import InputProblems, Problem
-from estimator.scenario import Scenario, scenario_from_json
+from estimator.scenario import Scenario, scenario_as_given, scenario_from_json
 from estimator.search.space import canonical, divisors
 from estimator.training import ATTENTIONS, FRAMEWORKS, PRECISIONS
 
@@ -97,7 +97,7 @@ def axis(document: Mapping[str, Any], field: str, calibration: Efficiencies | No
         raise InputProblems(
             [Problem(field="field", message=f"{field!r} has no axis", remedy=f"One of: {', '.join(FIELDS)}.")]
         )
-    scenario = scenario_from_json(document)
+    scenario = scenario_as_given(document)
     points = [_point(document, scenario, field, value, calibration) for value in values(scenario, field)]
     return Axis(field=field, points=tuple(points))
 
@@ -172,7 +172,7 @@ def moved(document: Mapping[str, Any], scenario: Scenario, field: str, value: An
         chips = value * scenario.cluster.chips_per_node
         _cluster(changed, chips_per_node=scenario.cluster.chips_per_node, nodes=value)
         _part(changed, "plan")["dp"] = _divided(field, chips, plan.tp * plan.pp * plan.cp)
-        return changed
+        return _batched(changed, scenario)
     _part(changed, part)[name] = value
     if part == "plan" and value != getattr(plan, name):
         _part(changed, part).update(following(plan, name, value))
@@ -186,6 +186,16 @@ def moved(document: Mapping[str, Any], scenario: Scenario, field: str, value: An
             _cluster(changed, chips_per_node=chips, nodes=1)
         else:
             _cluster(changed, chips_per_node=per_node, nodes=_divided(field, chips, per_node))
+    return _batched(changed, scenario)
+
+
+def _batched(changed: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
+    """Let the batch follow dp where that has changed."""
+    dp = _part(changed, "plan").get("dp", scenario.plan.dp)
+    if dp != scenario.plan.dp:
+        for path, value in batch_following(replace(scenario.plan, dp=dp), scenario.training).items():
+            part, name = path.split(".")
+            _part(changed, part)[name] = value
     return changed
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from estimator.parallel.grid_shape import grid_fits
 from estimator.plan import Plan
 from estimator.search.space import divisors
+from estimator.training import Training
 
 
 def following(plan: Plan, name: str, value: Any) -> dict[str, Any]:
@@ -32,6 +33,21 @@ def following(plan: Plan, name: str, value: Any) -> dict[str, Any]:
         return _only({"recompute_every": 1}, plan)
     if name == "recompute_every" and value > 1:
         return _only({"recompute": "full"}, plan)
+    return {}
+
+
+def batch_following(plan: Plan, training: Training) -> dict[str, int]:
+    """Return the one field of the batch that changes, by its dotted path, so that the batch divides over dp.
+
+    The micro-batch becomes the largest that divides global_batch / dp; where dp alone does not divide the global batch,
+    that becomes the next multiple of dp·micro_batch.
+    """
+    each, rest = divmod(training.global_batch, plan.dp)
+    if rest:
+        every = plan.dp * plan.micro_batch
+        return {"training.global_batch": -(-training.global_batch // every) * every}
+    if each % plan.micro_batch:
+        return {"plan.micro_batch": max(n for n in divisors(each) if n <= plan.micro_batch)}
     return {}
 
 

@@ -41,6 +41,15 @@ class Scenario:
 
 def scenario_from_json(data: object) -> Scenario:
     """Read the contract's Scenario (names of the catalogue or inline objects); raise InputProblems."""
+    scenario = scenario_as_given(data)
+    problems = scenario_problems(scenario)
+    if problems:
+        raise InputProblems(problems)
+    return scenario
+
+
+def scenario_as_given(data: object) -> Scenario:
+    """Read a well-formed Scenario, possible or not; raise InputProblems where it cannot be read."""
     problems: list[Problem] = []
     if not isinstance(data, Mapping):
         raise InputProblems(
@@ -59,11 +68,7 @@ def scenario_from_json(data: object) -> Scenario:
             problems += error.problems
     if problems:
         raise InputProblems(problems)
-    scenario = Scenario(**parts)
-    problems = scenario_problems(scenario)
-    if problems:
-        raise InputProblems(problems)
-    return scenario
+    return Scenario(**parts)
 
 
 def scenario_to_json(scenario: Scenario) -> dict[str, Any]:
@@ -89,9 +94,10 @@ def scenario_problems(scenario: Scenario) -> list[Problem]:
         found.append(
             Problem(
                 field="training.global_batch",
-                message=f"{training.global_batch} sequences do not divide into "
+                message=f"global batch {training.global_batch} does not divide into "
                 f"dp·micro_batch = {plan.dp}·{plan.micro_batch}",
-                remedy=f"Choose a multiple of {plan.dp * plan.micro_batch}, or change dp or micro_batch.",
+                remedy=f"Choose a global batch that is a multiple of {plan.dp * plan.micro_batch},"
+                " or change dp or micro_batch.",
             )
         )
     found += legality(model, plan, training)

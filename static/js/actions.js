@@ -1,8 +1,10 @@
 // @ts-check
 /** What a person can do to the state; every view calls these, none changes the state by itself. */
-import { lastAxis } from "./axes.js";
+import { adaptations } from "./adapted.js";
+import { lastAxis, validAxis } from "./axes.js";
+import { laidBeside } from "./lay.js";
 import { median } from "./measured.js";
-import { chipOf, complete, get, resized, same, withField } from "./scenario.js";
+import { batched, chipOf, complete, get, modelOf, resized, same, withField } from "./scenario.js";
 import { set, state } from "./state.js";
 import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
 
@@ -56,11 +58,19 @@ function origin(path) {
   return same(withField(estimated, path, get(scenario, path), usualNode()), scenario) ? estimated : scenario;
 }
 
+/** Whether this field alone made the scenario impossible, so that its axis begins before that. @param {string} path */
+const healing = (path) => state.problems.length > 0 && origin(path) !== state.scenario;
+
+/** Change the scenario for one field, and say what followed. @param {Scenario} scenario @param {string} path */
+function move(scenario, path) {
+  set({ adapted: { scenario, changes: adaptations(scenario, state.scenario, path) } });
+  setScenario(scenario);
+}
+
 /** Set one field to a value that the person chose. @param {string} path @param {any} value */
 export function setField(path, value) {
-  const point = lastAxis(path)?.legal.find((one) => same(one.value, value) && one.scenario);
-  const here = lastAxis(path)?.legal.some((one) => same(one.scenario, state.scenario));
-  setScenario(here && point ? point.scenario : withField(origin(path), path, value, usualNode()));
+  const point = healing(path) ? null : validAxis(path)?.legal.find((one) => same(one.value, value));
+  move(point ? point.scenario : withField(origin(path), path, value, usualNode()), path);
 }
 
 /** @param {string} key */
@@ -83,7 +93,7 @@ export function setChip(key) {
 /** A slider is held: axes keep their range and the numbers show their change from here. @param {string} field */
 export function grab(field) {
   if (state.drag?.field === field) return;
-  const { estimate } = state;
+  const { estimate, scenario } = state;
   const times = lastAxis(field)?.legal.map((point) => point.estimate?.step_time_s ?? 0) ?? [];
   const peaks = lastAxis(field)?.legal.map((point) => point.estimate?.memory.peak_bytes ?? 0) ?? [];
   // one extreme point must not press the rest into a line
@@ -92,6 +102,7 @@ export function grab(field) {
   set({
     drag: {
       field,
+      scenario,
       estimate,
       largest_s: bound(times, Math.max(estimate?.step_time_s ?? 0, median(state.measurement?.steps_s) ?? 0)),
       largest_bytes: bound(peaks, estimate?.memory.peak_bytes ?? 0),
@@ -103,11 +114,13 @@ export function grab(field) {
  * One step of a held slider.
  * @param {string} path
  * @param {import("./axes.js").AxisPoint} point
- * @param {boolean} valid
+ * @param {boolean} ofThis  whether the point is of the present scenario's axis
  */
-export function preview(path, point, valid) {
+export function preview(path, point, ofThis) {
+  const valid = ofThis && !healing(path);
   const scenario = valid ? point.scenario : withField(origin(path), path, point.value, usualNode());
   if (same(scenario, state.scenario)) return;
+  set({ adapted: { scenario, changes: adaptations(scenario, state.drag?.scenario ?? state.scenario, path) } });
   set(
     valid && point.estimate?.ops
       ? { scenario, estimate: point.estimate, estimated: scenario, problems: [] }
@@ -171,12 +184,16 @@ export function setShown(yes) {
   writeUrl();
 }
 
-/** Search on another number of chips; a plan that does not divide them starts anew. @param {number} chips */
-export function setChips(chips) {
-  const next = withField(state.scenario, "cluster.chips", chips, usualNode());
-  if (next.plan.dp * next.plan.tp * next.plan.pp * next.plan.cp !== chips)
-    Object.assign(next.plan, { dp: chips, tp: 1, pp: 1, cp: 1, ep: 1, virtual_stages: 1 });
-  setScenario(next);
+/**
+ * Take another number of chips. `batch` keeps the global batch, of which a search asks, where the model allows it.
+ * @param {number} chips @param {{batch?: boolean}} [keep]
+ */
+export function setChips(chips, { batch = false } = {}) {
+  const { scenario, catalog } = state;
+  const { plan, training } = scenario;
+  const next = withField(scenario, "cluster.chips", chips, usualNode());
+  const laid = batch ? laidBeside(plan, chips, training.global_batch, modelOf(scenario, catalog)) : null;
+  move(laid ? batched({ ...next, training, plan: { ...plan, ...laid } }, scenario) : next, "cluster.chips");
 }
 
 /** Open a plan that was found. @param {any} scenario */

@@ -8,7 +8,7 @@ import { canonical, complete } from "./scenario.js";
 import { set, state } from "./state.js";
 
 /** @typedef {import("./types.js").Point & {key: string}} AxisPoint */
-/** @typedef {{points: AxisPoint[], legal: AxisPoint[], refused: AxisPoint[], keys: Set<string>}} Axis */
+/** @typedef {{points: AxisPoint[], legal: AxisPoint[], refused: AxisPoint[], keys: Set<string>}} Axis  `keys`: scenarios it is of */
 
 /** @type {Map<string, Axis>} */
 const known = new Map();
@@ -37,7 +37,7 @@ export function fetchAxis(field) {
   if (waiting?.key === key) return waiting.promise;
   const promise = api.axis(scenario, field).then(
     // an answer that a newer question has overtaken is dropped
-    ({ points }) => (underway.get(field)?.key === key ? keep(field, points) : null),
+    ({ points }) => (underway.get(field)?.key === key ? keep(field, points, key) : null),
     () => null, // the estimate path shows what is wrong with a scenario; an axis is an extra
   );
   underway.set(field, { key, promise });
@@ -46,8 +46,8 @@ export function fetchAxis(field) {
   });
 }
 
-/** @param {string} field @param {import("./types.js").Point[]} given */
-function keep(field, given) {
+/** @param {string} field @param {import("./types.js").Point[]} given @param {string} origin */
+function keep(field, given, origin) {
   const points = given.map((point) => {
     const scenario = point.scenario ? complete(point.scenario, state.catalog) : point.scenario;
     return { ...point, scenario, key: scenario ? canonical(scenario) : "" };
@@ -57,7 +57,7 @@ function keep(field, given) {
     points,
     legal,
     refused: points.filter(({ estimate }) => !estimate),
-    keys: new Set(legal.map(({ key }) => key)),
+    keys: new Set([origin, ...legal.map(({ key }) => key)]),
   };
   known.set(field, axis);
   set({ axes: state.axes + 1 });

@@ -25,6 +25,21 @@ export function following(plan, name, value) {
   return {};
 }
 
+/**
+ * The one field of the batch that changes, by its path, so that the batch divides over dp.
+ * @param {Part} plan @param {Part} training @returns {[path: string, value: number][]}
+ */
+export function batchFollowing({ dp, micro_batch }, { global_batch }) {
+  const each = global_batch / dp;
+  if (!Number.isInteger(each)) {
+    const every = dp * micro_batch;
+    return [["training.global_batch", Math.ceil(global_batch / every) * every]];
+  }
+  let fits = Math.min(micro_batch, each);
+  while (each % fits) fits -= 1;
+  return fits === micro_batch ? [] : [["plan.micro_batch", fits]];
+}
+
 /** Depth that makes a grid: 1 but in 2.5D. @param {Part} plan @param {string} kind @param {number} tp */
 function depth(plan, kind, tp) {
   if (kind !== "2.5d") return 1;

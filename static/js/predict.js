@@ -81,6 +81,9 @@ export async function predict() {
   return undefined;
 }
 
+/** Another value of the plan or of the batch may be the way out. @param {import("./types.js").Problem} problem */
+const isOfPlan = ({ field }) => /^(plan|training)\./.test(field);
+
 /** Fetch the axes behind the small curves while the page rests, one after the other, sliders first. */
 function scheduleAxes() {
   clearTimeout(idleTimer);
@@ -94,9 +97,9 @@ function scheduleAxes() {
         (experts || !["plan.ep", "plan.expert_tp"].includes(field)) && (plan.pp > 1 || field !== "plan.virtual_stages"),
     );
     for (const field of idleFields) {
-      // an impossible scenario has no axes
-      if (mine !== idle || !state.online || state.problems.length) return;
-      await fetchAxis(field);
+      if (mine !== idle || !state.online || !state.problems.every(isOfPlan)) return;
+      // a scenario that cannot even be read has no axes
+      if (!(await fetchAxis(field)) && state.problems.length) return;
     }
   }, QUIET_MS);
 }

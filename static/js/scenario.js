@@ -1,7 +1,8 @@
 // @ts-check
 /** Scenarios as plain values: complete, name, compare, change one field, describe. Pure. */
-import { following } from "./follow.js";
+import { batchFollowing, following } from "./follow.js";
 import { significant } from "./format.js";
+import { laidOn } from "./lay.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 /** @typedef {import("./types.js").Catalog} Catalog */
@@ -125,7 +126,7 @@ export function resized(cluster, total, usual) {
 
 /**
  * Change one field and what must follow it. tp, cp and pp keep the number of chips where they can (dp gives way); dp
- * changes it.
+ * changes it; the batch follows dp.
  * @param {Scenario} scenario @param {string} path @param {any} value @param {number} usual  chips in a usual node
  * @returns {Scenario}
  */
@@ -133,10 +134,9 @@ export function withField(scenario, path, value, usual) {
   const next = structuredClone(scenario);
   const [part, name] = path.split(".");
   if (path === "cluster.chips") {
-    const rest = value / (next.plan.tp * next.plan.pp * next.plan.cp);
-    if (Number.isInteger(rest)) next.plan.dp = rest;
+    Object.assign(next.plan, laidOn(next.plan, value));
     next.cluster = resized(next.cluster, value, usual);
-    return next;
+    return batched(next, scenario);
   }
   /** @type {any} */ (next)[part][name] = value;
   if (part === "plan") Object.assign(next.plan, following(scenario.plan, name, value));
@@ -152,6 +152,17 @@ export function withField(scenario, path, value, usual) {
     total !== next.cluster.chips_per_node * next.cluster.nodes
   ) {
     next.cluster = resized(next.cluster, total, usual);
+  }
+  return batched(next, scenario);
+}
+
+/** Let the batch follow dp where that has changed. @param {Scenario} next @param {Scenario} before */
+export function batched(next, before) {
+  const { dp } = next.plan;
+  if (dp === before.plan.dp || !Number.isInteger(dp) || dp < 1) return next;
+  for (const [path, value] of batchFollowing(next.plan, next.training)) {
+    const [part, name] = path.split(".");
+    /** @type {any} */ (next)[part][name] = value;
   }
   return next;
 }

@@ -7,13 +7,14 @@ import { ANYTHING, USUAL_SPLIT } from "./url.js";
 /**
  * @typedef {import("./url.js").Place & { catalog: import("./types.js").Catalog, base: Scenario, sample: string,
  *   estimate: import("./types.js").Estimate | null, estimated: Scenario | null,
- *   problems: import("./types.js").Problem[], busy: boolean, drag: {field: string,
+ *   problems: import("./types.js").Problem[], busy: boolean, drag: {field: string, scenario: Scenario,
  *   estimate: import("./types.js").Estimate | null, largest_s: number, largest_bytes: number} | null, axes: number,
  *   online: boolean, measurement: import("./types.js").Measurement | null, measuredScenario: Scenario | null,
  *   measurements: import("./types.js").Summary[] | null, runs: import("./types.js").Run[] | null,
  *   baselineEstimate: import("./types.js").Estimate | null, theme: number, more: boolean, wanted: import("./url.js").Wanted,
  *   split: import("./url.js").Split, unshown: boolean, study: string,
  *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
+ *   adapted: {scenario: Scenario, changes: import("./adapted.js").Adaptation[]} | null,
  * }} State
  */
 
@@ -32,6 +33,7 @@ export const state = /** @type {any} */ ({
   problems: [],
   busy: true,
   drag: null,
+  adapted: null,
   axes: 0,
   online: true,
   measurement: null,

@@ -179,10 +179,10 @@ def test_a_refused_choice_is_shown_with_its_reason_and_changes_nothing(open_page
 
 
 def test_equal_reasons_of_refused_values_are_listed_once(open_page):
-    page = open_page(EIGHT_GPUS)
+    page = open_page(EIGHT_GPUS.replace("sharding=fsdp", "sharding=ddp"))
     wait_for_figures(page)
-    wait_for_axis(page, "plan.dp")
-    field = page.locator('[data-field="plan.dp"]')
+    page.locator(".more summary").click()
+    field = page.locator('[data-field="plan.shard_ranks"]')
     button = field.get_by_role("button", name=re.compile("values refused"))
     number_of_values = int(number(button.inner_text()))
     button.click()
@@ -197,7 +197,7 @@ def test_an_impossible_scenario_names_the_field_and_keeps_the_last_figures(open_
     before = headline(page)
     page.evaluate("history.pushState(null, '', location.href.replace('global_batch=64', 'global_batch=3'))")
     page.evaluate("dispatchEvent(new PopStateEvent('popstate'))")
-    expect(page.locator('[data-field="training.global_batch"] .problem')).to_contain_text("do not divide")
+    expect(page.locator('[data-field="training.global_batch"] .problem')).to_contain_text("does not divide")
     expect(page.locator("#explore .notice")).to_contain_text("cannot be estimated")
     expect(page.locator("#explore main")).to_have_class("dim")
     assert headline(page) == before
@@ -378,13 +378,14 @@ def test_the_page_moves_fields_as_the_server_does(open_page, server):
                     if (!estimate) continue;
                     const ours = withField(state.scenario, field, value, 8);
                     const theirs = complete(scenario, state.catalog);
-                    if (!same(ours.plan, theirs.plan)) found.push([field, value, ours.plan, theirs.plan]);
+                    for (const part of ["plan", "training"])
+                        if (!same(ours[part], theirs[part])) found.push([field, value, ours[part], theirs[part]]);
                 }
             }
             return found;
         }""",
-        ["plan.tp", "plan.cp", "plan.pp", "plan.schedule", "plan.virtual_stages", "plan.tp_kind", "plan.recompute",
-         "plan.recompute_every", "plan.shard_ranks"],
+        ["plan.dp", "plan.tp", "plan.cp", "plan.pp", "plan.schedule", "plan.virtual_stages", "plan.tp_kind",
+         "plan.recompute", "plan.recompute_every", "plan.shard_ranks"],
     )  # fmt: skip
     assert differing == []
 

@@ -130,3 +130,51 @@ def test_gradients_over_dp_and_cp_say_so_and_keep_their_axis_in_the_data(open_pa
     )
     assert "dp" in axes
     assert not [axis for axis in axes if "·" in axis], json.dumps(axes)
+
+
+def test_more_chips_leave_a_legal_plan_and_say_what_followed(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    chips = page.get_by_label("GPUs", exact=True)
+    expect(chips).to_have_value("4")
+    chips.fill("8")
+    chips.press("Enter")
+    expect(_box(page, "plan.micro_batch")).to_have_value("2")
+    said = "Adapted: 4 → 2, as it has to divide the 2 sequences of each rank."
+    expect(page.locator('[data-field="plan.micro_batch"] .problem')).to_have_text(said)
+    expect(page.locator("#tray .toast")).to_contain_text("Also changed: micro batch 4 → 2")
+    settled(page)
+    assert page.locator("#explore .notice:visible").count() == 0
+    assert (query(page, "dp"), query(page, "micro_batch"), query(page, "global_batch")) == ("8", "2", None)
+    _type(page, "training.seq_len", "1024")
+    expect(page.locator('[data-field="plan.micro_batch"] .problem')).to_be_hidden()
+
+
+def test_chips_of_a_search_keep_its_batch_and_lead_to_a_legal_plan(open_page):
+    page = open_page("/?view=search")
+    chips = page.get_by_label("Chips", exact=True)
+    chips.fill("64")
+    chips.press("Enter")
+    expect(page.locator("#tray .toast")).to_contain_text("tp 1 → 4")
+    page.get_by_role("link", name="Explore", exact=True).click()
+    wait_for_figures(page)
+    assert (query(page, "dp"), query(page, "tp"), query(page, "global_batch")) == ("16", "4", None)
+    assert page.locator(PROBLEMS.replace(".problem", ".problem:not(.mild)")).count() == 0
+
+
+def test_sliders_of_an_impossible_link_show_its_values_and_lead_out_of_it(open_page):
+    page = open_page("/?dp=8&chips_per_node=8", refusals=(422,))
+    notice = page.locator("#explore .notice")
+    expect(notice).to_contain_text("global batch 16 does not divide into dp·micro_batch = 8·4")
+    expect(notice).to_contain_text("Choose a global batch that is a multiple of 32")
+    expect(page.locator('[data-field="training.global_batch"]')).to_have_class("field wrong")
+    for path in ("plan.dp", "plan.micro_batch"):
+        wait_for_axis(page, path)
+    micro_batch = page.locator('[data-field="plan.micro_batch"] input[type=range]')
+    expect(micro_batch).to_be_enabled()
+    assert float(page.locator('[data-field="plan.dp"] input[type=range]').input_value()) > 0
+    # sharding is not what is wrong
+    expect(page.locator('[data-field="plan.sharding"] label.no')).to_have_count(0)
+    _type(page, "plan.micro_batch", "2")
+    expect(notice).to_have_count(0)
+    wait_for_figures(page)

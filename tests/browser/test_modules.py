@@ -96,12 +96,53 @@ def test_tensor_and_pipeline_degrees_keep_the_chips_and_dp_changes_them(call, pa
     scenario = {
         "model": "m",
         "cluster": {"chip": "c", "chips_per_node": 8, "nodes": 1},
-        "plan": {"dp": 8, "tp": 1, "pp": 1, "cp": 1},
-        "training": {},
+        "plan": {"dp": 8, "tp": 1, "pp": 1, "cp": 1, "micro_batch": 1},
+        "training": {"global_batch": 64},
     }
     changed = call("scenario", "withField", scenario, path, value, 8)
     assert (changed["plan"]["dp"], changed["plan"]["tp"], changed["plan"]["pp"]) == degrees
     assert (changed["cluster"]["chips_per_node"], changed["cluster"]["nodes"]) == nodes
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "dp", "micro_batch", "global_batch"),
+    [
+        ("cluster.chips", 4, 4, 4, 16),
+        ("cluster.chips", 8, 8, 2, 16),
+        ("cluster.chips", 16, 16, 1, 16),
+        ("cluster.chips", 64, 64, 4, 256),
+        ("plan.dp", 6, 6, 4, 24),
+        ("plan.tp", 4, 1, 4, 16),
+    ],
+)
+def test_the_batch_follows_dp_in_one_field(call, path, value, dp, micro_batch, global_batch):
+    scenario = {
+        "model": "m",
+        "cluster": {"chip": "c", "chips_per_node": 4, "nodes": 1},
+        "plan": {"dp": 4, "tp": 1, "pp": 1, "cp": 1, "tp_depth": 1, "micro_batch": 4},
+        "training": {"global_batch": 16},
+    }
+    changed = call("scenario", "withField", scenario, path, value, 8)
+    found = (changed["plan"]["dp"], changed["plan"]["micro_batch"], changed["training"]["global_batch"])
+    assert found == (dp, micro_batch, global_batch)
+    followed = {one["path"] for one in call("adapted", "adaptations", changed, scenario, path)}
+    expected = {"plan.micro_batch"} if micro_batch != 4 else {"training.global_batch"} if global_batch != 16 else set()
+    assert followed == expected
+
+
+def test_a_plan_is_laid_on_another_number_of_chips_with_as_little_change_as_possible(call):
+    plan = {"dp": 2, "tp": 8, "cp": 1, "pp": 2, "virtual_stages": 2, "schedule": "interleaved", "ep": 16,
+            "expert_tp": 1, "shard_ranks": 2, "tp_kind": "1d"}  # fmt: skip
+    fewer = call("lay", "laidOn", plan, 12)
+    assert (fewer["tp"], fewer["cp"], fewer["pp"], fewer["dp"]) == (4, 1, 1, 3)
+    assert (fewer["virtual_stages"], fewer["schedule"], fewer["ep"], fewer["shard_ranks"]) == (1, "1f1b", 4, 0)
+    assert call("lay", "laidOn", plan, 64) == {"tp": 8, "cp": 1, "pp": 2, "dp": 4}
+    model = {"heads": 32, "kv_heads": 8, "ffn": 8192}
+    small = {"dp": 4, "tp": 1, "cp": 1, "pp": 1}
+    beside = call("lay", "laidBeside", small, 64, 16, model)
+    assert (beside["dp"], beside["tp"]) == (16, 4)
+    assert call("lay", "laidBeside", small, 8, 16, model)["dp"] == 8
+    assert call("lay", "laidBeside", small, 48, 16, model) is None
 
 
 def test_the_curve_spans_the_axis_and_shades_what_does_not_fit(call):

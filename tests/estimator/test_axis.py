@@ -97,7 +97,36 @@ def test_a_part_of_a_node_grows_to_a_whole_one_first():
 def test_more_nodes_are_more_data_parallel_ranks():
     found = points("cluster.nodes")
     assert scenario_from_json(found[4].scenario).plan.dp == 16
-    assert "global_batch" in found[64].problems[0].field
+    # 16 sequences do not divide over 256 ranks: one for each of them is the next batch that does
+    assert scenario_from_json(found[64].scenario).training.global_batch == 256
+
+
+def test_the_batch_follows_dp():
+    data = {**BASE, "plan": {"dp": 4, "micro_batch": 4}, "cluster": {"chip": "h100-sxm", "chips_per_node": 4}}
+    found = {point.value: point for point in along("plan.dp", data).points}
+    batches = {}
+    for dp, point in found.items():
+        read = scenario_from_json(point.scenario)
+        batches[dp] = (read.plan.micro_batch, read.training.global_batch)
+    assert {dp: batches[dp] for dp in (1, 2, 4, 8, 16, 32)} == {
+        1: (4, 16), 2: (4, 16), 4: (4, 16), 8: (2, 16), 16: (1, 16), 32: (4, 128),
+    }  # fmt: skip
+    fewer = along("plan.tp", {**BASE, "plan": {"dp": 2, "tp": 4, "micro_batch": 8}})
+    assert {point.value: point.scenario["plan"]["micro_batch"] for point in fewer.points if point.estimate} == {
+        1: 2, 2: 4, 4: 8, 8: 8,
+    }  # fmt: skip
+
+
+def test_a_scenario_that_is_impossible_has_axes_that_lead_out_of_it():
+    data = {**BASE, "plan": {"dp": 8, "micro_batch": 4}}
+    with pytest.raises(InputProblems):
+        scenario_from_json(data)
+    for field, legal in (("plan.micro_batch", [1, 2]), ("training.global_batch", [32, 64]), ("plan.tp", [2, 4, 8])):
+        found = along(field, data).points
+        assert [point.value for point in found if point.estimate][: len(legal)] == legal
+    (here,) = [point for point in along("plan.dp", data).points if point.value == 8]
+    assert here.estimate is None
+    assert here.problems[0].field == "training.global_batch"
 
 
 def test_a_refused_degree_says_why():

@@ -182,10 +182,13 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     element.classList.toggle("stale", !fresh);
     drawAxis();
     const at = index();
-    range.disabled = !axis || axis.legal.length < 2;
-    range.max = String(Math.max(0, (axis?.legal.length ?? 1) - 1));
-    if (at >= 0 && wanted === null) range.value = String(at);
-    range.style.setProperty("--fill", `${(100 * Math.max(0, at)) / Math.max(1, Number(range.max))}%`);
+    // where no value is legal the slider still shows which one this is
+    const all = (axis?.legal.length ? axis?.legal : axis?.points) ?? [];
+    const shown = at >= 0 ? at : all.findIndex((point) => point === nearest(all, here()));
+    range.disabled = !axis?.legal.length || (axis.legal.length < 2 && at >= 0);
+    range.max = String(Math.max(0, all.length - 1));
+    if (shown >= 0 && wanted === null) range.value = String(shown);
+    range.style.setProperty("--fill", `${(100 * Math.max(0, shown)) / Math.max(1, Number(range.max))}%`);
     range.setAttribute("aria-valuetext", `${label} ${words[here()] ?? `${count(here())}${unit && ` ${unit}`}`}`);
     if (!typed && (document.activeElement !== number || !refused))
       number.value = refused && document.activeElement === number ? number.value : String(here());

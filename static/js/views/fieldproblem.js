@@ -1,8 +1,22 @@
 // @ts-check
-/** What is wrong with a field: why the last choice was refused, else what the server finds impossible or worth a note. */
+/**
+ * What is wrong with a field: why the last choice was refused, else what the server finds impossible or worth a note,
+ * and that it followed another field.
+ */
+import { adaptedWords, alsoChanged } from "../adapted.js";
 import { saidTogether } from "../format.js";
 import { state } from "../state.js";
 import { h } from "./dom.js";
+import { toast } from "./toast.js";
+
+/** What followed the last move, as long as the scenario is the one that it led to. */
+export const followed = () => (state.adapted?.scenario === state.scenario ? state.adapted.changes : []);
+
+/** Say it where the fields that followed may be out of sight. */
+export function tellFollowed() {
+  const text = alsoChanged(followed());
+  if (text) toast(text);
+}
 
 /** @param {string} path */
 export function createFieldProblem(path) {
@@ -14,12 +28,13 @@ export function createFieldProblem(path) {
   function update(refused) {
     const wrong = own(state.problems);
     const notes = state.problems.length ? [] : own(state.estimate?.problems ?? []);
-    const texts = refused ? [refused] : [...wrong, ...notes];
+    const adapted = followed().filter((one) => one.path === path);
+    const texts = refused ? [refused] : [...wrong, ...notes, ...adapted.map(adaptedWords)];
     const bad = Boolean(refused || wrong.length);
     element.hidden = !texts.length;
     element.classList.toggle("mild", !bad);
     if (texts.length) {
-      const title = refused ? "Refused: " : bad ? "Not possible: " : "Note: ";
+      const title = refused ? "Refused: " : bad ? "Not possible: " : adapted.length ? "Adapted: " : "Note: ";
       element.replaceChildren(h("b", { text: title }), texts.join(" "));
     }
     return bad;

@@ -6,6 +6,7 @@ import { chipOf, chips, chipWord, describe } from "../scenario.js";
 import { state, subscribe } from "../state.js";
 import { h, put } from "./dom.js";
 import { factsOfChip, factsOfModel } from "./facts.js";
+import { tellFollowed } from "./fieldproblem.js";
 import { createModelFile } from "./modelfile.js";
 import { choiceOf, createPlan, numberOf } from "./plan.js";
 import { createSheet } from "./sheet.js";
@@ -51,8 +52,10 @@ export function createPanel() {
   const chip = h("select", { id: "chip", onchange: () => setChip(chip.value) });
   const total = h("input", { type: "number", id: "chips", min: 1, step: 1, inputmode: "numeric" });
   total.addEventListener("change", () => {
-    if (Number.isInteger(total.valueAsNumber) && total.valueAsNumber >= 1) setChips(total.valueAsNumber);
-    else update();
+    if (!Number.isInteger(total.valueAsNumber) || total.valueAsNumber < 1) return update();
+    setChips(total.valueAsNumber);
+    tellFollowed();
+    return undefined;
   });
   const totalLabel = h("label", { for: "chips" });
   const modelFacts = h("p", { class: "hint" });

@@ -5,6 +5,7 @@ import { bytes, said } from "../format.js";
 import { chipOf, describe } from "../scenario.js";
 import { state } from "../state.js";
 import { h, icon, put } from "./dom.js";
+import { tellFollowed } from "./fieldproblem.js";
 
 const OBJECTIVES = /** @type {[string, string][]} */ ([
   ["step_time", "step time"],
@@ -39,8 +40,10 @@ export function createSearchForm() {
   const what = h("p", { class: "hint" });
   const chips = h("input", { type: "number", id: "search-chips", min: 1, step: 1, inputmode: "numeric" });
   chips.addEventListener("change", () => {
-    if (Number.isInteger(chips.valueAsNumber) && chips.valueAsNumber >= 1) setChips(chips.valueAsNumber);
-    else update();
+    if (!Number.isInteger(chips.valueAsNumber) || chips.valueAsNumber < 1) return update();
+    setChips(chips.valueAsNumber, { batch: true });
+    tellFollowed();
+    return undefined;
   });
   const limit = (/** @type {string} */ id, /** @type {"memory_gb" | "slowest_s"} */ name) => {
     const box = h("input", { type: "number", id, min: 0, step: "any", inputmode: "decimal" });

@@ -45,8 +45,10 @@ export function createSegments({ path, label, choices, help }) {
   /** @param {any} value */
   const reasonOf = (value) => {
     const axis = validAxis(path);
-    if (axis && !axis.points.some((one) => same(one.value, value))) return `“${value}” is not modelled yet.`;
-    const point = axis?.refused.find((one) => same(one.value, value));
+    // what no choice heals is not this field's
+    if (!axis?.legal.length) return "";
+    if (!axis.points.some((one) => same(one.value, value))) return `“${value}” is not modelled yet.`;
+    const point = axis.refused.find((one) => same(one.value, value));
     return point ? saidTogether(point.problems).join(" ") : "";
   };
 

@@ -34,7 +34,7 @@ KEPT = 10
 class Found:
     """One plan that fits, with what decides between plans; cost is chip-seconds per step.
 
-    ``ties``: on the front, further plans with the same time and memory to rounding, of which this is the simplest.
+    ``ties``: further plans with the same time and memory to rounding, of which this is the simplest.
     """
 
     scenario: dict[str, Any]

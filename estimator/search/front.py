@@ -1,5 +1,7 @@
 """Front: of a stream of evaluated plans, the best by an objective, and those that none beats in time and memory.
 
+Plans that tie in both are one, the simplest of them, in either list.
+
 On a cluster of fixed size cost (chip-seconds) is proportional to time, so the front of time, memory and cost is that of
 time and memory.
 """
@@ -33,13 +35,19 @@ class Candidate:
 
 @dataclass(kw_only=True, slots=True)
 class _Place:
-    """A place on the front: numbers that others are compared with, and of the plans that have them the simplest."""
+    """A place in a list: numbers that others are compared with, and of the plans that have them the simplest."""
 
     step_s: float
     peak_bytes: float
     plans: int = 0
     changes: int = 0
     simplest: Candidate | None = None
+
+    def take(self, count: int, changes: int, candidate: Candidate) -> None:
+        """Take in plans with these numbers, ``candidate`` the simplest of them."""
+        self.plans += count
+        if self.simplest is None or changes < self.changes:
+            self.changes, self.simplest = changes, candidate
 
 
 class Front:
@@ -48,7 +56,7 @@ class Front:
     def __init__(self, *, objective: str, kept: int) -> None:
         self.by_memory = objective == "memory"
         self.kept = kept
-        self._best: list[Candidate] = []
+        self._best: list[_Place] = []
         self._front: list[_Place] = []
 
     def add(self, block: Evaluated, usable: Rows) -> None:
@@ -60,26 +68,39 @@ class Front:
         self._add_front(block, usable, seconds, peak)
 
     def best(self) -> list[Candidate]:
-        """Best plans first."""
-        return self._best
+        """Best plans first; plans that tie are one, the simplest of them."""
+        return _candidates(self._best)
 
     def pareto(self) -> list[Candidate]:
         """Fastest plan first, each later one needs less memory; plans that tie are one, the simplest of them."""
-        found = [replace(place.simplest, ties=place.plans - 1) for place in self._front if place.simplest]
-        return sorted(found, key=lambda candidate: candidate.step_s)
+        return sorted(_candidates(self._front), key=lambda candidate: candidate.step_s)
 
     def _add_best(self, block: Evaluated, usable: Rows, seconds: Values, peak: Values) -> None:
         key, other = (peak, seconds) if self.by_memory else (seconds, peak)
+        near = np.arange(len(key))
         if len(self._best) == self.kept:
-            bound = self._key(self._best[-1])[0]
-            near = np.flatnonzero(key <= bound)
-        else:
-            near = np.arange(len(key))
-        if len(near) > self.kept:
-            near = near[np.lexsort((other[near], key[near]))[: self.kept]]
-        if len(near):
-            merged = self._best + [_candidate(block, usable, seconds, peak, int(i)) for i in near]
-            self._best = sorted(merged, key=self._key)[: self.kept]
+            near = np.flatnonzero(key <= self._key(self._best[-1])[0] * TIED)
+        if not len(near):
+            return
+        changes = block.changes(usable[near])
+        ranked = _ranks(key[near]), _ranks(other[near])
+        order = np.lexsort((changes, *ranked[::-1]))
+        fresh = np.any([np.diff(ranks[order], prepend=-1) != 0 for ranks in ranked], axis=0)
+        firsts = np.flatnonzero(fresh)
+        counts = np.diff(firsts, append=len(order))
+        for first, count in zip(firsts[: self.kept], counts[: self.kept], strict=True):
+            row = int(order[first])
+            candidate = _candidate(block, usable, seconds, peak, int(near[row]))
+            self._best_place(candidate).take(int(count), int(changes[row]), candidate)
+        self._best = sorted(self._best, key=self._key)[: self.kept]
+
+    def _best_place(self, candidate: Candidate) -> _Place:
+        """Return the place of the best whose numbers the candidate has, a new one where there is none."""
+        for place in self._best:
+            if _tie(place.step_s, candidate.step_s) and _tie(place.peak_bytes, candidate.peak_bytes):
+                return place
+        self._best.append(_Place(step_s=candidate.step_s, peak_bytes=candidate.peak_bytes))
+        return self._best[-1]
 
     def _add_front(self, block: Evaluated, usable: Rows, seconds: Values, peak: Values) -> None:
         place, covered, tied = _compared(self._front, seconds, peak)
@@ -97,14 +118,28 @@ class Front:
         firsts = np.flatnonzero(np.diff(place[order], prepend=-1))
         for first, count in zip(firsts, np.diff(firsts, append=len(order)), strict=True):
             row, found = int(order[first]), self._front[place[order[first]]]
-            found.plans += int(count)
-            if found.simplest is None or changes[row] < found.changes:
-                found.changes = int(changes[row])
-                found.simplest = _candidate(block, usable, seconds, peak, int(near[row]))
+            found.take(int(count), int(changes[row]), _candidate(block, usable, seconds, peak, int(near[row])))
 
-    def _key(self, candidate: Candidate) -> tuple[float, float]:
-        pair = (candidate.peak_bytes, candidate.step_s)
+    def _key(self, place: _Place) -> tuple[float, float]:
+        pair = (place.peak_bytes, place.step_s)
         return pair if self.by_memory else (pair[1], pair[0])
+
+
+def _candidates(places: list[_Place]) -> list[Candidate]:
+    return [replace(place.simplest, ties=place.plans - 1) for place in places if place.simplest]
+
+
+def _tie(one: float, other: float) -> bool:
+    return max(one, other) <= min(one, other) * TIED
+
+
+def _ranks(values: Values) -> Rows:
+    """Rank numbers from the least on; those that are the same have one rank."""
+    order = np.argsort(values, kind="stable")
+    ordered = values[order]
+    found = np.empty(len(values), dtype=np.int64)
+    found[order] = np.concatenate([[0], np.cumsum(ordered[1:] > ordered[:-1] * TIED)])
+    return found
 
 
 def _compared(front: list[_Place], seconds: Values, peak: Values) -> tuple[Rows, NDArray[np.bool_], NDArray[np.bool_]]:

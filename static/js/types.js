@@ -35,6 +35,10 @@
  * @typedef {{id: string, label: string, state: string, job: Part, created_s: number, started_s: number | null,
  *   finished_s: number | null, progress: Part | null, message: string, measurement_id: string | null,
  *   command: string[], log_tail?: string}} Run
+ * @typedef {{name: string, list: boolean, type: string, choices: string[] | null, minimum: number | null,
+ *   maximum: number | null, help: string, default: any}} BenchmarkOption
+ * @typedef {{name: string, about: string, least_ranks: number, most_ranks: number | null,
+ *   options: BenchmarkOption[]}} Benchmark
  * @typedef {{key: string, label: string, value: Part, aliases: string[], sources: Part, parameters?: number}} Entry
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
  *   message: string}[], fields: Record<string, {type: string, choices: string[] | null,
@@ -51,7 +55,7 @@
  * @typedef {{study: string, inputs: Part, figures: StudyFigure[], series: StudySeries[], notes: string[]}} Study
  *
  * @typedef {{scenario: Scenario, step_time_s: number, peak_bytes: number, reserved_bytes: number, cost_chip_s: number,
- *   tokens_per_s: number, mfu: number}} Found  a plan
+ *   tokens_per_s: number, mfu: number, ties?: number}} Found  a plan; `ties`: others with its time and memory
  * @typedef {{objective: string, plans_tried: number, plans_fitting: number, plans_per_s: number, seconds: number,
  *   best: Found[], pareto: Found[]}} Sweep
  *

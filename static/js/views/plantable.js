@@ -1,7 +1,7 @@
 // @ts-check
 /** Plans that a search found, one line each; its first cell opens the plan in Explore. */
 import { exploreScenario } from "../actions.js";
-import { bytes, percent, quantity, seconds, short } from "../format.js";
+import { bytes, percent, plural, quantity, seconds, short } from "../format.js";
 import { planWords } from "../planwords.js";
 import { state } from "../state.js";
 import { h } from "./dom.js";
@@ -10,6 +10,10 @@ import { grid } from "./table.js";
 /** The chip time, which goes with the step time, has no room on a narrow page. */
 const WIDE = [5];
 const HEADS = ["plan", "step time", "tokens/s", "MFU", "peak memory", "chip time"];
+
+/** How many plans have the same numbers; the simplest stands for them. @param {number} [ties] */
+const tied = (ties = 0) =>
+  ties > 0 && h("small", { class: "ties", text: `and ${plural(ties, "other")} with this time and memory` });
 
 /** @param {import("../types.js").Found[]} plans */
 export function planTable(plans) {
@@ -31,7 +35,7 @@ export function planTable(plans) {
           class: "opens",
           onclick: (/** @type {Event} */ event) => event.target !== open && exploreScenario(found.scenario),
         },
-        h("td", { class: "wrap" }, open, h("small", { text: rest })),
+        h("td", { class: "wrap" }, open, h("small", { text: rest }), tied(found.ties)),
         h("td", { text: seconds(found.step_time_s) }),
         h("td", { text: short(found.tokens_per_s) }),
         h("td", { text: percent(found.mfu) }),

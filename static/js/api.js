@@ -101,6 +101,8 @@ export const api = {
     call("/api/parallelism", { method: "POST", body: { scenario, ranks }, signal }),
   /** @param {File} file  a config.json @returns {Promise<{model: any, parameters: number, assumptions: string[]}>} */
   model: (file) => call(`/api/models?filename=${part(file.name)}`, { method: "PUT", body: file }),
+  /** @returns {Promise<import("./types.js").Benchmark[]>} */
+  benchmarks: () => call("/api/benchmarks").then(({ benchmarks }) => benchmarks),
   runs: () => call("/api/runs").then(({ runs }) => runs),
   /** @param {string} id */
   run: (id) => call(`/api/runs/${part(id)}`),

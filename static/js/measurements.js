@@ -37,10 +37,23 @@ export async function openMeasurement(id) {
   } else {
     const pins = uploaded(id).map((one) => `m:${one}`);
     set({ view: "compare", pins: [...state.pins.filter((pin) => !pins.includes(pin)), ...pins] });
-    requestAnimationFrame(() => document.getElementById("details")?.scrollIntoView());
+    requestAnimationFrame(() => scrollToDetails(id));
   }
   writeUrl();
   if (state.view === "explore") scrollTo({ top: 0 });
+}
+
+/** Bring a measurement's card of Compare into view, now or once it is there. @param {string} id */
+function scrollToDetails(id) {
+  const details = document.getElementById("details");
+  const found = () => details?.querySelector(`[data-details="${CSS.escape(id)}"]`);
+  if (!details || found()) return found()?.scrollIntoView();
+  const watch = new MutationObserver(() => {
+    watch.disconnect();
+    found()?.scrollIntoView();
+  });
+  watch.observe(details, { childList: true });
+  return undefined;
 }
 
 /** A measurement and the others of its file. @param {string} id */

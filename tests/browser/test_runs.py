@@ -34,6 +34,9 @@ def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page
     expect(run).to_contain_text("per step")
     expect(page.locator("#run-result tr.total")).to_contain_text("%")
     expect(page.locator(".tabs .count")).to_have_count(0)
+    written = page.request.get(f"{page.url.split('/?')[0]}/api/runs/{run.get_attribute('data-run')}/log").text()
+    log = page.get_by_role("heading", name="Log")
+    expect(log).to_be_visible() if written else expect(log).to_be_hidden()
 
     run.get_by_role("button", name="Open in Explore").click()
     expect_view(page, "explore")
@@ -69,6 +72,84 @@ def test_a_run_is_cancelled_and_its_log_stays(open_page):
     assert retry["x"] + retry["width"] <= place["x"], "a second click on Cancel must not retry"
     expect(page.locator(".run", has_text="to be cancelled")).to_have_count(1)
     expect(page.get_by_role("heading", name="Log")).to_be_visible()
+
+
+def _asked(page, act) -> dict:
+    """The job of which the page asks what would run, once ``act`` is done."""
+    with page.expect_request("**/api/runs?dry_run=true") as request:
+        act()
+    return request.value.post_data_json
+
+
+def test_a_benchmark_of_rows_is_launched_and_its_table_stands_beside_its_predictions(open_page):
+    page = open_page("/?view=runs", refusals=(422,))
+    page.get_by_label("Benchmark").select_option("attention")
+    options = page.locator('[data-options="attention"]')
+    for name in ("compiled", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "sdpa-math", "triton"):
+        options.get_by_label(name, exact=True).uncheck()
+    options.get_by_label("fp32", exact=True).check()
+    options.get_by_label("seq lens").fill("64")
+    options.get_by_label("dims").fill("16, wide")
+    wrong = options.locator(".option.wrong")
+    expect(wrong.get_by_role("alert")).to_contain_text("'wide' is neither a whole number nor a size")
+    expect(wrong.get_by_label("dims")).to_be_visible()
+    expect(page.get_by_role("button", name="Launch")).to_be_disabled()
+    job = _asked(page, lambda: options.get_by_label("dims").fill("16"))
+    assert job["benchmark"] == "attention"
+    assert "scenario" not in job
+    assert job["options"] == {"implementations": ["naive"], "dims": [16], "seq_lens": [64], "precisions": ["fp32"]}
+    expect(wrong).to_have_count(0)
+    page.get_by_label("Steps", exact=True).fill("2")
+    page.get_by_label("Warm-up steps").fill("0")
+    page.get_by_label("Label").fill("one small attention")
+    expect(page.locator("#run-command")).to_contain_text("-m runners attention")
+    page.get_by_role("button", name="Launch").click()
+    run = page.locator(".run", has_text="one small attention")
+    expect(run.locator(".state")).to_have_text("ok", timeout=RUN_MS)
+    expect(run).to_contain_text("6 rows")
+    card = page.locator("#run-tables section")
+    expect(card.locator("h3")).to_have_text("one small attention")
+    expect(card).to_contain_text("Predicted on This CPU")
+    expect(card.locator("tbody tr")).to_have_count(6)
+    expect(card.locator("thead")).to_contain_text("predicted median")
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+
+    expect(run.get_by_role("button", name="Open in Explore")).to_have_count(0)
+    run.get_by_role("button", name="Open in Compare").click()
+    expect_view(page, "compare")
+    expect(page.locator("#details h3", has_text="one small attention")).to_be_in_viewport()
+
+
+def test_every_benchmark_is_offered_and_the_command_line_s_sizes_are_read(open_page, server):
+    page = open_page("/?view=runs")
+    choice = page.get_by_label("Benchmark")
+    known = server.get("/api/benchmarks")["benchmarks"]
+    expect(choice.locator("option")).to_have_text(["step: this scenario", *(one["name"] for one in known[1:])])
+    for one in known[1:]:
+        job = _asked(page, lambda name=one["name"]: choice.select_option(name))
+        assert (job["benchmark"], job["world_size"]) == (one["name"], one["least_ranks"])
+        expect(page.locator("#run-command")).to_contain_text(f"-m runners {one['name']}")
+        expect(page.locator("#runs aside")).to_contain_text(one["about"])
+        for option in one["options"]:
+            assert page.locator(f"#option-{one['name']}-{option['name']}, fieldset").count(), option["name"]
+    choice.select_option("collectives")
+    job = _asked(page, lambda: page.get_by_label("sizes, bytes").fill("4KiB, 1024"))
+    assert job["options"] == {"sizes_bytes": ["4KiB", 1024]}
+    expect(page.locator("#run-command")).to_contain_text("-m runners collectives")
+    expect(page.locator("#runs .problem:visible")).to_have_count(0)
+
+
+def test_a_grid_of_steps_takes_its_models_from_its_options(open_page):
+    page = open_page("/?view=runs")
+    scenario = page.get_by_role("combobox", name="Scenario")
+    expect(scenario).to_be_visible()
+    page.locator('[data-options="step"] summary').click()
+    job = _asked(page, lambda: page.locator('[data-options="step"]').get_by_label("models", exact=True).fill("tiny"))
+    assert job["options"] == {"models": ["tiny"]}
+    assert "scenario" not in job
+    expect(scenario).to_be_hidden()
+    expect(page.locator("#run-command")).to_contain_text("-m runners step")
 
 
 def test_a_job_that_cannot_run_says_which_field(open_page):

@@ -16,8 +16,9 @@ import { warningList } from "./warnings.js";
 
 const CONTENTS_FROM = 4;
 
-export function createDetails() {
-  const element = h("div", { class: "w12 column", id: "details" });
+/** @param {string} [id]  of its element */
+export function createDetails(id = "details") {
+  const element = h("div", { class: "w12 column", id });
   /** @type {Map<string, Promise<any>>} */
   const known = new Map();
   let shown = "";

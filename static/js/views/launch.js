@@ -35,25 +35,46 @@ export function createLaunch() {
     ),
   );
   let timer = 0;
+  let offered = false;
+  let refused = job().benchmark; // whose problems are shown
+  /** @type {import("../types.js").Problem[]} */
+  let problems = [];
   /** @type {AbortController | null} */
   let asking = null;
 
   /** @param {unknown} error */
   function show(error) {
-    problem.hidden = !error;
+    problems = error instanceof ApiError ? error.problems : [];
+    const elsewhere = fields.update(problems);
+    problem.hidden = !error || (problems.length > 0 && !elsewhere.length);
     if (!(error instanceof ApiError)) return;
-    const places = error.problems.map((one) => h("div", {}, h("b", { text: `${one.field}: ` }), said(one)));
+    const places = elsewhere.map((one) => h("div", {}, h("b", { text: `${one.field}: ` }), said(one)));
     problem.replaceChildren(
       ...(places.length ? places : [h("b", { text: error.status ? "Refused: " : "Not yet: " }), error.message]),
     );
   }
 
+  /** Ask once what can be measured; the step can be launched without. */
+  async function offer() {
+    if (offered || state.view !== "runs" || !state.online) return;
+    offered = true;
+    try {
+      fields.offer(await api.benchmarks());
+    } catch (error) {
+      offered = false;
+      if (!(error instanceof ApiError)) throw error;
+    }
+  }
+
   /** Ask what would run, without running it. */
   function plan() {
-    fields.update();
+    if (job().benchmark === refused) fields.update(problems);
+    else show(null);
+    refused = job().benchmark;
     clearTimeout(timer);
     if (state.view !== "runs" || !form.checkValidity()) return;
-    const waiting = state.catalog.pending?.find(({ key }) => key === job().scenario.cluster.chip);
+    const chip = job().scenario?.cluster.chip;
+    const waiting = state.catalog.pending?.find(({ key }) => key === chip);
     launch.disabled = Boolean(waiting);
     if (waiting) return show(new ApiError(waiting.message, 0));
     timer = window.setTimeout(async () => {
@@ -96,6 +117,8 @@ export function createLaunch() {
   }
 
   subscribe(["scenario", "view", "catalog"], plan);
+  subscribe(["view", "online"], () => void offer());
   plan();
+  void offer();
   return { form };
 }

@@ -1,9 +1,12 @@
 // @ts-check
-/** What a measured run asks for: the fields of the form and the job that they make. */
+/** What a measured run asks for: the benchmark, the fields of the form and the job that they make. */
 import { plural } from "../format.js";
 import { chips, describe } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
+import { createOptionForm } from "./optionform.js";
+
+/** @typedef {import("../types.js").Problem} Problem */
 
 /** A model that a CPU trains in well under a second per step, Llama-shaped. @param {number} ranks */
 export const smallScenario = (ranks) => ({
@@ -43,7 +46,10 @@ const choice = (options) =>
     options.map(([value, text]) => h("option", { value, text })),
   );
 
+const STEP = "step";
+
 export function createLaunchForm() {
+  const benchmark = h("select", { id: "run-benchmark" }, h("option", { value: STEP, text: "step: this scenario" }));
   const source = h(
     "select",
     { id: "run-scenario" },
@@ -66,15 +72,38 @@ export function createLaunchForm() {
     pair(field("Nodes", nodes), field("Time limit, minutes", minutes)),
     pair(field("Partition", partition), field("Account", account)),
   ];
+  const sourceField = field("Scenario", source);
+  const about = h("p", { class: "hint" });
+  const place = h("div");
   const elements = [
-    field("Scenario", source),
+    field("Benchmark", benchmark),
+    sourceField,
     facts,
+    about,
+    place,
     pair(field("Processes", ranks), field("Device", device)),
     pair(field("Steps", steps), field("Warm-up steps", warmup)),
     field("Start on", backend),
     ...queue,
     field("Label", label),
   ];
+  /** @type {Map<string, {about: string, least: number, form: ReturnType<typeof createOptionForm>}>} */
+  const known = new Map();
+  const options = () => known.get(benchmark.value)?.form;
+
+  /** Offer what the server can measure. @param {import("../types.js").Benchmark[]} found */
+  function offer(found) {
+    for (const one of found) {
+      const folded = one.name === STEP ? { inSight: 0 } : {};
+      known.set(one.name, { about: one.about, least: one.least_ranks, form: createOptionForm(one, folded) });
+      if (one.name !== STEP) benchmark.append(h("option", { value: one.name, text: one.name }));
+    }
+    update();
+  }
+  benchmark.addEventListener("change", () => {
+    if (benchmark.value === STEP) source.dispatchEvent(new Event("change"));
+    else ranks.value = String(known.get(benchmark.value)?.least ?? 1);
+  });
   source.addEventListener("change", () => {
     const small = source.value === "small";
     ranks.value = small ? "1" : String(chips(state.scenario));
@@ -83,9 +112,15 @@ export function createLaunchForm() {
   // the page often opens on a cluster that this machine is not: the small model always runs
   source.value = "small";
 
+  /** A grid of models, like every other benchmark, takes its shapes from its options. */
+  const ofScenario = () => benchmark.value === STEP && !options()?.values().models;
+
   const job = () => ({
-    benchmark: "step",
-    scenario: source.value === "small" ? smallScenario(ranks.valueAsNumber || 1) : state.scenario,
+    benchmark: benchmark.value,
+    ...(ofScenario() && {
+      scenario: source.value === "small" ? smallScenario(ranks.valueAsNumber || 1) : state.scenario,
+    }),
+    ...(Object.keys(options()?.values() ?? {}).length && { options: options()?.values() }),
     world_size: ranks.valueAsNumber,
     device: device.value,
     warmup: warmup.valueAsNumber,
@@ -102,14 +137,21 @@ export function createLaunchForm() {
     label: label.value.trim(),
   });
 
-  function update() {
+  /** @param {Problem[]} [problems] @returns {Problem[]} those that stand at none of the inputs */
+  function update(problems = []) {
     const { scenario, catalog } = state;
+    const form = options();
     for (const row of queue) row.hidden = backend.value !== "slurm";
+    sourceField.hidden = facts.hidden = !ofScenario();
+    about.hidden = benchmark.value === STEP;
+    put(about, known.get(benchmark.value)?.about ?? "");
+    if (form?.element !== place.firstChild) place.replaceChildren(...(form ? [form.element] : []));
     put(source.options[0], `Explore: ${describe(scenario, catalog)}`);
     const small = source.value === "small";
     const { seq_len, global_batch, precision } = small ? smallScenario(1).training : scenario.training;
     const size = small ? "128 wide, vocabulary 1 024" : plural(chips(scenario), "chip");
     put(facts, [size, `sequence ${seq_len}`, `batch ${global_batch}`, precision].join(" · "));
+    return form ? form.update(problems) : problems;
   }
-  return { elements, job, update };
+  return { elements, job, offer, update };
 }

@@ -2,7 +2,8 @@
 /** One run in the list: its state, how far it is, and what can be done with it. */
 import { show, togglePin, writeUrl } from "../actions.js";
 import { api, isFinal } from "../api.js";
-import { bytes, seconds, when } from "../format.js";
+import { bytes, plural, seconds, when } from "../format.js";
+import { isTable } from "../measured.js";
 import { openMeasurement } from "../measurements.js";
 import { set, state } from "../state.js";
 import { h, put } from "./dom.js";
@@ -57,8 +58,10 @@ export function createRunRow(id, refresh) {
     const { phase, step = 0, steps = 0, step_s = null } = run.progress ?? {};
     const final = isFinal(run.state);
     const summary = state.measurements?.find((one) => one.id === run.measurement_id);
+    const table = Boolean(summary && isTable(summary));
     const result = summary
       ? [
+          table && plural(summary.rows, "row"),
           summary.step_time_s && `${seconds(summary.step_time_s)} per step`,
           summary.peak_bytes && `peak ${bytes(summary.peak_bytes)}`,
         ]
@@ -83,7 +86,9 @@ export function createRunRow(id, refresh) {
     progress.setAttribute("aria-valuenow", String(Math.round(done)));
     cancel.style.visibility = final ? "hidden" : "";
     retry.hidden = !final;
-    open.hidden = compare.hidden = !run.measurement_id;
+    open.hidden = !run.measurement_id;
+    put(open, table ? "Open in Compare" : "Open in Explore");
+    compare.hidden = open.hidden || table;
   }
   return { element, update };
 }

@@ -1,9 +1,11 @@
 // @ts-check
 /** Runs: launch, watch live, read the log, cancel, retry, open the result beside its prediction. */
 import { api, ApiError, follow, isFinal } from "../api.js";
+import { isTable } from "../measured.js";
 import { refreshMeasurements } from "../measurements.js";
 import { set, state, subscribe } from "../state.js";
 import { announce, h, put } from "./dom.js";
+import { createDetails } from "./details.js";
 import { createLaunch } from "./launch.js";
 import { createResult } from "./result.js";
 import { createSheet } from "./sheet.js";
@@ -26,6 +28,7 @@ export function createRuns(root) {
     log,
   );
   const result = createResult();
+  const tables = createDetails("run-tables");
   const counts = h("span", { class: "sub" });
   root.append(
     sheet.panel,
@@ -34,6 +37,7 @@ export function createRuns(root) {
       { tabindex: -1 },
       h("section", { class: "card w12" }, h("header", {}, h("h3", { text: "Runs" }), counts), list),
       result.element,
+      tables.element,
       logCard,
     ),
     sheet.button,
@@ -71,7 +75,7 @@ export function createRuns(root) {
     replace(run);
     announce(`Run ${run.label || id} is ${run.state}.`);
     await refreshMeasurements();
-    if (state.run === id) await showLog();
+    if (state.run === id) await showRun();
   }
 
   async function refresh() {
@@ -79,20 +83,32 @@ export function createRuns(root) {
     set({ runs });
   }
 
-  async function showLog() {
+  /** The chosen run's result and tables beside their predictions, and its log. */
+  async function showRun() {
     const id = state.run;
     const run = state.runs?.find((one) => one.id === id);
-    logCard.hidden = !run;
-    void result.update(run?.measurement_id ?? "");
-    if (!run) return;
-    put(logTitle, run.label || id);
+    if (!run) logCard.hidden = true;
+    const results = showResult(run);
+    if (!run) return results;
     const text = await api
       .log(id)
       .catch((error) => (error instanceof ApiError && error.status === 404 ? "" : Promise.reject(error)));
-    if (state.run !== id) return;
+    await results;
+    if (state.run !== id) return undefined;
     const atEnd = log.scrollTop + log.clientHeight >= log.scrollHeight - 8;
+    put(logTitle, run.label || id);
     put(log, text || (isFinal(run.state) ? "The log is empty." : "Nothing written yet."));
+    logCard.hidden = !text && isFinal(run.state) && !(result.element.hidden && tables.element.hidden);
     if (atEnd) log.scrollTop = log.scrollHeight;
+    return undefined;
+  }
+
+  /** @param {Run | undefined} run */
+  async function showResult(run) {
+    const id = run?.measurement_id ?? "";
+    const ids = state.measurements?.some((one) => one.id === id && isTable(one)) ? [id] : [];
+    tables.element.hidden = !ids.length;
+    await Promise.all([result.update(id), tables.update(ids)]);
   }
 
   function update() {
@@ -120,12 +136,12 @@ export function createRuns(root) {
     if (active) tab?.append(h("span", { class: "count", text: String(active), "aria-label": `${active} at work` }));
   }
   subscribe(["runs", "run", "measurements"], update);
-  subscribe(["run"], () => void trying(showLog()));
-  subscribe(["view", "online"], () => void (state.view === "runs" && state.online && trying(refresh().then(showLog))));
+  subscribe(["run", "measurements"], () => void trying(showRun()));
+  subscribe(["view", "online"], () => void (state.view === "runs" && state.online && trying(refresh().then(showRun))));
   setInterval(() => {
     const run = state.runs?.find(({ id }) => id === state.run);
-    if (state.view === "runs" && state.online && run && !isFinal(run.state)) void trying(showLog());
+    if (state.view === "runs" && state.online && run && !isFinal(run.state)) void trying(showRun());
   }, LOG_MS);
-  void trying(refresh().then(() => (state.run ? showLog() : undefined)));
+  void trying(refresh().then(() => (state.run ? showRun() : undefined)));
   return { panel: sheet };
 }

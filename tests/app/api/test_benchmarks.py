@@ -10,7 +10,7 @@ from dataclasses import fields
 import pytest
 
 from runners.job import BENCHMARKS
-from runners.options import OPTIONS, about, options_of
+from runners.options import OPTIONS, AttentionOptions, about, options_of
 
 WITHOUT_TORCH = """
 import json, sys
@@ -49,7 +49,7 @@ def test_options_are_those_of_the_runners(benchmarks):
         "choices": None,
         "minimum": 1,
         "maximum": 1e18,
-        "help": "default: 1024,4096,16384 on a GPU, 64,128 on a CPU",
+        "help": next(field.metadata["help"] for field in fields(AttentionOptions) if field.name == "seq_lens"),
         "default": [],
     }
     assert options["precisions"]["choices"] == ["fp32", "tf32", "fp16", "bf16"]

@@ -6,6 +6,10 @@ import { h } from "./dom.js";
 const SHOWN_ROWS = 200;
 const LONG_TEXT = 40;
 
+/** A column whose largest is below this share of the shared unit has its own; times read badly earlier. */
+const SMALL = 0.01;
+const SMALL_TIME = 0.1;
+
 /** Units that are scaled with their column. @type {Record<string, string>} */
 const KINDS = {
   s: "s",
@@ -45,22 +49,44 @@ export function columnOf(name) {
 const largestOf = (values) =>
   values.reduce((largest, value) => (typeof value === "number" ? Math.max(largest, Math.abs(value)) : largest), 0);
 
+/** What a column of a spread is the spread of: the column of this title beside it. @param {string} title */
+const spreadOf = (title) =>
+  / std$/.test(title) ? title.slice(0, -" std".length) : title.replace(/\binterquartile range$/, "median");
+
 /**
- * How to write the cells of each column. Columns of a kind share their unit, so that they can be compared, unless
- * one is too small for it.
+ * The unit that each column of a kind is written in, null for others. Columns of a kind share it, so that they can be
+ * compared, unless one is too small for it; a spread has that of its value.
+ * @param {import("../types.js").Table} table @returns {({factor: number, unit: string} | null)[]}
+ */
+export function scalesOf({ columns, rows }) {
+  const largest = columns.map((_, at) => largestOf(rows.map((row) => row[at])));
+  const kinds = columns.map(({ unit }) => (unit && KINDS[unit]) || "");
+  const scales = columns.map((_, at) => {
+    const kind = kinds[at];
+    if (!kind) return null;
+    const shared = scaleFor(Math.max(...largest.filter((_, of) => kinds[of] === kind)), kind);
+    const small = kind === "s" ? SMALL_TIME : SMALL;
+    return largest[at] < small * shared.factor ? scaleFor(largest[at], kind) : shared;
+  });
+  return columns.map(({ title, unit }, at) => {
+    const value = spreadOf(title);
+    const of = value === title ? -1 : columns.findIndex((one) => one.title === value && one.unit === unit);
+    return scales[at] && of >= 0 ? scales[of] : scales[at];
+  });
+}
+
+/**
+ * How to write the cells of each column.
  * @param {import("../types.js").Table} table
  */
 function writers({ columns, rows }) {
-  const largest = columns.map((_, at) => largestOf(rows.map((row) => row[at])));
+  const scales = scalesOf({ columns, rows });
   return columns.map((column, at) => {
     if (column.unit === "change") return { unit: "", write: change };
     if (column.unit === "frac") return { unit: "%", write: (/** @type {number} */ value) => significant(100 * value) };
-    const kind = column.unit && KINDS[column.unit];
-    if (kind) {
-      const shared = scaleFor(Math.max(...largest.filter((_, of) => KINDS[columns[of].unit ?? ""] === kind)), kind);
-      const { factor, unit } = largest[at] < 0.01 * shared.factor ? scaleFor(largest[at], kind) : shared;
-      return { unit, write: (/** @type {number} */ value) => significant(value / factor) };
-    }
+    const scale = scales[at];
+    if (scale)
+      return { unit: scale.unit, write: (/** @type {number} */ value) => significant(value / scale.factor) };
     const whole = rows.every((row) => typeof row[at] !== "number" || Number.isInteger(row[at]));
     return {
       unit: column.unit ?? "",

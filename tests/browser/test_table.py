@@ -1,0 +1,44 @@
+"""Units of a table's columns: what belongs together is written in the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.browser.server import Server
+
+pytestmark = pytest.mark.browser
+
+UNITS = """async (row) => {
+  const { columnOf, scalesOf } = await import("/js/views/table.js");
+  const scales = scalesOf({ columns: Object.keys(row).map(columnOf), rows: [Object.values(row)] });
+  return scales.map((scale) => scale && scale.unit);
+}"""
+
+
+@pytest.fixture(scope="module")
+def units_of(browser: Browser, server: Server) -> Iterator[Callable[[dict[str, Any]], list[str | None]]]:
+    page = browser.new_page()
+    page.goto(server.url + "/api/health")
+    yield lambda row: page.evaluate(UNITS, row)
+    page.close()
+
+
+@pytest.mark.parametrize(
+    ("row", "units"),
+    [
+        ({"model": "small", "forward_s": 0.0213, "forward_std_s": 2e-4, "backward_s": 0.0419, "backward_std_s": 5e-6},
+         [None, "ms", "ms", "ms", "ms"]),
+        ({"step_s": 1.3, "forward_s": 0.0213, "forward_std_s": 2e-4}, ["s", "ms", "ms"]),
+        ({"step_s": 1.3, "forward_s": 0.213}, ["s", "s"]),
+        ({"median_s": 4e-3, "interquartile_range_s": 2e-7, "wait_s": 3e-6}, ["ms", "ms", "µs"]),
+        ({"forward_median_s": 4e-3, "forward_interquartile_range_s": 2e-7}, ["ms", "ms"]),
+        ({"median_s": 4e-3, "wait_std_s": 2e-7}, ["ms", "ns"]),
+        ({"peak_bytes": 4e9, "left_over_bytes": 5e7, "sent_bytes": 4e3}, ["GB", "GB", "kB"]),
+    ],
+)  # fmt: skip
+def test_a_spread_has_the_unit_of_its_value(units_of, row, units):
+    assert units_of(row) == units

@@ -1,8 +1,14 @@
 // @ts-check
 /** What a measurement says about one step, without guessing what it does not say. Pure. */
-import { same } from "./scenario.js";
+import { resized, same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Measurement} Measurement */
+/** @typedef {import("./types.js").Scenario} Scenario */
+/** @typedef {import("./types.js").Entry} Entry */
+/**
+ * @typedef {{measurement: Measurement | null, measuredScenario: Scenario | null,
+ *   catalog: import("./types.js").Catalog}} Chosen
+ */
 
 /** @param {number[] | undefined} values */
 export function median(values) {
@@ -25,12 +31,50 @@ export function stepTime(measurement) {
 }
 
 /**
- * The measurement that stands beside a prediction: none where it is known to be of another model.
- * @param {{measurement: Measurement | null, measuredScenario: import("./types.js").Scenario | null}} chosen
- * @param {import("./types.js").Scenario} scenario
+ * What a measurement and the shown scenario are too far apart for: "model", where it is known to be of another model, or
+ * "chip", where its own scenario names another chip than the one that was measured, and so does the shown one.
+ * @param {Chosen} chosen @param {Scenario} scenario @returns {"" | "model" | "chip"}
  */
-export const beside = ({ measurement, measuredScenario }, scenario) =>
-  measuredScenario && !same(measuredScenario.model, scenario.model) ? null : measurement;
+export function apart({ measurement, measuredScenario, catalog }, scenario) {
+  if (measuredScenario && !same(measuredScenario.model, scenario.model)) return "model";
+  if (!measurement || !isMisnamed(measurement, catalog.chips)) return "";
+  return measuredChip(measurement, catalog.chips)?.key === chipNamed(scenario.cluster) ? "" : "chip";
+}
+
+/**
+ * The measurement that stands beside a prediction, none where they are too far apart.
+ * @param {Chosen} chosen @param {Scenario} scenario
+ */
+export const beside = (chosen, scenario) => (apart(chosen, scenario) ? null : chosen.measurement);
+
+/** @param {any} cluster  a chip's name, or an object @returns {string} */
+const chipNamed = (cluster) => (typeof cluster === "string" ? cluster : (cluster?.chip?.name ?? cluster?.chip ?? ""));
+
+/** @param {Entry} entry @param {string} name */
+const isCalled = ({ key, label, aliases }, name) =>
+  [key, label, ...aliases].some((one) => one.toLowerCase() === name.toLowerCase());
+
+/**
+ * Whether a measurement's own scenario names another chip than it was measured on, as far as the catalogue knows them.
+ * @param {Measurement} measurement @param {Entry[]} chips
+ */
+function isMisnamed(measurement, chips) {
+  if (measurement.warnings?.some(({ code }) => code === "other_chip")) return true;
+  const [here, name] = [measuredChip(measurement, chips), chipNamed(measurement.scenario?.cluster)];
+  return Boolean(here && chips.some((one) => isCalled(one, name)) && !isCalled(here, name));
+}
+
+/**
+ * The scenario that ran: the measurement's own, on the chip that was measured where it names another.
+ * @param {Measurement} measurement @param {Scenario} scenario @param {Entry[]} chips @returns {Scenario}
+ */
+export function ranAs(measurement, scenario, chips) {
+  const chip = measuredChip(measurement, chips);
+  if (!chip || !isMisnamed(measurement, chips)) return scenario;
+  const { chips_per_node, nodes } = scenario.cluster;
+  const usual = chip.value.chips_per_node ?? chips_per_node;
+  return { ...scenario, cluster: resized({ chip: chip.key }, chips_per_node * nodes, usual) };
+}
 
 /** A name for the device that was measured. @param {Measurement} measurement */
 export const deviceName = (measurement) => String(measurement.device.name ?? measurement.device.type ?? "");
@@ -48,13 +92,13 @@ export const uploadOf = (id) => /^(.+)-\d+$/.exec(id)?.[1] ?? id;
 /**
  * The catalogue's chip that was measured on, by any of its names.
  * @param {Measurement} measurement
- * @param {import("./types.js").Entry[]} chips
+ * @param {Entry[]} chips
  */
 export function measuredChip(measurement, chips) {
   const name = deviceName(measurement).toLowerCase();
   const kind = String(measurement.device.kind ?? "").toLowerCase();
   return (
-    chips.find(({ key, label, aliases }) => [key, label, ...aliases].some((one) => one.toLowerCase() === name)) ??
+    chips.find((one) => isCalled(one, name)) ??
     chips.find(({ key }) => key === "cpu" && (kind === "cpu" || name === "cpu"))
   );
 }

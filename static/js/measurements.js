@@ -2,7 +2,7 @@
 /** Measurements and the state: the list of them, the one beside the prediction, and opening one where it can be seen. */
 import { writeUrl } from "./actions.js";
 import { api, ApiError } from "./api.js";
-import { uploadOf } from "./measured.js";
+import { ranAs, uploadOf } from "./measured.js";
 import { complete, same } from "./scenario.js";
 import { set, state } from "./state.js";
 
@@ -13,10 +13,16 @@ export function setMeasured(id) {
 }
 
 /**
- * The scenario that was measured, where the measurement knows all of it.
+ * The scenario that a measurement names, where it knows all of it.
  * @param {import("./types.js").Measurement | null} measurement
  */
-const scenarioOf = (measurement) => (measurement?.prediction ? complete(measurement.scenario, state.catalog) : null);
+const namedIn = (measurement) => (measurement?.prediction ? complete(measurement.scenario, state.catalog) : null);
+
+/** The scenario that was measured. @param {import("./types.js").Measurement | null} measurement */
+const scenarioOf = (measurement) => {
+  const named = namedIn(measurement);
+  return measurement && named && ranAs(measurement, named, state.catalog.chips);
+};
 
 /**
  * Show a measurement where its numbers can be seen: beside its prediction, or its tables in Compare.
@@ -28,7 +34,7 @@ export async function openMeasurement(id) {
   if (measurement.steps_s.length || measurement.kernels.length || Object.keys(measurement.breakdown_s).length) {
     set({
       view: "explore",
-      scenario: measuredScenario ?? state.scenario,
+      scenario: namedIn(measurement) ?? state.scenario,
       measured: id,
       measurement,
       measuredScenario,

@@ -271,3 +271,31 @@ def test_logarithmic_ticks_enclose_their_values_and_are_few(call, values):
     if values:
         assert found["tickvals"][0] <= min(values)
         assert found["tickvals"][-1] >= max(values)
+
+
+CHIPS = [
+    {"key": "h200-sxm", "label": "NVIDIA H200 SXM", "aliases": ["H200"], "value": {"chips_per_node": 8}},
+    {"key": "cpu", "label": "This CPU", "aliases": [], "value": {"chips_per_node": 1}},
+]
+
+
+@pytest.mark.parametrize(
+    ("device", "named", "model", "expected"),
+    [
+        ({"kind": "cuda", "name": "NVIDIA H200 SXM"}, {"chip": {"name": "h200-sxm"}}, "m", ""),
+        ({"kind": "cpu", "name": "EPYC"}, {"chip": {"name": "h200-sxm"}}, "m", "chip"),
+        ({"kind": "cpu", "name": "EPYC"}, "H200", "m", "chip"),
+        ({"kind": "cpu", "name": "EPYC"}, {"chip": "h200-sxm"}, "other", "model"),
+        ({"kind": "cuda", "name": "never heard of"}, {"chip": "h200-sxm"}, "m", ""),
+        ({"kind": "cuda", "name": "NVIDIA H200 SXM"}, {"chip": {"name": "made up"}}, "m", ""),
+    ],
+)
+def test_a_measurement_and_a_prediction_for_another_chip_are_apart(call, device, named, model, expected):
+    shown = {"model": "m", "cluster": {"chip": "h200-sxm", "chips_per_node": 1, "nodes": 1}}
+    measurement = {"device": device, "scenario": {"cluster": named}, "warnings": []}
+    ran = call("measured", "ranAs", measurement, {**shown, "model": model}, CHIPS)
+    chosen = {"measurement": measurement, "measuredScenario": ran, "catalog": {"chips": CHIPS}}
+    assert call("measured", "apart", chosen, shown) == expected
+    assert call("measured", "beside", chosen, shown) == (None if expected else measurement)
+    assert ran["cluster"]["chip"] == ("cpu" if device["kind"] == "cpu" else "h200-sxm")
+    assert call("measured", "apart", chosen, ran) == ""

@@ -4,7 +4,7 @@
  * differ.
  */
 import { pinScenario, setChip, setScenario, show, togglePin } from "../actions.js";
-import { beside, deviceName, isTable, measuredChip } from "../measured.js";
+import { apart, deviceName, isTable, measuredChip } from "../measured.js";
 import { openMeasurement, setMeasured } from "../measurements.js";
 import { chipOf, describe, differences, shortLabel } from "../scenario.js";
 import { state } from "../state.js";
@@ -83,17 +83,26 @@ export function createPins() {
       });
     const back =
       measuredScenario &&
-      !beside(state, scenario) &&
+      measuredText() &&
       h("button", {
         type: "button",
         class: "link",
-        text: "Predict what was measured",
+        text: measuredText(),
         onclick: () => setScenario(measuredScenario),
       });
     const links = [use, back].filter((one) => one instanceof HTMLElement);
     element.replaceChildren(...chips, ...(text ? [h("span", { text })] : []), ...links);
   }
   return { element, update };
+}
+
+/** What leads to the scenario that was measured, where it is too far from the shown one. */
+function measuredText() {
+  const { measurement, scenario, catalog } = state;
+  const why = apart(state, scenario);
+  if (!measurement || why !== "chip") return why && "Predict what was measured";
+  const chip = measuredChip(measurement, catalog.chips);
+  return chip ? `Predict for ${chip.label}` : "";
 }
 
 /** The chip that was measured on, where the prediction is for another. */
@@ -107,8 +116,9 @@ function otherChip() {
 export function relation() {
   const { measurement, measuredScenario, scenario, catalog } = state;
   if (!measurement) return "";
+  const [device, chip] = [deviceName(measurement), chipOf(scenario, catalog).label ?? "this hardware"];
+  if (apart(state, scenario) === "chip") return `measured on ${device}: not drawn beside a prediction for ${chip}`;
   if (!measuredScenario) {
-    const [device, chip] = [deviceName(measurement), chipOf(scenario, catalog).label ?? "this hardware"];
     return device
       ? `measured on ${device}, scenario not recorded; the prediction is for ${chip}`
       : "the measurement does not say what was run";

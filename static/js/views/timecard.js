@@ -2,13 +2,20 @@
 /** The step time: the primary figure, drawn in the frame of every change; its table of errors; the run's warnings. */
 import { stepTime as stepTimeFigure } from "../figures/steptime.js";
 import { plural } from "../format.js";
-import { beside, stepTime } from "../measured.js";
+import { apart, beside, deviceName, stepTime } from "../measured.js";
 import { state } from "../state.js";
 import { colour, h, narrow, put } from "./dom.js";
 import { createErrors } from "./errors.js";
 import { FigureCard } from "./figure.js";
 import { isMeasuredScenario } from "./tiles.js";
 import { warningList } from "./warnings.js";
+
+/** Why no measurement stands beside the prediction. @param {import("../types.js").Scenario} scenario */
+function absence(scenario) {
+  const { measurement } = state;
+  if (!measurement) return "no measurement chosen";
+  return apart(state, scenario) === "chip" ? `measured on ${deviceName(measurement)}` : "another model was measured";
+}
 
 /** @param {{name: () => string}} options */
 export function createTime({ name }) {
@@ -42,7 +49,7 @@ export function createTime({ name }) {
     const measurement = beside(state, state.estimated ?? state.scenario);
     const measuredStep_s = stepTime(measurement);
     const largest_s = drag?.largest_s ?? 0;
-    const absent = state.measurement ? "another model was measured" : "no measurement chosen";
+    const absent = absence(state.estimated ?? state.scenario);
     const shown = { estimate, measurement, measuredStep_s, absent, by, largest_s };
     const figure = stepTimeFigure({ ...shown, colour, narrow: narrow() });
     const { rows, scale } = figure;

@@ -29,6 +29,8 @@ help: ## list the targets
 	@echo '  make run ARGS="--port 8001"           options of `headroom serve`'
 	@echo '  make run TORCH=torch==2.13.0+cu126    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
 	@echo '  make run PYTHON=/path/to/python3      another interpreter, 3.11 or newer'
+	@echo
+	@echo '  What a run measured is on the page: a step in Explore, rows in Compare, beside their predictions (docs/measuring.md)'
 
 run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
 	@exec $(BIN)/headroom serve $(ARGS)

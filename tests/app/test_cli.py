@@ -17,12 +17,15 @@ import httpx2
 import pytest
 
 from app.cli import run
-from app.commands.validate import COLUMNS
+from app.commands.validate import COLUMNS, read_efficiencies
 from estimator.codec import encode
+from estimator.efficiency import efficiencies
 from estimator.estimate import estimate
 from estimator.scenario import scenario_from_json
 from tests.app.examples import LLAMA, MEASUREMENT, scenario
+from tests.markdown import blocks
 
+ROOT = Path(__file__).parents[2]
 HF_CONFIGS = Path(__file__).parents[1] / "reference" / "hf_configs"
 HEADROOM = [sys.executable, "-c", "from app.cli import main; main()"]
 COMMANDS = ["serve", "estimate", "validate", "sweep", "catalog", "import", "run", "study"]
@@ -236,6 +239,13 @@ def test_validate_with_a_calibration_changes_the_prediction(write, capsys):
     before = json.loads(capsys.readouterr().out)["time"]["bias"]
     assert run(["validate", rows, "--json", "--calibration", calibration]) == 0
     assert json.loads(capsys.readouterr().out)["time"]["bias"] > before
+
+
+def test_the_calibration_in_the_documents_is_one(write, capsys):
+    (given,) = [one for block in blocks(ROOT / "docs" / "measuring.md", "json") if "ranges" in (one := block.json())]
+    found = read_efficiencies(Path(write(given, "calibration.json")))
+    assert (found.name, found.gemm_matrix_frac, found.link_frac) == ("our cluster", 0.70, 0.75)
+    assert found.memory_frac == efficiencies("hopper").memory_frac
 
 
 def test_import_gives_measurements_and_names_files_that_cannot_be_read(write, capsys):

@@ -1,20 +1,24 @@
-"""docs/measuring.md: every command in it is one that the runners take."""
+"""docs/measuring.md: every command and job in it is one that the runners take."""
 
 from __future__ import annotations
 
 import re
 import shlex
+from dataclasses import fields
 
 import pytest
 
 from estimator.catalog import model
+from estimator.codec import decode
+from estimator.tables import PREDICTED
 from runners.__main__ import _parser
 from runners.flags import from_arguments
-from runners.job import BENCHMARKS
+from runners.job import BENCHMARKS, Job
 from runners.options import TINY, options_of
 from runners.outcomes import STATUSES
 from runners.parallel import parse
 from runners.reference import entries, job_of
+from tests.markdown import blocks
 from tests.runners.examples import ROOT
 
 TEXT = (ROOT / "docs" / "measuring.md").read_text(encoding="utf-8")
@@ -50,3 +54,19 @@ def test_every_benchmark_and_status_is_in_the_table():
     assert {words[0] for words in commands()} >= set(BENCHMARKS) - {"attention"}
     for name in (*BENCHMARKS, *STATUSES):
         assert f"| `{name}` |" in TEXT
+
+
+def test_the_job_is_one_and_every_field_is_in_the_table():
+    job = decode(Job, blocks(ROOT / "docs" / "measuring.md", "json")[0].json())
+    assert options_of(job.benchmark, job.options).sizes_bytes == (2**10, 2**20)
+    table = TEXT.partition("## A job\n")[2].partition("\n## ")[0]
+    first = " ".join(re.findall(r"^\| (`.+?`) \|", table, re.MULTILINE))
+    assert set(re.findall(r"`(\w+)`", first)) == {field.name for field in fields(Job)}
+
+
+def test_every_benchmark_is_said_to_be_predicted_or_not():
+    told = TEXT.partition("## Beside its prediction\n")[2].partition("\n## ")[0]
+    predicted = set(re.findall(r"^\| `(\w+)", told, re.MULTILINE))
+    assert predicted == {name for name in PREDICTED if not name.startswith("text/")}
+    for name in set(BENCHMARKS) - predicted:
+        assert f"`{name}`" in told.partition("have no predictions")[0].rpartition("|")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 
@@ -38,6 +39,19 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, meas
     assert measured.count() == len(points(page, "measured"))
     expect(measured.filter(has_text=re.compile("mm")).first).to_be_visible()
     expect(page.locator(".pins")).to_contain_text("scenario not recorded")
+
+
+def test_a_trace_cut_off_shows_its_kernels_and_no_step(open_page, drop, tmp_path):
+    whole = gzip.decompress((ROOT / "tests" / "reference" / "kineto" / "h200_ddp_amp.json.gz").read_bytes())
+    path = tmp_path / "cut.json"
+    path.write_bytes(whole[: len(whole) * 4 // 5])
+    page = open_page("/?measured=none")
+    wait_for_figures(page)
+    drop(page, path)
+    expect(page.locator(".import")).to_contain_text("gives no step time and no breakdown", timeout=30_000)
+    settled(page)
+    expect(page.locator("#explore")).not_to_contain_text("undefined")
+    expect(page.locator("#explore")).not_to_contain_text("NaN")
 
 
 def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, drop):

@@ -36,9 +36,10 @@ def units_of(browser: Browser, server: Server) -> Iterator[Callable[[dict[str, A
         ({"step_s": 1.3, "forward_s": 0.213}, ["s", "s"]),
         ({"median_s": 4e-3, "interquartile_range_s": 2e-7, "wait_s": 3e-6}, ["ms", "ms", "µs"]),
         ({"forward_median_s": 4e-3, "forward_interquartile_range_s": 2e-7}, ["ms", "ms"]),
+        ({"step_s": 0.11, "predicted_step_s": 0.09, "total_s": 3.0}, ["s", "s", "s"]),
         ({"median_s": 4e-3, "wait_std_s": 2e-7}, ["ms", "ns"]),
         ({"peak_bytes": 4e9, "left_over_bytes": 5e7, "sent_bytes": 4e3}, ["GB", "GB", "kB"]),
     ],
 )  # fmt: skip
-def test_a_spread_has_the_unit_of_its_value(units_of, row, units):
+def test_spread_and_prediction_have_the_unit_of_their_value(units_of, row, units):
     assert units_of(row) == units

@@ -25,7 +25,13 @@ def about_file(outcome: Outcome, trace: Trace, source: Source) -> list[Warning]:
         found.append(Warning(code="file-truncated", message=message, where="the end"))
     if outcome.cleaned:
         message = "The file breaks JSON's rules (raw control characters, bare nan, bad escapes); they were replaced"
-        found.append(Warning(code="json-repaired", message=message, where=f"{outcome.cleaned} parts"))
+        found.append(
+            Warning(
+                code="json-repaired",
+                message=message,
+                where=f"{outcome.cleaned} part{'' if outcome.cleaned == 1 else 's'}",
+            )
+        )
     if outcome.skipped or trace.unusable:
         message = f"{outcome.skipped + trace.unusable:,} events without usable times or fields were left out"
         found.append(Warning(code="events-skipped", message=message))

@@ -24,6 +24,8 @@ _CUT = re.compile(rb'\}\s*+,\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|
 _CUT_WINDOW = 64 * 1024
 _CONTROL = bytes(32 if code < 32 else code for code in range(256))
 """Raw control characters become spaces: harmless between tokens, and legal inside names."""
+_LINES = bytes(32 if code in b"\t\n\r" else code for code in range(256))
+"""The same for those between tokens, whose replacement repairs nothing."""
 _NOT_A_NUMBER = re.compile(rb"(?<=[:,\[\s])[-+]?(?:nan|inf(?:inity)?)(?=\s*+[,\]}])", re.IGNORECASE)
 _BAD_ESCAPE = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 
@@ -138,14 +140,16 @@ def _decoded(data: bytes, outcome: Outcome, last: bool) -> tuple[list[Event], by
         except BROKEN:
             pass
     cleaned = _clean(data)
-    if cleaned != data:
-        outcome.cleaned += 1
-        if tail is None and (end := json_scan.array_end(cleaned)) >= 0:
-            tail, cleaned = cleaned[end + 1 :], cleaned[:end]
+    repaired = cleaned != data.translate(_LINES)
+    if cleaned != data and tail is None and (end := json_scan.array_end(cleaned)) >= 0:
+        tail, cleaned = cleaned[end + 1 :], cleaned[:end]
     try:
-        return LIST.decode(b"[" + cleaned + b"]"), tail
+        found = LIST.decode(b"[" + cleaned + b"]")
+        repaired = True
     except BROKEN:
-        return _one_by_one(cleaned, outcome), tail
+        found = _one_by_one(cleaned, outcome)
+    outcome.cleaned += repaired
+    return found, tail
 
 
 def _one_by_one(data: bytes, outcome: Outcome) -> list[Event]:

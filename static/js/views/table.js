@@ -49,13 +49,13 @@ export function columnOf(name) {
 const largestOf = (values) =>
   values.reduce((largest, value) => (typeof value === "number" ? Math.max(largest, Math.abs(value)) : largest), 0);
 
-/** What a column of a spread is the spread of: the column of this title beside it. @param {string} title */
-const spreadOf = (title) =>
-  / std$/.test(title) ? title.slice(0, -" std".length) : title.replace(/\binterquartile range$/, "median");
+/** Title of the column whose value this one is the spread or the prediction of, else its own. @param {string} title */
+const valueOf = (title) =>
+  title.replace(/^predicted /, "").replace(/ std$/, "").replace(/\binterquartile range$/, "median");
 
 /**
  * The unit that each column of a kind is written in, null for others. Columns of a kind share it, so that they can be
- * compared, unless one is too small for it; a spread has that of its value.
+ * compared, unless one is too small for it; spread and prediction have that of their value.
  * @param {import("../types.js").Table} table @returns {({factor: number, unit: string} | null)[]}
  */
 export function scalesOf({ columns, rows }) {
@@ -69,7 +69,7 @@ export function scalesOf({ columns, rows }) {
     return largest[at] < small * shared.factor ? scaleFor(largest[at], kind) : shared;
   });
   return columns.map(({ title, unit }, at) => {
-    const value = spreadOf(title);
+    const value = valueOf(title);
     const of = value === title ? -1 : columns.findIndex((one) => one.title === value && one.unit === unit);
     return scales[at] && of >= 0 ? scales[of] : scales[at];
   });

@@ -67,7 +67,9 @@
  * A figure as data; views draw it, tests read it.
  * @typedef {{title: string, unit?: string, text?: boolean}} Column
  * @typedef {{columns: Column[], rows: any[][]}} Table
- * @typedef {{data: any[], layout: any, summary: string, table: Table}} Figure
+ * @typedef {{data: any[], layout: any, summary: string, table: Table, legend?: [token: string, text: string][],
+ *   axes?: {x?: string, y?: string}, said?: string}} Figure  for a picture of its own: `legend` where the page has none,
+ *   titles of `axes` and what is `said` where the page says it elsewhere
  * @typedef {(name: string) => string} Colour  a token's value in the current theme
  */
 export {};

@@ -67,6 +67,8 @@ export function compareBars({ items, of, colour, narrow }) {
   return {
     data,
     legend,
+    said: "hatched: predicted, solid: measured",
+    axes: { x: `${time ? "step time" : "peak memory of one chip"}, ${scale.unit}` },
     layout: layout(colour, {
       barmode: "stack",
       height: 44 + 34 * items.length,

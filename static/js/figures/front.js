@@ -96,6 +96,7 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
         },
       ],
     }),
+    said: "plans that none beats in both; ring: the best; ◇ present plan",
     summary: `${plural(plans.length, "plan")} on the front of step time and memory.`,
     table: {
       columns: [

@@ -64,6 +64,8 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
   return {
     data,
     scale,
+    said: peak === null ? "hatched: predicted" : "hatched: predicted, solid: measured",
+    axes: { y: `memory of one chip, ${scale.unit}` },
     kinds: MEMORY_KINDS.filter((kind) => predicted.by_kind[kind] > 0 || (split?.[kind] ?? 0) > 0).map((kind) => [
       kind,
       amount(predicted.by_kind[kind] ?? 0),

@@ -1,7 +1,7 @@
 // @ts-check
 /** Roofline: FLOP/s against FLOP per byte; roofs per precision, predicted ops hollow, measured kernels solid. */
 import { percent, quantity, significant } from "../format.js";
-import { escaped, layout, tokenOf } from "./base.js";
+import { CATEGORIES, escaped, layout, tokenOf } from "./base.js";
 import { boundsOf, pointsOf, unitOf, worksOf, worksOfKernels } from "./points.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
@@ -135,6 +135,7 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
         },
       ],
     }),
+    legend: CATEGORIES.filter((name) => [...predicted, ...measured].some(({ category }) => tokenOf(category) === name)).map((name) => [name, name]),
     range: bounds,
     measured: measured.length,
     left_out: kernels.length - measured.length,

@@ -72,9 +72,16 @@ export function stepTime({ estimate, measurement, measuredStep_s, absent, by, la
   });
   const error = measuredStep_s === null ? 0 : estimate.step_time_s / measuredStep_s - 1;
   const beside = measuredStep_s === null ? "" : `, measured ${seconds(measuredStep_s)}, error ${change(error)}`;
+  const both = measuredStep_s === null ? "hatched: predicted" : "hatched: predicted, solid: measured";
   return {
     data,
     scale,
+    legend: [
+      ...used.map((name) => /** @type {[string, string]} */ ([tokenOf(name), words(name)])),
+      ...(!split && rest > 0 ? [/** @type {[string, string]} */ (["other", "not split"])] : []),
+    ],
+    axes: { x: `step time, ${scale.unit}` },
+    said: `${both}; bracket: 80 % interval of the prediction`,
     layout: layout(colour, {
       barmode: "stack",
       height: 118,

@@ -33,8 +33,9 @@ export function createCompare(root) {
   const differences = createDifferences();
   const details = createDetails();
   const name = () => "headroom";
-  const time = new FigureCard({ id: "compare-time", title: "Step time", height: 150, span: "w7", name });
-  const mem = new FigureCard({ id: "compare-memory", title: "Peak memory", height: 150, span: "w5", name });
+  const about = () => ""; // the bars say themselves what they are of
+  const time = new FigureCard({ id: "compare-time", title: "Step time", height: 150, span: "w7", name, about });
+  const mem = new FigureCard({ id: "compare-memory", title: "Peak memory", height: 150, span: "w5", name, about });
   put(time.sub, "hatched: predicted, solid: measured");
   const ways = createParallelism();
   const cards = [summary.element, time.element, mem.element, differences.element, details.element, ...ways.elements];

@@ -5,6 +5,7 @@
  */
 import { csv } from "../format.js";
 import { download, h, swatch } from "./dom.js";
+import { aboutFigures, paper } from "./paper.js";
 import { forget, later, watch } from "./queue.js";
 import { createScroller } from "./scroller.js";
 import { tableView } from "./table.js";
@@ -23,9 +24,14 @@ const plotly = new Promise((resolve, reject) => {
 export class FigureCard {
   /**
    * @param {{id: string, title: string, height: number, span: string, actions?: HTMLElement[], table?: boolean,
-   *   name: () => string}} options `name` begins the names of downloaded files
+   *   name: () => string, about?: () => string}} options `name` begins the names of downloaded files; `about` says what
+   *   the figure is of, in a picture
    */
-  constructor({ id, title, height, span, actions = [], table = true, name }) {
+  constructor({ id, title, height, span, actions = [], table = true, name, about = aboutFigures }) {
+    this.title = title;
+    this.about = about;
+    /** @type {import("./paper.js").Names} */
+    this.names = [];
     this.seen = false;
     /** @type {Figure | null} */
     this.figure = null;
@@ -127,6 +133,7 @@ export class FigureCard {
 
   /** Say what each colour stands for. @param {[token: string, text: string, title?: string][]} names */
   explain(names) {
+    this.names = names;
     this.legend.replaceChildren(...names.map(([token, text, title]) => h("span", { title }, swatch(token), text)));
   }
 
@@ -150,16 +157,20 @@ export class FigureCard {
 
   /** @param {string} filename */
   async png(filename) {
-    const { Plotly } = /** @type {any} */ (window);
-    const card = getComputedStyle(this.element).backgroundColor;
-    const url = await Plotly.toImage(
-      {
-        data: this.figure?.data,
-        layout: { ...this.figure?.layout, paper_bgcolor: card, width: Math.max(480, this.plot.offsetWidth) },
-      },
-      { format: "png", scale: 2 },
-    );
-    h("a", { href: url, download: `${filename}.png` }).click();
+    const { figure } = this;
+    if (!figure) return;
+    const { legend, said = this.sub.textContent } = figure;
+    const about = this.about();
+    const picture = await paper({
+      figure,
+      title: this.title,
+      said: [about, said].filter((text) => text !== null && text !== ""),
+      names: this.names.length ? this.names : (legend ?? []),
+      // behind a table the drawing has no size
+      width: this.plot.offsetWidth || this.tableBox.element.offsetWidth,
+      height: Number.parseFloat(this.plot.style.height),
+    });
+    download(`${filename}.png`, picture, "image/png");
   }
 
   /** @param {Error} error */

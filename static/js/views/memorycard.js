@@ -35,7 +35,8 @@ export function createMemory({ name }) {
       );
       if (both) card.legend.append(h("span", { class: "quiet", text: "predicted / measured" }));
       showStages(estimate);
-      return figure;
+      const said = [where, figure.said, both && `numbers: predicted / measured, ${figure.scale.unit}`];
+      return { ...figure, said: said.filter(Boolean).join("; ") };
     });
   }
 

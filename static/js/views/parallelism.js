@@ -54,7 +54,8 @@ export function createParallelism() {
     ["tensor", "Tensor parallelism"],
     ["sequence", "Splits of the sequence"],
   ]).map(([key, title]) => {
-    const card = new FigureCard({ id: `ways-${key}`, title, height: 310, span: "w6", name });
+    const about = () => sub.textContent ?? "";
+    const card = new FigureCard({ id: `ways-${key}`, title, height: 310, span: "w6", name, about });
     const words = h("ul", { class: "facts crossings" });
     const table = createScroller(`${title} at the present scenario`);
     card.below.append(words, table.element);

@@ -216,7 +216,10 @@ const COMMON_FROM = 8;
  * @param {import("../types.js").Table} table @returns {{table: import("../types.js").Table, words: string}}
  */
 export function withoutCommon({ columns, rows }) {
-  const common = columns.map((_, at) => rows.every((row) => row[at] === rows[0][at]));
+  // a prediction stays beside what it predicts, though it may be the same for all
+  const common = columns.map(
+    ({ title }, at) => !title.startsWith("predicted ") && rows.every((row) => row[at] === rows[0][at]),
+  );
   if (columns.length < COMMON_FROM || rows.length < 2 || common.every(Boolean))
     return { table: { columns, rows }, words: "" };
   const words = columns.flatMap(({ title, unit }, at) => {

@@ -122,7 +122,8 @@ const PLACES = ["model", "view", "measured", "pin", "baseline", "run", "study", 
 const SEARCHED = ["objective", "memory_gb", "slowest_s", "lock"];
 
 /**
- * What a link says that no part of the page reads: names, and values that are no number where one is needed.
+ * What a link says that no part of the page reads: names, and values that are no number, or no yes or no, where one is
+ * needed.
  * @param {string} search @param {Scenario} base @returns {string[]}
  */
 export function unknownIn(search, base) {
@@ -133,6 +134,7 @@ export function unknownIn(search, base) {
     if (name === "view") return !VIEWS.includes(value);
     if (places.includes(name)) return false;
     if (!(name in fields)) return true;
+    if (typeof fields[name] === "boolean") return value !== "true" && value !== "false";
     return typeof fields[name] === "number" && (value === "" || !Number.isFinite(Number(value)));
   });
   return [

@@ -505,3 +505,18 @@ def test_what_a_link_says_that_nobody_knows_is_said_once(open_page):
     page.keyboard.press("3")
     page.go_back()
     expect(page.locator(".tray .import")).to_have_count(0)
+
+
+def test_what_of_a_link_is_not_known_is_said(open_page):
+    page = open_page("/?foo=bar&tp=abc")
+    wait_for_figures(page)
+    expect(page.locator("#tray")).to_contain_text("This link says foo, tp=abc, which this page does not know")
+    page.get_by_role("button", name="Dismiss").click()
+    expect(page.locator("#tray")).not_to_contain_text("This link")
+
+
+def test_a_capacity_is_told_in_both_units_with_its_source(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    expect(page.locator("#explore .panel .hint", has_text="TFLOP/s")).to_contain_text("151 GB (140 GiB) at 4.80 TB/s")
+    expect(page.locator("#tile-peak-memory dd small").first).to_have_attribute("title", re.compile("nvidia-smi"))

@@ -299,3 +299,17 @@ def test_a_measurement_and_a_prediction_for_another_chip_are_apart(call, device,
     assert call("measured", "beside", chosen, shown) == (None if expected else measurement)
     assert ran["cluster"]["chip"] == ("cpu" if device["kind"] == "cpu" else "h200-sxm")
     assert call("measured", "apart", chosen, ran) == ""
+
+
+def test_what_a_link_says_that_the_page_does_not_know(call):
+    base = {
+        "model": "m",
+        "cluster": {"chip": "c", "chips_per_node": 8, "nodes": 1},
+        "plan": {"tp": 1, "overlap": True, "sharding": "ddp"},
+        "training": {"seq_len": 4096},
+    }
+    known = "?model=x&view=search&measured=none&tp=2&overlap=false&sharding=what&link=&pin=m:1&lock=tp%3D2&seq_len=1e3"
+    assert call("url", "unknownIn", known, base) == []
+    wrong = f"?foo=bar&tp=abc&overlap=maybe&seq_len=&view=nowhere&foo=baz&{'n' * 60}=1"
+    found = call("url", "unknownIn", wrong, base)
+    assert found == ["foo", "tp=abc", "overlap=maybe", "seq_len=", "view=nowhere", "n" * 39 + "…"]

@@ -31,6 +31,15 @@ def test_where_every_way_is_refused_the_reasons_stay(open_page):
     expect(page.locator("#ways-tensor .plot")).to_be_hidden()
 
 
+def test_the_usual_group_is_named_by_what_it_is(open_page):
+    page = open_page("/?view=compare")  # the sample has 4 chips of a node and no tensor parallelism
+    usual = page.get_by_label("Chips in the group").locator("option").first
+    expect(usual).to_have_text("a whole node (8)")
+    page.goto(page.url.replace("view=compare", "view=compare&dp=2&tp=2"))
+    expect(usual).to_have_text("tp of Explore (2)")
+    expect(page.locator("#ways .sub")).to_contain_text("one of 2 chips")
+
+
 def test_ways_stand_side_by_side_and_refusals_say_why(open_page):
     page = open_page(WAYS)
     assert curves(page, "#ways-tensor") == ["1D", "2.5D", "3D", "cross-over"]

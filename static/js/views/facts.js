@@ -1,6 +1,6 @@
 // @ts-check
 /** One line of facts about the chosen model and the chosen hardware. */
-import { bytes, count, quantity, short } from "../format.js";
+import { bytes, count, quantity, short, significant } from "../format.js";
 import { chipOf, modelOf } from "../scenario.js";
 import { state } from "../state.js";
 
@@ -24,6 +24,20 @@ export function factsOfModel() {
     .join(" · ");
 }
 
+const GIB = 2 ** 30;
+
+/** A capacity in both units, as chips may be named by either. @param {number} capacity_bytes */
+const capacityWords = (capacity_bytes) => `${bytes(capacity_bytes)} (${significant(capacity_bytes / GIB)} GiB)`;
+
+/** Where the capacity of the chosen chip is from, and why it may be another number than the one in its name. */
+export function capacityHint() {
+  const { cluster } = state.scenario;
+  const { memory_bytes } = chipOf(state.scenario, state.catalog);
+  if (!memory_bytes) return "";
+  const source = state.catalog.chips.find(({ key }) => key === cluster.chip)?.sources.memory_bytes;
+  return `${capacityWords(memory_bytes)}: a GB is 10⁹ bytes here, in the name of a chip often a GiB.${source ? ` Source: ${source}.` : ""}`;
+}
+
 export function factsOfChip() {
   const chip = chipOf(state.scenario, state.catalog);
   if (!chip.memory_bytes)
@@ -39,7 +53,7 @@ export function factsOfChip() {
   const { chips_per_node, nodes } = state.scenario.cluster;
   return [
     `${quantity(peak, "flops_per_s")} ${name}`,
-    `${bytes(chip.memory_bytes)} at ${quantity(chip.memory_bytes_per_s, "bytes_per_s")}`,
+    `${capacityWords(chip.memory_bytes)} at ${quantity(chip.memory_bytes_per_s, "bytes_per_s")}`,
     speed && `${link.label || "link"} ${quantity(speed, "bytes_per_s")}`,
     nodes > 1 ? `${count(nodes)} nodes of ${count(chips_per_node)}` : `${count(chips_per_node)} in one node`,
   ]

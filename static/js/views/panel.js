@@ -5,7 +5,7 @@ import { count, plural, said, saidTogether } from "../format.js";
 import { chipOf, chips, chipWord, describe } from "../scenario.js";
 import { state, subscribe } from "../state.js";
 import { h, put } from "./dom.js";
-import { factsOfChip, factsOfModel } from "./facts.js";
+import { capacityHint, factsOfChip, factsOfModel } from "./facts.js";
 import { tellFollowed } from "./fieldproblem.js";
 import { createModelFile } from "./modelfile.js";
 import { choiceOf, createPlan, numberOf } from "./plan.js";
@@ -125,6 +125,7 @@ export function createPanel() {
     selectOr(chip, scenario.cluster.chip);
     put(modelFacts, factsOfModel());
     put(chipFacts, factsOfChip());
+    chipFacts.title = capacityHint();
     const { dp, tp, pp, cp } = scenario.plan;
     const product_of = [dp, tp, pp, ...(cp > 1 ? [cp] : [])].map((degree) => count(degree)).join(" × ");
     put(totalLabel, `${chipWord(chipOf(scenario, catalog))}s`);

@@ -5,7 +5,7 @@ import { api, ApiError } from "../api.js";
 import { atPlace, METRICS, parallelismFigure, tokenOfWay } from "../figures/parallelism.js";
 import { labelOf, sentences } from "../figures/waywords.js";
 import { bytes, count, saidTogether, seconds } from "../format.js";
-import { describe } from "../scenario.js";
+import { chipOf, describe } from "../scenario.js";
 import { state } from "../state.js";
 import { colour, h, narrow, put, swatch } from "./dom.js";
 import { FigureCard } from "./figure.js";
@@ -107,7 +107,7 @@ export function createParallelism() {
       ...[...new Set([...GROUPS, split.ranks])].map((value) =>
         h("option", {
           value,
-          text: value ? String(value) : `as in Explore (${split.ranks ? "tp, or a node" : ranks})`,
+          text: value ? String(value) : usualGroup(),
         }),
       ),
     );
@@ -129,6 +129,14 @@ export function createParallelism() {
     }
   }
   return { elements: [head, ...parts.map(({ card }) => card.element)], update, draw };
+}
+
+/** The group that is compared where none is chosen. */
+function usualGroup() {
+  const { scenario, catalog } = state;
+  const { tp } = scenario.plan;
+  if (tp > 1) return `tp of Explore (${tp})`;
+  return `a whole node (${Math.max(scenario.cluster.chips_per_node, chipOf(scenario, catalog).chips_per_node ?? 1, 2)})`;
 }
 
 /** @param {Comparison} comparison @param {number} here */

@@ -5,6 +5,7 @@ import { stepTime } from "../measured.js";
 import { chipOf, chipWord, same } from "../scenario.js";
 import { state } from "../state.js";
 import { h, put } from "./dom.js";
+import { capacityHint } from "./facts.js";
 
 /** @param {string} id @param {string} title @param {string} kind */
 function tile(id, title, kind = "") {
@@ -82,6 +83,7 @@ export function createTiles() {
       peak.unit,
       capacity.endsWith(` ${peak.unit.textContent}`) ? `of ${capacity}` : `${peak.unit.textContent} of ${capacity}`,
     );
+    peak.unit.title = capacityHint();
     const meter = /** @type {HTMLElement} */ (peak.meter);
     meter.classList.toggle("over", !fits);
     /** @type {HTMLElement} */ (meter.firstElementChild).style.width =

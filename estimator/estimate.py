@@ -132,7 +132,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         collectives=collectives,
         limits=explain.limits(scenario, seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity),
         assumptions=explain.assumptions(scenario, e),
-        problems=explain.memory_problems(fullest, reserved, capacity, experts=scenario.model.experts > 0),
+        problems=explain.memory_problems(scenario, fullest, reserved, capacity, e),
         parameters=parameters(scenario.model, scenario.training.seq_len),
         model_flops=model_flops,
         roofs=Roofs(

@@ -7,6 +7,7 @@ from dataclasses import replace
 from estimator.efficiency import Efficiencies
 from estimator.listing import Collective, MemoryOfStage
 from estimator.problems import Problem
+from estimator.remedies import remedy
 from estimator.scenario import Scenario
 from estimator.units import bytes_text, seconds
 
@@ -116,29 +117,17 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
 
 
 def memory_problems(
-    fullest: MemoryOfStage, reserved: float, capacity: float, *, experts: bool = False
+    scenario: Scenario, fullest: MemoryOfStage, reserved: float, capacity: float, e: Efficiencies
 ) -> tuple[Problem, ...]:
-    """Report a step that does not fit, with the largest kind and what shrinks it; ``experts`` shrink with ep alone."""
+    """Report a step that does not fit, with the largest kind and what makes it fit or saves most."""
     if reserved <= capacity:
         return ()
     kind = max(fullest.by_kind, key=lambda name: fullest.by_kind[name])
-    remedies = {
-        "parameters": "Raise tp or pp, or choose fsdp.",
-        "gradients": "Choose zero2 or fsdp, or raise tp or pp.",
-        "optimizer": "Choose zero1 or fsdp, or raise tp or pp.",
-        "activations": "Choose recompute full, a smaller micro_batch, or a higher tp.",
-        "logits": "Choose a smaller micro_batch.",
-        "temporaries": "Choose fused attention or a smaller micro_batch.",
-        "communication": "Choose fsdp or smaller buckets.",
-        "framework": "Choose a chip with more memory.",
-    }
-    if experts and kind in ("parameters", "gradients", "optimizer"):
-        remedies[kind] = f"Raise ep, which divides the experts. {remedies[kind]}"
     return (
         Problem(
             field="memory",
             message=f"{needed(fullest.peak_bytes, reserved)} do not fit into {bytes_text(capacity)};"
             f" the largest part, {kind}, is {bytes_text(fullest.by_kind[kind])}",
-            remedy=remedies[kind],
+            remedy=remedy(scenario, e, reserved, capacity),
         ),
     )

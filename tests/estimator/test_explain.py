@@ -98,28 +98,19 @@ def test_assumptions_are_not_said_where_they_are_not_made():
 
 
 @pytest.mark.parametrize("kind", MEMORY_KINDS)
-def test_each_kind_that_is_too_large_has_a_remedy(kind):
+def test_what_does_not_fit_names_its_largest_kind_and_a_remedy(kind):
     by_kind = {**dict.fromkeys(MEMORY_KINDS, 1.0), kind: 9e10}
     fullest = MemoryOfStage(
         stage=0, layers=1, in_flight=1, moment="", peak_bytes=sum(by_kind.values()), by_kind=by_kind
     )
-    (problem,) = memory_problems(fullest, reserved=9.1e10, capacity=8e10)
+    (problem,) = memory_problems(scenario(LLAMA), fullest, 9.1e10, 8e10, E)
     assert f"{kind}, is 90 GB" in problem.message
     assert "91 GB (90 GB at the peak, and what the allocator holds back) do not fit into 80 GB" in problem.message
     assert problem.remedy
-    assert memory_problems(fullest, reserved=8e10, capacity=8e10) == ()
+    assert memory_problems(scenario(LLAMA), fullest, 8e10, 8e10, E) == ()
 
 
 def test_a_step_that_does_not_fit_says_so_first():
     data = document(LLAMA, seq_len=8)
     data["cluster"]["chip"] = {**data["cluster"]["chip"], "memory_bytes": 1e6}
     assert estimate(scenario_from_json(data)).limits.startswith("Does not fit: ")
-
-
-def test_states_of_experts_shrink_with_their_degree():
-    fullest = estimate(scenario_from_json({
-        "model": "mixtral-8x7b", "cluster": "h100-sxm", "plan": {"dp": 8},
-        "training": {"seq_len": 1024, "global_batch": 8},
-    }))  # fmt: skip
-    (problem,) = fullest.problems
-    assert "Raise ep" in problem.remedy

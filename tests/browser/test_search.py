@@ -32,6 +32,28 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(open_page):
     expect(rows).to_have_count(10)
 
 
+def test_plans_that_tie_are_one_row_with_the_number_of_the_others(open_page):
+    page = open_page("/?view=search")
+    rows = page.locator("#best-plans tbody tr")
+    expect(rows).to_have_count(10, timeout=60_000)
+    found = page.evaluate(
+        """async () => {
+            const { api } = await import("/js/api.js");
+            const { specification } = await import("/js/sweeping.js");
+            const { state } = await import("/js/state.js");
+            let last = null;
+            const asked = specification(state.scenario, state.wanted, state.catalog.fields);
+            await api.sweep(asked, (line) => (last = line), new AbortController().signal);
+            return last.result.best.map((one) => [one.step_time_s, one.peak_bytes, one.ties]);
+        }"""
+    )
+    assert len({(seconds, peak) for seconds, peak, _ in found}) == len(found)
+    assert any(ties for _, _, ties in found)
+    for at, (_, _, ties) in enumerate(found):
+        text = f"+ {ties} other{'s that tie' if ties > 1 else ' that ties'}"
+        expect(rows.nth(at).locator(".ties")).to_have_text([text] if ties else [])
+
+
 def test_a_point_of_the_front_opens_its_plan(open_page):
     page = open_page(SEARCH)
     page.wait_for_selector("#front .scatterlayer .point", state="attached", timeout=60_000)

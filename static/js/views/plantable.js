@@ -11,9 +11,14 @@ import { grid } from "./table.js";
 const WIDE = [5];
 const HEADS = ["plan", "step time", "tokens/s", "MFU", "peak memory", "chip time"];
 
-/** How many plans have the same numbers; the simplest stands for them. @param {number} [ties] */
+/** How many plans have the same numbers. @param {number} [ties] */
 const tied = (ties = 0) =>
-  ties > 0 && h("small", { class: "ties", text: `and ${plural(ties, "other")} with this time and memory` });
+  ties > 0 &&
+  h("small", {
+    class: "ties",
+    text: `+ ${plural(ties, "other")} that tie${ties === 1 ? "s" : ""}`,
+    title: "Same time and memory; this plan is the simplest of them",
+  });
 
 /** @param {import("../types.js").Found[]} plans */
 export function planTable(plans) {

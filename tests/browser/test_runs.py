@@ -83,7 +83,7 @@ def _asked(page, act) -> dict:
 
 def test_a_benchmark_of_rows_is_launched_and_its_table_stands_beside_its_predictions(open_page):
     page = open_page("/?view=runs", refusals=(422,))
-    page.get_by_label("Benchmark").select_option("attention")
+    page.locator("#run-benchmark").select_option("attention")
     options = page.locator('[data-options="attention"]')
     for name in ("compiled", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "sdpa-math", "triton"):
         options.get_by_label(name, exact=True).uncheck()
@@ -123,7 +123,7 @@ def test_a_benchmark_of_rows_is_launched_and_its_table_stands_beside_its_predict
 
 def test_every_benchmark_is_offered_and_the_command_line_s_sizes_are_read(open_page, server):
     page = open_page("/?view=runs")
-    choice = page.get_by_label("Benchmark")
+    choice = page.locator("#run-benchmark")
     known = server.get("/api/benchmarks")["benchmarks"]
     expect(choice.locator("option")).to_have_text(["step: this scenario", *(one["name"] for one in known[1:])])
     for one in known[1:]:

@@ -103,8 +103,8 @@ def test_llama_405b_over_tensor_context_pipeline_and_data_ranks():
     # One of 8 key/value heads on each rank; one message forward, keys, values and their gradients backward.
     assert one.sent("cp", "forward") == {"p2p": m * 8 * tokens * 2 * 128 * 2}
     assert one.sent("cp", "backward") == {"p2p": m * 8 * tokens * 4 * 128 * 2}
-    assert one.sent("dp", "backward") == {"reduce-scatter": 4 * first}
-    assert one.sent("dp", "forward") == {"all-gather": 2 * first}
+    assert one.sent("dp", "backward") == pytest.approx({"reduce-scatter": 4 * first})
+    assert one.sent("dp", "forward") == pytest.approx({"all-gather": 2 * first})
 
 
 def test_mixtral_over_expert_ranks():
@@ -118,7 +118,7 @@ def test_mixtral_over_expert_ranks():
     held = 32 * dense + 2 * vocab * h + h
     # 16 ranks share what is dense, 2 ranks each expert.
     assert one.found.memory.stages[0].by_kind["optimizer"] == 12 * (held / 16 + 32 * expert / 2)
-    assert one.sent("dp", "backward")["reduce-scatter"] == 4 * held
+    assert one.sent("dp", "backward")["reduce-scatter"] == pytest.approx(4 * held)
     assert one.sent("edp", "backward") == {"reduce-scatter": 4 * 32 * expert}
     rows = 4096 * 2 * h * 2
     assert one.sent("ep", "forward") == one.sent("ep", "backward") == {"all-to-all": 4 * 32 * 2 * rows}

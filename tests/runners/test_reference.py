@@ -63,14 +63,14 @@ def test_the_command_measures_what_is_asked_for(tmp_path, ranks):
         "--out",
         str(tmp_path / "out"),
     ]
-    command += ["--ranks", str(ranks), "--only", {1: "attention-bf16,trace", 2: "ddp-sharded,trace"}[ranks]]
+    command += ["--ranks", str(ranks), "--only", {1: "attention-bf16,trace", 2: "collectives,trace"}[ranks]]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
     found = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert {one["status"] for one in found.values()} == {"ok"}
     assert (tmp_path / "out" / f"trace-{ranks}" / "trace.json.gz").stat().st_size > 1000
     if ranks == 2:
-        assert set(found["ddp-sharded-2"]["rows"]) == {"ok"}
+        assert set(found["collectives-2"]["rows"]) == {"ok"}
     assert len(done.stderr.splitlines()) == 4
 
 

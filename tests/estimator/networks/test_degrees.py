@@ -150,7 +150,7 @@ def rows(draw):
 
 
 @given(st.sampled_from(sorted(ALL)), rows())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_arrays_of_degrees_give_what_each_alone_gives(name, drawn):
     each, choices, training = drawn
     one = scenario_of(ALL[name], choices, **training)

@@ -15,6 +15,7 @@ from estimator.units import bytes_text
 MOST_TOGETHER = 4
 """Changes of one piece of advice; who needs more needs another plan."""
 MOST_NAMED = 3
+"""Of the changes each of which is enough, those that cost least time."""
 LEAST_FRAC = 0.02
 """What saves less than this share of the memory is no remedy."""
 MORE = "take more chips, or chips with more memory"

@@ -16,6 +16,7 @@ from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario, cluster_from_json, scenario_from_json
 
 LARGEST = 1_000_000_000_000
+"""No count of a row, bytes of a payload included, is above it; what is was not written by a benchmark."""
 
 
 def whole(row: Mapping[str, Any], column: str, default: int | None = None) -> int:

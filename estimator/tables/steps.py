@@ -65,6 +65,7 @@ def variant_row(row: Row, place: Place) -> dict[str, float]:
 
 
 OWN_BUFFERS = ("flat", "overlapped", "bucketed", "zero1")
+"""Kinds of variants that the benchmark exchanges itself, without the buffers that a plan of that name keeps."""
 
 
 def variant_plan(row: Row) -> dict[str, Any]:

@@ -209,6 +209,7 @@ export function tablesOf(rows) {
   }));
 }
 
+/** Columns from which a table is wide. */
 const COMMON_FROM = 8;
 
 /**

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
+import sys
 from pathlib import Path
 
 from app.disk import write_json
 from app.events import append_state
 from estimator.codec import encode
 from estimator.measurement import Kernel, MeasuredMemory, Measurement, Origin
+
+ROOT = Path(__file__).parents[2]
+HF_CONFIGS = ROOT / "tests" / "reference" / "hf_configs"
+HEADROOM = [sys.executable, "-c", "from app.cli import main; main()"]
 
 SCENARIO = {
     "model": {"layers": 1, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 97},

@@ -1,0 +1,73 @@
+"""``headroom estimate``: what the model says, the model of a config.json, and input that is refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.cli import run
+from estimator.codec import encode
+from estimator.estimate import estimate
+from estimator.scenario import scenario_from_json
+from tests.app.examples import HF_CONFIGS, LLAMA, scenario
+
+
+def test_estimate_gives_what_the_model_says(write, capsys):
+    assert run(["estimate", write(LLAMA), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(encode(estimate(scenario_from_json(LLAMA)))))
+    assert run(["estimate", write(LLAMA)]) == 0
+    out = capsys.readouterr().out
+    for words in ("step time", "MFU", "peak memory", "fits", "forward", "parameters"):
+        assert words in out
+
+
+def test_estimate_takes_the_model_of_a_config_json(write, capsys):
+    config = str(HF_CONFIGS / "llama3.1-8b.json")
+    assert run(["estimate", "--hf", config, write(LLAMA), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert run(["estimate", write(LLAMA | {"model": "llama3-8b"}), "--json"]) == 0
+    assert found == json.loads(capsys.readouterr().out)
+    without_model = {key: value for key, value in LLAMA.items() if key != "model"}
+    assert run(["estimate", "--hf", config, write(without_model), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == found
+
+
+def test_a_config_json_alone_is_predicted_on_one_node(capsys):
+    assert run(["estimate", "--hf", str(HF_CONFIGS / "gpt2-xl.json"), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["parameters"] == 1_557_611_200
+    assert found["tokens_per_s"] * found["step_time_s"] == pytest.approx(8 * 1024), "no longer than its positions"
+    assert run(["estimate", "--hf", str(HF_CONFIGS / "deepseek-v3.json")]) == 0
+    assert "Multi-token prediction layers are left out." in capsys.readouterr().out
+
+
+def test_a_config_json_that_cannot_be_used_is_named_with_its_key(write, capsys):
+    path = write({"architectures": ["LlamaForCausalLM"], "hidden_size": -3}, "config.json")
+    assert run(["estimate", "--hf", path]) == 2
+    assert capsys.readouterr().err.startswith(f"headroom: {path}: hidden_size: -3 is out of range.")
+    assert run(["estimate", "--hf", write({"model_type": "t5"}, "t5.json")]) == 2
+    assert "LlamaForCausalLM" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (scenario(plan__tq=2), "plan.tq: unknown key. "),
+        (scenario(plan__dp=3), "plan.dp: "),
+        ('{"model": NaN}', "is not JSON"),
+        ("[" * 100_000, "is nested too deeply"),
+        ("", "is empty"),
+        ([1], "scenario: must be a JSON object. Give model, cluster, plan, training."),
+        ({"a": 1}, "a: unknown key. Known keys: model, cluster, plan, training."),
+        (LLAMA | {"model": "lama3-8b"}, "model: 'lama3-8b' is not in the catalogue of models. Did you"),
+        (LLAMA | {"model": 7}, 'model: must be a name of the catalogue or an object. Write "gpt2".'),
+        (scenario(cluster__chip="h300"), "cluster.chip: 'h300' is not in the catalogue of chips. Did "),
+        (scenario(cluster__chip=3), "cluster.chip: must be a name of the catalogue or an object. Wr"),
+        (scenario(cluster__link=3), "cluster.link: must be a name of the catalogue or an object. Wr"),
+        (scenario(plan__schedule="1F1B"), "plan.schedule: '1F1B' is not known. Did you mean '1f1b'?"),
+        (LLAMA | {"plan": {"tp": 3}}, "plan.tp: tp = 3 does not divide heads = 32. Choose tp 2 or 4."),
+    ],
+)
+def test_bad_input_is_one_line_per_problem(refused, content, words):
+    refused(["estimate"], content, words)

@@ -1,0 +1,100 @@
+"""``headroom run``: shown, measured, kept and held against its prediction; jobs that are refused, runs that fail."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from app.cli import run
+from tests.app.examples import LLAMA, scenario
+
+JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2}
+ROWS_JOB = {
+    "benchmark": "attention",
+    "device": "cpu",
+    "warmup": 0,
+    "steps": 1,
+    "options": {
+        "implementations": ["naive"],
+        "dims": [16],
+        "seq_lens": [64],
+        "precisions": ["fp32"],
+        "causals": ["no"],
+    },
+}
+
+
+def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
+    assert run(["run", write(JOB), "--dry-run", "--json"]) == 0
+    request = json.loads(capsys.readouterr().out)
+    assert request["command"][4:7] == ["-m", "runners", "step"]
+    assert run(["run", write(JOB), "--dry-run"]) == 0
+    captured = capsys.readouterr()
+    assert "-m runners step" in captured.out
+    assert "does not exist yet" in captured.err
+    assert list((tmp_path / "data" / "runs").iterdir()) == []
+
+    assert run(["run", write(JOB), "--json"]) == 0
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)["steps_s"]) == 2
+    assert "measure 2/2" in captured.err
+    (folder,) = (tmp_path / "data" / "runs").iterdir()
+    assert (folder / "result.json").exists()
+
+
+def test_what_was_measured_stands_beside_its_prediction(write, capsys):
+    assert run(["run", write(JOB)]) == 0
+    found = re.search(r"^predicted    \d\S* ms on a100-80gb-sxm, [+-]\d+\.\d%$", capsys.readouterr().out, re.MULTILINE)
+    assert found, "the scenario's chip is named, whatever measured"
+
+
+def test_rows_are_counted_and_stand_beside_their_predictions(write, capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("HEADROOM_PROBE_SECONDS", "1")
+    assert run(["run", write(ROWS_JOB)]) == 0
+    text = capsys.readouterr().out
+    assert re.search(r"^rows         3: 3 ok$", text, re.MULTILINE), text
+    assert re.search(r"^predicted    on This CPU", text, re.MULTILINE), text
+    errors = r"^  median_s  3 rows, off by \d+\.\d% in the median, [+-]\d+\.\d% on average$"
+    assert re.search(errors, text, re.MULTILINE), text
+
+    assert run(["run", write(ROWS_JOB), "--json"]) == 0
+    document = capsys.readouterr().out
+    found = json.loads(document)
+    assert len(found["rows"]) == 3
+    assert found["rows_by_status"] == {"ok": 3}
+    assert found["predicted_rows"]["errors"]["median_s"]["n"] == 3
+    assert all(row["median_s"] > 0 for row in found["predicted_rows"]["rows"])
+    assert run(["import", write(document, "result.json"), "--json"]) == 0
+    (imported,) = json.loads(capsys.readouterr().out)["measurements"]
+    assert imported["rows"] == found["rows"], "what a run prints can be imported"
+
+
+def test_a_number_of_processes_with_nothing_to_measure_is_refused_before_anything_starts(write, capsys, tmp_path):
+    assert run(["run", write({"benchmark": "collectives"})]) == 2
+    assert "world_size: one process has nobody to talk to. Start at least two" in capsys.readouterr().err
+    assert run(["run", write({"options": {"models": ["tiny"]}, "world_size": 2})]) == 2
+    assert "world_size: a grid runs on one rank" in capsys.readouterr().err
+    assert not list((tmp_path / "data" / "runs").iterdir())
+
+
+def test_a_run_that_fails_says_why(write, capsys):
+    assert run(["run", write(JOB | {"steps": 100_000, "time_limit_s": 1})]) == 1
+    assert capsys.readouterr().err.splitlines()[-1].endswith(" failed: stopped at its time limit of 1 s")
+    assert run(["run", write(JOB | {"device": "cuda"})]) == 2
+    assert capsys.readouterr().err.startswith("headroom: device: this machine has no GPU. ")
+
+
+@pytest.mark.parametrize(
+    ("options", "content", "words"),
+    [
+        ([], {"steps": 0}, "steps: 0 is out of range"),
+        ([], LLAMA, 'is a scenario, which a job holds inside. Write {"benchmark": "step", "scenario": {...}}.'),
+        ([], [{}, 1], "[1]: must be a job, a JSON object. "),
+        (["--dry-run"], {"scenario": scenario(plan__dp=2)}, "scenario.plan.dp: "),
+        (["--dry-run"], {"scenario": scenario(training__framework="xla")}, "scenario.training.framework: "),
+    ],
+)
+def test_bad_input_is_one_line_per_problem(refused, options, content, words):
+    refused(["run", *options], content, words)

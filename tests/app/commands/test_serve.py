@@ -1,0 +1,62 @@
+"""``headroom serve``: its address, its end, and what hinders its start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+
+import httpx2
+import pytest
+
+from app.cli import run
+from tests.app.examples import HEADROOM
+
+
+@pytest.fixture
+def server(tmp_path):
+    """A running ``headroom serve`` with the command that started it."""
+    command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
+    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield process, process.stdout.readline().split()[-1]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_serve_prints_its_address_answers_and_ends_well(server):
+    process, address = server
+    with httpx2.Client(base_url=address) as client:
+        assert client.get("/api/health").json()["status"] == "ok"
+        took_s = []
+        for _ in range(20):
+            began_s = time.perf_counter()
+            assert client.get("/api/health").status_code == 200
+            took_s.append(time.perf_counter() - began_s)
+        assert min(took_s) < 0.04, "small answers must not wait for acknowledgements, as each of them would"
+        process.send_signal(signal.SIGINT)
+        assert process.wait(10) == 0
+    assert process.stderr.read() == ""
+
+
+def test_serve_says_in_one_line_what_hinders_its_start(server, tmp_path):
+    _, address = server
+    port = address.rpartition(":")[2]
+    for arguments, words in (
+        (["--port", port], f"headroom: port: 127.0.0.1:{port} cannot be listened on"),
+        (["--port", "0", "--data", str(tmp_path / "served")], "headroom: data: another Headroom server uses"),
+    ):
+        found = subprocess.run(
+            [*HEADROOM, "serve", *arguments], capture_output=True, text=True, timeout=30, check=False
+        )
+        assert found.returncode == 2
+        assert found.stderr.startswith(words)
+        assert len(found.stderr.splitlines()) == 1
+
+
+def test_serve_refuses_to_listen_for_others_without_a_token(capsys):
+    assert run(["serve", "--host", "0.0.0.0", "--port", "0"]) == 2
+    assert "HEADROOM_TOKEN" in capsys.readouterr().err

@@ -1,0 +1,49 @@
+"""``headroom sweep``: plans for people and as JSON, and specifications that are refused."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from app.cli import run
+from tests.app.examples import LLAMA
+
+SPEC = {key: LLAMA[key] for key in ("model", "cluster", "training")} | {"locked": {"pp": 1, "tp": 1}}
+BF16 = {"training": LLAMA["training"] | {"precision": "bf16"}}
+
+
+def test_sweep_lists_plans(write, capsys):
+    assert run(["sweep", write(SPEC), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert {"plans_tried", "plans_fitting", "plans_per_s", "seconds", "best", "pareto"} <= set(found)
+    assert run(["sweep", write(SPEC)]) == 0
+    text = capsys.readouterr().out
+    assert "best by step_time" in text
+    assert "training, where the file leaves it out: " in text
+    assert "framework pytorch-eager" in text.split("best by")[0]
+    assert "precision" not in text.split("best by")[0], "the file gives it"
+    assert run(["sweep", write(SPEC | {"limits": {"memory_bytes": 80}})]) == 0
+    assert "No plan fits within limits.memory_bytes = 80 B: allow more, " in capsys.readouterr().out
+    locked = SPEC | {"locked": {"cp": 1, "schedule": "gpipe", "placement": "dp-tp-cp-pp", "offload": "none"}}
+    assert run(["sweep", write(locked), "--json"]) == 0
+    for found in json.loads(capsys.readouterr().out)["best"]:
+        assert found["scenario"]["plan"]["placement"] == "dp-tp-cp-pp"
+        assert found["scenario"]["plan"]["schedule"] == "gpipe"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"model": "llama3-8b"}, "cluster: is missing"),
+        (SPEC | {"locked": {"placement": "tp-dp"}}, "locked.placement: "),
+        (SPEC | {"cluster": {"chip": "v100-32gb"}} | BF16, "training.precision: "),
+        ([], 'holds a list, not a search. Write {"model": '),
+        ("null", "holds null, not a search. "),
+        (LLAMA, "plan: is what a search finds. Leave it out; "),
+        (SPEC | {"locked": {"tp": 3}}, "locked.tp: tp = 3 does not divide 8 chips. "),
+        (SPEC | {"limits": {"memory": 80}}, "limits.memory: unknown key. Did you mean 'memory_bytes'?"),
+    ],
+)
+def test_bad_input_is_one_line_per_problem(refused, content, words):
+    refused(["sweep"], content, words)

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.odd_json import documents
+
 
 def assert_problem(response, status, *words):
     assert response.status_code == status, response.text
@@ -52,23 +54,15 @@ def test_a_parameter_that_cannot_be_read_is_named(client):
     assert document["problems"][0]["field"] == "dry_run"
 
 
-leaves = (
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=9)
-)
 names = st.sampled_from(
     ["items", "baseline", "scenario", "field", "measurement", "model", "cluster", "limits", "steps"]
-)
-documents = st.recursive(
-    leaves,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(names | st.text(max_size=5), inner, max_size=4),
-    max_leaves=12,
 )
 
 
 @pytest.mark.parametrize(
     "path", ["/api/estimate/axis", "/api/sweep", "/api/compare", "/api/runs", "/api/runs?dry_run=1"]
 )
-@given(document=documents)
+@given(document=documents(names=names))
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_json_comes_to_an_endpoint_is_refused_with_reasons(shared_client, path, document):
     body = json.dumps(document).encode()

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from app.events import EventReader, append_state, final_state, parse
 from app.run import Progress, Run, fold, log_tail, read_run
 from tests.app.examples import write_run
+from tests.odd_json import documents
 
 
 def progress(**values):
@@ -84,7 +85,7 @@ def test_folding_follows_the_states_and_keeps_the_first_start():
 
 
 @given(
-    st.recursive(st.none() | st.integers() | st.text(), lambda x: st.dictionaries(st.text(), x)),
+    documents(),
     st.sampled_from(["progress", "state"]),
 )
 def test_no_event_breaks_the_fold(value, kind):

@@ -15,25 +15,17 @@ from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario, scenario_from_json, scenario_problems, scenario_to_json
 from estimator.sweep import Sweep, sweep
 from tests.estimator.examples import document
+from tests.odd_json import SCALARS, documents
 from tests.properties.scenarios import scenarios
 
-scalars = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.sampled_from((0, -1, 1, 2, 10**18, 10**19, 10**400, -(10**400)))
+KEYS = ["model", "cluster", "plan", "training", "chip", "link", "nodes", "dp", "tp", "seq_len", "layers", "hidden"]
+leaves = (
+    SCALARS
     | st.floats()
-    | st.text(max_size=8)
+    | st.sampled_from((0, -1, 1, 2, 10**18, 10**19, 10**400, -(10**400)))
     | st.sampled_from(("h100-sxm", "gpt2", "fsdp", "full", "fp8", "1f1b", "zero-bubble"))
 )
-KEYS = ["model", "cluster", "plan", "training", "chip", "link", "nodes", "dp", "tp", "seq_len", "layers", "hidden"]
-junk = st.recursive(
-    scalars,
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6) | st.sampled_from(KEYS), inner, max_size=4)
-    ),
-    max_leaves=12,
-)
+junk = documents(leaves, st.sampled_from(KEYS))
 
 
 def outcome(read: Callable[[Any], Any], data: object) -> Any:

@@ -9,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.importers.json_scan import array_end, cut_off, keys, objects, opening
+from tests.odd_json import documents
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
-    max_leaves=12,
-)
+JSON = documents()
 
 
 @pytest.mark.parametrize(

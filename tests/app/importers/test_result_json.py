@@ -11,6 +11,7 @@ from app.importers.imported import ImportRefused
 from estimator.codec import encode
 from estimator.measurement import Kernel, MeasuredCollective, MeasuredMemory, Measurement, Origin, Warning
 from tests.app.importers.reading import gz, read, refusal
+from tests.odd_json import SCALARS, documents
 
 RESULT = Measurement(
     label="my run",
@@ -100,13 +101,7 @@ def test_broken_results(tmp_path, content):
 
 
 FIELDS = [field.name for field in dataclasses.fields(Measurement)]
-VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "name", "kind"]), inner, max_size=3)
-    ),
-    max_leaves=5,
-)
+VALUES = documents(SCALARS | st.floats(allow_nan=False), st.sampled_from(["a", "name", "kind"]), max_leaves=5)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

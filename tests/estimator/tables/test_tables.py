@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from estimator.measurement import Measurement, Origin
 from estimator.problems import InputProblems
 from estimator.tables import PREDICTED, predicted_table
+from tests.odd_json import ODD
 
 FOLDER = Path(__file__).parents[2] / "reference" / "h200"
 RING = {"kind": "all-reduce", "library": "nccl", "ranks": 2, "bytes": 2.0**28, "status": "ok"}
@@ -61,16 +62,6 @@ def test_a_plan_that_is_impossible_leaves_its_row_empty():
         "ranks": 7, "kind": "tp", "variant": "tp", "status": "ok", "step_s": 1.0,
     }  # fmt: skip
     assert predicted_table(measured("ddp", [row], 7), "h200-sxm").rows == ({},)
-
-
-ODD = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-3, 10**30),
-    st.floats(),
-    st.text(max_size=4),
-    st.lists(st.integers(), max_size=2),
-)
 
 
 @pytest.mark.parametrize("form", PREDICTED)

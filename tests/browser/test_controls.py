@@ -1,0 +1,155 @@
+"""Controls of the scenario: what they change, how they move one another, and when they hide."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.looking import (
+    EIGHT_GPUS,
+    headline,
+    query,
+    settled,
+    wait_for_axis,
+    wait_for_change,
+    wait_for_figures,
+)
+
+pytestmark = pytest.mark.browser
+
+FOUR_AXES = EIGHT_GPUS.replace("nodes=1", "nodes=4").replace("pp=1", "pp=4")
+
+
+def test_choices_model_and_chip_change_the_estimate(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    seen = [headline(page)]
+    for act in (
+        lambda: page.get_by_role("radio", name="full", exact=True).check(force=True),
+        lambda: page.select_option("#chip", "h100-sxm"),
+        lambda: page.select_option("#model", "qwen3-8b"),
+    ):
+        act()
+        wait_for_change(page, seen[-1][0])
+        settled(page)
+        seen.append(headline(page))
+    assert (query(page, "recompute"), query(page, "chip"), query(page, "model")) == ("full", "h100-sxm", "qwen3-8b")
+    expect(page.locator("#explore .panel")).to_contain_text("GQA 32/8")
+
+
+def test_schedule_and_chunks_move_one_another(open_page):
+    page = open_page(FOUR_AXES)
+    wait_for_figures(page)
+    wait_for_axis(page, "plan.virtual_stages")
+    schedule = page.locator('[data-field="plan.schedule"] select')
+    schedule.select_option("interleaved")
+    chunks = page.locator('[data-field="plan.virtual_stages"]')
+    expect(chunks.locator("input[type=number]")).to_have_value("2")
+    assert (query(page, "schedule"), query(page, "virtual_stages")) == ("interleaved", "2")
+    wait_for_axis(page, "plan.virtual_stages")
+    chunks.locator("input[type=range]").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(schedule).to_have_value("1f1b")
+    page.reload()
+    expect(page.locator('[data-field="plan.schedule"] select')).to_have_value("1f1b")
+
+
+def test_controls_that_a_model_or_plan_has_no_use_for_are_hidden(open_page):
+    page = open_page(EIGHT_GPUS, refusals=(422,))
+    wait_for_figures(page)
+    experts, schedule = page.locator('[data-field="plan.ep"]'), page.locator('[data-field="plan.schedule"]')
+    expect(experts).to_be_hidden()
+    expect(schedule).to_be_hidden()
+    page.select_option("#model", "mixtral-8x7b")
+    expect(experts).to_be_visible()
+    wait_for_axis(page, "plan.ep")
+    experts.locator("input[type=range]").focus()
+    before = headline(page)
+    page.keyboard.press("End")
+    settled(page)
+    assert query(page, "ep") == "8"
+    assert headline(page) != before
+    page.select_option("#model", "llama3-8b")
+    expect(experts).to_be_visible()
+    expect(experts.locator(".problem")).to_contain_text("no experts")
+
+
+def test_folded_controls_say_what_is_set_and_keep_it_in_the_url(open_page):
+    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=8").replace("dp=8", "dp=1"))
+    wait_for_figures(page)
+    page.locator(".more summary").click()
+    wait_for_axis(page, "plan.recompute_every")
+    page.locator('[data-field="plan.tp_kind"]').get_by_role("radio", name="2.5D").check(force=True)
+    expect(page.locator('[data-field="plan.tp_depth"] input[type=number]')).to_have_value("2")
+    before = headline(page)
+    every = page.locator('[data-field="plan.recompute_every"] input[type=range]')
+    wait_for_axis(page, "plan.recompute_every")
+    every.focus()
+    page.keyboard.press("ArrowRight")
+    wait_for_change(page, before[0])
+    expect(page.get_by_role("radio", name="full", exact=True)).to_be_checked()
+    page.locator('[data-field="plan.offload"]').get_by_role("radio", name="optimizer").check(force=True)
+    expect(page.locator(".more .chosen")).to_contain_text("tp kind 2.5D")
+    expect(page.locator(".more .chosen")).to_contain_text("offload optimizer")
+    assert (query(page, "tp_depth"), query(page, "offload"), query(page, "recompute_every")) == ("2", "optimizer", "2")
+    page.reload()
+    wait_for_figures(page)
+    expect(page.locator(".more .chosen")).to_contain_text("offload optimizer")
+
+
+def test_placement_offers_only_orders_that_differ(open_page):
+    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
+    wait_for_figures(page)
+    page.locator(".more summary").click()
+    placement = page.locator('[data-field="plan.placement"]')
+    placement.hover()
+    expect(placement.locator("option")).to_have_count(2)
+    placement.locator("select").select_option("dp-tp-cp-pp")
+    page.wait_for_function("() => new URLSearchParams(location.search).get('placement') === 'dp-tp-cp-pp'")
+
+
+def test_the_page_moves_fields_as_the_server_does(open_page, server):
+    """What a control sets before its axis is there equals the point of the axis."""
+    page = open_page(FOUR_AXES)
+    wait_for_figures(page)
+    differing = page.evaluate(
+        """async (fields) => {
+            const { api } = await import("/js/api.js");
+            const { state } = await import("/js/state.js");
+            const { complete, same, withField } = await import("/js/scenario.js");
+            const found = [];
+            for (const field of fields) {
+                for (const { value, scenario, estimate } of (await api.axis(state.scenario, field)).points) {
+                    if (!estimate) continue;
+                    const ours = withField(state.scenario, field, value, 8);
+                    const theirs = complete(scenario, state.catalog);
+                    for (const part of ["plan", "training"])
+                        if (!same(ours[part], theirs[part])) found.push([field, value, ours[part], theirs[part]]);
+                }
+            }
+            return found;
+        }""",
+        ["plan.dp", "plan.tp", "plan.cp", "plan.pp", "plan.schedule", "plan.virtual_stages", "plan.tp_kind",
+         "plan.recompute", "plan.recompute_every", "plan.shard_ranks"],
+    )  # fmt: skip
+    assert differing == []
+
+
+def test_a_model_is_found_by_any_of_its_words(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    page.get_by_role("button", name="Find model").click()
+    dialog = page.get_by_role("dialog", name="Find model")
+    dialog.get_by_role("textbox").fill("moe 235")
+    expect(dialog.get_by_role("listitem")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(dialog).not_to_be_visible()
+    expect(page.locator("#model")).to_have_value("qwen3-235b-a22b")
+    page.keyboard.press("/")
+    dialog.get_by_role("textbox").fill("gpt2")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator("#model")).to_have_value(re.compile("gpt2-"))

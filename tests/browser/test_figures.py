@@ -1,0 +1,74 @@
+"""Figures leave the page: as a table, as CSV, and as a picture that stands alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import struct
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.looking import EIGHT_GPUS, bring_into_view, wait_for_figures
+
+pytestmark = pytest.mark.browser
+
+
+def test_figures_have_table_csv_and_png(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    card = page.locator("#memory")
+    card.get_by_role("button", name="Table").click()
+    expect(card.locator("table")).to_contain_text("activations")
+    card.get_by_role("button", name="Table").click()
+    with page.expect_download() as waiting:
+        card.get_by_role("button", name="Memory: download CSV").click()
+    rows = list(csv.reader(io.StringIO(waiting.value.path().read_text())))
+    kinds = {row[0]: row[1] for row in rows[1:]}
+    parts = sum(float(value) for kind, value in kinds.items() if kind not in ("peak", "reserved", "capacity"))
+    assert parts == pytest.approx(float(kinds["peak"]))
+
+
+def test_a_picture_of_a_figure_stands_alone(open_page):
+    page = open_page(scheme="dark")
+    wait_for_figures(page)
+    # a figure that was resized has no height of its own any more
+    page.set_viewport_size({"width": 1300, "height": 900})
+    page.evaluate(
+        """() => {
+            globalThis.written = [];
+            const { toImage } = Plotly;
+            Plotly.toImage = (figure, ...rest) => {
+                const { xaxis, yaxis } = figure.layout;
+                globalThis.titles = [xaxis.title?.text, yaxis.title?.text];
+                return toImage(figure, ...rest);
+            };
+            const { fillText, fillRect } = CanvasRenderingContext2D.prototype;
+            CanvasRenderingContext2D.prototype.fillText = function (text, ...place) {
+                if (this.canvas.width > 960) written.push(text);
+                return fillText.call(this, text, ...place);
+            };
+            CanvasRenderingContext2D.prototype.fillRect = function (...place) {
+                if (this.canvas.width > 960 && place[0] === 0) globalThis.ground = this.fillStyle;
+                return fillRect.call(this, ...place);
+            };
+        }"""
+    )
+    for card, unit in (("Step time", "step time, ms"), ("Memory", "memory of one chip, GB"), ("Roofline", "GFLOP/s")):
+        bring_into_view(page, f"#{card.lower().replace(' ', '-')}")
+        page.evaluate("written.length = 0")
+        with page.expect_download() as waiting:
+            page.get_by_role("button", name=f"{card}: download PNG").click()
+        picture = waiting.value.path().read_bytes()
+        assert picture.startswith(b"\x89PNG")
+        width, height = struct.unpack(">II", picture[16:24])
+        assert width >= 960
+        assert height > 400
+        written = page.evaluate("written")
+        assert written[0] == card
+        said = " ".join(written)
+        for words in ("Llama 3.2 1B · 4 × H200", "16 sequences of 2\u202f048 tokens", "predicted"):
+            assert words in said, said
+        assert "activations" in said if card == "Memory" else "matmul" in said
+        assert page.evaluate("ground") == "#171b22"
+        assert unit in page.evaluate("titles")

@@ -1,0 +1,47 @@
+"""The page by keyboard: keys for its views, help, search and figures; theme and links."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.looking import EIGHT_GPUS, expect_view, wait_for_figures
+
+pytestmark = pytest.mark.browser
+
+
+def test_keyboard_help_theme_and_link(open_page):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    for key, name in (("2", "runs"), ("3", "compare"), ("1", "explore")):
+        page.keyboard.press(key)
+        expect_view(page, name)
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).not_to_be_visible()
+    page.keyboard.press("s")
+    expect_view(page, "search")
+    page.keyboard.press("1")
+    page.keyboard.press("/")
+    expect(page.get_by_role("textbox", name="Find model")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Switch between light and dark").click()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark", "the choice is kept"
+    wait_for_figures(page)
+    page.get_by_role("button", name="Copy link").click()
+    expect(page.locator(".toast")).to_contain_text("copied")
+    assert page.evaluate("navigator.clipboard.readText()") == page.url
+    page.get_by_role("button", name="Copy JSON").click()
+    assert '"model": "llama3-8b"' in page.evaluate("navigator.clipboard.readText()")
+
+
+def test_skip_link_reaches_the_figures(open_page):
+    page: Page = open_page()
+    wait_for_figures(page)
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the figures")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("#content")).to_be_focused()

@@ -45,14 +45,17 @@ def rank_and_world_size() -> tuple[int, int]:
 def work(job: Job, result: Path, report: Report, trace: Path | None = None, folder: Path | None = None) -> int:
     """Run ``job`` in this process, write its Measurement to ``result``, report states; return the exit code.
 
-    ``folder`` is the job's, where it has one; without it, what is refused leaves no result.
+    ``folder`` is the job's, where it has one; without it, what is refused leaves an older result as it was.
 
     The first rank that has an outcome writes it: an out of memory on one rank is the run's result, and what the others
     then say about lost connections is not.
     """
     rank, world_size = rank_and_world_size()
+    older = result.with_suffix(".older.json")
     if rank == 0:
-        result.unlink(missing_ok=True)
+        older.unlink(missing_ok=True)
+        if result.exists():
+            result.replace(older)
         report(state("running"))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, raise_cancelled)
@@ -83,6 +86,9 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
         report(state(measurement.status, _message(measurement)))
     if rank == 0:
         journal.journal_of(result).unlink(missing_ok=True)
+        if older.exists() and not result.exists():
+            older.replace(result)
+        older.unlink(missing_ok=True)
     guard.end()
     return code
 

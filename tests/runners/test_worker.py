@@ -77,3 +77,15 @@ def test_the_wrong_number_of_processes_is_a_problem(tmp_path):
     code, errors = end(start(tmp_path, Job(scenario=scenario_json(dp=2), world_size=2, device="cpu")))
     assert code == 2
     assert errors.startswith("world_size: the job wants 2 processes, 1 run. Start it with torchrun")
+
+
+def test_what_is_refused_leaves_an_older_result_and_what_runs_replaces_it(tmp_path):
+    result = tmp_path / "rows.json"
+    result.write_text('{"label": "older"}')
+    command = (sys.executable, "-m", "runners", "precision", "--out", str(result))
+    for steps, code in (("-1", 2), ("1", 0)):
+        assert result.read_text() == '{"label": "older"}'
+        done = subprocess.run((*command, "--steps", steps), cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stderr
+    assert read_measurement(result).status == "ok"
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]

@@ -14,7 +14,7 @@ from estimator.estimate import estimate
 from estimator.hardware import Cluster
 from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario, scenario_from_json, scenario_to_json
-from estimator.units import bytes_text
+from estimator.units import bytes_text, counted
 from runners.backends import backend
 from runners.backends.local import gpu_count
 from runners.job import Job
@@ -60,7 +60,9 @@ def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = No
         found = chosen.problems(job)
         problems += found
         if job.world_size != cluster.chips and not any(problem.field == "world_size" for problem in found):
-            message = f"{job.world_size} processes for a scenario of {cluster.chips} chip{'s' * (cluster.chips > 1)}"
+            message = (
+                f"{counted(job.world_size, 'process', 'processes')} for a scenario of {counted(cluster.chips, 'chip')}"
+            )
             remedy = f"Set world_size to {cluster.chips}, or change the scenario's plan and cluster."
             problems.append(Problem(field="world_size", message=message, remedy=remedy))
     except InputProblems as error:

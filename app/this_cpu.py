@@ -26,7 +26,6 @@ from estimator.codec import decode
 from estimator.hardware import Chip
 from estimator.problems import InputProblems, Problem
 
-KEY = "cpu"
 LABEL = "This CPU"
 ALIASES = ("this-cpu",)
 _log = logging.getLogger("headroom")
@@ -72,7 +71,7 @@ class ThisCpu:
         """List the chip as not yet measured, with the reason, until it stands in the catalogue."""
         if self.state == "ready":
             return []
-        return [{"key": KEY, "label": LABEL, "state": self.state, "message": self._reason()}]
+        return [{"key": catalog.THIS_CPU, "label": LABEL, "state": self.state, "message": self._reason()}]
 
     def refuse_unprobed(self, scenario_json: object) -> None:
         """Raise InputProblems where a scenario wants the chip ``cpu`` before it is measured."""
@@ -124,10 +123,11 @@ class ThisCpu:
         write_json(self.cache_file, document)
 
     def _add(self, document: Any) -> None:
-        chip = replace(decode(Chip, document["chip"], "chip"), name=KEY)
+        chip = replace(decode(Chip, document["chip"], "chip"), name=catalog.THIS_CPU)
         source = f"measured here with torch {version('torch')}: {_cpu_name()}, {_cores()} cores"
         sources = {field.name: source for field in fields(chip) if isinstance(getattr(chip, field.name), (int, float))}
-        entry = catalog.Entry(key=KEY, label=chip.label or LABEL, value=chip, aliases=ALIASES, sources=sources)
+        label = chip.label or LABEL
+        entry = catalog.Entry(key=catalog.THIS_CPU, label=label, value=chip, aliases=ALIASES, sources=sources)
         catalog.add("chips", entry)
         self.state, self.message = "ready", ""
 
@@ -135,7 +135,7 @@ class ThisCpu:
 def wants_cpu(scenario_json: object) -> bool:
     cluster = scenario_json.get("cluster") if isinstance(scenario_json, Mapping) else None
     chip = cluster.get("chip") if isinstance(cluster, Mapping) else cluster
-    return isinstance(chip, str) and chip.strip().lower().replace(" ", "-") in (KEY, "this-cpu")
+    return isinstance(chip, str) and chip.strip().lower().replace(" ", "-") in (catalog.THIS_CPU, "this-cpu")
 
 
 def _cores() -> int:

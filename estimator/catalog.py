@@ -22,6 +22,9 @@ ROOT = Path(__file__).parent / "catalog"
 
 T = TypeVar("T", Model, Chip, Link)
 
+THIS_CPU = "cpu"
+"""Name of the CPU that runs this, which whoever measures it adds; no file has it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
@@ -96,7 +99,7 @@ def _find(kind: str, name: str, where: str) -> Any:
     keys = [entry.key for entry in entries(kind)]
     near = difflib.get_close_matches(name.lower(), keys, n=3, cutoff=0.4)
     remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(keys)}."
-    if (kind, word) == ("chips", "cpu"):
+    if (kind, word) == ("chips", THIS_CPU):
         # Where the application runs it puts this machine's own there, before anybody asks for it.
         remedy = "Run python -m runners probe --device cpu --out PROBE.json, and give its object 'chip' here."
     raise InputProblems([Problem(field=where, message=f"{name!r} is not in the catalogue of {kind}", remedy=remedy)])

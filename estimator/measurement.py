@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -88,3 +90,18 @@ class Measurement:
     warnings: tuple[Warning, ...] = ()
     samples: dict[str, Any] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
+
+
+def status_of_row(row: Mapping[str, Any]) -> str:
+    """What became of a row; one that does not say was measured."""
+    return str(row.get("status", "ok"))
+
+
+def rows_by_status(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Count rows by what became of them, the most frequent first."""
+    return dict(Counter(status_of_row(row) for row in rows).most_common())
+
+
+def statuses_text(counts: Mapping[str, int]) -> str:
+    """Write rows counted by status, as in ``2 ok, 1 oom``."""
+    return ", ".join(f"{count:,} {status}" for status, count in counts.items())

@@ -107,7 +107,7 @@ def score(found: list[Predicted | Skipped]) -> Validation:
         predicted=len(done),
         skipped=tuple(item for item in found if isinstance(item, Skipped)),
         not_fitting=tuple(
-            item.row.source_id or f"row {number}"
+            row_name(item.row.source_id, number)
             for number, item in enumerate(found, 1)
             if isinstance(item, Predicted) and not item.fits
         ),
@@ -116,6 +116,11 @@ def score(found: list[Predicted | Skipped]) -> Validation:
         baseline={"naive": errors([item.naive_error_pct for item in done])},
         by={group: {name: errors(values) for name, values in sorted(names.items())} for group, names in groups.items()},
     )
+
+
+def row_name(source_id: str, number: int) -> str:
+    """Name a row by its identifier, else by its place in the table, counted from 1."""
+    return source_id or f"row {number}"
 
 
 def errors(percent: Iterable[float | None]) -> Errors:

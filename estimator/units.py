@@ -51,6 +51,11 @@ def bytes_text(value: float, digits: int = 3) -> str:
     return engineering(value, "B", digits)
 
 
+def counted(number: int, noun: str, many: str = "") -> str:
+    """Write a count with its noun, as in ``1 row`` and ``3 rows``; ``many`` is the plural that takes more than an s."""
+    return f"{number:,} {noun if number == 1 else many or f'{noun}s'}"
+
+
 def _significant(value: float, digits: int) -> str:
     text = f"{value:.{digits}g}"
     return f"{float(text):.0f}" if "e" in text else text

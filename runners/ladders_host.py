@@ -11,10 +11,10 @@ from estimator.plan import Plan
 from estimator.training import Training
 from runners.model import build
 from runners.model_training import batch, loss_of
+from runners.models import TINY_MODEL
 from runners.outcomes import Unsupported
 from runners.refusals import has_compiler
 from runners.rungs import Rung
-from runners.shapes import TINY_MODEL
 
 ADAMW_PASSES = 7.0
 """AdamW reads parameter, gradient and two moments, and writes all but the gradient."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from estimator import catalog
 from estimator.codec import encode
+from estimator.units import counted
 from runners.job import Job
+from runners.models import model_of
 from runners.options import TINY
 
 START_S = 60.0
@@ -192,7 +193,7 @@ def job_of(entry: Entry, ranks: int, *, device: str = "auto", small: bool = Fals
         steps=1 if small else entry.steps,
         time_limit_s=entry.limit_s + entry.row_limit_s + START_S,
         row_limit_s=entry.row_limit_s,
-        label=f"{entry.name}, {ranks} rank{'s' * (ranks > 1)}",
+        label=f"{entry.name}, {counted(ranks, 'rank')}",
     )
 
 
@@ -200,6 +201,4 @@ def _model(entry: Entry) -> Any:
     """The name of a whole model, or the document of its first blocks."""
     if not entry.layers:
         return entry.model
-    return encode(
-        replace(catalog.model(entry.model), name=f"{entry.model}, {entry.layers} blocks", layers=entry.layers)
-    )
+    return encode(replace(model_of(entry.model, entry.layers), name=f"{entry.model}, {entry.layers} blocks"))

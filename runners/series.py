@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from estimator.measurement import rows_by_status, statuses_text
 from estimator.problems import InputProblems
 from runners.backends import local
 from runners.job import LOG_FILE, RESULT_FILE, Job, read_events, read_job, read_measurement, write_atomically, write_job
@@ -53,7 +53,8 @@ def run(jobs: dict[str, Job], out: Path, say: Say, *, limit_s: float = 0.0, agai
             one = _measure(folder, replace(job, time_limit_s=min(left_s, job.time_limit_s)))
         finally:
             write_atomically(out / SUMMARY_FILE, summary(out))
-        say(f"{head}: {one['status']}, {one['seconds_s']:.0f} s, {one['rows'] or 'no rows'}{_because(one)}")
+        rows = statuses_text(one["rows"]) or "no rows"
+        say(f"{head}: {one['status']}, {one['seconds_s']:.0f} s, {rows}{_because(one)}")
     found = summary(out)
     return all(found.get(name, {}).get("status") in ("ok", "oom") for name in jobs)
 
@@ -108,7 +109,7 @@ def _summary(folder: Path) -> dict[str, Any]:
     return {
         "status": result.status,
         **found,
-        "rows": dict(Counter(str(row.get("status", "ok")) for row in result.rows)),
+        "rows": rows_by_status(result.rows),
         "message": "; ".join(said),
     }
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import statistics
-from collections import Counter
 from typing import Any
 
-from estimator.measurement import Measurement
-from estimator.units import bytes_text, seconds
+from estimator.measurement import Measurement, rows_by_status, statuses_text
+from estimator.units import bytes_text, counted, seconds
 
 
 def event_text(event: dict[str, Any]) -> str:
@@ -31,9 +30,7 @@ def result_text(found: Measurement) -> str:
     if found.memory.peak_bytes:
         parts.append(f"peak memory {bytes_text(found.memory.peak_bytes)}")
     if found.rows:
-        statuses = Counter(str(row.get("status", "ok")) for row in found.rows)
-        counted = ", ".join(f"{count} {status}" for status, count in statuses.items())
-        parts.append(f"{len(found.rows)} {'row' if len(found.rows) == 1 else 'rows'} ({counted})")
+        parts.append(f"{counted(len(found.rows), 'row')} ({statuses_text(rows_by_status(found.rows))})")
     return ", ".join(parts)
 
 

@@ -13,8 +13,9 @@ from app.errors import Refused
 from app.summary import scenario_of
 from estimator.estimate import estimate
 from estimator.measurement import Measurement
-from estimator.problems import Problem
-from estimator.tables import predicted_table
+from estimator.problems import InputProblems
+from estimator.tables import predicted_table, unpredicted_table
+from estimator.tables.place import chip_of
 
 router = APIRouter()
 
@@ -40,20 +41,23 @@ def get_measurement(measurement_id: str, context: Ctx) -> Response:
 @router.get("/api/measurements/{measurement_id}/rows")
 def get_rows(measurement_id: str, context: Ctx, chip: str = "") -> Response:
     """What each row of a measurement's table should be → {chip, rows: [{column: value}], errors: {column: {n, mape,
-    median_ape, p90_ape, max_ape, bias}}, assumptions}; errors in percent. ``?chip=`` names the chip where the
-    measurement does not.
+    median_ape, p90_ape, max_ape, bias}}, assumptions, unpredicted}; errors in percent; ``unpredicted`` says why
+    where nothing is. ``?chip=`` asks for another chip than the measurement's own, and is refused where there is none.
     """  # fmt: skip
     measurement = _found(measurement_id, context)
     if len(measurement.rows) > MOST_ROWS:
-        message = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
-        raise Refused(422, message, [Problem(field="rows", message=message, remedy="Import the table in parts.")])
-    name = chip or str(measurement.device.get("name") or "")
+        why = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
+        return json_response(unpredicted_table(measurement, f"{why}; import the table in parts"))
+    name = chip or chip_of(measurement)
     if not name:
-        remedy = "Add ?chip= and a chip of the catalogue."
-        problem = Problem(field="chip", message="the measurement does not say what it ran on", remedy=remedy)
-        raise Refused(422, str(problem), [problem])
-    context.cpu.refuse_unprobed({"cluster": {"chip": name}})
-    return json_response(predicted_table(measurement, name))
+        return json_response(unpredicted_table(measurement, "the measurement does not say what it ran on"))
+    try:
+        context.cpu.refuse_unprobed({"cluster": {"chip": name}})
+        return json_response(predicted_table(measurement, name))
+    except InputProblems as error:
+        if chip:
+            raise
+        return json_response(unpredicted_table(measurement, "; ".join(one.message for one in error.problems)))
 
 
 def _found(measurement_id: str, context: Ctx) -> Measurement:

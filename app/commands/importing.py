@@ -10,7 +10,7 @@ from app.commands.files import print_json
 from app.importers.imported import Imported, ImportRefused
 from app.importers.sandbox import import_sandboxed
 from estimator.measurement import Measurement
-from estimator.units import bytes_text, seconds
+from estimator.units import bytes_text, counted, seconds
 
 
 def import_files(paths: list[Path], as_json: bool) -> int:
@@ -38,8 +38,7 @@ def import_files(paths: list[Path], as_json: bool) -> int:
 
 def text(path: Path, imported: Imported) -> str:
     """Write what one file gave for a terminal."""
-    count = len(imported.measurements)
-    lines = [f"{path}: {count} measurement{'' if count == 1 else 's'}, {imported.skipped} pieces left out"]
+    lines = [f"{path}: {counted(len(imported.measurements), 'measurement')}, {imported.skipped} pieces left out"]
     lines += [f"  {_line(measurement)}" for measurement in imported.measurements]
     for warning in imported.warnings:
         lines.append(f"  warning: {warning.message}{f' ({warning.where})' if warning.where else ''}")
@@ -61,7 +60,7 @@ def _line(measurement: Measurement) -> str:
         parts.append(f"peak {bytes_text(measurement.memory.peak_bytes)}")
     for count, word in ((len(measurement.rows), "row"), (len(measurement.kernels), "kernel")):
         if count:
-            parts.append(f"{count} {word}{'' if count == 1 else 's'}")
+            parts.append(counted(count, word))
     if measurement.status != "ok":
         parts.append(measurement.status)
     return "  ".join(parts)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.commands.cpu import with_this_cpu
-from app.this_cpu import KEY
-from estimator.measurement import Measurement
+from estimator.measurement import Measurement, rows_by_status, statuses_text
 from estimator.problems import InputProblems
 from estimator.score import Errors
 from estimator.tables import PREDICTED, PredictedTable, predicted_table
+from estimator.tables.place import chip_of
+from estimator.units import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,24 +30,22 @@ def measured_rows(measurement: Measurement, data: Path | None) -> MeasuredRows |
     """
     if not measurement.rows:
         return None
-    counts = dict(Counter(str(row.get("status", "ok")) for row in measurement.rows).most_common())
+    counts = rows_by_status(measurement.rows)
     if measurement.origin.format not in PREDICTED:
         return MeasuredRows(rows_by_status=counts)
-    chip = KEY if measurement.device.get("kind") == "cpu" else str(measurement.device.get("name") or "")
+    chip = chip_of(measurement)
     try:
         with_this_cpu({"cluster": {"chip": chip}}, data)
         table = predicted_table(measurement, chip)
     except InputProblems as error:
         return MeasuredRows(rows_by_status=counts, unpredicted=str(error))
-    why = "" if table.errors else "no row has a number that the estimator knows"
-    return MeasuredRows(rows_by_status=counts, predicted_rows=table, unpredicted=why)
+    return MeasuredRows(rows_by_status=counts, predicted_rows=table, unpredicted=table.unpredicted)
 
 
 def lines(found: MeasuredRows) -> list[str]:
     """Write the summary for a terminal: a line of counts, then one for each column that is predicted."""
-    total = sum(found.rows_by_status.values())
-    counts = ", ".join(f"{count} {status}" for status, count in found.rows_by_status.items())
-    text = [f"rows         {total}: {counts}"]
+    counts = found.rows_by_status
+    text = [f"rows         {sum(counts.values()):,}: {statuses_text(counts)}"]
     if found.unpredicted:
         text.append(f"predicted    nothing: {found.unpredicted}")
     table = found.predicted_rows
@@ -60,7 +58,7 @@ def lines(found: MeasuredRows) -> list[str]:
 
 
 def _errors(errors: Errors) -> str:
-    rows = f"{errors.n} row{'' if errors.n == 1 else 's'}"
+    rows = counted(errors.n, "row")
     if errors.median_ape is None or errors.bias is None:
         return rows
     return f"{rows}, off by {errors.median_ape:.1f}% in the median, {errors.bias:+.1f}% on average"

@@ -17,8 +17,8 @@ from estimator.codec import decode, unknown_key
 from estimator.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
 from estimator.efficiency import ROOT as FAMILY_FILES
 from estimator.problems import InputProblems, Problem
-from estimator.score import Errors, Predicted, Skipped, Validation, predict_rows, score
-from estimator.units import GIB
+from estimator.score import Errors, Predicted, Skipped, Validation, predict_rows, row_name, score
+from estimator.units import GIB, counted
 
 FAMILIES = tuple(sorted(path.stem for path in FAMILY_FILES.glob("*.toml")))
 NEEDED = ("hardware", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
@@ -146,10 +146,11 @@ def assumed(found: Sequence[Predicted | Skipped]) -> list[str]:
     if not each:
         return []
     often = Counter(words for assumptions in each for words in assumptions).most_common()
-    shown = "; ".join(f"{words} ({_rows(count)})" for words, count in often[:SHOWN_ASSUMPTIONS])
+    shown = "; ".join(f"{words} ({counted(count, 'row')})" for words, count in often[:SHOWN_ASSUMPTIONS])
     others = ", ".join(dict.fromkeys(words.partition(" = ")[0] for words, _ in often[SHOWN_ASSUMPTIONS:]))
     also = f". Also: {others}" if others else ""
-    said = f"In {_rows(len(each))} something was assumed, most often {shown}{also}. With --out, each row says what."
+    rows = counted(len(each), "row")
+    said = f"In {rows} something was assumed, most often {shown}{also}. With --out, each row says what."
     return wrapped(said, hanging=2)
 
 
@@ -177,7 +178,7 @@ def text(found: Validation, assumptions: Sequence[str] = ()) -> str:
         lines += [
             "",
             "skipped:",
-            *(f"  {item.source_id or f'row {item.row}'}: {item.reason}" for item in found.skipped),
+            *(f"  {row_name(item.source_id, item.row)}: {item.reason}" for item in found.skipped),
         ]
     return "\n".join(lines)
 
@@ -206,10 +207,6 @@ def _row(name: str, errors: Errors) -> list[str]:
 def _unread(name: str) -> str:
     near = difflib.get_close_matches(name, COLUMNS, n=1, cutoff=0.8)
     return f"{name} (did you mean {near[0]}?)" if near else name or "(without a name)"
-
-
-def _rows(count: int) -> str:
-    return f"{count} row{'' if count == 1 else 's'}"
 
 
 def _short(name: str) -> str:

@@ -10,17 +10,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from estimator.measurement import Measurement
+from estimator import catalog
+from estimator.measurement import Measurement, status_of_row
 from estimator.problems import InputProblems
 from estimator.score import Errors, errors
-from estimator.tables import collectives, kernels, sequence, steps
+from estimator.tables import attention, collectives, sequence, steps
 from estimator.tables.place import Place
 
 PREDICTED: dict[str, Callable[[Mapping[str, Any], Place], dict[str, float]]] = {
     "step": steps.grid_row,
     "memory": steps.memory_row,
     "ddp": steps.variant_row,
-    "attention": kernels.attention_row,
+    "attention": attention.attention_row,
     "collectives": collectives.run_row,
     "ulysses": sequence.layer_row,
     "text/step-times": steps.text_row,
@@ -29,15 +30,22 @@ PREDICTED: dict[str, Callable[[Mapping[str, Any], Place], dict[str, float]]] = {
 }
 """By the format of a measurement's origin: predictions of a row's columns, none where the row is not covered."""
 
+UNKNOWN_ROWS = "the estimator has no formula for such rows"
+UNKNOWN_NUMBERS = "no row has a number that the estimator knows"
+
 
 @dataclass(frozen=True, kw_only=True)
 class PredictedTable:
-    """Predictions of a table on ``chip``, row by row ({} where there is none), and their errors by column."""
+    """Predictions of a table on ``chip``, row by row ({} where there is none), and their errors by column.
+
+    ``unpredicted`` says why where no row has one.
+    """
 
     chip: str
     rows: tuple[dict[str, float], ...]
     errors: dict[str, Errors]
     assumptions: tuple[str, ...]
+    unpredicted: str
 
 
 def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
@@ -48,6 +56,9 @@ def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
     """
     place = Place(chip=chip, ranks=max(1, measurement.world_size))
     row_of = PREDICTED.get(measurement.origin.format)
+    name = measurement.device.get("name")
+    if chip == catalog.THIS_CPU and name and str(name) not in place.label:
+        place.assume(f"this CPU, though another was measured ({name})")
     found = tuple(_row(row_of, row, place) if row_of else {} for row in measurement.rows)
     percent: dict[str, list[float]] = {}
     for row, predicted in zip(measurement.rows, found, strict=True):
@@ -58,13 +69,20 @@ def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
         rows=found,
         errors={column: errors(some) for column, some in percent.items()},
         assumptions=tuple(place.assumed),
+        unpredicted="" if percent else UNKNOWN_NUMBERS if row_of else UNKNOWN_ROWS,
     )
+
+
+def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
+    """Write that no row of a measurement has a prediction."""
+    rows: tuple[dict[str, float], ...] = ({},) * len(measurement.rows)
+    return PredictedTable(chip="", rows=rows, errors={}, assumptions=(), unpredicted=why)
 
 
 def _row(
     row_of: Callable[[Mapping[str, Any], Place], dict[str, float]], row: Mapping[str, Any], place: Place
 ) -> dict[str, float]:
-    if row.get("status", "ok") != "ok":
+    if status_of_row(row) != "ok":
         return {}
     try:
         predicted = row_of(row, place)

@@ -11,6 +11,7 @@ from typing import Any
 from estimator import catalog
 from estimator.efficiency import Efficiencies, efficiencies
 from estimator.hardware import Cluster
+from estimator.measurement import Measurement
 from estimator.plan import AXES
 from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario, cluster_from_json, scenario_from_json
@@ -38,6 +39,16 @@ def word(row: Mapping[str, Any], column: str, default: str | None = None) -> str
     if isinstance(value, str):
         return value
     raise InputProblems([Problem(field=column, message="is no word", remedy="Import the table again.")])
+
+
+def chip_of(measurement: Measurement) -> str:
+    """Name the chip that a measurement ran on as the catalogue finds it, "" where it does not say.
+
+    Of CPUs the catalogue has at most the one that runs this, which then stands for all.
+    """
+    if measurement.device.get("kind") == "cpu":
+        return catalog.THIS_CPU
+    return str(measurement.device.get("name") or "")
 
 
 @dataclass(kw_only=True)

@@ -28,9 +28,10 @@ def grid_row(row: Row, place: Place) -> dict[str, float]:
     A replayed CUDA graph does not wait for the host, and keeps its own memory, which is not predicted. A forward
     alone keeps nothing for a backward, so its peak is not predicted either.
     """
-    one = _estimate(_scenario(row, place))
     graph, mode = bool(row.get("graph")), word(row, "mode")
-    parts = MODE_PARTS.get(mode, ())
+    if mode not in MODE_PARTS:
+        return {}
+    one, parts = _estimate(_scenario(row, place)), MODE_PARTS[mode]
     found = {f"{part}_s": _part_s(one, part, wait=not graph) for part in parts}
     if "optimizer" in parts and row.get("optimizer_kernel") not in FOREACH:
         return {name: found[name] for name in ("forward_s", "backward_s")}
@@ -43,7 +44,7 @@ def grid_row(row: Row, place: Place) -> dict[str, float]:
 def memory_row(row: Row, place: Place) -> dict[str, float]:
     """Predict the peak of a row of ``memory``; that of a forward alone, which keeps nothing, is not predicted."""
     mode = word(row, "pass")
-    return {"peak_bytes": _peak_bytes(row, place, mode)} if mode != "forward" else {}
+    return {"peak_bytes": _peak_bytes(row, place, mode)} if mode in ("forward-backward", "step") else {}
 
 
 def variant_row(row: Row, place: Place) -> dict[str, float]:

@@ -17,12 +17,13 @@ from estimator.problems import InputProblems
 from estimator.scenario import Scenario
 from estimator.training import Training
 from runners.allocation import allocator_peaks
+from runners.here import cluster_here
 from runners.job import Job
+from runners.models import model_of
 from runners.options import StepOptions, options_of
 from runners.outcomes import Unsupported
 from runners.profile import profile
 from runners.refusals import rank_refusals, refusals
-from runners.shapes import cluster_here, model_of
 from runners.suite import Report, Row, Suite, begin, used_bytes
 from runners.summary import MEASURED_PHASES, WORK
 from runners.timed_step import timed_step

@@ -13,11 +13,12 @@ from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario
 from estimator.training import Training
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
+from runners.here import cluster_here
 from runners.job import SNAPSHOT_FILE, Job
+from runners.models import model_of
 from runners.options import MemoryOptions, options_of
 from runners.outcomes import Unsupported
 from runners.refusals import rank_refusals, refusals
-from runners.shapes import cluster_here, model_of
 from runners.snapshot import record
 from runners.suite import Report, Row, Suite, begin, used_bytes
 from runners.trainee import Trainee, discard, one_step, prepare

@@ -27,7 +27,7 @@ export function problemOf(status, text) {
   const words = saidTogether(problems);
   const detail = typeof document.detail === "string" ? document.detail : "";
   return new ApiError(
-    words.join(" ") || detail || document.title || `The server answered ${status}.`,
+    words || detail || document.title || `The server answered ${status}.`,
     status,
     problems,
   );

@@ -123,12 +123,15 @@ export const said = ({ message, remedy }) =>
  * Problems as sentences, those with the same remedy in one.
  * @param {{message: string, remedy: string}[]} problems @returns {string[]}
  */
-export function saidTogether(problems) {
+export function sentences(problems) {
   /** @type {Map<string, string[]>} */
   const found = new Map();
   for (const { message, remedy } of problems) found.set(remedy, [...(found.get(remedy) ?? []), message]);
   return [...found].map(([remedy, messages]) => said({ message: messages.join("; "), remedy }));
 }
+
+/** The same as one text. @param {{message: string, remedy: string}[]} problems */
+export const saidTogether = (problems) => sentences(problems).join(" ");
 
 /** A count with its noun. @param {number} number @param {string} noun @param {string} [many] */
 export const plural = (number, noun, many = `${noun}s`) => `${count(number)} ${number === 1 ? noun : many}`;

@@ -32,12 +32,13 @@ export function besideRows(rows, predicted) {
 }
 
 /**
- * How far predictions are off, column by column, the columns with most rows first; "" where nothing is predicted.
+ * How far predictions are off, column by column, the columns with most rows first; else why nothing is predicted.
  * @param {PredictedRows | null} predicted
  */
 export function errorWords(predicted) {
   const all = Object.entries(predicted?.errors ?? {}).sort(([, a], [, b]) => b.n - a.n);
-  if (!predicted || !all.length) return "";
+  if (!predicted) return "";
+  if (!all.length) return `Not predicted: ${predicted.unpredicted}`;
   const parts = all.map(([name, { n, median_ape, bias }]) => {
     const what = name.replace(/(_bytes|_s)$/, "").replaceAll("_", " ");
     return `${what} off by ${percent(median_ape / 100, 2)} in the median, ${change(bias / 100)} on average (${count(n)} rows)`;

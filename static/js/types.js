@@ -28,7 +28,7 @@
  *   status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
  *   prediction?: Estimate | null}} Measurement
  * @typedef {{chip: string, rows: Amounts[], errors: Record<string, {n: number, median_ape: number, bias: number}>,
- *   assumptions: string[]}} PredictedRows  of a table's rows, by column; errors in percent
+ *   assumptions: string[], unpredicted: string}} PredictedRows  of a table's rows, by column; errors in percent
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,
  *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
  *   has_scenario: boolean, bundled: boolean}} Summary

@@ -98,6 +98,24 @@ def test_a_table_that_names_no_device_is_predicted_on_the_scenarios_chip(open_pa
     expect(card).to_contain_text("Assumed: attention eager, as the table states none.")
 
 
+@pytest.mark.parametrize(
+    ("file", "device", "why"),
+    [
+        ("precision-1", "NVIDIA H200", "Not predicted: the estimator has no formula for such rows"),
+        ("recompute-1", "Chip 9000", "Not predicted: 'Chip 9000' is not in the catalogue of chips"),
+    ],
+)
+def test_a_table_without_predictions_says_why(open_page, drop, tmp_path, file, device, why):
+    document = json.loads((ROOT / "tests" / "reference" / "h200" / f"{file}.json").read_text())
+    path = tmp_path / f"{file}.json"
+    path.write_text(json.dumps(document | {"device": {"kind": "cuda", "name": device}, "label": why[:9]}))
+    page = open_page()
+    wait_for_figures(page)
+    drop(page, path)
+    expect_view(page, "compare")
+    expect(page.locator("#details .card").filter(has_text=why[:9]).first).to_contain_text(why, timeout=30_000)
+
+
 def test_a_pasted_table_shows_its_rows(open_page):
     page = open_page("/?measured=none")
     wait_for_figures(page)

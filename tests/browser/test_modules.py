@@ -224,7 +224,7 @@ def test_problems_with_one_remedy_are_one_sentence(call):
         {"message": "3 sequences do not divide", "remedy": "Choose a multiple of 8."},
         {"message": "tp = 5 does not divide ffn = 14336", "remedy": "Choose tp 4 or 8."},
     ]
-    assert call("format", "saidTogether", problems) == [
+    assert call("format", "sentences", problems) == [
         "tp = 5 does not divide heads = 32; tp = 5 does not divide ffn = 14336. Choose tp 4 or 8.",
         "3 sequences do not divide. Choose a multiple of 8.",
     ]

@@ -144,6 +144,7 @@ def test_a_grid_of_steps_takes_its_models_from_its_options(open_page):
     page = open_page("/?view=runs")
     scenario = page.get_by_role("combobox", name="Scenario")
     expect(scenario).to_be_visible()
+    expect(page.locator("#run-command")).to_contain_text("-m runners step")
     page.locator('[data-options="step"] summary').click()
     job = _asked(page, lambda: page.locator('[data-options="step"]').get_by_label("models", exact=True).fill("tiny"))
     assert job["options"] == {"models": ["tiny"]}

@@ -16,6 +16,8 @@ from estimator.measurement import (
     Measurement,
     Origin,
     Warning,
+    rows_by_status,
+    statuses_text,
 )
 
 times = st.floats(0, 1e6)
@@ -52,3 +54,10 @@ def test_what_is_not_known_is_empty():
     assert empty.memory.peak_bytes is None
     assert empty.memory.reserved_bytes is None
     assert empty.schema_version == SCHEMA_VERSION
+
+
+def test_rows_are_counted_by_what_became_of_them():
+    counts = rows_by_status([{"status": "oom"}, {"status": "ok"}, {}])
+    assert list(counts.items()) == [("ok", 2), ("oom", 1)]
+    assert statuses_text(counts) == "2 ok, 1 oom"
+    assert statuses_text(rows_by_status([])) == ""

@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator.units import GIB, KIB, MIB, bytes_text, engineering, seconds
+from estimator.units import GIB, KIB, MIB, bytes_text, counted, engineering, seconds
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,11 @@ def test_sizes_are_decimal_as_chip_makers_print_them():
     assert bytes_text(141e9) == "141 GB"
     assert bytes_text(80 * GIB) == "85.9 GB"
     assert bytes_text(26_214_400) == "26.2 MB"
+
+
+def test_counts_take_the_plural_but_for_one():
+    assert [counted(number, "row") for number in (0, 1, 2, 5000)] == ["0 rows", "1 row", "2 rows", "5,000 rows"]
+    assert [counted(number, "process", "processes") for number in (1, 2)] == ["1 process", "2 processes"]
 
 
 def test_binary_scales():

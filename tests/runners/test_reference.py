@@ -11,11 +11,11 @@ import pytest
 from estimator.scenario import scenario_from_json
 from runners.__main__ import main
 from runners.benchmarks import MODULES
+from runners.models import model_of
 from runners.options import options_of
 from runners.parallel import parse
 from runners.reference import entries, job_of
 from runners.refusals import refusals
-from runners.shapes import model_of
 from tests.runners.examples import ROOT
 
 EACH = [(ranks, entry) for ranks in (1, 2, 4) for entry in entries(ranks)]

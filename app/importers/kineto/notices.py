@@ -9,6 +9,7 @@ from app.importers.kineto.launches import Launches
 from app.importers.kineto.stream import Outcome
 from app.importers.source import Source
 from estimator.measurement import Kernel, Warning
+from estimator.units import counted
 
 _ABSOLUTE_US = 1e15
 """Microseconds since 1970: so large that a double resolves no better than 0.25 µs."""
@@ -29,7 +30,7 @@ def about_file(outcome: Outcome, trace: Trace, source: Source) -> list[Warning]:
             Warning(
                 code="json-repaired",
                 message=message,
-                where=f"{outcome.cleaned} part{'' if outcome.cleaned == 1 else 's'}",
+                where=counted(outcome.cleaned, "part"),
             )
         )
     if outcome.skipped or trace.unusable:

@@ -2,7 +2,6 @@
 /** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings; one card each. */
 import { api, ApiError } from "../api.js";
 import { count, csv, plural } from "../format.js";
-import { deviceName, measuredChip } from "../measured.js";
 import { besideRows, errorWords } from "../predictedrows.js";
 import { state } from "../state.js";
 import { download, h } from "./dom.js";
@@ -16,6 +15,9 @@ import { warningList } from "./warnings.js";
 
 const CONTENTS_FROM = 4;
 
+/** Nothing, where the server refuses. @param {unknown} error */
+const orNull = (error) => (error instanceof ApiError ? null : Promise.reject(error));
+
 /** @param {string} [id]  of its element */
 export function createDetails(id = "details") {
   const element = h("div", { class: "w12 column", id });
@@ -23,20 +25,30 @@ export function createDetails(id = "details") {
   const known = new Map();
   let shown = "";
 
-  /** @template T @param {string} key @param {() => Promise<T>} ask @returns {Promise<T | null>} */
-  const once = (key, ask) => {
-    if (!known.has(key))
-      known.set(
-        key,
-        ask().catch((error) => (error instanceof ApiError ? null : Promise.reject(error))),
-      );
-    return /** @type {Promise<T | null>} */ (known.get(key));
-  };
+  /**
+   * An answer that is asked for once; a refusal is asked for again.
+   * @template T @param {string} key @param {() => Promise<T>} ask @returns {Promise<T>}
+   */
+  function once(key, ask) {
+    if (!known.has(key)) {
+      const answer = ask();
+      known.set(key, answer);
+      answer.catch(() => known.delete(key));
+    }
+    return /** @type {Promise<T>} */ (known.get(key));
+  }
+
+  /** @param {string} id @returns {Promise<Measurement | null>} */
+  const measurementOf = (id) => once(id, () => api.measurement(id)).catch(orNull);
 
   /** @param {Measurement | null} measurement @returns {Promise<PredictedRows | null>} */
   async function predicted(measurement) {
-    const chip = measurement?.rows.length ? chipFor(measurement) : "";
-    return measurement && chip ? once(`${measurement.id} ${chip}`, () => api.rows(measurement.id, chip)) : null;
+    if (!measurement?.rows.length) return null;
+    const chip = saysWhere(measurement) ? "" : scenarioChip();
+    const key = `${measurement.id} rows ${chip}`;
+    const found = await once(key, () => api.rows(measurement.id, chip)).catch(orNull);
+    if (found?.unpredicted) known.delete(key); // a CPU that is not measured yet may be soon
+    return found;
   }
 
   /** @param {string[]} ids */
@@ -44,7 +56,7 @@ export function createDetails(id = "details") {
     const key = [...ids, scenarioChip()].join();
     if (key === shown) return;
     shown = key;
-    const found = await Promise.all(ids.map((id) => once(id, () => api.measurement(id))));
+    const found = await Promise.all(ids.map(measurementOf));
     const beside = await Promise.all(found.map(predicted));
     if (key !== shown) return;
     const cards = found.flatMap((one, at) => (one ? card(one, beside[at]) : []));
@@ -70,9 +82,11 @@ function scenarioChip() {
   return typeof chip === "string" ? chip : "";
 }
 
-/** The chip to predict a table on: what it was measured on, else, where it does not say, the scenario's. @param {Measurement} measurement */
-const chipFor = (measurement) =>
-  measuredChip(measurement, state.catalog?.chips ?? [])?.key ?? (deviceName(measurement) ? "" : scenarioChip());
+/**
+ * Whether a measurement says what it ran on; where it does not, its table is predicted on the scenario's chip.
+ * @param {Measurement} measurement
+ */
+const saysWhere = ({ device }) => Boolean(device.name || device.kind === "cpu");
 
 /**
  * @param {Measurement} measurement @param {PredictedRows | null} predicted

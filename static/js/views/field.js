@@ -145,7 +145,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     if (!validAxis(path)) await fetchAxis(path);
     typed = false;
     const point = validAxis(path)?.refused.find((one) => one.value === value);
-    refused = point ? saidTogether(point.problems).join(" ") : "";
+    refused = point ? saidTogether(point.problems) : "";
     if (!Number.isInteger(value) || value < minimum) refused = `A whole number of at least ${minimum} is needed.`;
     refusedFor = state.scenario;
     if (refused) update();

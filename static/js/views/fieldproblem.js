@@ -27,15 +27,15 @@ export function createFieldProblem(path) {
   /** @param {string} refused  why, or nothing @returns {boolean} whether the field's value cannot be */
   function update(refused) {
     const wrong = own(state.problems);
-    const notes = state.problems.length ? [] : own(state.estimate?.problems ?? []);
+    const notes = state.problems.length ? "" : own(state.estimate?.problems ?? []);
     const adapted = followed().filter((one) => one.path === path);
-    const texts = refused ? [refused] : [...wrong, ...notes, ...adapted.map(adaptedWords)];
-    const bad = Boolean(refused || wrong.length);
-    element.hidden = !texts.length;
+    const text = refused || [wrong, notes, ...adapted.map(adaptedWords)].filter(Boolean).join(" ");
+    const bad = Boolean(refused || wrong);
+    element.hidden = !text;
     element.classList.toggle("mild", !bad);
-    if (texts.length) {
+    if (text) {
       const title = refused ? "Refused: " : bad ? "Not possible: " : adapted.length ? "Adapted: " : "Note: ";
-      element.replaceChildren(h("b", { text: title }), texts.join(" "));
+      element.replaceChildren(h("b", { text: title }), text);
     }
     return bad;
   }

@@ -1,7 +1,7 @@
 // @ts-check
 /** What is wrong with the scenario as a whole, and what its estimate warns of. */
 import { setScenario } from "../actions.js";
-import { saidTogether } from "../format.js";
+import { sentences } from "../format.js";
 import { state } from "../state.js";
 import { h } from "./dom.js";
 
@@ -32,7 +32,7 @@ export function createNotices(unplaced) {
       ? [estimated, "Back to the last one that could, which the figures still show"]
       : [base, "Back to the sample"];
     const back = h("button", { type: "button", class: "link", text, onclick: () => setScenario(to) });
-    element.replaceChildren(notice(title, saidTogether(which), back));
+    element.replaceChildren(notice(title, sentences(which), back));
   }
   return { element, update };
 }

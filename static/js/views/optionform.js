@@ -78,7 +78,7 @@ function createInput(benchmark, option) {
     element.classList.toggle("wrong", problems.length > 0);
     problem?.remove();
     problem = problems.length
-      ? h("div", { class: "problem", role: "alert", text: saidTogether(problems).join(" ") })
+      ? h("div", { class: "problem", role: "alert", text: saidTogether(problems) })
       : null;
     if (problem) element.append(problem);
   }

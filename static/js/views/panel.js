@@ -166,7 +166,7 @@ function selectOr(select, value) {
 
 /** @param {HTMLElement} into @param {string} part */
 function showProblems(into, part) {
-  const texts = saidTogether(state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`)));
-  into.hidden = !texts.length;
-  if (texts.length) into.replaceChildren(h("b", { text: "Not possible: " }), texts.join(" "));
+  const text = saidTogether(state.problems.filter(({ field }) => field === part || field.startsWith(`${part}.`)));
+  into.hidden = !text;
+  if (text) into.replaceChildren(h("b", { text: "Not possible: " }), text);
 }

@@ -84,7 +84,7 @@ export function createParallelism() {
       draw();
     } catch (error) {
       if (signal.aborted || !(error instanceof ApiError)) return;
-      const text = error.problems.length ? saidTogether(error.problems).join(" ") : error.message;
+      const text = error.problems.length ? saidTogether(error.problems) : error.message;
       problem.replaceChildren(
         h(
           "div",
@@ -147,7 +147,7 @@ function placeTable(comparison, here) {
       { class: one.problems.length && "muted" },
       h("td", {}, swatch(tokenOfWay(comparison, one.name)), one.label),
       one.problems.length
-        ? h("td", { class: "text wrap", colspan: HEADS.length - 1, text: saidTogether(one.problems).join(" ") })
+        ? h("td", { class: "text wrap", colspan: HEADS.length - 1, text: saidTogether(one.problems) })
         : [
             h("td", { text: seconds(one.block_s) }),
             h("td", { text: bytes(one.communication_bytes) }),

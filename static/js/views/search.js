@@ -124,7 +124,7 @@ export function createSearch(root) {
     answered = "";
     put(counts, "");
     form.update(error.problems.filter(({ field }) => /^(locked|limits|objective)/.test(field)));
-    const text = error.problems.length ? saidTogether(error.problems).join(" ") : error.message;
+    const text = error.problems.length ? saidTogether(error.problems) : error.message;
     const title = h("b", { text: "This cannot be searched." });
     problem.replaceChildren(h("div", { class: "notice", role: "alert" }, title, h("span", { text })));
   }

@@ -49,7 +49,7 @@ export function createSegments({ path, label, choices, help }) {
     if (!axis?.legal.length) return "";
     if (!axis.points.some((one) => same(one.value, value))) return `“${value}” is not modelled yet.`;
     const point = axis.refused.find((one) => same(one.value, value));
-    return point ? saidTogether(point.problems).join(" ") : "";
+    return point ? saidTogether(point.problems) : "";
   };
 
   /** @param {any} value */

@@ -38,7 +38,7 @@ export function createSelect({ path, label, choices, help, word }) {
     if (asked !== value) return;
     asked = "";
     const problems = pointOf(value)?.problems ?? [];
-    refused = saidTogether(problems).join(" ");
+    refused = saidTogether(problems);
     refusedFor = state.scenario;
     if (refused) update();
     else setField(path, value);

@@ -95,7 +95,7 @@ function createInput({ name, type, choices, minimum, maximum, help, default: own
     element.classList.toggle("set", value !== undefined);
     element.classList.toggle("wrong", problems.length > 0);
     problem.hidden = !problems.length;
-    put(problem, saidTogether(problems).join(" "));
+    put(problem, saidTogether(problems));
   }
   return { element, update, name };
 }

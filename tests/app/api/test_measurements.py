@@ -69,6 +69,10 @@ def tables(tmp_path_factory):
     table = dataclasses.replace(MEASUREMENT, origin=origin, device={"name": "NVIDIA H200"}, rows=(RING, {}))
     write_json(samples / "table.json", encode(table))
     write_json(samples / "nowhere.json", encode(dataclasses.replace(table, device={})))
+    write_json(samples / "elsewhere.json", encode(dataclasses.replace(table, device={"name": "Chip 9000"})))
+    write_json(samples / "processor.json", encode(dataclasses.replace(table, device={"kind": "cpu", "name": "Cores"})))
+    precision = dataclasses.replace(table, origin=Origin(kind="run", format="precision"))
+    write_json(samples / "precision.json", encode(precision))
     write_json(samples / "long.json", encode(dataclasses.replace(table, rows=(RING,) * 5001)))
     settings = Settings(data=tmp_path_factory.mktemp("data"), samples=samples, probe_cpu=False)
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as found:
@@ -86,13 +90,30 @@ def test_rows_are_predicted_on_what_they_ran_on_or_on_the_chip_asked_for(tables)
 
 
 @pytest.mark.parametrize(
+    ("measurement", "why"),
+    [
+        ("nowhere", "the measurement does not say what it ran on"),
+        ("elsewhere", "'Chip 9000' is not in the catalogue"),
+        ("processor", "this CPU is not measured, because the probe is switched off"),
+        ("precision", "the estimator has no formula for such rows"),
+        ("long", "5,001 rows are more than the 5,000"),
+    ],
+)
+def test_what_a_measurement_does_not_say_or_nobody_knows_is_an_answer(tables, measurement, why):
+    response = tables.get(f"/api/measurements/{measurement}/rows")
+    assert response.status_code == 200
+    found = response.json()
+    assert not any(found["rows"])
+    assert found["errors"] == {}
+    assert why in found["unpredicted"]
+
+
+@pytest.mark.parametrize(
     ("path", "status", "words"),
     [
-        ("nowhere/rows", 422, "chip: the measurement does not say what it ran on. Add ?chip="),
         ("nowhere/rows?chip=h999", 422, "'h999' is not in the catalogue"),
         ("nowhere/rows?chip=cpu", 422, "CPU"),
         ("none/rows", 404, "no such measurement"),
-        ("long/rows", 422, "5,001 rows are more than the 5,000"),
     ],
 )
 def test_rows_that_cannot_be_predicted_say_why(tables, path, status, words):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from estimator.measurement import Measurement
 from estimator.problems import InputProblems
-from estimator.tables.place import LARGEST, Place, whole, word
+from estimator.tables.place import LARGEST, Place, chip_of, whole, word
 
 
 def test_a_node_has_the_links_of_its_chip():
@@ -19,6 +20,19 @@ def test_a_scenario_has_as_many_chips_as_its_plan():
     assert found.cluster.chips == 4
     with pytest.raises(InputProblems, match="heads"):
         Place(chip="h200-sxm", ranks=1).scenario("gpt2", {"tp": 5}, training)
+
+
+@pytest.mark.parametrize(
+    ("device", "chip"),
+    [
+        ({"kind": "cuda", "name": "NVIDIA H200"}, "NVIDIA H200"),
+        ({"kind": "cpu", "name": "Some Processor"}, "cpu"),
+        ({"kind": "cuda"}, ""),
+        ({}, ""),
+    ],
+)
+def test_a_measurement_ran_on_its_device_and_every_cpu_is_this_one(device, chip):
+    assert chip_of(Measurement(device=device)) == chip
 
 
 def test_assumptions_are_kept_once():

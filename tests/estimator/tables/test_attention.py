@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from estimator import catalog
-from estimator.tables.kernels import attention_row
+from estimator.tables.attention import attention_row
 from estimator.tables.place import Place
 
 ROW = {

@@ -1,4 +1,4 @@
-"""Kernels: rows that are one attention, forward and backward, by implementation."""
+"""Attention: rows that are the kernels of one attention, forward and backward, by implementation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 from estimator import catalog
 from estimator.cost.roofline import price
+from estimator.hardware import PEAK_FIELD
 from estimator.networks.attention import core
 from estimator.networks.dims import dims
 from estimator.ops import Op, gemm, kernels
@@ -28,6 +29,8 @@ def attention_row(row: Mapping[str, Any], place: Place) -> dict[str, float]:
     name, precision = word(row, "implementation"), word(row, "precision")
     precision = PRECISIONS.get(precision, precision)
     chip, phases = catalog.chip(place.chip), WHOLE.get(word(row, "pass"), ())
+    if precision not in PEAK_FIELD:
+        return {}
     fused = FUSED_CPU if chip.kind == "cpu" else FUSED
     if name == "naive":
         ops = _naive(row, precision)

@@ -1,0 +1,30 @@
+"""Models by name: the catalogue's, the tiny one, and the first blocks of either."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from estimator import catalog
+from estimator.problems import InputProblems
+from runners.models import TINY_MODEL, model_of
+from tests.runners.examples import ROOT
+
+
+def test_models_come_by_name_whole_or_cut():
+    assert model_of("tiny") == TINY_MODEL
+    assert model_of("gpt2") == replace(catalog.model("gpt2"), name="gpt2")
+    assert model_of("gpt2", 3) == replace(model_of("gpt2"), layers=3)
+
+
+def test_an_unknown_model_is_refused():
+    with pytest.raises(InputProblems, match="no-such-model"):
+        model_of("no-such-model")
+
+
+def test_jobs_are_named_without_torch():
+    code = "import sys, runners.reference; assert 'torch' not in sys.modules"
+    subprocess.run((sys.executable, "-c", code), cwd=ROOT, check=True)

@@ -6,8 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.api.body import json_response
-from app.errors import Refused
-from estimator.problems import Problem
+from app.api.query import inputs_of
 from estimator.studies.deepflow import view
 from estimator.studies.deepflow.inputs import Inputs
 from estimator.studies.study import read_inputs
@@ -34,12 +33,4 @@ def get_search(request: Request) -> Response:
 
 
 def _inputs(request: Request) -> Inputs:
-    overrides: dict[str, object] = {}
-    problems = []
-    for key, value in request.query_params.multi_items():
-        if key in overrides:
-            problems.append(Problem(field=key, message="is given twice", remedy="Give each input once."))
-        overrides[key] = value
-    if problems:
-        raise Refused(422, str(problems[0]), problems)
-    return read_inputs(Inputs, overrides)
+    return read_inputs(Inputs, inputs_of(request))

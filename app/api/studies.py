@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.api.body import json_response
+from app.api.query import inputs_of
 from app.errors import Refused
-from estimator.problems import Problem
 from estimator.studies import STUDIES, describe_study, document, study
 
 router = APIRouter()
@@ -24,12 +24,4 @@ def get_study(name: str, request: Request) -> Response:
     """Reproduce one study; the query changes its inputs."""
     if name not in STUDIES:
         raise Refused(404, f"There is no such study. Known: {', '.join(STUDIES)}.")
-    overrides: dict[str, object] = {}
-    problems = []
-    for key, value in request.query_params.multi_items():
-        if key in overrides:
-            problems.append(Problem(field=key, message="is given twice", remedy="Give each input once."))
-        overrides[key] = value
-    if problems:
-        raise Refused(422, str(problems[0]), problems)
-    return json_response(document(study(name, overrides)))
+    return json_response(document(study(name, inputs_of(request))))

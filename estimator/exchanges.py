@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from estimator.arrays import maximum, minimum
@@ -24,7 +25,7 @@ class InLine:
 
 
 def priced(
-    messages: list[Message], groups: Groups, cluster: Cluster, e: Efficiencies, attention_s: dict[str, Number]
+    messages: Sequence[Message], groups: Groups, cluster: Cluster, e: Efficiencies, attention_s: dict[str, Number]
 ) -> list[InLine]:
     """Price messages; those beside attention (ring) show only what lasts longer than a piece of ``attention_s``."""
     found = []

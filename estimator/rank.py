@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -39,9 +40,9 @@ class Rank:
     blocks: tuple[Work, ...]
     embedding: Work
     head: Work
-    block_messages: tuple[list[Message], ...]
-    embedding_messages: list[Message]
-    head_messages: list[Message]
+    block_messages: tuple[Sequence[Message], ...]
+    embedding_messages: Sequence[Message]
+    head_messages: Sequence[Message]
 
 
 def rank_of(scenario: Scenario, e: Efficiencies, **arrays: Any) -> Rank:
@@ -84,7 +85,7 @@ class Lines:
 def lines_of(rank: Rank, cluster: Cluster, groups: Groups, e: Efficiencies) -> Lines:
     """Price the collectives inside a micro-batch."""
 
-    def lines(messages: list[Message], work: Work) -> list[InLine]:
+    def lines(messages: Sequence[Message], work: Work) -> list[InLine]:
         found = priced(messages, groups, cluster, e, attention_s(work))
         return hidden(found, device_s(work)) if e.lower_bound else found
 

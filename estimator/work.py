@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from estimator.cost.roofline import Priced, price
@@ -24,8 +24,8 @@ LAUNCHES = ("forward", "recomputed", "input", "weight")
 class Work:
     """Seconds by direction and component, and launches by direction; recomputed kernels are launched like forward."""
 
-    seconds: dict[str, list[Number]]
-    launches: dict[str, Number]
+    seconds: Mapping[str, Sequence[Number]]
+    launches: Mapping[str, Number]
     priced: tuple[Priced, ...]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -145,11 +146,11 @@ def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str,
     )  # fmt: skip
 
 
-def _unpriced(messages: list[Message]) -> list[InLine]:
+def _unpriced(messages: Sequence[Message]) -> list[InLine]:
     return [InLine(message=message, ranks=1, seconds=0.0, exposed_s=0.0) for message in messages]
 
 
-def _traffic(messages: dict[int, list[Message]]) -> dict[Key, Traffic]:
+def _traffic(messages: dict[int, Sequence[Message]]) -> dict[Key, Traffic]:
     found: dict[Key, Traffic] = {}
     for part, listed in messages.items():
         for m in listed:

@@ -22,6 +22,19 @@ settings.load_profile("repeatable")
 
 
 @pytest.fixture(scope="session")
+def one_thread() -> Iterator[None]:
+    """One thread for the small models of tests: two that wait for each other are slower where others compute too."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_NUM_THREADS", "1")
+        yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
 def chromium_path() -> str:
     """Path of the browser; a missing one fails the test and says what to do."""
     return chromium.find()

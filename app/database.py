@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from estimator.problems import InputProblems, Problem
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 _log = logging.getLogger("headroom")
 
 _metadata = sa.MetaData()

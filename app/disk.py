@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import secrets
@@ -76,6 +77,16 @@ def whole_folder(parent: Path, name: str) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+@contextmanager
+def leaving(folder: Path) -> Iterator[None]:
+    """Take a folder out of sight for the block, and delete it after; what stops half-way, a later server ends."""
+    gone = folder.with_name(f"{_UNFINISHED}{folder.name}")
+    with contextlib.suppress(FileNotFoundError):
+        folder.rename(gone)
+    yield
+    shutil.rmtree(gone, ignore_errors=True)
 
 
 def finished_folders(parent: Path) -> list[Path]:

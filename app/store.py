@@ -16,7 +16,7 @@ import msgspec
 import sqlalchemy as sa
 
 from app import database
-from app.disk import DataFolder, finished_folders, read_json
+from app.disk import DataFolder, finished_folders, leaving, read_json
 from app.encoding import encode_json
 from app.run import Run, read_run
 from app.summary import Summary, read_measurement, summarize
@@ -80,6 +80,27 @@ class Store:
         with self.engine.begin() as connection:
             _put_upload(connection, upload_id, rows)
         return [msgspec.json.decode(row["document"], type=Summary) for row in rows]
+
+    def remove_run(self, run_id: str) -> None:
+        """Delete a run that has ended: its folder, and the measurement that it gave."""
+        with leaving(self.data.runs / run_id), self.engine.begin() as connection:
+            for table in (database.runs, database.measurements):
+                connection.execute(sa.delete(table).where(table.c.id == run_id))
+
+    def remove_upload(self, upload_id: str) -> bool:
+        """Delete an uploaded file and its measurements; tell whether it was known."""
+        if not _is_id(upload_id):
+            return False
+        table = database.measurements
+        with self.engine.connect() as connection:
+            known = connection.scalar(sa.select(database.uploads.c.id).where(database.uploads.c.id == upload_id))
+        if known is None:
+            return False
+        with leaving(self.data.uploads / upload_id), self.engine.begin() as connection:
+            connection.execute(sa.delete(database.uploads).where(database.uploads.c.id == upload_id))
+            inside = table.c.path.startswith(f"uploads/{upload_id}/", autoescape=True)
+            connection.execute(sa.delete(table).where(inside))
+        return True
 
     def summaries(self) -> list[Summary]:
         """Return a line for every measurement, newest first, the bundled ones last."""
@@ -154,7 +175,7 @@ class Store:
     def _upload_rows(self, folder: Path) -> Iterator[dict[str, Any]]:
         created_s = float(read_json(folder / "upload.json")["created_s"])
         for path in sorted((folder / "measurements").glob("*.json")):
-            yield self._row(path, read_measurement(path), created_s)
+            yield self._row(path, read_measurement(path), created_s, upload_id=folder.name)
 
     def _index_samples(self) -> None:
         with self.engine.begin() as connection:
@@ -167,8 +188,10 @@ class Store:
                     continue
                 database.put(connection, database.measurements, self._row(path, measurement, 0.0, bundled=True))
 
-    def _row(self, path: Path, measurement: Measurement, created_s: float, bundled: bool = False) -> dict[str, Any]:
-        summary = summarize(measurement, created_s=created_s, bundled=bundled)
+    def _row(
+        self, path: Path, measurement: Measurement, created_s: float, *, bundled: bool = False, upload_id: str = ""
+    ) -> dict[str, Any]:
+        summary = summarize(measurement, created_s=created_s, bundled=bundled, upload_id=upload_id)
         return {
             "id": measurement.id,
             "created_s": created_s,

@@ -15,7 +15,7 @@ from estimator.scenario import Scenario, scenario_from_json
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """One line of the list of measurements; ``rows`` and ``kernels`` are counts."""
+    """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in."""
 
     id: str
     label: str
@@ -30,9 +30,10 @@ class Summary:
     created_s: float
     has_scenario: bool
     bundled: bool
+    upload_id: str = ""
 
 
-def summarize(measurement: Measurement, *, created_s: float, bundled: bool = False) -> Summary:
+def summarize(measurement: Measurement, *, created_s: float, bundled: bool = False, upload_id: str = "") -> Summary:
     """Reduce a measurement to its line in the list; its step time is the median over steps."""
     return Summary(
         id=measurement.id,
@@ -48,6 +49,7 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         created_s=created_s,
         has_scenario=scenario_of(measurement) is not None,
         bundled=bundled,
+        upload_id=upload_id,
     )
 
 

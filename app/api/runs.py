@@ -1,4 +1,4 @@
-"""Runs: launch, list, follow, cancel and retry measured runs."""
+"""Runs: launch, list, follow, cancel, retry and delete measured runs."""
 
 from __future__ import annotations
 
@@ -110,6 +110,15 @@ async def post_retry(run: Known, context: Ctx) -> Response:
     """Queue a fresh run of the same job."""
     job = await asyncio.to_thread(job_from_json, run.job, context.cpu, context.settings)
     return json_response(await context.supervisor.submit(job), 201)
+
+
+@router.delete("/api/runs/{run_id}")
+async def delete_run(run: Known, context: Ctx) -> Response:
+    """Delete a run that has ended, with its folder and its measurement → 204."""
+    if not run.final:
+        raise Refused(409, "The run has not ended. Cancel it first.")
+    await asyncio.to_thread(context.store.remove_run, run.id)
+    return Response(status_code=204)
 
 
 def _document(run: Run) -> dict[str, Any]:

@@ -53,6 +53,14 @@ async def put_upload(request: Request, context: Ctx, filename: str = "upload") -
     return json_response(document | {"skipped": imported.skipped}, 201)
 
 
+@router.delete("/api/uploads/{upload_id}")
+async def delete_upload(upload_id: str, context: Ctx) -> Response:
+    """Delete an uploaded file and all measurements that came with it → 204."""
+    if not await asyncio.to_thread(context.store.remove_upload, upload_id):
+        raise Refused(404, "There is no such upload. The id of a measurement is its upload's and a number.")
+    return Response(status_code=204)
+
+
 def plain_name(filename: str) -> str:
     """Reduce a name to its last part, printable and short; importers see it, the disk does not."""
     last = filename.replace("\\", "/").rsplit("/", 1)[-1]

@@ -116,6 +116,10 @@ export const api = {
   cancel: (id) => call(`/api/runs/${part(id)}/cancel`, { method: "POST" }),
   /** @param {string} id */
   retry: (id) => call(`/api/runs/${part(id)}/retry`, { method: "POST" }),
+  /** @param {string} id */
+  removeRun: (id) => call(`/api/runs/${part(id)}`, { method: "DELETE", text: true }),
+  /** @param {string} id */
+  removeUpload: (id) => call(`/api/uploads/${part(id)}`, { method: "DELETE", text: true }),
   measurements: () => call("/api/measurements").then(({ measurements }) => measurements),
   /** @param {string} id */
   measurement: (id) => call(`/api/measurements/${part(id)}`),

@@ -86,9 +86,6 @@ export const deviceName = (measurement) => String(measurement.device.name ?? mea
 export const isTable = ({ step_time_s, kernels, peak_bytes, rows }) =>
   !step_time_s && !kernels && !peak_bytes && rows > 0;
 
-/** The upload that a measurement came with; all its parts share it. @param {string} id */
-export const uploadOf = (id) => /^(.+)-\d+$/.exec(id)?.[1] ?? id;
-
 /**
  * The catalogue's chip that was measured on, by any of its names.
  * @param {Measurement} measurement

@@ -2,7 +2,7 @@
 /** Measurements and the state: the list of them, the one beside the prediction, and opening one where it can be seen. */
 import { writeUrl } from "./actions.js";
 import { api, ApiError } from "./api.js";
-import { ranAs, uploadOf } from "./measured.js";
+import { ranAs } from "./measured.js";
 import { complete, same } from "./scenario.js";
 import { set, state } from "./state.js";
 
@@ -64,8 +64,11 @@ function scrollToDetails(id) {
 
 /** A measurement and the others of its file. @param {string} id */
 const uploaded = (id) => {
-  const found = (state.measurements ?? []).filter((one) => uploadOf(one.id) === uploadOf(id)).map((one) => one.id);
-  return found.length ? found.sort((a, b) => a.localeCompare(b, "en", { numeric: true })) : [id];
+  const all = state.measurements ?? [];
+  const upload = all.find((one) => one.id === id)?.upload_id;
+  if (!upload) return [id];
+  const ids = all.filter(({ upload_id }) => upload_id === upload).map((one) => one.id);
+  return ids.sort((a, b) => a.localeCompare(b, "en", { numeric: true }));
 };
 
 export async function refreshMeasurements() {

@@ -31,7 +31,7 @@
  *   assumptions: string[], unpredicted: string}} PredictedRows  of a table's rows, by column; errors in percent
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,
  *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
- *   has_scenario: boolean, bundled: boolean}} Summary
+ *   has_scenario: boolean, bundled: boolean, upload_id: string}} Summary
  * @typedef {{id: string, label: string, state: string, job: Part, created_s: number, started_s: number | null,
  *   finished_s: number | null, progress: Part | null, message: string, measurement_id: string | null,
  *   command: string[], log_tail?: string}} Run

@@ -137,3 +137,29 @@ def test_bundled_measurements_follow_their_folder(open_store, tmp_path):
     assert store.measurement("a").label == "a measured step"
     (samples / "a.json").unlink()
     assert open_store().bundled() == ["b"]
+
+
+def test_what_is_deleted_goes_from_the_disk_and_the_index_alone(open_store, data):
+    for name in ("u1", "u_1", "u%"):
+        write_upload(data.uploads, name)
+    for name in ("r1", "r2"):
+        write_run(data.runs, name)
+    store = open_store()
+    assert {summary.upload_id for summary in store.summaries()} == {"u1", "u_1", "u%", ""}
+    assert store.remove_upload("u_1")
+    assert not store.remove_upload("u_1")
+    assert not store.remove_upload("\0")
+    store.remove_run("r1")
+    assert [run.id for run in store.runs()] == ["r2"]
+    assert sorted(summary.id for summary in store.summaries()) == ["r2", "u%-0", "u%-1", "u1-0", "u1-1"]
+    assert sorted(path.name for path in (*data.runs.iterdir(), *data.uploads.iterdir())) == ["r2", "u%", "u1"]
+    assert not store.behind()
+
+
+def test_a_folder_that_has_gone_already_is_no_hindrance(open_store, data):
+    shutil.rmtree(write_run(data.runs, "r1"))
+    store = open_store()
+    store.put_run(read_run(write_run(data.runs, "r2")))
+    shutil.rmtree(data.runs / "r2")
+    store.remove_run("r2")
+    assert store.runs() == []

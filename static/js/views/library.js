@@ -1,9 +1,10 @@
 // @ts-check
 /** The list of all measurements, to pick from; what came in one file stands together. */
+import { api } from "../api.js";
 import { bytes, count, seconds, when } from "../format.js";
-import { uploadOf } from "../measured.js";
 import { state } from "../state.js";
 import { h } from "./dom.js";
+import { createRemove, forget } from "./remove.js";
 
 /** @typedef {import("../types.js").Summary} Summary */
 
@@ -26,6 +27,15 @@ export function createLibrary() {
     onpick: (/** @type {string[]} */ _ids, /** @type {boolean} */ _on) => {},
   };
   const picked = (/** @type {Summary} */ { id }) => state.pins.includes(`m:${id}`) || id === state.measured;
+
+  /** What deletes an upload, where all that came in its file is shown. @param {Summary[]} some */
+  function removal(some) {
+    const upload = some[0].upload_id;
+    const all = (state.measurements ?? []).filter(({ upload_id }) => upload_id === upload);
+    if (!upload || all.length !== some.length) return null;
+    const remove = () => api.removeUpload(upload).then(() => forget(all.map(({ id }) => id)));
+    return createRemove(some[0].label, remove, "link");
+  }
 
   /** @param {Summary} one */
   function line(one) {
@@ -61,7 +71,7 @@ export function createLibrary() {
       "li",
       { "data-measurement": one.id },
       box,
-      h("div", {}, h("label", { for: box.id, text: one.label || one.id }), h("small", {}, facts, " ", open)),
+      h("div", {}, h("label", { for: box.id, text: one.label || one.id }), h("small", {}, facts, " ", open, " ", removal([one]))),
     );
   }
 
@@ -94,7 +104,7 @@ export function createLibrary() {
         "div",
         {},
         h("label", { for: box.id, text: `${some[0].label} and ${some.length - 1} more` }),
-        h("small", {}, `one file · ${count(rows)} rows · ${when(some[0].created_s)}`),
+        h("small", {}, `one file · ${count(rows)} rows · ${when(some[0].created_s)} `, removal(some)),
         fold,
       ),
     );
@@ -109,8 +119,8 @@ export function createLibrary() {
     for (const one of measurements) {
       if (word && ![one.label, one.device_name, one.origin.format, one.id].join(" ").toLowerCase().includes(word))
         continue;
-      const upload = one.origin.kind === "upload" ? uploadOf(one.id) : one.id;
-      files.set(upload, [...(files.get(upload) ?? []), one]);
+      const file = one.upload_id || one.id;
+      files.set(file, [...(files.get(file) ?? []), one]);
     }
     const numeric = (/** @type {Summary} */ a, /** @type {Summary} */ b) =>
       a.id.localeCompare(b.id, "en", { numeric: true });

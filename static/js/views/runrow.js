@@ -7,6 +7,7 @@ import { isTable } from "../measured.js";
 import { openMeasurement } from "../measurements.js";
 import { set, state } from "../state.js";
 import { h, put } from "./dom.js";
+import { createRemove, forget } from "./remove.js";
 import { trying } from "./toast.js";
 
 /** @param {string} id @param {() => Promise<void>} refresh  the list, after something was asked of a run */
@@ -32,6 +33,11 @@ export function createRunRow(id, refresh) {
     h("button", { type: "button", text, onclick: act });
   const cancel = button("Cancel", () => void trying(api.cancel(id).then(refresh)));
   const retry = button("Retry", () => void trying(api.retry(id).then(refresh)));
+  const remove = createRemove("run", async () => {
+    await api.removeRun(id);
+    if (state.run === id) set({ run: "" });
+    await Promise.all([forget([id]), refresh()]);
+  });
   const measurement = () => state.runs?.find((one) => one.id === id)?.measurement_id ?? "";
   const open = button("Open in Explore", () => void trying(openMeasurement(measurement())));
   const compare = button("Compare", () => {
@@ -43,7 +49,7 @@ export function createRunRow(id, refresh) {
     { class: "run", "data-run": id },
     h("div", { class: "name" }, parts.name, parts.state),
     // Cancel keeps its place when it is over, so that a second click on it does not retry
-    h("span", { class: "acts" }, open, compare, retry, cancel),
+    h("span", { class: "acts" }, open, compare, retry, remove, cancel),
     parts.meta,
     progress,
   );
@@ -85,7 +91,7 @@ export function createRunRow(id, refresh) {
     parts.bar.style.width = `${done}%`;
     progress.setAttribute("aria-valuenow", String(Math.round(done)));
     cancel.style.visibility = final ? "hidden" : "";
-    retry.hidden = !final;
+    retry.hidden = remove.hidden = !final;
     open.hidden = !run.measurement_id;
     put(open, table ? "Open in Compare" : "Open in Explore");
     compare.hidden = open.hidden || table;

@@ -46,6 +46,7 @@ def test_the_list_says_what_each_has(client):
         "created_s": 0.0,
         "has_scenario": True,
         "bundled": True,
+        "upload_id": "",
     }
     assert partial["step_time_s"] is None
     assert partial["has_scenario"] is False

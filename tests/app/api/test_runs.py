@@ -77,6 +77,25 @@ def test_the_whole_log_is_served_also_where_there_is_none_yet(settings):
         assert text.endswith(tail)
 
 
+def test_a_run_that_has_ended_is_deleted_with_its_measurement(settings):
+    kept, gone = (write_run(settings.data / "runs", name) for name in ("r1", "r2"))
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        assert client.delete("/api/runs/r2").status_code == 204
+        assert [run["id"] for run in client.get("/api/runs").json()["runs"]] == ["r1"]
+        assert [one["id"] for one in client.get("/api/measurements").json()["measurements"]] == ["r1"]
+        assert client.delete("/api/runs/r2").status_code == 404
+    assert [folder.name for folder in gone.parent.iterdir()] == [kept.name]
+
+
+def test_a_run_at_work_is_not_deleted(client):
+    run = launch(client, ENDLESS)
+    refused = client.delete(f"/api/runs/{run['id']}")
+    assert (refused.status_code, refused.json()["detail"]) == (409, "The run has not ended. Cancel it first.")
+    client.post(f"/api/runs/{run['id']}/cancel")
+    assert client.delete(f"/api/runs/{run['id']}").status_code == 204
+    assert client.get("/api/runs").json() == {"runs": []}
+
+
 def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, settings):
     first, second = launch(client, ENDLESS), launch(client)
     measuring(client, first["id"])

@@ -54,6 +54,19 @@ def test_several_measurements_keep_their_order(client):
     assert len(client.get("/api/measurements").json()["measurements"]) == 12
 
 
+def test_an_upload_is_deleted_with_all_its_measurements_and_no_other(client, settings):
+    document = [encode(MEASUREMENT) | {"label": f"step {index}"} for index in range(2)]
+    first = put(client, json.dumps(document).encode()).json()["upload_id"]
+    (kept,) = put(client, RESULT).json()["measurements"]
+    assert client.delete(f"/api/uploads/{first}").status_code == 204
+    assert client.get("/api/measurements").json()["measurements"] == [kept]
+    assert [folder.name for folder in (settings.data / "uploads").iterdir()] == [kept["id"].rpartition("-")[0]]
+    for unknown in (first, "..", "%", "a%00b"):
+        answer = client.delete(f"/api/uploads/{unknown}")
+        assert answer.status_code in (404, 405), unknown
+    assert client.get(f"/api/measurements/{kept['id']}").status_code == 200
+
+
 @pytest.mark.parametrize(
     "body",
     [

@@ -49,3 +49,15 @@ def test_a_jump_over_figures_of_a_study_moves_nothing(open_page):
     page.evaluate("scrollTo(0, 900)")
     settled(page)
     assert _places(page, "studies") == before
+
+
+def test_words_in_the_tray_do_not_pile_up(open_page):
+    page = open_page("/?view=studies")
+    said = page.evaluate(
+        """async () => {
+          const { toast } = await import("/js/views/toast.js");
+          for (const text of ["a", "b", "a", "c", "d", "d", "e"]) toast(text);
+          return [...document.querySelectorAll("#tray .toast")].map((one) => one.textContent);
+        }"""
+    )
+    assert said == ["e", "d", "c"]

@@ -4,10 +4,16 @@ import { ApiError } from "../api.js";
 import { byId, h, icon } from "./dom.js";
 
 const SHOWN_MS = 2600;
+const MOST = 3;
 
-/** @param {string} text */
+/** Say something for a moment; the same again takes its own place, and the oldest makes room. @param {string} text */
 export function toast(text) {
   const note = h("div", { class: "toast", role: "status", text });
+  const others = [...byId("tray").querySelectorAll(".toast")].filter((one) => {
+    if (one.textContent === text) one.remove();
+    return one.isConnected;
+  });
+  others.slice(MOST - 1).forEach((one) => one.remove());
   byId("tray").prepend(note);
   setTimeout(() => note.remove(), SHOWN_MS);
 }

@@ -27,9 +27,18 @@ TWICE = ["pp:interleaved:4", "pp:zero-bubble:v2:4", "pp:zero-bubble-v:4"]
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     flags = ["--variants", ",".join([*DATA, *TENSOR, *PIPELINE, *TWICE]), "--seq-lens", "32", "--precisions", "fp32"]
-    result = measure(tmp_path_factory.mktemp("ddp"), 2, "ddp", *flags, "--profile")
+    result = measure(tmp_path_factory.mktemp("ddp"), 2, "ddp", *flags)
     assert json.loads(json.dumps(result.rows)) == list(result.rows)
     return {row["variant"]: row for row in result.rows}
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    """Rows of one variant of each kind, by variant and length; some the model does not allow."""
+    variants = "tp,pp:interleaved:4,naive,fsdp,pp:1f1b:4"
+    flags = ("--variants", variants, "--models", "tiny", "--layers", "2", "--seq-lens", "31,32", "--precisions", "fp32")
+    found = measure(tmp_path_factory.mktemp("profiled"), 2, "ddp", *flags, "--profile", steps=1).rows
+    return {(row["variant"], row["seq_len"]): row for row in found}
 
 
 def test_every_variant_is_measured(rows):
@@ -55,7 +64,6 @@ def test_phases_say_where_the_exchange_is(rows):
     assert rows["fsdp"]["communication_wait_s"] is None
     assert rows["naive"]["exposed_communication_s"] >= 0
     assert rows["fsdp"]["exposed_communication_s"] is None
-    assert rows["fsdp"]["profiled_exposed_s"] > 0
     assert rows["pp:gpipe:4"]["bubble_s"] > 0
     assert rows["tp"]["bubble_s"] is None
 
@@ -71,11 +79,16 @@ def test_what_a_rank_holds(rows):
     assert rows["pp:1f1b:4"]["global_batch"] == 4
 
 
-def test_what_a_model_does_not_allow_is_a_row(tmp_path):
-    flags = ("--variants", "tp,pp:1f1b:4,naive", "--models", "tiny", "--layers", "1", "--seq-lens", "31")
-    found = measure(tmp_path, 2, "ddp", *flags).rows
-    assert [row["status"] for row in found] == ["unsupported", "unsupported", "ok"]
-    assert "do not divide" in found[0]["message"]
+def test_every_kind_of_variant_is_profiled(profiled):
+    for variant in ("naive", "fsdp", "tp", "pp:1f1b:4"):
+        assert profiled[variant, 32]["profiled_exposed_s"] > 0, variant
+
+
+def test_what_a_model_does_not_allow_is_a_row(profiled):
+    refused = {key: row["message"] for key, row in profiled.items() if row["status"] == "unsupported"}
+    assert set(refused) == {("tp", 31), ("pp:interleaved:4", 31), ("pp:interleaved:4", 32)}
+    assert "do not divide" in refused["tp", 31]
+    assert {row["status"] for key, row in profiled.items() if key not in refused} == {"ok"}
 
 
 @pytest.mark.parametrize(

@@ -69,39 +69,46 @@ def test_the_formulas_give_the_first_reference_reports_figures():
 
 
 CHECK = """
-import math, torch, torch.distributed as dist, torch.nn.functional as F
+import math, os, socket, sys, torch, torch.distributed as dist, torch.nn.functional as F
+from torch.multiprocessing import start_processes
 from runners.benchmarks.ulysses import Layer, made_inputs, ring_pass, ulysses_pass
 from runners.ranks import join, leave
-ranks = join("cpu")
-layer = Layer(ranks=ranks, seq_len=96, hidden=32, heads=8, dtype=torch.float64)
-inputs = made_inputs(layer)
-x, wq, wk, wv, proj = inputs
-parts = [torch.empty_like(x) for _ in range(ranks.world_size)]
-dist.all_gather(parts, x)
-whole = torch.cat(parts)
-q, k, v = (torch.matmul(whole, w) for w in (wq, wk, wv))
-def attended(a): return torch.matmul((a @ v).transpose(0, 1).reshape(96, 32), proj.reshape(32, 32))
-a = q @ k.transpose(1, 2)
-mask = torch.full((96, 96), -math.inf, dtype=torch.float64).triu(1)
-want = {"scores": attended(a), "fused": attended(F.softmax(a / 2 + mask, -1))}
-want |= {"eager": want["fused"], "ring": want["fused"]}
-mine = slice(ranks.rank * 96 // ranks.world_size, (ranks.rank + 1) * 96 // ranks.world_size)
-for core, expected in want.items():
-    found = (ring_pass if core == "ring" else ulysses_pass)(layer, core, *inputs)
-    torch.testing.assert_close(found, expected[mine], rtol=1e-5, atol=1e-6)
-leave(ranks)
+
+def check(rank, processes, port):
+    os.environ.update(RANK=str(rank), WORLD_SIZE=processes, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
+    ranks = join("cpu")
+    layer = Layer(ranks=ranks, seq_len=96, hidden=32, heads=8, dtype=torch.float64)
+    inputs = made_inputs(layer)
+    x, wq, wk, wv, proj = inputs
+    parts = [torch.empty_like(x) for _ in range(ranks.world_size)]
+    dist.all_gather(parts, x)
+    whole = torch.cat(parts)
+    q, k, v = (torch.matmul(whole, w) for w in (wq, wk, wv))
+    def attended(a): return torch.matmul((a @ v).transpose(0, 1).reshape(96, 32), proj.reshape(32, 32))
+    a = q @ k.transpose(1, 2)
+    mask = torch.full((96, 96), -math.inf, dtype=torch.float64).triu(1)
+    want = {"scores": attended(a), "fused": attended(F.softmax(a / 2 + mask, -1))}
+    want |= {"eager": want["fused"], "ring": want["fused"]}
+    mine = slice(ranks.rank * 96 // ranks.world_size, (ranks.rank + 1) * 96 // ranks.world_size)
+    for core, expected in want.items():
+        found = (ring_pass if core == "ring" else ulysses_pass)(layer, core, *inputs)
+        torch.testing.assert_close(found, expected[mine], rtol=1e-5, atol=1e-6)
+    leave(ranks)
+    print("as one rank")
+
+with socket.create_server(("127.0.0.1", 0)) as listener:
+    port = str(listener.getsockname()[1])
+start_processes(check, (sys.argv[1], port), nprocs=int(sys.argv[1]), start_method="fork")
 """
 
 
 @pytest.mark.parametrize("processes", [2, 4])
-def test_all_cores_give_what_one_rank_would(processes, tmp_path):
-    script = tmp_path / "check.py"
-    script.write_text(CHECK, encoding="utf-8")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    command += ["--nproc-per-node", str(processes), str(script)]
+def test_all_cores_give_what_one_rank_would(processes):
+    command = [sys.executable, "-c", CHECK, str(processes)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == ["as one rank"] * processes
 
 
 def test_one_rank_alone_copies():

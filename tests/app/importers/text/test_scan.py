@@ -68,5 +68,5 @@ def test_hostile_text_takes_no_longer_than_its_length():
         "1," * 2500,
     ):
         start = time.perf_counter()
-        scan("\n".join([line] * 2000))
-        assert time.perf_counter() - start < 5, line[:20]
+        scan("\n".join([line] * 800))
+        assert time.perf_counter() - start < 2, line[:20]

@@ -19,7 +19,7 @@ CASES = [
     for precision in DTYPES
     for heads, key_heads, length, keys, dim, causal in (
         (2, 2, 64, 64, 16, True),
-        (2, 2, 64, 64, 64, False),
+        (1, 1, 64, 64, 64, False),
         (4, 2, 50, 50, 24, True),
         (4, 1, 33, 70, 16, False),
         (1, 1, 70, 33, 40, False),

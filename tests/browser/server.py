@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -15,9 +16,12 @@ START_S = 60
 
 
 class Server:
-    """``headroom serve`` on a free (or a given) port of this machine."""
+    """``headroom serve`` on a free (or a given) port; ``after`` another one, this machine is measured already."""
 
-    def __init__(self, data: Path, port: int = 0) -> None:
+    def __init__(self, data: Path, port: int = 0, after: Server | None = None) -> None:
+        self.data = data
+        if after:
+            shutil.copytree(after.data / "cache", data / "cache", dirs_exist_ok=True)
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         command = ["from app.cli import main; main()", "serve", "--port", str(port), "--data", str(data)]
         self.process = subprocess.Popen(

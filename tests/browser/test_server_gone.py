@@ -11,21 +11,21 @@ from tests.browser.server import Server
 pytestmark = pytest.mark.browser
 
 
-def test_the_page_outlives_its_server(open_page, tmp_path):
-    server = Server(tmp_path / "data")
+def test_the_page_outlives_its_server(open_page, server, tmp_path):
+    own = Server(tmp_path / "data", after=server)
     try:
-        page = open_page(EIGHT_GPUS, url=server.url)
+        page = open_page(EIGHT_GPUS, url=own.url)
         wait_for_figures(page)
         before = headline(page)
         page.wait_for_load_state("networkidle")
-        server.stop()
+        own.stop()
         page.select_option("#model", "llama3.2-1b")
         banner = page.locator("#banner")
         expect(banner).to_contain_text("does not answer")
         assert headline(page) == before
-        server = Server(tmp_path / "data", server.port)
+        own = Server(tmp_path / "data", own.port)
         banner.get_by_role("button", name="Retry now").click()
         expect(banner).not_to_be_visible()
         wait_for_change(page, before[0])
     finally:
-        server.stop()
+        own.stop()

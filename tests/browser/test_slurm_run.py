@@ -16,14 +16,14 @@ RUN_MS = 120_000
 
 
 @pytest.fixture
-def on_slurm(slurm, tmp_path):
+def on_slurm(server, slurm, tmp_path):
     """A server whose Slurm is the tests' own."""
-    server = Server(tmp_path / "data")
+    found = Server(tmp_path / "data", after=server)
     try:
-        server.wait_for_cpu()
-        yield server
+        found.wait_for_cpu()
+        yield found
     finally:
-        server.stop()
+        found.stop()
 
 
 def test_a_run_through_slurm_lands_beside_its_prediction(open_page, on_slurm):

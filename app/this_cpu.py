@@ -27,6 +27,8 @@ from estimator.hardware import Chip
 from estimator.problems import InputProblems, Problem
 
 LABEL = "This CPU"
+LEAST_SHARE_FRAC = 0.5
+"""Peaks measured with less of the CPU than this are too low to be kept for good."""
 ALIASES = ("this-cpu",)
 _log = logging.getLogger("headroom")
 
@@ -36,6 +38,7 @@ class ThisCpu:
 
     def __init__(self, data: DataFolder, seconds: float, *, enabled: bool = True) -> None:
         self.data, self.seconds = data, seconds
+        self.share_frac = 1.0
         self.state = "waiting" if enabled else "off"
         self.message = ""
         self.finished = asyncio.Event()
@@ -56,13 +59,19 @@ class ThisCpu:
         return True
 
     async def ensure(self) -> None:
-        """Load the chip or measure it; a failure is kept as ``state`` and ``message`` for whoever asks."""
+        """Load the chip or measure it; a failure is kept as ``state`` and ``message`` for whoever asks.
+
+        One that was measured while others used the CPU is measured again, and serves until then.
+        """
+        kept = self.state != "off" and self.load()
         try:
-            if self.state != "off" and not self.load():
+            if self.state == "waiting":
                 self.state = "probing"
+            if self.state == "probing" or (kept and self.share_frac < LEAST_SHARE_FRAC):
                 await self._probe()
         except (OSError, msgspec.DecodeError, InputProblems, RuntimeError, KeyError, TypeError) as error:
-            self.state, self.message = "failed", str(error)
+            if not kept:
+                self.state, self.message = "failed", str(error)
             _log.warning("this CPU could not be measured: %s", error)
         finally:
             self.finished.set()
@@ -124,11 +133,16 @@ class ThisCpu:
 
     def _add(self, document: Any) -> None:
         chip = replace(decode(Chip, document["chip"], "chip"), name=catalog.THIS_CPU)
+        share_frac = float(document.get("samples", {}).get("cpu_share_frac", 1.0))
         source = f"measured here with torch {version('torch')}: {_cpu_name()}, {_cores()} cores"
+        if share_frac < LEAST_SHARE_FRAC:
+            source += f", which were busy: {100 * share_frac:.0f} % of them were left"
+            _log.warning("this CPU was busy while it was measured, so its peaks are low; the next start measures again")
         sources = {field.name: source for field in fields(chip) if isinstance(getattr(chip, field.name), (int, float))}
         label = chip.label or LABEL
         entry = catalog.Entry(key=catalog.THIS_CPU, label=label, value=chip, aliases=ALIASES, sources=sources)
         catalog.add("chips", entry)
+        self.share_frac = share_frac
         self.state, self.message = "ready", ""
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
 
-from app.disk import DataFolder
+from app.disk import DataFolder, write_json
 from app.main import create_app
 from app.this_cpu import ThisCpu, wants_cpu
 from estimator import catalog
+from estimator.codec import encode
 from estimator.problems import InputProblems
 from tests.app.examples import scenario
 from tests.app.waiting import until
@@ -36,7 +38,8 @@ def data(tmp_path):
     return folder
 
 
-def test_the_server_measures_this_cpu_once_without_keeping_the_page_waiting(settings):
+def test_the_server_measures_this_cpu_once_without_keeping_the_page_waiting(settings, monkeypatch):
+    monkeypatch.setattr("app.this_cpu.LEAST_SHARE_FRAC", 0.0)  # other tests use the CPU
     chosen = settings.model_copy(update={"probe_cpu": True, "probe_seconds": 0.5})
     with TestClient(create_app(chosen), base_url="http://127.0.0.1:8000") as client:
         assert client.get("/").status_code == 200
@@ -67,6 +70,21 @@ def test_the_server_measures_this_cpu_once_without_keeping_the_page_waiting(sett
         until(lambda: client.get("/api/health").json()["this_cpu"] == "ready", 2)
         assert client.post("/api/estimate", json=CPU_SCENARIO).json() == found.json()
     assert kept.stat().st_mtime_ns == written_ns
+
+
+@pytest.mark.parametrize(("share_frac", "again"), [(0.3, True), (0.8, False)])
+def test_what_was_measured_while_others_used_the_cpu_is_measured_again(data, monkeypatch, caplog, share_frac, again):
+    kept = {"chip": encode(replace(catalog.chip("a100"), kind="cpu")), "samples": {"cpu_share_frac": share_frac}}
+    write_json(ThisCpu(data, 0.1).cache_file, kept)
+    monkeypatch.setattr("sys.executable", "/nowhere/python")
+    cpu = ThisCpu(data, 0.1)
+    assert cpu.load(), "a command takes what there is"
+    (cpu_entry,) = [entry for entry in catalog.entries("chips") if entry.key == "cpu"]
+    assert ("30 % of them were left" in cpu_entry.sources["memory_bytes"]) is again
+    assert ("busy while it was measured" in caplog.text) is again
+    asyncio.run(cpu.ensure())
+    assert ("could not be measured" in caplog.text) is again
+    assert cpu.state == "ready", "what there is serves on"
 
 
 def test_a_probe_that_cannot_work_says_why(data, monkeypatch):

@@ -10,7 +10,8 @@ import torch
 from estimator.codec import decode
 from estimator.hardware import Chip
 from estimator.scenario import scenario_from_json
-from runners.benchmarks.chip import run
+from runners.benchmarks.chip import probe, run
+from runners.ranks import Ranks
 from tests.runners.examples import scenario_json
 
 
@@ -51,5 +52,16 @@ def test_the_hosts_time_is_per_kernel(document):
 
 
 def test_peaks_are_the_best_of_the_samples(document):
-    assert document["chip"]["fp32_flops_per_s"] == max(document["samples"]["fp32_matmul_flops_per_s"].values())
+    rates = [rate for key, found in document["samples"].items() if "fp32_matmul" in key for rate in found.values()]
+    assert document["chip"]["fp32_flops_per_s"] == max(rates)
     assert document["chip"]["memory_bytes_per_s"] == document["samples"]["copy_bytes_per_s"]["maximum"]
+
+
+@pytest.mark.parametrize(("whole", "single"), [(0.0, False), (100.0, True)])
+def test_one_thread_is_measured_too_where_others_use_the_cpu(monkeypatch, whole, single):
+    monkeypatch.setattr("runners.benchmarks.chip.WHOLE_SHARE_FRAC", whole)
+    threads = torch.get_num_threads()
+    samples = probe(Ranks(), 0.2)["samples"]
+    assert 0 < samples["cpu_share_frac"] < 1.5
+    assert ("fp32_matmul_1_flops_per_s" in samples) is single
+    assert torch.get_num_threads() == threads

@@ -1,5 +1,6 @@
 // @ts-check
 /** What a measurement says about one step, without guessing what it does not say. Pure. */
+import { seconds } from "./format.js";
 import { resized, same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Measurement} Measurement */
@@ -28,6 +29,13 @@ export const total = (amounts) => Object.values(amounts ?? {}).reduce((sum, valu
 export function stepTime(measurement) {
   if (!measurement) return null;
   return median(measurement.steps_s) ?? (total(measurement.phases_s) || total(measurement.breakdown_s) || null);
+}
+
+/** How the measured steps are spread; "" where there are not several. @param {Measurement | null} measurement */
+export function spreadWords(measurement) {
+  const times = measurement?.steps_s ?? [];
+  if (times.length < 2) return "";
+  return `Measured: the median of ${times.length} steps, ${seconds(Math.min(...times))} to ${seconds(Math.max(...times))}.`;
 }
 
 /**

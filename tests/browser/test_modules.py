@@ -313,3 +313,10 @@ def test_what_a_link_says_that_the_page_does_not_know(call):
     wrong = f"?foo=bar&tp=abc&overlap=maybe&seq_len=&view=nowhere&foo=baz&{'n' * 60}=1"
     found = call("url", "unknownIn", wrong, base)
     assert found == ["foo", "tp=abc", "overlap=maybe", "seq_len=", "view=nowhere", "n" * 39 + "…"]
+
+
+def test_the_spread_of_measured_steps_is_said_where_there_are_several(call):
+    assert call("measured", "spreadWords", {"steps_s": [0.5, 4.44, 3]}) == (
+        "Measured: the median of 3 steps, 500 ms to 4.44 s."
+    )
+    assert call("measured", "spreadWords", {"steps_s": [0.5]}) == call("measured", "spreadWords", None) == ""

@@ -54,6 +54,9 @@ def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page
     page.goto(address)
     wait_for_figures(page)
     expect(page.locator("#step-time tr.total td").nth(2)).to_have_text(total.nth(2).inner_text())
+    expect(page.locator("#step-time .hint")).to_contain_text(
+        re.compile(r"Measured: the median of \d+ steps, .+ to .+\.")
+    )
 
 
 def test_a_run_is_cancelled_and_its_log_stays(open_page):
@@ -72,6 +75,13 @@ def test_a_run_is_cancelled_and_its_log_stays(open_page):
     assert retry["x"] + retry["width"] <= place["x"], "a second click on Cancel must not retry"
     expect(page.locator(".run", has_text="to be cancelled")).to_have_count(1)
     expect(page.get_by_role("heading", name="Log")).to_be_visible()
+    run.get_by_role("button", name="Retry").click()
+    again = page.locator(".run.chosen", has_text="to be cancelled")
+    expect(page.locator(".run", has_text="to be cancelled")).to_have_count(2)
+    expect(again).to_have_count(1)
+    assert again.get_attribute("data-run") in page.url, "the new run is shown"
+    again.get_by_role("button", name="Cancel", exact=True).click()
+    expect(again.locator(".state")).to_have_text("cancelled", timeout=RUN_MS)
 
 
 def _asked(page, act) -> dict:

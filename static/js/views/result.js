@@ -4,20 +4,20 @@ import { api, ApiError } from "../api.js";
 import { errorRows } from "../figures/steptime.js";
 import { PHASES } from "../figures/base.js";
 import { bytes, change, scaleFor } from "../format.js";
-import { stepTime, total } from "../measured.js";
+import { spreadWords, stepTime, total } from "../measured.js";
 import { h, put } from "./dom.js";
 import { createErrors } from "./errors.js";
 
 export function createResult() {
   const errors = createErrors();
   const sub = h("span", { class: "sub" });
-  const memory = h("p", { class: "hint" });
+  const hint = h("p", { class: "hint" });
   const element = h(
     "section",
     { class: "card w12", id: "run-result", hidden: true },
     h("header", {}, h("h3", { text: "Result" }), sub),
     errors.element,
-    memory,
+    hint,
   );
   let shown = "";
 
@@ -48,10 +48,8 @@ export function createResult() {
     });
     const peak = measurement.memory.peak_bytes;
     const held = prediction.memory.peak_bytes;
-    put(
-      memory,
-      peak ? `Peak memory ${bytes(held)} predicted, ${bytes(peak)} measured, ${change(held / peak - 1)}.` : "",
-    );
+    const peaks = peak && `Peak memory ${bytes(held)} predicted, ${bytes(peak)} measured, ${change(held / peak - 1)}.`;
+    put(hint, [spreadWords(measurement), peaks].filter(Boolean).join(" "));
   }
   return { element, update };
 }

@@ -12,6 +12,12 @@ import { trying } from "./toast.js";
 
 /** @param {string} id @param {() => Promise<void>} refresh  the list, after something was asked of a run */
 export function createRunRow(id, refresh) {
+  /** Show another run: the new one of a retry. @param {import("../types.js").Run} run */
+  async function choose(run) {
+    await refresh();
+    set({ run: run.id });
+    writeUrl();
+  }
   const parts = {
     name: h("button", {
       type: "button",
@@ -32,7 +38,7 @@ export function createRunRow(id, refresh) {
   const button = (/** @type {string} */ text, /** @type {() => void} */ act) =>
     h("button", { type: "button", text, onclick: act });
   const cancel = button("Cancel", () => void trying(api.cancel(id).then(refresh)));
-  const retry = button("Retry", () => void trying(api.retry(id).then(refresh)));
+  const retry = button("Retry", () => void trying(api.retry(id).then(choose)));
   const remove = createRemove("run", async () => {
     await api.removeRun(id);
     if (state.run === id) set({ run: "" });

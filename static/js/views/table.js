@@ -49,9 +49,16 @@ export function columnOf(name) {
 const largestOf = (values) =>
   values.reduce((largest, value) => (typeof value === "number" ? Math.max(largest, Math.abs(value)) : largest), 0);
 
-/** Title of the column whose value this one is the spread or the prediction of, else its own. @param {string} title */
-const valueOf = (title) =>
-  title.replace(/^predicted /, "").replace(/ std$/, "").replace(/\binterquartile range$/, "median");
+/** Columns of how samples are spread, by what stands before; their value is the median there, or the step. */
+const SPREAD = /^(.*?)(minimum|mean|maximum|interquartile range)$/;
+
+/** Titles of the columns whose value this one may be the spread or the prediction of. @param {string} title */
+function valuesOf(title) {
+  const spread = SPREAD.exec(title);
+  if (spread) return [`${spread[1]}median`, `${spread[1]}step`];
+  const value = title.replace(/^predicted /, "").replace(/ std$/, "");
+  return value === title ? [] : [value];
+}
 
 /**
  * The unit that each column of a kind is written in, null for others. Columns of a kind share it, so that they can be
@@ -69,8 +76,8 @@ export function scalesOf({ columns, rows }) {
     return largest[at] < small * shared.factor ? scaleFor(largest[at], kind) : shared;
   });
   return columns.map(({ title, unit }, at) => {
-    const value = valueOf(title);
-    const of = value === title ? -1 : columns.findIndex((one) => one.title === value && one.unit === unit);
+    const values = valuesOf(title);
+    const of = columns.findIndex((one) => values.includes(one.title) && one.unit === unit);
     return scales[at] && of >= 0 ? scales[of] : scales[at];
   });
 }

@@ -2,7 +2,7 @@
 /** The step time: the primary figure, drawn in the frame of every change; its table of errors; the run's warnings. */
 import { stepTime as stepTimeFigure } from "../figures/steptime.js";
 import { plural } from "../format.js";
-import { apart, beside, deviceName, stepTime } from "../measured.js";
+import { apart, beside, deviceName, spreadWords, stepTime } from "../measured.js";
 import { state } from "../state.js";
 import { colour, h, narrow, put } from "./dom.js";
 import { createErrors } from "./errors.js";
@@ -41,7 +41,8 @@ export function createTime({ name }) {
     table: false,
     name,
   });
-  card.below.append(errors.element, warnings);
+  const spread = h("p", { class: "hint", hidden: true });
+  card.below.append(errors.element, spread, warnings);
 
   function update() {
     const { estimate, drag } = state;
@@ -57,6 +58,8 @@ export function createTime({ name }) {
     put(card.sub, `${measurement ? "predicted against measured" : `predicted; ${absent}`}, ${scale.unit}`);
     const step = { predicted: estimate.step_time_s, measured: measuredStep_s };
     errors.update({ rows, scale, by, step, same: isMeasuredScenario() });
+    put(spread, spreadWords(measurement));
+    spread.hidden = !spread.textContent;
   }
 
   function showWarnings() {

@@ -20,7 +20,7 @@ from runners.backends.local import gpu_count
 from runners.job import Job
 from runners.options import options_of
 from runners.placement import Placement
-from runners.refusals import rank_refusals, refusals
+from runners.refusals import grid_refusals, rank_refusals, refusals
 
 MOST_JOBS = 1000
 """In one array; Slurm's own default limit."""
@@ -54,6 +54,7 @@ def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = No
             # A GPU may be there for the processes that are not this one; the worker asks again
             cuda = job.device != "cpu" and cluster.chip.kind != "cpu"
             options = options_of(job.benchmark, job.options)
+            problems += grid_refusals(options, job.scenario)
             found = refusals(scenario, world_size=scenario.plan.dp, cuda=cuda, options=options)
             found = found or _too_large(scenario, job)
             problems += [dataclasses.replace(problem, field=f"scenario.{problem.field}") for problem in found]

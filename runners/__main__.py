@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -62,7 +63,9 @@ def _probe(options: argparse.Namespace) -> int:
     _refuse(_problems(options))
     guard.start(guard.Watch(time_limit_s=2 * options.seconds, overtime_s=PROBE_OVERTIME_S))
     probes = import_module(MODULES["probe"])  # imports torch
-    return int(probes.run(options.out, options.seconds, options.device))
+    code = int(probes.run(options.out, options.seconds, options.device))
+    _say(f"{options.out}: its object 'chip' is this device, for a scenario's cluster")
+    return code
 
 
 def _recover(options: argparse.Namespace) -> int:
@@ -80,9 +83,10 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
         found.append(Problem(field="--out", message="is missing", remedy="Add --out RESULT.json."))
     for name in ("out", "trace"):
         path = getattr(options, name, None)
-        if path is not None and not path.parent.is_dir():
-            remedy = "Make that folder, or choose another."
-            found.append(Problem(field=f"--{name}", message=f"there is no folder {path.parent}", remedy=remedy))
+        if path is not None and (why := _unwritable(path)):
+            found.append(
+                Problem(field=f"--{name}", message=why, remedy="Choose a file in a folder that you may write.")
+            )
     seconds = getattr(options, "seconds", 1.0)
     if not 0 < seconds <= 3600:
         found.append(Problem(field="--seconds", message=f"{seconds:g} is out of range", remedy="Give 1 to 3600."))
@@ -90,6 +94,19 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
     if trace is not None and not trace.name.endswith((".json", ".json.gz")):
         found.append(Problem(field="--trace", message="has another ending", remedy="End it with .json or .json.gz."))
     return found
+
+
+def _unwritable(path: Path) -> str:
+    """Say why nothing can be written there, before hours are measured for it; "" where it can."""
+    if path.is_dir():
+        return f"{path} is a folder"
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            return ""
+    except OSError as error:
+        return f"{path.parent} cannot be written: {error.strerror or error}"
 
 
 def _refuse(problems: list[Problem]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 from pathlib import Path
@@ -68,6 +69,11 @@ def cpu_memory_bytes() -> float:
     for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
         total = min(total, _number(path) or total)
     return total
+
+
+def bound_bytes(cuda: bool) -> float:
+    """Memory beyond which the system ends a process without a word: a CPU's; a GPU's allocator says so itself."""
+    return math.inf if cuda else cpu_memory_bytes()
 
 
 def other_chip(chip: Chip, kind: str, name: str) -> list[Warning]:

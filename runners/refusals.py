@@ -5,15 +5,17 @@ Without torch, so that a server can ask at launch.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from estimator.model import Model
+from estimator.model import Model, parameters
 from estimator.problems import Problem
 from estimator.scenario import Scenario
 from estimator.training import Training
+from estimator.units import bytes_text
 from runners.flash.tiles import WIDEST
 from runners.options import StepOptions
 
@@ -39,11 +41,15 @@ RANK_COUNTS = {
     "collectives": RankCount(
         least=2,
         message="one process has nobody to talk to",
-        remedy="Start at least two (torchrun --nproc-per-node 2).",
+        remedy="Set the processes to two or more (torchrun --nproc-per-node 2).",
+    ),
+    "attention": RankCount(
+        most=1, message="attention is measured on one rank", remedy="Start one, or measure several with ulysses."
     ),
     "memory": RankCount(
         most=1, message="memory is measured on one rank", remedy="Start one, or measure several with ddp."
     ),
+    "precision": RankCount(most=1, message="precision is measured on one rank", remedy="Start one."),
 }
 """Of the benchmarks that do not take any number."""
 
@@ -66,8 +72,27 @@ def rank_refusals(benchmark: str, options: Any, world_size: int) -> list[Problem
     return [Problem(field="world_size", message=ranks.message, remedy=ranks.remedy)]
 
 
-def refusals(scenario: Scenario, *, world_size: int, cuda: bool, options: StepOptions = NO_OPTIONS) -> list[Problem]:
-    """List what the step benchmark cannot measure with ``world_size`` processes, each with its remedy."""
+def grid_refusals(options: Any, scenario: object) -> list[Problem]:
+    """Refuse a scenario beside a grid of models, which would be measured without it."""
+    if not (isinstance(options, StepOptions) and options.models and scenario):
+        return []
+    message = "a grid takes its models and sizes from the options, and none from a scenario"
+    return [Problem(field="options.models", message=message, remedy="Leave out the models, or the scenario.")]
+
+
+def refusals(
+    scenario: Scenario,
+    *,
+    world_size: int,
+    cuda: bool,
+    options: StepOptions = NO_OPTIONS,
+    memory_bytes: float = math.inf,
+) -> list[Problem]:
+    """List what the step benchmark cannot measure with ``world_size`` processes, each with its remedy.
+
+    ``memory_bytes`` is a CPU's: where the weights alone do not fit, the system would end the processes without a word.
+    On a GPU the allocator says so, and the result is ``oom``.
+    """
     model, plan, training = scenario.model, scenario.plan, scenario.training
     found = []
 
@@ -89,6 +114,10 @@ def refusals(scenario: Scenario, *, world_size: int, cuda: bool, options: StepOp
             f"Set plan.dp and cluster to {world_size} chips, or start {plan.dp} processes "
             f"(torchrun --nproc-per-node {plan.dp}).",
         )
+    weights_bytes = world_size * parameters(model) * (2 if training.precision == "bf16" else 4)
+    if weights_bytes > memory_bytes:
+        message = f"the weights alone take {bytes_text(weights_bytes)}, and this machine has {bytes_text(memory_bytes)}"
+        refuse("model", message, "Choose a smaller model, or fewer layers.")
     if training.precision == "fp8":
         refuse("training.precision", "fp8 is not measured", "Choose bf16 or bf16-amp.")
     if training.attention == "flash1":

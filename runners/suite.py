@@ -16,7 +16,14 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from estimator.measurement import MeasuredCollective, Measurement, Origin, Warning
+from estimator.measurement import (
+    MeasuredCollective,
+    Measurement,
+    Origin,
+    Warning,
+    rows_by_status,
+    statuses_text,
+)
 from runners import guard
 from runners.clocks import clocks
 from runners.environment import device, environment
@@ -118,11 +125,13 @@ class Suite:
         if self.ranks.rank != 0:
             return None
         head = self.head()
+        status, why = self._outcome()
         return replace(
             head,
+            status=status,
             rows=tuple(self.rows),
             collectives=tuple(self.collectives),
-            warnings=tuple(warnings),
+            warnings=(*warnings, *([Warning(code=status, message=why)] if why else [])),
             samples={
                 "definitions": definitions,
                 **head.samples,
@@ -144,6 +153,14 @@ class Suite:
             environment=environment(self.ranks.cuda),
             samples={"options": job.options, "warmup": job.warmup, "steps": job.steps, "seed": job.seed},
         )
+
+    def _outcome(self) -> tuple[str, str]:
+        """A run in which no row was measured has not succeeded, whatever each of them says; also why."""
+        counts = rows_by_status(self.rows)
+        if not counts or "ok" in counts:
+            return "ok", ""
+        message = next((f": {row['message']}" for row in self.rows if row.get("message")), "")
+        return "oom" if "oom" in counts else "failed", f"no row was measured ({statuses_text(counts)}){message}"
 
     def _agree(self, rows: list[Row], columns: Row) -> None:
         """Where any rank failed, the row says so on all of them."""

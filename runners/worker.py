@@ -22,6 +22,7 @@ from runners import guard, journal
 from runners.benchmarks import MODULES
 from runners.job import CANCEL_FILE, Job, state, write_measurement
 from runners.options import options_of
+from runners.refusals import grid_refusals, rank_refusals
 
 OK, FAILED, BAD_INPUT, CANCELLED = 0, 1, 2, 143
 
@@ -45,7 +46,8 @@ def rank_and_world_size() -> tuple[int, int]:
 def work(job: Job, result: Path, report: Report, trace: Path | None = None, folder: Path | None = None) -> int:
     """Run ``job`` in this process, write its Measurement to ``result``, report states; return the exit code.
 
-    ``folder`` is the job's, where it has one; without it, what is refused leaves an older result as it was.
+    ``folder`` is the job's, where it has one. Without it an older result in that place stays as it was where the job is
+    refused, and beside the new one where that is not what was asked for.
 
     The first rank that has an outcome writes it: an out of memory on one rank is the run's result, and what the others
     then say about lost connections is not.
@@ -62,13 +64,15 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
     _die_with_parent()
     try:
         _guard(job, result, folder)
-        options_of(job.benchmark, job.options)
+        options = options_of(job.benchmark, job.options)
         found = _problems(job, world_size)
+        found += rank_refusals(job.benchmark, options, world_size) + grid_refusals(options, job.scenario)
         if found:
             raise InputProblems(found)
         measurement, code = importlib.import_module(MODULES[job.benchmark]).run(job, report, trace), OK
-        if measurement is not None and measurement.status != "ok" and world_size > 1:
-            code = FAILED  # the peers wait for this rank: its failure makes torchrun end them
+        status = measurement.status if measurement is not None else "ok"
+        if status == "failed" or (status != "ok" and world_size > 1):
+            code = FAILED  # peers wait for this rank: its failure makes torchrun end them
     except InputProblems as error:
         _say(rank, "\n".join(str(problem) for problem in error.problems))
         # Nothing was measured; a folder has an outcome all the same, for whoever waits for one
@@ -86,11 +90,21 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
         report(state(measurement.status, _message(measurement)))
     if rank == 0:
         journal.journal_of(result).unlink(missing_ok=True)
-        if older.exists() and not result.exists():
-            older.replace(result)
-        older.unlink(missing_ok=True)
+        _settle(older, result, code, folder)
     guard.end()
     return code
+
+
+def _settle(older: Path, result: Path, code: int, folder: Path | None) -> None:
+    """Put an older result back, keep it beside the new one, or delete it."""
+    if not older.exists():
+        return
+    if not result.exists():
+        older.replace(result)
+    elif code == OK or folder:
+        older.unlink()
+    else:
+        _say(0, f"the result that was there is kept: {older}")
 
 
 def leave(code: int) -> NoReturn:

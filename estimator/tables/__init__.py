@@ -31,7 +31,7 @@ PREDICTED: dict[str, Callable[[Mapping[str, Any], Place], dict[str, float]]] = {
 """By the format of a measurement's origin: predictions of a row's columns, none where the row is not covered."""
 
 UNKNOWN_ROWS = "the estimator has no formula for such rows"
-UNKNOWN_NUMBERS = "no row has a number that the estimator knows"
+UNKNOWN_NUMBERS = "none of its rows is covered: models of the catalogue, and of collectives those of NCCL"
 
 
 @dataclass(frozen=True, kw_only=True)

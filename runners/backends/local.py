@@ -27,6 +27,7 @@ from runners.job import (
     last_state,
     write_handle,
 )
+from runners.placement import Placement
 
 QUEUES = False
 ARRAYS = False
@@ -52,9 +53,13 @@ def problems(job: Job) -> list[Problem]:
     if job.placement.nodes > 1:
         message = f"{job.placement.nodes} nodes, and this machine is one"
         found.append(Problem(field="placement.nodes", message=message, remedy="Set it to 1, or choose backend slurm."))
+    elif job.placement != Placement():
+        message = "is what a scheduler is asked for, and this machine has none"
+        found.append(Problem(field="placement", message=message, remedy="Leave it out, or choose backend slurm."))
     if job.world_size > MOST_PROCESSES:
         message = f"{job.world_size} processes are too many for the local backend"
-        remedy = f"Choose a scenario of at most {MOST_PROCESSES} chips."
+        chips = ", by a scenario of so many chips" if job.scenario else ""
+        remedy = f"Start at most {MOST_PROCESSES}{chips}."
         return [*found, Problem(field="world_size", message=message, remedy=remedy)]
     gpus = gpu_count()
     if job.device == "cuda" and gpus == 0:

@@ -18,7 +18,6 @@ from runners.options import CollectivesOptions, options_of
 from runners.outcomes import Unsupported
 from runners.parallel_collectives import PAYLOADS, caller, traffic
 from runners.ranks import Ranks, gather
-from runners.refusals import rank_refusals
 from runners.suite import Report, Row, Suite, begin, release
 from runners.timing import spread_columns, time_calls
 
@@ -46,9 +45,6 @@ DEFINITIONS = {
 def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
     """Measure every configuration; rows by rank, ``collectives`` one summary each. Raises InputProblems."""
     options: CollectivesOptions = options_of(job.benchmark, job.options)
-    problems = rank_refusals(job.benchmark, options, job.world_size)
-    if problems:
-        raise InputProblems(problems)
     sizes = options.group_sizes or _doubling(job.world_size)
     too_large = [size for size in sizes if size > job.world_size]
     if too_large:

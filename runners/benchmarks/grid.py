@@ -13,17 +13,17 @@ from estimator.hardware import peak_flops_per_s
 from estimator.measurement import Measurement
 from estimator.model import Model, model_flops_per_token
 from estimator.plan import Plan
-from estimator.problems import InputProblems
 from estimator.scenario import Scenario
 from estimator.training import Training
 from runners.allocation import allocator_peaks
+from runners.environment import bound_bytes
 from runners.here import cluster_here
 from runners.job import Job
 from runners.models import model_of
 from runners.options import StepOptions, options_of
 from runners.outcomes import Unsupported
 from runners.profile import profile
-from runners.refusals import rank_refusals, refusals
+from runners.refusals import refusals
 from runners.suite import Report, Row, Suite, begin, used_bytes
 from runners.summary import MEASURED_PHASES, WORK
 from runners.timed_step import timed_step
@@ -80,9 +80,6 @@ class Cell:
 def run(job: Job, report: Report) -> Measurement | None:
     """Measure every cell of the grid. Raises InputProblems."""
     options: StepOptions = options_of(job.benchmark, job.options)
-    problems = rank_refusals(job.benchmark, options, job.world_size)
-    if problems:
-        raise InputProblems(problems)
     cells = cells_of(options)
     suite = begin(job, report, len(cells), options.limit_s)
     profiles: list[tuple[Row, Callable[[], Row]]] = []
@@ -137,7 +134,8 @@ def _built(suite: Suite, cell: Cell) -> tuple[Trainee, bool]:
     plan = Plan(micro_batch=cell.micro_batch, recompute=cell.recompute)
     cluster, known = cluster_here(ranks)
     scenario = Scenario(model=cell.model, cluster=cluster, plan=plan, training=training)
-    refused = refusals(scenario, world_size=1, cuda=ranks.cuda, options=StepOptions(graph=cell.graph))
+    options, memory_bytes = StepOptions(graph=cell.graph), bound_bytes(ranks.cuda)
+    refused = refusals(scenario, world_size=1, cuda=ranks.cuda, options=options, memory_bytes=memory_bytes)
     if refused:
         raise Unsupported("; ".join(str(problem) for problem in refused))
     if cell.compiled:

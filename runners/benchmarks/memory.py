@@ -13,12 +13,13 @@ from estimator.problems import InputProblems, Problem
 from estimator.scenario import Scenario
 from estimator.training import Training
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
+from runners.environment import bound_bytes
 from runners.here import cluster_here
 from runners.job import SNAPSHOT_FILE, Job
 from runners.models import model_of
 from runners.options import MemoryOptions, options_of
 from runners.outcomes import Unsupported
-from runners.refusals import rank_refusals, refusals
+from runners.refusals import refusals
 from runners.snapshot import record
 from runners.suite import Report, Row, Suite, begin, used_bytes
 from runners.trainee import Trainee, discard, one_step, prepare
@@ -39,9 +40,6 @@ DEFINITIONS = {
 def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
     """Measure every combination; one row each. Raises InputProblems."""
     options: MemoryOptions = options_of(job.benchmark, job.options)
-    problems = rank_refusals(job.benchmark, options, job.world_size)
-    if problems:
-        raise InputProblems(problems)
     if options.snapshot and trace is None:
         remedy = "Say where, with --trace: the snapshot lands beside it."
         raise InputProblems([Problem(field="options.snapshot", message="has no place to go", remedy=remedy)])
@@ -78,7 +76,8 @@ def _work(suite: Suite, scenario: Scenario, mode: str, snapshot: Path | None) ->
 
 
 def _measure(suite: Suite, scenario: Scenario, mode: str, snapshot: Path | None) -> Row:
-    refused = refusals(scenario, world_size=1, cuda=suite.ranks.cuda)
+    cuda = suite.ranks.cuda
+    refused = refusals(scenario, world_size=1, cuda=cuda, memory_bytes=bound_bytes(cuda))
     if refused:
         raise Unsupported("; ".join(str(problem) for problem in refused))
     left_over = used_bytes(suite.ranks)

@@ -17,7 +17,7 @@ from runners import guard
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
 from runners.benchmarks import grid
 from runners.clocks import clocks
-from runners.environment import device, environment, other_chip
+from runners.environment import bound_bytes, device, environment, other_chip
 from runners.job import SNAPSHOT_FILE, Job, progress
 from runners.options import StepOptions, options_of
 from runners.outcomes import is_out_of_memory
@@ -67,7 +67,8 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
         return grid.run(job, report)
     scenario = scenario_from_json(job.scenario)
     ranks = join(job.device)
-    found = refusals(scenario, world_size=ranks.world_size, cuda=ranks.cuda, options=options)
+    bound = bound_bytes(ranks.cuda)
+    found = refusals(scenario, world_size=ranks.world_size, cuda=ranks.cuda, options=options, memory_bytes=bound)
     if options.snapshot and trace is None:
         remedy = "Say where, with --trace: the snapshot lands beside it."
         found.append(Problem(field="options.snapshot", message="has no place to go", remedy=remedy))

@@ -73,6 +73,11 @@ def test_benchmarks_of_many_rows_need_no_scenario(cpu):
         job_from_json({"benchmark": "collectives", "options": {"colour": "red"}}, cpu)
 
 
+def test_a_grid_beside_a_scenario_is_refused(cpu):
+    with pytest.raises(InputProblems, match=r"^options\.models: a grid takes its models"):
+        job_from_json({"scenario": SCENARIO, "options": {"models": ["tiny"]}}, cpu)
+
+
 def test_a_list_of_jobs_is_an_array_and_names_the_job_of_each_problem(cpu):
     good = {"scenario": SCENARIO, "backend": "slurm", "device": "cpu"}
     assert len(jobs_from_json([good, good], cpu)) == 2

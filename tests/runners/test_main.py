@@ -44,7 +44,9 @@ def test_a_step_is_measured_on_a_host_that_has_only_torch(tmp_path):
     [
         (["--scenario", "nowhere.json", "--out", "r.json"], "scenario: nowhere.json: No such file or directory."),
         (["--scenario", "s.json"], "--out: is missing. Add --out RESULT.json."),
-        (["--scenario", "s.json", "--out", "no/r.json"], "--out: there is no folder no. Make that folder"),
+        (["--scenario", "s.json", "--out", "no/r.json"], "--out: there is no folder no. Choose a file in"),
+        (["--scenario", "s.json", "--out", "folder"], "--out: folder is a folder. Choose a file in"),
+        (["--scenario", "s.json", "--out", "/proc/r.json"], "--out: /proc cannot be written: "),
         (["--scenario", "s.json", "--out", "r.json", "--trace", "t.txt"], "--trace: has another ending."),
         (["--scenario", "s.json", "--out", "r.json", "--steps", "0"], "steps: 0 is out of range. Give a whole number"),
         (["--scenario", "bad.json", "--out", "r.json"], "scenario: bad.json: is not JSON"),
@@ -54,6 +56,7 @@ def test_a_step_is_measured_on_a_host_that_has_only_torch(tmp_path):
 def test_bad_input_is_one_line_with_field_and_remedy(tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "s.json").write_text(json.dumps(scenario_json()), encoding="utf-8")
+    (tmp_path / "folder").mkdir()
     (tmp_path / "bad.json").write_text('{"model":', encoding="utf-8")
     assert main(["step", *arguments]) == 2
     errors = capsys.readouterr().err

@@ -8,8 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from estimator.model import parameters
 from runners.options import OPTIONS
-from runners.refusals import compiled, model_refusals, rank_refusals, refusals
+from runners.refusals import compiled, grid_refusals, model_refusals, rank_refusals, refusals
 from tests.runners.examples import scenario
 
 
@@ -87,3 +88,20 @@ def test_a_number_of_processes_with_nothing_to_measure_is_refused():
     assert "a grid runs on one rank" in refused("step", 2, models=("tiny",))[0]
     assert refused("step", 2) == []
     assert refused("ddp", 64) == []
+
+
+def test_a_model_whose_weights_do_not_fit_on_a_cpu_is_refused():
+    chosen = scenario()
+    weights_bytes = 4 * parameters(chosen.model)
+    assert refusals(chosen, world_size=1, cuda=False, memory_bytes=weights_bytes) == []
+    (problem,) = refusals(chosen, world_size=1, cuda=False, memory_bytes=weights_bytes - 1)
+    assert problem.field == "model"
+    assert "the weights alone take" in problem.message
+
+
+def test_a_grid_takes_no_scenario():
+    grid = OPTIONS["step"](models=("tiny",))
+    (problem,) = grid_refusals(grid, {"model": "gpt2"})
+    assert problem.field == "options.models"
+    assert grid_refusals(grid, {}) == grid_refusals(OPTIONS["step"](), {"model": "gpt2"}) == []
+    assert grid_refusals(OPTIONS["memory"](), {"model": "gpt2"}) == []

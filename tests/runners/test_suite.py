@@ -53,6 +53,27 @@ def test_every_outcome_is_a_row_and_is_reported_as_it_comes():
     assert result.samples["clocks"]
 
 
+@pytest.mark.parametrize(
+    ("errors", "status", "words"),
+    [
+        ([MemoryError()], "oom", "no row was measured (1 oom)"),
+        (
+            [Unsupported("no such link"), MemoryError()],
+            "oom",
+            "no row was measured (1 unsupported, 1 oom): Unsupported: no such link",
+        ),
+        ([Unsupported("no such link")], "failed", "no row was measured (1 unsupported): Unsupported: no such link"),
+    ],
+)
+def test_a_run_in_which_nothing_was_measured_has_not_succeeded(errors, status, words):
+    suite = a_suite([])
+    for error in errors:
+        suite.measure({"name": "a"}, raising(error))
+    result = suite.result({})
+    assert (result.status, result.warnings[-1].code) == (status, status)
+    assert result.warnings[-1].message.startswith(words)
+
+
 def test_rows_are_completed_after_all_are_measured_and_keep_what_they_had():
     events: list[dict] = []
     suite = a_suite(events)

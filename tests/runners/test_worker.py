@@ -8,7 +8,7 @@ import sys
 import time
 
 from runners.job import RESULT_FILE, Job, last_state, read_events, read_measurement, write_job
-from tests.runners.examples import ROOT, limited, scenario_json, too_large
+from tests.runners.examples import ROOT, limited, scenario_json, too_large, write_scenario
 
 
 def start(folder, job, command=()):
@@ -79,13 +79,41 @@ def test_the_wrong_number_of_processes_is_a_problem(tmp_path):
     assert errors.startswith("world_size: the job wants 2 processes, 1 run. Start it with torchrun")
 
 
-def test_what_is_refused_leaves_an_older_result_and_what_runs_replaces_it(tmp_path):
+def run_to(result, *arguments):
+    command = (sys.executable, "-m", "runners", *arguments, "--out", str(result), "--device", "cpu")
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_an_older_result_stays_where_the_job_is_refused_and_goes_where_it_succeeds(tmp_path):
     result = tmp_path / "rows.json"
-    result.write_text('{"label": "older"}')
-    command = (sys.executable, "-m", "runners", "precision", "--out", str(result))
-    for steps, code in (("-1", 2), ("1", 0)):
-        assert result.read_text() == '{"label": "older"}'
-        done = subprocess.run((*command, "--steps", steps), cwd=ROOT, capture_output=True, text=True, check=False)
-        assert done.returncode == code, done.stderr
+    result.write_text("older")
+    assert run_to(result, "precision", "--steps", "-1").returncode == 2
+    assert run_to(result, "collectives").returncode == 2
+    assert result.read_text() == "older"
+    done = run_to(result, "precision")
+    assert done.returncode == 0, done.stderr
     assert read_measurement(result).status == "ok"
     assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]
+
+
+def test_an_older_result_is_kept_beside_one_that_failed(tmp_path):
+    result = tmp_path / "rows.json"
+    result.write_text("older")
+    sizes = ("--models", "gpt2", "--seq-lens", "16", "--precisions", "fp32", "--attentions", "sdpa", "--graphs", "yes")
+    done = run_to(result, "step", *sizes)
+    assert done.returncode == 1, done.stderr
+    assert "the result that was there is kept: " in done.stderr
+    assert (tmp_path / "rows.older.json").read_text() == "older"
+    assert read_measurement(result).status == "failed"
+
+
+def test_what_a_benchmark_has_nothing_to_measure_with_is_refused(tmp_path):
+    scenario = write_scenario(tmp_path, scenario_json())
+    grid = run_to(tmp_path / "r.json", "step", "--scenario", str(scenario), "--models", "tiny")
+    assert (grid.returncode, grid.stderr.partition(",")[0]) == (
+        2,
+        "options.models: a grid takes its models and sizes from the options",
+    )
+    alone = run_to(tmp_path / "r.json", "collectives")
+    assert (alone.returncode, alone.stderr.partition(".")[0]) == (2, "world_size: one process has nobody to talk to")
+    assert [path.name for path in tmp_path.iterdir()] == [scenario.name]

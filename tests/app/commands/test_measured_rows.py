@@ -39,7 +39,9 @@ def test_a_chip_that_is_in_no_catalogue_says_so(tmp_path):
 def test_rows_without_a_number_that_is_predicted_say_so(tmp_path):
     found = measured_rows(dataclasses.replace(TABLE, rows=(SKIPPED,)), tmp_path)
     assert found is not None
-    assert lines(found)[1:] == ["predicted    nothing: no row has a number that the estimator knows"]
+    assert lines(found)[1:] == [
+        "predicted    nothing: none of its rows is covered: models of the catalogue, and of collectives those of NCCL"
+    ]
 
 
 def test_what_nobody_predicts_is_only_counted(tmp_path):

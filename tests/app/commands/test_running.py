@@ -73,7 +73,7 @@ def test_rows_are_counted_and_stand_beside_their_predictions(write, capsys, monk
 
 def test_a_number_of_processes_with_nothing_to_measure_is_refused_before_anything_starts(write, capsys, tmp_path):
     assert run(["run", write({"benchmark": "collectives"})]) == 2
-    assert "world_size: one process has nobody to talk to. Start at least two" in capsys.readouterr().err
+    assert "world_size: one process has nobody to talk to. Set the processes to two or more" in capsys.readouterr().err
     assert run(["run", write({"options": {"models": ["tiny"]}, "world_size": 2})]) == 2
     assert "world_size: a grid runs on one rank" in capsys.readouterr().err
     assert not list((tmp_path / "data" / "runs").iterdir())

@@ -205,6 +205,8 @@ def test_what_one_machine_has_not_is_a_problem(tmp_path):
     assert local.problems(job) == []
     several = replace(job, placement=Placement(nodes=2))
     assert [problem.field for problem in local.problems(several)] == ["placement.nodes"]
+    queued = replace(job, placement=Placement(partition="gpu"))
+    assert [problem.field for problem in local.problems(queued)] == ["placement"]
     assert [problem.field for problem in local.problems(replace(job, world_size=65))] == ["world_size"]
     on_gpu = local.problems(replace(job, device="cuda", world_size=64))
     assert [problem.field for problem in on_gpu] == ["device"]

@@ -58,11 +58,6 @@ def test_the_traffic_of_the_kinds():
     assert traffic("all-reduce", 2) == 1.0
 
 
-def test_one_process_alone_is_refused():
-    with pytest.raises(InputProblems, match="nobody to talk to"):
-        run(Job(benchmark="collectives", device="cpu"), lambda event: None)
-
-
 def test_a_group_larger_than_the_run_is_refused():
     job = Job(benchmark="collectives", device="cpu", world_size=2, options={"group_sizes": [4]})
     with pytest.raises(InputProblems, match="4 ranks, but 2 processes run"):

@@ -71,8 +71,3 @@ def test_a_grid_is_the_product_of_its_axes():
     assert [cell.model.name for cell in cells] == ["tiny"] * 4 + ["gpt2"] * 4
     with pytest.raises(InputProblems):
         cells_of(StepOptions(models=("gtp2",)))
-
-
-def test_a_grid_runs_on_one_rank():
-    with pytest.raises(InputProblems, match="one rank"):
-        run(Job(benchmark="step", world_size=2, options={"models": ["tiny"]}), lambda event: None)

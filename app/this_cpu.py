@@ -137,7 +137,7 @@ class ThisCpu:
         source = f"measured here with torch {version('torch')}: {_cpu_name()}, {_cores()} cores"
         if share_frac < LEAST_SHARE_FRAC:
             source += f", which were busy: {100 * share_frac:.0f} % of them were left"
-            _log.warning("this CPU was busy while it was measured, so its peaks are low; the next start measures again")
+            _log.warning("this CPU was busy while it was measured: its peaks are low until the server starts again")
         sources = {field.name: source for field in fields(chip) if isinstance(getattr(chip, field.name), (int, float))}
         label = chip.label or LABEL
         entry = catalog.Entry(key=catalog.THIS_CPU, label=label, value=chip, aliases=ALIASES, sources=sources)

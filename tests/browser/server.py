@@ -33,8 +33,11 @@ class Server:
             text=True,
         )
         assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert "listens on " in line, f"the server did not start: {line}{self.process.stdout.read()}"
+        said = []
+        while not said or "listens on " not in said[-1]:
+            said.append(self.process.stdout.readline())
+            assert said[-1], f"the server did not start: {''.join(said)}"
+        line = said[-1]
         self.url = line.rsplit("listens on ", 1)[1].strip()
         self.port = int(self.url.rsplit(":", 1)[1])
 

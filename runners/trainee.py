@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
@@ -158,7 +157,8 @@ def empty(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     optimizer.state.clear()
     for parameter in module.parameters():
         parameter.grad = None
-        local = parameter.to_local() if isinstance(parameter, DTensor) else parameter
+        to_local = getattr(parameter, "to_local", None)  # a DTensor's; importing its class takes as long as torch
+        local = to_local() if to_local else parameter
         local.untyped_storage().resize_(0)
 
 

@@ -31,7 +31,8 @@ PREDICTED: dict[str, Callable[[Mapping[str, Any], Place], dict[str, float]]] = {
 """By the format of a measurement's origin: predictions of a row's columns, none where the row is not covered."""
 
 UNKNOWN_ROWS = "the estimator has no formula for such rows"
-UNKNOWN_NUMBERS = "none of its rows is covered: models of the catalogue, and of collectives those of NCCL"
+NOT_MEASURED = "none of its rows was measured"
+NOT_COVERED = "none of its rows is covered: models of the catalogue, and of collectives those of NCCL"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +70,7 @@ def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
         rows=found,
         errors={column: errors(some) for column, some in percent.items()},
         assumptions=tuple(place.assumed),
-        unpredicted="" if percent else UNKNOWN_NUMBERS if row_of else UNKNOWN_ROWS,
+        unpredicted="" if percent else _why_not(measurement, known=row_of is not None),
     )
 
 
@@ -77,6 +78,12 @@ def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
     """Write that no row of a measurement has a prediction."""
     rows: tuple[dict[str, float], ...] = ({},) * len(measurement.rows)
     return PredictedTable(chip="", rows=rows, errors={}, assumptions=(), unpredicted=why)
+
+
+def _why_not(measurement: Measurement, *, known: bool) -> str:
+    if not known:
+        return UNKNOWN_ROWS
+    return NOT_COVERED if any(status_of_row(row) == "ok" for row in measurement.rows) else NOT_MEASURED
 
 
 def _row(

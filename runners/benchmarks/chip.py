@@ -51,15 +51,13 @@ def probe(ranks: Ranks, seconds: float) -> dict[str, Any]:
     kind = "cuda" if ranks.cuda else "cpu"
     precisions = ["fp32", "bf16", "fp16"] + (["tf32"] if ranks.cuda else [])
     share = seconds / (len(precisions) + 2)
-    begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
-    samples: dict[str, Any] = {
-        f"{name}_matmul_flops_per_s": _matmul_flops_per_s(ranks, name, MATMUL_SIZES[kind], share) for name in precisions
-    }
+    sizes = MATMUL_SIZES[kind]
+    found = {name: _matmuls(ranks, name, sizes, share) for name in precisions}
+    samples: dict[str, Any] = {f"{name}_matmul_flops_per_s": rates for name, (rates, _) in found.items()}
     if not ranks.cuda:
-        took_s = (time.perf_counter() - begin_s) * torch.get_num_threads()
-        samples["cpu_share_frac"] = (time.process_time() - begin_cpu_s) / took_s
+        samples["cpu_share_frac"] = max(cpu_share_frac for _, cpu_share_frac in found.values())
         if samples["cpu_share_frac"] < WHOLE_SHARE_FRAC:
-            samples |= _single_thread(ranks, precisions, MATMUL_SIZES[kind], share)
+            samples |= _single_thread(ranks, precisions, sizes, share)
     copies = _copy_bytes_per_s(ranks, COPY_BYTES[kind], share)
     samples["copy_bytes_per_s"] = {"count": len(copies), "median": statistics.median(copies), "maximum": max(copies)}
     host = _host_seconds(ranks, share)
@@ -102,27 +100,33 @@ def _single_thread(ranks: Ranks, precisions: list[str], sizes: tuple[int, ...], 
     """Rates of one thread, which waits for no other: where these take turns with other programs, a better bound."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    found = {f"{name}_matmul_1_flops_per_s": _matmul_flops_per_s(ranks, name, sizes, share) for name in precisions}
+    found = {f"{name}_matmul_1_flops_per_s": _matmuls(ranks, name, sizes, share)[0] for name in precisions}
     torch.set_num_threads(threads)
     return found
 
 
-def _matmul_flops_per_s(ranks: Ranks, precision: str, sizes: tuple[int, ...], seconds: float) -> dict[str, float]:
-    """Best rate of square products by size: 2·n³ / time, growing n while the time lasts."""
+def _matmuls(ranks: Ranks, precision: str, sizes: tuple[int, ...], seconds: float) -> tuple[dict[str, float], float]:
+    """Best rate of square products by size: 2·n³ / time, growing n while the time lasts; and their share of the CPU.
+
+    The share is that of the size that has most of it: small products do not use every thread of a large machine.
+    """
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     end = time.perf_counter() + seconds
     found: dict[str, float] = {}
-    previous_s = 0.0
+    previous_s = cpu_share_frac = 0.0
     for size in sizes:
         left = end - time.perf_counter()
         if found and 3 * 8 * previous_s > left:
             break  # the next size takes eight times as long and runs at least three times
         a, b, out = (torch.randn(size, size, device=ranks.device).to(dtype) for _ in range(3))
+        begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
         previous_s = min(_repeat(ranks, partial(torch.mm, a, b, out=out), left / 2))
+        thread_s = (time.perf_counter() - begin_s) * torch.get_num_threads()
+        cpu_share_frac = max(cpu_share_frac, (time.process_time() - begin_cpu_s) / thread_s)
         found[str(size)] = 2.0 * size**3 / previous_s
     torch.set_float32_matmul_precision("highest")
-    return found
+    return found, cpu_share_frac
 
 
 def _copy_bytes_per_s(ranks: Ranks, size_bytes: int, seconds: float) -> list[float]:

@@ -71,7 +71,12 @@ export function createLibrary() {
       "li",
       { "data-measurement": one.id },
       box,
-      h("div", {}, h("label", { for: box.id, text: one.label || one.id }), h("small", {}, facts, " ", open, " ", removal([one]))),
+      h(
+        "div",
+        {},
+        h("label", { for: box.id, text: one.label || one.id }),
+        h("small", {}, facts, " ", open, " ", removal([one])),
+      ),
     );
   }
 

@@ -14,8 +14,6 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
 BROWSING := tests/browser tests/test_recipes.py
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
-# What is imported is compiled then; all of torch takes most of an installation's time
-INSTALL := $(PIP) install --no-compile -c $(VENV)/constraints.txt
 # The stamps carry the torch they stand for, so that another TORCH sets up again.
 TORCH_KEY := $(shell printf '%s' '$(TORCH)' | cksum | cut -d ' ' -f 1)
 comma := ,
@@ -95,12 +93,12 @@ $(BIN)/python:
 $(READY): pyproject.toml requirements.txt | $(BIN)/python
 	@rm -f $(VENV)/ready-*
 	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+cpu,$(TORCH)),'s/^#+ //','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
-	$(INSTALL) '$(TORCH)' setuptools
-	$(INSTALL) -q --no-build-isolation -e .
+	$(PIP) install -c $(VENV)/constraints.txt '$(TORCH)' setuptools
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e .
 	@touch $@
 
 $(READY_TEST): $(READY)
-	$(INSTALL) -q --no-build-isolation -e '.[test]'
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
 	@touch $@
 
 browser: setup-test ## find Chromium for the browser tests, or install it

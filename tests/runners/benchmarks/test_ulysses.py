@@ -108,7 +108,7 @@ def test_all_cores_give_what_one_rank_would(processes):
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == ["as one rank"] * processes
+    assert done.stdout.count("as one rank") == processes  # their lines may meet
 
 
 def test_one_rank_alone_copies():

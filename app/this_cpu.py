@@ -28,7 +28,7 @@ from estimator.problems import InputProblems, Problem
 
 LABEL = "This CPU"
 LEAST_SHARE_FRAC = 0.5
-"""Peaks measured with less of the CPU than this are too low to be kept for good."""
+"""Peaks measured with less of the CPU than this are measured again: half is where another program has as much."""
 ALIASES = ("this-cpu",)
 _log = logging.getLogger("headroom")
 
@@ -137,7 +137,7 @@ class ThisCpu:
         source = f"measured here with torch {version('torch')}: {_cpu_name()}, {_cores()} cores"
         if share_frac < LEAST_SHARE_FRAC:
             source += f", which were busy: {100 * share_frac:.0f} % of them were left"
-            _log.warning("this CPU was busy while it was measured: its peaks are low until the server starts again")
+            _log.warning("this CPU was busy while it was measured: its peaks are low; a starting server repeats it")
         sources = {field.name: source for field in fields(chip) if isinstance(getattr(chip, field.name), (int, float))}
         label = chip.label or LABEL
         entry = catalog.Entry(key=catalog.THIS_CPU, label=label, value=chip, aliases=ALIASES, sources=sources)

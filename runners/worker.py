@@ -47,7 +47,7 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
     """Run ``job`` in this process, write its Measurement to ``result``, report states; return the exit code.
 
     ``folder`` is the job's, where it has one. Without it an older result in that place stays as it was where the job is
-    refused, and beside the new one where that is not what was asked for.
+    refused, and is kept as NAME.older.json where the run fails or is stopped.
 
     The first rank that has an outcome writes it: an out of memory on one rank is the run's result, and what the others
     then say about lost connections is not.

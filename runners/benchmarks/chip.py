@@ -33,7 +33,7 @@ MATMUL_SIZES = {"cpu": (256, 512, 1024, 2048), "cuda": (2048, 4096, 8192)}
 COPY_BYTES = {"cpu": 2**28, "cuda": 2**31}
 LAUNCHES = 1000
 WHOLE_SHARE_FRAC = 0.9
-"""Less of the processors' time than this, and the products had not the CPU to themselves."""
+"""Less of the processors' time than this, and others computed too; products alone on two cores had 0.995 of it."""
 
 TINY = Model(layers=4, hidden=64, heads=4, ffn=128, vocab=64)
 TINY_TRAINING = Training(seq_len=16, global_batch=1, precision="fp32", attention="sdpa")

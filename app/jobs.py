@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
 from collections.abc import Mapping
 
@@ -20,6 +19,7 @@ from runners.backends.local import gpu_count
 from runners.job import Job
 from runners.options import options_of
 from runners.placement import Placement
+from runners.processor import cpu_memory_bytes
 from runners.refusals import grid_refusals, rank_refusals, refusals
 
 MOST_JOBS = 1000
@@ -134,9 +134,10 @@ def _too_large(scenario: Scenario, job: Job) -> list[Problem]:
     if backend(job.backend).QUEUES or job.device == "cuda" or (job.device == "auto" and gpu_count()):
         return []
     needed = estimate(scenario, interval=False).memory.peak_bytes * job.world_size
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    memory = cpu_memory_bytes()
     if needed <= memory:
         return []
-    message = f"{job.world_size} processes need about {bytes_text(needed)}, this machine has {bytes_text(memory)}"
+    who = "the run needs" if job.world_size == 1 else f"{job.world_size} processes need"
+    message = f"{who} about {bytes_text(needed)}, this machine has {bytes_text(memory)}"
     remedy = "Choose a smaller model, micro_batch or seq_len, or measure on a GPU."
     return [Problem(field="plan.micro_batch", message=message, remedy=remedy)]

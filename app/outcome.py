@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from app.run import MEASURED, Run, any_measured, log_tail
+from app.run import MEASURED, Run, log_tail
 from app.summary import read_measurement
-from estimator.measurement import Measurement
+from estimator.measurement import Measurement, any_measured
 from runners.backends import Status
 from runners.job import CANCEL_FILE, RESULT_FILE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import msgspec
 
 from app.events import EventReader, parse
+from estimator.measurement import any_measured
 from runners.job import FINAL_STATES, JOB_FILE, LOG_FILE, RESULT_FILE, STATES
 
 LOG_TAIL_BYTES = 16_384
@@ -97,11 +97,6 @@ def _measured(folder: Path, state: str) -> bool:
     except (OSError, msgspec.DecodeError):
         return False
     return state in MEASURED or any_measured(result.get("rows") or ())
-
-
-def any_measured(rows: Iterable[dict[str, Any]]) -> bool:
-    """Whether a run that broke off had measured any of its rows."""
-    return any(row.get("status") == "ok" for row in rows)
 
 
 def log_tail(folder: Path, limit_bytes: int = LOG_TAIL_BYTES) -> str:

@@ -25,6 +25,7 @@ from estimator import catalog
 from estimator.codec import decode
 from estimator.hardware import Chip
 from estimator.problems import InputProblems, Problem
+from runners.processor import cpu_cores, cpu_name
 
 LABEL = "This CPU"
 LEAST_SHARE_FRAC = 0.5
@@ -46,7 +47,7 @@ class ThisCpu:
     @property
     def cache_file(self) -> Path:
         """Where the result is kept: one file for each machine and version of torch."""
-        facts = (_cpu_name(), _cores(), os.sysconf("SC_PHYS_PAGES"), platform.machine(), version("torch"))
+        facts = (cpu_name(), cpu_cores(), os.sysconf("SC_PHYS_PAGES"), platform.machine(), version("torch"))
         return self.data.cache / f"cpu-{hashlib.sha256(repr(facts).encode()).hexdigest()[:16]}.json"
 
     def load(self) -> bool:
@@ -134,7 +135,7 @@ class ThisCpu:
     def _add(self, document: Any) -> None:
         chip = replace(decode(Chip, document["chip"], "chip"), name=catalog.THIS_CPU)
         share_frac = float(document.get("samples", {}).get("cpu_share_frac", 1.0))
-        source = f"measured here with torch {version('torch')}: {_cpu_name()}, {_cores()} cores"
+        source = f"measured here with torch {version('torch')}: {cpu_name()}, {cpu_cores()} cores"
         if share_frac < LEAST_SHARE_FRAC:
             source += f", which were busy: {100 * share_frac:.0f} % of them were left"
             _log.warning("this CPU was busy while it was measured: its peaks are low; a starting server repeats it")
@@ -150,16 +151,3 @@ def wants_cpu(scenario_json: object) -> bool:
     cluster = scenario_json.get("cluster") if isinstance(scenario_json, Mapping) else None
     chip = cluster.get("chip") if isinstance(cluster, Mapping) else cluster
     return isinstance(chip, str) and chip.strip().lower().replace(" ", "-") in (catalog.THIS_CPU, "this-cpu")
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _cpu_name() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
-            key, _, value = line.partition(":")
-            if key.strip() == "model name":
-                return value.strip()
-    return platform.processor()

@@ -97,6 +97,11 @@ def status_of_row(row: Mapping[str, Any]) -> str:
     return str(row.get("status", "ok"))
 
 
+def any_measured(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether any of the rows was measured."""
+    return any(status_of_row(row) == "ok" for row in rows)
+
+
 def rows_by_status(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Count rows by what became of them, the most frequent first."""
     return dict(Counter(status_of_row(row) for row in rows).most_common())

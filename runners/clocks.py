@@ -5,9 +5,10 @@ from __future__ import annotations
 import shutil
 import statistics
 import subprocess
-from pathlib import Path
 
 import torch
+
+from runners.processor import clocks_now_hz
 
 QUERY = {
     "clocks.sm": ("sm_clock_hz", 1e6),
@@ -52,9 +53,5 @@ def parse(line: str) -> dict[str, float]:
 
 
 def _of_cpu() -> dict[str, float]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return {}
-    megahertz = [float(line.partition(":")[2]) for line in lines if line.startswith("cpu MHz")]
-    return {"cpu_clock_hz": statistics.fmean(megahertz) * 1e6} if megahertz else {}
+    clocks_hz = clocks_now_hz()
+    return {"cpu_clock_hz": statistics.fmean(clocks_hz)} if clocks_hz else {}

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import os
 import platform
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,6 +12,7 @@ from estimator import catalog
 from estimator.hardware import Chip
 from estimator.measurement import Warning
 from estimator.problems import InputProblems
+from runners.processor import cpu_cache_bytes, cpu_clock_hz, cpu_cores, cpu_memory_bytes, cpu_name
 
 
 def environment(cuda: bool) -> dict[str, Any]:
@@ -23,7 +22,7 @@ def environment(cuda: bool) -> dict[str, Any]:
         "platform": f"{platform.system()} {platform.machine()}",
         "torch": torch.__version__,
         "cpu": cpu_name(),
-        "cpu_count": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cpu_count": cpu_cores(),
         "threads": torch.get_num_threads(),
     }
     if cuda:
@@ -56,21 +55,6 @@ def device(cuda: bool) -> dict[str, Any]:
     }
 
 
-def cpu_name() -> str:
-    """Model name of the processor, as far as the system tells it."""
-    for name in _cpu_info("model name"):
-        return name
-    return platform.processor() or platform.machine()
-
-
-def cpu_memory_bytes() -> float:
-    """Memory that this process may use: the machine's, or its control group's limit where that is lower."""
-    total = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        total = min(total, _number(path) or total)
-    return total
-
-
 def bound_bytes(cuda: bool) -> float:
     """Memory beyond which the system ends a process without a word: a CPU's; a GPU's allocator says so itself."""
     return math.inf if cuda else cpu_memory_bytes()
@@ -95,38 +79,17 @@ def clock_hz(cuda: bool) -> float:
     if cuda:
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         return float(getattr(properties, "clock_rate", 1_000_000)) * 1e3
-    khz = _number("/sys/devices/system/cpu/cpu0/cpufreq/cpuinfo_max_freq")
-    if khz:
-        return khz * 1e3
-    megahertz = [float(value) for value in _cpu_info("cpu MHz")]
-    return max(megahertz) * 1e6 if megahertz else 1e9
+    return cpu_clock_hz()
 
 
 def l2_bytes(cuda: bool) -> float:
     """Size of the last-level cache; 0 where the system does not tell."""
     if cuda:
         return float(getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "L2_cache_size", 0))
-    sizes = [value.split()[0] for value in _cpu_info("cache size")]
-    return float(sizes[0]) * 1024 if sizes and sizes[0].isdigit() else 0.0
+    return cpu_cache_bytes()
 
 
 def _nccl_version() -> str | None:
     if not torch.distributed.is_nccl_available():
         return None
     return ".".join(str(part) for part in torch.cuda.nccl.version())  # type: ignore[no-untyped-call]
-
-
-def _cpu_info(wanted: str) -> list[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
-    pairs = [line.partition(":") for line in lines]
-    return [value.strip() for key, _, value in pairs if key.strip() == wanted and value.strip()]
-
-
-def _number(path: str) -> float | None:
-    try:
-        return float(Path(path).read_text(encoding="ascii"))
-    except (OSError, ValueError):
-        return None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimator import catalog
-from estimator.measurement import Measurement, status_of_row
+from estimator.measurement import Measurement, any_measured, status_of_row
 from estimator.problems import InputProblems
 from estimator.score import Errors, errors
 from estimator.tables import attention, collectives, sequence, steps
@@ -83,7 +83,7 @@ def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
 def _why_not(measurement: Measurement, *, known: bool) -> str:
     if not known:
         return UNKNOWN_ROWS
-    return NOT_COVERED if any(status_of_row(row) == "ok" for row in measurement.rows) else NOT_MEASURED
+    return NOT_COVERED if any_measured(measurement.rows) else NOT_MEASURED
 
 
 def _row(

@@ -109,6 +109,12 @@ def test_a_run_that_needs_more_than_the_machines_memory_is_refused_on_a_cpu(cpu)
         job_from_json({"scenario": LLAMA, "device": "cpu"}, cpu)
 
 
+def test_the_memory_of_a_cpu_is_what_its_control_group_leaves(cpu, monkeypatch):
+    monkeypatch.setattr("app.jobs.cpu_memory_bytes", lambda: 1e6)
+    with pytest.raises(InputProblems, match=r"the run needs about .+, this machine has 1 MB"):
+        job_from_json({"scenario": SCENARIO, "device": "cpu"}, cpu)
+
+
 def test_problems_of_the_scenario_name_its_fields_inside_the_job(cpu):
     with pytest.raises(InputProblems) as caught:
         job_from_json({"scenario": scenario(plan__tp=3, plan__dp=5)}, cpu)

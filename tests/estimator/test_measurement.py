@@ -16,6 +16,7 @@ from estimator.measurement import (
     Measurement,
     Origin,
     Warning,
+    any_measured,
     rows_by_status,
     statuses_text,
 )
@@ -57,6 +58,8 @@ def test_what_is_not_known_is_empty():
 
 
 def test_rows_are_counted_by_what_became_of_them():
+    assert any_measured([{"status": "oom"}, {}])
+    assert not any_measured([{"status": "oom"}])
     counts = rows_by_status([{"status": "oom"}, {"status": "ok"}, {}])
     assert list(counts.items()) == [("ok", 2), ("oom", 1)]
     assert statuses_text(counts) == "2 ok, 1 oom"

@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from estimator import catalog
-from runners.environment import cpu_memory_bytes
 from runners.here import cluster_here
+from runners.processor import cpu_memory_bytes
 from runners.ranks import Ranks
 
 

@@ -27,7 +27,7 @@ from app.importers.text.kinds import (
 from app.importers.text.reading import Decisions, compact
 from app.importers.text.scan import scan
 from app.importers.text.step_checks import mark_repeats
-from estimator.measurement import Measurement, Origin, Warning, status_of_row
+from estimator.measurement import Measurement, Origin, Warning, any_measured
 
 KINDS: tuple[ModuleType, ...] = (
     measured_runs,
@@ -81,7 +81,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
                 samples=reading.samples,
                 environment=reading.environment,
                 warnings=tuple(said),
-                status="ok" if any(status_of_row(row) == "ok" for row in reading.rows) else "oom",
+                status="ok" if any_measured(reading.rows) else "oom",
             )
         )
     if not measurements:

@@ -21,6 +21,7 @@ export function createRunRow(id, refresh) {
   const parts = {
     name: h("button", {
       type: "button",
+      id: `run-name-${id}`,
       onclick: () => {
         set({ run: state.run === id ? "" : id });
         writeUrl();
@@ -52,7 +53,7 @@ export function createRunRow(id, refresh) {
   });
   const element = h(
     "article",
-    { class: "run", "data-run": id },
+    { class: "run", "data-run": id, "aria-labelledby": `run-name-${id}` },
     h("div", { class: "name" }, parts.name, parts.state),
     // Cancel keeps its place when it is over, so that a second click on it does not retry
     h("span", { class: "acts" }, open, compare, retry, remove, cancel),

@@ -1,0 +1,33 @@
+"""What the system tells of this CPU."""
+
+from __future__ import annotations
+
+import os
+
+from runners import processor
+from runners.processor import clocks_now_hz, cpu_cache_bytes, cpu_clock_hz, cpu_cores, cpu_memory_bytes, cpu_name
+
+
+def test_this_cpu_has_a_name_cores_memory_and_a_clock():
+    assert cpu_name()
+    assert 1 <= cpu_cores() <= (os.cpu_count() or 1)
+    assert 1e8 < cpu_memory_bytes() < 1e15
+    assert 1e8 <= cpu_clock_hz() < 1e10
+    assert cpu_cache_bytes() >= 0
+
+
+def test_a_control_groups_limit_counts_where_it_is_lower(monkeypatch, tmp_path):
+    whole = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(processor, "_LIMITS", (str(limit),))
+    for text, expected in (("1048576\n", 1048576.0), ("max\n", whole), (f"{int(whole) * 2}", whole)):
+        limit.write_text(text)
+        assert cpu_memory_bytes() == expected
+
+
+def test_a_system_that_tells_nothing_has_a_clock_of_1_ghz_and_no_cache(monkeypatch):
+    monkeypatch.setattr(processor, "cpu_info", lambda _wanted: [])
+    monkeypatch.setattr(processor, "_number", lambda _path: None)
+    assert cpu_clock_hz() == 1e9
+    assert clocks_now_hz() == []
+    assert cpu_cache_bytes() == 0

@@ -27,6 +27,10 @@ CANCEL_S = 90.0
 """Longer than KillWait, after which Slurm kills what ignored its polite signal (30 s unless a site chose another)."""
 
 POLL_S = 0.25
+ELSEWHERE = "Start Headroom where jobs are submitted (a login node), or choose backend local."
+NOT_CONFIGURED = re.compile(r"fatal: .*configuration (source|file)")
+"""How Slurm's commands end on a machine where they are installed and no cluster is set up (22.05)."""
+
 SUBMITTED = re.compile(r"(\d+)(;.*)?")
 
 
@@ -41,8 +45,7 @@ def missing() -> list[Problem]:
     if not absent:
         return []
     message = f"this machine has no Slurm: {', '.join(absent)} not found"
-    remedy = "Start Headroom where jobs are submitted (a login node), or choose backend local."
-    return [Problem(field="backend", message=message, remedy=remedy)]
+    return [Problem(field="backend", message=message, remedy=ELSEWHERE)]
 
 
 def render(folder: Path, job: Job) -> Request:
@@ -82,7 +85,9 @@ def submit_array(requests: list[Request]) -> list[Handle]:
     except UnansweredError as error:
         found = _queued(Path(first.folder)) if "did not answer" in str(error) else None
         if found is None:
-            raise ChildProcessError(f"Slurm refused it: {error}") from None
+            unset = "no cluster is set up on this machine. " + ELSEWHERE + " Slurm says: "
+            why = unset if NOT_CONFIGURED.search(str(error)) else ""
+            raise ChildProcessError(f"Slurm refused it: {why}{error}") from None
         said = found
     match = SUBMITTED.fullmatch(said)
     if match is None:

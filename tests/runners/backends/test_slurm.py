@@ -266,6 +266,15 @@ def test_a_job_that_fails_gives_its_exit_code_and_slurms_refusal_is_an_error(slu
         submitted(tmp_path / "other", placement=Placement(partition="nowhere"))
 
 
+def test_a_machine_without_a_cluster_is_told_where_to_submit(slurm, tmp_path, monkeypatch):
+    (tmp_path / "slurm.conf").touch()
+    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
+    with pytest.raises(
+        ChildProcessError, match=r"no cluster is set up on this machine. .*login node.* Slurm says: sbatch"
+    ):
+        submitted(tmp_path / "run")
+
+
 def test_an_array_is_one_submission_and_each_of_its_jobs_is_cancelled_alone(slurm, tmp_path):
     held = Placement(options=("--begin=now+3600",))
     jobs = [(tmp_path / name, job_in(tmp_path / name, placement=held)) for name in ("first", "second")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import sys
 import tempfile
 from functools import partial
@@ -98,15 +99,17 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
 
 def _unwritable(path: Path) -> str:
     """Say why nothing can be written there, before hours are measured for it; "" where it can."""
-    if path.is_dir():
-        return f"{path} is a folder"
-    if not path.parent.is_dir():
-        return f"there is no folder {path.parent}"
     try:
+        if path.is_dir():
+            return f"{path} is a folder"
+        if not path.parent.is_dir():
+            return f"there is no folder {path.parent}"
+        with contextlib.suppress(FileNotFoundError):
+            path.stat()  # its name may be too long
         with tempfile.TemporaryFile(dir=path.parent):
             return ""
     except OSError as error:
-        return f"{path.parent} cannot be written: {error.strerror or error}"
+        return f"{path} cannot be written: {error.strerror or error}"
 
 
 def _refuse(problems: list[Problem]) -> None:

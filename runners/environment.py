@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import platform
 from typing import Any
 
@@ -56,8 +57,10 @@ def device(cuda: bool) -> dict[str, Any]:
 
 
 def bound_bytes(cuda: bool) -> float:
-    """Memory beyond which the system ends a process without a word: a CPU's; a GPU's allocator says so itself."""
-    return math.inf if cuda else cpu_memory_bytes()
+    """Memory beyond which the system ends this process without a word: its part of a CPU's, shared with the others of
+    this host; a GPU's allocator says so itself.
+    """  # fmt: skip
+    return math.inf if cuda else cpu_memory_bytes() / int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
 def other_chip(chip: Chip, kind: str, name: str) -> list[Warning]:

@@ -18,6 +18,8 @@ from estimator.measurement import Measurement, Warning
 from estimator.problems import InputProblems
 from runners.job import write_measurement
 
+KEPT = "the result that was there is kept: {}"
+
 Row = dict[str, Any]
 
 
@@ -33,6 +35,11 @@ class Journal:
 def journal_of(result: Path) -> Path:
     """Where the journal of a result lies."""
     return result.with_suffix(".rows.jsonl")
+
+
+def older_of(result: Path) -> Path:
+    """Where the result that an earlier run left in that place is kept while, or because, the new one has failed."""
+    return result.with_suffix(".older.json")
 
 
 def start(path: Path, head: Measurement) -> None:

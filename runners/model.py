@@ -21,8 +21,8 @@ from estimator.plan import Plan
 from estimator.training import Training
 from runners.model_attention import Attention
 from runners.model_layers import embedding, linear, norm
+from runners.refusals import HALF_PARAMETERS
 
-PARAMETER_DTYPES = {"bf16": torch.bfloat16}
 ROTARY_BASE = 10_000.0
 
 
@@ -131,7 +131,7 @@ class Transformer(nn.Module):
 
 def build(model: Model, training: Training, plan: Plan, device: str) -> nn.Module:
     """Build the model on ``device`` (``meta`` for counting), its parameters drawn from the current random seed."""
-    factory = {"device": device, "dtype": PARAMETER_DTYPES.get(training.precision, torch.float32)}
+    factory = {"device": device, "dtype": torch.bfloat16 if training.precision in HALF_PARAMETERS else torch.float32}
     return Transformer(model, training, plan, factory)
 
 

@@ -30,5 +30,6 @@ def status_of(error: Exception) -> str:
 
 def message_of(error: Exception) -> str:
     """The first line of what an error says, short enough for a cell."""
-    lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"[:300]
+    first = next(iter(str(error).strip().splitlines()), "")
+    # The status of such a row is the name of the exception
+    return (first if isinstance(error, Unsupported) else f"{type(error).__name__}: {first}")[:300]

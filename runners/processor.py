@@ -6,6 +6,7 @@ import os
 import platform
 from pathlib import Path
 
+_QUOTA = "/sys/fs/cgroup/cpu.max"
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
@@ -19,6 +20,16 @@ def cpu_name() -> str:
 def cpu_cores() -> int:
     """Logical processors that this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def cpus_available() -> float:
+    """Processors whose time this process may use: those it may run on, or its control group's quota if lower."""
+    cores = float(cpu_cores())
+    quota, _, period = _text(_QUOTA).partition(" ")  # "max 100000", or microseconds in each period
+    try:
+        return min(cores, float(quota) / float(period))
+    except (ValueError, ZeroDivisionError):
+        return cores
 
 
 def cpu_memory_bytes() -> float:
@@ -60,6 +71,13 @@ def cpu_info(wanted: str) -> list[str]:
 
 def _number(path: str) -> float | None:
     try:
-        return float(Path(path).read_text(encoding="ascii"))
-    except (OSError, ValueError):
+        return float(_text(path))
+    except ValueError:
         return None
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""

@@ -24,6 +24,8 @@ DENSE = {"network": "transformer", "experts": 0, "kv_lora_rank": 0, "sliding_win
 """Fields of a model that must have this value for the runner's model to be it."""
 PLAIN = {"ddp_mode": "bucketed", "offload": "none", "recompute_every": 1}
 """Fields of a plan that the step benchmark measures at this value only."""
+HALF_PARAMETERS = ("bf16",)
+"""Precisions in which the runner's model keeps its parameters in two bytes; in the others it keeps fp32."""
 FRAMEWORKS = ("pytorch-eager", "pytorch-compile")
 
 
@@ -90,8 +92,8 @@ def refusals(
 ) -> list[Problem]:
     """List what the step benchmark cannot measure with ``world_size`` processes, each with its remedy.
 
-    ``memory_bytes`` is a CPU's: where the weights alone do not fit, the system would end the processes without a word.
-    On a GPU the allocator says so, and the result is ``oom``.
+    ``memory_bytes`` is what each process has of a CPU's: where the weights alone do not fit, the system would end the
+    processes without a word. On a GPU the allocator says so, and the result is ``oom``.
     """
     model, plan, training = scenario.model, scenario.plan, scenario.training
     found = []
@@ -114,9 +116,11 @@ def refusals(
             f"Set plan.dp and cluster to {world_size} chips, or start {plan.dp} processes "
             f"(torchrun --nproc-per-node {plan.dp}).",
         )
-    weights_bytes = world_size * parameters(model) * (2 if training.precision == "bf16" else 4)
+    weights_bytes = parameters(model) * (2 if training.precision in HALF_PARAMETERS else 4)
     if weights_bytes > memory_bytes:
-        message = f"the weights alone take {bytes_text(weights_bytes)}, and this machine has {bytes_text(memory_bytes)}"
+        each = " for each process" if world_size > 1 else ""
+        have = f"{bytes_text(memory_bytes)}{each}"
+        message = f"the weights alone take {bytes_text(weights_bytes)}, and this machine has {have}"
         refuse("model", message, "Choose a smaller model, or fewer layers.")
     if training.precision == "fp8":
         refuse("training.precision", "fp8 is not measured", "Choose bf16 or bf16-amp.")

@@ -21,7 +21,7 @@ from estimator.units import seconds
 from runners.backends.processes import carrying
 from runners.guard import ALIVE, LEAVING, MARK, Watch
 from runners.job import CANCEL_FILE, append_event, state
-from runners.journal import has_rows, recover
+from runners.journal import KEPT, has_rows, older_of, recover
 
 POLL_S = 0.5
 """How often it looks whether the process is there; the end of their pipe comes at once, unless a child holds it."""
@@ -132,9 +132,16 @@ def _conclude(watch: Watch, status: str, message: str, row_status: str) -> None:
         return
     if watch.folder and (Path(watch.folder) / CANCEL_FILE).exists():
         status, row_status = "cancelled", "not_run"
+    result = Path(watch.result)
     with contextlib.suppress(OSError):
-        if recover(Path(watch.result), status, message, row_status) and watch.folder:
+        if not recover(result, status, message, row_status):
+            return
+        if watch.folder:
             append_event(Path(watch.folder), state(status, message))
+            return
+        _say(watch, f"what was measured until then: {result}")
+        if older_of(result).exists():
+            _say(watch, KEPT.format(older_of(result)))
 
 
 def _end_what_is_left(watch: Watch) -> None:

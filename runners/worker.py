@@ -47,28 +47,25 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
     """Run ``job`` in this process, write its Measurement to ``result``, report states; return the exit code.
 
     ``folder`` is the job's, where it has one. Without it an older result in that place stays as it was where the job is
-    refused, and is kept as NAME.older.json where the run fails or is stopped.
+    refused, and is kept as NAME.older.json where the run fails or is stopped, until one succeeds.
 
     The first rank that has an outcome writes it: an out of memory on one rank is the run's result, and what the others
     then say about lost connections is not.
     """
     rank, world_size = rank_and_world_size()
-    older = result.with_suffix(".older.json")
+    older = journal.older_of(result)
+    refused = _refused(job, world_size)
     if rank == 0:
-        older.unlink(missing_ok=True)
-        if result.exists():
-            result.replace(older)
+        if not refused:
+            _set_aside(result, older)
         report(state("running"))
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, raise_cancelled)
     _die_with_parent()
     try:
         _guard(job, result, folder)
-        options = options_of(job.benchmark, job.options)
-        found = _problems(job, world_size)
-        found += rank_refusals(job.benchmark, options, world_size) + grid_refusals(options, job.scenario)
-        if found:
-            raise InputProblems(found)
+        if refused:
+            raise InputProblems(refused)
         measurement, code = importlib.import_module(MODULES[job.benchmark]).run(job, report, trace), OK
         status = measurement.status if measurement is not None else "ok"
         if status == "failed" or (status != "ok" and world_size > 1):
@@ -86,13 +83,27 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
         measurement, code = _failure(job, result, "failed", f"{type(error).__name__}: {error}"), FAILED
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
-    if measurement is not None and write_measurement(result, measurement, keep=True):
-        report(state(measurement.status, _message(measurement)))
+    if measurement is not None:
+        if write_measurement(result, measurement, keep=True):
+            report(state(measurement.status, _message(measurement)))
+        elif code == OK:
+            code = FAILED  # the outcome that stands is another's: of a rank that failed, or of the watchdog
     if rank == 0:
         journal.journal_of(result).unlink(missing_ok=True)
-        _settle(older, result, code, folder)
+        if not refused:
+            _settle(older, result, code, folder)
     guard.end()
     return code
+
+
+def _set_aside(result: Path, older: Path) -> None:
+    """Make room for a result; one that an earlier failure has kept beside it is the better one, and stays."""
+    if not result.exists():
+        return
+    if older.exists():
+        result.unlink()
+    else:
+        result.replace(older)
 
 
 def _settle(older: Path, result: Path, code: int, folder: Path | None) -> None:
@@ -104,7 +115,7 @@ def _settle(older: Path, result: Path, code: int, folder: Path | None) -> None:
     elif code == OK or folder:
         older.unlink()
     else:
-        _say(0, f"the result that was there is kept: {older}")
+        _say(0, journal.KEPT.format(older))
 
 
 def leave(code: int) -> NoReturn:
@@ -174,6 +185,16 @@ def _failure(job: Job, result: Path, status: str, message: str) -> Measurement:
 
 def _message(measurement: Measurement) -> str:
     return "; ".join(warning.message for warning in measurement.warnings if warning.code == measurement.status)
+
+
+def _refused(job: Job, world_size: int) -> list[Problem]:
+    """What hinders this job before anything of it is touched; its benchmark may find more."""
+    try:
+        options = options_of(job.benchmark, job.options)
+    except InputProblems as error:
+        return list(error.problems)
+    found = _problems(job, world_size)
+    return found + rank_refusals(job.benchmark, options, world_size) + grid_refusals(options, job.scenario)
 
 
 def _problems(job: Job, world_size: int) -> list[Problem]:

@@ -44,7 +44,7 @@ def grid_row(row: Row, place: Place) -> dict[str, float]:
 def memory_row(row: Row, place: Place) -> dict[str, float]:
     """Predict the peak of a row of ``memory``; that of a forward alone, which keeps nothing, is not predicted."""
     mode = word(row, "pass")
-    return {"peak_bytes": _peak_bytes(row, place, mode)} if mode in ("forward-backward", "step") else {}
+    return {"peak_bytes": _peak_bytes(row, place, mode)} if mode in MODE_PARTS and mode != "forward" else {}
 
 
 def variant_row(row: Row, place: Place) -> dict[str, float]:

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from estimator.problems import Problem
@@ -53,7 +54,7 @@ def problems(job: Job) -> list[Problem]:
     if job.placement.nodes > 1:
         message = f"{job.placement.nodes} nodes, and this machine is one"
         found.append(Problem(field="placement.nodes", message=message, remedy="Set it to 1, or choose backend slurm."))
-    elif job.placement != Placement():
+    elif replace(job.placement, cpus_per_process=0) != Placement():  # threads are shared out here too
         message = "is what a scheduler is asked for, and this machine has none"
         found.append(Problem(field="placement", message=message, remedy="Leave it out, or choose backend slurm."))
     if job.world_size > MOST_PROCESSES:

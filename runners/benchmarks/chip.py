@@ -1,7 +1,8 @@
 """The ``probe`` benchmark: this machine's peaks in a few seconds, as a chip of the catalogue.
 
 A peak is the best of several runs: what the machine can do, not what it does on average. On a CPU ``cpu_share_frac``
-says how much of it the products got: processor time over wall time and threads, below 1 where others compute too.
+says how much of it the products got: processor time over wall time and the threads that can run at once, below 1 where
+others compute too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from runners.environment import clock_hz, device, environment, l2_bytes
 from runners.job import write_atomically
 from runners.model import build
 from runners.model_training import batch, loss_of
+from runners.processor import cpus_available
 from runners.profile import profiled_events
 from runners.ranks import Ranks, join, synchronize
 from runners.trace import reduce_trace
@@ -122,8 +124,8 @@ def _matmuls(ranks: Ranks, precision: str, sizes: tuple[int, ...], seconds: floa
         a, b, out = (torch.randn(size, size, device=ranks.device).to(dtype) for _ in range(3))
         begin_s, begin_cpu_s = time.perf_counter(), time.process_time()
         previous_s = min(_repeat(ranks, partial(torch.mm, a, b, out=out), left / 2))
-        thread_s = (time.perf_counter() - begin_s) * torch.get_num_threads()
-        cpu_share_frac = max(cpu_share_frac, (time.process_time() - begin_cpu_s) / thread_s)
+        whole_s = (time.perf_counter() - begin_s) * min(torch.get_num_threads(), cpus_available())
+        cpu_share_frac = max(cpu_share_frac, (time.process_time() - begin_cpu_s) / whole_s)
         found[str(size)] = 2.0 * size**3 / previous_s
     torch.set_float32_matmul_precision("highest")
     return found, cpu_share_frac

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import os
 
+import pytest
+
 from runners import processor
-from runners.processor import clocks_now_hz, cpu_cache_bytes, cpu_clock_hz, cpu_cores, cpu_memory_bytes, cpu_name
+from runners.processor import (
+    clocks_now_hz,
+    cpu_cache_bytes,
+    cpu_clock_hz,
+    cpu_cores,
+    cpu_memory_bytes,
+    cpu_name,
+    cpus_available,
+)
 
 
 def test_this_cpu_has_a_name_cores_memory_and_a_clock():
@@ -23,6 +33,15 @@ def test_a_control_groups_limit_counts_where_it_is_lower(monkeypatch, tmp_path):
     for text, expected in (("1048576\n", 1048576.0), ("max\n", whole), (f"{int(whole) * 2}", whole)):
         limit.write_text(text)
         assert cpu_memory_bytes() == expected
+
+
+@pytest.mark.parametrize(("told", "expected"), [("max 100000", 4.0), ("150000 100000", 1.5), ("", 4.0), ("8 0", 4.0)])
+def test_a_quota_counts_where_it_is_lower_than_the_processors(told, expected, monkeypatch, tmp_path):
+    quota = tmp_path / "cpu.max"
+    quota.write_text(f"{told}\n")
+    monkeypatch.setattr(processor, "_QUOTA", str(quota))
+    monkeypatch.setattr(processor, "cpu_cores", lambda: 4)
+    assert cpus_available() == expected
 
 
 def test_a_system_that_tells_nothing_has_a_clock_of_1_ghz_and_no_cache(monkeypatch):

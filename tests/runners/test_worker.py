@@ -96,12 +96,30 @@ def test_an_older_result_stays_where_the_job_is_refused_and_goes_where_it_succee
     assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]
 
 
-def test_an_older_result_is_kept_beside_one_that_failed(tmp_path):
-    result = tmp_path / "rows.json"
+def test_an_older_result_is_kept_beside_one_that_failed_until_one_succeeds(tmp_path):
+    result, older = tmp_path / "rows.json", tmp_path / "rows.older.json"
     result.write_text("older")
     sizes = ("--models", "gpt2", "--seq-lens", "16", "--precisions", "fp32", "--attentions", "sdpa", "--graphs", "yes")
-    done = run_to(result, "step", *sizes)
-    assert done.returncode == 1, done.stderr
+    for _ in range(2):
+        done = run_to(result, "step", *sizes)
+        assert done.returncode == 1, done.stderr
+        assert "the result that was there is kept: " in done.stderr
+        assert older.read_text() == "older"
+        assert read_measurement(result).status == "failed"
+    assert run_to(result, "collectives").returncode == 2
+    assert older.read_text() == "older", "what is refused touches nothing"
+    assert read_measurement(result).status == "failed"
+    assert run_to(result, "precision").returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["rows.json"]
+
+
+def test_a_run_that_its_watchdog_has_given_up_failed_whatever_it_measures_after(tmp_path):
+    result = tmp_path / "rows.json"
+    result.write_text("older")
+    done = run_to(result, "precision", "--row-limit-s", "0.000001")
+    assert done.returncode not in (0, 2), done.stderr
+    assert "stopped because a row took longer than 1 µs" in done.stderr
+    assert f"what was measured until then: {result}" in done.stderr
     assert "the result that was there is kept: " in done.stderr
     assert (tmp_path / "rows.older.json").read_text() == "older"
     assert read_measurement(result).status == "failed"

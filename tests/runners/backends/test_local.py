@@ -207,6 +207,9 @@ def test_what_one_machine_has_not_is_a_problem(tmp_path):
     assert [problem.field for problem in local.problems(several)] == ["placement.nodes"]
     queued = replace(job, placement=Placement(partition="gpu"))
     assert [problem.field for problem in local.problems(queued)] == ["placement"]
+    threaded = replace(job, placement=Placement(cpus_per_process=3))
+    assert local.problems(threaded) == []
+    assert local.render(Path("run"), threaded).environment["OMP_NUM_THREADS"] == "3"
     assert [problem.field for problem in local.problems(replace(job, world_size=65))] == ["world_size"]
     on_gpu = local.problems(replace(job, device="cuda", world_size=64))
     assert [problem.field for problem in on_gpu] == ["device"]

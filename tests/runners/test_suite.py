@@ -60,9 +60,9 @@ def test_every_outcome_is_a_row_and_is_reported_as_it_comes():
         (
             [Unsupported("no such link"), MemoryError()],
             "oom",
-            "no row was measured (1 unsupported, 1 oom): Unsupported: no such link",
+            "no row was measured (1 unsupported, 1 oom): no such link",
         ),
-        ([Unsupported("no such link")], "failed", "no row was measured (1 unsupported): Unsupported: no such link"),
+        ([Unsupported("no such link")], "failed", "no row was measured (1 unsupported): no such link"),
     ],
 )
 def test_a_run_in_which_nothing_was_measured_has_not_succeeded(errors, status, words):

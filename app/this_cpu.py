@@ -17,8 +17,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from app.disk import DataFolder, read_json, write_json
 from app.settings import ROOT
 from estimator import catalog
@@ -53,24 +51,25 @@ class ThisCpu:
     def load(self) -> bool:
         """Put the chip into the catalogue where an earlier probe left it; tell whether it did."""
         try:
-            document = read_json(self.cache_file)
-            self._add(document)
-        except (OSError, msgspec.DecodeError, InputProblems, KeyError, TypeError):
+            self._add(read_json(self.cache_file))
+        except Exception:  # a damaged file can raise anything, and counts as none
             return False
         return True
 
     async def ensure(self) -> None:
         """Load the chip or measure it; a failure is kept as ``state`` and ``message`` for whoever asks.
 
-        One that was measured while others used the CPU is measured again, and serves until then.
+        One that was measured while others used the CPU is measured again, and serves until then; of the two the one
+        that had more of the CPU is kept.
         """
-        kept = self.state != "off" and self.load()
+        kept = False
         try:
+            kept = self.state != "off" and self.load()
             if self.state == "waiting":
                 self.state = "probing"
             if self.state == "probing" or (kept and self.share_frac < LEAST_SHARE_FRAC):
-                await self._probe()
-        except (OSError, msgspec.DecodeError, InputProblems, RuntimeError, KeyError, TypeError) as error:
+                await self._probe(self.share_frac if kept else 0.0)
+        except Exception as error:  # runs wait for this, and whoever asks is told why
             if not kept:
                 self.state, self.message = "failed", str(error)
             _log.warning("this CPU could not be measured: %s", error)
@@ -99,7 +98,8 @@ class ThisCpu:
             "probing": "this CPU is being measured",
         }.get(self.state, f"this CPU could not be measured: {self.message}")
 
-    async def _probe(self) -> None:
+    async def _probe(self, kept_share_frac: float) -> None:
+        """Measure, and keep the result unless a kept one had more of the CPU."""
         with tempfile.TemporaryDirectory(dir=self.data.cache) as folder:
             out = Path(folder) / "probe.json"
             options = ("--out", str(out), "--seconds", str(self.seconds), "--device", "cpu")
@@ -129,22 +129,29 @@ class ThisCpu:
                 last = output.decode("utf-8", "replace").strip().splitlines()[-1:] or ["no output"]
                 raise RuntimeError(f"the probe ended with {process.returncode}: {last[0]}")
             document = read_json(out)
-        self._add(document)
-        write_json(self.cache_file, document)
+        found_share_frac = _share_frac(document)
+        if found_share_frac < LEAST_SHARE_FRAC:
+            _log.warning("this CPU was busy while it was measured: its peaks are low; a starting server repeats it")
+        if found_share_frac >= kept_share_frac:
+            self._add(document)
+            write_json(self.cache_file, document)
 
     def _add(self, document: Any) -> None:
         chip = replace(decode(Chip, document["chip"], "chip"), name=catalog.THIS_CPU)
-        share_frac = float(document.get("samples", {}).get("cpu_share_frac", 1.0))
+        share_frac = _share_frac(document)
         source = f"measured here with torch {version('torch')}: {cpu_name()}, {cpu_cores()} cores"
         if share_frac < LEAST_SHARE_FRAC:
             source += f", which were busy: {100 * share_frac:.0f} % of them were left"
-            _log.warning("this CPU was busy while it was measured: its peaks are low; a starting server repeats it")
         sources = {field.name: source for field in fields(chip) if isinstance(getattr(chip, field.name), (int, float))}
         label = chip.label or LABEL
         entry = catalog.Entry(key=catalog.THIS_CPU, label=label, value=chip, aliases=ALIASES, sources=sources)
         catalog.add("chips", entry)
         self.share_frac = share_frac
         self.state, self.message = "ready", ""
+
+
+def _share_frac(document: Any) -> float:
+    return float(document.get("samples", {}).get("cpu_share_frac", 1.0))
 
 
 def wants_cpu(scenario_json: object) -> bool:

@@ -35,13 +35,13 @@ def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = No
     """
     job = _with_defaults(decode(Job, document), document, settings)
     chosen = backend(job.backend)
+    options = options_of(job.benchmark, job.options)
+    problems = grid_refusals(options, job.scenario)
     if _needs_no_scenario(job):
-        options = options_of(job.benchmark, job.options)
-        problems = rank_refusals(job.benchmark, options, job.world_size) + chosen.problems(job)
+        problems += rank_refusals(job.benchmark, options, job.world_size) + chosen.problems(job)
         if problems:
             raise InputProblems(problems)
         return job
-    problems = []
     try:
         cpu.refuse_unprobed(job.scenario)
         scenario = scenario_from_json(job.scenario)
@@ -53,8 +53,6 @@ def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = No
         if job.benchmark == "step":
             # A GPU may be there for the processes that are not this one; the worker asks again
             cuda = job.device != "cpu" and cluster.chip.kind != "cpu"
-            options = options_of(job.benchmark, job.options)
-            problems += grid_refusals(options, job.scenario)
             found = refusals(scenario, world_size=scenario.plan.dp, cuda=cuda, options=options)
             found = found or _too_large(scenario, job)
             problems += [dataclasses.replace(problem, field=f"scenario.{problem.field}") for problem in found]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 from dataclasses import replace
+from typing import Any
 
 from estimator import catalog
 from estimator.model import Model
+from estimator.problems import InputProblems, Problem
 from runners.options import TINY
 
 TINY_MODEL = Model(name=TINY, layers=4, hidden=64, heads=4, kv_heads=4, ffn=128, vocab=128)
@@ -15,3 +18,15 @@ def model_of(name: str, layers: int = 0) -> Model:
     """Look a model up, cut to its first ``layers`` blocks unless 0; raise InputProblems."""
     model = TINY_MODEL if name == TINY else replace(catalog.model(name), name=name)
     return replace(model, layers=layers) if layers else model
+
+
+def unknown_models(options: Any) -> list[Problem]:
+    """Refuse names among a benchmark's options that no model has, each with the nearest ones."""
+    found = []
+    for name in dict.fromkeys(getattr(options, "models", ())):
+        try:
+            model_of(name)
+        except InputProblems as error:
+            remedy = f"Did you mean {TINY}?" if difflib.get_close_matches(name.lower(), (TINY,)) else ""
+            found += [replace(one, field="options.models", remedy=remedy or one.remedy) for one in error.problems]
+    return found

@@ -17,6 +17,7 @@ from estimator.scenario import Scenario
 from estimator.training import Training
 from estimator.units import bytes_text
 from runners.flash.tiles import WIDEST
+from runners.models import unknown_models
 from runners.options import StepOptions
 
 NO_OPTIONS = StepOptions()
@@ -75,9 +76,9 @@ def rank_refusals(benchmark: str, options: Any, world_size: int) -> list[Problem
 
 
 def grid_refusals(options: Any, scenario: object) -> list[Problem]:
-    """Refuse a scenario beside a grid of models, which would be measured without it."""
+    """Refuse names that no model has, and a scenario beside a grid of models, which would be measured without it."""
     if not (isinstance(options, StepOptions) and options.models and scenario):
-        return []
+        return unknown_models(options)
     message = "a grid takes its models and sizes from the options, and none from a scenario"
     return [Problem(field="options.models", message=message, remedy="Leave out the models, or the scenario.")]
 

@@ -78,6 +78,25 @@ def test_a_grid_beside_a_scenario_is_refused(cpu):
         job_from_json({"scenario": SCENARIO, "options": {"models": ["tiny"]}}, cpu)
 
 
+@pytest.mark.parametrize("benchmark", ["step", "memory", "ddp"])
+def test_a_model_among_the_options_that_there_is_none_of_is_refused_before_anything_starts(cpu, benchmark):
+    job = {"benchmark": benchmark, "device": "cpu"}
+    with pytest.raises(InputProblems) as caught:
+        job_from_json({**job, "options": {"models": ["lama3-8b", "gpt2", "tiny", "lama3-8b"]}}, cpu)
+    (problem,) = caught.value.problems
+    assert problem.field == "options.models"
+    assert problem.message.startswith("'lama3-8b' is not in the catalogue")
+    assert problem.remedy.startswith("Did you mean llama3-8b")
+    assert job_from_json({**job, "options": {"models": ["gpt2", "tiny"]}}, cpu).options == {"models": ["gpt2", "tiny"]}
+
+
+def test_problems_of_the_options_name_them_beside_a_scenario_too(cpu):
+    with pytest.raises(InputProblems, match=r"^options\.colour: unknown key"):
+        job_from_json({"scenario": SCENARIO, "options": {"colour": "red"}}, cpu)
+    with pytest.raises(InputProblems, match=r"^options\.models: 'foo' is not in the catalogue"):
+        job_from_json({"benchmark": "memory", "scenario": SCENARIO, "options": {"models": ["foo"]}}, cpu)
+
+
 def test_a_list_of_jobs_is_an_array_and_names_the_job_of_each_problem(cpu):
     good = {"scenario": SCENARIO, "backend": "slurm", "device": "cpu"}
     assert len(jobs_from_json([good, good], cpu)) == 2

@@ -10,7 +10,8 @@ import pytest
 
 from estimator import catalog
 from estimator.problems import InputProblems
-from runners.models import TINY_MODEL, model_of
+from runners.models import TINY_MODEL, model_of, unknown_models
+from runners.options import OPTIONS
 from tests.runners.examples import ROOT
 
 
@@ -23,6 +24,18 @@ def test_models_come_by_name_whole_or_cut():
 def test_an_unknown_model_is_refused():
     with pytest.raises(InputProblems, match="no-such-model"):
         model_of("no-such-model")
+
+
+def test_names_that_no_model_has_are_refused_with_the_nearest_ones():
+    def refused(benchmark, *names):
+        return unknown_models(OPTIONS[benchmark](models=names))
+
+    assert refused("memory", "gpt2", "tiny", "GPT-2") == []
+    nearest, small = refused("ddp", "lama3-8b", "tinny")
+    assert (nearest.field, small.field) == ("options.models", "options.models")
+    assert nearest.remedy.startswith("Did you mean llama3-8b")
+    assert small.remedy == "Did you mean tiny?"
+    assert unknown_models(OPTIONS["collectives"]()) == []
 
 
 def test_jobs_are_named_without_torch():

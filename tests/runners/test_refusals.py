@@ -105,3 +105,5 @@ def test_a_grid_takes_no_scenario():
     assert problem.field == "options.models"
     assert grid_refusals(grid, {}) == grid_refusals(OPTIONS["step"](), {"model": "gpt2"}) == []
     assert grid_refusals(OPTIONS["memory"](), {"model": "gpt2"}) == []
+    (problem,) = grid_refusals(OPTIONS["memory"](models=("gpt22",)), {})
+    assert str(problem).startswith("options.models: 'gpt22' is not in the catalogue")

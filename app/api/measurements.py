@@ -49,8 +49,6 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "") -> Response:
         why = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
         return json_response(unpredicted_table(measurement, f"{why}; import the table in parts"))
     name = chip or chip_of(measurement)
-    if not name:
-        return json_response(unpredicted_table(measurement, "the measurement does not say what it ran on"))
     try:
         context.cpu.refuse_unprobed({"cluster": {"chip": name}})
         return json_response(predicted_table(measurement, name))

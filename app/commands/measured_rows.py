@@ -38,7 +38,7 @@ def measured_rows(measurement: Measurement, data: Path | None) -> MeasuredRows |
         with_this_cpu({"cluster": {"chip": chip}}, data)
         table = predicted_table(measurement, chip)
     except InputProblems as error:
-        return MeasuredRows(rows_by_status=counts, unpredicted=str(error))
+        return MeasuredRows(rows_by_status=counts, unpredicted="; ".join(one.message for one in error.problems))
     return MeasuredRows(rows_by_status=counts, predicted_rows=table, unpredicted=table.unpredicted)
 
 
@@ -58,7 +58,9 @@ def lines(found: MeasuredRows) -> list[str]:
 
 
 def _errors(errors: Errors) -> str:
+    """Write errors of predictions: of half of the rows they are no larger than ±, whatever their signs."""
     rows = counted(errors.n, "row")
     if errors.median_ape is None or errors.bias is None:
         return rows
-    return f"{rows}, off by {errors.median_ape:.1f}% in the median, {errors.bias:+.1f}% on average"
+    bias = f"{abs(errors.bias):.1f}% too {'low' if errors.bias < 0 else 'high'}"
+    return f"{rows}: {bias}" if errors.n == 1 else f"{rows}: median error ±{errors.median_ape:.1f}%, on average {bias}"

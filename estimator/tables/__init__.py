@@ -11,13 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimator import catalog
-from estimator.measurement import Measurement, any_measured, status_of_row
+from estimator.measurement import Measurement, status_of_row
 from estimator.problems import InputProblems
 from estimator.score import Errors, errors
 from estimator.tables import attention, collectives, sequence, steps
 from estimator.tables.place import Place
+from estimator.tables.uncovered import UNKNOWN_ROWS, uncovered
 
-PREDICTED: dict[str, Callable[[Mapping[str, Any], Place], dict[str, float]]] = {
+RowOf = Callable[[Mapping[str, Any], Place], dict[str, float]]
+
+PREDICTED: dict[str, RowOf] = {
     "step": steps.grid_row,
     "memory": steps.memory_row,
     "ddp": steps.variant_row,
@@ -30,9 +33,9 @@ PREDICTED: dict[str, Callable[[Mapping[str, Any], Place], dict[str, float]]] = {
 }
 """By the format of a measurement's origin: predictions of a row's columns, none where the row is not covered."""
 
-UNKNOWN_ROWS = "the estimator has no formula for such rows"
+NO_CHIP = "the measurement does not say what it ran on"
 NOT_MEASURED = "none of its rows was measured"
-NOT_COVERED = "none of its rows is covered: models of the catalogue, and of collectives those of NCCL"
+NO_NUMBERS = "its rows have no number in a column that is predicted"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,13 +55,15 @@ class PredictedTable:
 def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
     """Predict a measurement's rows as if measured on the catalogue's ``chip``; raise InputProblems if it has none.
 
-    Columns are predicted where the row has a number in them. Rows that no formula covers, and those that were not
-    measured, stay empty.
+    Without a chip, "", nothing is predicted. Columns are where the row has a number in them. Rows that no formula
+    covers, and those that were not measured, stay empty.
     """
+    if not chip:
+        return unpredicted_table(measurement, NO_CHIP)
     place = Place(chip=chip, ranks=max(1, measurement.world_size))
     row_of = PREDICTED.get(measurement.origin.format)
     name = measurement.device.get("name")
-    if chip == catalog.THIS_CPU and name and str(name) not in place.label:
+    if catalog.chip(chip).name == catalog.THIS_CPU and name and str(name) not in place.label:
         place.assume(f"this CPU, though another was measured ({name})")
     found = tuple(_row(row_of, row, place) if row_of else {} for row in measurement.rows)
     percent: dict[str, list[float]] = {}
@@ -70,7 +75,7 @@ def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
         rows=found,
         errors={column: errors(some) for column, some in percent.items()},
         assumptions=tuple(place.assumed),
-        unpredicted="" if percent else _why_not(measurement, known=row_of is not None),
+        unpredicted="" if percent else _why_not(measurement, row_of, place),
     )
 
 
@@ -80,23 +85,29 @@ def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
     return PredictedTable(chip="", rows=rows, errors={}, assumptions=(), unpredicted=why)
 
 
-def _why_not(measurement: Measurement, *, known: bool) -> str:
-    if not known:
+def _why_not(measurement: Measurement, row_of: RowOf | None, place: Place) -> str:
+    if row_of is None:
         return UNKNOWN_ROWS
-    return NOT_COVERED if any_measured(measurement.rows) else NOT_MEASURED
+    rows = [row for row in measurement.rows if status_of_row(row) == "ok"]
+    if not rows:
+        return NOT_MEASURED
+    return (
+        NO_NUMBERS if any(_formula(row_of, row, place) for row in rows) else uncovered(measurement.origin.format, rows)
+    )
 
 
-def _row(
-    row_of: Callable[[Mapping[str, Any], Place], dict[str, float]], row: Mapping[str, Any], place: Place
-) -> dict[str, float]:
+def _row(row_of: RowOf, row: Mapping[str, Any], place: Place) -> dict[str, float]:
     if status_of_row(row) != "ok":
-        return {}
-    try:
-        predicted = row_of(row, place)
-    except InputProblems:  # not what its benchmark writes, or nothing that the estimator can build
         return {}
     return {
         column: value
-        for column, value in predicted.items()
+        for column, value in _formula(row_of, row, place).items()
         if isinstance(row.get(column), (int, float)) and not isinstance(row[column], bool) and row[column] > 0
     }
+
+
+def _formula(row_of: RowOf, row: Mapping[str, Any], place: Place) -> dict[str, float]:
+    try:
+        return row_of(row, place)
+    except InputProblems:  # not what its benchmark writes, or nothing that the estimator can build
+        return {}

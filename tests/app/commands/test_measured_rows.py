@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 
 from app.commands.measured_rows import lines, measured_rows
 from estimator.measurement import Origin
@@ -25,7 +26,10 @@ def test_counts_come_by_status_and_errors_by_column(tmp_path):
     first, second, third = lines(found)
     assert first == "rows         3: 2 ok, 1 not_run"
     assert second == "predicted    on NVIDIA H200 SXM 141 GB"
-    assert third.startswith("  slowest_median_s  2 rows, off by ")
+    assert re.fullmatch(r"  slowest_median_s  2 rows: median error ±\d+\.\d%, on average \d+\.\d% too low", third)
+    one = measured_rows(dataclasses.replace(TABLE, rows=({**RING, "slowest_median_s": 1e-9},)), tmp_path)
+    assert one is not None
+    assert re.fullmatch(r"  slowest_median_s  1 row: \d+\.\d% too high", lines(one)[2])
 
 
 def test_a_chip_that_is_in_no_catalogue_says_so(tmp_path):
@@ -33,7 +37,13 @@ def test_a_chip_that_is_in_no_catalogue_says_so(tmp_path):
     assert found is not None
     assert found.predicted_rows is None
     assert "predicted    nothing: " in lines(found)[1]
-    assert "'H999' is not in the catalogue" in lines(found)[1]
+    assert "nothing: 'H999' is not in the catalogue" in lines(found)[1]
+
+
+def test_a_measurement_that_names_no_chip_says_so(tmp_path):
+    found = measured_rows(dataclasses.replace(TABLE, device={}), tmp_path)
+    assert found is not None
+    assert lines(found)[1:] == ["predicted    nothing: the measurement does not say what it ran on"]
 
 
 def test_rows_without_a_number_that_is_predicted_say_so(tmp_path):
@@ -42,7 +52,7 @@ def test_rows_without_a_number_that_is_predicted_say_so(tmp_path):
     assert lines(found)[1:] == ["predicted    nothing: none of its rows was measured"]
     gloo = measured_rows(dataclasses.replace(TABLE, rows=(RING | {"library": "gloo"},)), tmp_path)
     assert gloo is not None
-    assert lines(gloo)[1].startswith("predicted    nothing: none of its rows is covered: ")
+    assert lines(gloo)[1:] == ["predicted    nothing: its rows ran over gloo, and only NCCL is predicted"]
 
 
 def test_what_nobody_predicts_is_only_counted(tmp_path):

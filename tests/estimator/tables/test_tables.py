@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from estimator import catalog
 from estimator.measurement import Measurement, Origin
 from estimator.problems import InputProblems
 from estimator.tables import PREDICTED, predicted_table
@@ -56,6 +58,45 @@ def test_an_unknown_chip_is_refused():
         predicted_table(measured("collectives", []), "h999")
 
 
+def test_without_a_chip_nothing_is_predicted_and_the_reason_is_said():
+    found = predicted_table(measured("collectives", [{**RING, "slowest_median_s": 1e-3}]), "")
+    assert (found.chip, found.rows, found.unpredicted) == ("", ({},), "the measurement does not say what it ran on")
+
+
+@pytest.fixture
+def _catalogue_as_before():
+    before = dict(catalog._added)
+    yield
+    catalog._added.clear()
+    catalog._added.update(before)
+    catalog.entries.cache_clear()
+    catalog._by_alias.cache_clear()
+
+
+@pytest.mark.usefixtures("_catalogue_as_before")
+@pytest.mark.parametrize("name", ["cpu", "CPU", "this-cpu"])
+def test_this_cpu_is_told_from_another_that_was_measured_by_whichever_name(name):
+    chip = replace(catalog.chip("a100"), kind="cpu", name="cpu", label="Cores of mine")
+    catalog.add("chips", catalog.Entry(key="cpu", label="Cores of mine", value=chip, aliases=("this-cpu",)))
+    table = replace(measured("attention", []), device={"kind": "cpu", "name": "Other cores"})
+    assert predicted_table(table, name).assumptions == ("this CPU, though another was measured (Other cores)",)
+    assert predicted_table(replace(table, device={"name": "Cores of mine"}), name).assumptions == ()
+
+
+def test_why_nothing_is_predicted_depends_on_what_was_measured():
+    ring = {**RING, "slowest_median_s": 1e-3}
+    assert predicted_table(measured("collectives", [ring | {"library": "gloo"}]), "h200-sxm").unpredicted == (
+        "its rows ran over gloo, and only NCCL is predicted"
+    )
+    assert predicted_table(measured("collectives", [ring | {"status": "oom"}]), "h200-sxm").unpredicted == (
+        "none of its rows was measured"
+    )
+    assert predicted_table(measured("collectives", [RING]), "h200-sxm").unpredicted == (
+        "its rows have no number in a column that is predicted"
+    )
+    assert predicted_table(measured("collectives", [ring]), "h200-sxm").unpredicted == ""
+
+
 def test_a_plan_that_is_impossible_leaves_its_row_empty():
     row = {
         "model": "cs336-xl", "layers": 48, "seq_len": 128, "micro_batch": 1, "precision": "bf16", "attention": "sdpa",
@@ -74,7 +115,9 @@ def test_whatever_a_file_says_nothing_breaks(form, data):
         row[column] = data.draw(ODD)
         if data.draw(st.booleans()):
             del row[column]
-    (found,) = predicted_table(measured(form, [row]), "h200-sxm").rows
+    table = predicted_table(measured(form, [row]), "h200-sxm")
+    (found,) = table.rows
+    assert bool(table.unpredicted) is not bool(found)
     assert all(isinstance(value, float) and isinstance(row[name], (int, float)) for name, value in found.items())
 
 

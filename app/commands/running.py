@@ -27,7 +27,8 @@ from estimator.estimate import estimate
 from estimator.measurement import Measurement
 from estimator.problems import InputProblems, Problem
 from estimator.units import bytes_text, seconds
-from runners.job import Job, Request
+from runners.job import FINAL_STATES, Job, Request
+from runners.terminal import event_text
 
 FAILED = 1
 
@@ -105,18 +106,24 @@ async def _run(supervisor: Supervisor, store: Store, jobs: list[Job]) -> list[tu
 
 
 async def _watch(supervisor: Supervisor, run: Run, several: bool) -> None:
-    start = f"{run.label}: " if several else ""
+    """Print a run's events as they come, each state once; how it ended is told at the end, with its id."""
+    start, told, ended = f"{run.label}: " if several else "", "", ""
     async for _, line in supervisor.events(run.id):
-        print(start + _said(line), file=sys.stderr, flush=True)
+        event = events.parse(line)
+        assert event is not None, "the supervisor passes on events only"
+        if event["kind"] == "state" and event["state"] in FINAL_STATES:
+            ended = event["state"]
+            continue
+        said = _state_text(event) if event["kind"] == "state" else event_text(event)
+        if said != told:
+            print(start + said, file=sys.stderr, flush=True)
+        told = said if event["kind"] == "state" else ""
+    if several:
+        print(start + ended, file=sys.stderr, flush=True)
 
 
-def _said(line: str) -> str:
-    event = events.parse(line)
-    assert event is not None, "the supervisor passes on events only"
-    if event["kind"] == "state":
-        return f"{event['state']}: {event['message']}" if event.get("message") else str(event["state"])
-    took = f"  {seconds(event['step_s'])}" if event.get("step_s") else ""
-    return f"{event.get('phase')} {event.get('step')}/{event.get('steps')}{took}"
+def _state_text(event: dict[str, Any]) -> str:
+    return f"{event['state']}: {event['message']}" if event["message"] else str(event["state"])
 
 
 def _show(request: Request, as_json: bool) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from types import SimpleNamespace
 
 import pytest
 
 from app.cli import run
+from app.commands.running import _watch
+from runners.job import progress, state
 from tests.app.examples import LLAMA, scenario
 
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2}
@@ -53,7 +57,10 @@ def test_what_was_measured_stands_beside_its_prediction(write, capsys):
 def test_rows_are_counted_and_stand_beside_their_predictions(write, capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("HEADROOM_PROBE_SECONDS", "1")
     assert run(["run", write(ROWS_JOB)]) == 0
-    text = capsys.readouterr().out
+    text, told = capsys.readouterr()
+    shape = "naive, fp32, batch 2, heads 4, seq len 64, head dim 16, forward"
+    assert re.search(rf"^measure 1/3  \d\S* \ws  {shape}$", told, re.MULTILINE), "what tells a row apart"
+    assert told.splitlines()[:3] == ["queued", "running", "build 1/1"]
     assert re.search(r"^rows         3: 3 ok$", text, re.MULTILINE), text
     assert re.search(r"^predicted    on This CPU", text, re.MULTILINE), text
     errors = r"^  median_s  3 rows: median error ±\d+\.\d%, on average \d+\.\d% too (low|high)$"
@@ -71,6 +78,21 @@ def test_rows_are_counted_and_stand_beside_their_predictions(write, capsys, monk
     assert imported["rows"] == found["rows"], "what a run prints can be imported"
 
 
+def test_states_of_runs_of_an_array_are_told_once_and_their_ends_by_a_word(capsys):
+    class Told:
+        async def events(self, run_id):
+            for event in (
+                state("queued", "Priority"), state("queued", "Priority"), state("running"), state("running"),
+                progress("warmup", 1, 2, 0.01), state("cancelled", "stopped"), state("failed", "at its limit"),
+            ):  # fmt: skip
+                yield 1, json.dumps(event)
+
+    for several, start in ((True, "mine: "), (False, "")):
+        asyncio.run(_watch(Told(), SimpleNamespace(id="1", label="mine"), several))
+        words = ["queued: Priority", "running", "warmup 1/2  10 ms", *["failed"] * several]
+        assert capsys.readouterr().err.splitlines() == [start + word for word in words]
+
+
 def test_a_number_of_processes_with_nothing_to_measure_is_refused_before_anything_starts(write, capsys, tmp_path):
     assert run(["run", write({"benchmark": "collectives"})]) == 2
     assert "world_size: one process has nobody to talk to. Set the processes to two or more" in capsys.readouterr().err
@@ -81,7 +103,9 @@ def test_a_number_of_processes_with_nothing_to_measure_is_refused_before_anythin
 
 def test_a_run_that_fails_says_why(write, capsys):
     assert run(["run", write(JOB | {"steps": 100_000, "time_limit_s": 1})]) == 1
-    assert capsys.readouterr().err.splitlines()[-1].endswith(" failed: stopped at its time limit of 1 s")
+    said = capsys.readouterr().err
+    assert said.splitlines()[-1].endswith(" failed: stopped at its time limit of 1 s")
+    assert said.count("stopped") == 1, said
     assert run(["run", write(JOB | {"device": "cuda"})]) == 2
     assert capsys.readouterr().err.startswith("headroom: device: this machine has no GPU. ")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.cpu import with_this_cpu
+from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
 from app.layer_csv import layer_csv
 from estimator.breakdown import MEMORY_KINDS, PHASES
@@ -17,7 +18,7 @@ from estimator.estimate import estimate as predict
 from estimator.hf_config import HfReading, read_hf
 from estimator.layer_table import layer_table
 from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json
+from estimator.scenario import scenario_from_json, scenario_to_json
 from estimator.units import bytes_text, engineering, seconds
 
 
@@ -39,7 +40,8 @@ def estimate(
         if path is None and reading.model.max_positions:
             document["training"]["seq_len"] = min(document["training"]["seq_len"], reading.model.max_positions)
         if isinstance(document, dict):
-            document["model"] = encode(reading.model)
+            name = reading.model.name or (hf.resolve().parent.name if hf.stem == "config" else hf.stem)
+            document["model"] = encode(dataclasses.replace(reading.model, name=name))
     with_this_cpu(document, data)
     scenario = scenario_from_json(document)
     found = predict(scenario)
@@ -47,14 +49,14 @@ def estimate(
         write_text(table_to, layer_csv(layer_table(scenario)))
     found = dataclasses.replace(found, assumptions=(*found.assumptions, *assumptions))
     if as_json:
-        print_json(found)
+        print_json(encode(found) | {"scenario": scenario_to_json(scenario)})
     else:
-        print(text(found))
+        print("\n".join([*wrapped(f"scenario     {described(scenario)}", hanging=13), text(found)]))
     return 0
 
 
 def _one_node() -> dict[str, Any]:
-    """What is predicted for a model alone: the page's own start, one node of H200 under FSDP."""
+    """What is predicted for a model alone: one node of H200 under FSDP, which holds most models."""
     from app.api.catalog import FALLBACK_SCENARIO
 
     return {part: dict(values) for part, values in FALLBACK_SCENARIO.items() if part != "model"}

@@ -106,7 +106,7 @@ def read_json(path: Path, what: str) -> Any:
         reason, remedy = error.strerror or "cannot be read", f"Give the path of a {what} that exists."
     except ValueError as error:
         reason, remedy = f"is not JSON: {error}", "Give one JSON object."
-    raise InputProblems([Problem(field=what, message=f"{path.name}: {reason}", remedy=remedy)])
+    raise InputProblems([Problem(field=what, message=f"{path}: {reason}", remedy=remedy)])
 
 
 def progress(phase: str, step: int, steps: int, step_s: float | None) -> dict[str, Any]:

@@ -43,6 +43,7 @@ def test_a_step_is_measured_on_a_host_that_has_only_torch(tmp_path):
     ("arguments", "message"),
     [
         (["--scenario", "nowhere.json", "--out", "r.json"], "scenario: nowhere.json: No such file or directory."),
+        (["--scenario", "no/where.json", "--out", "r.json"], "scenario: no/where.json: No such file or directory."),
         (["--scenario", "s.json"], "--out: is missing. Add --out RESULT.json."),
         (["--scenario", "s.json", "--out", "no/r.json"], "--out: there is no folder no. Choose a file in"),
         (["--scenario", "s.json", "--out", "folder"], "--out: folder is a folder. Choose a file in"),

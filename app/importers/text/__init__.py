@@ -7,7 +7,7 @@ from types import ModuleType
 
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
-from app.importers.text.document import Block, Document, label
+from app.importers.text.document import Block, Document, Table, label
 from app.importers.text.kinds import (
     accumulation,
     all_reduce_blocks,
@@ -45,6 +45,15 @@ KINDS: tuple[ModuleType, ...] = (
     timings,
     generic,
 )
+PREDICTED_COLUMNS = {
+    "part",
+    "op",
+    "traffic_forward_bytes",
+    "communication_forward_kind",
+    "total_backward_s",
+    "share_frac",
+}
+"""Columns that together only ``estimator.layer_table`` writes."""
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms' lines."
 )
@@ -54,6 +63,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
     text = _decoded(source)
     document = scan(text)
+    _refuse_predictions(document)
     groups: dict[tuple[tuple[str, ...], str], tuple[ModuleType, list[Block]]] = {}
     for block in document.blocks:
         kind = next((kind for kind in KINDS if kind.matches(block)), None)
@@ -89,6 +99,15 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     warnings += mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
     warnings += [warning for measurement in measurements for warning in measurement.warnings]
     return Imported(measurements=tuple(measurements), warnings=tuple(warnings), skipped=skipped)
+
+
+def _refuse_predictions(document: Document) -> None:
+    """Refuse a table of a layer's ops that Headroom wrote: taken for measured, it would agree with every prediction."""
+    for block in document.blocks:
+        if isinstance(block, Table) and set(block.columns) >= PREDICTED_COLUMNS:
+            message = "this is Headroom's own prediction, op by op, not a measurement"
+            remedy = "Import what was measured; the prediction stands in Explore under the same scenario."
+            raise ImportRefused("table of a layer", f"line {block.line}", message, remedy)
 
 
 def _decoded(source: Source) -> str:

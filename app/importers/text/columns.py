@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from app.importers.text.cells import MICRO
-from app.importers.text.units import Unit, unit
+from app.importers.text.units import Unit, is_time, unit
 
 _BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]{1,20}?)\s*[)\]]\s*$")
 _SUFFIX = re.compile(r"^(.{1,200}?)[_ ]([A-Za-zµμ%/]{1,8}|bytes|frac)$")
@@ -52,7 +52,10 @@ class Column:
 
 
 def column(header: str) -> Column:
-    """Read a header such as ``Forward (ms)``, ``avg_forward_time``, ``mem_before(MB)`` or ``peak_gib``."""
+    """Read a header such as ``Forward (ms)``, ``avg_forward_time``, ``mem_before(MB)`` or ``peak_gib``.
+
+    A header that is nothing but a unit of time is a time; ``s`` alone stays a name, mostly that of the sequence length.
+    """
     plain = header.strip().strip("*`_ ")[:200]
     rest, printed = plain, ""
     bracket = _BRACKETS.search(plain)
@@ -60,7 +63,9 @@ def column(header: str) -> Column:
         rest, printed = plain[: bracket.start()], bracket.group(1)
     else:
         tail = _SUFFIX.match(plain)
-        if tail and tail.group(2).lower() in _SUFFIX_UNITS:
+        if len(plain) > 1 and is_time(plain):
+            rest, printed = "time", plain
+        elif tail and tail.group(2).lower() in _SUFFIX_UNITS:
             rest, printed = tail.group(1), tail.group(2)
     words = split_words(rest)
     statistic = next((_STATISTICS[word] for word in words if word in _STATISTICS), "")

@@ -24,6 +24,13 @@ def test_whole_numbers_of_a_quantity_need_a_unit_too(tmp_path, header):
     assert 5.0 in one(imported).rows[0].values()
 
 
+@pytest.mark.parametrize(("header", "scale"), [("ms", 1e-3), ("µs", 1e-6), ("seconds", 1.0)])
+def test_a_header_that_is_a_unit_of_time_needs_no_other(tmp_path, header, scale):
+    imported = read(tmp_path, f"name,{header}\nforward,12.5\nbackward,24\n")
+    assert one(imported, "table").rows[0] == {"name": "forward", "time_s": pytest.approx(12.5 * scale)}
+    assert "unit-missing" not in codes(imported)
+
+
 def test_unknown_tables_may_repeat_their_names(tmp_path):
     assert one(read(tmp_path, "gpu,x (ms),x (ms),\na,1,2,3\n")).rows[0] == {
         "gpu": "a",

@@ -109,7 +109,11 @@ def estimate(
     data: Data = None,
     hf: Annotated[
         Path | None,
-        typer.Option("--hf", metavar="CONFIG.json", help="Take the model from a Hugging Face config.json."),
+        typer.Option(
+            "--hf",
+            metavar="CONFIG.json",
+            help="Take the model from a Hugging Face config.json; alone: on one node of H200 under FSDP.",
+        ),
     ] = None,
     table: Annotated[
         Path | None, typer.Option(metavar="OUT.csv", help="Write every op of one layer, embedding and head as CSV.")

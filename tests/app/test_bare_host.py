@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,8 @@ from pathlib import Path
 import pytest
 
 from app.settings import ROOT
+from estimator.scenario import scenario_from_json
+from runners.refusals import refusals
 from tests.app.examples import scenario
 from tests.markdown import blocks
 
@@ -79,6 +82,9 @@ def test_each_of_the_two_is_needed(name, tmp_path):
 
 def test_the_readme_shows_these_steps():
     (steps,) = (block.text for block in blocks(ROOT / "README.md", "sh") if "scp" in block.text)
+    written = re.search(r"echo '(\{.+?\})' > SCENARIO\.json", steps, re.DOTALL)
+    assert written
+    assert refusals(scenario_from_json(json.loads(written[1])), world_size=1, cuda=True) == [], "it can be measured"
     assert "scp -r estimator runners " in steps
     assert "python -m runners step --scenario SCENARIO.json --out RESULT.json" in steps
     assert "curl --upload-file RESULT.json" in steps

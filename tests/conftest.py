@@ -20,6 +20,9 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
+WAIT_MS = 20_000
+"""What a page is given to do or to show something: on a busy machine all of it takes longer."""
+
 
 @pytest.fixture(scope="session")
 def one_thread() -> Iterator[None]:
@@ -46,7 +49,7 @@ def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
 
     It has a profile on disk, as a person's has: from a page's third visit on its scripts are there compiled.
     """
-    from playwright.sync_api import sync_playwright
+    from playwright.sync_api import expect, sync_playwright
 
     with sync_playwright() as playwright:
         found = playwright.chromium.launch_persistent_context(
@@ -56,7 +59,8 @@ def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
             accept_downloads=True,
             permissions=["clipboard-read", "clipboard-write"],
         )
-        found.set_default_timeout(20_000)
+        found.set_default_timeout(WAIT_MS)
+        expect.set_options(timeout=WAIT_MS)
         yield found
         found.close()
 

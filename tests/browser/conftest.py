@@ -115,6 +115,7 @@ def drop() -> Callable[[Page, Path], None]:
     """Drop a file on the page as a person does with a mouse."""
 
     def dropped(page: Page, path: Path) -> None:
+        page.wait_for_selector("main", state="attached")
         page.evaluate(_DROP, [path.name, base64.b64encode(path.read_bytes()).decode()])
 
     return dropped

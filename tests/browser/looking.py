@@ -18,11 +18,30 @@ SETTLED_S = 20
 BARS = "#step-time .barlayer .point path"
 
 
+_RESTS = """async (drawn) => {
+    const [{ idle }, { state }] = await Promise.all([import("/js/views/queue.js"), import("/js/state.js")]);
+    const rests = () => !state.busy && (!drawn || idle());
+    if (!rests()) return false;
+    // what changed is told in the next frame: only then is its estimate asked for, or what was asked for shown
+    await new Promise((told) => requestAnimationFrame(told));
+    return rests();
+}"""
+
+
+def _rest(page: Page, *, drawn: bool) -> None:
+    end = time.monotonic() + SETTLED_S
+    # a function to wait for must not be async: the promise itself would already be true
+    while not page.evaluate(_RESTS, drawn):
+        assert time.monotonic() < end, "the page never rests"
+        page.wait_for_timeout(40)
+
+
 def wait_for_figures(page: Page) -> None:
-    """Wait until the headline and the step time stand, and the axis of the tensor parallel slider is there."""
+    """Wait until the headline and the step time stand, and are those of the present scenario."""
     page.wait_for_selector("#tile-step-time dd:not(:empty)")
     page.wait_for_selector(BARS, state="attached")
     page.wait_for_selector("dl.tiles:not(.skeleton)", state="attached")
+    _rest(page, drawn=False)
 
 
 def wait_for_axis(page: Page, path: str) -> None:
@@ -71,13 +90,20 @@ def number(text: str) -> float:
 
 
 def settled(page: Page) -> None:
-    """Wait until nothing waits to be drawn, and what cannot be seen has its place."""
+    """Wait until the scenario is estimated, nothing waits to be drawn, and what cannot be seen has its place."""
     page.wait_for_timeout(250)
-    end = time.monotonic() + SETTLED_S
-    # a function to wait for must not be async: the promise itself would already be true
-    while not page.evaluate("async () => (await import('/js/views/queue.js')).idle()"):
-        assert time.monotonic() < end, "the page never rests"
-        page.wait_for_timeout(40)
+    _rest(page, drawn=True)
+
+
+def keep_words(page: Page) -> None:
+    """Make what is said for seconds stay for minutes, so that no slow machine misses it: toasts, "Delete for good?"."""
+    page.evaluate(
+        """() => {
+            const { setTimeout } = window;
+            window.setTimeout = (then, after_ms, ...rest) =>
+                setTimeout(then, after_ms >= 2500 ? 100 * after_ms : after_ms, ...rest);
+        }"""
+    )
 
 
 def bring_into_view(page: Page, selector: str) -> None:
@@ -108,6 +134,17 @@ def wait_for_change(page: Page, old: str) -> None:
     """Wait until the step time is another than ``old``."""
     now = "document.querySelector('#tile-step-time dd').innerText.replace('\\n', ' ').trim()"
     page.wait_for_function(f"(old) => {now} !== old", arg=old)
+
+
+def wait_for_other_bars(page: Page, old: tuple[str, ...]) -> None:
+    """Wait until the bars of the step time are drawn otherwise than ``old``."""
+    page.wait_for_function(
+        """([bars, old]) => {
+            const now = [...document.querySelectorAll(bars)].map((path) => path.getAttribute("d"));
+            return now.join() !== old.join();
+        }""",
+        arg=[BARS, list(old)],
+    )
 
 
 def expect_view(page: Page, name: str) -> None:

@@ -19,11 +19,11 @@ def test_pinned_scenarios_are_compared_against_a_chosen_baseline(open_page):
     expect_view(page, "compare")
     rows = page.locator("#compared tbody tr")
     expect(rows).to_have_count(2)
+    expect(page.locator("#differences")).to_contain_text("plan.recompute")
+    expect(page.locator("#differences tbody tr")).to_have_count(1)
     shown, pinned = (number(rows.nth(at).locator("td").nth(3).inner_text()) for at in (0, 1))
     change = number(rows.nth(1).locator("td").nth(4).inner_text().split()[-2])
     assert change == pytest.approx(100 * (pinned / shown - 1), abs=0.7)
-    expect(page.locator("#differences")).to_contain_text("plan.recompute")
-    expect(page.locator("#differences tbody tr")).to_have_count(1)
     page.wait_for_function("() => document.querySelectorAll('#compare-time .barlayer .point').length >= 8")
 
     page.get_by_role("radio", name="Baseline").nth(1).check()

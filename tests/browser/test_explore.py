@@ -19,6 +19,7 @@ def test_opens_filled_with_a_measured_run_beside_its_prediction(open_page, serve
     assert sample, "no measured run is bundled"
     expect(page.locator(".pins .chip", has_text="measured")).to_be_visible()
     total = page.locator(".errors tr.total td")
+    expect(total.nth(2)).to_have_text(re.compile(r"\d"))
     predicted, measured, error = (number(total.nth(at).inner_text()) for at in (1, 2, 3))
     assert error == pytest.approx(100 * (predicted / measured - 1), abs=1.5)
     wait_for_points(page, "predicted")

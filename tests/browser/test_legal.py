@@ -8,7 +8,7 @@ import time
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.looking import EIGHT_GPUS, headline, query, settled, wait_for_axis, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, headline, keep_words, query, settled, wait_for_axis, wait_for_figures
 
 pytestmark = pytest.mark.browser
 
@@ -52,6 +52,7 @@ def test_a_slider_moved_before_its_axis_is_there_goes_to_the_nearest_legal_value
         }"""
     )
     expect(_box(page, "plan.dp")).to_have_value("64")
+    expect(page.locator('[data-field="plan.micro_batch"]')).to_have_class("field")
     settled(page)
     expect(_box(page, "plan.micro_batch")).to_have_value("1")
     assert (query(page, "dp"), query(page, "micro_batch")) == ("64", "1")
@@ -137,6 +138,7 @@ def test_more_chips_leave_a_legal_plan_and_say_what_followed(open_page):
     wait_for_figures(page)
     chips = page.get_by_label("GPUs", exact=True)
     expect(chips).to_have_value("4")
+    keep_words(page)
     chips.fill("8")
     chips.press("Enter")
     expect(_box(page, "plan.micro_batch")).to_have_value("2")
@@ -152,6 +154,7 @@ def test_more_chips_leave_a_legal_plan_and_say_what_followed(open_page):
 
 def test_chips_of_a_search_keep_its_batch_and_lead_to_a_legal_plan(open_page):
     page = open_page("/?view=search")
+    keep_words(page)
     chips = page.get_by_label("Chips", exact=True)
     chips.fill("64")
     chips.press("Enter")

@@ -72,7 +72,7 @@ def test_a_point_of_the_front_opens_its_plan(open_page):
         }"""
     )
     page.mouse.move(*fraction)
-    page.wait_for_timeout(200)
+    expect(page.locator("#front .hoverlayer .hovertext")).to_be_visible()
     page.mouse.click(*fraction)
     expect_view(page, "explore")
     wait_for_figures(page)

@@ -13,7 +13,9 @@ from tests.browser.looking import (
     query,
     settled,
     wait_for_axis,
+    wait_for_change,
     wait_for_figures,
+    wait_for_other_bars,
     wait_for_points,
 )
 
@@ -80,7 +82,11 @@ def test_tensor_parallel_by_mouse_is_drawn_while_it_is_dragged_without_asking_th
     for part in range(21):
         page.mouse.move(box["x"] + 8 + part / 20 * (box["width"] - 16), middle)
         page.wait_for_timeout(30)
-        seen.append((page.locator(f"{TP} input[type=number]").input_value(), headline(page)[0], tuple(bars(page))))
+        degree = page.locator(f"{TP} input[type=number]").input_value()
+        if seen and degree != seen[-1][0]:
+            wait_for_change(page, seen[-1][1])
+            wait_for_other_bars(page, seen[-1][2])
+        seen.append((degree, headline(page)[0], tuple(bars(page))))
     assert asked == []
     expect(page.locator("#tile-step-time")).to_contain_text("vs before")
     page.mouse.up()

@@ -41,7 +41,7 @@ def test_a_jump_over_figures_of_a_study_moves_nothing(open_page):
     page = open_page("/?view=studies&study=deepflow-lstm")
     page.wait_for_selector("#path-plans tbody tr", state="attached")
     page.wait_for_selector("#study-figures tbody tr", state="attached")
-    page.wait_for_function("document.querySelector('#path-llama .legend').children.length > 1")
+    page.wait_for_function("() => document.querySelector('#path-llama .legend').children.length > 1")
     settled(page)
     before = _places(page, "studies")
     page.evaluate("document.querySelector('#study-figures').scrollIntoView()")

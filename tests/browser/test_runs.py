@@ -41,9 +41,10 @@ def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page
     run.get_by_role("button", name="Open in Explore").click()
     expect_view(page, "explore")
     wait_for_figures(page)
-    settled(page)
     expect(page.locator(".pins .chip", has_text="measured")).to_contain_text("small on this CPU")
     total = page.locator("#step-time tr.total td")
+    expect(total.nth(2)).to_have_text(re.compile(r"\d"))
+    settled(page)
     predicted, measured = number(total.nth(1).inner_text()), number(total.nth(2).inner_text())
     assert predicted > 0
     assert measured > 0

@@ -70,10 +70,10 @@ def test_keys_of_the_first_object_of_a_list():
     "hostile", [b'"' + b'\\"' * 500_000, b'"\\' * 500_000, b"[" * 1_000_000, b'{"a":' * 200_000, b'"' * 999_999]
 )
 def test_hostile_bytes_take_linear_time(hostile):
-    start = time.perf_counter()
+    start = time.process_time()
     for found in (keys(hostile), objects(hostile)):
         for _ in itertools.islice(found, 10_000):
             pass
     array_end(hostile)
     cut_off(hostile)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10

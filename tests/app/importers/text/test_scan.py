@@ -67,6 +67,6 @@ def test_hostile_text_takes_no_longer_than_its_length():
         "(" * 5000,
         "1," * 2500,
     ):
-        start = time.perf_counter()
+        start = time.process_time()
         scan("\n".join([line] * 800))
-        assert time.perf_counter() - start < 2, line[:20]
+        assert time.process_time() - start < 2, line[:20]

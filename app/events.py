@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,11 @@ def final_state(lines: list[str]) -> str | None:
         if event and event["kind"] == "state" and event.get("state") in FINAL_STATES:
             return str(event["state"])
     return None
+
+
+def until_final(lines: list[str]) -> list[str]:
+    """Return the lines before the first that reports a final state."""
+    return list(itertools.takewhile(lambda line: final_state([line]) is None, lines))
 
 
 def _ends_line(path: Path) -> bool:

@@ -101,6 +101,14 @@ class Supervisor:
                     await live.changed.wait()
         return live.run
 
+    def ahead_of(self, run_id: str) -> list[Run]:
+        """Runs that a queued one waits for, those at work first; none where it may start or is queued elsewhere."""
+        if run_id not in self._queue or self._may_start(self._live[run_id]):
+            return []
+        before = [*self._active, *list(self._queue)[: self._queue.index(run_id)]]
+        known = [self._live[one].run for one in before if one in self._live]
+        return [run for run in known if not _queues(run)]
+
     def event_count(self, run_id: str) -> int:
         """Count the lines of a run's events."""
         return len(events.EventReader(self.data.runs / run_id).read())
@@ -108,7 +116,7 @@ class Supervisor:
     async def events(self, run_id: str, after: int = 0) -> AsyncIterator[tuple[int, str]]:
         """Yield (line number, line) of a run's events beyond ``after``, until its final state or the server's stop."""
         live = self._live.get(run_id)
-        lines = live.lines if live else await asyncio.to_thread(events.EventReader(self.data.runs / run_id).read)
+        lines = live.lines if live else await asyncio.to_thread(self._lines, run_id)
         while True:
             while after < len(lines):
                 after += 1
@@ -117,6 +125,12 @@ class Supervisor:
             if live is None or live.done or self._stopping:
                 return
             await live.changed.wait()
+
+    def _lines(self, run_id: str) -> list[str]:
+        """Lines of a run that is not followed here: its end only once whoever follows it has stored the result."""
+        run = self.store.run(run_id)
+        lines = events.EventReader(self.data.runs / run_id).read()
+        return lines if run is None or run.final else events.until_final(lines)
 
     async def _make(self, jobs: list[Job]) -> list[Live]:
         lives = await asyncio.to_thread(make_runs, jobs, self.data, self.store)

@@ -43,9 +43,10 @@ async def post_run(request: Request, context: Ctx, dry_run: bool = False) -> Res
 
 
 @router.get("/api/runs")
-def get_runs(context: Ctx) -> Response:
-    """All runs, newest first."""
-    return json_response({"runs": context.store.runs()})
+async def get_runs(context: Ctx) -> Response:
+    """All runs, newest first; those that are queued here say what they wait for."""
+    runs = await asyncio.to_thread(context.store.runs)
+    return json_response({"runs": [_waiting(run, context) for run in runs]})
 
 
 async def known_run(run_id: str, context: Ctx) -> Run:
@@ -60,9 +61,10 @@ Known = Annotated[Run, Depends(known_run)]
 
 
 @router.get("/api/runs/{run_id}")
-def get_run(run: Known, context: Ctx) -> Response:
+async def get_run(run: Known, context: Ctx) -> Response:
     """One run and the end of its log."""
-    return json_response(_document(run) | {"log_tail": log_tail(context.data.runs / run.id)})
+    tail = await asyncio.to_thread(log_tail, context.data.runs / run.id)
+    return json_response(_document(_waiting(run, context)) | {"log_tail": tail})
 
 
 @router.get("/api/runs/{run_id}/log")
@@ -119,6 +121,21 @@ async def delete_run(run: Known, context: Ctx) -> Response:
         raise Refused(409, "The run has not ended. Cancel it first.")
     await asyncio.to_thread(context.store.remove_run, run.id)
     return Response(status_code=204)
+
+
+def _waiting(run: Run, context: Ctx) -> Run:
+    """Say what a run that is queued here waits for, where nobody has."""
+    if run.state != "queued" or run.message:
+        return run
+    if not context.cpu.finished.is_set():
+        return dataclasses.replace(run, message="waits until this CPU has been measured")
+    ahead = context.supervisor.ahead_of(run.id)
+    if not ahead:
+        return run
+    slots = context.supervisor.slots
+    what = f"waits for {ahead[0].label}" if len(ahead) == 1 else f"{len(ahead)} before it"
+    rule = "one runs at a time here" if slots == 1 else f"{slots} run at a time here"
+    return dataclasses.replace(run, message=f"{what}; {rule}")
 
 
 def _document(run: Run) -> dict[str, Any]:

@@ -43,6 +43,18 @@ export function put(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/**
+ * Give an element these children in this order; what is in its place already is not touched, and keeps its focus.
+ * @param {Element} parent @param {Element[]} children
+ */
+export function arrange(parent, children) {
+  const wanted = new Set(children);
+  for (const one of [...parent.children]) if (!wanted.has(one)) one.remove();
+  children.forEach((one, at) => {
+    if (parent.children[at] !== one) parent.insertBefore(one, parent.children[at] ?? null);
+  });
+}
+
 /** A name with the places where it may break: behind its dots and underscores. @param {string} name */
 export const breakable = (name) => name.split(/(?<=[._])/).flatMap((part, at) => (at ? [h("wbr"), part] : [part]));
 

@@ -14,18 +14,18 @@ export function createResult() {
   const hint = h("p", { class: "hint" });
   const element = h(
     "section",
-    { class: "card w12", id: "run-result", hidden: true },
+    { class: "card", id: "run-result", hidden: true },
     h("header", {}, h("h3", { text: "Result" }), sub),
     errors.element,
     hint,
   );
   let shown = "";
+  let empty = true;
 
   /** @param {string} id  of the measurement, "" for none */
   async function update(id) {
-    if (!id) element.hidden = true;
     if (!id || id === shown) {
-      element.hidden = !id;
+      element.hidden = !id || empty;
       return;
     }
     const measurement = await api
@@ -34,8 +34,8 @@ export function createResult() {
     shown = measurement ? id : "";
     const { prediction } = measurement ?? {};
     const step_s = stepTime(measurement);
-    element.hidden = !prediction || !step_s;
-    if (element.hidden) return;
+    element.hidden = empty = !prediction || !step_s;
+    if (empty) return;
     const scale = scaleFor(Math.max(step_s ?? 0, prediction.step_time_s), "s");
     put(sub, `prediction against measurement, ${scale.unit}`);
     const measured = total(measurement.phases_s) ? measurement.phases_s : null;

@@ -10,8 +10,12 @@ import { h, put } from "./dom.js";
 import { createRemove, forget } from "./remove.js";
 import { trying } from "./toast.js";
 
-/** @param {string} id @param {() => Promise<void>} refresh  the list, after something was asked of a run */
-export function createRunRow(id, refresh) {
+/**
+ * @param {string} id
+ * @param {() => Promise<void>} refresh  the list, after something was asked of a run
+ * @param {(id: string) => void} want  somebody wants to see its result
+ */
+export function createRunRow(id, refresh, want) {
   /** Show another run: the new one of a retry. @param {import("../types.js").Run} run */
   async function choose(run) {
     await refresh();
@@ -22,8 +26,11 @@ export function createRunRow(id, refresh) {
     name: h("button", {
       type: "button",
       id: `run-name-${id}`,
+      "aria-controls": "run-opened",
       onclick: () => {
-        set({ run: state.run === id ? "" : id });
+        const closes = state.run === id;
+        want(closes ? "" : id);
+        set({ run: closes ? "" : id });
         writeUrl();
       },
     }),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from fastapi.testclient import TestClient
 
+from app.disk import DataFolder
 from app.main import create_app
-from tests.app.examples import scenario, write_run
+from app.run import read_run
+from app.store import Store
+from tests.app.examples import MEASUREMENT, scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in
 
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
@@ -99,7 +103,8 @@ def test_a_run_at_work_is_not_deleted(client):
 def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, settings):
     first, second = launch(client, ENDLESS), launch(client)
     measuring(client, first["id"])
-    assert client.get(f"/api/runs/{second['id']}").json()["state"] == "queued"
+    waiting = client.get(f"/api/runs/{second['id']}").json()
+    assert (waiting["state"], waiting["message"]) == ("queued", "waits for endless; one runs at a time here")
     assert client.get("/api/health").json()["runs"] == {"queued": 1, "running": 1}
     folder = settings.data / "runs" / first["id"]
     assert len(processes_of(folder)) >= 2, "the worker and its watchdog"
@@ -107,6 +112,8 @@ def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, set
     third = client.post(f"/api/runs/{second['id']}/retry").json()
     assert third["id"] != second["id"]
     assert third["job"] == second["job"]
+    messages = [run["message"] for run in client.get("/api/runs").json()["runs"]]
+    assert messages == ["2 before it; one runs at a time here", waiting["message"], ""]
     waiting = client.post(f"/api/runs/{second['id']}/cancel").json()
     assert (waiting["state"], waiting["measurement_id"]) == ("cancelled", None)
     assert client.post(f"/api/runs/{third['id']}/cancel").json()["state"] == "cancelled"
@@ -119,6 +126,23 @@ def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, set
     again = client.post(f"/api/runs/{first['id']}/cancel").json()
     assert again["state"] == "cancelled"
     assert client.get("/api/measurements").json()["measurements"] == []
+
+
+def test_a_run_of_a_command_is_listed_and_its_stream_ends_only_when_its_result_is_stored(client, settings):
+    data = DataFolder(settings.data)
+    store = Store(settings.index_url, data, settings.samples)
+    folder = write_run(settings.data / "runs", "r1")
+    ended = read_run(folder)
+    store.put_run(replace(ended, state="running", finished_s=None, measurement_id=None))
+    (listed,) = client.get("/api/runs").json()["runs"]
+    assert (listed["id"], listed["state"], listed["measurement_id"]) == ("r1", "running", None)
+    early = events(client, "r1")
+    assert [event.get("state") for _, event in early] == ["queued", "running", None]
+    store.put_run(ended, replace(MEASUREMENT, id="r1"))
+    store.close()
+    assert [event["state"] for _, event in events(client, "r1", after=len(early))] == ["ok"]
+    assert client.get("/api/runs").json()["runs"][0]["measurement_id"] == "r1"
+    assert client.get("/api/measurements/r1").json()["steps_s"]
 
 
 def test_a_gpu_where_there_is_none_is_refused_before_anything_starts(client):

@@ -218,6 +218,48 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     assert found[0]["table"]["rows"][1] == ["xl", None, "oom"]
 
 
+@pytest.mark.parametrize(
+    ("name", "title", "unit"),
+    [
+        ("median_s", "median", "s"),
+        ("flops", "flops", "FLOP"),
+        ("flops_per_s", "rate", "FLOP/s"),
+        ("bytes_per_s", "rate", "B/s"),
+        ("tokens_per_s", "rate", "tokens/s"),
+        ("predicted_bytes_per_s", "predicted rate", "B/s"),
+        ("bus_bytes_per_s", "bus", "B/s"),
+        ("model_flops_per_s", "model", "FLOP/s"),
+    ],
+)
+def test_a_column_s_name_gives_its_title_and_unit(call, name, title, unit):
+    assert call("views/table", "columnOf", name) == {"title": title, "unit": unit}
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        (
+            {"median_s": (24, 59.3, -13.5)},
+            "half of the 24 predictions of median are within 59 %, on average 13.5 % too low",
+        ),
+        (
+            {"step_s": (2, 8.1, 2.5), "peak_bytes": (3, 3.0, 0.01), "forward_s": (2, 1.2, -1.0)},
+            "half of the 3 predictions of peak are within 3 %, on average neither too low nor too high; half of the 2"
+            " predictions of step are within 8.1 %, on average 2.5 % too high; of forward within 1.2 %, on average 1.0"
+            " % too low",
+        ),
+        (
+            {"bus_bytes_per_s": (1, 8.0, 8.0), "step_s": (1, 2.0, -2.0)},
+            "the one prediction of bus is 8.0 % too high; that of step is 2.0 % too low",
+        ),
+    ],
+)
+def test_how_far_predictions_are_off_is_said_in_words(call, columns, said):
+    errors = {name: dict(zip(("n", "median_ape", "bias"), its, strict=True)) for name, its in columns.items()}
+    predicted = {"chip": "X", "rows": [], "errors": errors, "assumptions": [], "unpredicted": ""}
+    assert call("predictedrows", "errorWords", predicted) == f"Predicted on X: {said}."
+
+
 def test_problems_with_one_remedy_are_one_sentence(call):
     problems = [
         {"message": "tp = 5 does not divide heads = 32", "remedy": "Choose tp 4 or 8."},

@@ -12,9 +12,11 @@ from tests.browser.server import Server
 
 pytestmark = pytest.mark.browser
 
-UNITS = """async (row) => {
+UNITS = """async (columns) => {
   const { columnOf, scalesOf } = await import("/js/views/table.js");
-  const scales = scalesOf({ columns: Object.keys(row).map(columnOf), rows: [Object.values(row)] });
+  const values = Object.values(columns).map((some) => [some].flat());
+  const rows = values[0].map((_, at) => values.map((some) => some[at]));
+  const scales = scalesOf({ columns: Object.keys(columns).map(columnOf), rows });
   return scales.map((scale) => scale && scale.unit);
 }"""
 
@@ -23,7 +25,7 @@ UNITS = """async (row) => {
 def units_of(browser: Browser, server: Server) -> Iterator[Callable[[dict[str, Any]], list[str | None]]]:
     page = browser.new_page()
     page.goto(server.url + "/api/health")
-    yield lambda row: page.evaluate(UNITS, row)
+    yield lambda columns: page.evaluate(UNITS, columns)
     page.close()
 
 
@@ -46,3 +48,8 @@ def units_of(browser: Browser, server: Server) -> Iterator[Callable[[dict[str, A
 )  # fmt: skip
 def test_spread_and_prediction_have_the_unit_of_their_value(units_of, row, units):
     assert units_of(row) == units
+
+
+def test_one_outlier_does_not_choose_the_unit_of_a_column(units_of):
+    rows = {"median_s": [7e-4, 4e-4, 1.49], "flops_per_s": [3e9, 136e9, 1e6], "steps_s": [0.2, 0.3, 1.4]}
+    assert units_of(rows) == ["ms", "GFLOP/s", "s"]

@@ -1,6 +1,7 @@
 // @ts-check
 /** Tables of any columns: one unit per column, three significant digits, the whole value on hover. */
 import { change, count, quantity, scaleFor, significant } from "../format.js";
+import { median } from "../measured.js";
 import { h } from "./dom.js";
 
 const SHOWN_ROWS = 200;
@@ -24,9 +25,6 @@ const KINDS = {
 
 /** Suffixes of field names and the unit that each stands for; longer ones first. @type {[string, string][]} */
 const SUFFIXES = [
-  ["_bytes_per_s", "B/s"],
-  ["_flops_per_s", "FLOP/s"],
-  ["_tokens_per_s", "tokens/s"],
   ["_bytes", "bytes"],
   ["_flops", "FLOP"],
   ["_frac", "frac"],
@@ -35,12 +33,26 @@ const SUFFIXES = [
   ["_s", "s"],
 ];
 
+/** A field name of something per second: of what, after what else it says. */
+const RATE = /^(?:(.*)_)?([a-z]+)_per_s$/;
+/** @type {Record<string, string>} */
+const PER_SECOND = { bytes: "B/s", flops: "FLOP/s" };
+
+/** Field names that are nothing but a unit. @type {Record<string, string>} */
+const AMOUNTS = { bytes: "bytes", flops: "FLOP", seconds: "s" };
+
+/** A rate whose name says no more has one. @param {string | undefined} name */
+const titleOfRate = (name) => (!name ? "rate" : name === "predicted" ? "predicted rate" : name.replaceAll("_", " "));
+
 /**
  * A column's title and unit from a field name with its unit suffix.
  * @param {string} name
  * @returns {import("../types.js").Column}
  */
 export function columnOf(name) {
+  const rate = RATE.exec(name);
+  if (AMOUNTS[name]) return { title: name, unit: AMOUNTS[name] };
+  if (rate) return { title: titleOfRate(rate[1]), unit: PER_SECOND[rate[2]] ?? `${rate[2]}/s` };
   const [suffix, unit] = SUFFIXES.find(([end]) => name.endsWith(end) && name !== end.slice(1)) ?? ["", ""];
   return { title: name.slice(0, name.length - suffix.length).replaceAll("_", " "), unit: unit || undefined };
 }
@@ -48,6 +60,21 @@ export function columnOf(name) {
 /** Largest size in a column. @param {any[]} values */
 const largestOf = (values) =>
   values.reduce((largest, value) => (typeof value === "number" ? Math.max(largest, Math.abs(value)) : largest), 0);
+
+/** By how much the largest of a column may be more than what is usual in it, and still choose its unit. */
+const OUTLIER = 10;
+/** How small a part of the largest may choose the unit, so that the largest stays below a million of it. */
+const PARTS = 1000;
+
+/**
+ * The value that chooses a column's unit: its largest, unless that would make the usual ones read badly.
+ * @param {any[]} values
+ */
+function leadOf(values) {
+  const sizes = values.filter((value) => typeof value === "number" && value).map(Math.abs);
+  const [largest, usual] = [largestOf(values), median(sizes) ?? 0];
+  return OUTLIER * usual < largest ? Math.max(usual, largest / PARTS) : largest;
+}
 
 /** Columns of how samples are spread, by what stands before; their value is the median there, or the step. */
 const SPREAD = /^(.*?)(minimum|mean|maximum|interquartile range)$/;
@@ -66,14 +93,14 @@ function valuesOf(title) {
  * @param {import("../types.js").Table} table @returns {({factor: number, unit: string} | null)[]}
  */
 export function scalesOf({ columns, rows }) {
-  const largest = columns.map((_, at) => largestOf(rows.map((row) => row[at])));
   const kinds = columns.map(({ unit }) => (unit && KINDS[unit]) || "");
+  const leads = columns.map((_, at) => (kinds[at] === "s" ? leadOf : largestOf)(rows.map((row) => row[at])));
   const scales = columns.map((_, at) => {
     const kind = kinds[at];
     if (!kind) return null;
-    const shared = scaleFor(Math.max(...largest.filter((_, of) => kinds[of] === kind)), kind);
+    const shared = scaleFor(Math.max(...leads.filter((_, of) => kinds[of] === kind)), kind);
     const small = kind === "s" ? SMALL_TIME : SMALL;
-    return largest[at] < small * shared.factor ? scaleFor(largest[at], kind) : shared;
+    return leads[at] < small * shared.factor ? scaleFor(leads[at], kind) : shared;
   });
   return columns.map(({ title, unit }, at) => {
     const values = valuesOf(title);

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from estimator.codec import decode
 from estimator.hardware import Chip, Link
 from estimator.model import Model
-from estimator.problems import InputProblems, Problem
+from estimator.problems import InputProblems, Problem, either
 
 ROOT = Path(__file__).parent / "catalog"
 
@@ -98,7 +98,8 @@ def _find(kind: str, name: str, where: str) -> Any:
         return by_alias[word]
     keys = [entry.key for entry in entries(kind)]
     near = difflib.get_close_matches(name.lower(), keys, n=3, cutoff=0.4)
-    remedy = f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(keys)}."
+    listed = f"Choose one of its {len(keys)}; headroom catalog {kind} lists them."
+    remedy = f"Did you mean {either(near)}?" if near else listed
     if (kind, word) == ("chips", THIS_CPU):
         # Where the application runs it puts this machine's own there, before anybody asks for it.
         remedy = "Run python -m runners probe --device cpu --out PROBE.json, and give its object 'chip' here."

@@ -204,8 +204,10 @@ def _with_sizes(cls: type[Any], values: object) -> object:
         try:
             return whole(item.strip())
         except ValueError as error:
-            remedy = "Give a whole number, or such a size."
-            problems.append(Problem(field=f"options.{path}", message=str(error), remedy=remedy))
+            message, remedy = str(error), "Give a whole number, or such a size."
+            if not path.partition("[")[0].endswith("_bytes"):
+                message, remedy = f"{item!r} is not a whole number", "Give a whole number."
+            problems.append(Problem(field=f"options.{path}", message=message, remedy=remedy))
             return item
 
     for name, value in values.items():

@@ -112,7 +112,7 @@ def test_a_benchmark_of_rows_is_launched_and_its_table_stands_beside_its_predict
     options.get_by_label("seq lens").fill("64")
     options.get_by_label("dims").fill("16, wide")
     wrong = options.locator(".option.wrong")
-    expect(wrong.get_by_role("alert")).to_contain_text("'wide' is neither a whole number nor a size")
+    expect(wrong.get_by_role("alert")).to_have_text("'wide' is not a whole number. Give a whole number.")
     expect(wrong.get_by_label("dims")).to_be_visible()
     expect(page.get_by_role("button", name="Launch")).to_be_disabled()
     asked = {"implementations": ["naive"], "dims": [16], "seq_lens": [64], "precisions": ["fp32"]}

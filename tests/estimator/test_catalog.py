@@ -294,6 +294,13 @@ def test_an_unknown_name_is_a_problem_that_suggests_the_nearest():
     assert "a100-80gb-sxm" in problem.remedy
 
 
+def test_a_name_that_is_near_none_is_told_where_they_are_listed():
+    with pytest.raises(InputProblems) as caught:
+        catalog.model("!")
+    (problem,) = caught.value.problems
+    assert problem.remedy == f"Choose one of its {len(catalog.entries('models'))}; headroom catalog models lists them."
+
+
 def test_a_cpu_that_was_not_measured_is_no_misspelling(monkeypatch):
     monkeypatch.setattr(catalog, "_by_alias", lambda kind: {})
     with pytest.raises(InputProblems) as caught:

@@ -15,6 +15,8 @@ from runners.options import options_of
         ("collectives", {"sizes_bytes": [0]}, "options.sizes_bytes: 0 is out of range"),
         ("collectives", {"colour": 1}, "options.colour: unknown key"),
         ("memory", {"limit_s": 0}, "options.limit_s: 0 is out of range"),
+        ("attention", {"dims": [16, "abc"]}, "options.dims[1]: 'abc' is not a whole number. Give a whole number."),
+        ("ulysses", {"heads": "abc"}, "options.heads: 'abc' is not a whole number. Give a whole number."),
         ("collectives", {"sizes_bytes": ["1KB"]}, "options.sizes_bytes[0]: '1KB' is neither a whole number nor a size"),
         ("collectives", {"sizes_bytes": ["1e999GiB"]}, "options.sizes_bytes[0]: '1e999GiB' is neither"),
         ("collectives", {"kinds": "all-reduce"}, "options.kinds: must be a list"),

@@ -45,7 +45,8 @@ def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page
     total = page.locator("#step-time tr.total td")
     expect(total.nth(2)).to_have_text(re.compile(r"\d"))
     settled(page)
-    predicted, measured = number(total.nth(1).inner_text()), number(total.nth(2).inner_text())
+    in_table = total.nth(2).inner_text()
+    predicted, measured = number(total.nth(1).inner_text()), number(in_table)
     assert predicted > 0
     assert measured > 0
     expect(page.locator("#step-time thead")).to_contain_text("error")
@@ -54,7 +55,7 @@ def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page
     address = page.url
     page.goto(address)
     wait_for_figures(page)
-    expect(page.locator("#step-time tr.total td").nth(2)).to_have_text(total.nth(2).inner_text())
+    expect(page.locator("#step-time tr.total td").nth(2)).to_have_text(in_table)
     expect(page.locator("#step-time .hint")).to_contain_text(
         re.compile(r"Measured: the median of \d+ steps, .+ to .+\.")
     )

@@ -73,6 +73,17 @@ function isMisnamed(measurement, chips) {
 }
 
 /**
+ * Say that a measurement's own scenario names another chip than it was measured on, "" where it does not.
+ * @param {Measurement} measurement @param {Entry[]} chips
+ */
+export function misnamedWords(measurement, chips) {
+  if (!isMisnamed(measurement, chips)) return "";
+  const name = chipNamed(measurement.scenario?.cluster);
+  const label = chips.find((one) => isCalled(one, name))?.label ?? name;
+  return `Predicted for ${label}, which the scenario names; this ran on ${deviceName(measurement) || "another chip"}.`;
+}
+
+/**
  * The scenario that ran: the measurement's own, on the chip that was measured where it names another.
  * @param {Measurement} measurement @param {Scenario} scenario @param {Entry[]} chips @returns {Scenario}
  */

@@ -341,6 +341,8 @@ def test_a_measurement_and_a_prediction_for_another_chip_are_apart(call, device,
     assert call("measured", "beside", chosen, shown) == (None if expected else measurement)
     assert ran["cluster"]["chip"] == ("cpu" if device["kind"] == "cpu" else "h200-sxm")
     assert call("measured", "apart", chosen, ran) == ""
+    words = "Predicted for NVIDIA H200 SXM, which the scenario names; this ran on EPYC."
+    assert call("measured", "misnamedWords", measurement, CHIPS) == (words if device["kind"] == "cpu" else "")
 
 
 def test_what_a_link_says_that_the_page_does_not_know(call):

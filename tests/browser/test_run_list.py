@@ -6,11 +6,12 @@ import json
 import os
 import subprocess
 import urllib.request
+from dataclasses import replace
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.app.examples import HEADROOM, scenario, write_run
+from tests.app.examples import HEADROOM, MEASUREMENT, scenario, write_run
 from tests.app.waiting import until
 from tests.browser.conftest import OpenPage
 from tests.browser.looking import query
@@ -98,12 +99,18 @@ def test_a_long_queue_says_what_it_waits_for_and_leaves_the_page_its_connections
     expect(page.locator(".tabs .count")).to_have_count(0, timeout=SEEN_MS)
 
 
+SPECIAL = {
+    0: {"state": "failed", "measurement": None},
+    1: {"measurement": replace(MEASUREMENT, device={"kind": "cpu", "name": "EPYC"})},
+}
+
+
 @pytest.fixture(scope="module")
 def many(server, tmp_path_factory):
     """A server with more runs than a screen holds, the last of which has no result."""
     data = tmp_path_factory.mktemp("many")
     for at in range(30):
-        folder = write_run(data / "runs", f"r{at:02}", **({} if at else {"state": "failed", "measurement": None}))
+        folder = write_run(data / "runs", f"r{at:02}", **SPECIAL.get(at, {}))
     (folder.parent / "r00" / "log").write_text("the last words\n")
     found = Server(data, after=server)
     yield found
@@ -158,6 +165,17 @@ def test_the_keyboard_opens_a_run_s_log_and_goes_on_into_it_without_motion_where
     for _ in range(3):
         page.keyboard.press("Tab")
     expect(log).to_be_focused()
+
+
+def test_a_run_on_another_chip_than_its_scenario_s_is_no_error_of_the_prediction(open_page, many):
+    page = open_page("/?view=runs&run=r01", url=many.url)
+    result = page.locator("#run-result")
+    expect(result.locator("thead")).to_contain_text("difference")
+    expect(result.locator(".hint")).to_contain_text("which the scenario names; this ran on EPYC.")
+    expect(result.locator(".worse")).to_have_count(0)
+    page.goto(f"{many.url}/?view=runs&run=r02")
+    expect(result.locator("thead")).to_contain_text("error")
+    expect(result.locator(".hint")).not_to_contain_text("this ran on")
 
 
 def test_the_whole_command_is_in_sight(open_page: OpenPage, many):

@@ -4,7 +4,8 @@ import { api, ApiError } from "../api.js";
 import { errorRows } from "../figures/steptime.js";
 import { PHASES } from "../figures/base.js";
 import { bytes, change, scaleFor } from "../format.js";
-import { spreadWords, stepTime, total } from "../measured.js";
+import { misnamedWords, spreadWords, stepTime, total } from "../measured.js";
+import { state } from "../state.js";
 import { h, put } from "./dom.js";
 import { createErrors } from "./errors.js";
 
@@ -38,18 +39,19 @@ export function createResult() {
     if (empty) return;
     const scale = scaleFor(Math.max(step_s ?? 0, prediction.step_time_s), "s");
     put(sub, `prediction against measurement, ${scale.unit}`);
+    const misnamed = misnamedWords(measurement, state.catalog.chips);
     const measured = total(measurement.phases_s) ? measurement.phases_s : null;
     errors.update({
       rows: errorRows({ predicted: prediction.phases_s, measured, names: PHASES }),
       scale,
       step: { predicted: prediction.step_time_s, measured: step_s },
-      same: true,
+      same: !misnamed,
       by: "phase",
     });
     const peak = measurement.memory.peak_bytes;
     const held = prediction.memory.peak_bytes;
     const peaks = peak && `Peak memory ${bytes(held)} predicted, ${bytes(peak)} measured, ${change(held / peak - 1)}.`;
-    put(hint, [spreadWords(measurement), peaks].filter(Boolean).join(" "));
+    put(hint, [misnamed, spreadWords(measurement), peaks].filter(Boolean).join(" "));
   }
   return { element, update };
 }

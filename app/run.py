@@ -50,6 +50,10 @@ class Run:
         return self.state in FINAL_STATES
 
 
+RUN = msgspec.json.Decoder(Run)
+"""Made once, on import: two threads that decode a dataclass for the first time at once make msgspec 0.22 crash."""
+
+
 def fold(run: Run, line: str) -> Run:
     """Return the run as it stands after one more line of its events."""
     event = parse(line)

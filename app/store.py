@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from app import database
 from app.disk import DataFolder, finished_folders, leaving, read_json
 from app.encoding import encode_json
-from app.run import Run, read_run
-from app.summary import Summary, read_measurement, summarize
+from app.run import RUN, Run, read_run
+from app.summary import SUMMARY, Summary, read_measurement, summarize
 from estimator.measurement import Measurement
 from runners.job import RESULT_FILE
 
@@ -64,7 +64,7 @@ class Store:
             return None
         with self.engine.connect() as connection:
             document = connection.scalar(sa.select(database.runs.c.document).where(database.runs.c.id == run_id))
-        return None if document is None else msgspec.json.decode(document, type=Run)
+        return None if document is None else RUN.decode(document)
 
     def runs(self, *, unfinished: bool = False) -> list[Run]:
         """Return all runs, or those that have not ended, newest first."""
@@ -72,14 +72,14 @@ class Store:
         if unfinished:
             query = query.where(database.runs.c.state.in_(("queued", "running")))
         with self.engine.connect() as connection:
-            return [msgspec.json.decode(document, type=Run) for document in connection.scalars(query)]
+            return [RUN.decode(document) for document in connection.scalars(query)]
 
     def put_upload(self, upload_id: str) -> list[Summary]:
         """Make a complete upload folder known; return the summaries of its measurements in their order."""
         rows = list(self._upload_rows(self.data.uploads / upload_id))
         with self.engine.begin() as connection:
             _put_upload(connection, upload_id, rows)
-        return [msgspec.json.decode(row["document"], type=Summary) for row in rows]
+        return [SUMMARY.decode(row["document"]) for row in rows]
 
     def remove_run(self, run_id: str) -> None:
         """Delete a run that has ended: its folder, and the measurement that it gave."""
@@ -107,7 +107,7 @@ class Store:
         table = database.measurements
         query = sa.select(table.c.document).order_by(table.c.bundled, table.c.created_s.desc(), table.c.id)
         with self.engine.connect() as connection:
-            return [msgspec.json.decode(document, type=Summary) for document in connection.scalars(query)]
+            return [SUMMARY.decode(document) for document in connection.scalars(query)]
 
     def measurement(self, measurement_id: str) -> Measurement | None:
         """Return one whole measurement from its file, or None where it is not known or its file has gone."""

@@ -33,6 +33,10 @@ class Summary:
     upload_id: str = ""
 
 
+SUMMARY = msgspec.json.Decoder(Summary)
+_MEASUREMENT = msgspec.json.Decoder(Measurement)  # both on import, as ``app.run.RUN`` is
+
+
 def summarize(measurement: Measurement, *, created_s: float, bundled: bool = False, upload_id: str = "") -> Summary:
     """Reduce a measurement to its line in the list; its step time is the median over steps."""
     return Summary(
@@ -65,4 +69,4 @@ def scenario_of(measurement: Measurement) -> Scenario | None:
 
 def read_measurement(path: Path) -> Measurement:
     """Read a stored measurement; raises OSError or msgspec.DecodeError (ValidationError where a field is wrong)."""
-    return msgspec.json.decode(path.read_bytes(), type=Measurement)
+    return _MEASUREMENT.decode(path.read_bytes())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -60,7 +61,8 @@ class Server:
         raise TimeoutError("this CPU was not measured in time")
 
     def stop(self) -> None:
-        """End it as Ctrl+C does."""
+        """End it as Ctrl+C does; one that has ended by itself must not have crashed."""
+        assert self.process.poll() not in (-signal.SIGSEGV, -signal.SIGABRT), "the server has crashed"
         self.process.terminate()
         self.process.wait(timeout=30)
         assert self.process.stdout is not None

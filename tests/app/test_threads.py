@@ -46,7 +46,7 @@ print(len(done))
 """
 
 
-@pytest.mark.parametrize("attempt", range(3))
+@pytest.mark.parametrize("attempt", range(8))
 def test_many_threads_read_a_kind_of_document_for_the_first_time_at_once(attempt, tmp_path):
     result = write_run(tmp_path, "r1") / "result.json"
     command = [sys.executable, "-c", READ, str(result)]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from estimator import catalog
 from tests import chromium
 from tests import slurm as slurm_here
 
@@ -22,6 +23,17 @@ settings.load_profile("repeatable")
 
 WAIT_MS = 20_000
 """What a page is given to do or to show something: on a busy machine all of it takes longer."""
+
+
+@pytest.fixture
+def catalogue_as_before() -> Iterator[None]:
+    """What a test adds to the catalogue goes with it."""
+    before = dict(catalog._added)
+    yield
+    catalog._added.clear()
+    catalog._added.update(before)
+    catalog.entries.cache_clear()
+    catalog._by_alias.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -21,14 +21,7 @@ from tests.app.waiting import until
 CPU_SCENARIO = scenario(cluster__chip="cpu")
 
 
-@pytest.fixture(autouse=True)
-def _catalogue_as_before():
-    before = dict(catalog._added)
-    yield
-    catalog._added.clear()
-    catalog._added.update(before)
-    catalog.entries.cache_clear()
-    catalog._by_alias.cache_clear()
+pytestmark = pytest.mark.usefixtures("catalogue_as_before")
 
 
 @pytest.fixture

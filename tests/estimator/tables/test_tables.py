@@ -63,17 +63,7 @@ def test_without_a_chip_nothing_is_predicted_and_the_reason_is_said():
     assert (found.chip, found.rows, found.unpredicted) == ("", ({},), "the measurement does not say what it ran on")
 
 
-@pytest.fixture
-def _catalogue_as_before():
-    before = dict(catalog._added)
-    yield
-    catalog._added.clear()
-    catalog._added.update(before)
-    catalog.entries.cache_clear()
-    catalog._by_alias.cache_clear()
-
-
-@pytest.mark.usefixtures("_catalogue_as_before")
+@pytest.mark.usefixtures("catalogue_as_before")
 @pytest.mark.parametrize("name", ["cpu", "CPU", "this-cpu"])
 def test_this_cpu_is_told_from_another_that_was_measured_by_whichever_name(name):
     chip = replace(catalog.chip("a100"), kind="cpu", name="cpu", label="Cores of mine")

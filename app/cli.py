@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 
 app = typer.Typer(
     name="headroom",

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 SCHEMA_VERSION = "2"
 _log = logging.getLogger("headroom")

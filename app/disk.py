@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from app.encoding import encode_json
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 _UNFINISHED = ".new-"
 

@@ -13,7 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 _log = logging.getLogger("headroom")
 

@@ -15,7 +15,7 @@ from app.live import Live
 from app.outcome import outcome
 from app.run import Run, fold
 from app.store import Store
-from estimator.units import seconds
+from estimator.scenario.units import seconds
 from runners.backends import Status, backend
 from runners.job import CANCEL_FILE, RESULT_FILE, Handle
 from runners.journal import has_rows, recover

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 
 from app.settings import Settings
 from app.this_cpu import ThisCpu
-from estimator.codec import decode
-from estimator.estimate import estimate
-from estimator.hardware import Cluster
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import Scenario, scenario_from_json, scenario_to_json
-from estimator.units import bytes_text, counted
+from estimator.estimate.estimate import estimate
+from estimator.scenario.codec import decode
+from estimator.scenario.hardware import Cluster
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
+from estimator.scenario.units import bytes_text, counted
 from runners.backends import backend
 from runners.backends.local import gpu_count
 from runners.job import Job

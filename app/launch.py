@@ -7,8 +7,8 @@ from pathlib import Path
 
 from app.live import Live
 from app.run import Run
-from estimator.codec import decode
-from estimator.problems import InputProblems
+from estimator.scenario.codec import decode
+from estimator.scenario.problems import InputProblems
 from runners.backends import Status, backend, slurm
 from runners.job import Handle, Job, Request, read_handle
 

@@ -6,7 +6,7 @@ import csv
 import io
 from collections.abc import Sequence
 
-from estimator.layer_table import COLUMNS, LayerRow
+from estimator.estimate.layer_table import COLUMNS, LayerRow
 
 
 def layer_csv(rows: Sequence[LayerRow]) -> str:

@@ -20,7 +20,7 @@ from app.settings import Settings
 from app.store import Store
 from app.supervisor import Supervisor
 from app.this_cpu import ThisCpu
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 
 PARALLEL_SWEEPS = 1
 PARALLEL_IMPORTS = 2

@@ -9,7 +9,7 @@ import msgspec
 
 from app.run import MEASURED, Run, log_tail
 from app.summary import read_measurement
-from estimator.measurement import Measurement, any_measured
+from estimator.scenario.measurement import Measurement, any_measured
 from runners.backends import Status
 from runners.job import CANCEL_FILE, RESULT_FILE
 

@@ -12,7 +12,7 @@ from app.launch import claimed, found
 from app.live import Live, read_live
 from app.run import Run
 from app.store import Store
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.backends import backend
 from runners.job import CANCEL_FILE
 

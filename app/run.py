@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from app.events import EventReader, parse
-from estimator.measurement import any_measured
+from estimator.scenario.measurement import any_measured
 from runners.job import FINAL_STATES, JOB_FILE, LOG_FILE, RESULT_FILE, STATES
 
 LOG_TAIL_BYTES = 16_384

@@ -10,8 +10,8 @@ from typing import Any
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from estimator.codec import decode
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.codec import decode
+from estimator.scenario.problems import InputProblems, Problem
 from runners.placement import Placement
 from runners.placement import problems as placement_problems
 

@@ -9,7 +9,7 @@ from app.launch import requests
 from app.live import Live, read_live
 from app.run import REQUEST_FILE
 from app.store import Store
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.backends import backend
 from runners.job import Job, write_job
 

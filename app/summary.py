@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from estimator.measurement import Measurement, Origin
-from estimator.problems import InputProblems
-from estimator.scenario import Scenario, scenario_from_json
+from estimator.scenario.measurement import Measurement, Origin
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import Scenario, scenario_from_json
 
 
 @dataclass(frozen=True, kw_only=True)

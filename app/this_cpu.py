@@ -19,10 +19,10 @@ from typing import Any
 
 from app.disk import DataFolder, read_json, write_json
 from app.settings import ROOT
-from estimator import catalog
-from estimator.codec import decode
-from estimator.hardware import Chip
-from estimator.problems import InputProblems, Problem
+from estimator.scenario import catalog
+from estimator.scenario.codec import decode
+from estimator.scenario.hardware import Chip
+from estimator.scenario.problems import InputProblems, Problem
 from runners.processor import cpu_cores, cpu_name
 
 LABEL = "This CPU"

@@ -76,14 +76,14 @@ def of_other_lengths(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 def import_s() -> float:
     """Import the estimator in a fresh interpreter; return what the import itself took."""
-    code = "import time; s = time.perf_counter(); import estimator.estimate; print(time.perf_counter() - s)"
+    code = "import time; s = time.perf_counter(); import estimator.estimate.estimate; print(time.perf_counter() - s)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True)
     return float(done.stdout)
 
 
 def search(name: str = LLAMA) -> dict[str, float]:
     """Search all plans of a case; return counts, seconds and this process's peak memory."""
-    from estimator.sweep import sweep
+    from estimator.search.sweep import sweep
 
     start, cpu = time.perf_counter(), time.process_time()
     found = sweep(SWEEPS[name])
@@ -108,9 +108,9 @@ def loop_plans_per_s() -> float:
     """Estimate plans of the same search one at a time."""
     from dataclasses import replace
 
-    from estimator.estimate import efficiencies_of, estimate
-    from estimator.plan import Plan
-    from estimator.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
+    from estimator.estimate.estimate import efficiencies_of, estimate
+    from estimator.scenario.plan import Plan
+    from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
     from estimator.search.evaluate import evaluated
     from estimator.search.space import Space
 
@@ -140,15 +140,15 @@ def row(what: str, value: float, unit: str, note: str = "") -> None:
 
 def main() -> None:
     """Measure and print the table."""
-    from estimator.axis import axis
-    from estimator.codec import encode
-    from estimator.estimate import estimate
-    from estimator.scenario import scenario_from_json
+    from estimator.estimate.estimate import estimate
+    from estimator.scenario.codec import encode
+    from estimator.scenario.scenario import scenario_from_json
+    from estimator.search.axis import axis
 
     seconds = float(sys.argv[1]) if len(sys.argv) > 1 else SECONDS
     print(f"{'':58} {'':>12} {'':9} runs, slowest")
     imports = [import_s() for _ in range(IMPORTS)]
-    row("import estimator.estimate, fresh process, best", 1e3 * min(imports), "ms",
+    row("import estimator.estimate.estimate, fresh process, best", 1e3 * min(imports), "ms",
         f"{IMPORTS}, {1e3 * max(imports):.0f} ms")  # fmt: skip
     for name, document in CASES.items():
         scenario = scenario_from_json(document)

@@ -27,22 +27,26 @@ MANY: dict[str, Any] = {"chips": 3360, "batch": 6720, "hidden": 100_800, "vocab"
 
 def main(seconds: float) -> None:
     """Print milliseconds of each case: median and fastest."""
-    from estimator import catalog, hierarchy
-    from estimator.caches import levels
-    from estimator.scenario import scenario_from_json
+    from estimator.cost.cache_roofline import levels
+    from estimator.estimate import cache_roofline_table
+    from estimator.scenario import catalog
+    from estimator.scenario.scenario import scenario_from_json
     from estimator.studies.deepflow.inputs import Inputs
     from estimator.studies.deepflow.view import plan_table, view
 
     llama = scenario_from_json(LLAMA)
     own = levels(catalog.chip("h200-sxm"), 2).levels
-    ops = [(op, count / 32) for op, count in hierarchy.products(llama) if op.layer == "layer"]
+    ops = [(op, count / 32) for op, count in cache_roofline_table.products(llama) if op.layer == "layer"]
     hundred = tuple(
         (float(op.batch), float(op.m), float(op.n) + layer, float(op.k)) for layer in range(100) for op, _ in ops
     )
     cases: list[tuple[str, Callable[[], Any]]] = [
-        ("Llama 3 8B, rows per kind of layer", lambda: hierarchy.hierarchy(llama)),
-        (f"{len(hundred)} products of 100 layers, anew", lambda: _anew(hierarchy, hundred, own)),
-        (f"{len(hundred)} products of 100 layers, again", lambda: hierarchy.price(hundred, own, 9.894e14, 2, "bound")),
+        ("Llama 3 8B, rows per kind of layer", lambda: cache_roofline_table.hierarchy(llama)),
+        (f"{len(hundred)} products of 100 layers, anew", lambda: _anew(cache_roofline_table, hundred, own)),
+        (
+            f"{len(hundred)} products of 100 layers, again",
+            lambda: cache_roofline_table.price(hundred, own, 9.894e14, 2, "bound"),
+        ),
         ("pathfinding view, one slider step", lambda: view(Inputs())),
         ("plans on 512 chips", lambda: plan_table(Inputs())),
         (f"plans on {MANY['chips']} chips of sizes with many divisors", lambda: plan_table(Inputs(**MANY))),
@@ -53,9 +57,9 @@ def main(seconds: float) -> None:
         print(f"{name:48} {1e3 * statistics.median(times):10.3f} {1e3 * min(times):11.3f} {len(times):6}")
 
 
-def _anew(hierarchy: Any, shapes: tuple[Any, ...], levels: tuple[Any, ...]) -> Any:
-    hierarchy.price.cache_clear()
-    return hierarchy.price(shapes, levels, 9.894e14, 2, "bound")
+def _anew(table: Any, shapes: tuple[Any, ...], levels: tuple[Any, ...]) -> Any:
+    table.price.cache_clear()
+    return table.price(shapes, levels, 9.894e14, 2, "bound")
 
 
 def _times(run: Callable[[], Any], seconds: float) -> list[float]:

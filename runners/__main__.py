@@ -11,8 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from estimator.codec import decode
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.codec import decode
+from estimator.scenario.problems import InputProblems, Problem
 from runners import guard
 from runners.benchmarks import MODULES
 from runners.flags import add_arguments, from_arguments

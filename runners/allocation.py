@@ -7,7 +7,7 @@ import resource
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from estimator.measurement import MeasuredMemory, Warning
+from estimator.scenario.measurement import MeasuredMemory, Warning
 from runners.refusals import compiled
 from runners.trainee import Trainee, one_step
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from estimator import catalog
-from estimator.hardware import Chip
-from estimator.measurement import Warning
-from estimator.problems import InputProblems
+from estimator.scenario import catalog
+from estimator.scenario.hardware import Chip
+from estimator.scenario.measurement import Warning
+from estimator.scenario.problems import InputProblems
 from runners.processor import cpu_cache_bytes, cpu_clock_hz, cpu_cores, cpu_memory_bytes, cpu_name
 
 

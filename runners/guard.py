@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 from runners import journal
 
 ALIVE, LEAVING = b"+", b"-"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import torch
 
-from estimator import catalog
-from estimator.hardware import Chip, Cluster, Link
-from estimator.problems import InputProblems
+from estimator.scenario import catalog
+from estimator.scenario.hardware import Chip, Cluster, Link
+from estimator.scenario.problems import InputProblems
 from runners.environment import device
 from runners.ranks import Ranks
 

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from estimator.codec import decode, encode, spec
-from estimator.measurement import Measurement
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.codec import decode, encode, spec
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.problems import InputProblems, Problem
 from runners.placement import Placement
 
 STATES = ("queued", "running", "ok", "oom", "failed", "cancelled")

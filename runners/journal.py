@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from estimator.codec import decode, encode
-from estimator.measurement import Measurement, Warning
-from estimator.problems import InputProblems
+from estimator.scenario.codec import decode, encode
+from estimator.scenario.measurement import Measurement, Warning
+from estimator.scenario.problems import InputProblems
 from runners.job import write_measurement
 
 KEPT = "the result that was there is kept: {}"

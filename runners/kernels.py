@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from estimator.breakdown import CATEGORIES
+from estimator.scenario.breakdown import CATEGORIES
 
 COMMUNICATION = (
     r"nccl|rccl|gloo|mscclpp|nvshmem|oneccl|^c10d::|^_c10d|"
@@ -65,7 +65,7 @@ assert {category for category, _ in RULES} <= set(CATEGORIES)
 
 @lru_cache(maxsize=65_536)
 def category_of(name: str) -> str:
-    """Name the category (of estimator.breakdown.CATEGORIES) of a device kernel, runtime call or ATen op; else other.
+    """Name the category of a device kernel, runtime call or ATen op; other where none is known.
 
     Names alone cannot tell an optimizer's plain element-wise ops from others: runners.trace knows them by phase.
     """

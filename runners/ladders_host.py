@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 from runners.model import build
 from runners.model_training import batch, loss_of
 from runners.models import TINY_MODEL

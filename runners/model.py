@@ -16,9 +16,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from estimator.model import Model
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario.model import Model
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 from runners.model_attention import Attention
 from runners.model_layers import embedding, linear, norm
 from runners.refusals import HALF_PARAMETERS

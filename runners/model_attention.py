@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
-from estimator.model import Model
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario.model import Model
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 from runners.flash.attention import flash_attention
 from runners.model_layers import RMSNorm, linear
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from estimator.model import Model
+from estimator.scenario.model import Model
 
 INITIAL_STD = 0.02
 

@@ -9,9 +9,9 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from estimator.model import Model
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario.model import Model
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 
 AUTOCAST_DTYPES = {"fp16-amp": torch.float16, "bf16-amp": torch.bfloat16}
 

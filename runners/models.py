@@ -6,9 +6,9 @@ import difflib
 from dataclasses import replace
 from typing import Any
 
-from estimator import catalog
-from estimator.model import Model
-from estimator.problems import InputProblems, Problem
+from estimator.scenario import catalog
+from estimator.scenario.model import Model
+from estimator.scenario.problems import InputProblems, Problem
 from runners.options import TINY
 
 TINY_MODEL = Model(name=TINY, layers=4, hidden=64, heads=4, kv_heads=4, ffn=128, vocab=128)

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, get_type_hints
 
-from estimator.codec import decode, spec
-from estimator.problems import InputProblems, Problem
-from estimator.training import ATTENTIONS, PRECISIONS
+from estimator.scenario.codec import decode, spec
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.training import ATTENTIONS, PRECISIONS
 
 LIBRARIES = ("gloo", "nccl")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "p2p")

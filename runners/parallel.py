@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
-from estimator.model import Model
-from estimator.plan import Plan
-from estimator.problems import InputProblems, Problem
-from estimator.training import Training
+from estimator.scenario.model import Model
+from estimator.scenario.plan import Plan
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.training import Training
 from runners.outcomes import Unsupported
 from runners.ranks import Ranks
 from runners.refusals import model_refusals

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from estimator.codec import spec
-from estimator.problems import Problem
+from estimator.scenario.codec import spec
+from estimator.scenario.problems import Problem
 
 NAMES = ("partition", "account", "qos", "constraint")
 OPTIONS = (

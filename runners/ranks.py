@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 import torch.distributed as dist
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 
 @dataclass(frozen=True, kw_only=True)

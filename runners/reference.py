@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from estimator.codec import encode
-from estimator.units import counted
+from estimator.scenario.codec import encode
+from estimator.scenario.units import counted
 from runners.job import Job
 from runners.models import model_of
 from runners.options import TINY

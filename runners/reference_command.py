@@ -10,8 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from estimator import catalog
-from estimator.problems import InputProblems, Problem
+from estimator.scenario import catalog
+from estimator.scenario.problems import InputProblems, Problem
 from runners import guard, series
 from runners.backends import local
 from runners.job import Job

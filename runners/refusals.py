@@ -11,11 +11,12 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
-from estimator.model import Model, parameters
-from estimator.problems import Problem
-from estimator.scenario import Scenario
-from estimator.training import Training
-from estimator.units import bytes_text
+from estimator.scenario.model import Model
+from estimator.scenario.parameters import parameters
+from estimator.scenario.problems import Problem
+from estimator.scenario.scenario import Scenario
+from estimator.scenario.training import Training
+from estimator.scenario.units import bytes_text
 from runners.flash.tiles import WIDEST
 from runners.models import unknown_models
 from runners.options import StepOptions

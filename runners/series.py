@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from estimator.measurement import rows_by_status, statuses_text
-from estimator.problems import InputProblems
+from estimator.scenario.measurement import rows_by_status, statuses_text
+from estimator.scenario.problems import InputProblems
 from runners.backends import local
 from runners.job import LOG_FILE, RESULT_FILE, Job, read_events, read_job, read_measurement, write_atomically, write_job
 from runners.journal import has_rows, recover

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from estimator.measurement import (
+from estimator.scenario.measurement import (
     MeasuredCollective,
     Measurement,
     Origin,

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from estimator.breakdown import CATEGORIES, PHASES, complete
+from estimator.scenario.breakdown import CATEGORIES, PHASES, complete
 from runners.trace import Reduced
 
 MEASURED_PHASES = ("forward", "backward", "optimizer")

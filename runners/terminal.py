@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from estimator.measurement import Measurement, rows_by_status, statuses_text
-from estimator.units import bytes_text, counted, seconds
+from estimator.scenario.measurement import Measurement, rows_by_status, statuses_text
+from estimator.scenario.units import bytes_text, counted, seconds
 
 
 def event_text(event: dict[str, Any]) -> str:

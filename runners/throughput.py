@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
-from estimator.hardware import peak_flops_per_s
-from estimator.measurement import Kernel
-from estimator.model import model_flops_per_token
+from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.measurement import Kernel
+from estimator.scenario.parameters import model_flops_per_token
 from runners.environment import device, other_chip
 from runners.trainee import Trainee
 

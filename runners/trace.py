@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from estimator.measurement import Kernel
+from estimator.scenario.measurement import Kernel
 from runners.arithmetic import bytes_of, flops_of
 from runners.kernels import category_of
 

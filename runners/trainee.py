@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
-from estimator.scenario import Scenario
+from estimator.scenario.scenario import Scenario
 from runners.model import build
 from runners.model_training import autocast, batch, loss_of, optimizer_of
 from runners.ranks import Ranks

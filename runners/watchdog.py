@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from estimator.units import seconds
+from estimator.scenario.units import seconds
 from runners.backends.processes import carrying
 from runners.guard import ALIVE, LEAVING, MARK, Watch
 from runners.job import CANCEL_FILE, append_event, state

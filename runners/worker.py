@@ -16,8 +16,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from estimator.measurement import Measurement, Origin
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.measurement import Measurement, Origin
+from estimator.scenario.problems import InputProblems, Problem
 from runners import guard, journal
 from runners.benchmarks import MODULES
 from runners.job import CANCEL_FILE, Job, state, write_measurement

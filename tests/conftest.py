@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from estimator import catalog
+from estimator.scenario import catalog
 from tests import chromium
 from tests import slurm as slurm_here
 

@@ -19,13 +19,14 @@ import plotly
 import pytest
 from playwright.sync_api import BrowserContext
 
-from estimator import caches, catalog
+from estimator.cost import cache_roofline as caches
 from estimator.cost.collectives import TRAFFIC, Group, collective_s
-from estimator.efficiency import efficiencies
-from estimator.estimate import estimate
-from estimator.hierarchy import hierarchy
-from estimator.model import parameters
-from estimator.scenario import scenario_from_json
+from estimator.cost.efficiency import efficiencies
+from estimator.estimate.cache_roofline_table import hierarchy
+from estimator.estimate.estimate import estimate
+from estimator.scenario import catalog
+from estimator.scenario.parameters import parameters
+from estimator.scenario.scenario import scenario_from_json
 from tests.estimator import test_caches, test_catalog
 from tests.markdown import blocks
 

@@ -15,9 +15,9 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from estimator.codec import decode
-from estimator.scenario import scenario_from_json
-from estimator.sweep import sweep
+from estimator.scenario.codec import decode
+from estimator.scenario.scenario import scenario_from_json
+from estimator.search.sweep import sweep
 from runners.job import Job
 from tests import chromium
 from tests.markdown import blocks

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from app.encoding import encode_json
 from app.errors import Refused
-from estimator.problems import Problem
+from estimator.scenario.problems import Problem
 
 _LARGEST_INTEGER = 2**63
 _DEEPEST = 64

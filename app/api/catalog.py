@@ -11,11 +11,12 @@ from starlette.responses import Response
 from app.api.body import json_response
 from app.api.fields import WORDS, described
 from app.context import Context, Ctx
-from estimator import catalog
-from estimator.hardware import Cluster
-from estimator.model import Model, parameters
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario import catalog
+from estimator.scenario.hardware import Cluster
+from estimator.scenario.model import Model
+from estimator.scenario.parameters import parameters
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 
 router = APIRouter()
 

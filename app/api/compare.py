@@ -12,11 +12,11 @@ from starlette.responses import Response
 
 from app.api.body import json_response, read_json
 from app.context import Context, Ctx
-from estimator.codec import unknown_key
-from estimator.compare import Comparison, Item, compare, of_estimate, of_measurement
-from estimator.estimate import estimate
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json
+from estimator.estimate.compare import Comparison, Item, compare, of_estimate, of_measurement
+from estimator.estimate.estimate import estimate
+from estimator.scenario.codec import unknown_key
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import scenario_from_json
 
 router = APIRouter()
 

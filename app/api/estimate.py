@@ -9,11 +9,11 @@ from starlette.responses import Response
 
 from app.api.body import json_response, read_json
 from app.context import Ctx
-from estimator.axis import axis
-from estimator.codec import unknown_key
-from estimator.estimate import estimate
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json
+from estimator.estimate.estimate import estimate
+from estimator.scenario.codec import unknown_key
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import scenario_from_json
+from estimator.search.axis import axis
 
 router = APIRouter()
 

@@ -10,12 +10,11 @@ from starlette.responses import Response
 
 from app.api.body import json_response, read_json
 from app.context import Ctx
-from estimator.caches import names
-from estimator.codec import unknown_key
-from estimator.cost.hierarchy import MODES
-from estimator.hierarchy import hierarchy
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json
+from estimator.cost.cache_roofline import MODES, names
+from estimator.estimate.cache_roofline_table import hierarchy
+from estimator.scenario.codec import unknown_key
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import scenario_from_json
 
 router = APIRouter()
 

@@ -11,9 +11,9 @@ from app.api.body import json_response, read_json
 from app.context import Ctx
 from app.errors import Refused
 from app.layer_csv import layer_csv
-from estimator.layer_table import COLUMNS, layer_table
-from estimator.problems import Problem
-from estimator.scenario import scenario_from_json
+from estimator.estimate.layer_table import COLUMNS, layer_table
+from estimator.scenario.problems import Problem
+from estimator.scenario.scenario import scenario_from_json
 
 router = APIRouter()
 

@@ -11,11 +11,11 @@ from app.api.body import json_response
 from app.context import Ctx
 from app.errors import Refused
 from app.summary import scenario_of
-from estimator.estimate import estimate
-from estimator.measurement import Measurement
-from estimator.problems import InputProblems
-from estimator.tables import predicted_table, unpredicted_table
-from estimator.tables.place import chip_of
+from estimator.estimate.estimate import estimate
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.problems import InputProblems
+from estimator.validation.predicted_rows import predicted_table, unpredicted_table
+from estimator.validation.predicted_rows.device import chip_of
 
 router = APIRouter()
 

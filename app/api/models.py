@@ -10,8 +10,8 @@ from starlette.responses import Response
 from app.api.body import decode_json, json_response, read_body
 from app.api.uploads import plain_name
 from app.context import Ctx
-from estimator.hf_config import read_hf
-from estimator.model import active_parameters, parameters
+from estimator.scenario.huggingface.config import read_hf
+from estimator.scenario.parameters import active_parameters, parameters
 
 router = APIRouter()
 

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from app.api.body import json_response, read_json
 from app.context import Ctx
-from estimator.codec import unknown_key
-from estimator.parallelism import MOST_RANKS, parallelism
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json
+from estimator.scenario.codec import unknown_key
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import scenario_from_json
+from estimator.search.splits import MOST_RANKS, parallelism
 
 router = APIRouter()
 

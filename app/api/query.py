@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 
 def inputs_of(request: Request) -> dict[str, object]:

@@ -18,7 +18,7 @@ from app.context import Ctx
 from app.errors import Refused
 from app.jobs import job_from_json, jobs_from_json
 from app.run import Run, log_tail
-from estimator.codec import encode
+from estimator.scenario.codec import encode
 from runners.job import LOG_FILE
 
 router = APIRouter()

@@ -19,9 +19,9 @@ from app.api.body import json_response, read_json
 from app.context import Context, Ctx
 from app.encoding import encode_json
 from app.errors import sentence
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from estimator.search.specification import checked
-from estimator.sweep import Sweep, sweep
+from estimator.search.sweep import Sweep, sweep
 
 router = APIRouter()
 

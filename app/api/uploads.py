@@ -17,8 +17,8 @@ from app.context import Ctx
 from app.disk import new_id, whole_folder, write_json
 from app.errors import Refused
 from app.importers.sandbox import Imported, ImportRefused, import_sandboxed
-from estimator.codec import encode
-from estimator.problems import Problem
+from estimator.scenario.codec import encode
+from estimator.scenario.problems import Problem
 
 router = APIRouter()
 

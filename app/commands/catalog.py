@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from app.commands.files import print_json, table
-from estimator.catalog import KINDS, entries
-from estimator.model import parameters
-from estimator.problems import InputProblems, Problem
-from estimator.units import bytes_text, engineering
+from estimator.scenario.catalog import KINDS, entries
+from estimator.scenario.parameters import parameters
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.units import bytes_text, engineering
 
 
 def catalog(kind: str | None, as_json: bool) -> int:

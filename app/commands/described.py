@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import fields
 
-from estimator.plan import Plan
-from estimator.scenario import Scenario
-from estimator.training import Training
+from estimator.scenario.plan import Plan
+from estimator.scenario.scenario import Scenario
+from estimator.scenario.training import Training
 
 BARE = ("sharding", "schedule", "precision", "framework")
 """Fields whose values say by themselves what they are."""

@@ -11,15 +11,15 @@ from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
 from app.layer_csv import layer_csv
-from estimator.breakdown import MEMORY_KINDS, PHASES
-from estimator.codec import encode
-from estimator.estimate import Estimate
-from estimator.estimate import estimate as predict
-from estimator.hf_config import HfReading, read_hf
-from estimator.layer_table import layer_table
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json, scenario_to_json
-from estimator.units import bytes_text, engineering, seconds
+from estimator.estimate.estimate import Estimate
+from estimator.estimate.estimate import estimate as predict
+from estimator.estimate.layer_table import layer_table
+from estimator.scenario.breakdown import MEMORY_KINDS, PHASES
+from estimator.scenario.codec import encode
+from estimator.scenario.huggingface.config import HfReading, read_hf
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import scenario_from_json, scenario_to_json
+from estimator.scenario.units import bytes_text, engineering, seconds
 
 
 def estimate(

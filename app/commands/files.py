@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app.encoding import encode_json
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 LARGEST_BYTES = 64 * 1024**2
 WIDTH = 100

@@ -9,8 +9,8 @@ from pathlib import Path
 from app.commands.files import print_json
 from app.importers.imported import Imported, ImportRefused
 from app.importers.sandbox import import_sandboxed
-from estimator.measurement import Measurement
-from estimator.units import bytes_text, counted, seconds
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.units import bytes_text, counted, seconds
 
 
 def import_files(paths: list[Path], as_json: bool) -> int:

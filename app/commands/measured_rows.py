@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.commands.cpu import with_this_cpu
-from estimator.measurement import Measurement, rows_by_status, statuses_text
-from estimator.problems import InputProblems
-from estimator.score import Errors
-from estimator.tables import PREDICTED, PredictedTable, predicted_table
-from estimator.tables.place import chip_of
-from estimator.units import counted
+from estimator.scenario.measurement import Measurement, rows_by_status, statuses_text
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.units import counted
+from estimator.validation.predicted_rows import PREDICTED, PredictedTable, predicted_table
+from estimator.validation.predicted_rows.device import chip_of
+from estimator.validation.score import Errors
 
 
 @dataclass(frozen=True, kw_only=True)

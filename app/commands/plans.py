@@ -7,9 +7,9 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from app.commands.files import WIDTH, table, wrapped
-from estimator.plan import Plan
-from estimator.sweep import Found
-from estimator.units import bytes_text, engineering, seconds
+from estimator.scenario.plan import Plan
+from estimator.scenario.units import bytes_text, engineering, seconds
+from estimator.search.sweep import Found
 
 ALIKE_FRAC = 1e-3
 """Plans whose time and memory differ by less are one line."""

@@ -22,11 +22,11 @@ from app.store import Store
 from app.summary import scenario_of
 from app.supervisor import Supervisor
 from app.this_cpu import ThisCpu
-from estimator.codec import encode
-from estimator.estimate import estimate
-from estimator.measurement import Measurement
-from estimator.problems import InputProblems, Problem
-from estimator.units import bytes_text, seconds
+from estimator.estimate.estimate import estimate
+from estimator.scenario.codec import encode
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.units import bytes_text, seconds
 from runners.job import FINAL_STATES, Job, Request
 from runners.terminal import event_text
 

@@ -15,7 +15,7 @@ import uvicorn
 from app.commands.settings import settings_from
 from app.main import create_app
 from app.settings import Settings
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 
 def serve(arguments: Mapping[str, Any]) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from app.settings import Settings
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 
 def settings_from(arguments: Mapping[str, Any]) -> Settings:

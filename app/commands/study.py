@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 
 from app.commands.files import print_json, table, wrapped
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 from estimator.studies import STUDIES, describe_study, document
 from estimator.studies import study as reproduce
 from estimator.studies.study import Figure, Result, Value

@@ -10,11 +10,11 @@ from typing import Any
 from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_object, wrapped
 from app.commands.plans import plans_text
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import training_from_json
-from estimator.sweep import Sweep
-from estimator.sweep import sweep as search
-from estimator.units import bytes_text, engineering, seconds
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import training_from_json
+from estimator.scenario.units import bytes_text, engineering, seconds
+from estimator.search.sweep import Sweep
+from estimator.search.sweep import sweep as search
 
 
 def sweep(path: Path, as_json: bool, data: Path | None, wide: bool = False) -> int:

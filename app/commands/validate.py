@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.files import print_json, read_document, read_text, table, wrapped
-from estimator.codec import decode, unknown_key
-from estimator.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
-from estimator.efficiency import ROOT as FAMILY_FILES
-from estimator.problems import InputProblems, Problem
-from estimator.score import Errors, Predicted, Skipped, Validation, predict_rows, row_name, score
-from estimator.units import GIB, counted
+from estimator.cost.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
+from estimator.cost.efficiency import ROOT as FAMILY_FILES
+from estimator.scenario.codec import decode, unknown_key
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.units import GIB, counted
+from estimator.validation.score import Errors, Predicted, Skipped, Validation, predict_rows, row_name, score
 
 FAMILIES = tuple(sorted(path.stem for path in FAMILY_FILES.glob("*.toml")))
 NEEDED = ("hardware", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")

@@ -15,7 +15,7 @@ import msgspec
 
 from app.importers import import_file
 from app.importers.imported import ImportRefused, Limits
-from estimator.codec import decode
+from estimator.scenario.codec import decode
 
 
 def main() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from estimator.cost.collectives import TRAFFIC
-from estimator.units import GIB
+from estimator.scenario.units import GIB
 
 _KINDS = (
     (r"all[\s_-]?reduce", "all-reduce"),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.measurement import Measurement, Warning
-from estimator.units import GIB, MIB
+from estimator.scenario.measurement import Measurement, Warning
+from estimator.scenario.units import GIB, MIB
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,10 +9,10 @@ import msgspec
 
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
-from estimator.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
-from estimator.codec import decode
-from estimator.measurement import SCHEMA_VERSION, STATUSES, Measurement, Warning
-from estimator.problems import InputProblems
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
+from estimator.scenario.codec import decode
+from estimator.scenario.measurement import SCHEMA_VERSION, STATUSES, Measurement, Warning
+from estimator.scenario.problems import InputProblems
 
 _MOST_MEASUREMENTS = 10_000
 _SHOWN_PROBLEMS = 3

@@ -14,8 +14,8 @@ from pathlib import Path
 import msgspec
 
 from app.importers.imported import DEFAULT_LIMITS, Imported, ImportRefused, Limits
-from estimator.codec import decode
-from estimator.problems import InputProblems
+from estimator.scenario.codec import decode
+from estimator.scenario.problems import InputProblems
 
 _log = logging.getLogger("headroom.importers")
 _ROOT = Path(__file__).parents[2]

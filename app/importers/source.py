@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.importers.imported import ImportRefused, Limits
-from estimator.units import MIB
+from estimator.scenario.units import MIB
 
 GZIP_MAGIC = b"\x1f\x8b"
 _BLOCK_BYTES = 1 * MIB

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from estimator.arrays import maximum
-from estimator.units import Number
+from estimator.scenario.arrays import maximum
+from estimator.scenario.units import Number
 
 HEAD_DIM_HALF = 60.0
 """Head width at which half of the asymptotic rate is reached: narrow heads spend relatively more on softmax.

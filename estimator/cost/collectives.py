@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from estimator.arrays import log2, maximum, minimum, where
-from estimator.efficiency import Efficiencies
-from estimator.hardware import Cluster
-from estimator.units import Number
+from estimator.cost.efficiency import Efficiencies
+from estimator.scenario.arrays import log2, maximum, minimum, where
+from estimator.scenario.hardware import Cluster
+from estimator.scenario.units import Number
 
 TRAFFIC = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0, "all-to-all": 1.0, "p2p": 1.0}
 """Bytes that each rank sends, in units of (n − 1)/n times the payload (p2p: the payload itself).

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from estimator.arrays import ceil_div, maximum, minimum
-from estimator.units import Number
+from estimator.scenario.arrays import ceil_div, maximum, minimum
+from estimator.scenario.units import Number
 
 TILES: tuple[tuple[int, int, float], ...] = (
     (256, 128, 1.0),

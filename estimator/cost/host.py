@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from estimator.arrays import maximum
-from estimator.efficiency import Efficiencies
-from estimator.hardware import Chip
-from estimator.networks.dims import Numbers
-from estimator.training import Training
-from estimator.units import Number
+from estimator.cost.efficiency import Efficiencies
+from estimator.scenario.arrays import maximum
+from estimator.scenario.hardware import Chip
+from estimator.scenario.precision import Numbers
+from estimator.scenario.training import Training
+from estimator.scenario.units import Number
 
 
 def launch_s(training: Training, phase: str, e: Efficiencies) -> float:

@@ -8,19 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from estimator.columns import taken
-from estimator.efficiency import Efficiencies
-from estimator.memory import stage_memory
-from estimator.parallel.pipeline import in_flight
-from estimator.parallel.placement import Groups, groups_of
-from estimator.part import Part
-from estimator.plan import Plan
-from estimator.rank import setting
-from estimator.search.choice import Choice, Shape, Sharing, changes, plan_of
-from estimator.search.rows import Rows, distinct, staged, usable_rows
-from estimator.search.space import Space
-from estimator.search.table import Table, in_line, table_of
-from estimator.step import Parts, Setting, stage_passes, step
+from estimator.communication.placement import Groups, groups_of
+from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.assemble import setting
+from estimator.memory.memory import stage_memory
+from estimator.scenario.arrays import taken
+from estimator.scenario.plan import Plan
+from estimator.schedule.bubble import in_flight
+from estimator.schedule.micro_batch import Part
+from estimator.schedule.step import Parts, Setting, stage_passes, step
+from estimator.search.price_table import Rows, Table, distinct, in_line, staged, table_of, usable_rows
+from estimator.search.space import Choice, Shape, Sharing, Space, changes, plan_of
 
 BLOCK_ROWS = 16_384
 """Plans priced at once: a column of this length stays in a core's second-level cache."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from estimator.plan import Plan
+from estimator.scenario.plan import Plan
 from estimator.search.evaluate import Evaluated
 
 TIED = 1 + 1e-9

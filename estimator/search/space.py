@@ -1,17 +1,74 @@
-"""Space: which plans a search tries, and under which choices, stagings, sharings and placements."""
+"""Choice: what a searched plan is made of, and how it is written as a plan."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from estimator.legality import pipeline_problems
-from estimator.networks.dims import numbers
-from estimator.plan import AXES, CP_KINDS, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS, TP_KINDS, Plan
-from estimator.scenario import Scenario
-from estimator.search.choice import Choice, Sharing
+from estimator.scenario.grid_shape import grid_fits
+from estimator.scenario.legality import context_problems, expert_problems, pipeline_problems, tensor_problems
+from estimator.scenario.plan import AXES, CP_KINDS, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS, TP_KINDS, Plan
+from estimator.scenario.precision import numbers
+from estimator.scenario.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Choice:
+    """What decides by branches, not by numbers, how one rank computes."""
+
+    tp_kind: str
+    sequence_parallel: bool
+    cp_kind: str
+    recompute: str
+    recompute_every: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """Degrees and micro-batch of one rank under a choice; ``dp`` and ``pp`` say how often it is copied and staged."""
+
+    tp: int
+    tp_depth: int
+    cp: int
+    ep: int
+    expert_tp: int
+    micro_batch: int
+    pp: int
+    dp: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sharing:
+    """What data ranks share and exchange, and what they leave to the host."""
+
+    sharding: str
+    shard_ranks: int = 0
+    ddp_mode: str = "bucketed"
+    overlap: bool = True
+    offload: str = "none"
+
+
+SHAPE = tuple(f.name for f in fields(Shape))
+_DEFAULT = Plan()
+
+
+def plan_of(
+    fixed: Plan, choice: Choice | None = None, shape: Shape | None = None, sharing: Sharing | None = None, **more: Any
+) -> Plan:
+    """Write a choice, and where they are given a shape and a sharing, as a plan; ``fixed`` has the rest."""
+    return replace(fixed, **_values(choice), **_values(shape), **_values(sharing), **more)
+
+
+def changes(part: Plan | Choice | Shape | Sharing) -> int:
+    """Fields of a plan, or of a part of it, that are not at the plan's default."""
+    return sum(getattr(part, f.name) != getattr(_DEFAULT, f.name) for f in fields(part))
+
+
+def _values(part: Choice | Shape | Sharing | None) -> dict[str, Any]:
+    return {f.name: getattr(part, f.name) for f in fields(part)} if part is not None else {}
+
 
 SEARCHED = (
     "dp", "tp", "tp_kind", "tp_depth", "sequence_parallel", "cp", "cp_kind", "pp", "virtual_stages", "schedule", "ep",
@@ -153,3 +210,81 @@ def divisors(value: int) -> tuple[int, ...]:
     """All divisors, ascending."""
     small = [n for n in range(1, math.isqrt(value) + 1) if value % n == 0]
     return tuple(sorted({*small, *(value // n for n in small)}))
+
+
+MAX_MICRO_BATCH = 16
+
+
+def shapes_of(space: Space, choice: Choice) -> list[Shape]:
+    """List the shapes of a choice that the model and the batch allow; a degree of 1 has one choice only."""
+    chips, batch = space.chips, space.base.training.global_batch
+    first_kind = space.allowed("cp_kind", CP_KINDS)[0]
+    found = []
+    for tp in space.allowed("tp", divisors(chips)):
+        if not _kind_fits(space, choice, tp):
+            continue
+        for depth in _depths(space, choice.tp_kind, tp):
+            for cp in space.allowed("cp", divisors(chips // tp) if chips % tp == 0 else ()):
+                if (chips % (tp * cp)) or (cp == 1 and choice.cp_kind != first_kind):
+                    continue
+                for pp in space.allowed("pp", divisors(chips // (tp * cp))):
+                    if chips % (tp * cp * pp):
+                        continue
+                    dp = chips // (tp * cp * pp)
+                    if space.locked.get("dp", dp) != dp or batch % dp:
+                        continue
+                    for micro_batch in _micro_batches(space, batch // dp):
+                        for ep, expert_tp in _experts(space, tp * cp * dp):
+                            shape = Shape(tp=tp, tp_depth=depth, cp=cp, ep=ep, expert_tp=expert_tp,
+                                          micro_batch=micro_batch, pp=pp, dp=dp)  # fmt: skip
+                            if _legal(space, choice, shape):
+                                found.append(shape)
+    return found
+
+
+def _kind_fits(space: Space, choice: Choice, tp: int) -> bool:
+    if tp == 1:
+        plain = not choice.sequence_parallel or "sequence_parallel" in space.locked
+        return choice.tp_kind == space.allowed("tp_kind", ("1d",))[0] and plain
+    return True
+
+
+def _depths(space: Space, tp_kind: str, tp: int) -> tuple[int, ...]:
+    if tp_kind == "2.5d":
+        # Depth 1 is the 2d grid.
+        return space.allowed("tp_depth", tuple(d for d in divisors(tp)[1:] if d < tp and grid_fits("2.5d", tp, d)))
+    return space.allowed("tp_depth", (1,)) if tp_kind == "1d" or grid_fits(tp_kind, tp) else ()
+
+
+def _micro_batches(space: Space, per_rank: int) -> tuple[int, ...]:
+    sizes = tuple(size for size in divisors(per_rank) if size <= MAX_MICRO_BATCH)
+    return tuple(size for size in space.allowed("micro_batch", sizes) if per_rank % size == 0)
+
+
+def _experts(space: Space, ranks: int) -> list[tuple[int, int]]:
+    model, locked = space.base.model, space.locked
+    if not model.experts:
+        return [(locked.get("ep", 1), locked.get("expert_tp", 1))]
+    return [
+        (ep, expert_tp)
+        for ep in space.allowed("ep", divisors(math.gcd(model.experts, ranks)))
+        for expert_tp in space.allowed("expert_tp", (1,))
+    ]
+
+
+def _legal(space: Space, choice: Choice, shape: Shape) -> bool:
+    model, training = space.base.model, space.base.training
+    tensor = ("tensor", choice.tp_kind, choice.sequence_parallel, shape.tp, shape.tp_depth, shape.cp,
+              shape.micro_batch if choice.tp_kind != "1d" else 1)  # fmt: skip
+    sequence = ("sequence", choice.cp_kind, shape.cp, shape.tp)
+    experts = ("experts", shape.ep, shape.expert_tp, shape.dp * shape.cp * shape.tp)
+
+    def plan() -> Plan:
+        return plan_of(space.fixed, choice, shape)
+
+    return (
+        space.once(tensor, lambda: not tensor_problems(model, plan(), training))
+        and space.once(sequence, lambda: not context_problems(model, plan(), training))
+        and space.once(experts, lambda: not expert_problems(model, plan()))
+        and shape.pp <= model.layers
+    )

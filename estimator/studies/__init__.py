@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 from estimator.studies.study import Figure, Result, Series, describe, document, read_inputs
 
 STUDIES: dict[str, str] = {

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from estimator.lstm_step import Step, step
-from estimator.networks import lstm_memory
-from estimator.networks.lstm import Lstm
-from estimator.studies.deepflow import corrected, log, plans, power, view
+from estimator.scenario.units import GIB
+from estimator.studies.deepflow import corrected, log, lstm_memory, plans, power, view
 from estimator.studies.deepflow.inputs import Inputs, is_reference, machine_of, model_of, plan_of, rates_of
+from estimator.studies.deepflow.lstm import Lstm
+from estimator.studies.deepflow.lstm_step import Step, step
 from estimator.studies.study import Figure, Result, Series, printed, printed_figures
-from estimator.units import GIB
 
 TITLE = "LSTM language model on a machine from technology"
 SUMMARY = (

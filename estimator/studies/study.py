@@ -10,8 +10,8 @@ from functools import cache
 from types import ModuleType
 from typing import Any, TypeVar, get_type_hints
 
-from estimator.catalog import ROOT
-from estimator.codec import decode
+from estimator.scenario.catalog import ROOT
+from estimator.scenario.codec import decode
 
 T = TypeVar("T")
 

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from estimator.codec import spec
+from estimator.communication.context import sequence_exchanges
 from estimator.cost.collectives import TRAFFIC
-from estimator.ops import gemm
-from estimator.parallel.sequence import sequence_exchanges
-from estimator.problems import InputProblems, Problem
+from estimator.operations.op import gemm
+from estimator.scenario.codec import spec
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.units import MIB
 from estimator.studies.study import Figure, Result, Series, printed, printed_figures
-from estimator.units import MIB
 
 TITLE = "Ulysses attention on 16 GPUs"
 SUMMARY = "Sizes, FLOPs and running memory peak of one attention layer whose heads are spread by all-to-all."

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, cast
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 from runners.job import Handle, Job, Request
 
 BACKENDS = {"local": "runners.backends.local", "slurm": "runners.backends.slurm"}

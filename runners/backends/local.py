@@ -14,7 +14,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from estimator.problems import Problem
+from estimator.scenario.problems import Problem
 from runners.backends import Status
 from runners.backends.processes import MARK, marked, processes_of, start_time
 from runners.job import (

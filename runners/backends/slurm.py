@@ -12,7 +12,7 @@ import shutil
 import time
 from pathlib import Path
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 from runners.backends.sbatch import job_name, script
 from runners.backends.squeue import NO_SUCH_JOB, UnansweredError, ask, status
 from runners.job import CANCEL_FILE, LOG_FILE, SCRIPT_FILE, Handle, Job, Request, write_handle

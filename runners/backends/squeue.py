@@ -14,7 +14,7 @@ import shlex
 import subprocess
 from pathlib import Path
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.backends import Status
 from runners.job import CANCEL_FILE, EXIT_FILE, Handle, read_json
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 from runners.flash.attention import flash_attention, unsupported
 from runners.job import Job
 from runners.options import AttentionOptions, options_of

@@ -16,11 +16,11 @@ from typing import Any
 
 import torch
 
-from estimator.codec import encode
-from estimator.hardware import Chip
-from estimator.model import Model
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario.codec import encode
+from estimator.scenario.hardware import Chip
+from estimator.scenario.model import Model
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 from runners.environment import clock_hz, device, environment, l2_bytes
 from runners.job import write_atomically
 from runners.model import build

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from estimator.measurement import MeasuredCollective, Measurement
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.measurement import MeasuredCollective, Measurement
+from estimator.scenario.problems import InputProblems, Problem
 from runners.job import Job
 from runners.options import CollectivesOptions, options_of
 from runners.outcomes import Unsupported

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import torch
 
-from estimator.measurement import Measurement
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 from runners.job import Job
 from runners.models import model_of
 from runners.options import DdpOptions, options_of

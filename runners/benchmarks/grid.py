@@ -9,12 +9,13 @@ from itertools import product
 
 import torch
 
-from estimator.hardware import peak_flops_per_s
-from estimator.measurement import Measurement
-from estimator.model import Model, model_flops_per_token
-from estimator.plan import Plan
-from estimator.scenario import Scenario
-from estimator.training import Training
+from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.model import Model
+from estimator.scenario.parameters import model_flops_per_token
+from estimator.scenario.plan import Plan
+from estimator.scenario.scenario import Scenario
+from estimator.scenario.training import Training
 from runners.allocation import allocator_peaks
 from runners.environment import bound_bytes
 from runners.here import cluster_here

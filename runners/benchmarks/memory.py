@@ -6,12 +6,12 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-from estimator.breakdown import MEMORY_KINDS
-from estimator.measurement import Measurement, Warning
-from estimator.plan import Plan
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import Scenario
-from estimator.training import Training
+from estimator.scenario.breakdown import MEMORY_KINDS
+from estimator.scenario.measurement import Measurement, Warning
+from estimator.scenario.plan import Plan
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import Scenario
+from estimator.scenario.training import Training
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
 from runners.environment import bound_bytes
 from runners.here import cluster_here

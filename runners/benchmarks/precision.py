@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 from runners.job import Job
 from runners.options import PrecisionOptions, options_of
 from runners.ranks import Ranks

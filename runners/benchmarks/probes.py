@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 from runners.benchmarks.collectives import DEFINITIONS as COLLECTIVE_DEFINITIONS
 from runners.benchmarks.collectives import SIZES_BYTES, measure_cells
 from runners.job import Job

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 
-from estimator.measurement import Measurement, Origin, Warning
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import scenario_from_json, scenario_to_json
+from estimator.scenario.measurement import Measurement, Origin, Warning
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import scenario_from_json, scenario_to_json
 from runners import guard
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
 from runners.benchmarks import grid

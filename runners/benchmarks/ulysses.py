@@ -18,8 +18,8 @@ import torch.distributed as dist
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from estimator.measurement import Measurement
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.problems import InputProblems, Problem
 from runners.job import Job
 from runners.options import UlyssesOptions, options_of
 from runners.parallel_ring import block_for, ring_attention

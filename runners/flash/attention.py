@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 from runners.flash import blockwise
 from runners.flash.tiles import WIDEST
 

@@ -1,7 +1,7 @@
 // @ts-check
 /**
  * Fields of a plan that are impossible without one another, and how they move together: the rules of
- * estimator/follow.py, for the moment before an axis is there. Pure.
+ * estimator/search/coupled_fields.py, for the moment before an axis is there. Pure.
  */
 
 /** @typedef {import("./types.js").Part} Part */

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from app.disk import write_json
 from app.events import append_state
-from estimator.codec import encode
-from estimator.measurement import Kernel, MeasuredMemory, Measurement, Origin
+from estimator.scenario.codec import encode
+from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin
 
 ROOT = Path(__file__).parents[2]
 HF_CONFIGS = ROOT / "tests" / "reference" / "hf_configs"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.settings import ROOT
-from estimator.scenario import scenario_from_json
+from estimator.scenario.scenario import scenario_from_json
 from runners.refusals import refusals
 from tests.app.examples import scenario
 from tests.markdown import blocks

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from app.database import engine_of, prepare
 from app.disk import DataFolder
 from app.store import Store
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from tests.app.examples import write_run
 
 

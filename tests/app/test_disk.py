@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from app.disk import DataFolder, finished_folders, new_id, read_json, whole_folder, write_json
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 
 
 def test_a_folder_appears_only_when_its_writing_ended_well(tmp_path):

@@ -9,9 +9,9 @@ import pytest
 from app.disk import DataFolder
 from app.jobs import job_from_json, jobs_from_json, named
 from app.this_cpu import ThisCpu
-from estimator.codec import encode
-from estimator.problems import InputProblems
-from estimator.scenario import scenario_from_json
+from estimator.scenario.codec import encode
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import scenario_from_json
 from runners.backends import local
 from tests.app.examples import LLAMA as SHARDED
 from tests.app.examples import SCENARIO, scenario

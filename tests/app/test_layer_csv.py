@@ -6,7 +6,7 @@ import csv
 import json
 
 from app.cli import run
-from estimator.layer_table import COLUMNS
+from estimator.estimate.layer_table import COLUMNS
 from tests.app.examples import LLAMA
 
 

@@ -7,7 +7,7 @@ from fastapi.testclient import TestClient
 
 from app.main import create_app
 from app.settings import Settings
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 
 
 @pytest.mark.postgres

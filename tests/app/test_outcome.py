@@ -9,8 +9,8 @@ import pytest
 from app.disk import write_json
 from app.outcome import outcome
 from app.run import Run, read_run
-from estimator.codec import encode
-from estimator.measurement import Warning
+from estimator.scenario.codec import encode
+from estimator.scenario.measurement import Warning
 from runners.backends import Status
 from tests.app.examples import MEASUREMENT, write_run
 

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from app.commands.settings import settings_from
 from app.settings import Settings, default_data_folder, is_loopback
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 
 
 def test_the_data_folder_follows_the_xdg_rule(monkeypatch):

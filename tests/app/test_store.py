@@ -10,7 +10,7 @@ import pytest
 from app.disk import DataFolder, write_json
 from app.run import read_run
 from app.store import Store
-from estimator.codec import encode
+from estimator.scenario.codec import encode
 from tests.app.examples import MEASUREMENT, write_run, write_upload
 
 

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from app.submit import make_runs
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.job import Job, read_job
 from tests.app.examples import SCENARIO
 

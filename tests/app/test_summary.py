@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from app.summary import scenario_of, summarize
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 from tests.app.examples import LLAMA, MEASUREMENT, SCENARIO, scenario
 
 

@@ -12,9 +12,9 @@ from fastapi.testclient import TestClient
 from app.disk import DataFolder, write_json
 from app.main import create_app
 from app.this_cpu import ThisCpu, wants_cpu
-from estimator import catalog
-from estimator.codec import encode
-from estimator.problems import InputProblems
+from estimator.scenario import catalog
+from estimator.scenario.codec import encode
+from estimator.scenario.problems import InputProblems
 from tests.app.examples import scenario
 from tests.app.waiting import until
 

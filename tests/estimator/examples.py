@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from estimator.efficiency import Efficiencies, efficiencies, ideal
-from estimator.hardware import Chip, Cluster, Link
-from estimator.rank import Lines, Rank, lines_of, parts_of, rank_of, setting_of
-from estimator.scenario import Scenario, scenario_from_json
-from estimator.stage_pass import Pass
-from estimator.step import Parts, Setting, Step, stage_passes, step
+from estimator.cost.efficiency import Efficiencies, efficiencies, ideal
+from estimator.estimate.assemble import Lines, Rank, lines_of, parts_of, rank_of, setting_of
+from estimator.scenario.hardware import Chip, Cluster, Link
+from estimator.scenario.scenario import Scenario, scenario_from_json
+from estimator.schedule.micro_batch import Pass
+from estimator.schedule.step import Parts, Setting, Step, stage_passes, step
 
 CHIP: dict[str, Any] = {
     "name": "round chip",

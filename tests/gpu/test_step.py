@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from estimator.scenario import Scenario
+from estimator.scenario.scenario import Scenario
 from runners.benchmarks.step import run
 from runners.job import Job
 from runners.ranks import Ranks

@@ -6,11 +6,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from estimator import catalog
-from estimator.model import ACTIVATIONS, NORMS, POSITIONS
-from estimator.plan import CP_KINDS, DDP_MODES, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS
-from estimator.scenario import Scenario, scenario_from_json
-from estimator.training import ATTENTIONS, FRAMEWORKS, OPTIMIZERS
+from estimator.scenario import catalog
+from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
+from estimator.scenario.plan import CP_KINDS, DDP_MODES, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS
+from estimator.scenario.scenario import Scenario, scenario_from_json
+from estimator.scenario.training import ATTENTIONS, FRAMEWORKS, OPTIMIZERS
 
 DEGREES = (1, 2, 4, 8)
 CHIPS = ("v100-32gb", "a100-80gb-sxm", "h100-sxm", "h200-sxm", "b200", "mi300x", "rtx-4090")

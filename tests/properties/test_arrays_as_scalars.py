@@ -12,17 +12,18 @@ from hypothesis import strategies as st
 
 from estimator.cost.attention import attention_s
 from estimator.cost.collectives import TRAFFIC, Group, collective_s, exposed_s
+from estimator.cost.efficiency import efficiencies
 from estimator.cost.gemm import gemm_s
 from estimator.cost.host import phase_wait_s
-from estimator.cost.roofline import price
-from estimator.efficiency import efficiencies
-from estimator.networks.dims import dims
-from estimator.networks.transformer import network
-from estimator.ops import Op
-from estimator.parallel.pipeline import Bubble, StageTimes, bubble_s, in_flight
-from estimator.plan import SCHEDULES
-from estimator.rank import rank_of
-from estimator.scenario import Scenario
+from estimator.cost.price import price
+from estimator.estimate.assemble import rank_of
+from estimator.operations.op import Op
+from estimator.operations.rank_sizes import dims
+from estimator.operations.transformer import network
+from estimator.scenario.plan import SCHEDULES
+from estimator.scenario.scenario import Scenario
+from estimator.schedule.bubble import Bubble, bubble_s, in_flight
+from estimator.schedule.micro_batch import StageTimes
 from tests.estimator.examples import cluster
 from tests.properties.scenarios import DEGREES, scenarios
 

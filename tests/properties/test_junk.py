@@ -10,10 +10,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.estimate import estimate
-from estimator.problems import InputProblems, Problem
-from estimator.scenario import Scenario, scenario_from_json, scenario_problems, scenario_to_json
-from estimator.sweep import Sweep, sweep
+from estimator.estimate.estimate import estimate
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems, scenario_to_json
+from estimator.search.sweep import Sweep, sweep
 from tests.estimator.examples import document
 from tests.odd_json import SCALARS, documents
 from tests.properties.scenarios import scenarios

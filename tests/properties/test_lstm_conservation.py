@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.lstm_plan import LstmPlan, replica
-from estimator.lstm_price import rates
-from estimator.lstm_step import recurrent, softmax, step, waves_s
-from estimator.networks.lstm import Lstm, Product
-from estimator.networks.lstm_memory import PARTS, requirement, total
-from estimator.parallel.kernel import KernelSplit, backward_activations, backward_weights, forward
-from estimator.technology import Technology, machine
+from estimator.studies.deepflow.kernel_split import KernelSplit, backward_activations, backward_weights, forward
+from estimator.studies.deepflow.lstm import Lstm, Product
+from estimator.studies.deepflow.lstm_memory import PARTS, requirement, total
+from estimator.studies.deepflow.lstm_plan import LstmPlan, replica
+from estimator.studies.deepflow.lstm_price import rates
+from estimator.studies.deepflow.lstm_step import recurrent, softmax, step, waves_s
+from estimator.studies.deepflow.technology import Technology, machine
 
 POWERS = st.integers(0, 6).map(lambda power: 2**power)
 SIZES = st.integers(1, 40).map(lambda many: 64 * 64 * many)

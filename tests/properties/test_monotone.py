@@ -17,9 +17,9 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.efficiency import NAMES, Efficiencies, efficiencies
-from estimator.estimate import Estimate, estimate
-from estimator.scenario import Scenario
+from estimator.cost.efficiency import NAMES, Efficiencies, efficiencies
+from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario.scenario import Scenario
 from tests.properties.scenarios import scenarios
 
 PEAKS = ("fp32_flops_per_s", "tf32_flops_per_s", "fp16_flops_per_s", "bf16_flops_per_s")

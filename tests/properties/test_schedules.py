@@ -20,10 +20,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.parallel.pipeline import StageTimes, bubble_s, in_flight
-from estimator.plan import SCHEDULES
-from estimator.timeline.orders import SCHEDULES as SHAPES
-from estimator.timeline.simulate import simulate
+from estimator.scenario.plan import SCHEDULES
+from estimator.schedule.bubble import bubble_s, in_flight
+from estimator.schedule.micro_batch import StageTimes
+from estimator.schedule.simulation.orders import SCHEDULES as SHAPES
+from estimator.schedule.simulation.simulate import simulate
 
 CLOSE = 1e-9
 FORMS = tuple(schedule for schedule in SCHEDULES if schedule != "zero-bubble-v")

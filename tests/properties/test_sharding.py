@@ -8,10 +8,10 @@ from itertools import pairwise
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from estimator.estimate import Memory, estimate
-from estimator.parallel.data import shares
-from estimator.plan import SHARDINGS
-from estimator.scenario import Scenario
+from estimator.communication.data import shares
+from estimator.estimate.estimate import Memory, estimate
+from estimator.scenario.plan import SHARDINGS
+from estimator.scenario.scenario import Scenario
 from tests.properties.scenarios import scenarios
 
 

@@ -9,16 +9,16 @@ from dataclasses import replace
 import pytest
 from hypothesis import assume, given, settings
 
-from estimator.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
-from estimator.codec import encode
 from estimator.cost.collectives import TRAFFIC
-from estimator.efficiency import efficiencies
-from estimator.estimate import estimate
-from estimator.memory import stage_parameters
-from estimator.model import model_flops_per_token, parameters
-from estimator.networks.dims import PYTORCH_FRAMEWORKS
-from estimator.rank import rank_of, setting_of
-from estimator.scenario import Scenario, scenario_from_json, scenario_to_json
+from estimator.cost.efficiency import efficiencies
+from estimator.estimate.assemble import rank_of, setting_of
+from estimator.estimate.estimate import estimate
+from estimator.memory.memory import stage_parameters
+from estimator.operations.rank_sizes import PYTORCH_FRAMEWORKS
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
+from estimator.scenario.codec import encode
+from estimator.scenario.parameters import model_flops_per_token, parameters
+from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
 from tests.properties.scenarios import scenarios
 
 

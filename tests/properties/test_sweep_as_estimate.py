@@ -10,13 +10,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.estimate import efficiencies_of, estimate
-from estimator.explain import effective
-from estimator.plan import CP_KINDS, DDP_MODES, OFFLOADS, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS, TP_KINDS, Plan
-from estimator.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
+from estimator.estimate.estimate import efficiencies_of, estimate
+from estimator.estimate.explain import effective
+from estimator.scenario.plan import (
+    CP_KINDS,
+    DDP_MODES,
+    OFFLOADS,
+    PLACEMENTS,
+    RECOMPUTES,
+    SCHEDULES,
+    SHARDINGS,
+    TP_KINDS,
+    Plan,
+)
+from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
 from estimator.search.evaluate import evaluated
-from estimator.search.further import further_values
 from estimator.search.space import Space
+from estimator.search.specification import further_values
 
 MODELS: dict[str, str | dict[str, Any]] = {
     "dense": "llama3-8b",

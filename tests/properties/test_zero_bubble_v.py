@@ -17,11 +17,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.parallel.pipeline import bubble_s
-from estimator.parallel.stages import Stages, StageTimes
-from estimator.parallel.v_paths import MORE, TWO, WORK
-from estimator.parallel.zero_bubble_v import STAYS, counted
-from estimator.timeline.simulate import simulate
+from estimator.schedule.bubble import bubble_s
+from estimator.schedule.micro_batch import Stages, StageTimes
+from estimator.schedule.simulation.simulate import simulate
+from estimator.schedule.zero_bubble_v import MORE, STAYS, TWO, WORK, counted
 
 CLOSE = 1e-9
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from estimator.scenario import Scenario, scenario_from_json
+from estimator.scenario.scenario import Scenario, scenario_from_json
 
 ROOT = Path(__file__).resolve().parents[2]
 

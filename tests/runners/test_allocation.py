@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.breakdown import MEMORY_KINDS
-from estimator.model import parameters
+from estimator.scenario.breakdown import MEMORY_KINDS
+from estimator.scenario.parameters import parameters
 from runners import allocation
 from runners.allocation import memory, resident_peak_bytes
 from runners.ranks import Ranks

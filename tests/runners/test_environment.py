@@ -10,7 +10,7 @@ import re
 import pytest
 import torch
 
-from estimator import catalog
+from estimator.scenario import catalog
 from runners.environment import clock_hz, device, environment, l2_bytes, other_chip
 
 

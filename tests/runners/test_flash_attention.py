@@ -7,7 +7,7 @@ import importlib.util
 import pytest
 import torch
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.flash import blockwise
 from runners.flash.attention import LSE_RELATIVE_ERROR, RELATIVE_ERROR, flash_attention, implementation, unsupported
 from tests.runners.flash_reference import errors, exact, random_inputs, relative_error

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from estimator import catalog
+from estimator.scenario import catalog
 from runners.here import cluster_here
 from runners.processor import cpu_memory_bytes
 from runners.ranks import Ranks

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.measurement import Kernel, Measurement
-from estimator.problems import InputProblems
+from estimator.scenario.measurement import Kernel, Measurement
+from estimator.scenario.problems import InputProblems
 from runners.job import (
     EVENTS_FILE,
     JOB_FILE,

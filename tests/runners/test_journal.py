@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 from runners.__main__ import main
 from runners.job import read_measurement, write_measurement
 from runners.journal import append, has_rows, journal_of, read, recover, start

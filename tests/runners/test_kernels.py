@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.breakdown import CATEGORIES
+from estimator.scenario.breakdown import CATEGORIES
 from runners.kernels import category_of
 
 NATIVE = "void at::native::"

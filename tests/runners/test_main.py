@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from estimator.measurement import SCHEMA_VERSION
+from estimator.scenario.measurement import SCHEMA_VERSION
 from runners.__main__ import main
 from runners.job import read_measurement
 from tests.runners.examples import ROOT, run_module, scenario_json, write_scenario

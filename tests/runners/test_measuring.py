@@ -8,9 +8,9 @@ from dataclasses import fields
 
 import pytest
 
-from estimator.catalog import model
-from estimator.codec import decode
-from estimator.tables import PREDICTED
+from estimator.scenario.catalog import model
+from estimator.scenario.codec import decode
+from estimator.validation.predicted_rows import PREDICTED
 from runners.__main__ import _parser
 from runners.flags import from_arguments
 from runners.job import BENCHMARKS, Job

@@ -11,10 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
-from estimator import catalog
-from estimator.model import Model, linear_parameters_per_layer, parameters
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario import catalog
+from estimator.scenario.model import Model
+from estimator.scenario.parameters import linear_parameters_per_layer, parameters
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 from runners import model as measured
 from runners import model_layers as layers
 from runners import model_training as trained

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from estimator import catalog
-from estimator.problems import InputProblems
+from estimator.scenario import catalog
+from estimator.scenario.problems import InputProblems
 from runners.models import TINY_MODEL, model_of, unknown_models
 from runners.options import OPTIONS
 from tests.runners.examples import ROOT

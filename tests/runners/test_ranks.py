@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.ranks import Ranks, gather, join, leave, world_size_from_environment
 
 

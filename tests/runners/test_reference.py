@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from estimator.scenario import scenario_from_json
+from estimator.scenario.scenario import scenario_from_json
 from runners.__main__ import main
 from runners.benchmarks import MODULES
 from runners.models import model_of

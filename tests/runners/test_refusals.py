@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.model import parameters
+from estimator.scenario.parameters import parameters
 from runners.options import OPTIONS
 from runners.refusals import compiled, grid_refusals, model_refusals, rank_refusals, refusals
 from tests.runners.examples import scenario

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 from runners import series
 from runners.backends import local
 from runners.backends.processes import marked

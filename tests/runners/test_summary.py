@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.breakdown import CATEGORIES, PHASES
+from estimator.scenario.breakdown import CATEGORIES, PHASES
 from runners.summary import exposed_communication_s, phases_and_breakdown, phases_with_waiting, slowest, spread
 from runners.trace import Reduced
 

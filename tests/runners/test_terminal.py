@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.measurement import MeasuredMemory, Measurement, Origin
+from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin
 from runners.job import progress, state
 from runners.terminal import event_text, result_text
 

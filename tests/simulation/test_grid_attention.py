@@ -5,8 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from estimator.parallel.grid_linear import received
-from estimator.parallel.grids import key_value_moves
+from estimator.communication.grid import key_value_moves, received
 from tests.simulation.attention import Rows, full, operands
 from tests.simulation.machine import Machine
 

@@ -5,8 +5,15 @@ from itertools import product
 import numpy as np
 import pytest
 
-from estimator.parallel.grid_linear import latency_steps, linear_moves, received, share, summa_moves
-from estimator.parallel.grids import bias_moves, norm_moves
+from estimator.communication.grid import (
+    bias_moves,
+    latency_steps,
+    linear_moves,
+    norm_moves,
+    received,
+    share,
+    summa_moves,
+)
 from tests.simulation.machine import Machine, groups_along, scattered
 
 M, K, N = 36, 72, 108

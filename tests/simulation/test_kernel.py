@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from estimator.networks.lstm import Product
-from estimator.parallel.kernel import KernelSplit, backward_activations, backward_weights, forward
+from estimator.studies.deepflow.kernel_split import KernelSplit, backward_activations, backward_weights, forward
+from estimator.studies.deepflow.lstm import Product
 from tests.simulation.machine import Machine, block, groups_along
 
 RANDOM = np.random.default_rng(0)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from estimator.parallel.grid_linear import latency_steps, linear_moves, received, share
+from estimator.communication.grid import latency_steps, linear_moves, received, share
 from tests.simulation.machine import Machine
 
 M, K, N = 12, 24, 36

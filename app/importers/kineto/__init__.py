@@ -14,7 +14,7 @@ from app.importers.kineto.pieces import kernels, sums
 from app.importers.kineto.steps import steps
 from app.importers.kineto.stream import Outcome, events
 from app.importers.source import Source
-from estimator.measurement import MeasuredMemory, Measurement, Origin, Warning
+from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 
 _CPU, _CUDA = 0, 1
 

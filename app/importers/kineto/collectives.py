@@ -11,7 +11,7 @@ from app.importers.kineto.columns import Trace, Wholes
 from app.importers.kineto.flops import input_bytes
 from app.importers.kineto.intervals import contains, union
 from app.importers.kineto.steps import Step
-from estimator.measurement import MeasuredCollective, Warning
+from estimator.scenario.measurement import MeasuredCollective, Warning
 from runners.kernels import category_of
 
 _ELEMENT_BYTES = {

@@ -84,7 +84,7 @@ def _by_time(trace: Trace, op: Wholes, launch: Wholes) -> Wholes:
 
 
 def phases(trace: Trace, time: Floats, thread: Wholes) -> Wholes:
-    """Tell the phase that the host was in at each time on each thread, as estimator.breakdown's phases are counted.
+    """Tell the phase that the host was in at each time on each thread, by the phases of estimator.scenario.breakdown.
 
     Ranges named ``phase:…`` decide where they exist, each up to the next. Else the optimizer is the time inside its
     step's range, backward the time inside the autograd engine on the same thread, and forward the rest.

@@ -8,8 +8,8 @@ from app.importers.kineto.columns import Trace
 from app.importers.kineto.launches import Launches
 from app.importers.kineto.stream import Outcome
 from app.importers.source import Source
-from estimator.measurement import Kernel, Warning
-from estimator.units import counted
+from estimator.scenario.measurement import Kernel, Warning
+from estimator.scenario.units import counted
 
 _ABSOLUTE_US = 1e15
 """Microseconds since 1970: so large that a double resolves no better than 0.25 µs."""

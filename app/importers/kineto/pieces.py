@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.importers.kineto.intervals import Floats, Wholes, exclusive, exposed
-from estimator.breakdown import CATEGORIES, PHASES
-from estimator.measurement import Kernel
+from estimator.scenario.breakdown import CATEGORIES, PHASES
+from estimator.scenario.measurement import Kernel
 
 CODE = {category: code for code, category in enumerate(CATEGORIES)}
 PHASE = {phase: code for code, phase in enumerate(PHASES)}
@@ -20,8 +20,8 @@ MESSAGE, HOST = CODE["communication"], CODE["host"]
 class Pieces:
     """Kernels, or stretches of ops' own time, in microseconds of the trace.
 
-    ``name`` counts in the trace's names, ``category`` and ``phase`` in those of estimator.breakdown; ``calls`` is 0 for
-    a stretch that only goes on; ``flops`` and ``bytes`` are NaN where they are unknown.
+    ``name`` counts in the trace's names, ``category`` and ``phase`` in those of ``estimator.scenario.breakdown``;
+    ``calls`` is 0 for a stretch that only goes on; ``flops`` and ``bytes`` are NaN where they are unknown.
     """
 
     name: Wholes

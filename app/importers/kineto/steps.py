@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.importers.kineto.columns import STEP_PREFIX, Floats, Trace, Wholes, marks
-from estimator.measurement import Warning
+from estimator.scenario.measurement import Warning
 
 _CUT_FRAC = 0.9
 _SLOW_FRAC = 1.2

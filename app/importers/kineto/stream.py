@@ -15,7 +15,7 @@ from app.importers import json_scan
 from app.importers.imported import ImportRefused
 from app.importers.kineto.events import BROKEN, LIST, Event, lenient
 from app.importers.source import Source
-from estimator.units import MIB
+from estimator.scenario.units import MIB
 
 CHUNK_BYTES = 4 * MIB
 _LONGEST_EVENT_BYTES = 32 * MIB

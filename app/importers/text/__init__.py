@@ -27,7 +27,7 @@ from app.importers.text.kinds import (
 from app.importers.text.reading import Decisions, compact
 from app.importers.text.scan import scan
 from app.importers.text.step_checks import mark_repeats
-from estimator.measurement import Measurement, Origin, Warning, any_measured
+from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured
 
 KINDS: tuple[ModuleType, ...] = (
     measured_runs,
@@ -53,7 +53,7 @@ PREDICTED_COLUMNS = {
     "total_backward_s",
     "share_frac",
 }
-"""Columns that together only ``estimator.layer_table`` writes."""
+"""Columns that together only ``estimator.estimate.layer_table`` writes."""
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms' lines."
 )

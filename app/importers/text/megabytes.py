@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from estimator.measurement import Warning
-from estimator.units import MIB
+from estimator.scenario.measurement import Warning
+from estimator.scenario.units import MIB
 
 DECIMAL = 1e6
 _CLEAR = 0.1

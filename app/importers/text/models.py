@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 
-from estimator import catalog
-from estimator.model import parameters
+from estimator.scenario import catalog
+from estimator.scenario.parameters import parameters
 
 _ABBREVIATIONS = {"sm": "small", "md": "medium", "med": "medium", "lg": "large"}
 _COURSE = "cs336-"

@@ -9,7 +9,7 @@ from typing import Any
 from app.importers.text.cells import cell
 from app.importers.text.document import Block, Table, place
 from app.importers.text.figures import Findings
-from estimator.measurement import MeasuredCollective, Warning
+from estimator.scenario.measurement import MeasuredCollective, Warning
 
 WIDE_SPREAD_FRAC = 0.1
 

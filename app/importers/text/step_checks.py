@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from estimator.measurement import Measurement, Warning
+from estimator.scenario.measurement import Measurement, Warning
 
 _SAME = 1e-6
 _SUM = 0.01

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from app.importers.text.cells import MICRO
-from estimator.units import GIB, KIB, MIB
+from estimator.scenario.units import GIB, KIB, MIB
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.codec import spec
+from estimator.scenario.codec import spec
 
 
 @dataclass(frozen=True, kw_only=True)

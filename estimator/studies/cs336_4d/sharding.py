@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from estimator.scenario.units import Number
 from estimator.studies.cs336_4d.inputs import Inputs
-from estimator.units import Number
 
 
 def device_bytes(i: Inputs, ranks: Number, tokens: Number, states_bytes: float | None = None) -> Number:

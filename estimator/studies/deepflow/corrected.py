@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from estimator.lstm_plan import LstmPlan
-from estimator.lstm_step import Step, step
-from estimator.networks import lstm_memory
-from estimator.networks.lstm import Lstm
+from estimator.scenario.units import GIB
+from estimator.studies.deepflow import lstm_memory
 from estimator.studies.deepflow.inputs import Inputs, machine_of, model_of, rates_of
 from estimator.studies.deepflow.log import components, memory_lines, time_per_step_s
-from estimator.technology import SHARES, Machine
-from estimator.units import GIB
+from estimator.studies.deepflow.lstm import Lstm
+from estimator.studies.deepflow.lstm_plan import LstmPlan
+from estimator.studies.deepflow.lstm_step import Step, step
+from estimator.studies.deepflow.technology import SHARES, Machine
 
 
 @dataclass(frozen=True, kw_only=True)

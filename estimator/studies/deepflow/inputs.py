@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 
-from estimator.codec import spec
-from estimator.cost.hierarchy import MODES, chosen_tile
-from estimator.lstm_plan import LstmPlan
-from estimator.lstm_price import Rates, rates
-from estimator.networks.lstm import Lstm
-from estimator.parallel.kernel import KINDS, split_of
-from estimator.problems import InputProblems, Problem
-from estimator.technology import Machine, Technology, machine, ring_links
-from estimator.units import GIB, KIB, Number
+from estimator.cost.cache_roofline import MODES, chosen_tile
+from estimator.scenario.codec import spec
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.units import GIB, KIB, Number
+from estimator.studies.deepflow.kernel_split import KINDS, split_of
+from estimator.studies.deepflow.lstm import Lstm
+from estimator.studies.deepflow.lstm_plan import LstmPlan
+from estimator.studies.deepflow.lstm_price import Rates, rates
+from estimator.studies.deepflow.technology import Machine, Technology, machine, ring_links
 
 KIND_OF_TYPE = {"none": -1, "column-row": 1, "row-column": 2}
 """Kinds of kernel parallelism as the reference numbers them."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from estimator.cost.hierarchy import Cost
-from estimator.lstm_plan import LstmPlan
-from estimator.lstm_price import PricedPointwise, PricedProduct, Rates
-from estimator.lstm_step import Step
-from estimator.networks import lstm, lstm_memory
-from estimator.networks.lstm import Lstm
-from estimator.networks.lstm_memory import Held
+from estimator.cost.cache_roofline import Cost
+from estimator.scenario.units import GIB, MIB, Number
+from estimator.studies.deepflow import lstm, lstm_memory
 from estimator.studies.deepflow.inputs import KIND_OF_TYPE, Inputs
-from estimator.technology import Machine
-from estimator.units import GIB, MIB, Number
+from estimator.studies.deepflow.lstm import Lstm
+from estimator.studies.deepflow.lstm_memory import Held
+from estimator.studies.deepflow.lstm_plan import LstmPlan
+from estimator.studies.deepflow.lstm_price import PricedPointwise, PricedProduct, Rates
+from estimator.studies.deepflow.lstm_step import Step
+from estimator.studies.deepflow.technology import Machine
 
 TIB = 1024.0**4
 TOKENS = 768_648_884

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from estimator import lstm_step
-from estimator.lstm_plan import LstmPlan, replica
-from estimator.networks import lstm_memory
-from estimator.networks.lstm import Lstm
+from estimator.studies.deepflow import lstm_memory, lstm_step
 from estimator.studies.deepflow.inputs import Inputs, machine_of, model_of, rates_of
+from estimator.studies.deepflow.lstm import Lstm
+from estimator.studies.deepflow.lstm_plan import LstmPlan, replica
 from estimator.studies.deepflow.splits import fastest_softmax, layouts, many, rates_by_links
-from estimator.technology import ring_links
+from estimator.studies.deepflow.technology import ring_links
 
 
 @dataclass(frozen=True, kw_only=True)

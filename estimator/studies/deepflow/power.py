@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimator.cost.hierarchy import tile_edge
-from estimator.lstm_price import rates
-from estimator.lstm_step import step
+from estimator.cost.cache_roofline import tile_edge
+from estimator.scenario.units import Number
 from estimator.studies.deepflow.inputs import Inputs, model_of, plan_of, technology_of
-from estimator.technology import Technology, machine, ring_links
-from estimator.units import Number
+from estimator.studies.deepflow.lstm_price import rates
+from estimator.studies.deepflow.lstm_step import step
+from estimator.studies.deepflow.technology import Technology, machine, ring_links
 
 SPLIT = ("core_power_frac", "dram_power_frac", "l2_power_frac", "shared_power_frac")
 LEAST_FRAC = 1e-3

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from estimator import lstm_step
-from estimator.lstm_plan import PARTS, LstmPlan, replica
-from estimator.lstm_price import Rates
-from estimator.networks.lstm import Lstm
-from estimator.parallel.kernel import KernelSplit
 from estimator.search.space import divisors
+from estimator.studies.deepflow import lstm_step
 from estimator.studies.deepflow.inputs import Inputs, rates_of, technology_of
-from estimator.technology import machine
+from estimator.studies.deepflow.kernel_split import KernelSplit
+from estimator.studies.deepflow.lstm import Lstm
+from estimator.studies.deepflow.lstm_plan import PARTS, LstmPlan, replica
+from estimator.studies.deepflow.lstm_price import Rates
+from estimator.studies.deepflow.technology import machine
 
 Layout = tuple[int, int, int, KernelSplit]
 """Replicas, stages of recurrent layers, 1 where the softmax has chips of its own, how a stage's products are cut."""

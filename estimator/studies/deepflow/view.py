@@ -5,17 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from estimator.cost.hierarchy import Cost
-from estimator.hierarchy import AtLevel, Hierarchy, Roof, Row
-from estimator.lstm_plan import LstmPlan
-from estimator.lstm_price import PricedProduct, Rates
-from estimator.lstm_step import Step, step
-from estimator.networks import lstm_memory
-from estimator.networks.lstm import Lstm
-from estimator.studies.deepflow import corrected, log, plans, power
+from estimator.cost.cache_roofline import Cost
+from estimator.estimate.cache_roofline_table import AtLevel, Hierarchy, Roof, Row
+from estimator.scenario.units import Number
+from estimator.studies.deepflow import corrected, log, lstm_memory, plans, power
 from estimator.studies.deepflow.inputs import Inputs, machine_of, model_of, plan_of, rates_of
-from estimator.technology import SHARES, Machine
-from estimator.units import Number
+from estimator.studies.deepflow.lstm import Lstm
+from estimator.studies.deepflow.lstm_plan import LstmPlan
+from estimator.studies.deepflow.lstm_price import PricedProduct, Rates
+from estimator.studies.deepflow.lstm_step import Step, step
+from estimator.studies.deepflow.technology import SHARES, Machine
 
 SHOWN_PLANS = 100
 

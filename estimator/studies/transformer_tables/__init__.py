@@ -6,7 +6,7 @@ self-attention of a 175 billion parameter model under 1D tensor parallelism with
 
 from __future__ import annotations
 
-from estimator.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem
 from estimator.studies.study import Figure, Result, Value, printed, printed_figures
 from estimator.studies.transformer_tables.blocks import block_rows
 from estimator.studies.transformer_tables.cells import cells, sums

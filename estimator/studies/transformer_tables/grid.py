@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from estimator.parallel.grid_linear import Move, latency_steps, linear_moves, share
-from estimator.parallel.grids import bias_moves, key_value_moves, norm_moves
+from estimator.communication.grid import (
+    Move,
+    bias_moves,
+    key_value_moves,
+    latency_steps,
+    linear_moves,
+    norm_moves,
+    share,
+)
 from estimator.studies.transformer_tables import rows as formulas
 from estimator.studies.transformer_tables.inputs import Inputs
 from estimator.studies.transformer_tables.rows import Exchange, Row, Words

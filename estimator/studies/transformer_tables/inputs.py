@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.codec import spec
-from estimator.parallel.grid_shape import grid_of, grid_problems, token_parts
-from estimator.problems import Problem
+from estimator.scenario.codec import spec
+from estimator.scenario.grid_shape import grid_of, grid_problems, token_parts
+from estimator.scenario.problems import Problem
 
 TP_KINDS = ("1d", "2d", "2.5d", "3d")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from estimator.parallel.grid_linear import linear_moves, received
+from estimator.communication.grid import linear_moves, received
 from estimator.studies.transformer_tables.inputs import Inputs
 
 

@@ -9,10 +9,10 @@ from fastapi.testclient import TestClient
 
 from app.disk import write_json
 from app.main import create_app
-from estimator.codec import encode
-from estimator.model import Model
-from estimator.plan import Plan
-from estimator.training import Training
+from estimator.scenario.codec import encode
+from estimator.scenario.model import Model
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
 from tests.app.examples import MEASUREMENT, SCENARIO
 
 

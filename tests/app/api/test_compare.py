@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 from app.disk import write_json
 from app.main import create_app
 from app.settings import Settings
-from estimator.codec import encode
+from estimator.scenario.codec import encode
 from tests.app.examples import LLAMA, MEASUREMENT, SCENARIO, scenario
 
 

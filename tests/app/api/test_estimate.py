@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from estimator.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
 from tests.app.examples import LLAMA, scenario
 from tests.odd_json import SCALARS, documents
 

@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from app.disk import write_json
 from app.main import create_app
 from app.settings import Settings
-from estimator.codec import encode
-from estimator.measurement import Origin
+from estimator.scenario.codec import encode
+from estimator.scenario.measurement import Origin
 from tests.app.examples import MEASUREMENT
 
 

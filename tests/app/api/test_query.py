@@ -6,7 +6,7 @@ import pytest
 from fastapi import Request
 
 from app.api.query import inputs_of
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 
 
 def request(query):

@@ -96,7 +96,7 @@ def test_a_bad_specification_is_refused_before_anything_is_told(client):
 
 def test_a_search_that_nobody_waits_for_ends():
     from app.api.sweep import Stopped, Watch
-    from estimator.sweep import sweep
+    from estimator.search.sweep import sweep
 
     watch = Watch()
     watch.stop.set()

@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 
 from app.api.uploads import plain_name
 from app.main import create_app
-from estimator.codec import encode
+from estimator.scenario.codec import encode
 from tests.app.examples import MEASUREMENT
 from tests.app.waiting import until
 

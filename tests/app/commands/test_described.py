@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from app.commands.described import described
-from estimator.scenario import scenario_from_json
+from estimator.scenario.scenario import scenario_from_json
 from tests.app.examples import scenario
 
 H100 = "NVIDIA H100 SXM 80 GB"

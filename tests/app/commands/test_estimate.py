@@ -7,9 +7,9 @@ import json
 import pytest
 
 from app.cli import run
-from estimator.codec import encode
-from estimator.estimate import estimate
-from estimator.scenario import scenario_from_json
+from estimator.estimate.estimate import estimate
+from estimator.scenario.codec import encode
+from estimator.scenario.scenario import scenario_from_json
 from tests.app.examples import HF_CONFIGS, LLAMA, scenario
 
 

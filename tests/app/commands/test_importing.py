@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from app.cli import run
-from estimator.codec import encode
+from estimator.scenario.codec import encode
 from tests.app.examples import MEASUREMENT
 
 

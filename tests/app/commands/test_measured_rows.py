@@ -6,7 +6,7 @@ import dataclasses
 import re
 
 from app.commands.measured_rows import lines, measured_rows
-from estimator.measurement import Origin
+from estimator.scenario.measurement import Origin
 from tests.app.examples import MEASUREMENT
 
 RING = {"kind": "all-reduce", "library": "nccl", "ranks": 2, "bytes": 2.0**28, "status": "ok", "slowest_median_s": 1e-3}

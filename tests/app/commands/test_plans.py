@@ -6,7 +6,7 @@ import pytest
 
 from app.commands.files import WIDTH
 from app.commands.plans import HEADS, grouped, plans_text, written
-from estimator.sweep import Found
+from estimator.search.sweep import Found
 
 
 def found(step_s: float, peak_bytes: float, ties: int = 0, **plan) -> Found:

@@ -10,7 +10,7 @@ import pytest
 
 from app.cli import run
 from app.commands.validate import read_efficiencies
-from estimator.efficiency import efficiencies
+from estimator.cost.efficiency import efficiencies
 from tests.app.examples import ROOT
 from tests.markdown import blocks
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.importers import import_file
 from app.importers.imported import Imported, ImportRefused, Limits
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 
 REFERENCE = Path(__file__).parents[2] / "reference"
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from app.importers import import_file
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 
 FOLDER = Path(__file__).parents[2] / "reference" / "h200"
 RESULTS = sorted(path.name.removesuffix(".json") for path in FOLDER.glob("*.json"))

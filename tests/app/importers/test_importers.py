@@ -6,8 +6,8 @@ import inspect
 from app.importers import FORMATS, import_file
 from app.importers.imported import DEFAULT_LIMITS, Imported
 from app.layer_csv import layer_csv
-from estimator.layer_table import layer_table
-from estimator.scenario import scenario_from_json
+from estimator.estimate.layer_table import layer_table
+from estimator.scenario.scenario import scenario_from_json
 from tests.app.examples import LLAMA
 from tests.app.importers.reading import refusal
 

@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.importers.imported import ImportRefused
-from estimator.codec import encode
-from estimator.measurement import Kernel, MeasuredCollective, MeasuredMemory, Measurement, Origin, Warning
+from estimator.scenario.codec import encode
+from estimator.scenario.measurement import Kernel, MeasuredCollective, MeasuredMemory, Measurement, Origin, Warning
 from tests.app.importers.reading import gz, read, refusal
 from tests.odd_json import SCALARS, documents
 

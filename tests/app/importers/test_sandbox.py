@@ -13,7 +13,7 @@ import pytest
 from app.importers import import_file
 from app.importers.imported import ImportRefused, Limits
 from app.importers.sandbox import import_sandboxed
-from estimator.units import MIB
+from estimator.scenario.units import MIB
 from tests.app.importers.kineto import made
 from tests.app.importers.reading import REFERENCE, write
 

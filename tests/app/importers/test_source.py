@@ -7,7 +7,7 @@ import pytest
 
 from app.importers.imported import ImportRefused, Limits
 from app.importers.source import Source
-from estimator.units import MIB
+from estimator.scenario.units import MIB
 from tests.app.importers.reading import gz, write
 
 TEXT = b"0123456789" * 1000

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.cost.hierarchy import Level, chosen_tile, loop_flops, product, roofline_s, tile_edge, traffic
-from estimator.problems import InputProblems
+from estimator.cost.cache_roofline import Level, chosen_tile, loop_flops, product, roofline_s, tile_edge, traffic
+from estimator.scenario.problems import InputProblems
 
 MEMORY = Level(name="memory", bytes_per_s=1e12, tile=64.0, latency_s=1e-6)
 CACHE = Level(name="L2", bytes_per_s=4e12, tile=256.0)

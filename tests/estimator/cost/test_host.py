@@ -3,7 +3,7 @@
 import pytest
 
 from estimator.cost.host import collective_s, launch_s, phase_wait_s
-from estimator.training import Training
+from estimator.scenario.training import Training
 from tests.estimator.examples import flawless
 
 E = flawless(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from estimator.plan import Plan
-from estimator.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
+from estimator.scenario.plan import Plan
+from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
 from estimator.search.space import Space
 from tests.estimator.examples import LLAMA, document
 

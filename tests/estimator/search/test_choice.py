@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from estimator.plan import Plan
-from estimator.search.choice import Choice, Shape, Sharing, changes, plan_of
+from estimator.scenario.plan import Plan
+from estimator.search.space import Choice, Shape, Sharing, changes, plan_of
 
 CHOICE = Choice(tp_kind="2.5d", sequence_parallel=False, cp_kind="ring", recompute="full", recompute_every=4)
 SHAPE = Shape(tp=8, tp_depth=2, cp=1, ep=1, expert_tp=1, micro_batch=2, pp=2, dp=4)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.efficiency import efficiencies
-from estimator.estimate import estimate
-from estimator.plan import AXES, Plan
+from estimator.cost.efficiency import efficiencies
+from estimator.estimate.estimate import estimate
+from estimator.scenario.plan import AXES, Plan
 from estimator.search import evaluate
 from estimator.search.evaluate import Evaluated, evaluated
 from estimator.search.space import Space, canonical

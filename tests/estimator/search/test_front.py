@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.search.choice import Choice, Shape, Sharing
 from estimator.search.evaluate import Evaluated
 from estimator.search.front import Front
-from estimator.search.space import Space
+from estimator.search.space import Choice, Shape, Sharing, Space
 from tests.estimator.search.spaces import base
 
 CHOICE = Choice(tp_kind="1d", sequence_parallel=False, cp_kind="ring", recompute="none")

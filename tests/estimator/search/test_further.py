@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.plan import DDP_MODES, OFFLOADS
-from estimator.problems import InputProblems
-from estimator.search.further import FIELDS, further_problems, further_values
+from estimator.scenario.plan import DDP_MODES, OFFLOADS
+from estimator.scenario.problems import InputProblems
+from estimator.search.specification import FIELDS, further_problems, further_values
 from tests.estimator.examples import LLAMA
 from tests.estimator.search.spaces import base
 

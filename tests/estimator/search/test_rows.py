@@ -5,12 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from estimator.efficiency import efficiencies
-from estimator.plan import AXES, PLACEMENTS
-from estimator.search.choice import Sharing
-from estimator.search.rows import distinct, staged, usable_rows
-from estimator.search.space import Space
-from estimator.search.table import Table, table_of
+from estimator.cost.efficiency import efficiencies
+from estimator.scenario.plan import AXES, PLACEMENTS
+from estimator.search.price_table import Table, distinct, staged, table_of, usable_rows
+from estimator.search.space import Sharing, Space
 from tests.estimator.examples import LLAMA, MIXTRAL
 from tests.estimator.search.spaces import space
 

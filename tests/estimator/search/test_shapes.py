@@ -7,11 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.legality import legality
-from estimator.plan import CP_KINDS, RECOMPUTES, TP_KINDS, Plan
-from estimator.search.choice import plan_of
-from estimator.search.shapes import MAX_MICRO_BATCH, shapes_of
-from estimator.search.space import Space, divisors
+from estimator.scenario.legality import legality
+from estimator.scenario.plan import CP_KINDS, RECOMPUTES, TP_KINDS, Plan
+from estimator.search.space import MAX_MICRO_BATCH, Space, divisors, plan_of, shapes_of
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL
 from tests.estimator.search.spaces import space
 

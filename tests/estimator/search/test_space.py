@@ -6,9 +6,8 @@ import itertools
 
 import pytest
 
-from estimator.plan import AXES, PLACEMENTS, SHARDINGS
-from estimator.search.choice import Sharing
-from estimator.search.space import canonical, divisors
+from estimator.scenario.plan import AXES, PLACEMENTS, SHARDINGS
+from estimator.search.space import Sharing, canonical, divisors
 from tests.estimator.examples import LLAMA
 from tests.estimator.search.spaces import space
 

@@ -7,12 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from estimator.parallel.placement import groups_of
-from estimator.part import NAMES
-from estimator.rank import lines_of, parts_of, rank_of, setting_of
-from estimator.search.choice import plan_of
-from estimator.search.space import Space
-from estimator.search.table import in_line, table_of
+from estimator.communication.placement import groups_of
+from estimator.estimate.assemble import lines_of, parts_of, rank_of, setting_of
+from estimator.schedule.micro_batch import NAMES
+from estimator.search.price_table import in_line, table_of
+from estimator.search.space import Space, plan_of
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, flawless
 from tests.estimator.search.spaces import space
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from estimator.studies import document, study
 from estimator.studies.study import Figure
 

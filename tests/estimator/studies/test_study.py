@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from estimator.studies import STUDIES, Figure, describe_study, document, study
 from estimator.studies.study import printed
 

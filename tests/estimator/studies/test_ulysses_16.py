@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from estimator.studies import study
 from estimator.studies.study import printed_figures
 from tests.estimator.studies import reference

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.backends import BACKENDS, backend
 
 

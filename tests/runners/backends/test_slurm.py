@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.backends import Status, squeue
 from runners.backends import slurm as backend
 from runners.backends.processes import marked

@@ -7,9 +7,9 @@ import shutil
 import pytest
 import torch
 
-from estimator.codec import decode, encode
-from estimator.measurement import Measurement
-from estimator.problems import InputProblems
+from estimator.scenario.codec import decode, encode
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.problems import InputProblems
 from runners.benchmarks.attention import PASSES, configurations, forward_flops, run
 from runners.job import Job
 from runners.options import AttentionOptions

@@ -7,9 +7,9 @@ import json
 import pytest
 import torch
 
-from estimator.codec import decode
-from estimator.hardware import Chip
-from estimator.scenario import scenario_from_json
+from estimator.scenario.codec import decode
+from estimator.scenario.hardware import Chip
+from estimator.scenario.scenario import scenario_from_json
 from runners.benchmarks.chip import probe, run
 from runners.ranks import Ranks
 from tests.runners.examples import scenario_json

@@ -8,9 +8,9 @@ from collections import Counter
 import pytest
 import torch
 
-from estimator.plan import Plan
-from estimator.problems import InputProblems
-from estimator.training import Training
+from estimator.scenario.plan import Plan
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.training import Training
 from runners.model import build
 from runners.models import model_of
 from runners.parallel import MIB, SCHEDULES, Setting, parse

@@ -6,8 +6,8 @@ import shutil
 
 import pytest
 
-from estimator.model import model_flops_per_token
-from estimator.problems import InputProblems
+from estimator.scenario.parameters import model_flops_per_token
+from estimator.scenario.problems import InputProblems
 from runners.benchmarks.grid import cells_of
 from runners.benchmarks.step import run
 from runners.job import Job, read_measurement

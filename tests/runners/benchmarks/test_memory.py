@@ -9,9 +9,9 @@ import json
 import pytest
 import torch
 
-from estimator.breakdown import MEMORY_KINDS
-from estimator.model import parameters
-from estimator.problems import InputProblems
+from estimator.scenario.breakdown import MEMORY_KINDS
+from estimator.scenario.parameters import parameters
+from estimator.scenario.problems import InputProblems
 from runners.benchmarks.memory import run
 from runners.job import Job
 from runners.models import model_of

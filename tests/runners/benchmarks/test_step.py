@@ -6,11 +6,11 @@ import shutil
 
 import pytest
 
-from estimator.breakdown import CATEGORIES, PHASES
-from estimator.codec import decode, encode
-from estimator.measurement import SCHEMA_VERSION, Measurement
-from estimator.problems import InputProblems
-from estimator.scenario import scenario_from_json
+from estimator.scenario.breakdown import CATEGORIES, PHASES
+from estimator.scenario.codec import decode, encode
+from estimator.scenario.measurement import SCHEMA_VERSION, Measurement
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import scenario_from_json
 from runners.benchmarks import step
 from runners.benchmarks.step import is_out_of_memory, run
 from runners.job import Job, read_measurement

@@ -11,7 +11,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from estimator.problems import InputProblems
+from estimator.scenario.problems import InputProblems
 from runners.benchmarks.ulysses import Layer, made_inputs, ring_pass, run, ulysses_pass
 from runners.job import Job
 from runners.parallel_ring import eager_block, merged

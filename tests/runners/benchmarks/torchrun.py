@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 from runners.job import read_measurement
 from tests.runners.examples import ROOT
 

@@ -14,8 +14,8 @@ from app.importers.text.figures import Findings, put, whole
 from app.importers.text.kinds.collective_rows import kind_of, measured
 from app.importers.text.reading import Decisions, Reading
 from app.importers.text.units import unit
-from estimator.measurement import Warning
-from estimator.units import MIB
+from estimator.scenario.measurement import Warning
+from estimator.scenario.units import MIB
 
 KIND = "collectives"
 _SIZE = re.compile(r"([\d.,]{1,20})\s*([kKMGT]?i?B)\b(?:\s*\(([\d,]{1,20})\s+(\w{1,12})\s+elements\))?")

@@ -14,8 +14,8 @@ from app.importers.text.figures import scaled
 from app.importers.text.kinds.collective_rows import kind_of, measured
 from app.importers.text.reading import Decisions, Reading
 from app.importers.text.units import Unit, unit
-from estimator.measurement import Warning
-from estimator.units import KIB, MIB
+from estimator.scenario.measurement import Warning
+from estimator.scenario.units import KIB, MIB
 
 KIND = "collectives"
 _BACKENDS = ("gloo", "nccl", "mpi", "rccl", "ucc", "xccl")

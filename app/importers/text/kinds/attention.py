@@ -12,7 +12,7 @@ from app.importers.text.figures import Findings, columns_of, put, whole
 from app.importers.text.megabytes import megabyte, rescale, warning
 from app.importers.text.precision import from_text
 from app.importers.text.reading import Decisions, Reading, shared_warnings
-from estimator.measurement import Warning
+from estimator.scenario.measurement import Warning
 
 KIND = "attention"
 _LONG_ENOUGH_S = 1e-3

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from app.importers.bandwidth import bus_factor, collective_kind
-from estimator.measurement import MeasuredCollective
+from estimator.scenario.measurement import MeasuredCollective
 
 
 def kind_of(text: str) -> str:

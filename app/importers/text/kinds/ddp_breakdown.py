@@ -12,7 +12,7 @@ from app.importers.text.document import Block, Document, Entry, Fields, place
 from app.importers.text.figures import Findings, put, scaled, whole
 from app.importers.text.models import catalogue_key
 from app.importers.text.reading import Decisions, Reading, shared_warnings
-from estimator.measurement import Warning
+from estimator.scenario.measurement import Warning
 
 KIND = "data-parallel-steps"
 _NO_HEADER: Column = column("time")

@@ -12,8 +12,8 @@ from app.importers.text.document import Block, Document, Table, place
 from app.importers.text.figures import Findings, columns_of, put
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.units import unit
-from estimator.measurement import Warning
-from estimator.units import MIB
+from estimator.scenario.measurement import Warning
+from estimator.scenario.units import MIB
 
 KIND = "data-parallel-variants"
 _VARIANT = re.compile(r"ddp|fsdp|dataparallel|data[_ ]parallel|zero", re.IGNORECASE)

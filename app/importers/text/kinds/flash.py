@@ -12,7 +12,7 @@ from app.importers.text.figures import Findings, columns_of, put
 from app.importers.text.kinds.attention import describe, has_sweep
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.units import Unit
-from estimator.measurement import Warning
+from estimator.scenario.measurement import Warning
 
 KIND = "attention-implementations"
 _TIMES = ("forward", "backward", "forward_backward", "step")

@@ -9,7 +9,7 @@ from app.importers.text.columns import Column
 from app.importers.text.document import Block, Document, Table, place
 from app.importers.text.figures import Findings, columns_of, keep
 from app.importers.text.reading import Decisions, Reading, shared_warnings
-from estimator.measurement import Warning
+from estimator.scenario.measurement import Warning
 
 KIND = "table"
 

@@ -7,7 +7,7 @@ from typing import Any
 from app.importers.text.document import Block, Document, Table, place
 from app.importers.text.figures import scaled
 from app.importers.text.reading import Decisions, Reading
-from estimator.measurement import Warning
+from estimator.scenario.measurement import Warning
 from runners.kernels import category_of
 
 KIND = "kernel-shares"

@@ -7,7 +7,7 @@ from typing import Any
 from app.importers.text.cells import cell
 from app.importers.text.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading
-from estimator.measurement import Warning
+from estimator.scenario.measurement import Warning
 
 KIND = "measured-runs"
 _COLUMNS = {

@@ -16,7 +16,7 @@ from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.step_checks import contained_backward, total_is_sum
 from app.importers.text.step_rows import describe
 from app.importers.text.units import Unit
-from estimator.measurement import Warning
+from estimator.scenario.measurement import Warning
 
 KIND = "step-times"
 _SECONDS = Unit(suffix="_s", scale=1.0)

@@ -9,7 +9,7 @@ from app.importers.kineto.categories import arithmetic_of, categories
 from app.importers.kineto.columns import collect
 from app.importers.kineto.events import LIST
 from app.importers.kineto.pieces import CODE
-from estimator.breakdown import CATEGORIES
+from estimator.scenario.breakdown import CATEGORIES
 from tests.app.importers.kineto import made
 
 SCORES = [[8, 128, 16], [8, 16, 128]]

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.importers.text.megabytes import DECIMAL, megabyte, rescale, warning
-from estimator.units import MIB
+from estimator.scenario.units import MIB
 
 LENGTHS = (256, 1024, 4096, 8192, 16384)
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from app.importers.text.step_checks import contained_backward, mark_repeats, total_is_sum
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 
 
 def test_a_forward_that_is_the_total_holds_the_backward():

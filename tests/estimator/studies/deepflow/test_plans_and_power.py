@@ -7,10 +7,10 @@ import json
 import numpy as np
 import pytest
 
-from estimator.lstm_step import step
 from estimator.studies import study
 from estimator.studies.deepflow import plans, power, view
 from estimator.studies.deepflow.inputs import Inputs, machine_of, model_of, rates_of
+from estimator.studies.deepflow.lstm_step import step
 
 REFERENCE = Inputs()
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from estimator import lstm_step
-from estimator.lstm_plan import LstmPlan, check, replica
-from estimator.networks.lstm import Lstm
-from estimator.parallel.kernel import KernelSplit
-from estimator.problems import InputProblems
-from estimator.studies.deepflow import plans
+from estimator.scenario.problems import InputProblems
+from estimator.studies.deepflow import lstm_step, plans
 from estimator.studies.deepflow.inputs import Inputs, machine_of, model_of, rates_of, technology_of
+from estimator.studies.deepflow.kernel_split import KernelSplit
+from estimator.studies.deepflow.lstm import Lstm
+from estimator.studies.deepflow.lstm_plan import LstmPlan, check, replica
 from estimator.studies.deepflow.splits import fastest_softmax, layouts, many, rates_by_links, splits_of
-from estimator.technology import machine
+from estimator.studies.deepflow.technology import machine
 
 ODD = Inputs(chips=60, batch=90, hidden=120, vocab=600, layers=6)
 

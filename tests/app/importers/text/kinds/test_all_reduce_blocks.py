@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.units import GIB, MIB
+from estimator.scenario.units import GIB, MIB
 from tests.app.importers.reading import codes, one, read
 
 

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from estimator.units import MIB
+from estimator.scenario.units import MIB
 from tests.app.importers.reading import codes, one, read
 
 

@@ -1,0 +1,102 @@
+"""Context parallelism: what Ulysses, ring and all-gather attention exchange when ranks hold parts of a sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.scenario.arrays import maximum
+from estimator.scenario.units import Number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SequenceExchange:
+    """One collective of the context parallel group per attention layer; ``beside_attention``: during its pieces."""
+
+    name: str
+    kind: str
+    phase: str
+    payload_bytes: Number
+    count: Number
+    beside_attention: bool
+
+
+def sequence_exchanges(
+    *,
+    cp_kind: str,
+    cp: Number,
+    tokens: Number,
+    query_width: Number,
+    key_width: Number,
+    value_width: Number,
+    output_width: Number,
+    element_bytes: Number,
+    gradient_bytes: Number | None = None,
+    keep: bool = False,
+    recompute: bool = False,
+) -> list[SequenceExchange]:
+    """Return the exchanges of one attention layer; ``tokens`` are those of this rank, widths those of its tp share.
+
+    - ulysses: q, k, v and the output change from a share of tokens to a share of heads and back, 4 all-to-alls each
+      way (Jacobs 2023, arXiv 2309.14509, section 3.1): (cp − 1)/cp of each local tensor leaves a rank. Where key/value
+      heads are fewer than cp their copies travel too: give ``key_width`` and ``value_width`` of ``copied_width``.
+    - ring: cp − 1 messages of k and v forward; of k, v and their gradients backward (Liu 2023, arXiv 2310.01889),
+      where each rank adds its own part of the gradients at home. They run beside attention.
+    - all-gather: k and v of the whole sequence, gathered again in backward unless ``keep``; their gradients are
+      reduce-scattered (Dubey 2024, arXiv 2407.21783, section 3.3.2).
+
+    ``gradient_bytes``: width of the travelling gradients, as ``element_bytes`` unless given. ``recompute``: full
+    recomputation, which repeats what forward exchanged before attention.
+    """
+    gradient = element_bytes if gradient_bytes is None else gradient_bytes
+    keys_values = tokens * (key_width + value_width)
+    again = recompute and not (cp_kind == "all-gather" and not keep)
+    if cp_kind == "ulysses":
+        found = []
+        for phase, suffix, repeated in (
+            ("forward", "", False),
+            ("backward", " gradients", False),
+            ("backward", " again", True),
+        ):
+            if repeated and not again:
+                continue
+            for name, width in (("queries", query_width), ("keys", key_width), ("values", value_width)):
+                found.append(_line(f"{name}{suffix}", "all-to-all", phase, tokens * width * element_bytes, 1.0))
+            # Recomputation needs attention's output in place too: the projection's weight gradient reads it.
+            found.append(
+                _line(f"attention output{suffix}", "all-to-all", phase, tokens * output_width * element_bytes, 1.0)
+            )
+        return found
+    if cp_kind == "ring":
+        forward, both = keys_values * element_bytes, keys_values * (element_bytes + gradient)
+        found = [
+            _line("keys, values", "p2p", "forward", forward, cp - 1, beside=True),
+            _line("keys, values and gradients", "p2p", "backward", both, cp - 1, beside=True),
+        ]
+        if again:
+            found.append(_line("keys, values again", "p2p", "backward", forward, cp - 1, beside=True))
+        return found
+    assert cp_kind == "all-gather", cp_kind
+    whole = cp * keys_values
+    found = [
+        _line("key, value gather", "all-gather", "forward", whole * element_bytes, 1.0),
+        _line("key, value gradient scatter", "reduce-scatter", "backward", whole * gradient, 1.0),
+    ]
+    if again or not keep:
+        found.append(_line("key, value gather", "all-gather", "backward", whole * element_bytes, 1.0))
+    return found
+
+
+def copied_width(kv_heads: Number, head_dim: Number, *, tp: Number, cp: Number) -> Number:
+    """Width of one rank's keys (or values) under Ulysses before the exchange: max(kv_heads/tp, cp) heads.
+
+    Each of cp ranks needs at least one head of its own, so fewer heads are copied.
+    """
+    return maximum(kv_heads / tp, cp) * head_dim
+
+
+def _line(
+    name: str, kind: str, phase: str, payload_bytes: Number, count: Number, *, beside: bool = False
+) -> SequenceExchange:
+    return SequenceExchange(
+        name=name, kind=kind, phase=phase, payload_bytes=payload_bytes, count=count, beside_attention=beside
+    )

@@ -1,0 +1,56 @@
+"""Expert parallelism: the exchanges that carry tokens to their experts and back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.operations.rank_sizes import Dims
+from estimator.scenario.units import Number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExpertExchange:
+    """One collective of the expert or expert tensor parallel group per block and micro-batch."""
+
+    name: str
+    kind: str
+    group: str
+    phase: str
+    payload_bytes: Number
+    count: Number
+
+
+def expert_exchanges(d: Dims) -> list[ExpertExchange]:
+    """Return dispatch and combine of one expert block, both phases, and what full recomputation repeats.
+
+    Every rank sends its share of tokens (tokens / tp, as Megatron routes under sequence parallelism) top_k times,
+    padded to the capacity where one is set; an expert that is itself split gathers its tokens and scatters its sums
+    (Lepikhin 2020, arXiv 2006.16668, section 3.2; Singh 2023, arXiv 2303.06318, section 4). Nothing hides them, as in
+    Megatron-Core unless it is told --overlap-moe-expert-parallel-comm; DualPipe (DeepSeek-V3, arXiv 2412.19437, section
+    3.2.1) would. Recomputation needs what comes back to weigh it, unless weights were applied inside the experts.
+    """
+    model = d.model
+    copies = model.top_k * (model.capacity_factor or 1.0)
+    payload = d.routed_tokens * copies * d.hidden * d.numbers.compute
+    split = payload * d.expert_tp
+    back = d.redoes_whole_blocks or not d.weighs_inside_experts
+
+    def one(name: str, kind: str, group: str, phase: str, payload: Number, count: float) -> ExpertExchange:
+        return ExpertExchange(name=name, kind=kind, group=group, phase=phase, payload_bytes=payload, count=count)
+
+    found = [
+        one("expert dispatch, combine", "all-to-all", "ep", "forward", payload, 2.0),
+        one("expert dispatch, combine gradients", "all-to-all", "ep", "backward", payload, 2.0),
+        one("expert token gather", "all-gather", "expert_tp", "forward", split, 1.0),
+        one("expert sum scatter", "reduce-scatter", "expert_tp", "forward", split, 1.0),
+        one("expert gradient gather", "all-gather", "expert_tp", "backward", split, 1.0),
+        one("expert gradient scatter", "reduce-scatter", "expert_tp", "backward", split, 1.0),
+    ]
+    if d.recompute == "full":
+        found += [
+            one("expert dispatch, combine again", "all-to-all", "ep", "backward", payload, 2.0 if back else 1.0),
+            one("expert token gather again", "all-gather", "expert_tp", "backward", split, 1.0),
+        ]
+        if back:
+            found.append(one("expert sum scatter again", "reduce-scatter", "expert_tp", "backward", split, 1.0))
+    return found

@@ -1,0 +1,130 @@
+"""Tensor parallelism 1D (Megatron): which collectives one block needs, with and without sequence parallelism."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.operations.rank_sizes import VOCAB_PARALLEL_FRAMEWORKS, Dims
+from estimator.scenario.units import Number
+
+MERGING_FRAMEWORKS = ("megatron", "xla", "ideal")
+"""Frameworks that add the outputs of parallel attention and FFN before they sum them over the ranks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Exchange:
+    """One collective of the tensor parallel group: its kind, payload, phase and executions per micro-batch."""
+
+    name: str
+    kind: str
+    phase: str
+    payload_bytes: Number
+    count: Number
+
+
+def block_exchanges(d: Dims, *, sequence_parallel: bool, attention: bool = True, ffn: bool = True) -> list[Exchange]:
+    """Return a block's collectives: an all-reduce each way for each column-row pair of linears (attention, FFN).
+
+    Sequence parallelism turns each into a gather and a scatter. Shoeybi 2019, arXiv 1909.08053, section 3; Korthikanti
+    2022, arXiv 2205.05198, section 4.2.2. Parallel attention and FFN are added before one sum (GPT-NeoX, gpt_j_residual
+    in megatron/model/transformer.py); its column linears still sum their input gradients one by one.
+    """
+    payload = d.tokens * d.hidden * d.numbers.compute
+    pairs = float(attention) + float(ffn)
+    merged = d.model.parallel_residual and d.training.framework in MERGING_FRAMEWORKS and pairs == 2
+    sums = 1.0 if merged else pairs
+    # The last sum feeds only the next block, so whoever stops at the last tensor that backward needs leaves it out.
+    ends = ffn or d.model.network == "attention"
+    again = 0.0 if d.recompute != "full" else sums - float(ends and not d.redoes_whole_blocks)
+
+    def one(name: str, kind: str, phase: str, count: float, size: Number = 1.0) -> Exchange:
+        return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload * size, count=count)
+
+    if not sequence_parallel:
+        reduces, width = _input_gradients(d, attention, ffn, merged)
+        found = [
+            one("block output sums", "all-reduce", "forward", sums),
+            one("block input gradient sums", "all-reduce", "backward", reduces, width / reduces),
+            one("block output sums again", "all-reduce", "backward", again),
+        ]
+        return [x for x in found if x.count > 0]
+    width = (_latents(d) / d.hidden if attention and d.model.latent else float(attention)) + float(ffn)
+    gathers = pairs
+    if merged and _one_input(d):
+        gathers, width = 1.0, 1.0
+    each = width / gathers
+    found = [
+        one("sequence gather", "all-gather", "forward", gathers, each),
+        one("sequence scatter", "reduce-scatter", "forward", sums),
+        one("sequence gather again", "all-gather", "backward", gathers if d.recompute == "full" else 0.0, each),
+        one("sequence scatter again", "reduce-scatter", "backward", again),
+        one("gradient gather", "all-gather", "backward", sums),
+        # Megatron keeps its share of the inputs and gathers them once more for the weight gradients.
+        one("input gather for weights", "all-gather", "backward", 0.0 if d.keeps_gathered else gathers, each),
+        one("gradient scatter", "reduce-scatter", "backward", gathers, each),
+    ]
+    return [x for x in found if x.count > 0]
+
+
+def _input_gradients(d: Dims, attention: bool, ffn: bool, merged: bool) -> tuple[float, Number]:
+    """Return how many input gradients a block sums without sequence parallelism, and their width over ``hidden``.
+
+    Eager PyTorch (DTensor) does not fuse q, k, v nor gate and up, and sums the gradient of each; latent attention those
+    of its latents, from which its column linears project up.
+    """
+    if merged and _one_input(d):
+        return 1.0, 1.0
+    projections, ups = 1.0, 1.0
+    if not d.fused_projections:
+        projections, ups = 2.0 if d.model.latent else 3.0, 2.0 if d.model.gated_ffn else 1.0
+    width: Number = _latents(d) / d.hidden if d.model.latent else projections
+    return projections * attention + ups * ffn, width * attention + ups * ffn
+
+
+def _latents(d: Dims) -> int:
+    """Width of what latent attention's column linears read: the latents and the shared rotary key."""
+    return (d.model.q_lora_rank or d.model.hidden) + d.model.latent_width
+
+
+def _one_input(d: Dims) -> bool:
+    """Whether attention and FFN read one norm, so that a compiler adds their input gradients before it sums them."""
+    return d.model.norms_per_layer == 1 and d.training.framework != "megatron" and not d.model.latent
+
+
+def edge_exchanges(d: Dims, *, sequence_parallel: bool) -> tuple[list[Exchange], list[Exchange]]:
+    """Return the collectives of a vocabulary-parallel embedding, head and loss.
+
+    Sequence parallelism scatters the embedding's sum and gathers the head's input: the same bytes, in other places.
+    Replicated tables sum nothing; under sequence parallelism they cut and gather the stream. The ideal framework sends
+    nothing either: it could replicate the tables too, so that a lower bound has no more than the cheaper of the two.
+    """
+    payload = d.tokens * d.hidden_width * d.numbers.compute
+
+    def one(name: str, kind: str, phase: str) -> Exchange:
+        return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload, count=1.0)
+
+    if d.training.framework == "ideal":
+        return [], []
+    if d.tp_kind == "1d" and d.training.framework not in VOCAB_PARALLEL_FRAMEWORKS:
+        if not sequence_parallel:
+            return [], []
+        return (
+            [one("embedding gradient gather", "all-gather", "backward")],
+            [one("head input gather", "all-gather", "forward")],
+        )
+    loss = Exchange(name="loss sums", kind="all-reduce", phase="forward", payload_bytes=4.0 * d.tokens, count=3.0)
+    if not sequence_parallel:
+        return (
+            [one("embedding sum", "all-reduce", "forward")],
+            [loss, one("logits gradient sum", "all-reduce", "backward")],
+        )
+    return (
+        [one("embedding scatter", "reduce-scatter", "forward")],
+        [
+            one("head input gather", "all-gather", "forward"),
+            loss,
+            # As in a block: the inputs once more for the weight gradients, and their gradients to their owners.
+            one("head input gather", "all-gather", "backward"),
+            one("logits gradient scatter", "reduce-scatter", "backward"),
+        ],
+    )

@@ -1,0 +1,148 @@
+"""Price: seconds of every op on one chip, and which roof binds it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.cost.attention import attention_s
+from estimator.cost.efficiency import Efficiencies
+from estimator.cost.gemm import gemm_s
+from estimator.operations.op import Op
+from estimator.scenario.arrays import maximum
+from estimator.scenario.hardware import Chip, peak_flops_per_s
+from estimator.scenario.units import Number
+
+
+@dataclass(kw_only=True, slots=True)
+class Priced:
+    """An op with the device time of one execution, its executed FLOPs, and the time that each roof alone allows."""
+
+    op: Op
+    seconds: Number
+    executed_flops: Number
+    compute_s: Number
+    memory_s: Number
+    launch_s: Number
+
+    @property
+    def bound(self) -> str:
+        """The roof that binds; for plain numbers."""
+        if self.launch_s > self.memory_s and self.launch_s > self.compute_s:
+            return "launch"
+        return "memory" if self.memory_s > self.compute_s else "compute"
+
+
+def price(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
+    """Give the device time of one execution of ``op``; host time is priced apart (host.py)."""
+    if efficiencies.lower_bound:
+        return _roofs(op, chip)
+    if op.kind == "gemm":
+        return _gemm(op, chip, efficiencies)
+    if op.kind == "attention":
+        return _attention(op, chip, efficiencies)
+    return _kernels(op, chip, efficiencies)
+
+
+def reachable_flops_per_s(chip: Chip, precision: str, efficiencies: Efficiencies, *, aligned: bool = True) -> float:
+    """Matrix rate that large products reach: a named share of the dense peak of the unit that runs ``precision``."""
+    peak = peak_flops_per_s(chip, precision)
+    if precision == "fp32":
+        return peak * efficiencies.gemm_vector_frac
+    share = efficiencies.gemm_tf32_frac if precision == "tf32" else efficiencies.gemm_matrix_frac
+    if aligned:
+        return peak * share
+    # Rows that are not 16-byte aligned cannot be fetched in vectors; both widths then run at the same slow rate.
+    widest = max(chip.bf16_flops_per_s, chip.fp16_flops_per_s) or peak
+    return min(peak * share, widest * efficiencies.gemm_unaligned_frac)
+
+
+def _roofs(op: Op, chip: Chip) -> Priced:
+    """max(FLOPs / peak, bytes / bandwidth): no tiles and waves, no narrow heads, no launches (Williams 2009).
+
+    Products and attention run at the peak of their precision, masked tiles are skipped; kernels move their bytes.
+    """
+    executed = op.flops * op.visible_frac if op.kind == "attention" else op.flops
+    compute: Number = 0.0
+    if op.kind != "kernels":
+        compute = executed / peak_flops_per_s(chip, op.precision)
+    memory = op.bytes / chip.memory_bytes_per_s
+    return Priced(
+        op=op,
+        seconds=maximum(compute, memory),
+        executed_flops=executed,
+        compute_s=compute,
+        memory_s=memory,
+        launch_s=0.0,
+    )
+
+
+def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
+    rate = reachable_flops_per_s(chip, op.precision, efficiencies, aligned=op.aligned)
+    memory = chip.memory_bytes_per_s * efficiencies.memory_frac
+    seconds = gemm_s(
+        batch=op.batch,
+        m=op.m,
+        n=op.n,
+        k=op.k,
+        bytes=op.bytes,
+        flops_per_s=rate,
+        compute_units=chip.compute_units,
+        memory_bytes_per_s=memory,
+        start_s=efficiencies.gemm_start_s * (1.0 if op.precision not in ("fp32", "tf32") else 1.7),
+    )
+    return Priced(
+        op=op,
+        seconds=seconds,
+        executed_flops=op.flops,
+        compute_s=op.flops / rate,
+        memory_s=op.bytes / memory,
+        launch_s=0.0,
+    )
+
+
+def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
+    vector = op.precision in ("fp32", "tf32")
+    peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
+    rate = peak * (efficiencies.attention_vector_frac if vector else getattr(efficiencies, op.efficiency))
+    executed = op.flops * op.visible_frac
+    memory = chip.memory_bytes_per_s * efficiencies.memory_frac
+    seconds = attention_s(
+        executed_flops=executed,
+        bytes=op.bytes,
+        seq_len=op.m,
+        head_dim=float(op.k),
+        flops_per_s=rate,
+        memory_bytes_per_s=memory,
+        half_length=efficiencies.attention_half_length,
+        backward=op.phase == "backward" and not op.recomputed,
+        backward_frac=efficiencies.attention_backward_frac,
+        vector=vector,
+        start_s=efficiencies.gemm_start_s * op.launches,
+    )
+    return Priced(
+        op=op,
+        seconds=seconds,
+        executed_flops=executed,
+        compute_s=executed / rate,
+        memory_s=op.bytes / memory,
+        launch_s=0.0,
+    )
+
+
+def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
+    units_hz = chip.compute_units * chip.clock_hz
+    seconds = (
+        op.stream_bytes / (chip.memory_bytes_per_s * efficiencies.memory_frac)
+        + op.strided_elements / (units_hz * efficiencies.strided_elements_per_unit_cycle)
+        + op.mixed_elements / (units_hz * efficiencies.mixed_elements_per_unit_cycle)
+    )
+    # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
+    tail = op.launches * (efficiencies.optimizer_tail_s if op.category == "optimizer" else efficiencies.kernel_tail_s)
+    return Priced(
+        op=op,
+        seconds=seconds + tail,
+        executed_flops=op.flops,
+        compute_s=0.0,
+        memory_s=seconds,
+        launch_s=tail,
+    )

@@ -1,0 +1,224 @@
+"""Compare: predictions and measurements brought to one summary, and their signed differences to a baseline.
+
+A prediction and a measurement end in the same names (estimator.scenario.breakdown), so that comparing is subtraction.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
+from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.measurement import Measurement
+from estimator.scenario.parameters import model_flops_per_token
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
+
+if TYPE_CHECKING:
+    from estimator.estimate.estimate import Estimate
+
+_FOLDABLE = ("forward", "backward", "optimizer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedMemory:
+    """Peaks of an item, and what the peak holds where its kinds are known."""
+
+    peak_bytes: float | None = None
+    reserved_bytes: float | None = None
+    capacity_bytes: float | None = None
+    by_kind: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Item:
+    """What is comparable of one prediction or measurement; None and missing names mean not known."""
+
+    label: str
+    kind: str
+    step_time_s: float | None = None
+    tokens_per_s: float | None = None
+    mfu: float | None = None
+    phases_s: dict[str, float] = field(default_factory=dict)
+    breakdown_s: dict[str, float] = field(default_factory=dict)
+    memory: ComparedMemory = ComparedMemory()
+    status: str = "ok"
+    scenario: dict[str, Any] = field(default_factory=dict)
+    host_wait_by_phase_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delta:
+    """Item minus baseline; fractions are item / baseline - 1; only what both know."""
+
+    step_time_s: float | None
+    step_time_frac: float | None
+    tokens_per_s_frac: float | None
+    phases_s: dict[str, float]
+    breakdown_s: dict[str, float]
+    peak_bytes_frac: float | None
+    memory_bytes: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One field of the scenarios that is not the same for all items; None where an item does not say."""
+
+    field: str
+    values: tuple[Any, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Items, their deltas to the baseline (the baseline's own are zero) and what their scenarios differ in."""
+
+    items: tuple[Item, ...]
+    baseline: int
+    deltas: tuple[Delta, ...]
+    differences: tuple[Difference, ...]
+    notes: tuple[str, ...] = ()
+
+
+def of_estimate(estimate: Estimate, scenario: Scenario, label: str) -> Item:
+    """Summarise a prediction."""
+    memory = estimate.memory
+    return Item(
+        label=label,
+        kind="predicted",
+        step_time_s=estimate.step_time_s,
+        tokens_per_s=estimate.tokens_per_s,
+        mfu=estimate.mfu,
+        phases_s=dict(estimate.phases_s),
+        breakdown_s=dict(estimate.breakdown_s),
+        memory=ComparedMemory(
+            peak_bytes=memory.peak_bytes,
+            reserved_bytes=memory.reserved_bytes,
+            capacity_bytes=memory.capacity_bytes,
+            by_kind=dict(memory.by_kind),
+        ),
+        scenario=scenario_to_json(scenario),
+        host_wait_by_phase_s=dict(estimate.host_wait_by_phase_s),
+    )
+
+
+def of_measurement(measurement: Measurement) -> Item:
+    """Summarise a measurement; its step time is the median, its MFU needs a complete scenario.
+
+    MFU = F·tokens / (step time · chips · peak), F the model FLOPs of a token
+    (estimator.scenario.parameters.model_flops_per_token).
+    """
+    step_time_s = statistics.median(measurement.steps_s) if measurement.steps_s else None
+    capacity_bytes = measurement.device.get("memory_bytes")
+    scenario = measurement.scenario
+    tokens_per_s = mfu = None
+    try:
+        complete = scenario_from_json(scenario)
+    except InputProblems:
+        complete = None
+    if complete is not None:
+        scenario = scenario_to_json(complete)
+        capacity_bytes = capacity_bytes or complete.cluster.chip.memory_bytes
+        if step_time_s:
+            tokens_per_s = complete.tokens / step_time_s
+            flops = model_flops_per_token(complete.model, complete.training.seq_len)
+            peak = peak_flops_per_s(complete.cluster.chip, complete.training.precision)
+            mfu = flops * tokens_per_s / (complete.cluster.chips * peak)
+    return Item(
+        label=measurement.label or measurement.id,
+        kind="measured",
+        step_time_s=step_time_s,
+        tokens_per_s=tokens_per_s,
+        mfu=mfu,
+        phases_s=dict(measurement.phases_s),
+        breakdown_s=dict(measurement.breakdown_s),
+        memory=ComparedMemory(
+            peak_bytes=measurement.memory.peak_bytes,
+            reserved_bytes=measurement.memory.reserved_bytes,
+            capacity_bytes=capacity_bytes if isinstance(capacity_bytes, (int, float)) else None,
+            by_kind=dict(measurement.memory.by_kind),
+        ),
+        status=measurement.status,
+        scenario=dict(scenario),
+    )
+
+
+def compare(items: Sequence[Item], baseline: int = 0) -> Comparison:
+    """Subtract the baseline from every item, like from like."""
+    assert 0 <= baseline < len(items), "the baseline must be one of the items"
+    notes = []
+    # A timer around a phase counts the device's waiting for the host into it; a prediction must then do the same
+    if any(item.kind == "measured" and item.phases_s and not item.phases_s.get("host_wait") for item in items):
+        folded = [fold_host_wait(item) if item.kind == "predicted" else item for item in items]
+        if any(after is not before for after, before in zip(folded, items, strict=True)):
+            notes.append("Waiting for the host is counted in the phase that waits, as the measurement has it.")
+        items = folded
+    base = items[baseline]
+    return Comparison(
+        items=tuple(items),
+        baseline=baseline,
+        deltas=tuple(_delta(item, base) for item in items),
+        differences=differences([item.scenario for item in items]),
+        notes=tuple(notes),
+    )
+
+
+def fold_host_wait(item: Item) -> Item:
+    """Move host wait into the phases that wait; the sum of the phases stays."""
+    wait_s = item.phases_s.get("host_wait", 0.0)
+    parts = {phase: item.host_wait_by_phase_s.get(phase, 0.0) for phase in _FOLDABLE}
+    if not wait_s or not any(parts.values()):
+        return item
+    phases_s = {name: seconds + parts.get(name, 0.0) for name, seconds in item.phases_s.items()}
+    phases_s["host_wait"] = max(0.0, wait_s - sum(parts.values()))
+    return replace(item, phases_s=phases_s, host_wait_by_phase_s={})
+
+
+def differences(scenarios: Sequence[Mapping[str, Any]]) -> tuple[Difference, ...]:
+    """List the flattened fields in which scenarios differ, in the order in which they first appear."""
+    flat = [_flatten(scenario) for scenario in scenarios]
+    names = dict.fromkeys(name for scenario in flat for name in scenario)
+    found = []
+    for name in names:
+        values = tuple(scenario.get(name) for scenario in flat)
+        if any(value != values[0] for value in values):
+            found.append(Difference(field=name, values=values))
+    return tuple(found)
+
+
+def _flatten(value: Mapping[str, Any], where: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        name = f"{where}.{key}" if where else str(key)
+        if isinstance(item, Mapping):
+            flat |= _flatten(item, name)
+        elif key != "label":
+            flat[name] = item
+    return flat
+
+
+def _delta(item: Item, base: Item) -> Delta:
+    return Delta(
+        step_time_s=_minus(item.step_time_s, base.step_time_s),
+        step_time_frac=_fraction(item.step_time_s, base.step_time_s),
+        tokens_per_s_frac=_fraction(item.tokens_per_s, base.tokens_per_s),
+        phases_s=_minus_by_name(item.phases_s, base.phases_s, PHASES),
+        breakdown_s=_minus_by_name(item.breakdown_s, base.breakdown_s, CATEGORIES),
+        peak_bytes_frac=_fraction(item.memory.peak_bytes, base.memory.peak_bytes),
+        memory_bytes=_minus_by_name(item.memory.by_kind, base.memory.by_kind, MEMORY_KINDS),
+    )
+
+
+def _minus(value: float | None, base: float | None) -> float | None:
+    return None if value is None or base is None else value - base
+
+
+def _fraction(value: float | None, base: float | None) -> float | None:
+    return None if value is None or not base or not math.isfinite(value / base) else value / base - 1.0
+
+
+def _minus_by_name(values: Mapping[str, float], base: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    return {name: values[name] - base[name] for name in names if name in values and name in base}

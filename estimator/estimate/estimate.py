@@ -1,0 +1,173 @@
+"""Estimate: from a scenario to predicted time, memory and communication; reads like a paper's method section."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.cost.device_time import Work
+from estimator.cost.efficiency import Efficiencies, efficiencies, ideal
+from estimator.estimate import explain
+from estimator.estimate.assemble import Rank, lines_of, parts_of, rank_of, setting_of
+from estimator.estimate.interval import interval_s
+from estimator.estimate.report import (
+    Collective,
+    MemoryOfStage,
+    OpCost,
+    collectives_of,
+    op_costs,
+    phases_and_breakdown,
+    stage_memories,
+)
+from estimator.scenario.hardware import PEAK_FIELD, peak_flops_per_s
+from estimator.scenario.parameters import model_flops_per_token, parameters
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import Scenario, scenario_problems
+from estimator.schedule.step import stage_passes, step
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """Memory of the fullest stage's rank, and every stage's."""
+
+    peak_bytes: float
+    reserved_bytes: float
+    capacity_bytes: float
+    fits: bool
+    moment: str
+    by_kind: dict[str, float]
+    stages: tuple[MemoryOfStage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofs:
+    """Peaks of the chip that the roofline draws."""
+
+    memory_bytes_per_s: float
+    flops_per_s: dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """A prediction; ``phases_s`` and ``breakdown_s`` each add to ``step_time_s``.
+
+    ``mfu``: model FLOPs per second over the chips' dense peak, by PaLM's convention (arXiv 2204.02311, appendix B): the
+    full attention square though half of it is masked, nothing recomputed. ``hfu``: FLOPs that the chips execute, over
+    the same peak: of the square what the kernel computes (half, if it skips masked tiles), recomputation, scores that
+    fused attention multiplies again in backward, ranks that repeat one another's work. It may lie below ``mfu``.
+    """
+
+    step_time_s: float
+    interval_s: tuple[float, float]
+    phases_s: dict[str, float]
+    host_wait_by_phase_s: dict[str, float]
+    breakdown_s: dict[str, float]
+    tokens_per_s: float
+    tokens_per_s_per_chip: float
+    mfu: float
+    hfu: float
+    memory: Memory
+    ops: tuple[OpCost, ...]
+    collectives: tuple[Collective, ...]
+    limits: str
+    assumptions: tuple[str, ...]
+    problems: tuple[Problem, ...]
+    parameters: int
+    model_flops: float
+    roofs: Roofs
+    micro_batches: int
+    chips: int
+    efficiencies: str
+
+
+def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, interval: bool = True) -> Estimate:
+    """Predict one training step; raise InputProblems where the scenario is impossible.
+
+    ``calibration`` replaces the efficiencies of the chip's family. Without ``interval`` both of its ends are the
+    estimate itself.
+    """
+    problems = scenario_problems(scenario)
+    if problems:
+        raise InputProblems(problems)
+    scenario = explain.effective(scenario)
+    e = efficiencies_of(scenario, calibration)
+
+    rank = rank_of(scenario, e)
+    setting = setting_of(scenario, rank)
+    lines = lines_of(rank, scenario.cluster, setting.groups, e)
+    parts = parts_of(rank, lines, scenario.training, e)
+    timing = step(setting, stage_passes(setting, parts, e), e)
+    seconds = float(timing.seconds)
+    low, high = interval_s(rank, setting, int(timing.pace), e) if interval else (seconds, seconds)
+    phases, breakdown = phases_and_breakdown(timing, rank, setting)
+
+    stages = stage_memories(setting, e.workspace_bytes)
+    fullest = max(stages, key=lambda stage: stage.peak_bytes)
+    capacity = scenario.cluster.chip.memory_bytes
+    reserved = fullest.peak_bytes * e.allocator_frac
+    memory = Memory(
+        peak_bytes=fullest.peak_bytes,
+        reserved_bytes=reserved,
+        capacity_bytes=capacity,
+        fits=reserved <= capacity,
+        moment=fullest.moment,
+        by_kind=fullest.by_kind,
+        stages=stages,
+    )
+
+    tokens = float(scenario.tokens)
+    chips = scenario.cluster.chips
+    peak = peak_flops_per_s(scenario.cluster.chip, scenario.training.precision)
+    model_flops = model_flops_per_token(scenario.model, scenario.training.seq_len) * tokens
+    collectives = collectives_of(timing, lines, setting)
+    return Estimate(
+        step_time_s=seconds,
+        # Its variants are priced as arrays, whose last digit may differ.
+        interval_s=(min(low, seconds), max(high, seconds)),
+        phases_s=phases,
+        host_wait_by_phase_s={
+            "forward": float(timing.wait_forward_s),
+            "backward": float(timing.wait_backward_s),
+            "optimizer": float(timing.wait_optimizer_s),
+        },
+        breakdown_s=breakdown,
+        tokens_per_s=tokens / seconds,
+        tokens_per_s_per_chip=tokens / seconds / chips,
+        mfu=model_flops / (seconds * chips * peak),
+        hfu=_executed_flops(scenario, rank) / (seconds * chips * peak),
+        memory=memory,
+        ops=op_costs(rank, setting, setting.kinds[int(timing.pace)], e),
+        collectives=collectives,
+        limits=explain.limits(scenario, seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity),
+        assumptions=explain.assumptions(scenario, e),
+        problems=explain.memory_problems(scenario, fullest, reserved, capacity, e),
+        parameters=parameters(scenario.model, scenario.training.seq_len),
+        model_flops=model_flops,
+        roofs=Roofs(
+            memory_bytes_per_s=scenario.cluster.chip.memory_bytes_per_s,
+            flops_per_s={
+                name.removesuffix("_flops_per_s"): getattr(scenario.cluster.chip, name)
+                for name in dict.fromkeys(PEAK_FIELD.values())
+                if getattr(scenario.cluster.chip, name) > 0
+            },
+        ),
+        micro_batches=scenario.micro_batches,
+        chips=chips,
+        efficiencies=e.name,
+    )
+
+
+def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Efficiencies:
+    """Return the calibration, or the chip family's efficiencies; all shares 1 under the ideal framework."""
+    e = calibration or efficiencies(scenario.cluster.chip.efficiency)
+    return ideal(e) if scenario.training.framework == "ideal" else e
+
+
+def _executed_flops(scenario: Scenario, rank: Rank) -> float:
+    """FLOPs of products and attention that all chips execute in a step."""
+    total = sum(_product_flops(work) * block.layers for work, block in zip(rank.blocks, rank.ops.blocks, strict=True))
+    total += _product_flops(rank.head)
+    return total * scenario.micro_batches * scenario.plan.dp * scenario.plan.cp * scenario.plan.tp
+
+
+def _product_flops(work: Work) -> float:
+    return sum(float(one.executed_flops * one.op.count) for one in work.priced if one.op.kind != "kernels")

@@ -1,0 +1,213 @@
+"""Explain: what limits a step, in words; what was assumed; and what to do where it does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.assemble import rank_of, setting_of
+from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
+from estimator.scenario.problems import Problem, either
+from estimator.scenario.scenario import Scenario, scenario_problems
+from estimator.scenario.units import bytes_text, seconds
+
+REMEDIES = {
+    "matmul": "Matrix products bind: a lower precision or a faster chip helps, more memory bandwidth does not.",
+    "attention": "Attention binds: a fused kernel, a shorter sequence or wider heads help.",
+    "elementwise": "Memory traffic of element-wise kernels binds: compiling (fusing them) is the first remedy.",
+    "communication": "Exposed communication binds: a smaller degree on that axis, or larger micro-batches, hide more.",
+    "optimizer": "The optimizer's memory traffic binds: a fused optimizer or sharding it over dp helps.",
+    "bubble": "The pipeline bubble binds: more micro-batches per step, or fewer stages, shrink it.",
+    "host": "The host binds: the chip waits for launches; compile, CUDA graphs or a larger micro-batch help.",
+    "other": "Copies bind.",
+}
+
+
+def limits(
+    scenario: Scenario,
+    step_s: float,
+    breakdown_s: dict[str, float],
+    collectives: tuple[Collective, ...],
+    peak: float,
+    reserved: float,
+    capacity: float,
+) -> str:
+    """Name the largest part of the step, its share, and the first remedy."""
+    name, value = max(breakdown_s.items(), key=lambda item: item[1])
+    share = value / step_s
+    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {REMEDIES[name]}"
+    if name == "matmul" and scenario.plan.recompute != "none":
+        sentence += " Recomputing less saves products where memory allows."
+    exposed_s = breakdown_s["communication"]
+    if exposed_s > 0.1 * step_s and name != "communication":
+        worst = max(collectives, key=lambda c: c.exposed_s)
+        sentence += (
+            f" Communication leaves {seconds(exposed_s)} exposed ({exposed_s / step_s:.0%}),"
+            f" most of it the {worst.axis} {worst.kind}."
+        )
+    if reserved > capacity:
+        return f"Does not fit: {needed(peak, reserved)} of {bytes_text(capacity)}. {sentence}"
+    return sentence
+
+
+def needed(peak: float, reserved: float) -> str:
+    """Write what a step needs: what the allocator reserves, and the peak it serves."""
+    return f"{bytes_text(reserved)} ({bytes_text(peak)} at the peak, and what the allocator holds back)"
+
+
+def effective(scenario: Scenario) -> Scenario:
+    """Return the scenario as the framework will run it, where it silently falls back.
+
+    Eager PyTorch has no fused fp32 attention for grouped key/value heads: scaled_dot_product_attention then takes its
+    math path, which keeps the scores (seen with torch 2.11 on H200).
+    """
+    training = scenario.training
+    grouped = scenario.model.kv != scenario.model.heads
+    if (
+        grouped
+        and training.attention == "sdpa"
+        and training.precision in ("fp32", "tf32")
+        and training.framework == "pytorch-eager"
+        and not training.compile
+    ):
+        return replace(scenario, training=replace(training, attention="eager"))
+    return scenario
+
+
+def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
+    """List what the prediction takes for granted."""
+    training, plan = scenario.training, scenario.plan
+    found = [
+        f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
+        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth.",
+        f"{f'Dropout {training.dropout:g}' if training.dropout else 'No dropout'}; causal attention;"
+        " the loss is taken over every token.",
+        "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"
+        " chips execute: recomputation, but no tiles that a causal kernel skips.",
+    ]
+    if training.framework == "pytorch-eager" and not training.compile:
+        found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
+    if training.attention == "eager" and training.framework == "pytorch-eager":
+        found.append("Attention keeps the score matrix (eager, or the math path of grouped fp32 attention).")
+    if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
+        found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")
+    if e.lower_bound:
+        found.append(
+            "A lower bound: every operation takes as long as the roof that binds it, and communication shows only where"
+            " it takes longer than the compute beside it."
+        )
+    if plan.dp > 1 and plan.overlap and not e.lower_bound:
+        found.append(
+            f"Gradient exchange hides behind memory-bound kernels, not behind matrix products"
+            f" (contention {e.contention_frac:.0%})."
+        )
+    if plan.tp > 1 and not e.lower_bound:
+        found.append("Tensor parallel collectives do not overlap with compute.")
+    if plan.chips > scenario.cluster.chips_per_node:
+        order = ", then ".join(plan.placement.split("-"))
+        found.append(f"Axes fill a node from the inside out: {order}.")
+    if scenario.model.experts:
+        found.append("Tokens spread evenly over the experts.")
+    if plan.ep > 1 and not e.lower_bound:
+        found.append(
+            "Dispatch and combine of experts do not overlap with compute, as in Megatron-Core without"
+            " --overlap-moe-expert-parallel-comm; DualPipe would hide them."
+        )
+    return tuple(found)
+
+
+def memory_problems(
+    scenario: Scenario, fullest: MemoryOfStage, reserved: float, capacity: float, e: Efficiencies
+) -> tuple[Problem, ...]:
+    """Report a step that does not fit, with the largest kind and what makes it fit or saves most."""
+    if reserved <= capacity:
+        return ()
+    kind = max(fullest.by_kind, key=lambda name: fullest.by_kind[name])
+    return (
+        Problem(
+            field="memory",
+            message=f"{needed(fullest.peak_bytes, reserved)} do not fit into {bytes_text(capacity)};"
+            f" the largest part, {kind}, is {bytes_text(fullest.by_kind[kind])}",
+            remedy=remedy(scenario, e, reserved, capacity),
+        ),
+    )
+
+
+MOST_TOGETHER = 4
+"""Changes of one piece of advice; who needs more needs another plan."""
+MOST_NAMED = 3
+"""Of the changes each of which is enough, those that cost least time."""
+LEAST_FRAC = 0.02
+"""What saves less than this share of the memory is no remedy."""
+MORE = "take more chips, or chips with more memory"
+
+
+def reserved_bytes(scenario: Scenario, e: Efficiencies) -> float:
+    """Bytes that the allocator reserves on the fullest chip of a legal scenario."""
+    stages = stage_memories(setting_of(scenario, rank_of(scenario, e)), e.workspace_bytes)
+    return max(stage.peak_bytes for stage in stages) * e.allocator_frac
+
+
+def remedy(scenario: Scenario, e: Efficiencies, reserved: float, capacity: float) -> str:
+    """Say what makes a step fit that needs ``reserved`` of ``capacity`` bytes.
+
+    One change where one is enough, else those that save most, one after another, until it fits.
+    """
+    tried = _tried(scenario, e)
+    enough = [(needed, words) for needed, words, _ in tried if needed <= capacity]
+    if len(enough) == 1:
+        return f"Choose {enough[0][1]}: {bytes_text(enough[0][0])}, which fits."
+    if enough:
+        named = [f"{words} ({bytes_text(needed)})" for needed, words in enough[:MOST_NAMED]]
+        return f"Choose {either(named)}: each alone fits."
+    chosen: list[str] = []
+    while tried and len(chosen) < MOST_TOGETHER and reserved > capacity:
+        needed, words, changed = min(tried, key=lambda one: one[0])
+        if needed > reserved * (1 - LEAST_FRAC):
+            break
+        chosen.append(f"{words} (saves {bytes_text(reserved - needed)})")
+        scenario, reserved = changed, needed
+        tried = _tried(scenario, e)
+    if not chosen:
+        return f"No change of the plan helps: {MORE}."
+    *others, last = chosen
+    together = f"Choose {', '.join(others)}{' and ' if others else ''}{last}: {bytes_text(reserved)}"
+    return f"{together}, which fits." if reserved <= capacity else f"{together}, still too much; {MORE}."
+
+
+def _tried(scenario: Scenario, e: Efficiencies) -> list[tuple[float, str, Scenario]]:
+    """What each legal change would need, in the order in which they cost least time."""
+    return [
+        (reserved_bytes(changed, e), words, changed)
+        for words, changed in _changes(scenario)
+        if not scenario_problems(changed)
+    ]
+
+
+def _changes(scenario: Scenario) -> Iterator[tuple[str, Scenario]]:
+    """Changes of one field that save memory; tp and pp take their ranks from dp."""
+    plan, training, model = scenario.plan, scenario.training, scenario.model
+
+    def to(**changes: object) -> Scenario:
+        return replace(scenario, plan=replace(plan, **changes))  # type: ignore[arg-type]
+
+    if plan.sharding != "fsdp" and plan.dp * plan.cp > 1:
+        yield "sharding fsdp", to(sharding="fsdp")
+    # fp32 may fall back to eager attention whatever is chosen
+    if training.attention == "eager" and training.precision not in ("fp32", "tf32"):
+        yield "attention sdpa", replace(scenario, training=replace(training, attention="sdpa"))
+    if model.experts and model.experts % (2 * plan.ep) == 0:
+        yield f"ep {2 * plan.ep}", to(ep=2 * plan.ep)
+    if plan.recompute == "none":
+        yield "recompute selective", to(recompute="selective")
+    if plan.micro_batch > 1:
+        yield "micro_batch 1", to(micro_batch=1)
+    if plan.recompute != "full":
+        yield "recompute full", to(recompute="full")
+    if plan.dp % 2 == 0:
+        if 2 * plan.tp <= scenario.cluster.chips_per_node:
+            yield f"tp {2 * plan.tp}", to(tp=2 * plan.tp, dp=plan.dp // 2)
+        yield f"pp {2 * plan.pp}", to(pp=2 * plan.pp, dp=plan.dp // 2)
+    if plan.offload == "none":
+        yield "offload optimizer", to(offload="optimizer")

@@ -1,0 +1,84 @@
+"""Interval: how far a step time may be off, from the ranges of the efficiencies it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from estimator.cost.efficiency import Efficiencies, Range
+from estimator.estimate.assemble import Rank, lines_of, parts_of
+from estimator.scenario.units import Number
+from estimator.schedule.micro_batch import Scale
+from estimator.schedule.step import Setting, stage_passes, step
+
+INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
+    "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_vector_frac", "gemm_unaligned_frac",
+                        "gemm_start_s"),
+    "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
+                  "attention_half_length", "attention_backward_frac"),
+    "memory": ("memory_frac", "strided_elements_per_unit_cycle", "mixed_elements_per_unit_cycle", "kernel_tail_s",
+               "kernel_gap_s",
+               "optimizer_tail_s"),
+    "host": ("host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
+             "host_megatron_forward_s", "host_megatron_backward_s", "host_tensor_s",
+             "host_step_s", "host_collective_s"),
+    "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
+                      "host_link_frac", "host_memory_bytes_per_s"),
+}  # fmt: skip
+"""Efficiencies that err together; the interval adds the groups' effects in quadrature."""
+
+VARIANTS = 1 + 2 * len(INTERVAL_GROUPS)
+
+
+def interval_s(rank: Rank, setting: Setting, pace: int, e: Efficiencies) -> tuple[float, float]:
+    """Give the 80 % interval: each group of efficiencies at its pessimistic and optimistic end, in quadrature.
+
+    All variants are priced at once, as arrays. Device time of a component moves as its leading efficiency does:
+    products and fused attention by the share of peak of this precision, memory-bound kernels by the share of
+    bandwidth. The same stage sets the ``pace`` in all of them.
+    """
+    precision, attention = setting.shard.numbers.peak, setting.training.attention
+    varied, scale = _variants(e, precision, attention)
+    lines = lines_of(rank, setting.cluster, setting.groups, varied)
+    parts = parts_of(rank, lines, setting.training, varied, scale)
+    found = step(setting, stage_passes(setting, parts, varied), varied, pace).seconds
+    seconds = np.broadcast_to(np.asarray(found, dtype=float), (VARIANTS,))
+    base, moved = float(seconds[0]), seconds[1:]
+    above = float(np.sqrt(np.sum(np.maximum(moved - base, 0.0) ** 2)))
+    below = float(np.sqrt(np.sum(np.maximum(base - moved, 0.0) ** 2)))
+    return max(base - below, 0.0), base + above
+
+
+LEADING = {"fp32": "gemm_vector_frac", "tf32": "gemm_tf32_frac"}
+LEADING_ATTENTION = {"sdpa": "attention_frac", "flash": "attention_flash_frac", "flash1": "attention_flash1_frac"}
+
+
+@lru_cache(maxsize=256)
+def _variants(e: Efficiencies, precision: str, attention: str) -> tuple[Efficiencies, Scale]:
+    """Return the efficiencies with an array for every name that moves, and the factor of each component of work."""
+    values: dict[str, list[float]] = {}
+    for index, names in enumerate(INTERVAL_GROUPS.values()):
+        for name in names:
+            column = values.setdefault(name, [getattr(e, name)] * VARIANTS)
+            column[1 + 2 * index] = _end(e, name, faster=False)
+            column[2 + 2 * index] = _end(e, name, faster=True)
+    product = LEADING.get(precision, "gemm_matrix_frac")
+    vector = precision in ("fp32", "tf32")
+    fused = "attention_vector_frac" if vector else LEADING_ATTENTION.get(attention, "attention_frac")
+
+    def factor(name: str) -> Number:
+        column = np.array(values[name])
+        return getattr(e, name) / column if getattr(e, name) > 0 else np.ones(VARIANTS)
+
+    gemm, core, memory = factor(product), factor(fused), factor("memory_frac")
+    scale = np.stack([gemm, gemm, core, memory, memory])
+    arrays = {name: np.array(column) for name, column in values.items()}
+    return replace(e, **arrays), scale  # type: ignore[arg-type]
+
+
+def _end(e: Efficiencies, name: str, *, faster: bool) -> float:
+    found: Range = e.ranges[name]
+    more_is_faster = (name.endswith("_frac") and name != "contention_frac") or name.endswith(("_cycle", "_per_s"))
+    return found.high if more_is_faster == faster else found.low

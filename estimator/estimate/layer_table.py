@@ -1,0 +1,233 @@
+"""Layer table: every op of one layer, of the embedding and of the head with its FLOPs, tensors, traffic, sends, times.
+
+The form of the tables of Subramanian et al. 2024, arXiv 2410.00273: one line per op of one rank and one micro-batch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, fields
+
+from estimator.communication.in_line import InLine
+from estimator.cost.efficiency import Efficiencies
+from estimator.cost.price import Priced
+from estimator.estimate.assemble import lines_of, parts_of, rank_of, setting_of
+from estimator.estimate.estimate import efficiencies_of
+from estimator.estimate.explain import effective
+from estimator.operations.layer_tensors import tensors_of
+from estimator.operations.rank_sizes import Dims
+from estimator.scenario.scenario import Scenario
+from estimator.schedule.step import stage_passes, step
+
+GRADIENT = re.compile(r" (input |weight )?gradient\b.*$")
+COPY = re.compile(r" (weight|input) (cast|quantisation)$")
+
+
+@dataclass(kw_only=True, slots=True)
+class LayerRow:
+    """One op on one rank, per micro-batch; ``times`` it runs in a step on the stage that sets the pace.
+
+    ``traffic``: all bytes between chip and memory, casts, recomputation and weights included. ``compute`` and
+    ``memory`` seconds are what each roof alone allows, ``forward_s`` and ``backward_s`` what the op takes.
+    ``communication`` seconds are those that compute does not hide. ``share_frac`` of the step, communication included.
+    """
+
+    part: str
+    op: str
+    category: str
+    times: float
+    flops_forward: float = 0.0
+    flops_backward: float = 0.0
+    in_bytes: float | None = None
+    out_bytes: float | None = None
+    kept_bytes: float = 0.0
+    weights_bytes: float = 0.0
+    gradients_bytes: float = 0.0
+    traffic_forward_bytes: float = 0.0
+    traffic_backward_bytes: float = 0.0
+    intensity_flops_per_byte: float | None = None
+    communication_forward_kind: str = ""
+    communication_forward_ranks: int | None = None
+    communication_forward_bytes: float = 0.0
+    communication_backward_kind: str = ""
+    communication_backward_ranks: int | None = None
+    communication_backward_bytes: float = 0.0
+    compute_forward_s: float = 0.0
+    memory_forward_s: float = 0.0
+    forward_s: float = 0.0
+    communication_forward_s: float = 0.0
+    total_forward_s: float = 0.0
+    compute_backward_s: float = 0.0
+    memory_backward_s: float = 0.0
+    backward_s: float = 0.0
+    communication_backward_s: float = 0.0
+    total_backward_s: float = 0.0
+    share_frac: float = 0.0
+    trained: bool = field(default=False, repr=False)
+
+
+COLUMNS = tuple(f.name for f in fields(LayerRow) if f.name != "trained")
+
+
+def layer_table(scenario: Scenario, calibration: Efficiencies | None = None) -> tuple[LayerRow, ...]:
+    """Return the rows of every kind of block on the pace-setting stage, of the embedding and of the head."""
+    scenario = effective(scenario)
+    e = efficiencies_of(scenario, calibration)
+    rank = rank_of(scenario, e)
+    setting = setting_of(scenario, rank)
+    lines = lines_of(rank, scenario.cluster, setting.groups, e)
+    timing = step(setting, stage_passes(setting, parts_of(rank, lines, scenario.training, e), e), e)
+    kind = setting.kinds[int(timing.pace)]
+    batches, seconds = float(setting.micro_batches), float(timing.seconds)
+    parts = [
+        (block.name, work.priced, found, float(count))
+        for block, work, found, count in zip(rank.ops.blocks, rank.blocks, lines.blocks, kind.blocks, strict=True)
+        if float(count) > 0
+    ]
+    # Embedding and head stand in the table whichever stage sets the pace; they count where they are on that stage.
+    parts += [("embedding", rank.embedding.priced, lines.embedding, float(kind.embedding))]
+    parts += [("head", rank.head.priced, lines.head, float(kind.head))]
+    rows: list[LayerRow] = []
+    for part, priced, found, count in parts:
+        rows += _rows(part, priced, found, count * batches, rank.d, seconds)
+    return tuple(rows)
+
+
+def _rows(
+    part: str, priced: Sequence[Priced], lines: Sequence[InLine], times: float, d: Dims, step_s: float
+) -> Iterator[LayerRow]:
+    forward = {one.op.name for one in priced if one.op.phase == "forward"}
+    rows: dict[str, LayerRow] = {}
+    for one in priced:
+        _add(rows, one, forward, part, times)
+    for one in priced:
+        row = rows.get(one.op.name)
+        if row is not None and one.op.phase == "forward":
+            found = tensors_of(d, one.op, trained=row.trained)
+            row.in_bytes = None if found.in_bytes is None else float(found.in_bytes)
+            row.out_bytes = None if found.out_bytes is None else float(found.out_bytes)
+            row.weights_bytes = float(found.weight_elements) * d.numbers.parameter
+            row.gradients_bytes = float(found.weight_elements) * d.numbers.gradient
+    names = list(rows)
+    for line in lines:
+        for name, count in owners(line, names, d):
+            if count > 0:
+                row = rows.setdefault(name, LayerRow(part=part, op=name, category="communication", times=times))
+                _send(row, line, count)
+    for row in rows.values():
+        traffic = row.traffic_forward_bytes
+        row.intensity_flops_per_byte = row.flops_forward / traffic if traffic and row.flops_forward else None
+        row.total_forward_s = row.forward_s + row.communication_forward_s
+        row.total_backward_s = row.backward_s + row.communication_backward_s
+        row.share_frac = (row.total_forward_s + row.total_backward_s) * times / step_s
+        yield row
+
+
+def _add(rows: dict[str, LayerRow], one: Priced, forward: set[str], part: str, times: float) -> None:
+    """Add an op to its row: gradients and casts stand in the row of the forward op that they belong to."""
+    op = one.op
+    base = COPY.sub("", GRADIENT.sub("", op.name))
+    name = base if base in forward else op.name
+    row = rows.setdefault(name, LayerRow(part=part, op=name, category=op.category, times=times))
+    count = float(op.count)
+    phase = op.phase
+    for field_name, value in (
+        (f"flops_{phase}", one.executed_flops),
+        (f"traffic_{phase}_bytes", op.bytes),
+        (f"compute_{phase}_s", one.compute_s),
+        (f"memory_{phase}_s", one.memory_s),
+        (f"{phase}_s", one.seconds if float(op.launches) > 0 else 0.0),
+    ):
+        setattr(row, field_name, getattr(row, field_name) + float(value) * count)
+    row.kept_bytes += float(op.saved_bytes) * count
+    row.trained |= op.weight and op.kind == "gemm"
+
+
+def _send(row: LayerRow, line: InLine, count: float) -> None:
+    message = line.message
+    phase = message.phase
+    kind = getattr(row, f"communication_{phase}_kind")
+    words = f"{message.axis} {message.kind}"
+    if words not in kind.split(", "):
+        setattr(row, f"communication_{phase}_kind", f"{kind}, {words}" if kind else words)
+    ranks = max(getattr(row, f"communication_{phase}_ranks") or 0, int(line.ranks))
+    setattr(row, f"communication_{phase}_ranks", ranks)
+    for name, value in (("bytes", message.payload_bytes), ("s", line.exposed_s)):
+        full = f"communication_{phase}_{name}"
+        setattr(row, full, getattr(row, full) + float(value) * count)
+
+
+COLUMN_LINEARS = r"(q|qkv|k, v|q up|kv up) projections?|(shared )?(gate, up projections|up projection)"
+ROW_LINEARS = r"output projection|(shared )?down projection"
+ONE_QUERY = r"(q|qkv|q up) projection"
+
+GRID_PARTS = (
+    ("qkv norm statistics", "attention norm"),
+    ("ffn in norm statistics", "ffn norm"),
+    ("qkv ", ONE_QUERY),
+    ("attention output ", "output projection"),
+    ("attention ", "attention|scores"),
+    ("ffn in ", "gate, up projections|up projection"),
+    ("ffn out ", "down projection"),
+)
+"""Names of a grid's messages by their beginning, and the op that each belongs to."""
+
+COLUMN_SENDS = ("sequence gather", "input gather for weights", "gradient scatter", "block input gradient sums")
+
+PARTS = {
+    "block output sums": ROW_LINEARS,
+    "sequence scatter": ROW_LINEARS,
+    "gradient gather": ROW_LINEARS,
+    "expert dispatch, combine": "expert permutation|expert combine",
+    "expert dispatch, combine gradients": "expert permutation|expert combine",
+    "expert token gather": "expert gate, up projections|expert up projection",
+    "expert gradient scatter": "expert gate, up projections|expert up projection",
+    "expert sum scatter": "expert down projection",
+    "expert gradient gather": "expert down projection",
+    "embedding sum": "embedding",
+    "embedding scatter": "embedding",
+    "embedding gradient gather": "embedding",
+    "loss sums": "cross-entropy",
+    "head input gather": "logits",
+    "logits gradient sum": "logits",
+    "logits gradient scatter": "logits",
+}
+
+
+def owners(line: InLine, names: Sequence[str], d: Dims) -> list[tuple[str, float]]:
+    """Return (op, executions per micro-batch and block) of a message; they add to its count.
+
+    Column linears gather their input and sum its gradient, row linears sum their output and gather its gradient
+    (Korthikanti 2022, arXiv 2205.05198, section 4.2.2). A message that no op is known for stands under its own name.
+    """
+    message = line.message
+    count = float(message.count)
+    if message.axis == "cp":
+        return _spread(_matching(names, "attention|scores"), count, message.name)
+    name = message.name.removesuffix(" again")
+    if name in COLUMN_SENDS:
+        return _by_block(_matching(names, COLUMN_LINEARS), count, message.name)
+    pattern = PARTS.get(name) or next((op for start, op in GRID_PARTS if name.startswith(start)), "")
+    ops = _matching(names, pattern) if pattern else []
+    if pattern == ROW_LINEARS and name != message.name and not d.redoes_whole_blocks:
+        # A checkpoint that stops early leaves out the block's last sum.
+        ops = ops[: int(count)]
+    return _spread(ops, count, message.name)
+
+
+def _by_block(columns: list[str], count: float, name: str) -> list[tuple[str, float]]:
+    """Spread over column linears: once per projection where count has room for all, else once per half of a block."""
+    sizes = {op: 2.0 if op.startswith(("k, v", "gate", "shared gate")) else 1.0 for op in columns}
+    if sum(sizes.values()) == count:
+        return list(sizes.items())
+    firsts = [op for op in columns if re.fullmatch(ONE_QUERY, op) or ("up" in op.split() and "kv" not in op.split())]
+    return _spread(firsts or columns, count, name)
+
+
+def _spread(ops: list[str], count: float, name: str) -> list[tuple[str, float]]:
+    return [(op, count / len(ops)) for op in ops] if ops else [(name, count)]
+
+
+def _matching(names: Sequence[str], pattern: str) -> list[str]:
+    return [name for name in names if re.fullmatch(pattern, name)]

@@ -1,0 +1,281 @@
+"""Listing: a priced step written out for people: phases, categories, collectives, every stage's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import launch_s
+from estimator.cost.price import Priced, price
+from estimator.estimate.assemble import Lines, Rank
+from estimator.memory.memory import stage_memory
+from estimator.memory.stage_layout import StageKind
+from estimator.operations.op import Op
+from estimator.scenario.breakdown import CATEGORIES, PHASES, complete
+from estimator.scenario.units import Number
+from estimator.schedule.bubble import in_flight
+from estimator.schedule.step import Setting, Step, once_per_step
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Collective:
+    """All executions of one collective in a step on one rank; ``bytes`` is one execution's payload."""
+
+    name: str
+    kind: str
+    axis: str
+    phase: str
+    ranks: int
+    bytes: float
+    count: float
+    seconds: float
+    exposed_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemoryOfStage:
+    """Memory of one pipeline stage's rank at its own peak."""
+
+    stage: int
+    layers: float
+    in_flight: float
+    moment: str
+    peak_bytes: float
+    by_kind: dict[str, float]
+
+
+def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[dict[str, float], dict[str, float]]:
+    """Return seconds by phase and by category; each adds to the step time."""
+    phases = {
+        "forward": float(timing.forward_s),
+        "backward": float(timing.backward_s),
+        "optimizer": float(timing.optimizer_s),
+        "exposed_communication": float(timing.exposed_s),
+        "bubble": float(timing.bubble_s),
+        "host_wait": float(timing.wait_s),
+    }
+    kind = setting.kinds[int(timing.pace)]
+    sums = [0.0] * 5
+    found = list(zip(rank.blocks, kind.blocks, strict=True))
+    found += [(rank.embedding, 1.0)] if kind.embedding else []
+    found += [(rank.head, 1.0)] if kind.head else []
+    for work, times in found:
+        for column in work.seconds.values():
+            for index, seconds in enumerate(column):
+                sums[index] += float(seconds) * float(times)
+    m = float(setting.micro_batches)
+    breakdown = {
+        "matmul": m * sums[0],
+        "attention": m * sum(sums[1:4]),
+        "elementwise": m * sums[4] + float(timing.accumulation_s),
+        "communication": phases["exposed_communication"],
+        "optimizer": phases["optimizer"],
+        "bubble": phases["bubble"],
+        "host": phases["host_wait"],
+    }
+    return complete(phases, PHASES), complete(breakdown, CATEGORIES)
+
+
+def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collective, ...]:
+    """List the collectives of the pace-setting stage over a step, those of the data ranks, and the stages' messages."""
+    kind = setting.kinds[int(timing.pace)]
+    m = float(setting.micro_batches)
+    merged: dict[tuple[str, str, str], dict[str, Any]] = {}
+    found = list(zip(lines.blocks, kind.blocks, strict=True))
+    found += [(lines.embedding, 1.0)] if kind.embedding else []
+    found += [(lines.head, 1.0)] if kind.head else []
+    for group, times in found:
+        for line in group:
+            message = line.message
+            count = float(message.count) * float(times) * m
+            if count == 0:
+                continue
+            row = merged.setdefault(
+                (message.name, message.axis, message.phase),
+                {"kind": message.kind, "ranks": int(line.ranks), "bytes": float(message.payload_bytes),
+                 "count": 0.0, "seconds": 0.0, "exposed_s": 0.0},
+            )  # fmt: skip
+            row["count"] += count
+            row["seconds"] += count * float(line.seconds)
+            row["exposed_s"] += count * float(line.exposed_s)
+    rows = [Collective(name=n, axis=a, phase=p, **row) for (n, a, p), row in merged.items()]
+    for priced in timing.data:
+        sync = priced.sync
+        if float(priced.ranks) <= 1:
+            continue
+        rows.append(
+            Collective(
+                name=sync.name,
+                kind=sync.kind,
+                axis=priced.axis,
+                phase=sync.beside,
+                ranks=int(priced.ranks),
+                bytes=float(sync.payload_bytes) / float(sync.count),
+                count=float(sync.count),
+                seconds=float(priced.seconds),
+                exposed_s=float(priced.exposed_s),
+            )
+        )
+    return (*rows, *_messages(timing, setting), *_tied(timing, setting), *_copies(timing))
+
+
+def stage_memories(setting: Setting, workspace_bytes: float) -> tuple[MemoryOfStage, ...]:
+    """Return every stage's memory at its own peak; stages of a kind differ in the micro-batches in flight only."""
+    stages = int(setting.stages)
+    if stages == 1:
+        return tuple(_of_kind(setting, setting.kinds[0], [0], 1.0, workspace_bytes))
+    plan, batches = setting.plan, setting.micro_batches
+    found = in_flight(plan.schedule, np.arange(stages, dtype=float), stages, batches, setting.virtual_stages)
+    flying = np.asarray(found, dtype=float).tolist()
+    first, middle, last = setting.kinds
+    between = list(range(1, stages - 1))
+    return (
+        *_of_kind(setting, first, [0], flying[0], workspace_bytes),
+        *(_of_kind(setting, middle, between, np.array(flying[1:-1]), workspace_bytes) if between else ()),
+        *_of_kind(setting, last, [stages - 1], flying[-1], workspace_bytes),
+    )
+
+
+def _of_kind(
+    setting: Setting, kind: StageKind, indices: list[int], flying: Number, workspace_bytes: float
+) -> Iterator[MemoryOfStage]:
+    memory = stage_memory(
+        setting.shard,
+        kind,
+        setting.policy,
+        in_flight=flying,
+        micro_batches=setting.micro_batches,
+        workspace_bytes=workspace_bytes,
+    )
+    for index, (moment, by_kind) in zip(indices, memory.at_peaks(len(indices)), strict=True):
+        yield MemoryOfStage(
+            stage=index,
+            layers=float(kind.layers),
+            in_flight=float(flying if isinstance(flying, (int, float)) else flying[index - indices[0]]),
+            moment=moment,
+            peak_bytes=sum(by_kind.values()),
+            by_kind=by_kind,
+        )
+
+
+def _messages(timing: Step, setting: Setting) -> list[Collective]:
+    if setting.stages == 1 or float(timing.sends_s) == 0:
+        return []
+    seconds = float(timing.sends_s)
+    return [
+        Collective(
+            name="stage to stage, exposed",
+            kind="p2p",
+            axis="pp",
+            phase="forward",
+            ranks=int(setting.stages),
+            bytes=float(setting.shard.message_bytes),
+            count=seconds / float(timing.send_each_s),
+            seconds=seconds,
+            exposed_s=seconds,
+        )
+    ]
+
+
+def _tied(timing: Step, setting: Setting) -> list[Collective]:
+    seconds = float(timing.tied_s)
+    if seconds == 0:
+        return []
+    moved = float(setting.shard.head_parameters) * setting.shard.numbers.gradient
+    return [
+        Collective(name="tied embedding gradient sum", kind="all-reduce", axis="pp", phase="backward", ranks=2,
+                   bytes=moved, count=1.0, seconds=seconds, exposed_s=seconds)
+    ]  # fmt: skip
+
+
+def _copies(timing: Step) -> list[Collective]:
+    """Copies into and out of flat buffers, as far as they show: not on a link, yet part of what communication costs."""
+    exposed = sum(float(priced.copies_exposed_s) for priced in timing.data)
+    offload = float(timing.offload_s)
+    rows = []
+    if exposed > 0:
+        count = sum(float(priced.sync.count) for priced in timing.data)
+        moved = sum(float(priced.sync.copies_bytes) for priced in timing.data)
+        rows.append(Collective(name="copies into and out of buckets", kind="copy", axis="dp", phase="backward", ranks=1,
+                               bytes=moved / count, count=count, seconds=exposed, exposed_s=exposed))  # fmt: skip
+    if offload > 0:
+        rows.append(Collective(name="activations to and from host memory, exposed", kind="copy", axis="host",
+                               phase="backward", ranks=1, bytes=0.0, count=1.0, seconds=offload,
+                               exposed_s=offload))  # fmt: skip
+    return rows
+
+
+@dataclass(kw_only=True, slots=True)
+class OpCost:
+    """One op of one rank of the pace-setting stage: totals over a step."""
+
+    name: str
+    layer: str
+    phase: str
+    category: str
+    shape: str
+    count: float
+    flops: float
+    bytes: float
+    launches: float
+    saved_bytes: float
+    seconds: float
+    bound: str
+    intensity_flops_per_byte: float
+    precision: str
+    recomputed: bool
+
+
+def op_costs(rank: Rank, setting: Setting, kind: StageKind, e: Efficiencies) -> tuple[OpCost, ...]:
+    """Return totals over a step for every op that one rank of a kind of stage runs; the first stage's optimizer."""
+    chip, training, m = setting.cluster.chip, setting.training, float(setting.micro_batches)
+    found = [(work.priced, float(times)) for work, times in zip(rank.blocks, kind.blocks, strict=True) if times > 0]
+    found += [(rank.embedding.priced, 1.0)] if kind.embedding else []
+    found += [(rank.head.priced, 1.0)] if kind.head else []
+    launch = {phase: launch_s(training, phase, e) for phase in ("forward", "backward")}
+    rows = [
+        _op_cost(one, times * m, launch[one.op.phase])
+        for priced, times in found
+        for one in priced
+        if one.op.launches > 0
+    ]
+    if not setting.policy.offload_optimizer:
+        once, _ = once_per_step(setting, setting.kinds[0])
+        rows += [_op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
+    return tuple(rows)
+
+
+def _op_cost(priced: Priced, times: float, host_s: float) -> OpCost:
+    op = priced.op
+    count = float(op.count) * times
+    seconds = float(priced.seconds)
+    bound = "launch" if float(op.launches) * host_s > seconds else priced.bound
+    flops, moved = float(priced.executed_flops), float(op.bytes)
+    return OpCost(
+        name=op.name,
+        layer=op.layer,
+        phase=op.phase,
+        category=op.category,
+        shape=_shape(op),
+        count=count,
+        flops=flops * count,
+        bytes=moved * count,
+        launches=float(op.launches) * count,
+        saved_bytes=float(op.saved_bytes) * count,
+        seconds=seconds * count,
+        bound=bound,
+        intensity_flops_per_byte=flops / moved if moved else 0.0,
+        precision=op.precision,
+        recomputed=op.recomputed,
+    )
+
+
+def _shape(op: Op) -> str:
+    if op.kind == "kernels":
+        return ""
+    product = f"{float(op.m):.0f} × {float(op.n):.0f} × {float(op.k):.0f}"
+    return product if float(op.batch) == 1 else f"{float(op.batch):.0f} × ({product})"

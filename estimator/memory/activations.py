@@ -1,0 +1,83 @@
+"""Activations: what forward keeps for backward, what the loss needs, what else lives inside one block's backward."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.operations.op import Op
+from estimator.operations.rank_sizes import Dims
+from estimator.operations.transformer import Block
+from estimator.scenario.arrays import maximum
+from estimator.scenario.units import Number
+
+
+def kept_bytes(ops: tuple[Op, ...]) -> Number:
+    """Bytes that one execution of these ops keeps for backward, without autocast's copies of the weights."""
+    return sum((op.saved_bytes * op.count for op in ops if op.phase == "forward" and not _is_weight_cast(op)), 0.0)
+
+
+def loss_bytes(head_ops: tuple[Op, ...]) -> Number:
+    """Bytes that the loss keeps; they are counted as logits, not as activations."""
+    return sum((op.saved_bytes * op.count for op in head_ops if op.name == "cross-entropy"), 0.0)
+
+
+def logits_bytes(d: Dims) -> tuple[Number, Number]:
+    """Bytes of logits and loss at the end of forward, and at the peak inside the loss's backward.
+
+    Per logit: fp32 4 then 12 (log-softmax output; its gradient and the logits' gradient), bf16 2 then 6, autocast
+    (fp32 log-softmax of 2-byte logits) 6 then 10; Megatron 4 (in place) then 8. Measured with eager
+    PyTorch on one H200 (torch 2.11), see tests/estimator/operations/test_against_torch.py for the CPU check.
+    """
+    count = d.tokens * d.vocab
+    if d.training.framework == "megatron":
+        return count * 4.0, count * 8.0
+    if d.fused:
+        return count * d.numbers.compute, count * 2 * d.numbers.compute
+    if d.numbers.autocast:
+        return count * 6.0, count * 10.0
+    return count * d.numbers.compute, count * 3 * d.numbers.compute
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockMoments:
+    """Bytes alive inside one block's backward beyond what the block kept, at its two fullest moments.
+
+    ``ffn``: the gradients of the FFN's inner activations exist. ``attention``: the FFN's activations are gone
+    (``freed`` of what was kept), the gradients of its weights and of the score matrix exist. ``kept`` is what the whole
+    block keeps, none recomputed.
+    """
+
+    kept: Number
+    ffn: Number
+    attention: Number
+    freed: Number
+
+
+def block_moments(d: Dims, block: Block) -> BlockMoments:
+    """Walk one block's backward: which gradients live beside what forward kept.
+
+    Eager attention's backward holds the scores' gradient and the softmax's result: 8 bytes per score in fp32; 2-byte
+    precisions hold both in fp32 but have dropped the 2-byte copy of the weights: 6. One fused kernel's backward: 2·e.
+    """
+    e = d.numbers.compute
+    forward = [op for op in block.plain if op.phase == "forward"]
+    names = [op.name for op in forward]
+    # A network of one half only has no border: all of it is FFN, or all of it is attention.
+    border = names.index("attention residual") if "attention residual" in names else 0
+    freed = kept_bytes(tuple(forward[border:])) if d.model.network != "attention" else 0.0
+    stream = 2 * d.tokens * d.hidden_width * d.numbers.residual
+    heads: Number = 0.0
+    if d.model.network != "ffn":
+        heads = 3 * d.tokens * d.query_width * e
+        if d.training.attention == "eager":
+            heads = maximum(heads, d.scores * (2 * e if d.fused else (8.0 if e == 4 else 6.0)))
+    return BlockMoments(
+        kept=kept_bytes(tuple(forward)),
+        ffn=stream + block.ffn_gradient_bytes,
+        attention=stream + heads,
+        freed=freed,
+    )
+
+
+def _is_weight_cast(op: Op) -> bool:
+    return op.name.endswith("weight cast")

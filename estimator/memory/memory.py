@@ -1,0 +1,248 @@
+"""Memory: states, activations, logits, temporaries of one rank, and the largest of the moments that may be the peak."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from estimator.communication.data import IN_PLACE_FRAMEWORKS, WHOLLY_SHARDED, Shares
+from estimator.memory.rank_memory import BlockShard, Shard
+from estimator.memory.stage_layout import StageKind
+from estimator.scenario.arrays import maximum, minimum, picked, where
+from estimator.scenario.breakdown import MEMORY_KINDS
+from estimator.scenario.precision import MASTER_WEIGHT_FRAMEWORKS
+from estimator.scenario.units import Number
+
+FUSED_OPTIMIZER_FRAMEWORKS = ("megatron", "xla", "ideal")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageMemory:
+    """Bytes on one rank of a pipeline stage: the states, and what comes on top at each moment that may be the peak."""
+
+    states: dict[str, Number]
+    moments: dict[str, dict[str, Number]]
+
+    @property
+    def peak_bytes(self) -> Number:
+        """States and the largest moment."""
+        return sum(self.states.values()) + self.largest
+
+    @property
+    def largest(self) -> Number:
+        """Bytes of the fullest moment."""
+        found: Number = 0.0
+        for kinds in self.moments.values():
+            found = maximum(found, sum(kinds.values()))
+        return found
+
+    def at_peaks(self, count: int) -> list[tuple[str, dict[str, float]]]:
+        """Return, for each of ``count`` ranks, the moment of its peak and its bytes by kind."""
+        names = list(self.moments)
+        totals = [sum(kinds.values()) for kinds in self.moments.values()]
+        if count == 1:
+            fullest = [max(range(len(names)), key=lambda i: _each(totals[i], 1)[0])]
+        else:
+            fullest = np.argmax([np.broadcast_to(total, (count,)) for total in totals], axis=0).tolist()
+        rows = {moment: self._rows(names[moment], count) for moment in set(fullest)}
+        return [(names[moment], rows[moment][rank]) for rank, moment in enumerate(fullest)]
+
+    def _rows(self, moment: str, count: int) -> list[dict[str, float]]:
+        """Bytes by kind at a moment, for each of ``count`` ranks."""
+        kinds = self.moments[moment]
+        columns = [_each(self.states.get(kind, 0.0) + kinds.get(kind, 0.0), count) for kind in MEMORY_KINDS]
+        return [dict(zip(MEMORY_KINDS, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Policy:
+    """What data parallel ranks and the host take off a rank's memory."""
+
+    sharding: str
+    data_ranks: Number
+    expert_ranks: Number
+    dense: Shares
+    expert: Shares
+    bucket_bytes: Number
+    ddp_mode: str
+    offload_optimizer: bool
+    offload_activations: bool
+    multi_tensor: bool
+
+
+def stage_parameters(shard: Shard, kind: StageKind) -> tuple[Number, Number, Number, Number, Number]:
+    """Return a rank's dense and expert parameters on a stage, those that autocast copies, and tensors of both kinds.
+
+    A tied head on another stage than the embedding keeps its own copy of the table.
+    """
+    dense: Number = shard.embedding_parameters if kind.embedding else 0.0
+    expert: Number = 0.0
+    cast: Number = 0.0
+    tensors: Number = 1.0 if kind.embedding else 0.0
+    expert_tensors: Number = 0.0
+    for block, count in zip(shard.blocks, kind.blocks, strict=True):
+        dense = dense + count * block.dense_parameters
+        expert = expert + count * block.expert_parameters
+        cast = cast + count * block.cast_parameters
+        tensors = tensors + count * block.tensors
+        expert_tensors = expert_tensors + count * block.expert_tensors
+    if kind.head:
+        dense = dense + shard.norm_parameters
+        if not (shard.tied and kind.embedding):
+            dense = dense + shard.head_parameters
+        cast = cast + shard.head_parameters
+        tensors = tensors + 2
+    return dense, expert, cast, tensors, expert_tensors
+
+
+def stage_memory(
+    shard: Shard, kind: StageKind, policy: Policy, *, in_flight: Number, micro_batches: Number, workspace_bytes: Number
+) -> StageMemory:
+    """Add up one rank's memory of one stage.
+
+    Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
+    block's backward, the first block's backward (all gradients, few activations), and the optimizer step (gradients
+    and one multi-tensor temporary).
+    """
+    n = shard.numbers
+    dense, expert, cast, _, _ = stage_parameters(shard, kind)
+    parameters = dense + expert
+    optimizer_bytes = 0.0 if policy.offload_optimizer else _optimizer_bytes(shard)
+    owned = dense * policy.dense.optimizer + expert * policy.expert.optimizer
+    gradients = (dense * policy.dense.gradients + expert * policy.expert.gradients) * n.gradient
+    states: dict[str, Number] = {
+        "parameters": (dense * policy.dense.parameters + expert * policy.expert.parameters) * n.parameter,
+        "optimizer": owned * optimizer_bytes,
+        "framework": workspace_bytes,
+    }
+    layers = kind.layers
+    one_batch = sum(
+        (block.kept_bytes * count for block, count in zip(shard.blocks, kind.blocks, strict=True)), start=0.0
+    )
+    block = _fullest(shard.blocks)
+    activations = one_batch * in_flight
+    passed = one_batch - block.kept_bytes
+    if policy.offload_activations:
+        # One block's activations leave while the next one's are made.
+        activations = minimum(activations, 2.0 * block.kept_bytes)
+        passed = where(layers > 1, block.kept_bytes, 0.0)
+    again = where(shard.recomputed, block.plain_bytes - block.kept_bytes, 0.0)
+    head_kept = shard.head_kept_bytes * in_flight if kind.head else 0.0
+    held_logits = shard.logits_end_bytes * maximum(in_flight - 1, 0) if kind.head else 0.0
+    accumulated = where(micro_batches > 1, gradients, 0.0)
+    casts = cast * n.compute if n.autocast else 0.0
+    last_casts = where(layers > 1, 0.0, casts)
+    buckets: Number = 0.0
+    if policy.sharding in WHOLLY_SHARDED or shard.training.framework not in IN_PLACE_FRAMEWORKS:
+        buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
+    communication = buckets + _gathered_bytes(shard, kind, policy, block)
+    of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
+    of_ffn = gradients * (block.ffn_parameters / parameters)
+    first = (shard.embedding_parameters if kind.embedding else 0.0) + block.dense_parameters + block.expert_parameters
+    moments: dict[str, dict[str, Number]] = {
+        "last block's FFN backward": {
+            "gradients": maximum(accumulated, of_head),
+            "activations": activations + again,
+            "logits": held_logits,
+            "temporaries": casts + block.ffn_bytes,
+            "communication": communication,
+        },
+        "last block's attention backward": {
+            "gradients": maximum(accumulated, of_head + of_ffn),
+            "activations": activations + again - block.freed_bytes,
+            "logits": held_logits,
+            "temporaries": casts + block.attention_bytes,
+            "communication": communication,
+        },
+        "first block's FFN backward": {
+            "gradients": maximum(accumulated, gradients * (1.0 - minimum(first / parameters, 1.0))),
+            "activations": activations - passed + again,
+            "logits": held_logits,
+            "temporaries": block.ffn_bytes + last_casts,
+            "communication": communication,
+        },
+        "first block's attention backward": {
+            "gradients": gradients,
+            "activations": activations - passed + again - block.freed_bytes,
+            "logits": held_logits,
+            "temporaries": block.attention_bytes + last_casts,
+            "communication": communication,
+        },
+        "optimizer step": {
+            "gradients": gradients,
+            "temporaries": 0.0 if policy.offload_optimizer else _update_bytes(shard, policy, owned),
+            "communication": buckets,
+        },
+    }
+    if kind.head:
+        loss = {
+            "gradients": accumulated,
+            "activations": activations + head_kept,
+            "logits": shard.logits_peak_bytes + held_logits,
+            "temporaries": casts,
+            "communication": communication,
+        }
+        moments = {"loss backward": loss, **moments}
+    return StageMemory(states=states, moments=moments)
+
+
+def _each(value: Number, count: int) -> list[float]:
+    if isinstance(value, (int, float)):
+        return [float(value)] * count
+    return np.broadcast_to(value, (count,)).astype(float).tolist()  # type: ignore[no-any-return]
+
+
+def _fullest(blocks: tuple[BlockShard, ...]) -> BlockShard:
+    """Return the kind of block whose backward needs most, plan by plan."""
+    best = blocks[0]
+    for block in blocks[1:]:
+        best = picked(block.plain_bytes + block.ffn_bytes > best.plain_bytes + best.ffn_bytes, block, best)
+    return best
+
+
+def _bucket_bytes(policy: Policy, dense: Number, expert: Number) -> Number:
+    """Bytes of flat buffers in which gradients travel, of those parameters that other ranks hold too."""
+    shared = where(policy.data_ranks > 1, dense, 0.0) + where(policy.expert_ranks > 1, expert, 0.0)
+    if policy.sharding != "ddp":
+        return where(shared > 0, 2 * policy.bucket_bytes, 0.0)
+    return 0.0 if policy.ddp_mode == "naive" else shared
+
+
+def _gathered_bytes(shard: Shard, kind: StageKind, policy: Policy, block: BlockShard) -> Number:
+    """Bytes of whole parameters on a rank under ZeRO-3: blocks at work, and what lies outside the blocks.
+
+    FSDP holds the block at work and the next one; without resharding all blocks stay. One block's unsharded gradient
+    comes on top. Embedding, final norm and head form the root unit, which FSDP does not reshard after forward.
+    """
+    if policy.sharding not in WHOLLY_SHARDED:
+        return 0.0
+    inside_dense: Number = 0.0
+    inside_expert: Number = 0.0
+    for found, count in zip(shard.blocks, kind.blocks, strict=True):
+        inside_dense = inside_dense + count * found.dense_parameters
+        inside_expert = inside_expert + count * found.expert_parameters
+    whole: Number = 0.0
+    for each, inside, ranks in (
+        (block.dense_parameters, inside_dense, policy.data_ranks),
+        (block.expert_parameters, inside_expert, policy.expert_ranks),
+    ):
+        kept = minimum(each * 2.0, inside) if policy.sharding == "fsdp" else inside
+        # Experts that no other rank holds are not sharded, so that nothing of them is gathered.
+        whole = whole + where(ranks > 1, kept + each, 0.0)
+    dense, _, _, _, _ = stage_parameters(shard, kind)
+    root = where(policy.data_ranks > 1, dense - inside_dense, 0.0)
+    return (whole + root) * shard.numbers.compute
+
+
+def _optimizer_bytes(shard: Shard) -> float:
+    """Bytes per parameter: Adam's two moments, and fp32 master weights where the framework keeps them."""
+    master = 4.0 if shard.training.framework in MASTER_WEIGHT_FRAMEWORKS else 0.0
+    return shard.numbers.optimizer if shard.training.optimizer == "adamw" else master
+
+
+def _update_bytes(shard: Shard, policy: Policy, parameters: Number) -> Number:
+    """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
+    if shard.training.framework in FUSED_OPTIMIZER_FRAMEWORKS or shard.training.optimizer == "sgd":
+        return 0.0
+    return (parameters if policy.multi_tensor else shard.optimizer_tensor) * shard.numbers.parameter

@@ -1,0 +1,100 @@
+"""Shard: what one rank holds, keeps and sends for one micro-batch, whatever the pipeline and the data ranks do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes
+from estimator.operations.rank_sizes import VOCAB_PARALLEL_FRAMEWORKS, Dims
+from estimator.operations.transformer import Block, NetworkOps
+from estimator.scenario.arrays import maximum
+from estimator.scenario.parameters import embedding_parameters, final_norm_parameters
+from estimator.scenario.precision import Numbers
+from estimator.scenario.training import Training
+from estimator.scenario.units import Number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockShard:
+    """One block on one rank: parameters by how they are divided, and bytes kept for and alive in its backward."""
+
+    dense_parameters: Number
+    expert_parameters: Number
+    cast_parameters: Number
+    tensors: Number
+    expert_tensors: Number
+    kept_bytes: Number
+    plain_bytes: Number
+    ffn_bytes: Number
+    attention_bytes: Number
+    freed_bytes: Number
+    ffn_parameters: Number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shard:
+    """All kinds of blocks, the embedding and the head; sizes may be arrays over many plans."""
+
+    blocks: tuple[BlockShard, ...]
+    layers: tuple[int, ...]
+    leading: tuple[bool, ...]
+    embedding_parameters: Number
+    head_parameters: Number
+    norm_parameters: Number
+    head_kept_bytes: Number
+    logits_end_bytes: Number
+    logits_peak_bytes: Number
+    message_bytes: Number
+    optimizer_tensor: Number
+    tied: bool
+    recomputed: bool | Number
+    numbers: Numbers
+    training: Training
+
+
+def shard_of(d: Dims, ops: NetworkOps, recompute_every: Number = 1) -> Shard:
+    """Collect the numbers; with full recomputation only every ``recompute_every``-th block keeps its input."""
+    model = d.model
+    vocab_tp: Number = d.tp if d.training.framework in VOCAB_PARALLEL_FRAMEWORKS else 1
+    if d.tp_kind != "1d":
+        vocab_tp = d.grid_side ** (3 if d.tp_kind == "3d" else 2)
+    every = recompute_every if d.recompute == "full" else 1
+    end, peak = logits_bytes(d)
+    transformer = model.network == "transformer"
+    return Shard(
+        blocks=tuple(_block_shard(d, block, every) for block in ops.blocks),
+        layers=tuple(block.layers for block in ops.blocks),
+        leading=tuple(block.leading for block in ops.blocks),
+        embedding_parameters=embedding_parameters(model, d.training.seq_len) / vocab_tp if transformer else 0.0,
+        head_parameters=model.vocab * model.hidden / vocab_tp if transformer else 0.0,
+        norm_parameters=final_norm_parameters(model) if transformer else 0.0,
+        head_kept_bytes=kept_bytes(ops.head) - loss_bytes(ops.head),
+        logits_end_bytes=end if transformer else 0.0,
+        logits_peak_bytes=peak if transformer else 0.0,
+        message_bytes=d.stream_tokens * d.hidden * d.numbers.residual,
+        optimizer_tensor=d.hidden * maximum(d.vocab, d.ffn),
+        tied=model.tied_embedding,
+        recomputed=d.recompute != "none",
+        numbers=d.numbers,
+        training=d.training,
+    )
+
+
+def _block_shard(d: Dims, block: Block, every: Number) -> BlockShard:
+    parameters = block.parameters
+    inside = block_moments(d, block)
+    kept = kept_bytes(block.ops) / every
+    return BlockShard(
+        dense_parameters=parameters.split + parameters.whole,
+        expert_parameters=parameters.expert,
+        cast_parameters=parameters.cast,
+        tensors=parameters.tensors,
+        expert_tensors=parameters.expert_tensors,
+        kept_bytes=kept,
+        # While a checkpoint's blocks run again, all of them keep what they need for backward.
+        plain_bytes=inside.kept * every,
+        ffn_bytes=inside.ffn,
+        attention_bytes=inside.attention,
+        freed_bytes=inside.freed,
+        ffn_parameters=block.ffn_parameters,
+    )

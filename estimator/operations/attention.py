@@ -1,0 +1,229 @@
+"""Attention core: from q, k, v to the weighted values, with or without the score matrix in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from estimator.operations import elementwise, latent_attention
+from estimator.operations.elementwise import Piece, pair
+from estimator.operations.linear import linear
+from estimator.operations.op import CAUSAL_FRAC, Op, gemm, kernels
+from estimator.operations.rank_sizes import Dims
+from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.units import Number
+
+RATES = {"sdpa": "attention_frac", "flash": "attention_flash_frac", "flash1": "attention_flash1_frac"}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shape:
+    """One rank's core: ``batch`` heads of ``queries`` against ``keys``, in ``pieces`` products one after another.
+
+    ``elements`` of q, k, v and output on this rank; ``reads`` of them that kernels read or write.
+    """
+
+    batch: Number
+    queries: Number
+    keys: Number
+    pieces: Number
+    elements: Number
+    reads: Number
+
+
+def shape(d: Dims) -> Shape:
+    """Lay the core out over context parallel ranks and over the rows of a grid.
+
+    - ulysses (arXiv 2309.14509): all-to-alls leave heads / cp with whole sequences.
+    - ring (arXiv 2310.01889): all heads, S/cp queries against cp pieces of S/cp keys in turn.
+    - all-gather (arXiv 2407.21783, section 3.3.2): all heads, S/cp queries against all keys.
+
+    Causal work is balanced over ranks (zigzag), so that each has 1/cp of the score square. Rows of a grid with fewer
+    sequences than rows hold part of a sequence's queries each, and all of its keys.
+    """
+    queries_elements = d.query_width + d.core_width
+    keys_elements = d.key_width + d.value_width
+    sequences = maximum(d.sequences, 1.0)
+    queries = d.seq_len * minimum(d.sequences, 1.0)
+    keys, batch = d.seq_len, sequences * d.heads
+    pieces_: Number = 1.0
+    queries_read, keys_read = queries_elements, keys_elements
+    if d.cp_kind == "ulysses":
+        batch = batch / d.cp
+        if not d.model.latent:
+            # Where ranks outnumber key/value heads, each still needs one.
+            keys_elements = keys_read = 2 * maximum(d.key_width, d.cp * d.head_dim)
+    else:
+        queries, keys_read = queries / d.cp, keys_read * d.cp
+        if d.cp_kind == "ring":
+            keys, pieces_, queries_read = keys / d.cp, d.cp, queries_read * d.cp
+    return Shape(
+        batch=batch,
+        queries=queries,
+        keys=keys,
+        pieces=pieces_,
+        elements=d.tokens * (queries_elements + keys_elements),
+        reads=d.tokens * (queries_read + keys_read),
+    )
+
+
+def visible_frac(d: Dims, window: int) -> Number:
+    """Share of the score square that a causal kernel computes: 1/2, or r − r²/2 for a window of r·S keys."""
+    if not window:
+        return CAUSAL_FRAC
+    reach = minimum(window / d.seq_len, 1.0)
+    return reach - 0.5 * reach * reach
+
+
+def core(d: Dims, layer: str = "layer", window: int = 0) -> list[Op]:
+    """Return forward and backward ops between the projections: fused attention, or eager with S² scores.
+
+    Eager attention computes the whole square whatever the ``window``.
+    """
+    found = shape(d)
+    ops = _eager(d, layer, found) if d.training.attention == "eager" else _fused(d, layer, found, window)
+    if d.cp_kind == "ring" and not (isinstance(d.cp, (int, float)) and d.cp == 1):
+        ops += _ring_sums(d, layer)
+    if d.numbers.autocast and d.model.position == "rope":
+        # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
+        elements = d.tokens * (d.query_width + d.key_width)
+        casts = Piece(stream=6, launches=2), Piece(strided=1, slow_bytes=6, launches=2)
+        ops += pair("q, k casts", layer, elements, *casts)
+    return ops
+
+
+def _fused(d: Dims, layer: str, s: Shape, window: int) -> list[Op]:
+    """Fused attention (Dao 2023, arXiv 2307.08691): 2·S²·(Dk + Dv) per head forward, no S² memory.
+
+    Backward multiplies five times, 2·S²·(3·Dk + 2·Dv): scores again, and the gradients of weights, v, q, k. FLOPs are
+    counted over the full square, as torch's counter does; the kernel skips what causality or a window masks.
+    """
+    n, batch = d.numbers, s.batch * s.pieces
+    product = 2.0 * batch * s.queries * s.keys
+    value_dim = d.model.value_dim
+    statistics = 4.0 * s.batch * s.queries
+    moved = s.reads * n.compute
+    forward = Op(
+        name="attention",
+        layer=layer,
+        phase="forward",
+        category="attention",
+        kind="attention",
+        batch=batch,
+        m=s.queries,
+        n=s.keys,
+        k=d.head_dim,
+        flops=product * (d.head_dim + value_dim),
+        bytes=moved + statistics * s.pieces,
+        launches=s.pieces,
+        saved_bytes=s.elements * n.compute + statistics,
+        precision=n.peak,
+        efficiency=RATES[d.training.attention],
+        visible_frac=visible_frac(d, window),
+    )
+    backward = replace(
+        forward,
+        name="attention gradient",
+        phase="backward",
+        flops=product * (3 * d.head_dim + 2 * value_dim),
+        bytes=2.5 * moved + statistics * s.pieces,
+        launches=3.0 * s.pieces,
+        saved_bytes=0.0,
+    )
+    return [forward, backward]
+
+
+def _eager(d: Dims, layer: str, s: Shape) -> list[Op]:
+    """Scores, softmax and weighted values as separate kernels; the S² matrices live in memory."""
+    n, e = d.numbers, d.numbers.compute
+    batch, queries, keys = s.batch * s.pieces, s.queries, s.keys
+    width, value_dim = d.head_dim, float(d.model.value_dim)
+
+    def product(name: str, phase: str, columns: Number, inner: Number, saved: Number = 0.0) -> Op:
+        return gemm(name, layer, phase, m=queries, n=columns, k=inner, batch=batch, element_bytes=e, precision=n.peak,
+                    category="attention", saved_bytes=saved, launches=s.pieces)  # fmt: skip
+
+    ops = [
+        product("scores", "forward", keys, width, 2 * d.tokens * d.query_width * e),
+        product("values", "forward", value_dim, keys, d.tokens * d.core_width * e),
+        product("values gradient: scores", "backward", keys, value_dim),
+        product("values gradient: v", "backward", value_dim, keys),
+        product("scores gradient: q", "backward", width, keys),
+        product("scores gradient: k", "backward", width, keys),
+    ]
+    ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d), category="attention")
+    # The heads' merged output is what the projection keeps; under fp8 it keeps its own copy instead.
+    merged = 0.0 if n.quantised else e
+    if not d.fused:
+        # q, k, v become contiguous per head (k and v repeated to all heads), and the result goes back.
+        copies = Piece(strided=4, slow_bytes=8 * e, launches=4)
+        ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), copies)
+    else:
+        ops += pair("head copies", layer, d.tokens * d.core_width, Piece(launches=0, saved=merged), Piece(launches=0))
+    return ops
+
+
+def _ring_sums(d: Dims, layer: str) -> list[Op]:
+    """After each further piece: the output so far (fp32) is rescaled and added to; in backward three gradients are."""
+    e, more = d.numbers.compute, d.cp - 1
+    outputs = d.tokens * d.core_width * more
+    gradients = d.tokens * (d.query_width + d.key_width + d.value_width) * more
+    return [
+        kernels("ring sums", layer, "forward", elements=outputs, stream=8 + e, launches=4.0 * more,
+                flops_per_element=3, category="attention"),
+        kernels("ring sums gradient", layer, "backward", elements=gradients, stream=8 + e, launches=3.0 * more,
+                flops_per_element=1, category="attention"),
+    ]  # fmt: skip
+
+
+def attention_part(d: Dims, layer: str, window: int = 0) -> list[Op]:
+    """Return the ops from a block's normed input to attention's output, without norm and residual."""
+    model = d.model
+    ops = latent_attention.projections(d, layer) if model.latent else _projections(d, layer)
+    ops += core(d, layer, window)
+    # The fused core's output is what the projection keeps; it is counted there.
+    return ops + linear(
+        d,
+        "output projection",
+        layer,
+        inputs=d.core_width,
+        outputs=d.hidden_width,
+        bias=model.bias or model.output_bias,
+        saves_input=False,
+        input_copies=0,
+    )
+
+
+def _projections(d: Dims, layer: str) -> list[Op]:
+    model, n = d.model, d.numbers
+    bias = model.bias or model.qkv_bias
+    kept = d.kept_tokens * d.hidden
+    pairs = d.query_width + d.key_width
+    if d.fused_projections:
+        ops = linear(d, "qkv projection", layer, inputs=d.hidden_width, outputs=pairs + d.value_width, bias=bias,
+                     kept=kept)  # fmt: skip
+    else:
+        ops = linear(d, "q projection", layer, inputs=d.hidden_width, outputs=d.query_width, bias=bias, kept=kept)
+        ops += linear(
+            d,
+            "k, v projections",
+            layer,
+            inputs=d.hidden_width,
+            outputs=d.key_width + d.value_width,
+            projections=2,
+            bias=bias,
+            saves_input=n.autocast,
+            input_copies=2,
+            kept=kept,
+            shares_input=True,
+        )
+        ops.append(
+            kernels("qkv gradient sum", layer, "backward", elements=d.tokens * d.hidden_width,
+                    stream=3 * (n.residual if n.autocast else n.compute), flops_per_element=1)
+        )  # fmt: skip
+    if model.qk_norm:
+        forward, backward = elementwise.rms_norm(d, n.compute)
+        ops += pair("q, k norm", layer, d.tokens * pairs, replace(forward, launches=2 * forward.launches),
+                    replace(backward, launches=2 * backward.launches))  # fmt: skip
+    if model.position == "rope":
+        ops += pair("rotary positions", layer, d.tokens * pairs, *elementwise.rope(d))
+    return ops

@@ -1,0 +1,73 @@
+"""Dense feed-forward network: two linears and an activation, three linears where it is gated."""
+
+from __future__ import annotations
+
+from estimator.operations import elementwise
+from estimator.operations.elementwise import pair
+from estimator.operations.linear import linear
+from estimator.operations.op import Op
+from estimator.operations.rank_sizes import Dims
+from estimator.scenario.units import Number
+
+
+def feed_forward(
+    d: Dims,
+    layer: str,
+    *,
+    width: Number,
+    rows: Number | None = None,
+    experts: Number = 1.0,
+    kept: Number | None = None,
+    whole: bool = False,
+    prefix: str = "",
+    shares_input: bool = False,
+) -> list[Op]:
+    """Return the ops of ``experts`` networks of inner ``width``, each over ``rows`` (default: the rank's tokens).
+
+    ``shares_input``: attention's projections have kept the input already.
+    """
+    model, n = d.model, d.numbers
+    rows = d.tokens if rows is None else rows
+    inputs = d.hidden if whole else d.hidden_width
+    up_count = 2 if model.gated_ffn else 1
+    # Eager PyTorch works through experts one after another.
+    launches = 1.0 if d.fused else experts
+    bias = model.bias or model.ffn_bias
+    up = f"{prefix}gate, up projections" if model.gated_ffn else f"{prefix}up projection"
+    ops = linear(
+        d,
+        up,
+        layer,
+        inputs=inputs,
+        outputs=up_count * width,
+        projections=1 if d.fused_projections else up_count,
+        bias=bias,
+        input_copies=1 if d.fused_projections else up_count,
+        kept=d.kept_tokens * d.hidden if kept is None else kept,
+        saves_input=n.autocast or not shares_input,
+        shares_input=shares_input,
+        rows=rows,
+        batch=experts,
+        launches=launches,
+        whole=whole,
+    )
+    ops += pair(f"{prefix}activation", layer, experts * rows * width, *elementwise.activation(d), times=launches)
+    return ops + linear(
+        d,
+        f"{prefix}down projection",
+        layer,
+        inputs=width,
+        outputs=inputs,
+        bias=bias,
+        saves_input=False,
+        input_copies=1 if n.autocast and wide_activation(d) else 0,
+        rows=rows,
+        batch=experts,
+        launches=launches,
+        whole=whole,
+    )
+
+
+def wide_activation(d: Dims) -> bool:
+    """Whether the activation leaves fp32 under autocast, so that the down projection casts its input."""
+    return d.model.activation == "gelu-tanh" and not d.model.gated_ffn and not d.fused

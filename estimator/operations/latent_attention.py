@@ -1,0 +1,45 @@
+"""Latent attention (MLA): queries, keys and values from low-rank latents, as training has them: nothing absorbed."""
+
+from __future__ import annotations
+
+from estimator.operations import elementwise
+from estimator.operations.elementwise import Piece, pair
+from estimator.operations.linear import linear
+from estimator.operations.op import Op, kernels
+from estimator.operations.rank_sizes import Dims
+
+
+def projections(d: Dims, layer: str) -> list[Op]:
+    """Return the ops from the block's normed input to q, k, v per head (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+
+    Down-projections and the norms on the latents are whole on every rank of tp and work on its share of the stream;
+    up-projections are split by heads. The rotary key is one for all heads; q and k are put together from both parts.
+    """
+    model, n = d.model, d.numbers
+    rows = d.stream_tokens
+    heads_dim = model.dim - model.qk_rope_head_dim + model.value_dim
+    bias = model.bias or model.qkv_bias
+    ops: list[Op] = []
+    if model.q_lora_rank:
+        ops += linear(d, "q down projection", layer, inputs=model.hidden, outputs=model.q_lora_rank, rows=rows,
+                      whole=True, bias=bias)  # fmt: skip
+        ops += pair("q latent norm", layer, rows * model.q_lora_rank, *elementwise.norm(d, n.compute))
+        ops += linear(d, "q up projection", layer, inputs=model.q_lora_rank / d.grid_side, outputs=d.query_width,
+                      kept=d.kept_tokens * model.q_lora_rank)  # fmt: skip
+    else:
+        ops += linear(d, "q projection", layer, inputs=d.hidden_width, outputs=d.query_width,
+                      kept=d.kept_tokens * d.hidden)  # fmt: skip
+    ops += linear(d, "kv down projection", layer, inputs=model.hidden, outputs=model.latent_width, rows=rows,
+                  whole=True, bias=bias, saves_input=n.autocast, shares_input=True)  # fmt: skip
+    ops.append(kernels("latent gradient sum", layer, "backward", elements=rows * d.hidden,
+                       stream=3 * (n.residual if n.autocast else n.compute), flops_per_element=1))  # fmt: skip
+    ops += pair("kv latent norm", layer, rows * model.kv_lora_rank, *elementwise.norm(d, n.compute))
+    ops += linear(d, "kv up projection", layer, inputs=model.kv_lora_rank / d.grid_side, outputs=d.heads * heads_dim,
+                  kept=d.kept_tokens * model.kv_lora_rank)  # fmt: skip
+    if model.position == "rope":
+        rotary = d.tokens * (d.heads + 1) * model.qk_rope_head_dim
+        ops += pair("rotary positions", layer, rotary, *elementwise.rope(d))
+    # q and k are written with both parts side by side, the rotary key once per head.
+    e = n.compute
+    both = Piece(stream=2 * e, launches=1 if d.fused else 3), Piece(stream=2 * e, launches=1 if d.fused else 4)
+    return ops + pair("q, k assembly", layer, d.tokens * (d.query_width + d.key_width), *both)

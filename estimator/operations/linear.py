@@ -1,0 +1,127 @@
+"""Linear layers: one product forward, two backward, and the copies that autocast or fp8 put around them."""
+
+from __future__ import annotations
+
+from estimator.operations.op import Op, gemm, kernels
+from estimator.operations.rank_sizes import Dims
+from estimator.scenario.units import Number
+
+
+def linear(
+    d: Dims,
+    name: str,
+    layer: str,
+    *,
+    inputs: Number,
+    outputs: Number,
+    projections: int = 1,
+    bias: bool = False,
+    saves_input: bool = True,
+    input_copies: int = 1,
+    kept: Number | None = None,
+    rows: Number | None = None,
+    batch: Number = 1.0,
+    launches: Number = 1.0,
+    whole: bool = False,
+    quantised: bool = True,
+    shares_input: bool = False,
+    aligned: bool = True,
+) -> list[Op]:
+    """Return the ops of ``projections`` linears of the same input, ``outputs`` wide together.
+
+    Forward: (N × in)·(in × out). Backward: gradient of the input and of the weight. The input is kept once, or
+    ``input_copies`` times where autocast casts it anew for each projection; ``kept`` elements of it, where a rank keeps
+    only its share and gathers again in backward. Under fp8 every linear keeps its own 1-byte copy, unless it
+    ``shares_input`` with the linear before it. ``rows`` default to the rank's tokens; ``batch`` weights (experts)
+    multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the rank's share,
+    and panels are multiplied one after another (see Dims), unless every rank holds the ``whole`` weight.
+    """
+    n = d.numbers
+    rows = d.tokens if rows is None else rows
+    kept = batch * rows * inputs if kept is None else kept
+    steps, gather = (1.0, 1.0) if whole else (d.steps, d.row_gather)
+    quantised = quantised and n.quantised
+    e = n.linear if quantised else n.compute
+    if quantised:
+        # Whoever kept the input else, backward multiplies with the linear's own transposed copy.
+        kept_bytes = 0.0 if shares_input else kept * e
+    else:
+        kept_bytes = kept * e * (input_copies if n.autocast else 1) if saves_input else 0.0
+    each, count, m = outputs / projections, projections * steps, rows * gather
+    precision = n.linear_peak if quantised else n.peak
+
+    def product(
+        name: str,
+        phase: str,
+        m: Number,
+        n: Number,
+        k: Number,
+        result: float,
+        saved: Number = 0.0,
+        weight: bool = False,
+    ) -> Op:
+        return gemm(name, layer, phase, m=m, n=n, k=k, element_bytes=e, precision=precision, batch=batch,
+                    output_bytes=result, count=count, saved_bytes=saved, launches=launches, aligned=aligned,
+                    weight=weight)  # fmt: skip
+
+    # Megatron's product adds to the main gradient, which it reads and writes.
+    accumulator = 2 * n.gradient if d.training.framework == "megatron" else n.compute
+    ops = [
+        product(name, "forward", m, each, inputs, n.compute, kept_bytes / count),
+        product(f"{name} input gradient", "backward", m, inputs, each, n.compute),
+        product(f"{name} weight gradient", "backward", inputs, each, m, accumulator, weight=True),
+    ]
+    elements = batch * rows * inputs
+    if projections > 1 and not d.fused_projections:
+        ops.append(
+            kernels(f"{name} gradient sum", layer, "backward", elements=elements,
+                    stream=3 * (n.residual if n.autocast else n.compute) * (projections - 1),
+                    launches=(projections - 1) * launches, flops_per_element=projections - 1)
+        )  # fmt: skip
+    if bias and not d.fused:
+        ops.append(
+            kernels(f"{name} bias gradient", layer, "backward", elements=batch * rows * outputs, stream=n.compute,
+                    launches=projections * launches, flops_per_element=1, weight=True)
+        )  # fmt: skip
+    if n.autocast or quantised:
+        weight = batch * inputs * outputs / gather
+        if n.autocast:
+            ops += _casts(name, layer, elements, weight, projections * launches, input_copies, launches)
+        else:
+            ops += _quantisations(name, layer, elements, batch * rows * outputs, weight, not shares_input, launches)
+    return ops
+
+
+def _casts(
+    name: str, layer: str, elements: Number, weight: Number, tensors: Number, copies: int, launches: Number
+) -> list[Op]:
+    """Autocast: the input fp32 → 16 bit for each projection, the weight once; back again in backward."""
+    ops = [
+        kernels(f"{name} weight cast", layer, "forward", elements=weight, stream=6, launches=tensors,
+                saved_bytes=2 * weight),
+        kernels(f"{name} weight gradient cast", layer, "backward", elements=weight, strided=1, slow_bytes=6,
+                launches=tensors, weight=True),
+    ]  # fmt: skip
+    if copies:
+        elements, launches = elements * copies, copies * launches
+        ops += [
+            kernels(f"{name} input cast", layer, "forward", elements=elements, stream=6, launches=launches),
+            kernels(f"{name} input gradient cast", layer, "backward", elements=elements, strided=1, slow_bytes=6,
+                    launches=launches),
+        ]  # fmt: skip
+    return ops
+
+
+def _quantisations(
+    name: str, layer: str, inputs: Number, outputs: Number, weight: Number, own: bool, launches: Number
+) -> list[Op]:
+    """fp8: read 2 bytes, write 1 and a transposed copy of 1, of the input and the weight, and of the output's gradient.
+
+    The transposes are what backward multiplies with. The weight is quantised once per micro-batch.
+    """
+    tensors = [("weight", "forward", weight), ("input", "forward", inputs), ("gradient", "backward", outputs)]
+    return [
+        kernels(f"{name} {what} quantisation", layer, phase, elements=elements, stream=4, launches=launches)
+        for what, phase, elements in tensors
+        if own or what != "input"
+    ]

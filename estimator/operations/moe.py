@@ -1,0 +1,83 @@
+"""Mixture of experts: router, permutation, grouped expert networks, shared experts and the weighted sum."""
+
+from __future__ import annotations
+
+from estimator.operations.elementwise import Piece, pair
+from estimator.operations.feed_forward import feed_forward
+from estimator.operations.linear import linear
+from estimator.operations.op import Op, kernels
+from estimator.operations.rank_sizes import Dims
+from estimator.scenario.arrays import maximum, where
+from estimator.scenario.units import Number
+
+
+def routed_rows(d: Dims) -> Number:
+    """Rows that this rank's experts multiply together: tokens · top_k · expert_tp, balanced over experts.
+
+    Ranks exchange as many rows as they receive; ranks that split an expert gather each other's. A capacity pads every
+    expert to ``capacity_factor`` times its even share (GShard, arXiv 2006.16668, section 2.2).
+    """
+    return d.routed_tokens * d.model.top_k * (d.model.capacity_factor or 1.0) * d.expert_tp
+
+
+def expert_part(d: Dims, layer: str) -> list[Op]:
+    """Return the ops that replace the dense network in a block with experts (Megatron-Core's dropless layer)."""
+    model, n = d.model, d.numbers
+    e = n.residual if n.autocast else n.compute
+    tokens = d.routed_tokens
+    loops: Number = 1.0 if d.fused else d.local_experts
+    ops = linear(d, "router", layer, inputs=d.hidden, outputs=model.experts, rows=tokens, whole=True, quantised=False,
+                 bias=model.router_bias)  # fmt: skip
+    ops += pair("router scores", layer, tokens * model.experts, *_scores(d))
+    ops.append(kernels("router gradient sum", layer, "backward", elements=tokens * d.hidden, stream=3 * e,
+                       flops_per_element=1))  # fmt: skip
+    copies = tokens * model.top_k * d.hidden
+    ops += pair("expert permutation", layer, copies, Piece(stream=2 * e), Piece(stream=2 * e, flops=1), times=loops)
+    rows = routed_rows(d)
+    # What arrives from other ranks is ordered by sender; it is sorted by expert, and back.
+    sorts = where(d.ep > 1, 1.0, 0.0)
+    one_rank = isinstance(sorts, float) and not sorts
+    sort = Piece(stream=2 * e), Piece(stream=2 * e)
+    if not one_rank:
+        ops += pair("expert sort", layer, rows * d.hidden * sorts, *sort, times=sorts)
+    ops += feed_forward(d, layer, width=d.expert_ffn, rows=rows / d.local_experts, experts=d.local_experts,
+                        kept=rows * d.hidden, whole=True, prefix="expert ")  # fmt: skip
+    if not one_rank:
+        ops += pair("expert unsort", layer, rows * d.hidden * sorts, *sort, times=sorts)
+    ops += pair("expert combine", layer, copies, *_combine(d, e), times=loops)
+    if model.shared_experts:
+        ops += _shared(d, layer)
+    return ops
+
+
+def _shared(d: Dims, layer: str) -> list[Op]:
+    """Experts that see every token: one dense network, split as one; the router has kept most of its input."""
+    model, e = d.model, d.numbers.compute
+    kept = maximum(d.kept_tokens - d.routed_tokens, 0.0) * d.hidden
+    ops: list[Op] = []
+    if model.shared_expert_gate:
+        ops += linear(d, "shared gate", layer, inputs=d.hidden, outputs=1, rows=d.routed_tokens, whole=True,
+                      quantised=False, saves_input=False)  # fmt: skip
+    ops += feed_forward(d, layer, width=d.shared_ffn, kept=kept, prefix="shared ")
+    # Forward adds to the experts' sum, backward to the gradient of the input; a gate reads and keeps one tensor more.
+    both = Piece(stream=3 * e, flops=1), Piece(stream=3 * e, flops=1)
+    if model.shared_expert_gate:
+        both = Piece(stream=4 * e, saved=e, flops=2), Piece(stream=7 * e, launches=2, flops=3)
+    return ops + pair("shared sum", layer, d.stream_tokens * d.hidden, *both)
+
+
+def _scores(d: Dims) -> tuple[Piece, Piece]:
+    """Softmax or sigmoid in fp32, top-k, normalisation and the count of tokens per expert."""
+    if d.fused:
+        return Piece(stream=12, launches=4, flops=8, saved=4), Piece(stream=12, launches=3, flops=6)
+    return Piece(stream=24, launches=9, flops=8, saved=8), Piece(stream=24, launches=8, flops=6)
+
+
+def _combine(d: Dims, e: float) -> tuple[Piece, Piece]:
+    """Sum of top_k rows per token; who does not weigh them inside the experts does so here, and keeps the rows."""
+    written = e / d.model.top_k
+    if d.weighs_inside_experts:
+        return Piece(stream=e + written, flops=1), Piece(stream=e + written)
+    return Piece(stream=3 * e + written, launches=2, flops=2, saved=e), Piece(
+        stream=4 * e + written, launches=3, flops=3
+    )

@@ -1,0 +1,157 @@
+"""Op: what one rank computes, reads, keeps and launches, before anything is priced."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any
+
+from estimator.scenario.units import Number
+
+KINDS = ("gemm", "attention", "kernels")
+
+CAUSAL_FRAC = 0.5
+"""Share of the score square that a causal kernel computes."""
+
+
+# Not frozen, as all its like are not: a scenario makes sixty ops, and a frozen one takes four times as long to make.
+@dataclass(kw_only=True, slots=True)
+class Op:
+    """One logical operation of one phase, executed ``count`` times per micro-batch on one rank.
+
+    ``gemm``: ``batch`` products (m × k)·(k × n). ``attention``: ``batch`` heads of m queries, n keys, k wide, fused.
+    ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels; ``strided_elements``
+    pass through kernels limited by elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements``
+    through the slower ones whose operands differ in type. All sizes are per execution.
+    ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
+    the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
+    the gradients of weights need, so that a schedule may run it later.
+    """
+
+    name: str
+    layer: str
+    phase: str
+    category: str
+    kind: str
+    count: Number = 1.0
+    batch: Number = 1.0
+    m: Number = 0.0
+    n: Number = 0.0
+    k: Number = 0.0
+    flops: Number = 0.0
+    bytes: Number = 0.0
+    stream_bytes: Number = 0.0
+    strided_elements: Number = 0.0
+    mixed_elements: Number = 0.0
+    launches: Number = 1.0
+    saved_bytes: Number = 0.0
+    precision: str = ""
+    aligned: bool = True
+    recomputed: bool = False
+    efficiency: str = ""
+    weight: bool = False
+    visible_frac: Number = CAUSAL_FRAC
+
+
+def gemm(
+    name: str,
+    layer: str,
+    phase: str,
+    *,
+    m: Number,
+    n: Number,
+    k: Number,
+    element_bytes: float,
+    precision: str,
+    batch: Number = 1.0,
+    output_bytes: float | None = None,
+    count: Number = 1.0,
+    saved_bytes: Number = 0.0,
+    launches: Number = 1.0,
+    aligned: bool = True,
+    category: str = "matmul",
+    weight: bool = False,
+) -> Op:
+    """Describe ``batch`` matrix products: 2·batch·m·n·k FLOPs; each operand read and the result written once."""
+    result = element_bytes if output_bytes is None else output_bytes
+    return Op(
+        name=name,
+        layer=layer,
+        phase=phase,
+        category=category,
+        kind="gemm",
+        count=count,
+        batch=batch,
+        m=m,
+        n=n,
+        k=k,
+        flops=2.0 * batch * m * n * k,
+        bytes=batch * ((m * k + k * n) * element_bytes + m * n * result),
+        launches=launches,
+        saved_bytes=saved_bytes,
+        precision=precision,
+        aligned=aligned,
+        weight=weight,
+    )
+
+
+def kernels(
+    name: str,
+    layer: str,
+    phase: str,
+    *,
+    elements: Number,
+    stream: Number = 0.0,
+    strided: float = 0.0,
+    mixed: float = 0.0,
+    slow_bytes: float = 0.0,
+    launches: Number = 1.0,
+    saved_bytes: Number = 0.0,
+    count: Number = 1.0,
+    flops_per_element: float = 0.0,
+    category: str = "elementwise",
+    weight: bool = False,
+) -> Op:
+    """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
+
+    ``slow_bytes`` is the traffic per element of the slow passes, for the roofline; their time follows elements.
+    """
+    return Op(
+        name=name,
+        layer=layer,
+        phase=phase,
+        category=category,
+        kind="kernels",
+        count=count,
+        flops=flops_per_element * elements,
+        bytes=(stream + slow_bytes) * elements,
+        stream_bytes=stream * elements,
+        strided_elements=strided * elements,
+        mixed_elements=mixed * elements,
+        launches=launches,
+        saved_bytes=saved_bytes,
+        weight=weight,
+    )
+
+
+def again(op: Op) -> Op:
+    """Return a forward op as it runs once more in backward under recomputation; it keeps nothing."""
+    return _changed(op, {"phase": "backward", "recomputed": True, "saved_bytes": 0.0})
+
+
+def unsaved(op: Op) -> Op:
+    """Return an op that keeps nothing for backward."""
+    return _changed(op, {"saved_bytes": 0.0})
+
+
+_NAMES = tuple(f.name for f in fields(Op))
+_values_of = attrgetter(*_NAMES)
+_SETTERS = tuple((name, getattr(Op, name).__set__) for name in _NAMES)
+
+
+def _changed(op: Op, changes: dict[str, Any]) -> Op:
+    # dataclasses.replace takes three times as long, and recomputation copies every op of a block.
+    new: Op = object.__new__(Op)
+    for (name, set_), value in zip(_SETTERS, _values_of(op), strict=True):
+        set_(new, changes.get(name, value))
+    return new

@@ -1,0 +1,150 @@
+"""JSON to the frozen dataclasses and back, by their own fields; unknown keys are refused with a remedy.
+
+Standard library only, because a runner uses it on hosts that have nothing but Python and torch.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from estimator.scenario.problems import InputProblems, Problem
+
+T = TypeVar("T")
+
+_LARGEST = 1e18
+
+
+def spec(
+    default: Any = dataclasses.MISSING,
+    *,
+    choices: tuple[str, ...] | None = None,
+    minimum: float | None = None,
+    maximum: float = _LARGEST,
+    help: str = "",
+) -> Any:
+    """Declare a dataclass field together with what is legal for it and a line of help for people."""
+    metadata = {"choices": choices, "minimum": minimum, "maximum": maximum, "help": help}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def decode(cls: type[T], data: object, where: str = "") -> T:
+    """Build ``cls`` from a JSON object; raise InputProblems naming each bad field and its remedy."""
+    problems: list[Problem] = []
+    values = _values(cls, data, where, problems)
+    if problems:
+        raise InputProblems(problems)
+    return cls(**values)
+
+
+def encode(value: Any) -> Any:
+    """Turn dataclasses, tuples and mappings into plain JSON values."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: encode(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): encode(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [encode(item) for item in value]
+    return value
+
+
+def unknown_key(where: str, key: str, known: list[str]) -> Problem:
+    """Describe a key that is not in ``known`` and suggest the nearest one."""
+    near = difflib.get_close_matches(key, known, n=1)
+    remedy = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(known)}."
+    return Problem(field=_join(where, key or "''"), message="unknown key", remedy=remedy)
+
+
+def _values(cls: type[Any], data: object, where: str, problems: list[Problem]) -> dict[str, Any]:
+    if not isinstance(data, Mapping):
+        problems.append(Problem(field=where or "(document)", message="must be a JSON object", remedy="Write {...}."))
+        return {}
+    hints = get_type_hints(cls)
+    fields = {f.name: f for f in dataclasses.fields(cls)}
+    for key in data:
+        if key not in fields:
+            problems.append(unknown_key(where, str(key), list(fields)))
+    values: dict[str, Any] = {}
+    for name, field in fields.items():
+        path = _join(where, name)
+        if name in data:
+            values[name] = _value(hints[name], data[name], path, field.metadata, problems)
+        elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
+            problems.append(Problem(field=path, message="is missing", remedy=_remedy(hints[name], field.metadata)))
+    return values
+
+
+def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], problems: list[Problem]) -> Any:
+    if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        before = len(problems)
+        inner = _values(kind, value, path, problems)
+        return kind(**inner) if len(problems) == before else None
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (UnionType, Union):
+        if value is None and type(None) in arguments:
+            return None
+        (kind,) = (a for a in arguments if a is not type(None))
+        return _value(kind, value, path, metadata, problems)
+    if origin is tuple and isinstance(value, (list, tuple)):
+        return tuple(_value(arguments[0], v, f"{path}[{i}]", {}, problems) for i, v in enumerate(value))
+    if origin is dict and isinstance(value, Mapping):
+        return {str(k): _value(arguments[1], v, f"{path}.{k}", {}, problems) for k, v in value.items()}
+    if not _is(origin or kind, value):
+        problems.append(
+            Problem(field=path, message=f"must be {_word(kind)}, not {_show(value)}", remedy=_remedy(kind, metadata))
+        )
+        return value
+    choices = metadata.get("choices")
+    if choices and value not in choices:
+        near = difflib.get_close_matches(str(value).lower(), choices, n=1)
+        hint = f"Did you mean {near[0]!r}? " if near else ""
+        problems.append(
+            Problem(field=path, message=f"{_show(value)} is not known", remedy=f"{hint}One of: {', '.join(choices)}.")
+        )
+    if kind in (int, float) and isinstance(value, (int, float)):
+        low, high = metadata.get("minimum"), metadata.get("maximum", _LARGEST)
+        # One comparison also refuses nan, infinities and whole numbers that no float can hold.
+        if not (-_LARGEST if low is None else low) <= value <= high:
+            problems.append(
+                Problem(field=path, message=f"{_show(value)} is out of range", remedy=_remedy(kind, metadata))
+            )
+            return value
+    return float(value) if kind is float and isinstance(value, (int, float)) else value
+
+
+def _is(kind: Any, value: object) -> bool:
+    if kind is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    if kind is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    if kind in (bool, str):
+        return isinstance(value, kind)
+    return kind is Any
+
+
+def _word(kind: Any) -> str:
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", tuple: "a list"}
+    return words.get(get_origin(kind) or kind, "an object")
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _remedy(kind: Any, metadata: Mapping[str, Any]) -> str:
+    if metadata.get("choices"):
+        return f"One of: {', '.join(metadata['choices'])}."
+    low, high = metadata.get("minimum"), metadata.get("maximum", _LARGEST)
+    if low is None:
+        return f"Give {_word(kind)}."
+    if high < _LARGEST:
+        return f"Give {_word(kind)} from {low:g} to {high:g}."
+    return f"Give {_word(kind)} of at least {low:g}."
+
+
+def _join(where: str, key: str) -> str:
+    return f"{where}.{key}" if where else key

@@ -1,0 +1,112 @@
+"""Measurement: what a run, an import or a stored upload gives; partial by nature, never guessed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+SCHEMA_VERSION = 1
+STATUSES = ("ok", "oom", "failed", "cancelled")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """Where a measurement comes from: ``kind`` is run or upload, ``format`` the importer's or benchmark's name."""
+
+    kind: str
+    format: str
+    producer: str = ""
+    version: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Warning:
+    """Something a reader of the numbers must know: a stable code, a sentence, and the place in the source."""
+
+    code: str
+    message: str
+    where: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """All executions of one kernel (or op) in one step; FLOPs and bytes are totals too, where known."""
+
+    name: str
+    category: str
+    count: int
+    total_s: float
+    flops: float | None = None
+    bytes: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCollective:
+    """One collective at one size; bus bandwidth is algorithm bandwidth times the kind's traffic factor."""
+
+    kind: str
+    bytes: float
+    ranks: int
+    seconds: float
+    algorithm_bytes_per_s: float | None = None
+    bus_bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredMemory:
+    """Peaks as the allocator saw them; ``by_kind`` only where the source tells kinds apart."""
+
+    peak_bytes: float | None = None
+    reserved_bytes: float | None = None
+    by_kind: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """One measured step, benchmark or table; times in seconds, sizes in bytes.
+
+    ``phases_s`` and ``breakdown_s`` use the names of estimator.scenario.breakdown; ``rows`` holds tables, one dict per
+    row, with the unit in every column's name.
+    """
+
+    id: str = ""
+    label: str = ""
+    origin: Origin = Origin(kind="run", format="step")
+    device: dict[str, Any] = field(default_factory=dict)
+    world_size: int = 1
+    rank: int = 0
+    scenario: dict[str, Any] = field(default_factory=dict)
+    steps_s: tuple[float, ...] = ()
+    phases_s: dict[str, float] = field(default_factory=dict)
+    breakdown_s: dict[str, float] = field(default_factory=dict)
+    kernels: tuple[Kernel, ...] = ()
+    collectives: tuple[MeasuredCollective, ...] = ()
+    memory: MeasuredMemory = MeasuredMemory()
+    rows: tuple[dict[str, Any], ...] = ()
+    status: str = "ok"
+    environment: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[Warning, ...] = ()
+    samples: dict[str, Any] = field(default_factory=dict)
+    schema_version: int = SCHEMA_VERSION
+
+
+def status_of_row(row: Mapping[str, Any]) -> str:
+    """What became of a row; one that does not say was measured."""
+    return str(row.get("status", "ok"))
+
+
+def any_measured(rows: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether any of the rows was measured."""
+    return any(status_of_row(row) == "ok" for row in rows)
+
+
+def rows_by_status(rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    """Count rows by what became of them, the most frequent first."""
+    return dict(Counter(status_of_row(row) for row in rows).most_common())
+
+
+def statuses_text(counts: Mapping[str, int]) -> str:
+    """Write rows counted by status, as in ``2 ok, 1 oom``."""
+    return ", ".join(f"{count:,} {status}" for status, count in counts.items())

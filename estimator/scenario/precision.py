@@ -1,0 +1,74 @@
+"""Numbers: how wide each kind of number is under a precision, a framework and a sharding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
+
+MASTER_WEIGHT_FRAMEWORKS = ("megatron", "xla")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """Widths in bytes of what a precision keeps, and whether autocast casts between them.
+
+    ``compute``: operands of matrix products; ``residual``: the stream between blocks; ``state``: parameters,
+    gradients and each Adam moment as the framework keeps them; ``peak``: which peak the products run at. Under fp8 the
+    operands of linears alone are narrower (``linear``) and run at another peak (``linear_peak``).
+    """
+
+    compute: float
+    residual: float
+    parameter: float
+    gradient: float
+    optimizer: float
+    autocast: bool
+    peak: str
+    linear: float
+    linear_peak: str
+
+    @property
+    def quantised(self) -> bool:
+        """Whether linears multiply narrower numbers than the rest of the network."""
+        return self.linear < self.compute
+
+
+def numbers(training: Training, plan: Plan) -> Numbers:
+    """Tell how wide each kind of number is.
+
+    - fp32, tf32: everything 4 bytes. bf16: everything 2, as plain PyTorch keeps it.
+    - fp16-amp, bf16-amp under DDP or ZeRO-1/2: fp32 parameters and residual stream, autocast at every linear.
+    - the same under ZeRO-3/FSDP: FSDP's mixed precision: fp32 shards, gathered and computed in 2 bytes.
+    - megatron, xla: 2-byte parameters and residual, fp32 main gradients, fp32 master weights and moments.
+    - fp8: what bf16 keeps under the same framework; linears multiply 1-byte copies (Micikevicius 2022,
+      arXiv 2209.05433, as Transformer Engine applies it).
+    """
+    peak = training.precision
+    linear, linear_peak = 2.0, peak
+    if peak == "fp8":
+        peak, linear, linear_peak = "bf16", 1.0, "fp8"
+    if peak in ("fp32", "tf32"):
+        widths = (4.0, 4.0, 4.0, 4.0, 8.0, False)
+        linear = 4.0
+    elif training.framework in MASTER_WEIGHT_FRAMEWORKS:
+        widths = (2.0, 2.0, 2.0, 4.0, 12.0, False)
+    elif peak == "bf16" or training.framework == "ideal":
+        widths = (2.0, 2.0, 2.0, 2.0, 4.0, False)
+    elif plan.sharding in ("zero3", "fsdp"):
+        widths = (2.0, 2.0, 4.0, 4.0, 8.0, False)
+    else:
+        widths = (2.0, 4.0, 4.0, 4.0, 8.0, True)
+    compute, residual, parameter, gradient, optimizer, autocast = widths
+    return Numbers(
+        compute=compute,
+        residual=residual,
+        parameter=parameter,
+        gradient=gradient,
+        optimizer=optimizer,
+        autocast=autocast,
+        peak=peak,
+        linear=linear,
+        linear_peak=linear_peak,
+    )

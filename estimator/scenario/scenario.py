@@ -1,0 +1,186 @@
+"""Scenario: all that a prediction needs, from JSON to one frozen object, or to problems that name fields."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from estimator.scenario import catalog
+from estimator.scenario.codec import decode, encode, unknown_key
+from estimator.scenario.hardware import Chip, Cluster, Link
+from estimator.scenario.legality import legality
+from estimator.scenario.model import Model
+from estimator.scenario.plan import Plan
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.training import Training
+
+PARTS = ("model", "cluster", "plan", "training")
+_CLUSTER_KEYS = ("chip", "chips_per_node", "nodes", "link", "network")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One training step to predict or to measure."""
+
+    model: Model
+    cluster: Cluster
+    plan: Plan
+    training: Training
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches that one data parallel rank runs in a step: B / (dp · micro_batch)."""
+        return self.training.global_batch // (self.plan.dp * self.plan.micro_batch)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one step over all ranks."""
+        return self.training.global_batch * self.training.seq_len
+
+
+def scenario_from_json(data: object) -> Scenario:
+    """Read the contract's Scenario (names of the catalogue or inline objects); raise InputProblems."""
+    scenario = scenario_as_given(data)
+    problems = scenario_problems(scenario)
+    if problems:
+        raise InputProblems(problems)
+    return scenario
+
+
+def scenario_as_given(data: object) -> Scenario:
+    """Read a well-formed Scenario, possible or not; raise InputProblems where it cannot be read."""
+    problems: list[Problem] = []
+    if not isinstance(data, Mapping):
+        raise InputProblems(
+            [Problem(field="scenario", message="must be a JSON object", remedy=f"Give {', '.join(PARTS)}.")]
+        )
+    problems += [unknown_key("", str(key), list(PARTS)) for key in data if key not in PARTS]
+    readers = {"model": model_from_json, "cluster": cluster_from_json, "plan": _plan, "training": training_from_json}
+    parts: dict[str, Any] = {}
+    for name, read in readers.items():
+        if name not in data and name != "plan":
+            problems.append(Problem(field=name, message="is missing", remedy=f"Add {name!r} to the scenario."))
+            continue
+        try:
+            parts[name] = read(data.get(name, {}))
+        except InputProblems as error:
+            problems += error.problems
+    if problems:
+        raise InputProblems(problems)
+    return Scenario(**parts)
+
+
+def scenario_to_json(scenario: Scenario) -> dict[str, Any]:
+    """Write a scenario with every value inline, so that it can be read without this catalogue."""
+    document: dict[str, Any] = encode(scenario)
+    return document
+
+
+def scenario_problems(scenario: Scenario) -> list[Problem]:
+    """List everything that makes a well-formed scenario impossible."""
+    model, cluster, plan, training = scenario.model, scenario.cluster, scenario.plan, scenario.training
+    found = standing_problems(scenario)
+    if plan.chips != cluster.chips:
+        found.append(
+            Problem(
+                field="plan.dp",
+                message=f"dp·tp·pp·cp = {plan.dp}·{plan.tp}·{plan.pp}·{plan.cp} = {plan.chips}, "
+                f"but the cluster has {cluster.chips} chips",
+                remedy="Change a degree, cluster.nodes or cluster.chips_per_node until they agree.",
+            )
+        )
+    if training.global_batch % (plan.dp * plan.micro_batch):
+        found.append(
+            Problem(
+                field="training.global_batch",
+                message=f"global batch {training.global_batch} does not divide into "
+                f"dp·micro_batch = {plan.dp}·{plan.micro_batch}",
+                remedy=f"Choose a global batch that is a multiple of {plan.dp * plan.micro_batch},"
+                " or change dp or micro_batch.",
+            )
+        )
+    found += legality(model, plan, training)
+    return found
+
+
+def standing_problems(scenario: Scenario) -> list[Problem]:
+    """List what no degree of a plan changes: the model's shape, the chip's peaks, its way to host memory."""
+    cluster = scenario.cluster
+    found = [*scenario.model.problems(), *cluster.problems(scenario.training.precision)]
+    if scenario.plan.offload != "none" and not cluster.chip.host_bytes_per_s:
+        found.append(
+            Problem(
+                field="plan.offload",
+                message=f"no bandwidth to host memory is known for {cluster.chip.label or cluster.chip.name}",
+                remedy="Set offload to none, or give cluster.chip.host_bytes_per_s.",
+            )
+        )
+    return found
+
+
+def model_from_json(value: object) -> Model:
+    """Read a catalogue name or an inline model; raise InputProblems."""
+    if not isinstance(value, (str, Mapping)):
+        raise InputProblems([_neither("model", "gpt2")])
+    return catalog.model(value) if isinstance(value, str) else decode(Model, value, "model")
+
+
+def _plan(value: object) -> Plan:
+    return decode(Plan, value, "plan")
+
+
+def training_from_json(value: object) -> Training:
+    """Read the training part; raise InputProblems."""
+    return decode(Training, value, "training")
+
+
+def cluster_from_json(value: object) -> Cluster:
+    """Read a chip's name (one usual node of it), or the contract's object; links default to the chip's own."""
+    if isinstance(value, str):
+        value = {"chip": value}
+    if not isinstance(value, Mapping):
+        raise InputProblems(
+            [
+                Problem(
+                    field="cluster",
+                    message="must be a chip's name or an object",
+                    remedy='Write {"chip": "h100-sxm", "nodes": 1}.',
+                )
+            ]
+        )
+    unknown = [unknown_key("cluster", str(key), list(_CLUSTER_KEYS)) for key in value if key not in _CLUSTER_KEYS]
+    if unknown:
+        raise InputProblems(unknown)
+    if "chip" not in value:
+        raise InputProblems(
+            [Problem(field="cluster.chip", message="is missing", remedy="Name a chip of the catalogue.")]
+        )
+    chip = value["chip"]
+    if not isinstance(chip, (str, Mapping)):
+        raise InputProblems([_neither("cluster.chip", "h100-sxm")])
+    chip = catalog.chip(chip) if isinstance(chip, str) else decode(Chip, chip, "cluster.chip")
+    return decode(
+        Cluster,
+        {
+            "chip": encode(chip),
+            "chips_per_node": value.get("chips_per_node", chip.chips_per_node),
+            "nodes": value.get("nodes", 1),
+            "link": _link(value.get("link", chip.link), "cluster.link"),
+            "network": _link(value.get("network", chip.network), "cluster.network"),
+        },
+        "cluster",
+    )
+
+
+def _neither(field: str, example: str) -> Problem:
+    """What a name of the catalogue or an object should stand for, and is neither."""
+    return Problem(field=field, message="must be a name of the catalogue or an object", remedy=f'Write "{example}".')
+
+
+def _link(value: object, where: str) -> object:
+    if isinstance(value, str):
+        return encode(catalog.link(value, where))
+    if not isinstance(value, Mapping):
+        raise InputProblems([_neither(where, "nvlink4" if where == "cluster.link" else "infiniband-ndr")])
+    return encode(decode(Link, value, where))

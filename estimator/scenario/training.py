@@ -1,0 +1,30 @@
+"""Training: the batch, the numbers' precision, and the software that runs the step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.scenario.codec import spec
+
+PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
+OPTIMIZERS = ("adamw", "sgd")
+ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
+FRAMEWORKS = ("pytorch-eager", "pytorch-compile", "megatron", "xla", "ideal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is trained on and how; ``precision`` follows the words of the contract."""
+
+    seq_len: int = spec(minimum=1, maximum=100_000_000, help="tokens per sequence")
+    global_batch: int = spec(minimum=1, maximum=100_000_000, help="sequences per step over all ranks")
+    precision: str = spec("bf16-amp", choices=PRECISIONS, help="numbers of compute and of the states")
+    dropout: float = spec(0.0, minimum=0, maximum=0.99, help="dropout of attention weights and block outputs")
+    optimizer: str = spec("adamw", choices=OPTIMIZERS, help="optimizer")
+    attention: str = spec(
+        "sdpa",
+        choices=ATTENTIONS,
+        help="eager keeps the scores; sdpa: torch's best fused kernel; flash: FlashAttention-2; flash1: version 1",
+    )
+    compile: bool = spec(False, help="torch.compile fuses element-wise kernels")
+    framework: str = spec("pytorch-eager", choices=FRAMEWORKS, help="whose kernel list and host time")

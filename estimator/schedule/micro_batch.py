@@ -1,0 +1,225 @@
+"""Part: what one micro-batch costs a rank in one part of the network: device, host, and collectives in line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from estimator.communication.in_line import InLine
+from estimator.cost.device_time import DIRECTIONS, Work
+from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import collective_s as host_collective_s
+from estimator.cost.host import launch_s, phase_wait_s
+from estimator.scenario.arrays import maximum, picked, where
+from estimator.scenario.training import Training
+from estimator.scenario.units import Number
+
+Scale = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """Seconds per micro-batch; ``products`` are the device seconds of matrix products and attention."""
+
+    forward_s: Number = 0.0
+    input_s: Number = 0.0
+    weight_s: Number = 0.0
+    products_forward_s: Number = 0.0
+    products_backward_s: Number = 0.0
+    host_forward_s: Number = 0.0
+    host_backward_s: Number = 0.0
+    launches_forward: Number = 0.0
+    launches_backward: Number = 0.0
+    inline_forward_s: Number = 0.0
+    inline_backward_s: Number = 0.0
+
+
+NAMES = tuple(f.name for f in fields(Part))
+
+
+def part_of(work: Work, lines: list[InLine], training: Training, e: Efficiencies, scale: Scale | None = None) -> Part:
+    """Add a part up; ``scale`` has, for each component of ``work.COMPONENTS``, the factors of all variants."""
+    (forward, towards_input, weight), (forward_p, input_p, weight_p) = _sums(work, scale)
+    launches = work.launches
+    early, late = launch_s(training, "forward", e), launch_s(training, "backward", e)
+    inline: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
+    host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
+    for line in lines:
+        message = line.message
+        inline[message.phase] += line.exposed_s * message.count
+        host[message.phase] += host_collective_s(training, message.host, e) * message.count
+    return Part(
+        forward_s=forward,
+        input_s=towards_input,
+        weight_s=weight,
+        products_forward_s=forward_p,
+        products_backward_s=input_p + weight_p,
+        host_forward_s=launches["forward"] * early + host["forward"],
+        host_backward_s=launches["recomputed"] * early
+        + (launches["input"] + launches["weight"]) * late
+        + host["backward"],
+        launches_forward=launches["forward"],
+        launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
+        inline_forward_s=inline["forward"],
+        inline_backward_s=inline["backward"],
+    )
+
+
+def total(parts: list[tuple[Part, Number]]) -> Part:
+    """Add parts, each as often as it runs."""
+    return Part(**{name: _total(parts, name) for name in NAMES})
+
+
+def _total(parts: list[tuple[Part, Number]], name: str) -> Any:
+    found: Number | None = None
+    for part, times in parts:
+        value = getattr(part, name)
+        # Arrays of a few numbers take as long as their number of operations
+        often = value if isinstance(times, float) and times == 1.0 else value * times
+        found = often if found is None else found + often
+    return 0.0 if found is None else found
+
+
+def _sums(work: Work, scale: Scale | None) -> tuple[list[Number], list[Number]]:
+    """Return seconds of each direction: of all components, and of products and attention (all but plain kernels)."""
+    columns = [work.seconds[direction] for direction in DIRECTIONS]
+    if scale is None:
+        return [sum(column) for column in columns], [sum(column[:-1]) for column in columns]
+    table = np.array(columns, dtype=float)
+    return list(table @ scale), list(table[:, :-1] @ scale[:-1])
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pass:
+    """Seconds of one micro-batch on one stage by phase: device, exposed collectives in line, waits for the host."""
+
+    part: Part
+    wait_forward_s: Number
+    wait_backward_s: Number
+    lead_s: Number
+    transfer_forward_s: Number = 0.0
+    transfer_backward_s: Number = 0.0
+
+    @property
+    def backward_s(self) -> Number:
+        """Device time of backward: towards inputs and towards weights."""
+        return self.part.input_s + self.part.weight_s
+
+    @property
+    def products_forward_frac(self) -> Number:
+        """Share of products and attention in forward's window."""
+        return _share(self.part.products_forward_s, self.window_forward_s)
+
+    @property
+    def products_backward_frac(self) -> Number:
+        """Share of products and attention in backward's window."""
+        return _share(self.part.products_backward_s, self.window_backward_s)
+
+    @property
+    def window_forward_s(self) -> Number:
+        """Time in forward beside which something else may run."""
+        return self.part.forward_s + self.wait_forward_s
+
+    @property
+    def window_backward_s(self) -> Number:
+        """Time in backward beside which something else may run."""
+        return self.backward_s + self.wait_backward_s
+
+    @property
+    def times(self) -> StageTimes:
+        """What a pipeline schedule moves around: forward, backward towards inputs, backward towards weights."""
+        part = self.part
+        return StageTimes(
+            forward_s=self.window_forward_s + part.inline_forward_s + self.transfer_forward_s,
+            input_s=part.input_s + self.wait_backward_s + part.inline_backward_s + self.transfer_backward_s,
+            weight_s=part.weight_s,
+        )
+
+
+def stage_pass(part: Part, e: Efficiencies, *, offload_s: Number = 0.0) -> Pass:
+    """Put host and device of a stage side by side.
+
+    The device waits where the host launches more slowly than it works, and a gap at every launch. ``offload_s``: moving
+    the kept activations to host memory (and back in backward) takes that long; what compute cannot hide shows.
+    """
+    gap_forward = part.launches_forward * e.kernel_gap_s
+    gap_backward = part.launches_backward * e.kernel_gap_s
+    backward_s = part.input_s + part.weight_s
+    waited, lead = phase_wait_s(part.forward_s + part.inline_forward_s + gap_forward, part.host_forward_s, 0.0)
+    wait_forward = waited + gap_forward
+    waited, lead = phase_wait_s(backward_s + part.inline_backward_s + gap_backward, part.host_backward_s, lead)
+    wait_backward = waited + gap_backward
+    stays = isinstance(offload_s, float) and offload_s == 0.0
+    return Pass(
+        part=part,
+        wait_forward_s=wait_forward,
+        wait_backward_s=wait_backward,
+        lead_s=lead,
+        transfer_forward_s=0.0 if stays else maximum(offload_s - part.forward_s - wait_forward, 0.0),
+        transfer_backward_s=0.0 if stays else maximum(offload_s - backward_s - wait_backward, 0.0),
+    )
+
+
+def _share(part: Number, whole: Number) -> Number:
+    if isinstance(whole, (int, float)) and isinstance(part, (int, float)):
+        return part / whole if whole > 0 else 0.0
+    return where(whole > 0, part / maximum(whole, 1e-30), 0.0)
+
+
+def slowest(passes: list[Pass]) -> tuple[Number, Pass]:
+    """Return the index of the stage that sets the pace and its numbers (of the first one among equals)."""
+    best, index = passes[0], 0
+    if all(isinstance(p.times.seconds, (int, float)) for p in passes):
+        for i, found in enumerate(passes[1:], 1):
+            if found.times.seconds > best.times.seconds:
+                best, index = found, i
+        return index, best
+    chosen: Number = 0.0
+    for i, found in enumerate(passes[1:], 1):
+        later = found.times.seconds > best.times.seconds
+        chosen = where(later, float(i), chosen)
+        best = picked(later, found, best)
+    return chosen, best
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StageTimes:
+    """Seconds of one micro-batch on one rank, over all its chunks: forward, backward to input and weights."""
+
+    forward_s: Number
+    input_s: Number
+    weight_s: Number
+
+    @property
+    def seconds(self) -> Number:
+        """Forward and both halves of backward."""
+        return self.forward_s + self.input_s + self.weight_s
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Stages:
+    """The first stage, one that stands for all between, the last, and how many there are; two have none between."""
+
+    first: StageTimes
+    middle: StageTimes
+    last: StageTimes
+    count: Number
+
+    @property
+    def pace_s(self) -> Number:
+        """Seconds of the slowest."""
+        ends_s = maximum(self.first.seconds, self.last.seconds)
+        return maximum(ends_s, where(self.count > 2, self.middle.seconds, ends_s))
+
+    @property
+    def total(self) -> StageTimes:
+        """Seconds of all together."""
+        between = self.count - 2
+        return StageTimes(
+            forward_s=self.first.forward_s + between * self.middle.forward_s + self.last.forward_s,
+            input_s=self.first.input_s + between * self.middle.input_s + self.last.input_s,
+            weight_s=self.first.weight_s + between * self.middle.weight_s + self.last.weight_s,
+        )

@@ -1,0 +1,204 @@
+"""Step: the critical path of one training step: device, host, exposed communication, bubble, optimizer.
+
+The same lines price one plan and many: every quantity may be an array over plans.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from estimator.communication.placement import Groups
+from estimator.cost.collectives import Group, collective_s, p2p_s
+from estimator.cost.efficiency import Efficiencies
+from estimator.cost.host import host_update_s
+from estimator.cost.price import price
+from estimator.memory.memory import Policy, stage_parameters
+from estimator.memory.rank_memory import Shard
+from estimator.memory.stage_layout import StageKind
+from estimator.operations.op import Op
+from estimator.operations.optimizer import gradient_accumulation, optimizer
+from estimator.scenario.arrays import maximum, where
+from estimator.scenario.hardware import Cluster
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
+from estimator.scenario.units import Number
+from estimator.schedule.bubble import Bubble, bubble_s
+from estimator.schedule.data_overlap import PricedSync, data_parallel
+from estimator.schedule.micro_batch import Part, Pass, slowest, stage_pass, total
+from estimator.schedule.schedules import FORMULAS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What one micro-batch costs in each kind of block, the embedding and the head."""
+
+    blocks: tuple[Part, ...]
+    embedding: Part
+    head: Part
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """One plan's numbers, or those of many plans that share all choices: what the parts are put together by."""
+
+    shard: Shard
+    kinds: tuple[StageKind, ...]
+    groups: Groups
+    policy: Policy
+    plan: Plan
+    training: Training
+    cluster: Cluster
+    stages: Number
+    virtual_stages: Number
+    micro_batches: Number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Step:
+    """Seconds of one step and what they are made of; ``pace`` is the slowest stage's number among the kinds."""
+
+    pace: Number
+    one: Pass
+    forward_s: Number
+    backward_s: Number
+    accumulation_s: Number
+    optimizer_s: Number
+    offload_s: Number
+    inline_s: Number
+    data: list[PricedSync]
+    data_s: Number
+    send_each_s: Number
+    sends_s: Number
+    tied_s: Number
+    bubble_s: Number
+    wait_forward_s: Number
+    wait_backward_s: Number
+    wait_optimizer_s: Number
+
+    @property
+    def exposed_s(self) -> Number:
+        """Communication on the critical path."""
+        return self.inline_s + self.data_s + self.sends_s + self.tied_s + self.offload_s
+
+    @property
+    def wait_s(self) -> Number:
+        """Device time lost to the host."""
+        return self.wait_forward_s + self.wait_backward_s + self.wait_optimizer_s
+
+    @property
+    def seconds(self) -> Number:
+        """The whole step."""
+        return self.forward_s + self.backward_s + self.optimizer_s + self.exposed_s + self.bubble_s + self.wait_s
+
+
+def stage_passes(setting: Setting, parts: Parts, e: Efficiencies) -> list[Pass]:
+    """Price one micro-batch on every kind of stage."""
+    return [_pass(setting, parts, kind, e) for kind in setting.kinds]
+
+
+def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None = None) -> Step:
+    """Price one step; ``pace`` names the stage that sets the pace where that is known.
+
+    Stages: every op on the device, collectives in line, the host beside them. Pipeline: m micro-batches at the pace of
+    the slowest stage, and the bubble of the schedule. Then what data parallel communication cannot hide, and the
+    optimizer, on the first stage, which ends its backward last.
+    """
+    m, plan, cluster = setting.micro_batches, setting.plan, setting.cluster
+    index, one = slowest(passes) if pace is None else (pace, passes[pace])
+    bubble, send_each_s = _bubble(setting, passes, e)
+    once, accumulation = once_per_step(setting, setting.kinds[0])
+    accumulation_s = (m - 1) * _seconds(accumulation, cluster, e)
+    data = data_parallel(setting.shard, setting.kinds[0], passes[0], plan, setting.groups, m, cluster, e)
+    _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, setting.kinds[0])
+    ideal = setting.training.framework == "ideal"
+    # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
+    walk = maximum(0.0, (tensors + expert_tensors) * e.host_tensor_s - passes[0].lead_s)
+    part = one.part
+    return Step(
+        pace=index,
+        one=one,
+        forward_s=m * part.forward_s,
+        backward_s=m * (part.input_s + part.weight_s) + accumulation_s,
+        accumulation_s=accumulation_s,
+        optimizer_s=_optimizer_s(setting, once, e),
+        offload_s=m * (one.transfer_forward_s + one.transfer_backward_s),
+        inline_s=m * (part.inline_forward_s + part.inline_backward_s),
+        data=data,
+        data_s=sum((s.exposed_s + s.copies_exposed_s for s in data), start=0.0),
+        send_each_s=send_each_s,
+        sends_s=bubble.send_s,
+        tied_s=_tied_s(setting, e),
+        bubble_s=bubble.idle_s,
+        wait_forward_s=m * one.wait_forward_s,
+        wait_backward_s=m * one.wait_backward_s,
+        wait_optimizer_s=0.0 if ideal else walk + e.host_step_s,
+    )
+
+
+def once_per_step(setting: Setting, kind: StageKind) -> tuple[list[Op], list[Op]]:
+    """Return a stage's ops that run once per step, and those that add one more micro-batch's gradients."""
+    dense, expert, _, tensors, expert_tensors = stage_parameters(setting.shard, kind)
+    policy, shard = setting.policy, setting.shard
+    owned = dense * policy.dense.optimizer + expert * policy.expert.optimizer
+    kept = dense * policy.dense.gradients + expert * policy.expert.gradients
+    count = tensors + expert_tensors
+    return (
+        optimizer(shard.training, shard.numbers, owned, count, multi_tensor=policy.multi_tensor),
+        gradient_accumulation(shard.training, shard.numbers, kept, count),
+    )
+
+
+def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> Pass:
+    found = list(zip(parts.blocks, kind.blocks, strict=True))
+    if kind.embedding:
+        found.append((parts.embedding, 1.0))
+    if kind.head:
+        found.append((parts.head, 1.0))
+    moved: Number = 0.0
+    if setting.policy.offload_activations:
+        kept = sum(b.kept_bytes * n for b, n in zip(setting.shard.blocks, kind.blocks, strict=True))
+        moved = kept / (setting.cluster.chip.host_bytes_per_s * e.host_link_frac)
+    return stage_pass(total(found), e, offload_s=moved)
+
+
+def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubble, Number]:
+    if len(passes) == 1:
+        return Bubble(idle_s=0.0, send_s=0.0), 0.0
+    send_s = p2p_s(setting.shard.message_bytes, setting.groups.send_across, setting.cluster, e)
+    first, middle, last = (found.times for found in passes)
+    found = bubble_s(
+        setting.plan.schedule,
+        first=first,
+        middle=middle,
+        last=last,
+        stages=setting.stages,
+        micro_batches=setting.micro_batches,
+        virtual_stages=setting.virtual_stages,
+        send_s=send_s,
+    )
+    lacking = setting.kinds[1].lacking / maximum(setting.kinds[1].layers, 1.0)
+    ramp_s = FORMULAS[setting.plan.schedule].ramp_s(middle, setting.virtual_stages)
+    idle = maximum(found.idle_s - lacking * ramp_s, 0.0)
+    return Bubble(idle_s=idle, send_s=found.send_s), send_s
+
+
+def _tied_s(setting: Setting, e: Efficiencies) -> Number:
+    """Time in which first and last stage sum the gradients of a table that both hold (Narayanan 2021, 2104.04473)."""
+    kinds = setting.kinds
+    if not setting.shard.tied or kinds[0].head:
+        return 0.0
+    near = where(setting.groups.send_across, 1.0, 2.0)
+    payload = setting.shard.head_parameters * setting.shard.numbers.gradient
+    return collective_s("all-reduce", payload, Group(ranks=2.0, ranks_per_node=near), setting.cluster, e)
+
+
+def _optimizer_s(setting: Setting, ops: list[Op], e: Efficiencies) -> Number:
+    if not setting.policy.offload_optimizer:
+        return _seconds(ops, setting.cluster, e)
+    dense, expert, _, _, _ = stage_parameters(setting.shard, setting.kinds[0])
+    owned = dense * setting.policy.dense.optimizer + expert * setting.policy.expert.optimizer
+    return host_update_s(owned, setting.shard.numbers, setting.cluster.chip, e)
+
+
+def _seconds(ops: list[Op], cluster: Cluster, e: Efficiencies) -> Number:
+    return sum((price(op, cluster.chip, e).seconds * op.count for op in ops), start=0.0)

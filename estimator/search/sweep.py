@@ -1,0 +1,157 @@
+"""Sweep: every legal plan for a model on a number of chips; the best, and the Pareto front of time, memory and cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+
+from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.estimate import efficiencies_of
+from estimator.estimate.explain import effective
+from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.parameters import model_flops_per_token
+from estimator.scenario.plan import Plan
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import (
+    Scenario,
+    cluster_from_json,
+    model_from_json,
+    standing_problems,
+    training_from_json,
+)
+from estimator.search.evaluate import evaluated
+from estimator.search.front import Candidate, Front
+from estimator.search.no_plan import nothing_legal
+from estimator.search.space import Space
+from estimator.search.specification import checked, further_values
+
+MAX_PLANS = 50_000_000
+"""A search answers within about a minute; larger spaces must lock a field."""
+WRITTEN = ("dp", "tp", "pp", "micro_batch", "sharding", "recompute", "schedule", "sequence_parallel")
+KEPT = 10
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """One plan that fits, with what decides between plans; cost is chip-seconds per step.
+
+    ``ties``: further plans with the same time and memory to rounding, of which this is the simplest.
+    """
+
+    scenario: dict[str, Any]
+    step_time_s: float
+    peak_bytes: float
+    reserved_bytes: float
+    cost_chip_s: float
+    tokens_per_s: float
+    mfu: float
+    ties: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What a search found; ``best`` by the objective, ``pareto`` where none is better in every respect."""
+
+    objective: str
+    plans_tried: int
+    plans_fitting: int
+    plans_per_s: float
+    seconds: float
+    best: tuple[Found, ...]
+    pareto: tuple[Found, ...]
+
+
+def sweep(
+    specification: object, calibration: Efficiencies | None = None, progress: Callable[[int, int], None] | None = None
+) -> Sweep:
+    """Try every legal plan; raise InputProblems naming the field of a bad specification.
+
+    ``specification``: a scenario without plan, plus optional ``limits``, ``objective``, ``locked`` {field: value} and
+    ``search`` {field: values}, which names what else is to be moved.
+    ``progress`` hears the plans tried and those fitting so far, every few thousand; what it raises ends the search.
+    """
+    spec = checked(specification)
+    limits: Mapping[str, float] = spec.get("limits", {})
+    objective: str = spec.get("objective", "step_time")
+    start = time.perf_counter()
+    base = effective(_base(spec))
+    space = Space(base, spec.get("locked", {}), further_values(spec.get("search", {}), base))
+    problems = standing_problems(replace(base, plan=space.fixed))
+    if problems:
+        raise InputProblems([replace(p, field=p.field.replace("plan.", "locked.")) for p in problems])
+    e = efficiencies_of(base, calibration)
+    chips = base.cluster.chips
+    capacity = min(base.cluster.chip.memory_bytes, float(limits.get("memory_bytes", float("inf"))))
+    slowest = float(limits.get("max_step_time_s", float("inf")))
+    front = Front(objective=objective, kept=KEPT)
+    tried = fitting = 0
+    for block in evaluated(space, e, capacity_bytes=capacity):
+        tried += block.tried
+        usable = np.flatnonzero(block.step_s <= slowest)
+        fitting += len(usable)
+        front.add(block, usable)
+        if progress is not None:
+            progress(tried, fitting)
+        if tried > MAX_PLANS:
+            raise InputProblems(
+                [
+                    Problem(
+                        field="locked",
+                        message=f"more than {MAX_PLANS} plans to try",
+                        remedy="Lock a field, e.g. locked.placement, or choose a smaller cluster or global_batch.",
+                    )
+                ]
+            )
+    if not tried:
+        raise InputProblems(nothing_legal(base, space.locked))
+    seconds = time.perf_counter() - start
+    document = {key: spec[key] for key in ("model", "cluster", "training")}
+
+    def found(candidate: Candidate) -> Found:
+        return _found(document, base, candidate, chips, e)
+
+    return Sweep(
+        objective=objective,
+        plans_tried=tried,
+        plans_fitting=fitting,
+        plans_per_s=tried / seconds,
+        seconds=seconds,
+        best=tuple(map(found, front.best())),
+        pareto=tuple(map(found, front.pareto())),
+    )
+
+
+def _base(spec: Mapping[str, Any]) -> Scenario:
+    return Scenario(
+        model=model_from_json(spec["model"]),
+        cluster=cluster_from_json(spec["cluster"]),
+        plan=Plan(),
+        training=training_from_json(spec["training"]),
+    )
+
+
+def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, chips: int, e: Efficiencies) -> Found:
+    plan = candidate.plan
+    defaults = Plan()
+    changed = {
+        f.name: getattr(plan, f.name)
+        for f in fields(Plan)
+        if f.name in WRITTEN or getattr(plan, f.name) != getattr(defaults, f.name)
+    }
+    tokens = base.tokens
+    flops = model_flops_per_token(base.model, base.training.seq_len) * tokens
+    peak = peak_flops_per_s(base.cluster.chip, base.training.precision)
+    return Found(
+        scenario={**document, "plan": changed},
+        step_time_s=candidate.step_s,
+        peak_bytes=candidate.peak_bytes,
+        reserved_bytes=candidate.peak_bytes * e.allocator_frac,
+        cost_chip_s=candidate.step_s * chips,
+        tokens_per_s=tokens / candidate.step_s,
+        mfu=flops / (candidate.step_s * chips * peak),
+        ties=candidate.ties,
+    )

@@ -1,0 +1,160 @@
+"""Steps: rows that are training steps, or parts of one, of a model and a plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario import catalog
+from estimator.scenario.codec import encode
+from estimator.scenario.scenario import Scenario
+from estimator.validation.predicted_rows.device import Place, whole, word
+
+Row = Mapping[str, Any]
+
+MIB = 2**20
+PARTS = ("forward", "backward", "optimizer")
+MODE_PARTS = {"forward": PARTS[:1], "forward-backward": PARTS[:2], "step": PARTS}
+FOREACH = ("default", "foreach")
+"""Kernels of the optimizer that the estimator prices; on a GPU the default is foreach."""
+
+
+def grid_row(row: Row, place: Place) -> dict[str, float]:
+    """Predict a row of ``step --models``: seconds of its parts, waiting for the host included, and the peak.
+
+    A replayed CUDA graph does not wait for the host, and keeps its own memory, which is not predicted. A forward
+    alone keeps nothing for a backward, so its peak is not predicted either.
+    """
+    graph, mode = bool(row.get("graph")), word(row, "mode")
+    if mode not in MODE_PARTS:
+        return {}
+    one, parts = _estimate(_scenario(row, place)), MODE_PARTS[mode]
+    found = {f"{part}_s": _part_s(one, part, wait=not graph) for part in parts}
+    if "optimizer" in parts and row.get("optimizer_kernel") not in FOREACH:
+        return {name: found[name] for name in ("forward_s", "backward_s")}
+    found["step_s"] = sum(found.values())
+    if not graph and mode != "forward":
+        found["peak_bytes"] = _peak_bytes(row, place, mode)
+    return found
+
+
+def memory_row(row: Row, place: Place) -> dict[str, float]:
+    """Predict the peak of a row of ``memory``; that of a forward alone, which keeps nothing, is not predicted."""
+    mode = word(row, "pass")
+    return {"peak_bytes": _peak_bytes(row, place, mode)} if mode in MODE_PARTS and mode != "forward" else {}
+
+
+def variant_row(row: Row, place: Place) -> dict[str, float]:
+    """Predict a row of ``ddp``: the step, what of its communication is exposed, the bubble and the fullest rank.
+
+    Seconds in which a profiler saw communication alone are not predicted: waiting for other ranks is in them. Nor is
+    the peak where the benchmark's own exchange keeps other buffers than DistributedDataParallel or ZeRO would.
+    """
+    plan = variant_plan(row)
+    if not plan:
+        return {}
+    one = _estimate(_scenario(row, place, plan))
+    found = {
+        "step_s": one.step_time_s,
+        "exposed_communication_s": one.phases_s["exposed_communication"],
+        "bubble_s": one.phases_s["bubble"],
+    }
+    return found if word(row, "kind") in OWN_BUFFERS else {**found, "peak_bytes": one.memory.peak_bytes}
+
+
+OWN_BUFFERS = ("flat", "overlapped", "bucketed", "zero1")
+"""Kinds of variants that the benchmark exchanges itself, without the buffers that a plan of that name keeps."""
+
+
+def variant_plan(row: Row) -> dict[str, Any]:
+    """Write a variant of ``ddp`` as a plan; empty where the estimator has none of its kind.
+
+    FSDP without resharding gathers once, as zero3 does here. Reductions tensor by tensor beside backward are buckets
+    that no two tensors fit into.
+    """
+    ranks, kind, words = whole(row, "ranks"), word(row, "kind"), word(row, "variant").split(":")[1:]
+    if kind == "fsdp" and word(row, "precision", "").endswith("-amp") and "mixed" not in words:
+        return {}  # gathers fp32, as no policy says otherwise; the estimator's FSDP gathers what it computes in
+    sizes = [int(word) * MIB for word in words if word.isdigit()]
+    plans: dict[str, dict[str, Any]] = {
+        "single": {"dp": 1},
+        "naive": {"dp": ranks, "ddp_mode": "naive", "overlap": False},
+        "flat": {"dp": ranks, "ddp_mode": "flat", "overlap": False},
+        "overlapped": {"dp": ranks, "bucket_bytes": 1},
+        "bucketed": {"dp": ranks, "bucket_bytes": (sizes or [25 * MIB])[0]},
+        "torch-ddp": {"dp": ranks, "bucket_bytes": (sizes or [25 * MIB])[0]},
+        "zero1": {"dp": ranks, "sharding": "zero1"},
+        "fsdp": {"dp": ranks, "sharding": "zero3" if "no-reshard" in words else "fsdp"},
+        "tp": {"tp": ranks, "sequence_parallel": "sequence" in words},
+        "pp": {"pp": ranks, "schedule": row.get("schedule"), "virtual_stages": row.get("virtual_stages")},
+    }
+    return plans.get(kind, {})
+
+
+def text_row(row: Row, place: Place) -> dict[str, float]:
+    """Predict a line of an imported table of step times whose model the catalogue knows."""
+    if "catalogue_model" not in row or "seq_len" not in row:
+        return {}
+    one = _estimate(_text_scenario(row, place))
+    parts = {part: _part_s(one, part) for part in PARTS}
+    return {
+        **{f"{part}_s": seconds for part, seconds in parts.items()},
+        "forward_backward_s": parts["forward"] + parts["backward"],
+        "step_s": one.step_time_s,
+        "peak_bytes": one.memory.peak_bytes,
+    }
+
+
+def text_data_parallel_row(row: Row, place: Place) -> dict[str, float]:
+    """Predict a line of an imported table of data parallel steps; forward, backward and optimizer are one rank's."""
+    found = text_row(row, place)
+    mode = row.get("ddp_mode", "")
+    if not found or mode not in ("naive", "flat", "overlapped", "bucketed"):
+        return found
+    variant = {"kind": mode, "variant": mode, "ranks": row.get("world_size", place.ranks)}
+    return {**found, "step_s": _estimate(_text_scenario(row, place, variant_plan(variant))).step_time_s}
+
+
+def _text_scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -> Scenario:
+    """What a line of text leaves out is assumed: one sequence, fp32, and the attention that its model is known with."""
+    model = word(row, "catalogue_model")
+    # CS336's assignment writes attention out; its fused kernel is a later part
+    usual = {"batch": 1, "precision": "fp32", "attention": "eager" if model.startswith("cs336") else "sdpa"}
+    for column, value in usual.items():
+        if not row.get(column):
+            place.assume(f"{column} {value}, as the table states none")
+    known = {column: row.get(column) or value for column, value in usual.items()}
+    return _scenario({**row, **known, "model": model, "micro_batch": known["batch"]}, place, plan)
+
+
+def _scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -> Scenario:
+    model, sequences = catalog.model(word(row, "model")), whole(row, "micro_batch")
+    model = replace(model, layers=whole(row, "layers", model.layers))
+    plan = {"micro_batch": sequences, "recompute": word(row, "recompute", "none"), **(plan or {"dp": 1})}
+    training = {
+        "seq_len": whole(row, "seq_len"),
+        "global_batch": sequences * plan.get("dp", 1) * whole(row, "micro_batches", 1),
+        "precision": word(row, "precision"),
+        "attention": word(row, "attention"),
+        "compile": bool(row.get("compile")),
+        "optimizer": word(row, "optimizer", "adamw"),
+    }
+    return place.scenario(encode(model), plan, training)
+
+
+def _peak_bytes(row: Row, place: Place, mode: str) -> float:
+    """Peak of a step, or of forward and backward alone: SGD without momentum keeps no state beside them."""
+    optimizer = "adamw" if mode == "step" else "sgd"
+    return _estimate(_scenario({**row, "optimizer": optimizer}, place)).memory.peak_bytes
+
+
+def _part_s(one: Estimate, part: str, *, wait: bool = True) -> float:
+    return one.phases_s[part] + (one.host_wait_by_phase_s[part] if wait else 0.0)
+
+
+@lru_cache(maxsize=1024)
+def _estimate(scenario: Scenario) -> Estimate:
+    return estimate(scenario, interval=False)

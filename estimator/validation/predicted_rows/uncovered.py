@@ -1,0 +1,61 @@
+"""Uncovered: why no row of a measured table has a prediction, in words for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from estimator.scenario import catalog
+from estimator.scenario.problems import InputProblems
+
+UNKNOWN_ROWS = "the estimator has no formula for such rows"
+SUBJECTS = {
+    "step": ("mode {}", "mode"),
+    "memory": ("the peak of {} alone", "pass"),
+    "ddp": ("{}", "variant", "precision"),
+    "attention": ("{}", "implementation", "precision"),
+    "collectives": ("{}", "kind"),
+    "ulysses": ("{}", "step"),
+    "text/collectives": ("{}", "kind"),
+}
+"""By the format of a measurement's origin: how to say what a row is of, and its columns that do."""
+LIBRARY = {"collectives": "library", "text/collectives": "backend"}
+SHOWN = 3
+LONGEST = 40
+
+
+def uncovered(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say why rows that no formula covers are not: the library, the model, or else what they are of."""
+    if form in LIBRARY:
+        libraries = _words(row.get(LIBRARY[form]) for row in rows)
+        if "nccl" not in libraries:
+            ran = f"its rows ran over {_listed(libraries)}" if libraries else "its rows do not say what they ran over"
+            return f"{ran}, and only NCCL is predicted"
+    models = _words(row.get("model") for row in rows)
+    if form.startswith("text/") and models and not any("catalogue_model" in row for row in rows):
+        return f"its rows do not tell which model of the catalogue {_listed(models)} is"
+    if form in ("step", "memory", "ddp") and models and not any(map(_in_catalogue, models)):
+        return f"the catalogue has no model {_listed(models)}"
+    if form not in SUBJECTS:
+        return UNKNOWN_ROWS
+    how, *columns = SUBJECTS[form]
+    subjects = _words(" in ".join(_words(row.get(column) for column in columns)) for row in rows)
+    return f"the estimator has no formula for {how.format(_listed(subjects))}" if subjects else UNKNOWN_ROWS
+
+
+def _words(values: Iterable[object]) -> list[str]:
+    """Write each value once, cut short: a file may have put anything there."""
+    return list(dict.fromkeys(str(value)[:LONGEST] for value in values if value not in (None, "")))
+
+
+def _listed(words: Sequence[str]) -> str:
+    more = f" and {len(words) - SHOWN} more" if len(words) > SHOWN else ""
+    return f"{', '.join(words[:SHOWN])}{more}"
+
+
+def _in_catalogue(name: str) -> bool:
+    try:
+        catalog.model(name)
+    except InputProblems:
+        return False
+    return True

@@ -1,0 +1,169 @@
+"""Score: predictions of a whole table of measured runs against what was measured, beside the naive formula."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from statistics import mean, median
+
+from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.estimate import estimate
+from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.parameters import parameters
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import Scenario
+from estimator.validation.csv_row import Row, scenario_of_row
+
+
+@dataclass(frozen=True, kw_only=True)
+class Errors:
+    """Errors of predictions in percent of the measurement; bias is signed, negative when predicted too short."""
+
+    n: int
+    mape: float | None
+    median_ape: float | None
+    p90_ape: float | None
+    max_ape: float | None
+    bias: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predicted:
+    """One row with its prediction and errors in percent; ``fits``: the prediction finds room in its chips' memory."""
+
+    row: Row
+    hardware: str
+    model: str
+    source: str
+    step_s: float
+    low_s: float
+    high_s: float
+    peak_bytes: float
+    fits: bool
+    naive_s: float
+    time_error_pct: float | None
+    memory_error_pct: float | None
+    naive_error_pct: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Skipped:
+    """A row that was not predicted, and why; rows count from 1."""
+
+    row: int
+    source_id: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Score of a table: time and memory of the model, time of the naive baseline, and the same by group.
+
+    ``not_fitting``: rows that were scored, and by the prediction need more memory than their chips have.
+    """
+
+    rows: int
+    predicted: int
+    skipped: tuple[Skipped, ...]
+    not_fitting: tuple[str, ...]
+    time: Errors
+    memory: Errors
+    baseline: dict[str, Errors]
+    by: dict[str, dict[str, Errors]]
+
+
+def naive_step_s(scenario: Scenario) -> float:
+    """Predict by 6·N·tokens FLOPs (8 with full recomputation) at half of the peak, times the pipeline's bubble."""
+    factor = 8.0 if scenario.plan.recompute == "full" else 6.0
+    flops = factor * parameters(scenario.model, scenario.training.seq_len) * scenario.tokens
+    rate = 0.5 * peak_flops_per_s(scenario.cluster.chip, scenario.training.precision) * scenario.cluster.chips
+    bubble = (scenario.micro_batches + scenario.plan.pp - 1) / scenario.micro_batches
+    return flops / rate * bubble
+
+
+def predict_rows(
+    rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None = None
+) -> list[Predicted | Skipped]:
+    """Predict every row, or say why not, in the table's order."""
+    return [_predict(number, row, calibration) for number, row in enumerate(rows, 1)]
+
+
+def validate(rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None = None) -> Validation:
+    """Predict and score every row of a table."""
+    return score(predict_rows(rows, calibration))
+
+
+def score(found: list[Predicted | Skipped]) -> Validation:
+    """Add up the errors of predicted rows."""
+    done = [item for item in found if isinstance(item, Predicted)]
+    groups: dict[str, dict[str, list[float]]] = {"hardware": {}, "model": {}, "source": {}}
+    for item in done:
+        if item.time_error_pct is None:
+            continue
+        for group, name in (("hardware", item.hardware), ("model", item.model), ("source", item.source)):
+            groups[group].setdefault(name, []).append(item.time_error_pct)
+    return Validation(
+        rows=len(found),
+        predicted=len(done),
+        skipped=tuple(item for item in found if isinstance(item, Skipped)),
+        not_fitting=tuple(
+            row_name(item.row.source_id, number)
+            for number, item in enumerate(found, 1)
+            if isinstance(item, Predicted) and not item.fits
+        ),
+        time=errors([item.time_error_pct for item in done]),
+        memory=errors([item.memory_error_pct for item in done]),
+        baseline={"naive": errors([item.naive_error_pct for item in done])},
+        by={group: {name: errors(values) for name, values in sorted(names.items())} for group, names in groups.items()},
+    )
+
+
+def row_name(source_id: str, number: int) -> str:
+    """Name a row by its identifier, else by its place in the table, counted from 1."""
+    return source_id or f"row {number}"
+
+
+def errors(percent: Iterable[float | None]) -> Errors:
+    """Summarise signed errors in percent; None counts as not measured."""
+    values = [value for value in percent if value is not None]
+    if not values:
+        return Errors(n=0, mape=None, median_ape=None, p90_ape=None, max_ape=None, bias=None)
+    sizes = sorted(abs(value) for value in values)
+    return Errors(
+        n=len(values),
+        mape=mean(sizes),
+        median_ape=median(sizes),
+        p90_ape=sizes[min(int(0.9 * len(sizes)), len(sizes) - 1)],
+        max_ape=sizes[-1],
+        bias=mean(values),
+    )
+
+
+def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | None) -> Predicted | Skipped:
+    row = scenario_of_row(cells)
+    if row.scenario is None:
+        return Skipped(row=number, source_id=row.source_id, reason=row.reason)
+    try:
+        found = estimate(row.scenario, calibration)
+    except InputProblems as error:
+        return Skipped(row=number, source_id=row.source_id, reason=str(error))
+    naive = naive_step_s(row.scenario)
+    return Predicted(
+        row=row,
+        hardware=cells.get("hardware", ""),
+        model=cells.get("model", ""),
+        source=cells.get("source", "").split()[0] if cells.get("source") else "",
+        step_s=found.step_time_s,
+        low_s=found.interval_s[0],
+        high_s=found.interval_s[1],
+        peak_bytes=found.memory.peak_bytes,
+        fits=found.memory.fits,
+        naive_s=naive,
+        time_error_pct=_error(found.step_time_s, row.measured_step_s),
+        memory_error_pct=_error(found.memory.peak_bytes, row.measured_memory_bytes),
+        naive_error_pct=_error(naive, row.measured_step_s),
+    )
+
+
+def _error(predicted: float, measured: float | None) -> float | None:
+    return 100.0 * (predicted / measured - 1.0) if measured else None

@@ -1,0 +1,119 @@
+"""Data parallelism: the shares and the traffic of the ZeRO paper (arXiv 1910.02054)."""
+
+import pytest
+
+from estimator.communication.data import Shares, Sync, shares, syncs
+from estimator.cost.collectives import TRAFFIC
+from estimator.scenario.plan import Plan
+from estimator.scenario.precision import numbers
+from estimator.scenario.training import Training
+
+PSI = 1000.0
+"""Parameters of a rank's stage."""
+
+
+def exchanges(sharding: str, *, precision="bf16", **changes) -> list[Sync]:
+    training = Training(seq_len=1, global_batch=1, precision=precision)
+    sizes = {"parameters": PSI, "layers": 4, "tensors": 9, "micro_batches": 1, "bucket_bytes": 500.0}
+    return syncs(sharding=sharding, numbers=numbers(training, Plan(sharding=sharding)), **{**sizes, **changes})
+
+
+def traffic(sharding: str, **rest) -> float:
+    """Elements that a rank sends, in units of (n − 1)/n; 2 bytes each."""
+    return sum(sync.payload_bytes * TRAFFIC[sync.kind] for sync in exchanges(sharding, **rest)) / 2
+
+
+@pytest.mark.parametrize(
+    ("sharding", "expected"),
+    [
+        ("ddp", Shares(parameters=1.0, gradients=1.0, optimizer=1.0)),
+        ("zero1", Shares(parameters=1.0, gradients=1.0, optimizer=1 / 8)),
+        ("zero2", Shares(parameters=1.0, gradients=1 / 8, optimizer=1 / 8)),
+        ("zero3", Shares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
+        ("fsdp", Shares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
+    ],
+)
+def test_what_each_stage_of_zero_shards(sharding, expected):
+    assert shares(sharding, 8) == expected
+    assert shares(sharding, 1) == Shares(parameters=1.0, gradients=1.0, optimizer=1.0)
+
+
+def test_zeros_table_of_7_5_billion_parameters_on_64_ranks():
+    # Figure 1 of the paper: 2 + 2 + 12 bytes per parameter; 120, 31.4, 16.6 and 1.9 GB.
+    def gigabytes(sharding: str) -> float:
+        found = shares(sharding, 64)
+        return 7.5 * (2 * found.parameters + 2 * found.gradients + 12 * found.optimizer)
+
+    printed = {"ddp": 120, "zero1": 31.4, "zero2": 16.6, "zero3": 1.9}
+    assert {name: gigabytes(name) for name in printed} == pytest.approx(printed, abs=0.05)
+
+
+def test_zero_1_and_2_send_what_ddp_sends():
+    # Section 7: an all-reduce is a reduce-scatter and an all-gather, 2Ψ in all.
+    assert traffic("ddp") == traffic("zero1") == traffic("zero2") == 2 * PSI
+
+
+@pytest.mark.parametrize("sharding", ["ddp", "zero1", "zero2"])
+def test_gradients_in_the_buffers_that_travel_are_not_copied(sharding):
+    plain, in_place = exchanges(sharding), exchanges(sharding, in_place=True)
+    assert sum(sync.copies_bytes for sync in plain) == 2 * PSI * 2
+    assert sum(sync.copies_bytes for sync in in_place) == 0
+    assert [sync.payload_bytes for sync in in_place] == [sync.payload_bytes for sync in plain]
+
+
+def test_fsdp_gathers_twice_and_scatters_once():
+    assert traffic("fsdp") == 3 * PSI
+    # Without resharding after forward the gathered parameters serve backward too.
+    assert traffic("zero3") == 2 * PSI
+
+
+def test_only_ddp_and_zero_1_wait_for_the_last_micro_batch():
+    assert traffic("ddp", micro_batches=4) == traffic("ddp")
+    assert traffic("zero1", micro_batches=4) == traffic("zero1")
+    assert traffic("zero2", micro_batches=4) == 4 * PSI + PSI
+    assert traffic("fsdp", micro_batches=4) == 4 * traffic("fsdp")
+
+
+def test_fsdps_mixed_precision_gathers_2_bytes_and_scatters_4():
+    found = exchanges("fsdp", precision="bf16-amp")
+    assert [(sync.kind, sync.payload_bytes) for sync in found] == [
+        ("all-gather", 2 * PSI), ("all-gather", 2 * PSI), ("reduce-scatter", 4 * PSI)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("bucket_bytes", "messages"), [(500.0, 4), (2000.0, 1), (1e9, 1), (300.0, 7), (1.0, 9)])
+def test_buckets_are_as_many_as_are_needed(bucket_bytes, messages):
+    (sync,) = exchanges("ddp", bucket_bytes=bucket_bytes)
+    assert sync.count == messages
+    assert sync.payload_bytes == 2 * PSI
+
+
+def test_fsdp_sends_one_message_per_layer():
+    assert {sync.count for sync in exchanges("fsdp", layers=6, micro_batches=2)} == {12}
+
+
+def test_gradients_are_exchanged_beside_backward_and_parameters_before_they_are_used():
+    assert {sync.name: sync.beside for sync in exchanges("zero1")} == {
+        "gradient scatter": "backward", "parameter gather": "forward"
+    }  # fmt: skip
+    assert [sync.beside for sync in exchanges("fsdp")] == ["forward", "backward", "backward"]
+
+
+def test_hybrid_sharding_sums_the_shards_over_the_copies_beside_backward():
+    plain, hybrid = exchanges("fsdp", micro_batches=3), exchanges("fsdp", micro_batches=3, shard_ranks=8, hybrid=True)
+    assert hybrid[:-1] == plain
+    copies = hybrid[-1]
+    # Once a step, layer by layer, whatever the micro-batches: one rank's shard of the gradients.
+    assert (copies.kind, copies.group, copies.beside) == ("all-reduce", "replica", "backward")
+    assert (copies.count, copies.late) == (4, False)
+    assert copies.payload_bytes == 2 * PSI / 8
+
+
+@pytest.mark.parametrize(
+    ("mode", "messages", "copied", "late"), [("bucketed", 4, 2, False), ("flat", 1, 4, True), ("naive", 9, 0, True)]
+)
+def test_the_three_ways_of_ddp_send_the_same_bytes(mode, messages, copied, late):
+    # Naive: tensor by tensor, no copies. Flat: one buffer, filled before and emptied after. Both wait for backward.
+    (sync,) = exchanges("ddp", ddp_mode=mode)
+    assert (sync.payload_bytes, sync.count, sync.late) == (2 * PSI, messages, late)
+    assert sync.copies_bytes == copied * 2 * PSI

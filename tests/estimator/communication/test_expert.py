@@ -1,0 +1,64 @@
+"""Expert parallelism: tokens to their experts and back, as arXiv 2006.16668 and 2303.06318 count them."""
+
+import pytest
+
+from estimator.communication.expert import ExpertExchange, expert_exchanges
+from estimator.operations.rank_sizes import dims
+from tests.estimator.examples import MIXTRAL, scenario
+
+ROW = 256 * 2
+"""One token of the stream, 2 bytes an element."""
+
+
+def exchanges(model=MIXTRAL, framework="megatron", **plan) -> dict[tuple[str, str], ExpertExchange]:
+    found = expert_exchanges(dims(scenario(model, plan=plan, framework=framework)))
+    assert len({(x.name, x.phase) for x in found}) == len(found)
+    return {(x.name, x.phase): x for x in found}
+
+
+def by_group(group: str, **rest) -> list[tuple[str, str, float, float]]:
+    return [(x.kind, x.phase, x.payload_bytes, x.count) for x in exchanges(**rest).values() if x.group == group]
+
+
+def test_every_token_goes_to_its_experts_and_back_both_ways():
+    payload = 128 * 2 * ROW
+    assert by_group("ep", dp=8, ep=8) == [
+        ("all-to-all", "forward", payload, 2), ("all-to-all", "backward", payload, 2)
+    ]  # fmt: skip
+
+
+def test_ranks_of_tp_and_cp_route_their_share():
+    for plan in ({"dp": 2, "tp": 4, "ep": 8}, {"dp": 2, "cp": 4, "ep": 8}):
+        assert {payload for _, _, payload, _ in by_group("ep", **plan)} == {128 * 2 * ROW / 4}
+
+
+@pytest.mark.parametrize(("capacity", "rows"), [(0.0, 2.0), (1.25, 2.5), (0.5, 1.0)])
+def test_a_capacity_pads_or_drops_what_is_sent(capacity, rows):
+    model = {**MIXTRAL, "capacity_factor": capacity}
+    assert {payload for _, _, payload, _ in by_group("ep", model=model, dp=8, ep=8)} == {128 * rows * ROW}
+
+
+@pytest.mark.parametrize(("framework", "again"), [("megatron", 2), ("pytorch-eager", 2), ("xla", 2), ("ideal", 1)])
+def test_full_recomputation_dispatches_again(framework, again):
+    # Only who weighs rows inside the experts and stops early does not need them back.
+    counts = [count for _, _, _, count in by_group("ep", dp=8, ep=8, recompute="full", framework=framework)]
+    assert counts == [2, 2, again]
+
+
+@pytest.mark.parametrize(("framework", "scatters"), [("megatron", 1), ("pytorch-eager", 1), ("ideal", 0)])
+def test_full_recomputation_gathers_a_split_experts_tokens_again(framework, scatters):
+    plan = {"dp": 4, "tp": 2, "ep": 4, "expert_tp": 2}
+    none = by_group("expert_tp", framework=framework, **plan)
+    full = by_group("expert_tp", framework=framework, recompute="full", **plan)
+    assert [kind for kind, *_ in full[len(none) :]] == ["all-gather"] + ["reduce-scatter"] * scatters
+
+
+def test_a_split_expert_gathers_its_tokens_and_scatters_its_sums():
+    whole = 2 * 64 * 2 * ROW
+    found = by_group("expert_tp", dp=4, tp=2, ep=4, expert_tp=2)
+    assert found == [
+        ("all-gather", "forward", whole, 1),
+        ("reduce-scatter", "forward", whole, 1),
+        ("all-gather", "backward", whole, 1),
+        ("reduce-scatter", "backward", whole, 1),
+    ]

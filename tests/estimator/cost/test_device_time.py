@@ -1,0 +1,70 @@
+"""Work: every op is priced once, in the direction and component it belongs to."""
+
+import pytest
+
+from estimator.cost.device_time import COMPONENTS, DIRECTIONS, attention_s, work_of
+from estimator.cost.price import price
+from estimator.operations.op import Op, again, gemm, kernels
+from estimator.operations.rank_sizes import dims
+from estimator.operations.transformer import network
+from tests.estimator.examples import GPT, LLAMA, MIXTRAL, cluster, flawless, scenario
+
+E = flawless()
+CHIP = cluster().chip
+
+
+def product(phase: str, **rest) -> Op:
+    return gemm("x", "layer", phase, m=64, n=64, k=64, element_bytes=2, precision="bf16", **rest)
+
+
+def kernel(phase: str, **rest) -> Op:
+    return kernels("x", "layer", phase, elements=1e6, stream=4.0, **rest)
+
+
+@pytest.mark.parametrize(
+    ("op", "direction", "component", "launched"),
+    [
+        (product("forward"), "forward", "matmul", "forward"),
+        (product("backward"), "input", "matmul", "input"),
+        (product("backward", weight=True), "weight", "matmul", "weight"),
+        (product("forward", category="attention"), "forward", "attention products", "forward"),
+        (kernel("forward", category="attention"), "forward", "attention kernels", "forward"),
+        (kernel("backward"), "input", "kernels", "input"),
+        (again(kernel("forward")), "input", "kernels", "recomputed"),
+    ],
+)
+def test_an_op_has_one_place(op, direction, component, launched):
+    found = work_of([op], CHIP, E)
+    seconds = {(d, c): s for d in DIRECTIONS for c, s in zip(COMPONENTS, found.seconds[d], strict=True) if s > 0}
+    assert seconds == {(direction, component): price(op, CHIP, E).seconds * op.count}
+    assert {name: n for name, n in found.launches.items() if n} == {launched: op.launches * op.count}
+
+
+@pytest.mark.parametrize("model", [LLAMA, GPT, MIXTRAL])
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_nothing_is_lost(model, attention):
+    ops = network(dims(scenario(model, attention=attention, plan={"recompute": "full"}))).blocks[0].ops
+    found = work_of(ops, CHIP, E)
+    for phase, directions in (("forward", ["forward"]), ("backward", ["input", "weight"])):
+        seconds = sum(sum(found.seconds[direction]) for direction in directions)
+        assert seconds == pytest.approx(sum(price(op, CHIP, E).seconds * op.count for op in ops if op.phase == phase))
+    assert sum(found.launches.values()) == sum(op.launches * op.count for op in ops)
+
+
+def test_half_of_a_products_backward_is_for_the_weights():
+    ops = network(dims(scenario(LLAMA, seq_len=4096))).blocks[0].ops
+    flops = {
+        weight: sum(op.flops * op.count for op in ops if op.kind == "gemm" and op.phase == "backward"
+                    and op.weight == weight) for weight in (False, True)
+    }  # fmt: skip
+    assert flops[True] == flops[False] > 0
+
+
+@pytest.mark.parametrize("attention", ["eager", "sdpa"])
+def test_attentions_core_is_what_a_ring_hides_behind(attention):
+    ops = network(dims(scenario(LLAMA, attention=attention))).blocks[0].ops
+    found = attention_s(work_of(ops, CHIP, E))
+    for phase in ("forward", "backward"):
+        core = [op for op in ops if op.category == "attention" and op.phase == phase]
+        assert core
+        assert found[phase] == pytest.approx(sum(price(op, CHIP, E).seconds * op.count for op in core))

@@ -1,0 +1,99 @@
+"""Roofline: which rate an op takes, and which roof binds it."""
+
+from dataclasses import replace
+
+import pytest
+
+from estimator.cost.price import price, reachable_flops_per_s
+from estimator.operations.op import Op, gemm, kernels
+from estimator.scenario.hardware import Chip
+from tests.estimator.examples import CHIP, flawless
+
+ROUND = Chip(**CHIP)
+E = flawless(gemm_matrix_frac=0.5, gemm_tf32_frac=0.25, gemm_vector_frac=0.75, gemm_unaligned_frac=0.125)
+
+
+@pytest.mark.parametrize(("precision", "rate"), [("bf16", 4e12), ("fp16-amp", 4e12), ("tf32", 1e12), ("fp32", 0.75e12)])
+def test_each_precision_reaches_its_share_of_its_peak(precision, rate):
+    assert reachable_flops_per_s(ROUND, precision, E) == rate
+
+
+def test_unaligned_products_all_run_at_the_same_slow_rate():
+    assert reachable_flops_per_s(ROUND, "bf16", E, aligned=False) == 1e12
+    assert reachable_flops_per_s(ROUND, "tf32", E, aligned=False) == 1e12
+    # Never faster than aligned.
+    slow = replace(E, gemm_tf32_frac=0.1)
+    assert reachable_flops_per_s(ROUND, "tf32", slow, aligned=False) == pytest.approx(0.4e12)
+
+
+def test_vector_products_do_not_care_for_alignment():
+    assert reachable_flops_per_s(ROUND, "fp32", E, aligned=False) == 0.75e12
+
+
+def product(m: int, n: int, k: int) -> Op:
+    return gemm("p", "layer", "forward", m=m, n=n, k=k, element_bytes=2.0, precision="bf16")
+
+
+def test_a_square_product_is_bound_by_compute_and_a_thin_one_by_memory():
+    square, thin = price(product(2560, 2560, 2560), ROUND, E), price(product(4096, 1, 4096), ROUND, E)
+    assert (square.bound, thin.bound) == ("compute", "memory")
+    assert thin.seconds >= product(4096, 1, 4096).bytes / 1e11
+    assert square.seconds >= 2 * 2560**3 / 4e12
+
+
+@pytest.mark.parametrize(("precision", "starts"), [("bf16", 1.0), ("fp16-amp", 1.0), ("tf32", 1.7), ("fp32", 1.7)])
+def test_products_of_4_byte_numbers_start_more_slowly(precision, starts):
+    # The smallest products on an H200: 3.6 µs in bf16, 6.3 µs in tf32.
+    tiny = replace(product(8, 8, 8), precision=precision)
+    assert price(tiny, ROUND, flawless(gemm_start_s=1.0)).seconds == pytest.approx(starts, rel=1e-6)
+
+
+def streamed(**changes) -> Op:
+    given = {"elements": 1e6, "stream": 8.0}
+    return kernels("k", "layer", "forward", **{**given, **changes})
+
+
+def test_streamed_kernels_take_their_bytes_over_the_bandwidth():
+    assert price(streamed(), ROUND, flawless(memory_frac=0.5)).seconds == pytest.approx(8e6 / 0.5e11)
+
+
+def test_slow_kernels_take_elements_not_bytes():
+    # 10 units at 1 GHz, half an element per unit and cycle.
+    e = flawless(strided_elements_per_unit_cycle=0.5, mixed_elements_per_unit_cycle=0.25)
+    assert price(streamed(stream=0.0, strided=2, slow_bytes=100), ROUND, e).seconds == pytest.approx(2e6 / 5e9)
+    assert price(streamed(stream=0.0, mixed=1, slow_bytes=100), ROUND, e).seconds == pytest.approx(1e6 / 2.5e9)
+
+
+def test_every_launch_has_a_tail_and_the_optimizers_is_its_own():
+    e = flawless(kernel_tail_s=1e-3, optimizer_tail_s=5e-3)
+    bare = price(streamed(), ROUND, flawless()).seconds
+    assert price(streamed(launches=3), ROUND, e).seconds == pytest.approx(bare + 3e-3)
+    assert price(streamed(launches=3, category="optimizer"), ROUND, e).seconds == pytest.approx(bare + 15e-3)
+    assert price(streamed(launches=3), ROUND, e).bound == "launch"
+    assert price(streamed(), ROUND, flawless()).bound == "memory"
+
+
+FUSED = Op(
+    name="attention", layer="layer", phase="forward", category="attention", kind="attention", batch=4.0, m=1024.0,
+    n=1024.0, k=128.0, flops=4.0 * 4 * 1024 * 1024 * 128, bytes=1.0, precision="bf16", efficiency="attention_frac",
+)  # fmt: skip
+
+
+def test_a_causal_kernel_executes_half_of_the_square():
+    found = price(FUSED, ROUND, flawless())
+    assert found.executed_flops == FUSED.flops / 2
+    # Rate 8e12 · 128/(128 + 60), no length effect in flawless efficiencies.
+    assert found.seconds == pytest.approx(FUSED.flops / 2 / (8e12 * 128 / 188))
+
+
+def test_fp32_attention_runs_on_the_vector_units_even_in_tf32():
+    vector = price(replace(FUSED, precision="tf32"), ROUND, flawless(attention_vector_frac=0.5))
+    assert vector.seconds == pytest.approx(FUSED.flops / 2 / (0.5e12 * 128 / 188))
+
+
+def test_backward_is_slower_but_a_recomputed_forward_is_not():
+    e = flawless(attention_backward_frac=0.5)
+    backward = price(replace(FUSED, phase="backward"), ROUND, e)
+    again = price(replace(FUSED, phase="backward", recomputed=True), ROUND, e)
+    assert backward.seconds == pytest.approx(2 * again.seconds)
+    assert again.seconds == pytest.approx(price(FUSED, ROUND, e).seconds)

@@ -1,0 +1,116 @@
+"""Explain: the sentence names what is largest, fall-backs are said, and what does not fit has a remedy."""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.cost.efficiency import efficiencies
+from estimator.estimate.estimate import estimate
+from estimator.estimate.explain import REMEDIES, assumptions, effective, memory_problems
+from estimator.estimate.report import MemoryOfStage
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS
+from estimator.scenario.scenario import scenario_from_json
+from tests.estimator.examples import GPT, LLAMA, document, flawless, scenario
+
+E = efficiencies("default")
+
+
+def test_every_category_has_a_remedy():
+    assert set(REMEDIES) == set(CATEGORIES)
+
+
+def test_the_sentence_names_the_largest_part_with_its_share():
+    found = estimate(scenario(LLAMA, seq_len=4096))
+    name = max(found.breakdown_s, key=lambda category: found.breakdown_s[category])
+    share = found.breakdown_s[name] / found.step_time_s
+    assert found.limits.startswith(name.capitalize())
+    assert f"({share:.0%})" in found.limits
+    assert REMEDIES[name] in found.limits
+
+
+@pytest.mark.parametrize(
+    ("category", "changes"),
+    [
+        ("host", {"host_forward_s": 1e-2, "host_backward_s": 1e-2}),
+        ("communication", {"link_frac": 1e-4}),
+        ("matmul", {"gemm_matrix_frac": 1e-4}),
+        ("elementwise", {"memory_frac": 1e-4, "link_frac": 1e4}),
+    ],
+)
+def test_what_is_made_slow_is_what_is_blamed(category, changes):
+    found = estimate(scenario(LLAMA, plan={"dp": 8, "sharding": "zero1"}, seq_len=2048), flawless(**changes))
+    assert found.limits.startswith(category.capitalize())
+
+
+def test_exposed_communication_is_named_beside_a_larger_part():
+    found = estimate(
+        scenario(LLAMA, plan={"dp": 8, "sharding": "zero1", "overlap": False}, seq_len=2048),
+        flawless(gemm_matrix_frac=0.05, link_frac=0.03),
+    )
+    worst = max(found.collectives, key=lambda c: c.exposed_s)
+    assert found.limits.startswith("Matmul")
+    assert f"most of it the dp {worst.kind}." in found.limits
+
+
+def grouped(precision: str, **training):
+    return scenario(LLAMA, precision=precision, **training)
+
+
+def test_eager_pytorch_falls_back_for_grouped_fp32_attention_only():
+    assert effective(grouped("fp32")).training.attention == "eager"
+    assert effective(grouped("tf32")).training.attention == "eager"
+    for same in (
+        grouped("bf16"),
+        grouped("bf16-amp"),
+        grouped("fp32", attention="flash"),
+        grouped("fp32", framework="pytorch-compile"),
+        scenario({**LLAMA, "kv_heads": 8}, precision="fp32"),
+    ):
+        assert effective(same) == same
+
+
+def test_the_fall_back_is_what_is_priced_and_is_said():
+    found = estimate(grouped("fp32"))
+    assert found.step_time_s == estimate(grouped("fp32", attention="eager")).step_time_s
+    assert any("score matrix" in text for text in found.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("words", "plan", "training"),
+    [
+        ("Dropout 0.1", {}, {"dropout": 0.1}),
+        ("No dropout", {}, {}),
+        ("separate eager kernels", {}, {}),
+        ("FSDP mixed precision", {"dp": 2, "sharding": "fsdp"}, {"precision": "bf16-amp"}),
+        ("contention", {"dp": 2}, {}),
+        ("do not overlap", {"tp": 2}, {}),
+        ("from the inside out", {"dp": 16}, {}),
+    ],
+)
+def test_assumptions_are_said_where_they_are_made(words, plan, training):
+    assert words in " ".join(assumptions(scenario(LLAMA, plan=plan, **training), E))
+
+
+def test_assumptions_are_not_said_where_they_are_not_made():
+    said = " ".join(assumptions(scenario(GPT, framework="megatron"), E))
+    for words in ("eager kernels", "FSDP", "contention", "do not overlap", "inside out", "score matrix"):
+        assert words not in said
+
+
+@pytest.mark.parametrize("kind", MEMORY_KINDS)
+def test_what_does_not_fit_names_its_largest_kind_and_a_remedy(kind):
+    by_kind = {**dict.fromkeys(MEMORY_KINDS, 1.0), kind: 9e10}
+    fullest = MemoryOfStage(
+        stage=0, layers=1, in_flight=1, moment="", peak_bytes=sum(by_kind.values()), by_kind=by_kind
+    )
+    (problem,) = memory_problems(scenario(LLAMA), fullest, 9.1e10, 8e10, E)
+    assert f"{kind}, is 90 GB" in problem.message
+    assert "91 GB (90 GB at the peak, and what the allocator holds back) do not fit into 80 GB" in problem.message
+    assert problem.remedy
+    assert memory_problems(scenario(LLAMA), fullest, 8e10, 8e10, E) == ()
+
+
+def test_a_step_that_does_not_fit_says_so_first():
+    data = document(LLAMA, seq_len=8)
+    data["cluster"]["chip"] = {**data["cluster"]["chip"], "memory_bytes": 1e6}
+    assert estimate(scenario_from_json(data)).limits.startswith("Does not fit: ")

@@ -1,0 +1,73 @@
+"""Activations: what forward keeps, what the loss needs, what lives inside one block's backward."""
+
+import pytest
+
+from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes
+from estimator.operations.rank_sizes import dims
+from estimator.operations.transformer import network
+from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
+
+
+def moments(model=LLAMA, **rest):
+    d = dims(scenario(model, **rest))
+    return block_moments(d, network(d).blocks[0])
+
+
+def test_korthikantis_34_bytes_per_token_and_width():
+    # arXiv 2205.05198, table 2 without scores: 34·s·b·h; dropout masks (3 bytes) are the difference without dropout.
+    megatron = {"framework": "megatron", "attention": "flash", "precision": "bf16", "seq_len": 1024}
+    kept = kept_bytes(network(dims(scenario(GPT, dropout=0.1, **megatron))).blocks[0].ops)
+    assert kept / (1024 * 256) == pytest.approx(34, abs=1)
+
+
+def test_weights_that_autocast_copies_are_not_kept_with_the_activations():
+    amp = network(dims(scenario(LLAMA, precision="bf16-amp"))).blocks[0].ops
+    copies = sum(op.saved_bytes * op.count for op in amp if op.name.endswith("weight cast"))
+    every = sum(op.saved_bytes * op.count for op in amp if op.phase == "forward")
+    assert copies > 0
+    assert kept_bytes(amp) == every - copies
+
+
+def test_the_loss_is_counted_as_logits():
+    head = network(dims(scenario(LLAMA))).head
+    assert loss_bytes(head) == 128 * 1024 * 2
+    assert kept_bytes(head) > loss_bytes(head)
+
+
+def test_vocabulary_parallel_ranks_hold_their_share_of_the_logits():
+    whole = logits_bytes(dims(scenario(LLAMA, framework="megatron")))
+    shared = logits_bytes(dims(scenario(LLAMA, framework="megatron", plan={"tp": 2})))
+    assert shared == (whole[0] / 2, whole[1] / 2)
+
+
+def test_inside_the_ffn_gradients_of_gate_and_up_live():
+    stream = 2 * 128 * 256 * 2
+    assert moments().ffn == stream + 2 * 128 * 704 * 2
+    assert moments(GPT).ffn == stream + 128 * 1024 * 2
+
+
+def test_inside_eager_attention_the_scores_gradient_lives():
+    scores = 8 * 128 * 128
+    stream = 2 * 128 * 256
+    assert moments(attention="eager").attention == stream * 2 + 6 * scores
+    assert moments(attention="eager", precision="fp32").attention == stream * 4 + 8 * scores
+    # Fused attention has the gradients of q, k and v only.
+    assert moments().attention == stream * 2 + 3 * 128 * 256 * 2
+
+
+def test_what_the_ffn_kept_is_free_when_attention_runs():
+    found = moments()
+    assert 0 < found.freed < found.kept
+
+
+@pytest.mark.parametrize(("half", "freed"), [("ffn", True), ("attention", False)])
+def test_bare_stacks_have_one_half(half, freed):
+    found = moments({**LLAMA, "network": half})
+    assert (found.freed == found.kept > 0) == freed
+    assert (found.freed == 0) != freed
+
+
+def test_experts_hold_the_rows_that_are_routed_to_them():
+    found = moments(MIXTRAL)
+    rows = 128 * 2
+    assert found.ffn == 2 * 128 * 256 * 2 + rows * (2 * 512 + 256) * 2

@@ -1,0 +1,298 @@
+"""Memory: each kind by hand, the moment that is the peak, and what sharding, stages and recomputation change.
+
+test_against_torch.py holds the whole against torch's own tracker.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.estimate.report import MemoryOfStage, stage_memories
+from estimator.memory.activations import kept_bytes, logits_bytes
+from estimator.memory.memory import stage_memory, stage_parameters
+from estimator.operations.optimizer import optimizer
+from estimator.operations.rank_sizes import dims
+from estimator.operations.transformer import network
+from estimator.scenario.breakdown import MEMORY_KINDS
+from estimator.scenario.parameters import parameters
+from estimator.scenario.scenario import scenario_from_json
+from estimator.schedule.bubble import in_flight
+from tests.estimator.examples import GPT, LLAMA, MIXTRAL, built, document, scenario
+
+WORKSPACE = 1000.0
+COUNT = parameters(scenario(LLAMA).model)
+TABLE = 1024 * 256
+
+
+def memories(model=LLAMA, **rest) -> tuple[MemoryOfStage, ...]:
+    return stage_memories(built(scenario(model, **rest)).setting, WORKSPACE)
+
+
+def memory(model=LLAMA, **rest) -> MemoryOfStage:
+    (found,) = memories(model, **rest)
+    return found
+
+
+def test_the_kinds_add_to_the_peak():
+    found = memory()
+    assert list(found.by_kind) == list(MEMORY_KINDS)
+    assert found.peak_bytes == sum(found.by_kind.values())
+
+
+@pytest.mark.parametrize(
+    ("precision", "framework", "optimizer", "widths"),
+    [
+        ("fp32", "pytorch-eager", "adamw", (4, 8)),
+        ("bf16", "pytorch-eager", "adamw", (2, 4)),
+        ("bf16-amp", "pytorch-eager", "adamw", (4, 8)),
+        ("bf16", "megatron", "adamw", (2, 12)),
+        ("bf16", "pytorch-eager", "sgd", (2, 0)),
+    ],
+)
+def test_states_by_precision(precision, framework, optimizer, widths):
+    found = memory(precision=precision, framework=framework, optimizer=optimizer).by_kind
+    assert (found["parameters"], found["optimizer"]) == (COUNT * widths[0], COUNT * widths[1])
+    assert found["framework"] == WORKSPACE
+
+
+def test_a_tiny_batch_peaks_in_the_optimizer_at_five_values_per_parameter():
+    # Parameter, gradient, two moments, and one multi-tensor temporary.
+    found = memory(seq_len=8)
+    assert found.moment == "optimizer step"
+    assert found.peak_bytes - WORKSPACE == 5 * 2 * COUNT
+
+
+def test_a_fused_optimizer_has_no_temporaries():
+    # Only 18 bytes of state per parameter, and the few activations of 8 tokens.
+    found = memory(seq_len=8, framework="megatron")
+    assert found.peak_bytes - WORKSPACE == pytest.approx(18 * COUNT, rel=0.01)
+
+
+def test_a_large_vocabulary_peaks_in_the_losss_backward():
+    found = memory({**LLAMA, "vocab": 100_000, "layers": 1}, seq_len=1024)
+    assert found.moment == "loss backward"
+    assert found.by_kind["logits"] == 1024 * 100_000 * 6
+    # The first micro-batch has no gradients yet.
+    assert found.by_kind["gradients"] == 0
+
+
+def test_a_second_micro_batch_finds_the_gradients_of_the_first():
+    model = {**LLAMA, "vocab": 100_000, "layers": 1}
+    found = memory(model, seq_len=1024, global_batch=2)
+    assert found.moment == "loss backward"
+    assert found.by_kind["gradients"] == 2 * parameters(scenario(model).model)
+
+
+def test_a_wide_inner_layer_peaks_where_its_gradients_live():
+    found = memory({**LLAMA, "layers": 1, "vocab": 64, "ffn": 4096}, seq_len=4096)
+    assert found.moment.endswith("FFN backward")
+    # Two gradients of the stream, and those of gate and up.
+    assert found.by_kind["temporaries"] == 2 * 4096 * (2 * 256 + 2 * 4096)
+
+
+def test_eager_attention_peaks_where_the_gradient_of_the_scores_lives():
+    found = memory({**LLAMA, "vocab": 64}, seq_len=2048, precision="fp32", attention="eager")
+    assert found.moment == "last block's attention backward"
+    fused = memory({**LLAMA, "vocab": 64}, seq_len=2048, precision="fp32", attention="sdpa")
+    assert found.by_kind["activations"] > fused.by_kind["activations"]
+
+
+@pytest.mark.parametrize(
+    ("precision", "framework", "end", "peak"),
+    [
+        ("fp32", "pytorch-eager", 4, 12),
+        ("bf16", "pytorch-eager", 2, 6),
+        ("bf16-amp", "pytorch-eager", 6, 10),
+        ("bf16", "pytorch-compile", 2, 4),
+        # Korthikanti 2022, section 4.3: Megatron keeps the logits in fp32, 4·s·b·v/t.
+        ("bf16", "megatron", 4, 8),
+    ],
+)
+def test_bytes_per_logit(precision, framework, end, peak):
+    d = dims(scenario(LLAMA, precision=precision, framework=framework))
+    assert logits_bytes(d) == (128 * 1024 * end, 128 * 1024 * peak)
+
+
+def test_activations_are_what_each_block_and_the_head_keep():
+    model = {**LLAMA, "vocab": 100_000}
+    one = scenario(model, seq_len=512)
+    ops = network(dims(one))
+    final_norm = next(op for op in ops.head if op.name == "final norm")
+    logits = next(op for op in ops.head if op.name == "logits")
+    expected = 4 * kept_bytes(ops.blocks[0].ops) + final_norm.saved_bytes + logits.saved_bytes
+    assert memory(model, seq_len=512).by_kind["activations"] == expected
+
+
+def test_autocasts_copies_of_weights_are_temporaries_not_activations():
+    found = memory({**LLAMA, "vocab": 100_000}, seq_len=512, precision="bf16-amp")
+    setting = built(scenario({**LLAMA, "vocab": 100_000})).setting
+    _, _, cast, _, _ = stage_parameters(setting.shard, setting.kinds[0])
+    assert cast == 4 * (256 * (2 * 256 + 2 * 64) + 3 * 256 * 704) + 100_000 * 256
+    assert found.by_kind["temporaries"] == 2 * cast
+
+
+def test_the_optimizer_step_holds_the_shares_of_zero():
+    def states(sharding: str) -> dict[str, float]:
+        found = memory(plan={"dp": 4, "sharding": sharding, "bucket_bytes": 1}, seq_len=8).by_kind
+        return {kind: found[kind] / COUNT for kind in ("parameters", "gradients", "optimizer")}
+
+    assert states("ddp") == {"parameters": 2, "gradients": 2, "optimizer": 4}
+    assert states("zero1") == {"parameters": 2, "gradients": 2, "optimizer": 1}
+
+
+def test_parameters_are_sharded_by_fsdp_at_every_moment():
+    found = memory(plan={"dp": 4, "sharding": "fsdp"}).by_kind
+    assert found["parameters"] == 2 * COUNT / 4
+    assert found["optimizer"] == 4 * COUNT / 4
+
+
+def test_communication_buffers():
+    # DDP copies gradients into buckets; ZeRO-1 needs two buckets; FSDP gathers two blocks, one block's gradient, and
+    # the root unit: both tables and the final norm.
+    bucket = 500
+    by_sharding = {
+        sharding: memory(plan={"dp": 2, "sharding": sharding, "bucket_bytes": bucket}, seq_len=512)
+        for sharding in ("ddp", "zero1", "zero3", "fsdp")
+    }
+    block = 2 * (256 * (2 * 256 + 2 * 64) + 3 * 256 * 704 + 2 * 256)
+    root = 2 * (2 * TABLE + 256)
+    assert by_sharding["ddp"].by_kind["communication"] == 2 * COUNT
+    assert by_sharding["zero1"].by_kind["communication"] == 2 * bucket
+    assert by_sharding["fsdp"].by_kind["communication"] == 2 * bucket + 3 * block + root
+    assert by_sharding["zero3"].by_kind["communication"] == 2 * bucket + (4 + 1) * block + root
+    assert memory(seq_len=512).by_kind["communication"] == 0
+
+
+@pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
+def test_a_stage_keeps_the_micro_batches_in_flight(schedule):
+    found = memories(GPT, plan={"pp": 4, "schedule": schedule}, global_batch=6, seq_len=1024, framework="megatron")
+    per_layer = kept_bytes(network(dims(scenario(GPT, seq_len=1024, framework="megatron"))).blocks[0].ops)
+    assert [stage.in_flight for stage in found] == [in_flight(schedule, i, 4, 6) for i in range(4)]
+    for stage in found[:-1]:
+        assert stage.by_kind["activations"] == per_layer * stage.in_flight
+        assert stage.by_kind["logits"] == 0
+    assert found[-1].by_kind["logits"] > 0
+
+
+def test_gpipe_holds_the_logits_of_every_micro_batch():
+    plan = {"pp": 2, "schedule": "gpipe"}
+    model = {**GPT, "vocab": 50_000}
+    many = memories(model, plan=plan, global_batch=5, seq_len=1024, framework="megatron")[-1]
+    one = memories(model, plan={**plan, "schedule": "1f1b"}, global_batch=5, seq_len=1024, framework="megatron")[-1]
+    end, _ = logits_bytes(dims(scenario(model, seq_len=1024, framework="megatron")))
+    assert many.by_kind["logits"] - one.by_kind["logits"] == 4 * end
+
+
+def test_recomputation_keeps_less_but_one_block_is_whole_again():
+    def peak(recompute: str) -> float:
+        return memory({**LLAMA, "layers": 16, "vocab": 64}, plan={"recompute": recompute}, seq_len=1024,
+                      attention="eager").peak_bytes  # fmt: skip
+
+    assert peak("full") < peak("selective") < peak("none")
+    # One block recomputed needs as much as one block kept.
+    (one_layer,) = memories({**LLAMA, "layers": 1, "vocab": 64}, seq_len=1024, attention="eager")
+    assert peak("full") > one_layer.by_kind["activations"]
+
+
+def test_one_layer_gains_nothing_from_recomputation():
+    def peak(recompute: str) -> float:
+        return memory({**LLAMA, "layers": 1, "vocab": 64}, plan={"recompute": recompute}, seq_len=1024).peak_bytes
+
+    assert peak("full") >= peak("none")
+
+
+def test_a_cpu_updates_tensor_by_tensor():
+    data = document(LLAMA, seq_len=8)
+    data["cluster"]["chip"] = {**data["cluster"]["chip"], "kind": "cpu"}
+    one = scenario_from_json(data)
+    (found,) = stage_memories(built(one).setting, WORKSPACE)
+    assert found.by_kind["temporaries"] == 2 * TABLE
+    (op,) = optimizer(one.training, dims(one).numbers, 1e6, 10.0, multi_tensor=False)
+    assert op.launches == 8 * 10
+
+
+def test_the_peak_is_that_of_the_fullest_moment():
+    setting = built(scenario(LLAMA, seq_len=512)).setting
+    found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                         workspace_bytes=WORKSPACE)  # fmt: skip
+    ((moment, by_kind),) = found.at_peaks(1)
+    totals = {name: sum(kinds.values()) for name, kinds in found.moments.items()}
+    assert totals[moment] == max(totals.values()) == found.largest
+    assert sum(by_kind.values()) == found.peak_bytes
+    assert len(totals) == 6
+
+
+def with_a_way_to_the_host(**rest) -> MemoryOfStage:
+    data = document(LLAMA, **rest)
+    data["cluster"]["chip"] = {**data["cluster"]["chip"], "host_bytes_per_s": 1e10}
+    (found,) = stage_memories(built(scenario_from_json(data)).setting, WORKSPACE)
+    return found
+
+
+def test_an_offloaded_optimizer_leaves_no_moments_and_no_temporaries():
+    here, away = with_a_way_to_the_host(seq_len=8), with_a_way_to_the_host(plan={"offload": "optimizer"}, seq_len=8)
+    assert (here.by_kind["optimizer"], away.by_kind["optimizer"]) == (4 * COUNT, 0)
+    # Parameters and gradients stay.
+    assert away.peak_bytes == pytest.approx(WORKSPACE + 4 * COUNT, rel=0.01)
+
+
+def test_offloaded_activations_leave_two_blocks_at_a_time():
+    away = with_a_way_to_the_host(plan={"offload": "activations"}, seq_len=4096)
+    block = built(scenario(LLAMA, seq_len=4096)).setting.shard.blocks[0]
+    assert away.by_kind["activations"] <= 2 * block.kept_bytes + 128 * 1024 * 1024
+    assert away.peak_bytes < with_a_way_to_the_host(seq_len=4096).peak_bytes
+    both = with_a_way_to_the_host(plan={"offload": "both"}, seq_len=4096)
+    assert both.by_kind["optimizer"] == 0
+    assert both.by_kind["activations"] == away.by_kind["activations"]
+
+
+def test_hybrid_sharding_divides_by_the_ranks_of_one_copy():
+    def parameters_held(**plan) -> float:
+        return memory(plan={"dp": 8, "sharding": "fsdp", **plan}).by_kind["parameters"]
+
+    assert parameters_held() == 2 * COUNT / 8
+    assert parameters_held(shard_ranks=2) == 2 * COUNT / 2
+    # Context parallel ranks hold the same parameters and share them too.
+    assert memory(plan={"dp": 2, "cp": 4, "sharding": "fsdp"}).by_kind["parameters"] == 2 * COUNT / 8
+
+
+def test_experts_are_sharded_over_the_ranks_that_hold_the_same_ones():
+    # 8 ranks, ep 4: each rank has 2 of 8 experts, and one other rank has the same two.
+    found = memory(MIXTRAL, plan={"dp": 8, "ep": 4, "sharding": "fsdp"}).by_kind
+    count = parameters(scenario(MIXTRAL).model)
+    experts = 4 * 8 * 3 * 256 * 512
+    assert found["parameters"] == pytest.approx(2 * ((count - experts) / 8 + experts / 4 / 2))
+
+
+EXPERTS = 4 * 8 * 3 * 256 * 512
+"""Expert parameters of MIXTRAL."""
+
+
+def test_copies_of_experts_need_buckets_although_nothing_else_has_copies():
+    # Without ep both ranks of tp hold every expert whole and sum its gradients; they share all else.
+    copied = memory(MIXTRAL, plan={"tp": 2, "sequence_parallel": True}, seq_len=8)
+    assert copied.by_kind["communication"] == 2 * EXPERTS
+    alone = memory(MIXTRAL, plan={"tp": 2, "ep": 2, "sequence_parallel": True}, seq_len=8)
+    assert alone.by_kind["communication"] == 0
+    both = memory(MIXTRAL, plan={"dp": 2, "ep": 2}, seq_len=8)
+    count = parameters(scenario(MIXTRAL).model)
+    assert both.by_kind["communication"] == 2 * (count - EXPERTS)
+
+
+def test_experts_that_no_other_rank_holds_are_never_gathered():
+    # Every rank has one of 8 experts per block: FSDP shards what is dense, and gathers no more than that.
+    found = memory(MIXTRAL, plan={"dp": 8, "ep": 8, "sharding": "fsdp"}, seq_len=512)
+    dense = parameters(scenario(MIXTRAL).model) - EXPERTS
+    buckets = 2 * 26_214_400
+    assert found.by_kind["communication"] - buckets < 2 * dense
+    spread = memory(MIXTRAL, plan={"dp": 8, "ep": 4, "sharding": "fsdp"}, seq_len=512)
+    assert spread.by_kind["communication"] - found.by_kind["communication"] == 3 * 2 * EXPERTS / 4 / 4
+
+
+def test_interleaved_stages_hold_more_than_plain_ones():
+    # Narayanan 2021, section 2.2: by 1 + (p - 1)/(p·v) on the first stage, where micro-batches are enough.
+    plan = {"pp": 2, "schedule": "interleaved", "virtual_stages": 2}
+    first = memories({**GPT, "layers": 8}, plan=plan, global_batch=8)[0]
+    assert first.in_flight == (2 * 1 + 1 * 2 + 1) / 2
+    plain = memories({**GPT, "layers": 8}, plan={"pp": 2}, global_batch=8)[0]
+    assert first.in_flight / plain.in_flight == pytest.approx(1 + (2 - 1) / (2 * 2))

@@ -1,0 +1,162 @@
+"""The estimator's FLOPs and memory against torch's own counters, on the model that the runner measures."""
+
+import warnings
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
+
+from estimator.estimate.estimate import estimate
+from estimator.operations.rank_sizes import dims
+from estimator.operations.transformer import network
+from estimator.scenario.scenario import Scenario, scenario_from_json
+from runners import model as measured
+from runners import model_training as trained
+
+with warnings.catch_warnings():
+    # The private module warns about its own imports; what it measures is what is compared here.
+    warnings.simplefilter("ignore")
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+LLAMA = {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "ffn": 704, "vocab": 1024}
+CS336 = {"layers": 3, "hidden": 384, "heads": 6, "ffn": 1536, "vocab": 2000}
+GPT2 = {
+    "layers": 3,
+    "hidden": 256,
+    "heads": 4,
+    "ffn": 1024,
+    "vocab": 1000,
+    "gated_ffn": False,
+    "activation": "gelu-tanh",
+    "norm": "layer",
+    "position": "learned",
+    "bias": True,
+    "tied_embedding": True,
+}
+QWEN3 = {**LLAMA, "qk_norm": True, "head_dim": 64}
+CHIP = {
+    "name": "test chip",
+    "fp32_flops_per_s": 1e12,
+    "tf32_flops_per_s": 2e12,
+    "bf16_flops_per_s": 4e12,
+    "fp16_flops_per_s": 4e12,
+    "memory_bytes": 1e12,
+    "memory_bytes_per_s": 1e11,
+    "link": "loopback",
+    "network": "loopback",
+}
+
+
+def scenario(model: dict, *, precision: str, attention: str, recompute: str = "none", seq_len: int = 128) -> Scenario:
+    return scenario_from_json(
+        {
+            "model": model,
+            "cluster": {"chip": CHIP, "chips_per_node": 1},
+            "plan": {"micro_batch": 4, "recompute": recompute},
+            "training": {"seq_len": seq_len, "global_batch": 4, "precision": precision, "attention": attention},
+        }
+    )
+
+
+def counted_flops(one: Scenario, device: str) -> int:
+    """Run the runner's model forward and backward under torch's counter; on ``meta`` nothing is computed."""
+    module = measured.build(one.model, one.training, one.plan, device)
+    tokens, targets = trained.batch(one.model, one.training, one.plan, device)
+    # torch registers its attention formula for the CUDA kernels only; the CPU kernel does the same work.
+    fused = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
+    fused_backward = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward
+    counter = FlopCounterMode(
+        display=False,
+        custom_mapping={
+            fused: lambda q, k, v, *_, out_shape=None, **__: sdpa_flop_count(q, k, v),
+            fused_backward: lambda g, q, k, v, *_, out_shape=None, **__: sdpa_backward_flop_count(g, q, k, v),
+        },
+    )
+    with counter:
+        with trained.autocast(one.training, "cpu"):
+            loss = trained.loss_of(module, tokens, targets)
+        loss.backward()
+    return counter.get_total_flops()
+
+
+def estimated_flops(one: Scenario) -> float:
+    found = network(dims(one))
+    runs = [(block.ops, block.layers) for block in found.blocks] + [(found.head, 1)]
+    return sum(
+        float(op.flops * op.count) * times for ops, times in runs for op in ops if op.kind in ("gemm", "attention")
+    )
+
+
+FLOP_CASES = [
+    (LLAMA, "fp32", "eager", "none"),
+    (LLAMA, "bf16", "eager", "none"),
+    (CS336, "fp32", "sdpa", "none"),
+    (CS336, "bf16-amp", "sdpa", "none"),
+    (CS336, "fp32", "eager", "full"),
+    (GPT2, "bf16-amp", "eager", "none"),
+    (GPT2, "fp32", "sdpa", "selective"),
+    (QWEN3, "bf16-amp", "eager", "selective"),
+]
+
+
+@pytest.mark.parametrize(("model", "precision", "attention", "recompute"), FLOP_CASES)
+def test_flops_of_forward_and_backward_equal_torchs_counter(model, precision, attention, recompute):
+    one = scenario(model, precision=precision, attention=attention, recompute=recompute)
+    assert estimated_flops(one) == counted_flops(one, "cpu")
+
+
+def tracked_peak_bytes(one: Scenario) -> tuple[int, dict[str, int]]:
+    """Peak of a steady step (the second) of the runner's model under torch's memory tracker."""
+    module = measured.build(one.model, one.training, one.plan, "cpu")
+    optimizer = torch.optim.AdamW(module.parameters(), foreach=True)
+    tokens, targets = trained.batch(one.model, one.training, one.plan, "cpu")
+
+    def step(tokens: torch.Tensor, targets: torch.Tensor) -> None:
+        with trained.autocast(one.training, "cpu"):
+            loss = trained.loss_of(module, tokens, targets)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    # The first step only makes the optimizer's states, for which one short sequence does
+    step(tokens[:1, :8], targets[:1, :8])
+    tracker = MemTracker()
+    tracker.track_external(module, optimizer, tokens, targets)
+    with tracker:
+        step(tokens, targets)
+    (peak,) = [kinds for device, kinds in tracker.get_tracker_snapshot("peak").items() if device.type == "cpu"]
+    kinds = {str(getattr(kind, "value", kind)): int(size) for kind, size in peak.items()}
+    total = kinds.pop("Total")
+    return total, kinds
+
+
+MEMORY_CASES = [
+    (LLAMA, "fp32", "eager", "none", 256),
+    (LLAMA, "bf16", "eager", "none", 256),
+    (CS336, "fp32", "eager", "none", 128),
+    (CS336, "fp32", "eager", "none", 512),
+    (CS336, "fp32", "sdpa", "none", 512),
+    (CS336, "bf16", "sdpa", "none", 512),
+    (CS336, "bf16-amp", "eager", "none", 512),
+    (CS336, "bf16-amp", "sdpa", "none", 512),
+    (CS336, "fp32", "eager", "full", 512),
+    (CS336, "bf16", "sdpa", "full", 512),
+    (CS336, "fp32", "eager", "selective", 512),
+    (GPT2, "fp32", "sdpa", "none", 512),
+    (GPT2, "bf16", "eager", "none", 512),
+    ({**GPT2, "activation": "gelu"}, "bf16-amp", "sdpa", "none", 512),
+    (QWEN3, "fp32", "eager", "none", 256),
+    (QWEN3, "bf16", "eager", "none", 256),
+]
+
+
+@pytest.mark.parametrize(("model", "precision", "attention", "recompute", "seq_len"), MEMORY_CASES)
+def test_peak_memory_is_within_5_percent_of_torchs_tracker(model, precision, attention, recompute, seq_len):
+    one = scenario(model, precision=precision, attention=attention, recompute=recompute, seq_len=seq_len)
+    tracked, kinds = tracked_peak_bytes(one)
+    found = estimate(one).memory
+    # The tracker sees tensors only, not the libraries' workspace.
+    estimated = found.peak_bytes - found.by_kind["framework"]
+    assert estimated == pytest.approx(tracked, rel=0.05), (found.moment, found.by_kind, kinds)

@@ -1,0 +1,152 @@
+"""Attention core: FLOPs of the full square, 2.5 times that backward, and scores kept only by the eager form."""
+
+import pytest
+
+from estimator.operations import attention
+from estimator.operations.op import Op
+from estimator.operations.rank_sizes import dims
+from tests.estimator.examples import GPT, LLAMA, scenario
+from tests.estimator.operations.shapes import DEEPSEEK, dims_of
+
+
+def core(model=LLAMA, *, attention_kind="sdpa", plan=None, **training) -> list[Op]:
+    return attention.core(dims(scenario(model, plan=plan or {}, attention=attention_kind, **training)))
+
+
+def flops(ops: list[Op], phase: str) -> float:
+    return sum(op.flops * op.count for op in ops if op.phase == phase and op.kind in ("gemm", "attention"))
+
+
+def kept(ops: list[Op]) -> float:
+    return sum(op.saved_bytes * op.count for op in ops)
+
+
+SQUARE = 4 * 8 * 32 * 128 * 128
+"""4·S²·D of 8 heads, 32 wide, 128 tokens: two products of 2·S²·D each."""
+
+
+@pytest.mark.parametrize("kind", ["eager", "sdpa", "flash", "flash1"])
+def test_forward_flops_are_two_products_over_the_full_square(kind):
+    assert flops(core(attention_kind=kind), "forward") == SQUARE
+
+
+def test_backward_is_five_products_when_fused_and_four_when_the_scores_were_kept():
+    # FlashAttention-2 (arXiv 2307.08691, section 4.1): backward 2.5 times forward, one product recomputed.
+    assert flops(core(), "backward") == 2.5 * SQUARE
+    assert flops(core(attention_kind="eager"), "backward") == 2 * SQUARE
+
+
+def test_tp_splits_heads():
+    assert flops(core(plan={"tp": 4}), "forward") == SQUARE / 4
+
+
+def test_fused_attention_keeps_q_k_v_output_and_one_number_per_row():
+    # 2 key/value heads for 8 query heads, each 32 wide.
+    assert kept(core()) == 2 * 128 * (2 * 256 + 2 * 64) + 4 * 8 * 128
+
+
+def test_fused_attention_moves_its_operands_not_its_scores():
+    forward, backward = core()
+    tensors, statistics = 2 * 128 * (2 * 256 + 2 * 64), 4 * 8 * 128
+    assert forward.bytes == tensors + statistics
+    # Reads q, k, v, output and its gradient; writes three gradients.
+    assert backward.bytes == 2.5 * tensors + statistics
+
+
+def test_fused_memory_is_linear_and_eager_memory_quadratic_in_the_sequence():
+    assert kept(core(seq_len=256)) == 2 * kept(core())
+    eager, longer = (kept(core(attention_kind="eager", seq_len=s)) for s in (4096, 8192))
+    assert longer / eager == pytest.approx(4, rel=0.02)
+
+
+def test_megatrons_eager_attention_keeps_softmax_mask_and_dropped_scores():
+    # Korthikanti 2022, section 4.1: 8·s·b·h for q, k, v and the weighted values, 5·a·s²·b for the scores.
+    ops = core(GPT, attention_kind="eager", framework="megatron", dropout=0.1)
+    assert kept(ops) == 8 * 128 * 256 + 5 * 8 * 128 * 128
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("sdpa", "attention_frac"), ("flash", "attention_flash_frac")])
+def test_each_fused_kernel_has_its_own_rate(kind, rate):
+    assert {op.efficiency for op in core(attention_kind=kind) if op.kind == "attention"} == {rate}
+
+
+def test_autocast_casts_rotated_queries_and_keys_again():
+    names = [op.name for op in core(precision="bf16-amp")]
+    assert "q, k casts" in names
+    assert "q, k casts gradient" in names
+    assert "q, k casts" not in [op.name for op in core(GPT, precision="bf16-amp")]
+
+
+def at(cp_kind, *, cp=4, kind="sdpa", model=LLAMA, **plan) -> list[Op]:
+    found = attention.core(dims_of(model, {"cp": cp, "cp_kind": cp_kind, **plan}, attention=kind))
+    return [op for op in found if op.kind != "kernels"]
+
+
+def test_ulysses_gives_a_rank_some_heads_and_whole_sequences():
+    for kind in ("sdpa", "eager"):
+        forward = at("ulysses", kind=kind)[0]
+        assert (forward.batch, forward.m, forward.n) == (2, 128, 128)
+
+
+def test_ulysses_copies_key_value_heads_where_ranks_are_more():
+    # 2 key/value heads for 4 ranks: each holds one, twice its share.
+    assert at("ulysses")[0].saved_bytes == 2 * 32 * (2 * 256 + 2 * 4 * 32) + 4 * 2 * 128
+
+
+def test_ring_multiplies_short_pieces_one_after_another():
+    for kind in ("sdpa", "eager"):
+        forward = at("ring", kind=kind)[0]
+        assert (forward.batch, forward.m, forward.n, forward.launches) == (8 * 4, 32, 32, 4)
+
+
+def test_ring_adds_up_its_pieces():
+    ops = {op.name: op for op in attention.core(dims_of(LLAMA, {"cp": 4}))}
+    # Three times: read the sum in fp32 and the piece in 2 bytes, write the sum.
+    assert ops["ring sums"].bytes == 3 * 10 * 32 * 256
+    assert "ring sums" not in {op.name for op in attention.core(dims_of(LLAMA))}
+
+
+def test_all_gather_meets_all_keys_but_keeps_its_own():
+    forward = at("all-gather")[0]
+    assert (forward.batch, forward.m, forward.n) == (8, 32, 128)
+    assert forward.saved_bytes == 2 * 32 * (2 * 256 + 2 * 64) + 4 * 8 * 32
+    assert forward.bytes == 2 * 32 * (2 * 256 + 4 * 2 * 64) + 4 * 8 * 32
+
+
+@pytest.mark.parametrize("cp_kind", ["ring", "ulysses", "all-gather"])
+def test_causal_work_is_balanced_over_ranks(cp_kind):
+    alone, part = at(cp_kind, cp=1)[0], at(cp_kind)[0]
+    assert part.flops * part.visible_frac == alone.flops * alone.visible_frac / 4
+
+
+@pytest.mark.parametrize(
+    ("window", "share"), [(0, 0.5), (128, 0.5), (500, 0.5), (64, 0.375), (1, 1 / 128 - 0.5 / 128**2)]
+)
+def test_a_window_leaves_a_band_of_the_square(window, share):
+    d = dims_of(LLAMA)
+    forward, backward = attention.core(d, "layer", window)
+    assert forward.visible_frac == backward.visible_frac == share
+    # Counted against every pair, one by one, a band is wider by half its edge.
+    pairs = sum(min(i + 1, window or 128) for i in range(128)) / 128**2
+    assert share == pytest.approx(pairs, abs=0.5 / 128)
+
+
+def test_eager_attention_computes_the_whole_square_whatever_the_window():
+    d = dims_of(LLAMA, attention="eager")
+    assert attention.core(d, "layer", 16) == attention.core(d, "layer")
+
+
+def test_latent_heads_are_wider_for_queries_than_for_values():
+    d = dims_of(DEEPSEEK)
+    forward, backward = attention.core(d)
+    assert forward.flops == 2 * 16 * 128 * 128 * (48 + 32)
+    assert backward.flops == 2 * 16 * 128 * 128 * (3 * 48 + 2 * 32)
+    assert forward.saved_bytes == 2 * 128 * 16 * (48 + 48 + 32 + 32) + 4 * 16 * 128
+
+
+def test_rows_of_a_grid_that_split_a_sequence_share_its_queries():
+    # 2 x 2 ranks and one sequence: each has 4 of 8 heads and half of the queries.
+    forward = at("ring", cp=1, tp=4, tp_kind="2d")[0]
+    assert (forward.batch, forward.m, forward.n) == (4, 64, 128)
+    several = at("ring", cp=1, tp=4, tp_kind="2d", micro_batch=6)[0]
+    assert (several.batch, several.m, several.n) == (4 * 3, 128, 128)

@@ -1,0 +1,97 @@
+"""Mixture of experts: rows that experts multiply, what tokens are copied to and from, and what is kept."""
+
+import pytest
+
+from estimator.operations import moe
+from tests.estimator.operations.shapes import DEEPSEEK, MIXTRAL, dims_of, flops, kept, named
+
+
+def ops_of(model=MIXTRAL, plan=None, **training):
+    return moe.expert_part(dims_of(model, plan, **training), "layer")
+
+
+def test_flops_are_six_per_active_parameter_and_token():
+    active = 256 * 8 + 2 * 3 * 256 * 704
+    assert flops(ops_of()) == 6 * 128 * active
+    shared = 256 * 16 + 4 * 3 * 256 * 96 + 3 * 256 * 192
+    assert flops(ops_of(DEEPSEEK)) == 6 * 128 * shared
+
+
+def test_every_expert_multiplies_its_even_share():
+    op = named(ops_of())["expert gate, up projections"]
+    assert (op.batch, op.m, op.n, op.k) == (8, 32, 2 * 704, 256)
+    local = named(ops_of(plan={"ep": 4}))["expert gate, up projections"]
+    assert (local.batch, local.m) == (2, 128)
+
+
+def test_a_capacity_pads_or_drops():
+    for factor in (0.5, 1.0, 1.25):
+        ops = named(ops_of({**MIXTRAL, "capacity_factor": factor}))
+        assert ops["expert down projection"].m == 32 * factor
+
+
+def test_an_expert_split_in_two_gathers_the_tokens_of_both_halves():
+    op = named(ops_of(plan={"ep": 2, "expert_tp": 2}))["expert down projection"]
+    assert (op.batch, op.m, op.k) == (4, 128, 352)
+
+
+def test_tensor_parallel_ranks_route_their_share_of_the_tokens():
+    ops = named(ops_of(plan={"tp": 4, "sequence_parallel": True}))
+    assert ops["router"].m == 32
+    assert (ops["expert down projection"].m, ops["expert down projection"].k) == (8, 704)
+    # Shared experts are split like a dense network and see the gathered tokens.
+    shared = named(ops_of(DEEPSEEK, {"tp": 4, "sequence_parallel": True}))["shared gate, up projections"]
+    assert (shared.m, shared.n) == (128, 2 * 192 / 4)
+
+
+def test_tokens_are_copied_to_their_experts_and_summed_back():
+    ops = named(ops_of())
+    assert ops["expert permutation"].bytes == 2 * 2 * 128 * 2 * 256
+    assert ops["expert combine"].bytes == 2 * (2 + 1) * 128 * 256
+    assert "expert sort" not in ops
+    assert named(ops_of(plan={"ep": 4}))["expert sort"].bytes == 2 * 2 * 128 * 2 * 256
+
+
+def test_kept_are_the_input_its_copies_and_the_experts_inside():
+    scores = 128 * 8 * 4
+    assert kept(ops_of()) == 2 * 128 * 256 + scores + 2 * 128 * 2 * (256 + 3 * 704)
+    # Eager PyTorch weighs the experts' outputs and keeps them for the gradient of the weights.
+    eager = named(ops_of(framework="pytorch-eager"))
+    assert eager["expert combine"].saved_bytes == 2 * 128 * 2 * 256
+    assert named(ops_of())["expert combine"].saved_bytes == 0
+
+
+def test_shared_experts_do_not_keep_the_input_twice():
+    ops = named(ops_of(DEEPSEEK))
+    assert ops["router"].saved_bytes == 2 * 128 * 256
+    assert ops["shared gate, up projections"].saved_bytes == 0
+    # Each rank of tp routes a quarter of the tokens but needs all of them for its share of the shared experts.
+    plain = named(ops_of(DEEPSEEK, {"tp": 4}))
+    assert plain["router"].saved_bytes + plain["shared gate, up projections"].saved_bytes == 2 * 128 * 256
+
+
+@pytest.mark.parametrize(("framework", "launches"), [("megatron", 1), ("pytorch-eager", 8)])
+def test_eager_pytorch_goes_through_experts_one_by_one(framework, launches):
+    ops = named(ops_of(framework=framework))
+    assert ops["expert down projection"].launches == launches
+
+
+def test_the_router_is_not_multiplied_in_fp8():
+    ops = named(ops_of(DEEPSEEK, precision="fp8"))
+    assert ops["router"].precision == "bf16"
+    assert ops["expert down projection"].precision == ops["shared down projection"].precision == "fp8"
+
+
+def test_a_gate_scales_shared_experts():
+    ops = named(ops_of({**DEEPSEEK, "shared_expert_gate": True}))
+    assert ops["shared gate"].flops == 2 * 128 * 256
+    plain = named(ops_of(DEEPSEEK))
+    assert ops["shared sum"].bytes - plain["shared sum"].bytes == 2 * 128 * 256
+    assert ops["shared sum"].saved_bytes == 2 * 128 * 256
+    assert plain["shared sum"].saved_bytes == 0
+
+
+def test_gradients_of_the_input_meet_from_router_experts_and_shared_experts():
+    ops = named(ops_of(DEEPSEEK))
+    for name in ("router gradient sum", "shared sum gradient"):
+        assert ops[name].bytes == 3 * 2 * 128 * 256

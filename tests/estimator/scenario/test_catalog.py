@@ -1,0 +1,377 @@
+"""The catalogue: every entry loads, every number has a source, peaks are dense, names that people use resolve."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from estimator.scenario import catalog
+from estimator.scenario.hardware import Chip
+from estimator.scenario.parameters import active_parameters, embedding_parameters, head_parameters, parameters
+from estimator.scenario.problems import InputProblems
+
+KINDS = ("models", "chips", "links")
+FILES = [path for kind in KINDS for path in sorted((catalog.ROOT / kind).glob("*.toml"))]
+CHIPS = [entry for entry in catalog.entries("chips") if (catalog.ROOT / "chips" / f"{entry.key}.toml").exists()]
+
+CONTRACT = {
+    "chips": "v100-32gb a100-40gb-sxm a100-80gb-sxm a100-80gb-pcie h100-sxm h100-pcie h200-sxm b200 gb200 b300 gb300 "
+    "mi300x rtx-4090 tpu-v5p",
+    "models": "cs336-small cs336-medium cs336-large cs336-xl cs336-2.7b gpt2 gpt2-medium gpt2-large gpt2-xl gpt3-175b "
+    "megatron-22b megatron-175b megatron-530b megatron-1t mpt-125m mpt-350m mpt-760m mpt-1b mpt-3b mpt-7b mpt-13b "
+    "mpt-30b mpt-70b tinyllama-1.1b llama2-7b llama2-13b llama2-70b llama3.2-1b llama3-8b llama3-70b llama3-405b "
+    "qwen3-0.6b qwen3-1.7b qwen3-4b qwen3-8b qwen3-14b qwen3-32b qwen3-30b-a3b qwen3-235b-a22b mixtral-8x7b "
+    "mixtral-8x22b deepseek-v2 deepseek-v3 gpt-oss-20b gpt-oss-120b kimi-k2 grok-1 nemotron4-15b nemotron4-340b",
+}
+
+PUBLISHED_PARAMETERS = {
+    # Stanford CS336 (2025), assignment 2: counts of the reference implementation.
+    "cs336-small": 128_625_408,
+    "cs336-medium": 423_183_360,
+    "cs336-large": 969_411_840,
+    "cs336-xl": 1_998_235_200,
+    "cs336-2.7b": 3_406_809_600,
+    # Checkpoints on the Hugging Face hub: total of the safetensors index, tied heads counted once.
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+    "tinyllama-1.1b": 1_100_048_384,
+    "llama2-7b": 6_738_415_616,
+    "llama2-13b": 13_015_864_320,
+    "llama2-70b": 68_976_648_192,
+    "llama3.2-1b": 1_235_814_400,
+    "llama3-8b": 8_030_261_248,
+    "llama3-70b": 70_553_706_496,
+    "llama3-405b": 405_853_388_800,
+    "qwen3-0.6b": 596_049_920,
+    "qwen3-1.7b": 1_720_574_976,
+    "qwen3-4b": 4_022_468_096,
+    "qwen3-8b": 8_190_735_360,
+    "qwen3-14b": 14_768_307_200,
+    "qwen3-32b": 32_762_123_264,
+    "mixtral-8x7b": 46_702_792_704,
+    "mixtral-8x22b": 140_620_634_112,
+    "deepseek-v2-lite": 15_706_484_224,
+    "deepseek-v2": 235_741_434_880,
+    "qwen3-30b-a3b": 30_532_122_624,
+    "qwen3-235b-a22b": 235_093_634_560,
+    "gpt-oss-20b": 20_914_757_184,
+    "gpt-oss-120b": 116_829_156_672,
+    # The index's 671 026 419 200 less 58 · 256 biases of the choice of experts, which no gradient trains.
+    "deepseek-v3": 671_026_404_352,
+}
+
+ACTIVE_PARAMETERS = {
+    # Billions that a token meets as the model's card or report prints them, and how far the rounding may be off.
+    "mixtral-8x7b": (12.9, 0.005),
+    "mixtral-8x22b": (39.0, 0.005),
+    "deepseek-v2": (21.0, 0.02),
+    "deepseek-v3": (37.0, 0.016),
+    "kimi-k2": (32.6, 0.01),
+    "qwen3-30b-a3b": (3.3, 0.02),
+    "qwen3-235b-a22b": (22.0, 0.01),
+}
+
+ACTIVE_WITHOUT_EMBEDDING = {
+    # gpt-oss-120b & gpt-oss-20b Model Card (2025), table 1, whose active parameters leave the embedding out: billions.
+    "gpt-oss-20b": 3.61,
+    "gpt-oss-120b": 5.13,
+}
+
+NEMOTRON_PARAMETERS = {
+    # arXiv 2402.16819 and 2406.11704, section 2: billions in embedding and head, and elsewhere.
+    "nemotron4-15b": (3.2, 12.5),
+    "nemotron4-340b": (9.4, 331.6),
+}
+
+MPT_PARAMETERS = [
+    # mosaicml/llm-foundry, scripts/train/benchmarking/README.md (2024): model, sequence length, num_params.
+    ("mpt-125m", 2048, 125_311_488),
+    ("mpt-125m", 65536, 174_070_272),
+    ("mpt-760m", 2048, 760_470_528),
+    ("mpt-760m", 32768, 807_656_448),
+    ("mpt-1b", 2048, 1_315_950_592),
+    ("mpt-1b", 65536, 1_445_974_016),
+    ("mpt-7b", 2048, 6_658_859_008),
+    ("mpt-7b", 65536, 6_918_905_856),
+    ("mpt-30b", 512, 29_964_204_032),
+    ("mpt-30b", 2048, 29_975_214_080),
+    ("mpt-30b", 8192, 30_019_254_272),
+]
+
+NOMINAL_PARAMETERS = {
+    # Papers that print a rounded size: billions, and how far the rounding may be off.
+    "gpt3-175b": (174.6, 0.001),
+    "megatron-22b": (22.0, 0.01),
+    "megatron-175b": (175.0, 0.01),
+    "megatron-530b": (529.6, 0.001),
+    "megatron-1t": (1008.0, 0.001),
+    # Narayanan et al. (arXiv 2104.04473, 2021), table 1.
+    "megatron-1.7b": (1.7, 0.03),
+    "megatron-3.6b": (3.6, 0.02),
+    "megatron-7.5b": (7.5, 0.01),
+    "megatron-18b": (18.4, 0.005),
+    "megatron-39b": (39.1, 0.001),
+    "megatron-76b": (76.1, 0.001),
+    "megatron-145b": (145.6, 0.001),
+    "megatron-310b": (310.1, 0.001),
+    # xai-org/grok-1, README.md (2024): 314B. Kimi K2 (arXiv 2507.20534, 2025), table 2: 1.04T.
+    "grok-1": (314.0, 0.006),
+    "kimi-k2": (1040.0, 0.015),
+}
+
+HARDWARE_NAMES = {
+    # Names as published tables of measured runs write them.
+    "A100": "a100-80gb-sxm",
+    "A100 (DGX)": "a100-80gb-sxm",
+    "A100-40GB": "a100-40gb-sxm",
+    "A100-80GB": "a100-80gb-sxm",
+    "A100-80GB SXM (Selene DGX A100)": "a100-80gb-sxm",
+    "A100-80GB SXM4": "a100-80gb-sxm",
+    "A100-PCIe-80GB": "a100-80gb-pcie",
+    "B200": "b200",
+    "B200-SXM": "b200",
+    "B300": "b300",
+    "GB200": "gb200",
+    "GB300": "gb300",
+    "H100": "h100-sxm",
+    "H100-80GB": "h100-sxm",
+    "H100-80GB (DGX H100)": "h100-sxm",
+    "H100-80GB (DGX/HGX)": "h100-sxm",
+    "H100-80GB HBM3": "h100-sxm",
+    "H100-80GB SXM5": "h100-sxm",
+    "H200-SXM": "h200-sxm",
+    "NVIDIA A100 SXM": "a100-80gb-sxm",
+    "NVIDIA B200 SXM": "b200",
+    "NVIDIA H100 SXM": "h100-sxm",
+    "RTX 4090 24GB": "rtx-4090",
+    "RTX A6000 48GB": "rtx-a6000",
+    "V100-SXM2-16GB": "v100-16gb",
+    # Names as torch.cuda.get_device_name gives them.
+    "AMD Instinct MI300X": "mi300x",
+    "NVIDIA A100 80GB PCIe": "a100-80gb-pcie",
+    "NVIDIA A100-PCIE-40GB": "a100-40gb-pcie",
+    "NVIDIA A100-SXM4-40GB": "a100-40gb-sxm",
+    "NVIDIA A100-SXM4-80GB": "a100-80gb-sxm",
+    "NVIDIA B200": "b200",
+    "NVIDIA B300 SXM6 AC": "b300",
+    "NVIDIA GB200": "gb200",
+    "NVIDIA GB300": "gb300",
+    "NVIDIA GeForce RTX 4090": "rtx-4090",
+    "NVIDIA H100 80GB HBM3": "h100-sxm",
+    "NVIDIA H100 PCIe": "h100-pcie",
+    "NVIDIA H200": "h200-sxm",
+    "Tesla V100-SXM2-32GB": "v100-32gb",
+    "TPU v5p": "tpu-v5p",
+}
+
+MODEL_NAMES = {
+    "GPT-175B": "megatron-175b",
+    "GPT-22B": "megatron-22b",
+    "GPT-3 175B": "gpt3-175b",
+    "GPT3-175B": "gpt3-175b",
+    "LLAMA2-7B": "llama2-7b",
+    "LLAMA3-8B": "llama3-8b",
+    "Llama3.1-70B": "llama3-70b",
+    "Llama3.1-8B": "llama3-8b",
+    "MPT-30b": "mpt-30b",
+    "openai-community/gpt2-xl": "gpt2-xl",
+    "Qwen/Qwen3-8B": "qwen3-8b",
+    "GPT-145B": "megatron-145b",
+    "GPT-OSS-120B": "gpt-oss-120b",
+    "Mixtral-8x7B": "mixtral-8x7b",
+    "Nemotron4-15B": "nemotron4-15b",
+    "Qwen3-30B-A3B": "qwen3-30b-a3b",
+    "DeepSeek-V3": "deepseek-v3",
+}
+
+SPARSE_HALF_PRECISION = {
+    309.7e12,
+    330.3e12,
+    330.4e12,
+    624e12,
+    1513e12,
+    1671e12,
+    1978.9e12,
+    1979e12,
+    2614.9e12,
+    4.5e15,
+    5e15,
+}
+SPARSE_FLOPS_PER_S = {
+    # What data sheets print "with sparsity"; a dense peak that equals one of these was copied from the wrong row.
+    "tf32_flops_per_s": {
+        154.8e12,
+        165.2e12,
+        312e12,
+        756e12,
+        835e12,
+        989e12,
+        989.4e12,
+        1307.4e12,
+        2.2e15,
+        2.25e15,
+        2.5e15,
+    },
+    "fp16_flops_per_s": SPARSE_HALF_PRECISION,
+    "bf16_flops_per_s": SPARSE_HALF_PRECISION,
+    "fp8_flops_per_s": {660.6e12, 1321.2e12, 3026e12, 3341e12, 3957.8e12, 3958e12, 5229.8e12, 9e15, 10e15},
+}
+
+DENSE_BF16_FLOPS_PER_S = {
+    "a100-40gb-sxm": 312e12,
+    "a100-80gb-sxm": 312e12,
+    "a100-80gb-pcie": 312e12,
+    "h100-sxm": 989.4e12,
+    "h100-pcie": 756e12,
+    "h200-sxm": 989.4e12,
+    "b200": 2250e12,
+    "gb200": 2500e12,
+    "mi300x": 1307.4e12,
+    "rtx-4090": 165.2e12,
+    "tpu-v5p": 459e12,
+    "v100-32gb": 0.0,
+}
+
+
+@pytest.mark.parametrize("kind", sorted(CONTRACT))
+def test_every_name_of_the_contract_is_there(kind: str):
+    keys = {path.stem for path in (catalog.ROOT / kind).glob("*.toml")}
+    assert set(CONTRACT[kind].split()) <= keys
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_number_has_a_source(path: Path):
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    sources = document.pop("sources")
+    numbers = {key for key, value in document.items() if type(value) in (int, float)}
+    assert numbers, "a file without numbers describes nothing"
+    assert numbers <= set(sources)
+    assert set(sources) <= set(document), "a source for a field that the file does not set"
+    short = {key: text for key, text in sources.items() if len(text) < 20}
+    assert not short, "name the document and the place in it"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_every_file_has_a_label_and_loads_under_its_name(path: Path):
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    (entry,) = [entry for entry in catalog.entries(path.parent.name) if entry.key == path.stem]
+    assert entry.label == document["label"]
+    assert entry.value.name == path.stem
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_names_and_aliases_are_unique_and_resolve(kind: str):
+    find = {"models": catalog.model, "chips": catalog.chip, "links": catalog.link}[kind]
+    owner: dict[str, str] = {}
+    for entry in catalog.entries(kind):
+        plain = [catalog._plain(name) for name in (entry.key, *entry.aliases)]
+        assert len(plain) == len(set(plain)), f"{entry.key} lists a name twice: {sorted(plain)}"
+        for name in (entry.key, *entry.aliases):
+            assert owner.setdefault(catalog._plain(name), entry.key) == entry.key
+            assert find(name) is entry.value
+
+
+@pytest.mark.parametrize(("name", "key"), HARDWARE_NAMES.items())
+def test_hardware_names_of_published_tables_and_drivers_resolve(name: str, key: str):
+    assert catalog.chip(name).name == key
+    assert catalog.chip(name.upper()).name == key
+
+
+@pytest.mark.parametrize(("name", "key"), MODEL_NAMES.items())
+def test_model_names_of_published_tables_resolve(name: str, key: str):
+    assert catalog.model(name).name == key
+
+
+def test_an_unknown_name_is_a_problem_that_suggests_the_nearest():
+    with pytest.raises(InputProblems) as caught:
+        catalog.chip("a100-80gb-sxn")
+    (problem,) = caught.value.problems
+    assert problem.field == "cluster.chip"
+    assert "a100-80gb-sxm" in problem.remedy
+
+
+def test_a_name_that_is_near_none_is_told_where_they_are_listed():
+    with pytest.raises(InputProblems) as caught:
+        catalog.model("!")
+    (problem,) = caught.value.problems
+    assert problem.remedy == f"Choose one of its {len(catalog.entries('models'))}; headroom catalog models lists them."
+
+
+def test_a_cpu_that_was_not_measured_is_no_misspelling(monkeypatch):
+    monkeypatch.setattr(catalog, "_by_alias", lambda kind: {})
+    with pytest.raises(InputProblems) as caught:
+        catalog.chip("CPU")
+    assert "python -m runners probe" in caught.value.problems[0].remedy
+
+
+@pytest.mark.parametrize(("name", "count"), PUBLISHED_PARAMETERS.items())
+def test_parameter_counts_are_the_published_ones(name: str, count: int):
+    assert parameters(catalog.model(name)) == count
+
+
+@pytest.mark.parametrize(("name", "seq_len", "count"), MPT_PARAMETERS)
+def test_mpt_parameter_counts_follow_the_sequence_length(name: str, seq_len: int, count: int):
+    assert parameters(catalog.model(name), seq_len) == count
+
+
+@pytest.mark.parametrize(("name", "expected"), NOMINAL_PARAMETERS.items())
+def test_parameter_counts_that_are_printed_rounded(name: str, expected: tuple[float, float]):
+    billions, tolerance = expected
+    assert parameters(catalog.model(name)) / 1e9 == pytest.approx(billions, rel=tolerance)
+
+
+@pytest.mark.parametrize(("name", "expected"), ACTIVE_PARAMETERS.items())
+def test_active_parameters_are_the_published_ones(name: str, expected: tuple[float, float]):
+    billions, tolerance = expected
+    assert active_parameters(catalog.model(name)) / 1e9 == pytest.approx(billions, rel=tolerance)
+
+
+@pytest.mark.parametrize(("name", "billions"), ACTIVE_WITHOUT_EMBEDDING.items())
+def test_active_parameters_of_cards_that_leave_the_embedding_out(name: str, billions: float):
+    model = catalog.model(name)
+    assert round((active_parameters(model) - embedding_parameters(model)) / 1e9, 2) == billions
+
+
+@pytest.mark.parametrize(("name", "billions"), NEMOTRON_PARAMETERS.items())
+def test_nemotron_parameters_in_and_beside_the_embedding(name: str, billions: tuple[float, float]):
+    model = catalog.model(name)
+    tables = embedding_parameters(model) + head_parameters(model)
+    assert tables / 1e9 == pytest.approx(billions[0], abs=0.06)
+    assert round((parameters(model) - tables) / 1e9, 1) == billions[1]
+
+
+@pytest.mark.parametrize("entry", catalog.entries("models"), ids=lambda entry: entry.key)
+def test_every_model_is_possible(entry: catalog.Entry):
+    assert entry.value.problems() == []
+
+
+@pytest.mark.parametrize("entry", CHIPS, ids=lambda entry: entry.key)
+def test_peaks_rise_as_precision_falls_and_are_never_the_sparse_ones(entry: catalog.Entry):
+    chip: Chip = entry.value
+    ladder = [chip.fp32_flops_per_s, chip.tf32_flops_per_s, chip.bf16_flops_per_s, chip.fp8_flops_per_s]
+    present = [peak for peak in ladder if peak]
+    assert present == sorted(present)
+    if chip.bf16_flops_per_s and chip.fp16_flops_per_s:
+        assert chip.fp16_flops_per_s == chip.bf16_flops_per_s, "both accumulate in fp32"
+    for field, sparse in SPARSE_FLOPS_PER_S.items():
+        assert getattr(chip, field) not in sparse
+
+
+@pytest.mark.parametrize(("name", "peak"), DENSE_BF16_FLOPS_PER_S.items())
+def test_dense_bf16_peaks(name: str, peak: float):
+    assert catalog.chip(name).bf16_flops_per_s == peak
+
+
+@pytest.mark.parametrize("entry", CHIPS, ids=lambda entry: entry.key)
+def test_every_chip_names_links_that_exist_and_has_plausible_sizes(entry: catalog.Entry):
+    chip: Chip = entry.value
+    link, network = catalog.link(chip.link), catalog.link(chip.network)
+    assert link.bytes_per_s >= network.bytes_per_s or chip.link.startswith("pcie")
+    assert link.bytes_per_s < chip.memory_bytes_per_s
+    assert 8e9 < chip.memory_bytes < 1e12
+    assert chip.l2_bytes < chip.memory_bytes / 50
+    assert 0.5e9 < chip.clock_hz < 4e9

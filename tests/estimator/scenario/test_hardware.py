@@ -1,0 +1,30 @@
+"""Hardware: peaks by precision, and what a chip cannot do."""
+
+import pytest
+
+from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
+from estimator.scenario.training import PRECISIONS
+from tests.estimator.examples import CHIP, cluster
+
+
+@pytest.mark.parametrize(
+    ("precision", "peak"), [("fp32", 1e12), ("tf32", 4e12), ("fp16-amp", 8e12), ("bf16-amp", 8e12), ("bf16", 8e12)]
+)
+def test_each_precision_runs_at_the_peak_of_its_unit(precision, peak):
+    assert peak_flops_per_s(Chip(**CHIP), precision) == peak
+
+
+def test_every_precision_of_the_contract_has_a_peak_field():
+    assert set(PEAK_FIELD) == set(PRECISIONS)
+
+
+def test_nodes_multiply_chips():
+    assert cluster(8, 4).chips == 32
+
+
+def test_a_missing_unit_is_a_problem_of_the_precision():
+    old = cluster(bf16_flops_per_s=0.0)
+    assert [problem.field for problem in old.problems("bf16")] == ["training.precision"]
+    assert "bf16" in old.problems("bf16")[0].message
+    assert old.problems("fp16-amp") == []
+    assert old.problems("fp32") == []

@@ -1,0 +1,66 @@
+"""Measurement: it survives JSON whole, and every default is empty rather than guessed."""
+
+import json
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.scenario.breakdown import PHASES
+from estimator.scenario.codec import decode, encode
+from estimator.scenario.measurement import (
+    SCHEMA_VERSION,
+    STATUSES,
+    Kernel,
+    MeasuredCollective,
+    MeasuredMemory,
+    Measurement,
+    Origin,
+    Warning,
+    any_measured,
+    rows_by_status,
+    statuses_text,
+)
+
+times = st.floats(0, 1e6)
+measurements = st.builds(
+    Measurement,
+    id=st.text(max_size=8),
+    origin=st.builds(Origin, kind=st.sampled_from(["run", "upload"]), format=st.text(max_size=5)),
+    device=st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=3), max_size=2),
+    steps_s=st.lists(times, max_size=4).map(tuple),
+    phases_s=st.dictionaries(st.sampled_from(PHASES), times),
+    kernels=st.lists(
+        st.builds(Kernel, name=st.text(), category=st.text(), count=st.integers(0, 100), total_s=times,
+                  flops=st.none() | times, bytes=st.none() | times),
+        max_size=2,
+    ).map(tuple),
+    collectives=st.lists(
+        st.builds(MeasuredCollective, kind=st.text(), bytes=times, ranks=st.integers(1, 64), seconds=times), max_size=2
+    ).map(tuple),
+    memory=st.builds(MeasuredMemory, peak_bytes=st.none() | times),
+    status=st.sampled_from(STATUSES),
+    warnings=st.lists(st.builds(Warning, code=st.text(), message=st.text()), max_size=2).map(tuple),
+)  # fmt: skip
+
+
+@given(measurements)
+@settings(max_examples=50, deadline=None)
+def test_a_measurement_survives_json_whole(measurement):
+    assert decode(Measurement, json.loads(json.dumps(encode(measurement)))) == measurement
+
+
+def test_what_is_not_known_is_empty():
+    empty = Measurement()
+    assert (empty.steps_s, empty.phases_s, empty.kernels, empty.rows, empty.warnings) == ((), {}, (), (), ())
+    assert empty.memory.peak_bytes is None
+    assert empty.memory.reserved_bytes is None
+    assert empty.schema_version == SCHEMA_VERSION
+
+
+def test_rows_are_counted_by_what_became_of_them():
+    assert any_measured([{"status": "oom"}, {}])
+    assert not any_measured([{"status": "oom"}])
+    counts = rows_by_status([{"status": "oom"}, {"status": "ok"}, {}])
+    assert list(counts.items()) == [("ok", 2), ("oom", 1)]
+    assert statuses_text(counts) == "2 ok, 1 oom"
+    assert statuses_text(rows_by_status([])) == ""

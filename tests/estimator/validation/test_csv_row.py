@@ -1,0 +1,272 @@
+"""Table: a row of a CSV becomes a scenario by stated defaults, or a reason; never a traceback, never a guess."""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.scenario.scenario import Scenario
+from estimator.scenario.training import PRECISIONS as MODELLED
+from estimator.validation.csv_row import PRECISIONS, SHARDINGS, scenario_of_row
+
+ROW = {
+    "source_id": "row_1",
+    "hardware": "H100-80GB",
+    "n_gpus": "16",
+    "model": "some gpt",
+    "n_layers": "24",
+    "d_model": "1024",
+    "n_heads": "16",
+    "seq_len": "1024",
+    "global_batch": "64",
+    "micro_batch": "2",
+    "tp": "2",
+    "pp": "2",
+    "precision": "bf16",
+    "measured_step_time_s": "1.25",
+}
+
+
+def read(**changes: str) -> Scenario:
+    row = scenario_of_row({**ROW, **changes})
+    assert row.scenario is not None, row.reason
+    return row.scenario
+
+
+def reason(**changes: str) -> str:
+    row = scenario_of_row({**ROW, **changes})
+    assert row.scenario is None
+    return row.reason
+
+
+def assumed(**changes: str) -> str:
+    return "; ".join(scenario_of_row({**ROW, **changes}).assumptions)
+
+
+def test_what_is_stated_is_taken():
+    found = read()
+    assert (found.plan.tp, found.plan.pp, found.plan.dp, found.plan.micro_batch) == (2, 2, 4, 2)
+    assert (found.model.layers, found.model.hidden, found.model.heads) == (24, 1024, 16)
+    assert (found.training.seq_len, found.training.global_batch, found.training.precision) == (1024, 64, "bf16")
+    assert (found.cluster.chip.name, found.cluster.chips_per_node, found.cluster.nodes) == ("h100-sxm", 8, 2)
+    assert scenario_of_row(ROW).measured_step_s == 1.25
+    assert scenario_of_row(ROW).source_id == "row_1"
+
+
+def test_what_is_left_empty_is_assumed_and_listed():
+    text = assumed(micro_batch="", tp="", pp="", precision="")
+    for words in ("micro_batch = 1", "tp = 1", "pp = 1", "dp = 16", "precision = bf16", "framework = pytorch-eager",
+                  "d_ff = 4096", "vocab = ", "recompute = none", "GPT blocks, tied embedding"):  # fmt: skip
+        assert words in text
+
+
+def test_what_is_stated_is_not_listed_as_assumed():
+    text = assumed(framework="megatron", d_ff="4096", vocab="51200", recompute="full", dp="4")
+    for words in ("micro_batch", "tp =", "dp =", "precision", "framework", "d_ff", "vocab", "recompute"):
+        assert words not in text
+
+
+def test_the_measurement_changes_nothing_but_itself():
+    slow = scenario_of_row({**ROW, "measured_step_time_s": "99", "measured_mfu": "3"})
+    assert slow.scenario == scenario_of_row(ROW).scenario
+    assert slow.assumptions == scenario_of_row(ROW).assumptions
+
+
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        ("Llama3-70B LoRA", "adapters only"),
+        ("Llama3.1-8B QLoRA", "adapters only"),
+        ("Llama3.2-1B [forward (inference)]", "part of a training step"),
+        ("Llama3.2-1B [forward+backward]", "part of a training step"),
+    ],
+)
+def test_what_is_no_whole_step_of_the_whole_model_is_refused(model, words):
+    assert words in reason(model=model)
+
+
+@pytest.mark.parametrize("model", ["Llama3-70B SFT", "Llama3.2-1B [forward+backward+AdamW]"])
+def test_whole_steps_are_read(model):
+    assert read(model=model).model.name == model
+
+
+@pytest.mark.parametrize(
+    ("written", "compiled"), [("", False), ("no", False), ("yes", True), ("default", True), ("max-autotune", True)]
+)
+def test_modes_of_the_compiler_are_compiling(written, compiled):
+    assert read(compile=written).training.compile is compiled
+
+
+def test_ddp_of_a_table_that_does_not_know_the_distributed_optimizer_is_unstated():
+    known = {"hardware": "H100", "framework": "megatron", "sharding": "ddp"}
+    notes = "FSDP column=0 (0 = DDP per source; distributed-optimizer use not stated in table)"
+    assert read(**known).plan.sharding == "ddp"
+    assert read(**known, notes=notes).plan.sharding == "zero1"
+    assert "distributed optimizer" in assumed(**known, notes=notes)
+
+
+def test_megatrons_buckets_grow_with_the_ranks():
+    known = {"hardware": "H100", "framework": "megatron", "global_batch": "128"}
+    assert read(**known).plan.bucket_bytes == 4 * 40_000_000
+    assert read(**known, n_gpus="256").plan.bucket_bytes == 4 * 64_000_000
+    assert read(**known, bucket_mb="25").plan.bucket_bytes == 25 * 2**20
+    assert "bucket_mb = 153 (Megatron's default)" in assumed(**known)
+
+
+def test_the_step_time_may_come_from_throughput():
+    row = scenario_of_row({**ROW, "measured_step_time_s": "", "measured_tokens_per_s_per_gpu": "2048"})
+    assert row.measured_step_s == 64 * 1024 / (2048 * 16)
+
+
+def test_memory_is_stated_in_gib():
+    row = scenario_of_row({**ROW, "measured_step_time_s": "", "measured_peak_mem_gib": "40.5"})
+    assert row.scenario is not None
+    assert row.measured_step_s is None
+    assert row.measured_memory_bytes == 40.5 * 2**30
+
+
+def test_a_row_without_measurement_is_skipped():
+    assert reason(measured_step_time_s="") == "no measured step time, throughput or memory"
+
+
+@pytest.mark.parametrize(
+    ("name", "gated", "norm", "position", "tied"),
+    [("Llama-like 5B", True, "rms", "rope", False), ("GPT L24 h1024", False, "layer", "learned", True)],
+)
+def test_the_family_follows_from_the_name(name, gated, norm, position, tied):
+    model = read(model=name).model
+    assert (model.gated_ffn, model.norm, model.position, model.tied_embedding) == (gated, norm, position, tied)
+
+
+QWEN3 = {"model": "Qwen3-0.6B", "n_layers": "28", "d_model": "1024", "n_heads": "16", "n_kv_heads": "8",
+         "d_ff": "3072", "vocab": "151936"}  # fmt: skip
+
+
+def test_a_model_of_the_catalogue_keeps_its_blocks():
+    model = read(**QWEN3).model
+    assert (model.qk_norm, model.tied_embedding, model.head_dim) == (True, True, 128)
+    assert "blocks" not in assumed(**QWEN3)
+
+
+def test_a_truncated_model_keeps_its_familys_blocks_and_says_so():
+    assert "Llama blocks, untied embedding" in assumed(**{**QWEN3, "n_layers": "4"})
+
+
+def test_columns_override_the_family():
+    model = read(gated_ffn="true", tied_embedding="false", head_dim="128", n_kv_heads="4").model
+    assert (model.gated_ffn, model.tied_embedding, model.head_dim, model.kv_heads) == (True, False, 128, 4)
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [("amp_bf16", "bf16-amp"), ("fp16", "fp16-amp"), ("BF16", "bf16"), ("float32", "fp32"), ("autocast", "bf16-amp")],
+)
+def test_spellings_of_precisions(written, read_as):
+    assert read(precision=written).training.precision == read_as
+
+
+def test_every_spelling_leads_to_something_modelled():
+    assert set(PRECISIONS.values()) <= set(MODELLED)
+    assert set(SHARDINGS.values()) == {"ddp", "zero1", "zero2", "zero3", "fsdp"}
+
+
+def test_a_chip_without_bf16_defaults_to_fp16():
+    assert read(hardware="V100-32GB", precision="", pp="1", tp="1").training.precision == "fp16-amp"
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [("full", "full"), ("True", "full"), ("selective (attention core)", "selective"), ("no", "none")],
+)
+def test_spellings_of_recomputation(written, read_as):
+    assert read(recompute=written).plan.recompute == read_as
+
+
+def test_a_stated_network_is_shared_by_the_chips_of_a_node():
+    assert read(interconnect="1600 Gbps node-node").cluster.network.bytes_per_s == 1600e9 / 8 / 8
+    default = read().cluster.network.bytes_per_s
+    assert read(interconnect="NVLink").cluster.network.bytes_per_s == default
+
+
+def test_buckets_and_modes_of_ddp():
+    assert read(bucket_mb="10").plan.bucket_bytes == 10 * 2**20
+    assert read(ddp_mode="bucketed").plan.overlap
+    assert not read(ddp_mode="flat").plan.overlap
+    assert not read(ddp_mode="naive").plan.overlap
+
+
+def test_sequence_parallelism_needs_tensor_parallelism():
+    assert read(sequence_parallel="true").plan.sequence_parallel
+    assert not read(sequence_parallel="true", tp="1").plan.sequence_parallel
+
+
+def test_axes_of_a_row():
+    plan = read(cp="2", vp="3").plan
+    assert (plan.cp, plan.dp, plan.virtual_stages, plan.schedule) == (2, 2, 3, "interleaved")
+    assert read(precision="amp_fp8").training.precision == "fp8"
+    assert read(n_layers="25").model.layers == 25
+
+
+def test_experts_come_from_the_catalogue_at_any_depth():
+    model = read(model="Mixtral-8x7B").model
+    assert (model.experts, model.top_k, model.layers) == (8, 2, 24)
+    assert "experts and blocks as in" in assumed(model="Mixtral-8x7B")
+
+
+def test_rates_of_known_flop_conventions_are_step_times():
+    cells = {"measured_step_time_s": "", "measured_tflops_per_gpu": "140", "vocab": "51200", "d_ff": "4096"}
+    tokens = 64 * 1024 * 24 * 1024**2
+    paper = scenario_of_row({**ROW, **cells, "notes": "formula 96BslH^2(1+s/6h+V/16lh)"})
+    expected = 96 * tokens * (1 + 1 / 6 + 51200 / (16 * 24 * 1024)) / (140e12 * 16)
+    assert paper.measured_step_s == pytest.approx(expected)
+    counter = scenario_of_row({**ROW, **cells, "source": "NVIDIA/Megatron-LM README"})
+    expected = 72 * tokens * (1 + 1 / 6 + 51200 / (12 * 24 * 1024)) / (140e12 * 16)
+    assert counter.measured_step_s == pytest.approx(expected)
+    assert scenario_of_row({**ROW, **cells}).measured_step_s is None
+
+
+def test_an_8_gpu_row_is_one_node():
+    assert read(n_gpus="4", pp="1").cluster.nodes == 1
+    assert read(n_gpus="4", pp="1").cluster.chips_per_node == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"ep": "8"}, "no experts"),
+        ({"experts": "64"}, "model.top_k"),
+        ({"model": "Mystery-8x7B"}, "has experts"),
+        ({"cp": "3"}, "plan.cp"),
+        ({"vp": "5"}, "plan.virtual_stages"),
+        ({"precision": "nvfp4"}, "nvfp4"),
+        ({"precision": "int3"}, "int3"),
+        ({"hardware": ""}, "hardware"),
+        ({"hardware": "abacus"}, "abacus"),
+        ({"d_model": ""}, "d_model is empty"),
+        ({"d_model": "wide"}, "not a number"),
+        ({"n_layers": "inf"}, "not a number"),
+        ({"tp": "3"}, "plan"),
+        ({"tp": "0"}, "plan.tp"),
+        ({"n_gpus": "0"}, "plan.dp"),
+        ({"n_gpus": "20"}, "plan.dp"),
+        ({"optimizer": "lion"}, "training.optimizer"),
+    ],
+)
+def test_what_cannot_be_predicted_has_a_reason(changes, words):
+    assert words in reason(**changes)
+
+
+@pytest.mark.parametrize("column", [name for name in ROW if name not in ("source_id", "hardware", "model")])
+@pytest.mark.parametrize("cell", ["nan", "inf", "-1", "0", "1e400", "?"])
+def test_no_cell_ends_in_a_traceback(column, cell):
+    row = scenario_of_row({**ROW, column: cell})
+    assert (row.scenario is None) == bool(row.reason)
+
+
+def test_a_vp_column_without_pipeline_does_not_matter():
+    assert read(vp="3", pp="1").plan.pp == 1
+
+
+def test_spaces_and_missing_columns_do_not_matter():
+    row = scenario_of_row({f" {key} ": f" {value} " for key, value in ROW.items()})
+    assert row.scenario == scenario_of_row(ROW).scenario
+    assert scenario_of_row({}).reason

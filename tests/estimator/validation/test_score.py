@@ -1,0 +1,75 @@
+"""Score: errors in percent by hand, the naive baseline, and groups that add up to the whole."""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.estimate.estimate import estimate
+from estimator.scenario.parameters import parameters
+from estimator.validation.score import Predicted, Skipped, errors, naive_step_s, predict_rows, validate
+from tests.estimator.examples import LLAMA, scenario
+from tests.estimator.validation.test_csv_row import ROW
+
+
+def test_errors_by_hand():
+    found = errors([10.0, -20.0, None, 30.0, -40.0])
+    assert (found.n, found.mape, found.median_ape, found.max_ape, found.bias) == (4, 25.0, 25.0, 40.0, -5.0)
+
+
+def test_the_ninetieth_percentile_is_one_of_the_errors():
+    assert errors([float(i) for i in range(1, 101)]).p90_ape == 91.0
+    assert errors([5.0]).p90_ape == 5.0
+
+
+def test_no_measurement_no_score():
+    found = errors([None, None])
+    assert (found.n, found.mape, found.bias) == (0, None, None)
+
+
+def test_the_naive_formula_by_hand():
+    one = scenario(LLAMA, plan={"dp": 2, "pp": 2}, global_batch=8)
+    # 6·N·tokens at half of 8 TFLOP/s on 4 chips; 4 micro-batches through 2 stages.
+    expected = 6 * parameters(one.model) * 8 * 128 / (0.5 * 8e12 * 4) * 5 / 4
+    assert naive_step_s(one) == pytest.approx(expected)
+    again = scenario(LLAMA, plan={"dp": 2, "pp": 2, "recompute": "full"}, global_batch=8)
+    assert naive_step_s(again) == pytest.approx(expected * 8 / 6)
+
+
+def rows() -> list[dict[str, str]]:
+    return [
+        {**ROW, "source_id": "a", "source": "paper one, table 1"},
+        {**ROW, "source_id": "b", "source": "paper two", "hardware": "A100-80GB", "measured_peak_mem_gib": "30"},
+        {**ROW, "source_id": "c", "source": "other", "measured_step_time_s": "", "measured_peak_mem_gib": "30"},
+        {**ROW, "source_id": "d", "precision": "int3"},
+    ]
+
+
+def test_every_row_is_predicted_or_skipped_in_order():
+    found = predict_rows(rows())
+    assert [type(item) for item in found] == [Predicted, Predicted, Predicted, Skipped]
+    assert (found[3].row, found[3].source_id) == (4, "d")
+    assert found[3].reason
+
+
+def test_a_prediction_is_the_estimate_of_the_rows_scenario():
+    (item,) = predict_rows(rows()[:1])
+    again = estimate(item.row.scenario)
+    assert (item.step_s, item.low_s, item.high_s) == (again.step_time_s, *again.interval_s)
+    assert item.time_error_pct == pytest.approx(100 * (again.step_time_s - 1.25) / 1.25)
+    assert item.naive_error_pct == pytest.approx(100 * (naive_step_s(item.row.scenario) / 1.25 - 1))
+    assert item.memory_error_pct is None
+
+
+def test_the_score_counts_each_measurement_once():
+    found = validate(rows())
+    assert (found.rows, found.predicted, len(found.skipped)) == (4, 3, 1)
+    assert (found.time.n, found.memory.n, found.baseline["naive"].n) == (2, 2, 2)
+    assert {name: errors.n for name, errors in found.by["hardware"].items()} == {"H100-80GB": 1, "A100-80GB": 1}
+    assert {name: errors.n for name, errors in found.by["source"].items()} == {"paper": 2}
+    by_hardware = [errors.mape for errors in found.by["hardware"].values()]
+    assert found.time.mape == pytest.approx(sum(by_hardware) / 2)
+
+
+def test_an_empty_table_has_an_empty_score():
+    found = validate([])
+    assert (found.rows, found.predicted, found.time.n, found.by["model"]) == (0, 0, 0, {})

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from app.disk import DataFolder
-from app.jobs import job_from_json, jobs_from_json, named
+from app.runs.jobs import job_from_json, jobs_from_json, named
 from app.this_cpu import ThisCpu
 from estimator.codec import encode
 from estimator.problems import InputProblems
@@ -129,7 +129,7 @@ def test_a_run_that_needs_more_than_the_machines_memory_is_refused_on_a_cpu(cpu)
 
 
 def test_the_memory_of_a_cpu_is_what_its_control_group_leaves(cpu, monkeypatch):
-    monkeypatch.setattr("app.jobs.cpu_memory_bytes", lambda: 1e6)
+    monkeypatch.setattr("app.runs.jobs.cpu_memory_bytes", lambda: 1e6)
     with pytest.raises(InputProblems, match=r"the run needs about .+, this machine has 1 MB"):
         job_from_json({"scenario": SCENARIO, "device": "cpu"}, cpu)
 

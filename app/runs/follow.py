@@ -7,13 +7,13 @@ import contextlib
 import time
 from dataclasses import replace
 
-from app import events
 from app.disk import DataFolder
 from app.errors import Refused
-from app.launch import claimed, found
-from app.live import Live
-from app.outcome import outcome
-from app.run import Run, fold
+from app.runs import events
+from app.runs.launch import claimed, found
+from app.runs.live import Live
+from app.runs.outcome import outcome
+from app.runs.run import Run, fold
 from app.store import Store
 from estimator.units import seconds
 from runners.backends import Status, backend

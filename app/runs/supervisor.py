@@ -14,15 +14,13 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any
 
-from app import events
 from app.disk import DataFolder, new_id
-from app.follow import conclude, end, end_elsewhere, follow, look_for
-from app.launch import claim, requests, start
-from app.live import Live
-from app.recovery import still_queued, take_up
-from app.run import Run
+from app.runs import events
+from app.runs.follow import conclude, end, end_elsewhere, follow, look_for
+from app.runs.launch import claim, make_runs, requests, start, still_queued, take_up
+from app.runs.live import Live
+from app.runs.run import Run
 from app.store import Store
-from app.submit import make_runs
 from runners.backends import Status, backend
 from runners.job import CANCEL_FILE, Job, Request
 

@@ -7,8 +7,8 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.events import EventReader, append_state, final_state, parse
-from app.run import Progress, Run, fold, log_tail, read_run
+from app.runs.events import EventReader, append_state, final_state, parse
+from app.runs.run import Progress, Run, fold, log_tail, read_run
 from tests.app.examples import write_run
 from tests.odd_json import documents
 

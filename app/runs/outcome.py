@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.run import MEASURED, Run, log_tail
+from app.runs.run import MEASURED, Run, log_tail
 from app.summary import read_measurement
 from estimator.measurement import Measurement, any_measured
 from runners.backends import Status

@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.events import EventReader, final_state
-from app.run import Run, fold, read_run
+from app.runs.events import EventReader, final_state
+from app.runs.run import Run, fold, read_run
 from runners.job import Handle
 
 

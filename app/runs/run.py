@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from app.events import EventReader, parse
+from app.runs.events import EventReader, parse
 from estimator.measurement import any_measured
 from runners.job import FINAL_STATES, JOB_FILE, LOG_FILE, RESULT_FILE, STATES
 

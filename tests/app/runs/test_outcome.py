@@ -7,8 +7,8 @@ import dataclasses
 import pytest
 
 from app.disk import write_json
-from app.outcome import outcome
-from app.run import Run, read_run
+from app.runs.outcome import outcome
+from app.runs.run import Run, read_run
 from estimator.codec import encode
 from estimator.measurement import Warning
 from runners.backends import Status

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.importers.kineto.columns import Trace
 from app.importers.kineto.flops import arithmetic, score_size, touches_scores
 from app.importers.kineto.intervals import Floats, Wholes
-from app.importers.kineto.pieces import CODE
+from app.importers.kineto.trace_columns import Trace
+from app.importers.kineto.work_spans import CODE
 from runners.kernels import category_of
 
 ARITHMETIC = ("matmul", "attention")

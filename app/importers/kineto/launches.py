@@ -6,10 +6,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.importers.kineto.columns import BACKWARD_PREFIX, GRAPH_LAUNCHES, NO_ID, Floats, Spans, Trace, Wholes, marks
 from app.importers.kineto.intervals import contains, groups, union
 from app.importers.kineto.nesting import enclosing
-from app.importers.kineto.pieces import PHASE
+from app.importers.kineto.trace_columns import (
+    BACKWARD_PREFIX,
+    GRAPH_LAUNCHES,
+    NO_ID,
+    Floats,
+    Spans,
+    Trace,
+    Wholes,
+    marks,
+)
+from app.importers.kineto.work_spans import PHASE
 from runners.trace import PHASE_PREFIX
 
 OPTIMIZER_MARK = "Optimizer."

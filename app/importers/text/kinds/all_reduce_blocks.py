@@ -7,13 +7,13 @@ import statistics
 from typing import Any
 
 from app.importers.bandwidth import READINGS, bus_factor, errors
-from app.importers.text.cells import cell
-from app.importers.text.columns import Column, column
-from app.importers.text.document import Block, Document, Entry, Fields, place
-from app.importers.text.figures import Findings, put, whole
 from app.importers.text.kinds.collective_rows import kind_of, measured
+from app.importers.text.layout.document import Block, Document, Entry, Fields, place
 from app.importers.text.reading import Decisions, Reading
-from app.importers.text.units import unit
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, put, whole
+from app.importers.text.values.header import Column, column
+from app.importers.text.values.units import unit
 from estimator.measurement import Warning
 from estimator.units import MIB
 

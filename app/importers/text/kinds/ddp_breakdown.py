@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 from app.importers.bandwidth import bus_factor
-from app.importers.text.cells import cell
-from app.importers.text.columns import Column, column
-from app.importers.text.document import Block, Document, Entry, Fields, place
-from app.importers.text.figures import Findings, put, scaled, whole
-from app.importers.text.models import catalogue_key
+from app.importers.text.layout.document import Block, Document, Entry, Fields, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, put, scaled, whole
+from app.importers.text.values.header import Column, column
+from app.importers.text.values.models import catalogue_key
 from estimator.measurement import Warning
 
 KIND = "data-parallel-steps"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import scaled
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading
+from app.importers.text.values.figures import scaled
 from estimator.measurement import Warning
 from runners.kernels import category_of
 

@@ -17,7 +17,7 @@ from estimator.scenario import Scenario
 from estimator.training import Training
 from estimator.units import bytes_text
 from runners.flash.tiles import WIDEST
-from runners.models import unknown_models
+from runners.model.by_name import unknown_models
 from runners.options import StepOptions
 
 NO_OPTIONS = StepOptions()

@@ -17,8 +17,8 @@ from app.runs.run import Run, fold
 from app.store import Store
 from estimator.units import seconds
 from runners.backends import Status, backend
+from runners.guard.journal import has_rows, recover
 from runners.job import CANCEL_FILE, RESULT_FILE, Handle
-from runners.journal import has_rows, recover
 
 POLL_S = 0.1
 """Events are read at every poll; the backend is asked every ``LOOK_S`` of its own, and at the end more often."""

@@ -26,14 +26,14 @@ NOUNS = {
 }
 LIGHT = [
     "__main__",
-    "arithmetic",
     "backends",
     "backends.local",
     "backends.slurm",
     "benchmarks",
     "job",
-    "kernels",
-    "trace",
+    "trace.aten_cost",
+    "trace.kernel_category",
+    "trace.reduced",
     "worker",
 ]
 

@@ -12,7 +12,7 @@ from app.importers.kineto.intervals import contains, union
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace, Wholes
 from estimator.measurement import MeasuredCollective, Warning
-from runners.kernels import category_of
+from runners.trace.kernel_category import category_of
 
 _ELEMENT_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "byte": 1, "char": 1, "bool": 1, "short": 2, "int": 4, "long": 8,

@@ -12,7 +12,7 @@ from app.importers.kineto.nesting import innermost
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace
 from app.importers.kineto.work_spans import CODE, HOST, MESSAGE, PHASE, WorkSpans, joined
-from runners.kernels import category_of
+from runners.trace.kernel_category import category_of
 
 _STARTS_ONLY = "c10d::"
 """Ops that start a collective, which then runs elsewhere."""

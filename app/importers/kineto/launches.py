@@ -19,7 +19,7 @@ from app.importers.kineto.trace_columns import (
     marks,
 )
 from app.importers.kineto.work_spans import PHASE
-from runners.trace import PHASE_PREFIX
+from runners.trace.reduced import PHASE_PREFIX
 
 OPTIMIZER_MARK = "Optimizer."
 BACKWARD = PHASE["backward"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.importers.kineto.events import Event
-from runners.trace import DEVICE_CATEGORIES, PHASE_PREFIX
+from runners.trace.reduced import DEVICE_CATEGORIES, PHASE_PREFIX
 
 STEP_PREFIX = "ProfilerStep#"
 BACKWARD_PREFIX = "autograd::engine::evaluate_function"

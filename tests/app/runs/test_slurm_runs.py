@@ -13,9 +13,9 @@ from app.main import create_app
 from app.settings import ROOT
 from runners.backends import slurm as backend
 from runners.backends.processes import marked
+from runners.guard.journal import journal_of
+from runners.guard.journal import read as read_journal
 from runners.job import RESULT_FILE
-from runners.journal import journal_of
-from runners.journal import read as read_journal
 from tests.app.examples import scenario
 from tests.app.waiting import events, measuring, run_in, until
 from tests.markdown import blocks

@@ -14,7 +14,7 @@ from estimator.model import parameters
 from estimator.problems import InputProblems
 from runners.benchmarks.memory import run
 from runners.job import Job
-from runners.models import model_of
+from runners.model.by_name import model_of
 from runners.snapshot import trimmed, write
 
 

@@ -8,7 +8,7 @@ from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading
 from app.importers.text.values.figures import scaled
 from estimator.measurement import Warning
-from runners.kernels import category_of
+from runners.trace.kernel_category import category_of
 
 KIND = "kernel-shares"
 _WHOLE = 0.999

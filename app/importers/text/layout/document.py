@@ -28,7 +28,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class KeyValue:
     """One ``key: value`` line; ``group`` is the line ending in a colon that it stands under."""
 
     key: str
@@ -42,11 +42,11 @@ class Fields:
     """A run of ``key: value`` lines between rules; ``title`` is the line that stands over it."""
 
     title: str
-    entries: tuple[Entry, ...]
+    entries: tuple[KeyValue, ...]
     line: int
     around: Surroundings = field(default=Surroundings())
 
-    def get(self, *words: str) -> Entry | None:
+    def get(self, *words: str) -> KeyValue | None:
         """Return the first entry whose key has all the words, whatever their case."""
         for entry in self.entries:
             key = entry.key.lower()

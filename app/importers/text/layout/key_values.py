@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from app.importers.text.layout.document import Entry, Fields
+from app.importers.text.layout.document import Fields, KeyValue
 from app.importers.text.layout.lines import heading, is_fence, is_noise, is_rule
 from app.importers.text.values.cells import cell
 
@@ -21,7 +21,7 @@ def read(lines: Sequence[str], start: int) -> tuple[Fields, int] | None:
     """Read the run of key-value lines that begins at ``lines[start]``; return it and the index after it, or None."""
     if not _pairs(lines[start]):
         return None
-    entries: list[Entry] = []
+    entries: list[KeyValue] = []
     group = _group_above(lines, start)
     index, end = start, start
     while index < len(lines):
@@ -30,7 +30,7 @@ def read(lines: Sequence[str], start: int) -> tuple[Fields, int] | None:
             break
         pairs = _pairs(line)
         if pairs:
-            entries += [Entry(key=key, value=value, line=index + 1, group=group) for key, value in pairs]
+            entries += [KeyValue(key=key, value=value, line=index + 1, group=group) for key, value in pairs]
             end = index + 1
         elif found := _GROUP.match(line):
             group = found["key"].strip("* ")
@@ -64,6 +64,6 @@ def _pairs(line: str) -> list[tuple[str, str]]:
     return pairs
 
 
-def _has_figures(entries: Sequence[Entry]) -> bool:
+def _has_figures(entries: Sequence[KeyValue]) -> bool:
     figures = (entry for entry in entries if cell(entry.value).value is not None or entry.value[:1].isdigit())
     return sum(1 for _ in itertools.islice(figures, _FEWEST)) == _FEWEST

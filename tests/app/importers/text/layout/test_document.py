@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from app.importers.text.layout.document import Entry, Fields, Surroundings, Table, label, place
+from app.importers.text.layout.document import Fields, KeyValue, Surroundings, Table, label, place
 
 
 def test_fields_are_found_by_words_of_their_key():
-    fields = Fields(title="T", line=3, entries=(Entry(key="Overall MIN time", value="1", line=4),))
+    fields = Fields(title="T", line=3, entries=(KeyValue(key="Overall MIN time", value="1", line=4),))
     assert fields.get("min", "time").value == "1"
     assert fields.get("max") is None
 

@@ -18,7 +18,7 @@ from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import Training
 from estimator.scenario.units import bytes_text
 from runners.flash.tiles import WIDEST
-from runners.models import unknown_models
+from runners.model.by_name import unknown_models
 from runners.options import StepOptions
 
 NO_OPTIONS = StepOptions()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from estimator.scenario.problems import InputProblems, Problem
 
 SCHEMA_VERSION = "2"
 _log = logging.getLogger("headroom")
+_BOUNDS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+"""Of libpq, in seconds and milliseconds: a host that is gone does not answer at all."""
 
 _metadata = sa.MetaData()
 _meta = sa.Table(
@@ -45,7 +48,8 @@ def engine_of(url: str) -> sa.Engine:
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() == "postgresql":
-        return sa.create_engine(parsed, pool_pre_ping=True)
+        bounds = {name: most for name, most in _BOUNDS.items() if name not in parsed.query}
+        return sa.create_engine(parsed, pool_pre_ping=True, connect_args=bounds)
     if parsed.get_backend_name() != "sqlite":
         raise _refused(f"{parsed.get_backend_name()!r} is not supported")
     engine = sa.create_engine(parsed)
@@ -74,6 +78,13 @@ def prepare(engine: sa.Engine) -> None:
     except sa.exc.DatabaseError as error:
         reason = str(error.orig).strip().splitlines()[0]
         raise _refused(f"the index database does not answer: {reason}") from None
+
+
+def give_back(engine: sa.Engine) -> None:
+    """Let SQLite take up its log again from the start, so that the next change needs no space, as far as it can."""
+    if engine.dialect.name == "sqlite":
+        with contextlib.suppress(sa.exc.DBAPIError), engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(RESTART)")
 
 
 def put(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:

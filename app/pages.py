@@ -48,8 +48,12 @@ def compress_plotly(data: DataFolder) -> Path:
     target = data.cache / f"plotly-{version('plotly')}.min.js.gz"
     if not target.exists():
         temporary = target.with_suffix(".tmp")
-        temporary.write_bytes(gzip.compress(plotly_file().read_bytes(), 9, mtime=0))
-        temporary.replace(target)
+        try:
+            temporary.write_bytes(gzip.compress(plotly_file().read_bytes(), 9, mtime=0))
+            temporary.replace(target)
+        except OSError:  # what is half-written takes space where there is none; the page gets the file as it is
+            temporary.unlink(missing_ok=True)
+            raise
     return target
 
 

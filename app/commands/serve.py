@@ -15,6 +15,7 @@ import uvicorn
 from app.commands.settings import settings_from
 from app.main import create_app
 from app.settings import Settings
+from app.slow_callers import HeadInTime
 from estimator.scenario.problems import InputProblems, Problem
 
 
@@ -25,7 +26,14 @@ def serve(arguments: Mapping[str, Any]) -> int:
     listener = _listen(settings)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     # What fails is logged by app.errors, and what hinders the start is raised below, without uvicorn's stack trace
-    config = uvicorn.Config(app, log_level="critical", server_header=False, lifespan="on", timeout_graceful_shutdown=5)
+    config = uvicorn.Config(
+        app,
+        http=HeadInTime,
+        log_level="critical",
+        server_header=False,
+        lifespan="on",
+        timeout_graceful_shutdown=5,
+    )
     server = _Server(config)
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn repeats the signal once it has shut down, and that is the ordinary end of this command

@@ -9,8 +9,6 @@ from estimator.scenario.precision import Numbers
 from estimator.scenario.units import Number
 
 WHOLLY_SHARDED = ("zero3", "fsdp")
-IN_PLACE_FRAMEWORKS = ("megatron", "ideal")
-"""Frameworks whose parameters and gradients live in the buffers that travel (Megatron-Core's param_and_grad_buffer)."""
 
 
 @dataclass(frozen=True, kw_only=True)

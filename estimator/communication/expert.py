@@ -33,7 +33,7 @@ def expert_exchanges(d: Dims) -> list[ExpertExchange]:
     copies = model.top_k * (model.capacity_factor or 1.0)
     payload = d.routed_tokens * copies * d.hidden * d.numbers.compute
     split = payload * d.expert_tp
-    back = d.redoes_whole_blocks or not d.weighs_inside_experts
+    back = d.training.traits.redoes_whole_blocks or not d.training.traits.weighs_inside_experts
 
     def one(name: str, kind: str, group: str, phase: str, payload: Number, count: float) -> ExpertExchange:
         return ExpertExchange(name=name, kind=kind, group=group, phase=phase, payload_bytes=payload, count=count)

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.operations.rank_sizes import VOCAB_PARALLEL_FRAMEWORKS, Dims
+from estimator.operations.rank_sizes import Dims
 from estimator.scenario.units import Number
-
-MERGING_FRAMEWORKS = ("megatron", "xla", "ideal")
-"""Frameworks that add the outputs of parallel attention and FFN before they sum them over the ranks."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,11 +28,11 @@ def block_exchanges(d: Dims, *, sequence_parallel: bool, attention: bool = True,
     """
     payload = d.tokens * d.hidden * d.numbers.compute
     pairs = float(attention) + float(ffn)
-    merged = d.model.parallel_residual and d.training.framework in MERGING_FRAMEWORKS and pairs == 2
+    merged = d.model.parallel_residual and d.training.traits.merges_parallel and pairs == 2
     sums = 1.0 if merged else pairs
     # The last sum feeds only the next block, so whoever stops at the last tensor that backward needs leaves it out.
     ends = ffn or d.model.network == "attention"
-    again = 0.0 if d.recompute != "full" else sums - float(ends and not d.redoes_whole_blocks)
+    again = 0.0 if d.recompute != "full" else sums - float(ends and not d.training.traits.redoes_whole_blocks)
 
     def one(name: str, kind: str, phase: str, count: float, size: Number = 1.0) -> Exchange:
         return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload * size, count=count)
@@ -88,7 +85,7 @@ def _latents(d: Dims) -> int:
 
 def _one_input(d: Dims) -> bool:
     """Whether attention and FFN read one norm, so that a compiler adds their input gradients before it sums them."""
-    return d.model.norms_per_layer == 1 and d.training.framework != "megatron" and not d.model.latent
+    return d.model.norms_per_layer == 1 and d.training.traits.merges_input_gradients and not d.model.latent
 
 
 def edge_exchanges(d: Dims, *, sequence_parallel: bool) -> tuple[list[Exchange], list[Exchange]]:
@@ -103,9 +100,9 @@ def edge_exchanges(d: Dims, *, sequence_parallel: bool) -> tuple[list[Exchange],
     def one(name: str, kind: str, phase: str) -> Exchange:
         return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload, count=1.0)
 
-    if d.training.framework == "ideal":
+    if d.training.traits.lower_bound:
         return [], []
-    if d.tp_kind == "1d" and d.training.framework not in VOCAB_PARALLEL_FRAMEWORKS:
+    if d.tp_kind == "1d" and not d.training.traits.vocab_parallel:
         if not sequence_parallel:
             return [], []
         return (

@@ -157,9 +157,9 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
 
 
 def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Efficiencies:
-    """Return the calibration, or the chip family's efficiencies; all shares 1 under the ideal framework."""
+    """Return the calibration, or the chip family's efficiencies; all shares 1 where a lower bound is asked for."""
     e = calibration or efficiencies(scenario.cluster.chip.efficiency)
-    return ideal(e) if scenario.training.framework == "ideal" else e
+    return ideal(e) if scenario.training.traits.lower_bound else e
 
 
 def _executed_flops(scenario: Scenario, rank: Rank) -> float:

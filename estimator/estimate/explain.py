@@ -64,13 +64,7 @@ def effective(scenario: Scenario) -> Scenario:
     """
     training = scenario.training
     grouped = scenario.model.kv != scenario.model.heads
-    if (
-        grouped
-        and training.attention == "sdpa"
-        and training.precision in ("fp32", "tf32")
-        and training.framework == "pytorch-eager"
-        and not training.compile
-    ):
+    if grouped and training.attention == "sdpa" and training.precision in ("fp32", "tf32") and not training.fused:
         return replace(scenario, training=replace(training, attention="eager"))
     return scenario
 
@@ -86,9 +80,9 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"
         " chips execute: recomputation, but no tiles that a causal kernel skips.",
     ]
-    if training.framework == "pytorch-eager" and not training.compile:
+    if not training.fused:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
-    if training.attention == "eager" and training.framework == "pytorch-eager":
+    if training.attention == "eager" and not training.traits.fuses:
         found.append("Attention keeps the score matrix (eager, or the math path of grouped fp32 attention).")
     if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
         found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")

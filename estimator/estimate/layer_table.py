@@ -210,7 +210,7 @@ def owners(line: InLine, names: Sequence[str], d: Dims) -> list[tuple[str, float
         return _by_block(_matching(names, COLUMN_LINEARS), count, message.name)
     pattern = PARTS.get(name) or next((op for start, op in GRID_PARTS if name.startswith(start)), "")
     ops = _matching(names, pattern) if pattern else []
-    if pattern == ROW_LINEARS and name != message.name and not d.redoes_whole_blocks:
+    if pattern == ROW_LINEARS and name != message.name and not d.training.traits.redoes_whole_blocks:
         # A checkpoint that stops early leaves out the block's last sum.
         ops = ops[: int(count)]
     return _spread(ops, count, message.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.communication.data import IN_PLACE_FRAMEWORKS, Sync, syncs
+from estimator.communication.data import Sync, syncs
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, exposed_s
 from estimator.cost.efficiency import Efficiencies
@@ -61,7 +61,7 @@ def data_parallel(
             ddp_mode=plan.ddp_mode,
             shard_ranks=by_group["shard"].ranks,
             hybrid=axis == "dp" and plan.shard_ranks > 0,
-            in_place=shard.training.framework in IN_PLACE_FRAMEWORKS,
+            in_place=shard.training.traits.in_place_buffers,
         ):
             group = by_group[sync.group]
             each = collective_s(sync.kind, sync.payload_bytes / maximum(sync.count, 1.0), group, cluster, e)

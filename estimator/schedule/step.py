@@ -110,7 +110,6 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None
     accumulation_s = (m - 1) * _seconds(accumulation, cluster, e)
     data = data_parallel(setting.shard, setting.kinds[0], passes[0], plan, setting.groups, m, cluster, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, setting.kinds[0])
-    ideal = setting.training.framework == "ideal"
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
     walk = maximum(0.0, (tensors + expert_tensors) * e.host_tensor_s - passes[0].lead_s)
     part = one.part
@@ -131,7 +130,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None
         bubble_s=bubble.idle_s,
         wait_forward_s=m * one.wait_forward_s,
         wait_backward_s=m * one.wait_backward_s,
-        wait_optimizer_s=0.0 if ideal else walk + e.host_step_s,
+        wait_optimizer_s=0.0 if setting.training.traits.lower_bound else walk + e.host_step_s,
     )
 
 

@@ -56,19 +56,6 @@ def needed(peak: float, reserved: float) -> str:
     return f"{bytes_text(reserved)} ({bytes_text(peak)} at the peak, and what the allocator holds back)"
 
 
-def effective(scenario: Scenario) -> Scenario:
-    """Return the scenario as the framework will run it, where it silently falls back.
-
-    Eager PyTorch has no fused fp32 attention for grouped key/value heads: scaled_dot_product_attention then takes its
-    math path, which keeps the scores (seen with torch 2.11 on H200).
-    """
-    training = scenario.training
-    grouped = scenario.model.kv != scenario.model.heads
-    if grouped and training.attention == "sdpa" and training.precision in ("fp32", "tf32") and not training.fused:
-        return replace(scenario, training=replace(training, attention="eager"))
-    return scenario
-
-
 def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
     """List what the prediction takes for granted."""
     training, plan = scenario.training, scenario.plan

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
@@ -23,7 +24,7 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.bubble import Bubble, bubble_s
-from estimator.schedule.data_overlap import PricedSync, data_parallel
+from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, slowest, stage_pass, total
 from estimator.schedule.schedules import FORMULAS
 
@@ -65,7 +66,7 @@ class Step:
     optimizer_s: Number
     offload_s: Number
     inline_s: Number
-    data: list[PricedSync]
+    data: list[PricedMessage]
     data_s: Number
     send_each_s: Number
     sends_s: Number

@@ -1,8 +1,8 @@
 // @ts-check
 /** Scenarios as plain values: complete, name, compare, change one field, describe. Pure. */
-import { batchFollowing, following } from "./follow.js";
+import { batchFollowing, following } from "./coupledFields.js";
 import { significant } from "./format.js";
-import { laidOn } from "./lay.js";
+import { relayout } from "./relayout.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 /** @typedef {import("./types.js").Catalog} Catalog */
@@ -134,7 +134,7 @@ export function withField(scenario, path, value, usual) {
   const next = structuredClone(scenario);
   const [part, name] = path.split(".");
   if (path === "cluster.chips") {
-    Object.assign(next.plan, laidOn(next.plan, value));
+    Object.assign(next.plan, relayout(next.plan, value));
     next.cluster = resized(next.cluster, value, usual);
     return batched(next, scenario);
   }
@@ -209,3 +209,5 @@ export function describe(scenario, catalog) {
 
 /** What one chip is called. @param {import("./types.js").Part} chip */
 export const chipWord = (chip) => (/tpu/i.test(chip.name ?? "") ? "TPU" : /cpu/i.test(chip.name ?? "") ? "CPU" : "GPU");
+/** What time × chips is called, as in GPU-hours. @param {Scenario} scenario @param {Catalog} catalog */
+export const chipHoursWord = (scenario, catalog) => `${chipWord(chipOf(scenario, catalog))}-hours`;

@@ -1,4 +1,3 @@
-// @ts-check
 /** What a person can do to the state; every view calls these, none changes the state by itself. */
 import { coupledChanges } from "./changes.js";
 import { lastAxis, validAxis } from "./axes.js";

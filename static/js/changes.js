@@ -1,4 +1,3 @@
-// @ts-check
 /** What changed with a field that a person moved, and why, in words. Pure. */
 import { count, plural } from "./format.js";
 import { differences, get } from "./scenario.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Fields of a plan that are impossible without one another, and how they move together: the rules of
  * estimator/follow.py, for the moment before an axis is there. Pure.

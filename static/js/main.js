@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Starts the page: catalogue, state from the URL, the views, keys, drops, and what happens when the server
  * goes.

@@ -1,4 +1,3 @@
-// @ts-check
 /** A plan in a few words: degrees first, then what is not the usual. Pure. */
 
 const DEGREES = ["dp", "tp", "cp", "pp", "ep"];

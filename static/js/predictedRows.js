@@ -1,4 +1,3 @@
-// @ts-check
 /** A measured table beside its predictions: columns after the measured ones, and errors in words. Pure. */
 import { change, count, percent } from "./format.js";
 
@@ -41,7 +40,8 @@ export function besideRows(rows, predicted) {
  */
 function spread(name, { n, median_ape, bias }, again) {
   const what = bare(name).replaceAll("_", " ");
-  const side = Math.abs(bias) < 0.05 ? "neither too low nor too high" : `${size(bias)} too ${bias < 0 ? "low" : "high"}`;
+  const side =
+    Math.abs(bias) < 0.05 ? "neither too low nor too high" : `${size(bias)} too ${bias < 0 ? "low" : "high"}`;
   if (n === 1) return again ? `that of ${what} is ${side}` : `the one prediction of ${what} is ${side}`;
   const half = again ? `of ${what}` : `half of the ${count(n)} predictions of ${what} are`;
   return `${half} within ${percent(median_ape / 100, 2)}, on average ${side}`;

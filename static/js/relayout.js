@@ -1,4 +1,3 @@
-// @ts-check
 /** Laying a plan anew: on another number of chips, or beside a batch that is kept; as little as possible changes. Pure. */
 import { following } from "./coupledFields.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /** Scenarios as plain values: complete, name, compare, change one field, describe. Pure. */
 import { batchFollowing, following } from "./coupledFields.js";
 import { significant } from "./format.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** One store: what the page shows. Changes are told once per frame, with the names of what changed. */
 
 import { ANYTHING, USUAL_SPLIT } from "./url.js";

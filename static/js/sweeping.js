@@ -1,4 +1,3 @@
-// @ts-check
 /** What a search asks the server: the scenario without its plan, the objective, limits and locked fields. Pure. */
 
 /**

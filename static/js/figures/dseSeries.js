@@ -1,4 +1,3 @@
-// @ts-check
 /** What the machine from technology answers, as series that the figures of studies draw. Pure. */
 
 /** @typedef {import("../types.js").StudySeries} Series */

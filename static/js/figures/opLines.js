@@ -1,4 +1,3 @@
-// @ts-check
 /** Lines of the table of ops: each op with its forward and its backward. Pure. */
 
 /** @typedef {import("../types.js").Op} Op */

@@ -1,4 +1,3 @@
-// @ts-check
 /** Ways to split one block: a number per token along tokens or lengths, with the points where ways change places. */
 import { count, quantity, scaleFor, short, significant } from "../format.js";
 import { layout, logTicks } from "./base.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** What the curves of the ways to split one block say, in words: who leads from where, and what changes places. Pure. */
 import { count, short } from "../format.js";
 
@@ -22,7 +21,8 @@ export function leaders({ x, curves, crossovers }, metric) {
   /** @type {Run[]} */
   const runs = [];
   names.forEach((name, at) => {
-    if (runs.at(-1)?.name === name) /** @type {any} */ (runs.at(-1)).to = at;
+    const last = runs.at(-1);
+    if (last?.name === name) last.to = at;
     else runs.push({ name, from: at, to: at });
   });
   /** @type {Run[]} */

@@ -1,4 +1,3 @@
-// @ts-check
 /** Step time: where the seconds of one step go, predicted over measured. */
 import { change, quantity, scaleFor, seconds, significant } from "../format.js";
 import { total } from "../measured.js";

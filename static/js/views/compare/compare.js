@@ -1,4 +1,3 @@
-// @ts-check
 /** Compare: the shown scenario, the measured run, and whatever is pinned, beside each other against a baseline. */
 import { setPins, setShown } from "../../actions.js";
 import { api, ApiError } from "../../api.js";

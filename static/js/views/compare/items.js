@@ -1,4 +1,3 @@
-// @ts-check
 /** What is compared: the shown scenario, the measured run, and the pins. */
 import { setShown, togglePin } from "../../actions.js";
 import { isTable } from "../../measured.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The list of all measurements, to pick from; what came in one file stands together. */
 import { api } from "../../api.js";
 import { bytes, count, seconds, when } from "../../format.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Ways to split one model: tensor parallelism in 1 to 3 dimensions, and splits of the sequence, with cross-overs. */
 import { setSplit } from "../../actions.js";
 import { api, ApiError } from "../../api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The table of a comparison: one line per item, deltas against the chosen baseline; and what their settings differ
  * in.

@@ -1,4 +1,3 @@
-// @ts-check
 /** The list of what the prediction assumed. */
 import { h } from "../shared/dom.js";
 

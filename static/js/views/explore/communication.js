@@ -1,4 +1,3 @@
-// @ts-check
 /** The communication table: every collective of the step, who takes part, its time and what of that is exposed. */
 import { bytes, csv, percent, seconds, significant } from "../../format.js";
 import { words } from "../../figures/base.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Explore: the scenario at the left; at the right its numbers, its figures and the measured run beside them. */
 import { api } from "../../api.js";
 import { HEIGHT_PX, roofline } from "../../figures/roofline.js";

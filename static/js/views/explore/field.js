@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * One number of the plan: slider over its legal values, number box, curve of its whole axis, and what is wrong with
  * it.

@@ -1,4 +1,3 @@
-// @ts-check
 /** A dialog that finds a model by any part of its name, family or size; Enter takes the first. */
 import { setModel } from "../../actions.js";
 import { count, short } from "../../format.js";

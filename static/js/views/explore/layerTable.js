@@ -1,4 +1,3 @@
-// @ts-check
 /** Every op of one layer, of the embedding and of the head with all that is known of it; the server makes the rows. */
 import { api, ApiError } from "../../api.js";
 import { state } from "../../state.js";

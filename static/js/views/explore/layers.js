@@ -1,4 +1,3 @@
-// @ts-check
 /** The table of ops: one transformer layer and one micro-batch, or the whole step; then embedding, head, optimizer. */
 import { bytes, csv, percent, quantity, scaleFor, significant } from "../../format.js";
 import { tokenOf } from "../../figures/base.js";
@@ -86,7 +85,7 @@ export function createLayers({ name }) {
       void every.save();
       return;
     }
-    const columns = [
+    const columns = /** @type {const} */ ([
       "name",
       "layer",
       "phase",
@@ -100,9 +99,9 @@ export function createLayers({ name }) {
       "seconds",
       "bound",
       "precision",
-    ];
+    ]);
     const rows = estimate.ops.map((op) =>
-      columns.map((column) => (column === "shape" ? shapeText(op.shape) : /** @type {any} */ (op)[column])),
+      columns.map((column) => (column === "shape" ? shapeText(op.shape) : op[column])),
     );
     download(`${name()}-ops.csv`, csv({ columns: columns.map((title) => ({ title })), rows }));
   }
@@ -187,11 +186,7 @@ export function createLayers({ name }) {
           const times = lines[0].count;
           const text = times > 1 && !perStep ? `${title}, × ${significant(times, 6)} in a step` : title;
           return [
-            h(
-              "tr",
-              { class: "group" },
-              h("th", { colspan: heads.length, scope: "rowgroup" }, h("span", { text })),
-            ),
+            h("tr", { class: "group" }, h("th", { colspan: heads.length, scope: "rowgroup" }, h("span", { text }))),
             ...lines.map(line),
           ];
         }),

@@ -1,4 +1,3 @@
-// @ts-check
 /** The memory figure with its legend, and the table of pipeline stages where there are several. */
 import { memoryTokenOf, words } from "../../figures/base.js";
 import { memory } from "../../figures/memory.js";

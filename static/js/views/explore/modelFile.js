@@ -1,4 +1,3 @@
-// @ts-check
 /** A button that takes the model from a Hugging Face config.json; the server reads it, the scenario holds it inline. */
 import { setOwnModel } from "../../actions.js";
 import { ApiError, api } from "../../api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** What is wrong with the scenario as a whole, and what its estimate warns of. */
 import { setScenario } from "../../actions.js";
 import { sentences } from "../../format.js";

@@ -1,7 +1,6 @@
-// @ts-check
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
 import { reset, setChip, setChips, setModel } from "../../actions.js";
-import { count, plural, said, saidTogether } from "../../format.js";
+import { count, plural, saidTogether } from "../../format.js";
 import { chipOf, chips, chipWord, describe } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { h, put } from "../shared/dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The strip over the tiles: baseline, pinned scenarios, the measured run beside the prediction, and the way they
  * differ.

@@ -1,4 +1,3 @@
-// @ts-check
 /** Controls of the plan: the usual in front, the others folded; what a model or plan has no use for is hidden. */
 import { get, modelOf, same } from "../../scenario.js";
 import { set, state } from "../../state.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Values that a field refuses: how many, and, unfolded, why. */
 import { count, plural } from "../../format.js";
 import { h, put } from "../shared/dom.js";

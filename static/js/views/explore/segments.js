@@ -1,4 +1,3 @@
-// @ts-check
 /** One choice of the plan: radio buttons that look like one control; what cannot be chosen says why. */
 import { setField } from "../../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../../axes.js";

@@ -1,9 +1,8 @@
-// @ts-check
 /** One choice among many: a menu over the values of its axis; what cannot be chosen says why. */
 import { setField } from "../../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
 import { change, saidTogether } from "../../format.js";
-import { get, same } from "../../scenario.js";
+import { get } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../shared/dom.js";
 import { createFieldProblem } from "../shared/fieldProblem.js";

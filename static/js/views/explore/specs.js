@@ -1,4 +1,3 @@
-// @ts-check
 /** Specifications of the chosen model and the chosen hardware, one line each. */
 import { bytes, count, quantity, short, significant } from "../../format.js";
 import { chipOf, modelOf } from "../../scenario.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The headline: step time, tokens/s per chip, MFU, peak memory, what limits the step. */
 import { arrow, bytes, change, percent, quantity, short, split } from "../../format.js";
 import { stepTime } from "../../measured.js";

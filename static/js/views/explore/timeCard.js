@@ -1,4 +1,3 @@
-// @ts-check
 /** The step time: the primary figure, drawn in the frame of every change; its table of errors; the run's warnings. */
 import { stepTime as stepTimeFigure } from "../../figures/stepTime.js";
 import { plural } from "../../format.js";

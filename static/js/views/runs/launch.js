@@ -1,4 +1,3 @@
-// @ts-check
 /** The form that starts a measured run; the exact command is shown before anything starts. */
 import { writeUrl } from "../../actions.js";
 import { api, ApiError } from "../../api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** What a measured run asks for: the benchmark, the fields of the form and the job that they make. */
 import { plural } from "../../format.js";
 import { chips, describe } from "../../scenario.js";

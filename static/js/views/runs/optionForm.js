@@ -1,4 +1,3 @@
-// @ts-check
 /** The options of a benchmark: an input for each, the first few in sight, and beside it what the server refuses. */
 import { saidTogether } from "../../format.js";
 import { defaultText, problemsOf, readOption } from "../../options.js";
@@ -77,9 +76,7 @@ function createInput(benchmark, option) {
   function update(problems) {
     element.classList.toggle("wrong", problems.length > 0);
     problem?.remove();
-    problem = problems.length
-      ? h("div", { class: "problem", role: "alert", text: saidTogether(problems) })
-      : null;
+    problem = problems.length ? h("div", { class: "problem", role: "alert", text: saidTogether(problems) }) : null;
     if (problem) element.append(problem);
   }
   return { element, option, value, update };

@@ -1,4 +1,3 @@
-// @ts-check
 /** A finished run's result beside its prediction: phases, step, peak memory. */
 import { api, ApiError } from "../../api.js";
 import { errorRows } from "../../figures/stepTime.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** One run in the list: its state, how far it is, and what can be done with it. */
 import { show, togglePin, writeUrl } from "../../actions.js";
 import { api, isFinal } from "../../api.js";

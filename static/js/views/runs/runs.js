@@ -1,4 +1,3 @@
-// @ts-check
 /** Runs: launch, watch live, read the log, cancel, retry, open the result beside its prediction. */
 import { api, ApiError, isFinal } from "../../api.js";
 import { isTable } from "../../measured.js";
@@ -116,7 +115,11 @@ export function createRuns(root) {
     const parts = [`${runs.length} in all`, running && `${running} at work`, queued && `${queued} queued`];
     put(counts, runs.length ? parts.filter(Boolean).join(", ") : "");
     for (const run of runs) {
-      if (!rows.has(run.id)) rows.set(run.id, createRunRow(run.id, following.refresh, (id) => (wanted = id)));
+      if (!rows.has(run.id))
+        rows.set(
+          run.id,
+          createRunRow(run.id, following.refresh, (id) => (wanted = id)),
+        );
       rows.get(run.id)?.update(run);
     }
     const elements = runs.flatMap(({ id }) => [

@@ -1,4 +1,3 @@
-// @ts-check
 /** What a search looks for: chips, objective, limits, and fields of the plan that are locked. */
 import { setChips, setWanted } from "../../actions.js";
 import { bytes, said } from "../../format.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The front of a search as a figure; a click on a point opens its plan in Explore. */
 import { exploreScenario } from "../../actions.js";
 import { front } from "../../figures/front.js";
@@ -56,10 +55,10 @@ export function createFront() {
 
   /** Plotly gives elements their events with the first drawing. */
   function listen() {
-    const plot = /** @type {any} */ (card.plot);
+    const plot = /** @type {PlotlyElement} */ (card.plot);
     if (listening || !plot.on) return;
     listening = true;
-    plot.on("plotly_click", (/** @type {any} */ { points: [point] }) => {
+    plot.on("plotly_click", ({ points: [point] }) => {
       const found = traces[point.curveNumber]?.[point.pointNumber];
       if (found) exploreScenario(found.scenario);
     });

@@ -1,4 +1,3 @@
-// @ts-check
 /** Plans that a search found, one line each; its first cell opens the plan in Explore. */
 import { exploreScenario } from "../../actions.js";
 import { bytes, percent, plural, seconds, short, significant } from "../../format.js";

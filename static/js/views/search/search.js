@@ -1,4 +1,3 @@
-// @ts-check
 /** Search: every plan of the present model on the present cluster; the best ones, and the front of time and memory. */
 import { api, ApiError } from "../../api.js";
 import { count, plural, saidTogether, seconds, short } from "../../format.js";

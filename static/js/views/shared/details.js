@@ -1,4 +1,3 @@
-// @ts-check
 /** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings; one card each. */
 import { api, ApiError } from "../../api.js";
 import { count, csv, plural } from "../../format.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** Dialogs: keyboard shortcuts, and importing by file or by pasted text. */
 import { h, icon } from "./dom.js";
 import { copy } from "./toast.js";

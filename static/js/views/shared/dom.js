@@ -1,4 +1,3 @@
-// @ts-check
 /** Elements from plain calls. Text is always a text node; nothing here or elsewhere parses markup. */
 
 /** @typedef {Node | string | number | null | undefined | false} Child */

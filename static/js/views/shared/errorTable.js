@@ -1,4 +1,3 @@
-// @ts-check
 /** The table under the step time: every category's prediction, measurement and signed error. It is also the legend. */
 import { change, significant } from "../../format.js";
 import { tokenOf, words } from "../../figures/base.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * What is wrong with a field: why the last choice was refused, else what the server finds impossible or worth a note,
  * and that it followed another field.

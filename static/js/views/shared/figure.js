@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * A card with a figure: skeleton, drawing when it is seen and when there is time, PNG, CSV and table.
  * The primary figure is drawn in the frame of the change; the others wait in the queue.
@@ -14,10 +13,11 @@ import { tableView } from "./table.js";
 
 const CONFIG = { displayModeBar: false, responsive: false, doubleClick: "reset", showTips: false };
 
+/** @type {Promise<void>} */
 const plotly = new Promise((resolve, reject) => {
   const script = /** @type {HTMLScriptElement} */ (document.getElementById("plotly"));
-  if ("Plotly" in window) resolve(/** @type {any} */ (window).Plotly);
-  script.addEventListener("load", () => resolve(/** @type {any} */ (window).Plotly));
+  if (window.Plotly) resolve();
+  script.addEventListener("load", () => resolve());
   script.addEventListener("error", () => reject(new Error("plotly.js did not load")));
 });
 
@@ -118,7 +118,7 @@ export class FigureCard {
     this.make = make;
     const figure = (this.prepared === make && this.figure) || this.prepare(make);
     this.prepared = null;
-    if (!("Plotly" in window)) {
+    if (!window.Plotly) {
       plotly.then(
         () => this.make && this.draw(this.make),
         (/** @type {Error} */ error) => this.fail(error),
@@ -126,7 +126,7 @@ export class FigureCard {
       return;
     }
     this.plot.classList.remove("skeleton");
-    /** @type {any} */ (window).Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
+    void window.Plotly.react(this.plot, figure.data, figure.layout, CONFIG);
     if (this.caption.textContent !== figure.summary) this.caption.textContent = figure.summary;
     if (!this.tableBox.element.hidden) this.fillTable();
   }
@@ -138,8 +138,7 @@ export class FigureCard {
   }
 
   resize() {
-    if (this.figure && "Plotly" in window && this.plot.offsetWidth)
-      /** @type {any} */ (window).Plotly.Plots.resize(this.plot);
+    if (this.figure && this.plot.offsetWidth) window.Plotly?.Plots.resize(this.plot);
   }
 
   showTable() {

@@ -1,4 +1,3 @@
-// @ts-check
 /** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
 import { ApiError } from "../../api.js";
 import { percent, plural } from "../../format.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** A figure on its own, as a PNG for a report: title, what it is of, the drawing, and what its colours stand for. */
 import { describe } from "../../scenario.js";
 import { count } from "../../format.js";
@@ -18,7 +17,7 @@ const TEXT = { size: 12, weight: 400, token: "ink-2", line: 18 };
 
 /** What the figures of a view are of, in one line. */
 export function aboutFigures() {
-  const { view, catalog, study, studies, measurement } = state;
+  const { view, catalog, study, studies } = state;
   if (view === "studies") return studies?.find(({ name }) => name === study)?.title ?? study ?? "";
   const scenario = (view === "explore" && state.estimated) || state.scenario;
   const { global_batch, seq_len, precision } = scenario.training;
@@ -86,9 +85,11 @@ function placed(on, names, width) {
 export async function paper({ figure, title, said, names, width, height }) {
   const wide = Math.max(LEAST_PX, width);
   const layout = { ...onPaper(figure, height), width: wide };
-  const { Plotly } = /** @type {any} */ (window);
   const drawing = new Image();
-  drawing.src = await Plotly.toImage({ data: figure.data, layout }, { format: "png", scale: SCALE });
+  drawing.src = await /** @type {Plotly} */ (window.Plotly).toImage(
+    { data: figure.data, layout },
+    { format: "png", scale: SCALE },
+  );
   await drawing.decode();
 
   const canvas = document.createElement("canvas");
@@ -107,7 +108,12 @@ export async function paper({ figure, title, said, names, width, height }) {
   on.textBaseline = "middle";
   on.fillStyle = colour("card");
   on.fillRect(0, 0, wide + 2 * EDGE_PX, high);
-  const write = (/** @type {typeof TITLE} */ style, /** @type {string} */ text, /** @type {number} */ x, /** @type {number} */ y) => {
+  const write = (
+    /** @type {typeof TITLE} */ style,
+    /** @type {string} */ text,
+    /** @type {number} */ x,
+    /** @type {number} */ y,
+  ) => {
     on.font = font(style);
     on.fillStyle = colour(style.token);
     on.fillText(text, x, y + style.line / 2);

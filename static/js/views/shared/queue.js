@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Work that may wait: drawn after 60 ms without a change, one piece per frame, only where it can be seen, and never
  * while a key or pointer event is waiting. The newest piece of each owner replaces the older one. Once the page rests,
@@ -41,7 +40,7 @@ export function wake() {
 export const idle = () => ![...waiting].some(([owner, { place }]) => owner.seen || place);
 
 // Chromium can tell; elsewhere a piece of work is short enough
-const inputWaits = () => /** @type {any} */ (navigator).scheduling?.isInputPending?.({ includeContinuous: true });
+const inputWaits = () => navigator.scheduling?.isInputPending?.({ includeContinuous: true });
 
 function drain() {
   scheduled = false;

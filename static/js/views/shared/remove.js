@@ -1,4 +1,3 @@
-// @ts-check
 /** Deleting what was measured: a button that asks once more, and what is forgotten with it. */
 import { writeUrl } from "../../actions.js";
 import { refreshMeasurements } from "../../measurements.js";
@@ -40,8 +39,7 @@ export async function forget(ids) {
   const { measured, pins } = state;
   const names = ids.map((id) => `m:${id}`);
   if (ids.includes(measured)) set({ measured: "" });
-  if (pins.some((pin) => names.includes(pin)))
-    set({ pins: pins.filter((pin) => !names.includes(pin)), baseline: 0 });
+  if (pins.some((pin) => names.includes(pin))) set({ pins: pins.filter((pin) => !names.includes(pin)), baseline: 0 });
   writeUrl();
   await refreshMeasurements();
 }

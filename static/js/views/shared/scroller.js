@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Boxes for tables that may be larger than their card: an edge fades where more is hidden behind it (scroller.css), and
  * the keyboard reaches a box that scrolls.

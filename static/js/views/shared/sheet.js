@@ -1,4 +1,3 @@
-// @ts-check
 /** The left column; on a narrow screen a sheet that a fixed button opens, so that the figures come first. */
 import { h, icon, put } from "./dom.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /** Tables of any columns: one unit per column, three significant digits, the whole value on hover. */
 import { change, count, quantity, scaleFor, significant } from "../../format.js";
 import { median } from "../../measured.js";
@@ -119,8 +118,7 @@ function writers({ columns, rows }) {
     if (column.unit === "change") return { unit: "", write: change };
     if (column.unit === "frac") return { unit: "%", write: (/** @type {number} */ value) => significant(100 * value) };
     const scale = scales[at];
-    if (scale)
-      return { unit: scale.unit, write: (/** @type {number} */ value) => significant(value / scale.factor) };
+    if (scale) return { unit: scale.unit, write: (/** @type {number} */ value) => significant(value / scale.factor) };
     const whole = rows.every((row) => typeof row[at] !== "number" || Number.isInteger(row[at]));
     return {
       unit: column.unit ?? "",

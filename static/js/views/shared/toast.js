@@ -1,4 +1,3 @@
-// @ts-check
 /** Short answers to what a person just did, in the tray. */
 import { ApiError } from "../../api.js";
 import { byId, h, icon } from "./dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** What a reader of a measurement must know, as its importer or its run noted it. */
 import { h } from "./dom.js";
 

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Pathfinding: the machine from technology under sliders. Time, overflow and what binds move with them; below, the
  * power split and its search, plans on many chips, what contradicts itself, and a Llama layer on a real chip.

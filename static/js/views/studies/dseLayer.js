@@ -1,4 +1,3 @@
-// @ts-check
 /** A Llama layer on a real chip: the same roofline, level by level, for a chip of the catalogue. */
 import { api } from "../../api.js";
 import { hierarchical, levelNames } from "../../figures/hierarchy.js";

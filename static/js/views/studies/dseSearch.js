@@ -1,4 +1,3 @@
-// @ts-check
 /** Search of the power split: started by a person, drawn as the way to the best split, dimmed once inputs move on. */
 import { api } from "../../api.js";
 import { powerPath, SHARE_TOKENS, shareWord } from "../../figures/power.js";

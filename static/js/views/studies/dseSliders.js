@@ -1,4 +1,3 @@
-// @ts-check
 /** Sliders of the pathfinding page: power and its shares, energies, bandwidths, the model. Live while they move. */
 import { count, significant } from "../../format.js";
 import { h, put } from "../shared/dom.js";

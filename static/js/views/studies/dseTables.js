@@ -1,4 +1,3 @@
-// @ts-check
 /** Tables of the machine from technology: its plans on many chips, and what contradicts itself beside its correction. */
 import { quantity } from "../../format.js";
 import { h, put } from "../shared/dom.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /** The headline of the machine from technology: time, memory overflow, what binds the products, power shares. */
 import { percent, quantity, significant, split } from "../../format.js";
 import { h, put } from "../shared/dom.js";

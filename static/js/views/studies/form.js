@@ -1,4 +1,3 @@
-// @ts-check
 /** Inputs of a study: a number box or a choice each; what the server refuses stands under its input. */
 import { saidTogether } from "../../format.js";
 import { h, put } from "../shared/dom.js";

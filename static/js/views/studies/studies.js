@@ -1,4 +1,3 @@
-// @ts-check
 /** Studies: published figures reproduced by the model, from inputs that can be changed. */
 import { setStudy } from "../../actions.js";
 import { api, ApiError } from "../../api.js";

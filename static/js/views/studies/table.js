@@ -1,4 +1,3 @@
-// @ts-check
 /** Figures of a study in their groups: value, unit, what the reference prints, and whether both agree. */
 import { count, csv, significant } from "../../format.js";
 import { breakable, download, h, put } from "../shared/dom.js";

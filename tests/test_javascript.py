@@ -6,15 +6,14 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.javascript import NODE
 from tests.markdown import blocks
 
 ROOT = Path(__file__).parent.parent
-NODE = Path(sys.executable).with_name("node")
 CHECKS = {"prettier": "lint", "eslint": "lint", "tsc": "types"}
 """The target of make to which each check belongs."""
 

@@ -191,7 +191,7 @@ export function setChips(chips, { batch = false } = {}) {
   const { scenario, catalog } = state;
   const { plan, training } = scenario;
   const next = withField(scenario, "cluster.chips", chips, usualNode());
-  const laid = batch ? relayoutKeepingBatch(plan, chips, training.global_batch, modelOf(scenario, catalog)) : null;
+  const laid = batch ? relayoutKeepingBatch(plan, chips, training, modelOf(scenario, catalog)) : null;
   move(laid ? batched({ ...next, training, plan: { ...plan, ...laid } }, scenario) : next, "cluster.chips");
 }
 

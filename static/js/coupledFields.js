@@ -11,6 +11,14 @@
  */
 export function following(plan, name, value) {
   if (plan[name] === value) return {};
+  return Object.fromEntries(Object.entries(coupled(plan, name, value)).filter(([one, its]) => plan[one] !== its));
+}
+
+/**
+ * Fields that a field of the plan goes with, with their values, changed or not.
+ * @param {Part} plan @param {string} name @param {any} value @returns {Part}
+ */
+function coupled(plan, name, value) {
   if (name === "schedule") return { virtual_stages: value === "interleaved" ? Math.max(plan.virtual_stages, 2) : 1 };
   if (name === "virtual_stages") {
     const unchunked = plan.schedule === "interleaved" ? "1f1b" : plan.schedule;

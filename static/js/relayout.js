@@ -33,14 +33,18 @@ export function relayout(plan, chips) {
 /**
  * What of a plan changes so that it fits `chips` and the global batch stays: chips that the batch does not divide over
  * split the products instead. Nothing where the model does not allow that.
- * @param {Part} plan @param {number} chips @param {number} batch @param {Part} model @returns {Part | null}
+ * @param {Part} plan @param {number} chips @param {Part} training @param {Part} model @returns {Part | null}
  */
-export function relayoutKeepingBatch(plan, chips, batch, model) {
+export function relayoutKeepingBatch(plan, chips, { global_batch, seq_len }, model) {
   const own = relayout(plan, chips);
-  if (batch % own.dp === 0) return own;
-  const dp = common(chips, batch);
+  if (global_batch % own.dp === 0) return own;
+  const dp = common(chips, global_batch);
   const tp = chips / dp;
   const kv = model.kv_heads || model.heads;
-  const divides = model.heads % tp === 0 && model.ffn % tp === 0 && (kv % tp === 0 || tp % kv === 0);
-  return divides ? relayout({ ...plan, dp, tp, cp: 1, pp: 1, tp_kind: "1d", tp_depth: 1 }, chips) : null;
+  if (model.heads % tp || model.ffn % tp || (kv % tp && tp % kv)) return null;
+  const split = {
+    ...(plan.tp_kind && plan.tp_kind !== "1d" && { tp_kind: "1d", tp_depth: 1 }),
+    ...(plan.sequence_parallel && seq_len % tp && { sequence_parallel: false }),
+  };
+  return { ...relayout({ ...plan, ...split, dp, tp, cp: 1, pp: 1 }, chips), ...split };
 }

@@ -132,9 +132,10 @@ export function resized(cluster, total, usual) {
 export function withField(scenario, path, value, usual) {
   const next = structuredClone(scenario);
   const [part, name] = path.split(".");
+  const size = Math.max(usual, scenario.cluster.chips_per_node); // nodes larger than usual stay that large
   if (path === "cluster.chips") {
     Object.assign(next.plan, relayout(next.plan, value));
-    next.cluster = resized(next.cluster, value, usual);
+    next.cluster = resized(next.cluster, value, size);
     return batched(next, scenario);
   }
   /** @type {any} */ (next)[part][name] = value;
@@ -150,7 +151,7 @@ export function withField(scenario, path, value, usual) {
     total >= 1 &&
     total !== next.cluster.chips_per_node * next.cluster.nodes
   ) {
-    next.cluster = resized(next.cluster, total, usual);
+    next.cluster = resized(next.cluster, total, size);
   }
   return batched(next, scenario);
 }

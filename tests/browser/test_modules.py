@@ -138,11 +138,11 @@ def test_a_plan_is_laid_on_another_number_of_chips_with_as_little_change_as_poss
     assert (fewer["virtual_stages"], fewer["schedule"], fewer["ep"], fewer["shard_ranks"]) == (1, "1f1b", 4, 0)
     assert call("relayout", "relayout", plan, 64) == {"tp": 8, "cp": 1, "pp": 2, "dp": 4}
     model = {"heads": 32, "kv_heads": 8, "ffn": 8192}
-    small = {"dp": 4, "tp": 1, "cp": 1, "pp": 1}
-    beside = call("relayout", "relayoutKeepingBatch", small, 64, 16, model)
+    small, batch = {"dp": 4, "tp": 1, "cp": 1, "pp": 1}, {"global_batch": 16, "seq_len": 1024}
+    beside = call("relayout", "relayoutKeepingBatch", small, 64, batch, model)
     assert (beside["dp"], beside["tp"]) == (16, 4)
-    assert call("relayout", "relayoutKeepingBatch", small, 8, 16, model)["dp"] == 8
-    assert call("relayout", "relayoutKeepingBatch", small, 48, 16, model) is None
+    assert call("relayout", "relayoutKeepingBatch", small, 8, batch, model)["dp"] == 8
+    assert call("relayout", "relayoutKeepingBatch", small, 48, batch, model) is None
 
 
 def test_the_curve_spans_the_axis_and_shades_what_does_not_fit(call):

@@ -1,6 +1,6 @@
 """Follow: fields of a plan that are impossible without one another, and how they move together.
 
-The page has the same rules in ``static/js/follow.js``, for the moment before an axis is there.
+The page has the same rules in ``static/js/coupledFields.js``, for the moment before an axis is there.
 """
 
 from __future__ import annotations

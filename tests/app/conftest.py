@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from fastapi.testclient import TestClient
 
 from app.disk import DataFolder
-from app.pages import compress_plotly
-from app.settings import Settings
+from app.pages import compress_plotly, plotly_file
+from app.settings import ROOT, Settings
 from app.store import Store
 
 
@@ -34,7 +34,7 @@ def _no_settings_from_outside(monkeypatch):
 def _compressed_plotly(tmp_path_factory) -> Path:
     data = DataFolder(tmp_path_factory.mktemp("compressed"))
     data.create()
-    return compress_plotly(data)
+    return compress_plotly(plotly_file(ROOT / "static"), data)
 
 
 @pytest.fixture

@@ -12,20 +12,19 @@ from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import bytes_text, seconds
 
-REMEDIES = {
-    "matmul": "Matrix products bind: a lower precision or a faster chip helps, more memory bandwidth does not.",
-    "attention": "Attention binds: a fused kernel, a shorter sequence or wider heads help.",
-    "elementwise": "Memory traffic of element-wise kernels binds: compiling (fusing them) is the first remedy.",
-    "communication": "Exposed communication binds: a smaller degree on that axis, or larger micro-batches, hide more.",
-    "optimizer": "The optimizer's memory traffic binds: a fused optimizer or sharding it over dp helps.",
-    "bubble": "The pipeline bubble binds: more micro-batches per step, or fewer stages, shrink it.",
-    "host": "The host binds: the chip waits for launches; compile, CUDA graphs or a larger micro-batch help.",
+CAUSES = {
+    "matmul": "Matrix products bind.",
+    "attention": "Attention binds.",
+    "elementwise": "Memory traffic of element-wise kernels binds.",
+    "communication": "Exposed communication binds.",
+    "optimizer": "The optimizer's memory traffic binds.",
+    "bubble": "The pipeline bubble binds.",
+    "host": "The host binds: the chip waits for launches.",
     "other": "Copies bind.",
 }
 
 
 def limits(
-    scenario: Scenario,
     step_s: float,
     breakdown_s: dict[str, float],
     collectives: tuple[Collective, ...],
@@ -33,12 +32,10 @@ def limits(
     reserved: float,
     capacity: float,
 ) -> str:
-    """Name the largest part of the step, its share, and the first remedy."""
+    """Name the largest part of the step and its share; what would help is told by estimates of other values alone."""
     name, value = max(breakdown_s.items(), key=lambda item: item[1])
     share = value / step_s
-    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {REMEDIES[name]}"
-    if name == "matmul" and scenario.plan.recompute != "none":
-        sentence += " Recomputing less saves products where memory allows."
+    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {CAUSES[name]}"
     exposed_s = breakdown_s["communication"]
     if exposed_s > 0.1 * step_s and name != "communication":
         worst = max(collectives, key=lambda c: c.exposed_s)

@@ -9,9 +9,9 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from app.disk import DataFolder
+from app.runs.supervisor import Supervisor
 from app.settings import Settings
 from app.store import Store
-from app.supervisor import Supervisor
 from app.this_cpu import ThisCpu
 
 

@@ -15,10 +15,10 @@ from app.api import ROUTERS
 from app.api.runs import NothingMore
 from app.context import Context
 from app.disk import DataFolder
+from app.runs.supervisor import Supervisor
 from app.security import Guard
 from app.settings import Settings
 from app.store import Store
-from app.supervisor import Supervisor
 from app.this_cpu import ThisCpu
 from estimator.scenario.problems import InputProblems
 

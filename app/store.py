@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from app import database
 from app.disk import DataFolder, finished_folders, leaving, read_json
 from app.encoding import encode_json
-from app.run import RUN, Run, read_run
+from app.runs.run import RUN, Run, read_run
 from app.summary import SUMMARY, Summary, read_measurement, summarize
 from estimator.scenario.measurement import Measurement
 from runners.job import RESULT_FILE

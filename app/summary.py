@@ -34,7 +34,7 @@ class Summary:
 
 
 SUMMARY = msgspec.json.Decoder(Summary)
-_MEASUREMENT = msgspec.json.Decoder(Measurement)  # both on import, as ``app.run.RUN`` is
+_MEASUREMENT = msgspec.json.Decoder(Measurement)  # both on import, as ``app.runs.run.RUN`` is
 
 
 def summarize(measurement: Measurement, *, created_s: float, bundled: bool = False, upload_id: str = "") -> Summary:

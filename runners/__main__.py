@@ -13,13 +13,12 @@ from typing import Any
 
 from estimator.scenario.codec import decode
 from estimator.scenario.problems import InputProblems, Problem
-from runners import guard
 from runners.benchmarks import MODULES
-from runners.flags import add_arguments, from_arguments
+from runners.guard import heartbeat
+from runners.guard.journal import journal_of, recover
 from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json, read_measurement
-from runners.journal import journal_of, recover
-from runners.options import about, options_of
-from runners.reference_command import add_reference
+from runners.options import about, add_arguments, from_arguments, options_of
+from runners.reference.command import add_reference
 from runners.terminal import event_text, result_text
 from runners.worker import BAD_INPUT, FAILED, leave, rank_and_world_size, work
 
@@ -62,7 +61,7 @@ def _measure(options: argparse.Namespace) -> int:
 
 def _probe(options: argparse.Namespace) -> int:
     _refuse(_problems(options))
-    guard.start(guard.Watch(time_limit_s=2 * options.seconds, overtime_s=PROBE_OVERTIME_S))
+    heartbeat.start(heartbeat.Watch(time_limit_s=2 * options.seconds, overtime_s=PROBE_OVERTIME_S))
     probes = import_module(MODULES["probe"])  # imports torch
     code = int(probes.run(options.out, options.seconds, options.device))
     _say(f"{options.out}: its object 'chip' is this device, for a scenario's cluster")

@@ -8,8 +8,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from estimator.scenario.measurement import MeasuredMemory, Warning
-from runners.refusals import compiled
-from runners.trainee import Trainee, one_step
+from runners.train_step import Trainer, one_step
 
 KINDS = {
     "Parameter": "parameters",
@@ -23,7 +22,7 @@ KINDS = {
 """MemTracker's words for ours; activations are what forward made (logits among them), temporaries what backward did."""
 
 
-def allocator_peaks(trainee: Trainee) -> dict[str, dict[str, float]]:
+def allocator_peaks(trainer: Trainer) -> dict[str, dict[str, float]]:
     """Run one step on a GPU and read the caching allocator's peaks of each phase, in bytes."""
     peaks: dict[str, dict[str, float]] = {}
 
@@ -37,11 +36,11 @@ def allocator_peaks(trainee: Trainee) -> dict[str, dict[str, float]]:
         torch.cuda.reset_peak_memory_stats()
 
     torch.cuda.reset_peak_memory_stats()
-    one_step(trainee, done)
+    one_step(trainer, done)
     return peaks
 
 
-def tracked_peak(trainee: Trainee) -> tuple[float, dict[str, float]]:
+def tracked_peak(trainer: Trainer) -> tuple[float, dict[str, float]]:
     """Run one step under PyTorch's MemTracker: bytes of all tensors at the peak, and the same by kind.
 
     It sees every tensor that an op makes, not what kernels and libraries allocate inside. It slows steps: do it last.
@@ -49,22 +48,22 @@ def tracked_peak(trainee: Trainee) -> tuple[float, dict[str, float]]:
     from torch.distributed._tools.mem_tracker import MemTracker  # takes as long to import as all of torch
 
     tracker = MemTracker()
-    tracker.track_external(trainee.module, trainee.optimizer, *[tensor for pair in trainee.batches for tensor in pair])
+    tracker.track_external(trainer.module, trainer.optimizer, *[tensor for pair in trainer.batches for tensor in pair])
 
     def done(phase: str) -> None:
         if phase == "backward":
             tracker.reset_mod_stats()
 
     with tracker:
-        one_step(trainee, done)
-    device = torch.device(trainee.ranks.device)
+        one_step(trainer, done)
+    device = torch.device(trainer.ranks.device)
     snapshot = tracker.get_tracker_snapshot("peak").get(device, {})
     by_kind: dict[str, float] = {}
     for word, size in snapshot.items():
         kind = KINDS.get(getattr(word, "value", word))
         if kind:
             by_kind[kind] = by_kind.get(kind, 0.0) + float(size)
-    states = _state_bytes(trainee)
+    states = _state_bytes(trainer)
     if by_kind.get("optimizer", 0.0) > states:
         # MemTracker counts all that the optimizer's step makes as its state
         by_kind["temporaries"] = by_kind.get("temporaries", 0.0) + by_kind["optimizer"] - states
@@ -72,21 +71,21 @@ def tracked_peak(trainee: Trainee) -> tuple[float, dict[str, float]]:
     return sum(by_kind.values()), by_kind
 
 
-def memory(trainee: Trainee, peaks: dict[str, dict[str, float]]) -> tuple[MeasuredMemory, list[Warning]]:
+def memory(trainer: Trainer, peaks: dict[str, dict[str, float]]) -> tuple[MeasuredMemory, list[Warning]]:
     """Put both together: on a GPU the allocator's peak counts and what no tensor explains is ``framework``."""
     tracked: float | None = None
     by_kind: dict[str, float] = {}
     found: list[Warning] = []
-    if compiled(trainee.scenario.training) or trainee.graphs:
-        where = "CUDA graphs" if trainee.graphs else "compiled code"
+    if trainer.scenario.training.fused or trainer.graphs:
+        where = "CUDA graphs" if trainer.graphs else "compiled code"
         found = [Warning(code="memory_kinds_unknown", message=f"kinds of memory are not told apart in {where}")]
     else:
         try:
-            tracked, by_kind = tracked_peak(trainee)
+            tracked, by_kind = tracked_peak(trainer)
         except Exception as error:  # a private tool of PyTorch: what it cannot do must not cost the measurement
             message = f"kinds of memory are not told apart: {type(error).__name__}: {error}"
             found = [Warning(code="memory_kinds_unknown", message=message[:500])]
-    copies = _bucket_bytes(trainee)
+    copies = _bucket_bytes(trainer)
     if peaks:
         peak = max(phase["allocated_bytes"] for phase in peaks.values())
         reserved = max(phase["reserved_bytes"] for phase in peaks.values())
@@ -106,13 +105,13 @@ def resident_peak_bytes() -> float:
     return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
 
 
-def _state_bytes(trainee: Trainee) -> float:
-    values = [value for state in trainee.optimizer.state.values() for value in state.values()]
+def _state_bytes(trainer: Trainer) -> float:
+    values = [value for state in trainer.optimizer.state.values() for value in state.values()]
     return float(sum(v.numel() * v.element_size() for v in values if isinstance(v, torch.Tensor)))
 
 
-def _bucket_bytes(trainee: Trainee) -> float:
+def _bucket_bytes(trainer: Trainer) -> float:
     """DDP keeps a copy of all gradients in its buckets."""
-    if not isinstance(trainee.module, DistributedDataParallel):
+    if not isinstance(trainer.module, DistributedDataParallel):
         return 0.0
-    return float(sum(p.numel() * p.element_size() for p in trainee.module.parameters()))
+    return float(sum(p.numel() * p.element_size() for p in trainer.module.parameters()))

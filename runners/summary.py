@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from estimator.scenario.breakdown import CATEGORIES, PHASES, complete
-from runners.trace import Reduced
+from runners.trace.reduced import Reduced
 
 MEASURED_PHASES = ("forward", "backward", "optimizer")
 WORK = ("matmul", "attention", "elementwise", "optimizer", "other")

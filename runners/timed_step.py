@@ -10,20 +10,20 @@ from typing import Any
 from runners.ranks import Ranks, gather, synchronize
 from runners.summary import MEASURED_PHASES, Sample
 from runners.timing import between, stamp
-from runners.trainee import Trainee, one_step
+from runners.train_step import Trainer, one_step
 
 TELL_S = 0.1
 """Least time between two reports of progress, so that short steps do not fill the events."""
 
 
-def timed_step(trainee: Trainee, *, communicate: bool = True) -> Sample:
+def timed_step(trainer: Trainer, *, communicate: bool = True) -> Sample:
     """Run one step from an idle device; seconds of all and of each phase, by events on a GPU, by the clock on a CPU."""
-    cuda = trainee.ranks.cuda
+    cuda = trainer.ranks.cuda
     marks: list[tuple[str, Any]] = []
-    synchronize(trainee.ranks)
+    synchronize(trainer.ranks)
     marks.append(("", stamp(cuda)))
-    one_step(trainee, lambda phase: marks.append((phase, stamp(cuda))), communicate=communicate)
-    synchronize(trainee.ranks)
+    one_step(trainer, lambda phase: marks.append((phase, stamp(cuda))), communicate=communicate)
+    synchronize(trainer.ranks)
     sample = dict.fromkeys(MEASURED_PHASES, 0.0)
     for (_, begin), (phase, end) in pairwise(marks):
         sample[phase] += between(begin, end)
@@ -31,14 +31,14 @@ def timed_step(trainee: Trainee, *, communicate: bool = True) -> Sample:
 
 
 def timed_steps(
-    trainee: Trainee, stage: str, steps: range, total: int, tell: Callable[..., None], *, communicate: bool = True
+    trainer: Trainer, stage: str, steps: range, total: int, tell: Callable[..., None], *, communicate: bool = True
 ) -> list[Sample]:
     """Run some of ``total`` steps one by one, telling how far they are."""
     samples: list[Sample] = []
     told = time.monotonic()
     tell(stage, steps.start, total)
     for step in steps:
-        samples.append(timed_step(trainee, communicate=communicate))
+        samples.append(timed_step(trainer, communicate=communicate))
         if step + 1 == steps.stop or time.monotonic() - told >= TELL_S:
             told = time.monotonic()
             tell(stage, step + 1, total, samples[-1]["step"])

@@ -18,8 +18,8 @@ from typing import Any, NoReturn
 
 from estimator.scenario.measurement import Measurement, Origin
 from estimator.scenario.problems import InputProblems, Problem
-from runners import guard, journal
 from runners.benchmarks import MODULES
+from runners.guard import heartbeat, journal
 from runners.job import CANCEL_FILE, Job, state, write_measurement
 from runners.options import options_of
 from runners.refusals import grid_refusals, rank_refusals
@@ -92,7 +92,7 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
         journal.journal_of(result).unlink(missing_ok=True)
         if not refused:
             _settle(older, result, code, folder)
-    guard.end()
+    heartbeat.end()
     return code
 
 
@@ -132,7 +132,7 @@ def leave(code: int) -> NoReturn:
 
 def _guard(job: Job, result: Path, folder: Path | None) -> None:
     rank, world_size = rank_and_world_size()
-    watch = guard.Watch(
+    watch = heartbeat.Watch(
         rank=rank,
         world_size=world_size,
         result=str(result.resolve()),
@@ -141,8 +141,8 @@ def _guard(job: Job, result: Path, folder: Path | None) -> None:
         overtime_s=OVERTIME_S if folder else 0.0,
         row_limit_s=job.row_limit_s,
     )
-    guard.start(watch)
-    guard.rows_begin(_blank(job))
+    heartbeat.start(watch)
+    heartbeat.rows_begin(_blank(job))
 
 
 def raise_cancelled(_number: int, _frame: FrameType | None) -> None:

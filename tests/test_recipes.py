@@ -27,7 +27,8 @@ from estimator.estimate.estimate import estimate
 from estimator.scenario import catalog
 from estimator.scenario.parameters import parameters
 from estimator.scenario.scenario import scenario_from_json
-from tests.estimator import test_caches, test_catalog
+from tests.estimator.cost import test_caches
+from tests.estimator.scenario import test_catalog
 from tests.markdown import blocks
 
 ROOT = Path(__file__).parent.parent
@@ -154,12 +155,11 @@ def test_collective(monkeypatch: pytest.MonkeyPatch):
 
 EAGER = """
 import json
-from estimator.axis import axis
-from estimator.estimate import estimate
-from estimator.hierarchy import hierarchy
-from estimator.plan import SCHEDULES
-from estimator.scenario import scenario_from_json
-from estimator.sweep import sweep
+from estimator.estimate.estimate import estimate
+from estimator.scenario.plan import SCHEDULES
+from estimator.scenario.scenario import scenario_from_json
+from estimator.search.axis import axis
+from estimator.search.sweep import sweep
 document = {
     "model": "gpt2", "cluster": {"chip": "a100-80gb-sxm", "chips_per_node": 4},
     "plan": {"pp": 4, "schedule": "1f1b"},
@@ -179,8 +179,10 @@ def test_schedule(tmp_path: Path):
     (tmp_path / "tests" / "properties").mkdir(parents=True)
     properties = tmp_path / "tests" / "properties" / "test_schedules.py"
     shutil.copy(ROOT / "tests" / "properties" / "test_schedules.py", properties)
-    _add(tmp_path / "estimator" / "plan.py", "\nSCHEDULES = (", _block("text plan SCHEDULES").strip() + ", ")
-    for path, registry in (("parallel/schedules.py", "FORMULAS"), ("timeline/orders.py", "SCHEDULES")):
+    _add(
+        tmp_path / "estimator" / "scenario" / "plan.py", "\nSCHEDULES = (", _block("text plan SCHEDULES").strip() + ", "
+    )
+    for path, registry in (("schedule/schedules.py", "FORMULAS"), ("schedule/simulation/orders.py", "SCHEDULES")):
         place = tmp_path / "estimator" / path
         title = f"{registry}: dict[str, {'Formulas' if registry == 'FORMULAS' else 'Schedule'}] = {{"
         line = "FORMULAS" if registry == "FORMULAS" else "orders SCHEDULES"

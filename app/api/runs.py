@@ -16,8 +16,8 @@ from starlette.responses import Response, StreamingResponse
 from app.api.body import json_response, read_json
 from app.context import Ctx
 from app.errors import Refused
-from app.jobs import job_from_json, jobs_from_json
-from app.run import Run, log_tail
+from app.runs.jobs import job_from_json, jobs_from_json
+from app.runs.run import Run, log_tail
 from estimator.scenario.codec import encode
 from runners.job import LOG_FILE
 

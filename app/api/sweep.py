@@ -34,7 +34,7 @@ class Stopped(Exception):  # noqa: N818 - it is a wish, not an accident
     """Nobody waits for this search any more."""
 
 
-class Watch:
+class SearchProgress:
     """What a search in its thread tells, and the wish that it stop."""
 
     def __init__(self) -> None:
@@ -67,15 +67,15 @@ async def _told(document: object, context: Context) -> AsyncIterator[bytes]:
     if context.sweeps.locked():
         yield _line({"waiting": True})
     async with context.sweeps:
-        watch, start = Watch(), time.monotonic()
-        task = asyncio.create_task(asyncio.to_thread(sweep, document, None, watch.note))
+        progress, start = SearchProgress(), time.monotonic()
+        task = asyncio.create_task(asyncio.to_thread(sweep, document, None, progress.note))
         try:
             while not (await asyncio.wait({task}, timeout=TELL_S))[0]:
                 seconds = time.monotonic() - start
-                yield _line({"tried": watch.tried, "fitting": watch.fitting, "seconds": seconds})
+                yield _line({"tried": progress.tried, "fitting": progress.fitting, "seconds": seconds})
             yield _line(_end(task))
         finally:
-            watch.stop.set()
+            progress.stop.set()
             # The thread ends at its next block; its Stopped is nobody's concern.
             task.add_done_callback(_read)
 

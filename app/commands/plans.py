@@ -29,14 +29,14 @@ NAMES = tuple(f.name for f in fields(Plan))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class AlikePlans:
     """A plan, and those that are as fast and as small to within ALIKE_FRAC."""
 
     first: Found
     others: tuple[Found, ...] = ()
 
 
-def grouped(plans: Sequence[Found]) -> list[Group]:
+def grouped(plans: Sequence[Found]) -> list[AlikePlans]:
     """Put every plan behind the first one that it is alike to; the order of the first ones stays."""
     members: list[list[Found]] = []
     for plan in plans:
@@ -45,7 +45,7 @@ def grouped(plans: Sequence[Found]) -> list[Group]:
             members.append([plan])
         else:
             home.append(plan)
-    return [Group(first=first, others=tuple(others)) for first, *others in members]
+    return [AlikePlans(first=first, others=tuple(others)) for first, *others in members]
 
 
 def plans_text(plans: Sequence[Found], wide: bool) -> str:
@@ -77,7 +77,7 @@ def written(plan: Mapping[str, Any]) -> dict[str, str]:
     return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in values.items()}
 
 
-def _table(groups: Sequence[Group], rows: Sequence[Mapping[str, str]], columns: Sequence[str], *,
+def _table(groups: Sequence[AlikePlans], rows: Sequence[Mapping[str, str]], columns: Sequence[str], *,
            wide: bool = False) -> list[str]:  # fmt: skip
     heads = [name if wide else HEADS.get(name, name) for name in columns]
     figures = ["step time", "tokens/s", "MFU", "memory", "chip-seconds"] if wide else ["step time", "MFU", "memory"]
@@ -105,7 +105,7 @@ def _figures(found: Found) -> dict[str, str]:
     }
 
 
-def _with_others(groups: Sequence[Group], named: Sequence[str], lines: Sequence[str]) -> str:
+def _with_others(groups: Sequence[AlikePlans], named: Sequence[str], lines: Sequence[str]) -> str:
     """Put below each line how many plans are alike, and in which fields they differ from it."""
     head, *body = lines
     found = [head]

@@ -10,17 +10,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from app import events
 from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_document
 from app.commands.measured_rows import MeasuredRows, lines, measured_rows
 from app.commands.settings import settings_from
 from app.disk import DataFolder
-from app.jobs import jobs_from_json
-from app.run import Run
+from app.runs import events
+from app.runs.jobs import jobs_from_json
+from app.runs.run import Run
+from app.runs.supervisor import Supervisor
 from app.store import Store
 from app.summary import scenario_of
-from app.supervisor import Supervisor
 from app.this_cpu import ThisCpu
 from estimator.estimate.estimate import estimate
 from estimator.scenario.codec import encode

@@ -8,10 +8,10 @@ from functools import lru_cache
 import numpy as np
 
 from estimator.cost.efficiency import Efficiencies, Range
-from estimator.estimate.assemble import Rank, lines_of, parts_of
+from estimator.estimate.assemble import Rank, timed
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Scale
-from estimator.schedule.step import Setting, stage_passes, step
+from estimator.schedule.step import Setting
 
 INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_vector_frac", "gemm_unaligned_frac",
@@ -41,10 +41,8 @@ def interval_s(rank: Rank, setting: Setting, pace: int, e: Efficiencies) -> tupl
     """
     precision, attention = setting.shard.numbers.peak, setting.training.attention
     varied, scale = _variants(e, precision, attention)
-    lines = lines_of(rank, setting.cluster, setting.groups, varied)
-    parts = parts_of(rank, lines, setting.training, varied, scale)
-    found = step(setting, stage_passes(setting, parts, varied), varied, pace).seconds
-    seconds = np.broadcast_to(np.asarray(found, dtype=float), (VARIANTS,))
+    _, found = timed(rank, setting, varied, scale=scale, pace=pace)
+    seconds = np.broadcast_to(np.asarray(found.seconds, dtype=float), (VARIANTS,))
     base, moved = float(seconds[0]), seconds[1:]
     above = float(np.sqrt(np.sum(np.maximum(moved - base, 0.0) ** 2)))
     below = float(np.sqrt(np.sum(np.maximum(base - moved, 0.0) ** 2)))

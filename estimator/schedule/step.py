@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
@@ -23,7 +24,7 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.bubble import Bubble, bubble_s
-from estimator.schedule.data_overlap import PricedSync, data_parallel
+from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, slowest, stage_pass, total
 from estimator.schedule.schedules import FORMULAS
 
@@ -65,7 +66,7 @@ class Step:
     optimizer_s: Number
     offload_s: Number
     inline_s: Number
-    data: list[PricedSync]
+    data: list[PricedMessage]
     data_s: Number
     send_each_s: Number
     sends_s: Number
@@ -110,7 +111,6 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None
     accumulation_s = (m - 1) * _seconds(accumulation, cluster, e)
     data = data_parallel(setting.shard, setting.kinds[0], passes[0], plan, setting.groups, m, cluster, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, setting.kinds[0])
-    ideal = setting.training.framework == "ideal"
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
     walk = maximum(0.0, (tensors + expert_tensors) * e.host_tensor_s - passes[0].lead_s)
     part = one.part
@@ -131,7 +131,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None
         bubble_s=bubble.idle_s,
         wait_forward_s=m * one.wait_forward_s,
         wait_backward_s=m * one.wait_backward_s,
-        wait_optimizer_s=0.0 if ideal else walk + e.host_step_s,
+        wait_optimizer_s=0.0 if setting.training.traits.lower_bound else walk + e.host_step_s,
     )
 
 

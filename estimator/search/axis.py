@@ -15,6 +15,7 @@ from typing import Any
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.grid_shape import grid_fits
 from estimator.scenario.plan import (
     AXES,
@@ -29,7 +30,7 @@ from estimator.scenario.plan import (
 )
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_as_given, scenario_from_json
-from estimator.scenario.training import ATTENTIONS, FRAMEWORKS, PRECISIONS
+from estimator.scenario.training import ATTENTIONS, PRECISIONS
 from estimator.search.coupled_fields import batch_following, following
 from estimator.search.space import canonical, divisors
 
@@ -46,7 +47,7 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "plan.overlap": (True, False),
     "training.precision": PRECISIONS,
     "training.attention": ATTENTIONS,
-    "training.framework": FRAMEWORKS,
+    "training.framework": tuple(FRAMEWORKS),
     "training.compile": (False, True),
     "training.optimizer": ("adamw", "sgd"),
 }

@@ -19,10 +19,10 @@ from estimator.scenario.measurement import Measurement
 from runners.flash.attention import flash_attention, unsupported
 from runners.job import Job
 from runners.options import AttentionOptions, options_of
-from runners.outcomes import Unsupported
 from runners.ranks import Ranks, synchronize
 from runners.refusals import has_compiler
-from runners.suite import Report, Row, Suite, begin, peak_bytes, release, reset_peak, used_bytes
+from runners.row_status import Unsupported
+from runners.rows import Report, Row, Suite, begin, peak_bytes, release, reset_peak, used_bytes
 from runners.timing import between, spread_columns, stamp
 
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]

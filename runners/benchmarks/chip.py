@@ -23,12 +23,12 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from runners.environment import clock_hz, device, environment, l2_bytes
 from runners.job import write_atomically
-from runners.model import build
-from runners.model_training import batch, loss_of
+from runners.model.training import batch, loss_of
+from runners.model.transformer import build
 from runners.processor import cpus_available
-from runners.profile import profiled_events
 from runners.ranks import Ranks, join, synchronize
-from runners.trace import reduce_trace
+from runners.trace.profile import profiled_events
+from runners.trace.reduced import reduce_trace
 
 SCHEMA_VERSION = 1
 MATMUL_SIZES = {"cpu": (256, 512, 1024, 2048), "cuda": (2048, 4096, 8192)}

@@ -15,10 +15,10 @@ from estimator.scenario.measurement import MeasuredCollective, Measurement
 from estimator.scenario.problems import InputProblems, Problem
 from runners.job import Job
 from runners.options import CollectivesOptions, options_of
-from runners.outcomes import Unsupported
-from runners.parallel_collectives import PAYLOADS, caller, traffic
+from runners.parallel.collectives import PAYLOADS, caller, traffic
 from runners.ranks import Ranks, gather
-from runners.suite import Report, Row, Suite, begin, release
+from runners.row_status import Unsupported
+from runners.rows import Report, Row, Suite, begin, release
 from runners.timing import spread_columns, time_calls
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}

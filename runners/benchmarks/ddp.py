@@ -15,14 +15,14 @@ from estimator.scenario.measurement import Measurement
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from runners.job import Job
-from runners.models import model_of
+from runners.model.by_name import model_of
 from runners.options import DdpOptions, options_of
-from runners.parallel import Marks, Setting, Spread, Variant, parse, prepare
-from runners.profile import profiled_events
+from runners.parallel.variants import Marks, Setting, Spread, Variant, parse, prepare
 from runners.ranks import Ranks, gather, synchronize
-from runners.suite import Report, Row, Suite, begin, peak_bytes, reset_peak, used_bytes
+from runners.rows import Report, Row, Suite, begin, peak_bytes, reset_peak, used_bytes
 from runners.timing import between, spread_columns, stamp
-from runners.trace import reduce_trace
+from runners.trace.profile import profiled_events
+from runners.trace.reduced import reduce_trace
 
 PHASES = ("forward", "backward", "communication", "optimizer")
 

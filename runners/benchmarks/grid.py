@@ -17,19 +17,19 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import Training
 from runners.allocation import allocator_peaks
+from runners.cluster_here import cluster_here
 from runners.environment import bound_bytes
-from runners.here import cluster_here
 from runners.job import Job
-from runners.models import model_of
+from runners.model.by_name import model_of
 from runners.options import StepOptions, options_of
-from runners.outcomes import Unsupported
-from runners.profile import profile
 from runners.refusals import refusals
-from runners.suite import Report, Row, Suite, begin, used_bytes
+from runners.row_status import Unsupported
+from runners.rows import Report, Row, Suite, begin, used_bytes
 from runners.summary import MEASURED_PHASES, WORK
 from runners.timed_step import timed_step
 from runners.timing import spread_columns
-from runners.trainee import Trainee, capture, discard, one_step, prepare
+from runners.trace.profile import profile
+from runners.train_step import Trainer, capture, discard, one_step, prepare
 
 DEFINITIONS = {
     "step_s": "median over steps, from an idle device to the end of zero_grad; the columns of the spread are of the "
@@ -47,7 +47,7 @@ DEFINITIONS = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cell:
+class GridCell:
     """One configuration of the grid."""
 
     model: Model
@@ -92,10 +92,10 @@ def run(job: Job, report: Report) -> Measurement | None:
     return suite.result(DEFINITIONS)
 
 
-def cells_of(options: StepOptions) -> list[Cell]:
+def cells_of(options: StepOptions) -> list[GridCell]:
     """All combinations, those of one model together; raise InputProblems for a model that is not known."""
     return [
-        Cell(
+        GridCell(
             model=model,
             seq_len=seq_len,
             micro_batch=micro_batch,
@@ -122,7 +122,7 @@ def cells_of(options: StepOptions) -> list[Cell]:
     ]
 
 
-def _built(suite: Suite, cell: Cell) -> tuple[Trainee, bool]:
+def _built(suite: Suite, cell: GridCell) -> tuple[Trainer, bool]:
     """Model and data of a cell, and whether the catalogue knows this device; raise Unsupported."""
     ranks, job = suite.ranks, suite.job
     training = Training(
@@ -143,31 +143,31 @@ def _built(suite: Suite, cell: Cell) -> tuple[Trainee, bool]:
         # What other shapes compiled must not make this one's dynamic, nor count against its limit of recompilations.
         # The compile workers stay: shutting them down may wait 300 s for them, and the watchdog ends them with the run
         torch.compiler.reset()
-    trainee = prepare(
+    trainer = prepare(
         scenario, ranks, job.seed, mode=cell.mode, optimizer_kernel=cell.optimizer_kernel, graph=cell.graph
     )
-    return trainee, known
+    return trainer, known
 
 
-def _measure(suite: Suite, cell: Cell) -> Row:
+def _measure(suite: Suite, cell: GridCell) -> Row:
     left_over = used_bytes(suite.ranks)
-    trainee, known = _built(suite, cell)
+    trainer, known = _built(suite, cell)
     try:
-        return {**_row(suite, cell, trainee, known), "left_over_bytes": left_over}
+        return {**_row(suite, cell, trainer, known), "left_over_bytes": left_over}
     finally:
-        discard(trainee)
+        discard(trainer)
 
 
-def _profiled(suite: Suite, cell: Cell) -> Row:
+def _profiled(suite: Suite, cell: GridCell) -> Row:
     """Build it once more and profile one step."""
-    trainee, _ = _built(suite, cell)
+    trainer, _ = _built(suite, cell)
     try:
-        one_step(trainee, lambda phase: None)
+        one_step(trainer, lambda phase: None)
         if cell.graph:
-            capture(trainee)
-        reduced = profile(trainee)
+            capture(trainer)
+        reduced = profile(trainer)
     finally:
-        discard(trainee)
+        discard(trainer)
     row: Row = {f"{category}_s": reduced.busy_s(category) for category in WORK if category not in MEASURED_PHASES}
     row["optimizer_busy_s"] = reduced.busy_s("optimizer")
     row["kernels"] = sum(kernel.count for kernel in reduced.kernels)
@@ -175,15 +175,15 @@ def _profiled(suite: Suite, cell: Cell) -> Row:
     return row
 
 
-def _row(suite: Suite, cell: Cell, trainee: Trainee, known: bool) -> Row:
-    ranks, job, scenario = suite.ranks, suite.job, trainee.scenario
+def _row(suite: Suite, cell: GridCell, trainer: Trainer, known: bool) -> Row:
+    ranks, job, scenario = suite.ranks, suite.job, trainer.scenario
 
-    first_s = timed_step(trainee)["step"]
+    first_s = timed_step(trainer)["step"]
     if cell.graph:
-        capture(trainee)
+        capture(trainer)
     for _ in range(job.warmup):
-        timed_step(trainee)
-    samples = [timed_step(trainee) for _ in range(job.steps)]
+        timed_step(trainer)
+    samples = [timed_step(trainer) for _ in range(job.steps)]
     row = spread_columns([sample["step"] for sample in samples])
     step_s = row.pop("median_s")
     row = {"step_s": step_s, **row, "first_step_s": first_s}
@@ -192,8 +192,8 @@ def _row(suite: Suite, cell: Cell, trainee: Trainee, known: bool) -> Row:
     peak = peak_flops_per_s(scenario.cluster.chip, cell.precision)
     row |= {"tokens_per_s": scenario.tokens / step_s, "model_flops": flops, "model_flops_per_s": flops / step_s}
     row["mfu_frac"] = flops / step_s / peak if known and peak else None
-    row["parameters"] = sum(p.numel() for p in trainee.module.parameters())
-    peaks = allocator_peaks(trainee) if ranks.cuda and not cell.graph else {}
+    row["parameters"] = sum(p.numel() for p in trainer.module.parameters())
+    peaks = allocator_peaks(trainer) if ranks.cuda and not cell.graph else {}
     row["peak_bytes"] = max((one["allocated_bytes"] for one in peaks.values()), default=None)
     row["reserved_bytes"] = max((one["reserved_bytes"] for one in peaks.values()), default=None)
     row |= {f"{name}_peak_bytes": peaks[name]["allocated_bytes"] if name in peaks else None for name in MEASURED_PHASES}

@@ -13,16 +13,16 @@ from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import Training
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
+from runners.cluster_here import cluster_here
 from runners.environment import bound_bytes
-from runners.here import cluster_here
 from runners.job import SNAPSHOT_FILE, Job
-from runners.models import model_of
+from runners.model.by_name import model_of
 from runners.options import MemoryOptions, options_of
-from runners.outcomes import Unsupported
 from runners.refusals import refusals
+from runners.row_status import Unsupported
+from runners.rows import Report, Row, Suite, begin, used_bytes
 from runners.snapshot import record
-from runners.suite import Report, Row, Suite, begin, used_bytes
-from runners.trainee import Trainee, discard, one_step, prepare
+from runners.train_step import Trainer, discard, one_step, prepare
 
 DEFINITIONS = {
     "pass": "forward: under no_grad, no state of an optimizer; forward-backward: gradients are dropped after it; step: "
@@ -81,32 +81,32 @@ def _measure(suite: Suite, scenario: Scenario, mode: str, snapshot: Path | None)
     if refused:
         raise Unsupported("; ".join(str(problem) for problem in refused))
     left_over = used_bytes(suite.ranks)
-    trainee = prepare(scenario, suite.ranks, suite.job.seed, mode=mode)
+    trainer = prepare(scenario, suite.ranks, suite.job.seed, mode=mode)
     try:
-        return {"left_over_bytes": left_over, **_row(suite, trainee, snapshot)}
+        return {"left_over_bytes": left_over, **_row(suite, trainer, snapshot)}
     finally:
-        discard(trainee)
+        discard(trainer)
 
 
-def _row(suite: Suite, trainee: Trainee, snapshot: Path | None) -> Row:
+def _row(suite: Suite, trainer: Trainer, snapshot: Path | None) -> Row:
     for _ in range(max(1, suite.job.warmup)):
-        one_step(trainee, lambda phase: None)
+        one_step(trainer, lambda phase: None)
     before = used_bytes(suite.ranks)
-    peaks = allocator_peaks(trainee) if suite.ranks.cuda else {}
+    peaks = allocator_peaks(trainer) if suite.ranks.cuda else {}
     if snapshot is not None:
-        record(lambda: one_step(trainee, lambda phase: None), snapshot)
-    found, warnings = memory(trainee, peaks)
+        record(lambda: one_step(trainer, lambda phase: None), snapshot)
+    found, warnings = memory(trainer, peaks)
     row: Row = {"peak_bytes": found.peak_bytes, "reserved_bytes": found.reserved_bytes, "before_bytes": before}
     for phase in ("forward", "backward", "optimizer"):
         row[f"{phase}_peak_bytes"] = peaks[phase]["allocated_bytes"] if phase in peaks else None
     row |= {
         f"{kind}_bytes": found.by_kind.get(kind, 0.0) for kind in MEMORY_KINDS if found.by_kind and kind != "logits"
     }
-    row["parameters"] = _count(trainee)
+    row["parameters"] = _count(trainer)
     if warnings:
         row["message"] = "; ".join(warning.message for warning in warnings)
     return row
 
 
-def _count(trainee: Trainee) -> int:
-    return sum(p.numel() for p in trainee.module.parameters())
+def _count(trainer: Trainer) -> int:
+    return sum(p.numel() for p in trainer.module.parameters())

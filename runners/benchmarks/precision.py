@@ -18,7 +18,7 @@ from estimator.scenario.measurement import Measurement
 from runners.job import Job
 from runners.options import PrecisionOptions, options_of
 from runners.ranks import Ranks
-from runners.suite import Report, Row, begin
+from runners.rows import Report, Row, begin
 
 FP32, FP16, BF16 = torch.float32, torch.float16, torch.bfloat16
 NAMES = {FP32: "fp32", FP16: "fp16", BF16: "bf16"}

@@ -13,10 +13,10 @@ from estimator.scenario.measurement import Measurement
 from runners.benchmarks.collectives import DEFINITIONS as COLLECTIVE_DEFINITIONS
 from runners.benchmarks.collectives import SIZES_BYTES, measure_cells
 from runners.job import Job
-from runners.ladders import LADDERS
 from runners.options import COLLECTIVES, ProbesOptions, options_of
-from runners.rungs import Rung
-from runners.suite import Report, Row, Suite, begin, release
+from runners.probes import LADDERS
+from runners.probes.probe import Probe
+from runners.rows import Report, Row, Suite, begin, release
 from runners.timing import spread_columns, time_calls
 
 MOST_CALLS = 50
@@ -37,12 +37,12 @@ DEFINITIONS = {
 
 
 def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
-    """Climb the ladders asked for within ``limit_s``; rungs of the ladders take turns, so that each gets a share."""
+    """Climb the ladders asked for within ``limit_s``; probes of the ladders take turns, so that each gets a share."""
     options: ProbesOptions = options_of(job.benchmark, job.options)
     suite = begin(job, report, 0, options.limit_s)
     cuda = suite.ranks.cuda
-    rungs = [list(LADDERS[name](cuda, options.small)) for name in options.ladders if name in LADDERS]
-    order = [rung for turn in zip_longest(*rungs) for rung in turn if rung is not None]
+    probes = [list(LADDERS[name](cuda, options.small)) for name in options.ladders if name in LADDERS]
+    order = [probe for turn in zip_longest(*probes) for probe in turn if probe is not None]
     library = "nccl" if cuda else "gloo"
     sizes = SIZES_BYTES[library][: 2 if options.small else None]
     world = suite.ranks.world_size
@@ -50,13 +50,13 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     if world == 1 or "collective" not in options.ladders:
         cells = []
     suite.total = len(order) + len(cells)
-    suite.tidy = False  # hundreds of short rungs: collecting garbage after each would take longer than they do
-    for index, rung in enumerate(order):
+    suite.tidy = False  # hundreds of short probes: collecting garbage after each would take longer than they do
+    for index, probe in enumerate(order):
         if index % 50 == 49:
             suite.note_clocks()
             release(suite.ranks)
-        columns: Row = {"ladder": rung.ladder, **rung.columns, "precision": rung.precision}
-        suite.measure(columns, _work(suite, rung))
+        columns: Row = {"ladder": probe.ladder, **probe.columns, "precision": probe.precision}
+        suite.measure(columns, _work(suite, probe))
     torch.set_float32_matmul_precision("highest")
     release(suite.ranks)
     measure_cells(suite, cells, "bf16")
@@ -65,11 +65,11 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     return suite.result(DEFINITIONS)
 
 
-def _work(suite: Suite, rung: Rung) -> Callable[[], Row]:
+def _work(suite: Suite, probe: Probe) -> Callable[[], Row]:
     def work() -> Row:
         ranks = suite.ranks
-        torch.set_float32_matmul_precision("high" if rung.precision == "tf32" else "highest")
-        call = rung.build(ranks.device)
+        torch.set_float32_matmul_precision("high" if probe.precision == "tf32" else "highest")
+        call = probe.build(ranks.device)
         call()
         if ranks.cuda:
             torch.cuda.synchronize()
@@ -80,12 +80,12 @@ def _work(suite: Suite, rung: Rung) -> Callable[[], Row]:
         times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=suite.job.steps, calls=calls)
         row = {**spread_columns(times), "calls_per_sample": calls}
         median_s = row["median_s"]
-        if rung.flops:
-            row |= {"flops": rung.flops, "flops_per_s": rung.flops / median_s}
-        if rung.bytes:
-            row |= {"bytes": rung.bytes, "bytes_per_s": rung.bytes / median_s}
-        if rung.ladder == "launch" and "kernels" in rung.columns:
-            row["launch_s"] = median_s / rung.columns["kernels"]
+        if probe.flops:
+            row |= {"flops": probe.flops, "flops_per_s": probe.flops / median_s}
+        if probe.bytes:
+            row |= {"bytes": probe.bytes, "bytes_per_s": probe.bytes / median_s}
+        if probe.ladder == "launch" and "kernels" in probe.columns:
+            row["launch_s"] = median_s / probe.columns["kernels"]
         return row
 
     return work

@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from estimator.scenario.measurement import Measurement, Origin, Warning
+from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
+from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
-from runners import guard
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
 from runners.benchmarks import grid
 from runners.clocks import clocks
 from runners.environment import bound_bytes, device, environment, other_chip
+from runners.guard import heartbeat
 from runners.job import SNAPSHOT_FILE, Job, progress
 from runners.options import StepOptions, options_of
-from runners.outcomes import is_out_of_memory
-from runners.profile import profile
 from runners.ranks import join, leave
 from runners.refusals import refusals
+from runners.row_status import is_out_of_memory
 from runners.snapshot import record
 from runners.summary import (
     MEASURED_PHASES,
@@ -34,9 +36,9 @@ from runners.summary import (
     slowest,
     spread,
 )
-from runners.throughput import throughput
 from runners.timed_step import samples_by_rank, timed_steps
-from runners.trainee import Trainee, capture, one_step, prepare
+from runners.trace.profile import profile
+from runners.train_step import Trainer, capture, one_step, prepare
 
 DEFINITIONS = {
     "steps_s": "from an idle device to the end of zero_grad, the slowest rank of each step",
@@ -90,14 +92,14 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
         nonlocal stage
         stage = phase
-        guard.alive()
+        heartbeat.alive()
         if ranks.rank == 0:
             report(progress(phase, step, steps, step_s))
 
-    trainee = None
+    trainer = None
     try:
         tell("build", 0, 1)
-        trainee = prepare(
+        trainer = prepare(
             scenario,
             ranks,
             job.seed,
@@ -106,49 +108,49 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
             graph=options.graph,
         )
         if options.graph:
-            capture(trainee)
+            capture(trainer)
         tell("build", 1, 1)
-        measurement = _measure(blank, trainee, job, tell, trace)
+        measurement = _measure(blank, trainer, job, tell, trace)
         if options.snapshot and trace is not None:
-            measurement = replace(measurement, warnings=(*measurement.warnings, *_snapshot(trainee, trace)))
+            measurement = replace(measurement, warnings=(*measurement.warnings, *_snapshot(trainer, trace)))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        return _out_of_memory(blank, error, stage, trainee)
+        return _out_of_memory(blank, error, stage, trainer)
     leave(ranks)
     return measurement if ranks.rank == 0 else None
 
 
-def _snapshot(trainee: Trainee, trace: Path) -> list[Warning]:
+def _snapshot(trainer: Trainer, trace: Path) -> list[Warning]:
     """Write the first rank's allocator snapshot of one more step beside the trace; a CPU has none."""
-    if not trainee.ranks.cuda:
+    if not trainer.ranks.cuda:
         message = "the allocator of a CPU keeps no history, so there is no snapshot"
         return [Warning(code="no_snapshot", message=message)]
-    if trainee.ranks.rank == 0:
-        record(lambda: one_step(trainee, lambda phase: None), trace.with_name(SNAPSHOT_FILE))
+    if trainer.ranks.rank == 0:
+        record(lambda: one_step(trainer, lambda phase: None), trace.with_name(SNAPSHOT_FILE))
     else:
-        one_step(trainee, lambda phase: None)  # the first rank's collectives wait for every other
+        one_step(trainer, lambda phase: None)  # the first rank's collectives wait for every other
     return []
 
 
 def _measure(
-    blank: Measurement, trainee: Trainee, job: Job, tell: Callable[..., None], trace: Path | None
+    blank: Measurement, trainer: Trainer, job: Job, tell: Callable[..., None], trace: Path | None
 ) -> Measurement:
-    ranks = trainee.ranks
+    ranks = trainer.ranks
     total = job.steps * min(ranks.world_size, 2)
     began = [clocks(ranks.cuda)]
-    timed_steps(trainee, "warmup", range(job.warmup), job.warmup, tell)
-    samples = samples_by_rank(ranks, timed_steps(trainee, "measure", range(job.steps), total, tell))
-    loss = float(trainee.loss) if trainee.loss is not None else math.nan
+    timed_steps(trainer, "warmup", range(job.warmup), job.warmup, tell)
+    samples = samples_by_rank(ranks, timed_steps(trainer, "measure", range(job.steps), total, tell))
+    loss = float(trainer.loss) if trainer.loss is not None else math.nan
     alone: list[list[Sample]] = []
     if ranks.world_size > 1:
         rest = range(job.steps, total)
-        alone = samples_by_rank(ranks, timed_steps(trainee, "measure", rest, total, tell, communicate=False))
-    peaks = allocator_peaks(trainee) if ranks.cuda else {}
+        alone = samples_by_rank(ranks, timed_steps(trainer, "measure", rest, total, tell, communicate=False))
+    peaks = allocator_peaks(trainer) if ranks.cuda else {}
     tell("profile", 0, 1)
-    profiled = profile(trainee, keep=trace if ranks.rank == 0 else None)
-    quiet = profile(trainee, communicate=False) if ranks.world_size > 1 else profiled
-    used, warnings = memory(trainee, peaks)
+    profiled = profile(trainer, keep=trace if ranks.rank == 0 else None)
+    quiet = profile(trainer, communicate=False) if ranks.world_size > 1 else profiled
+    used, warnings = memory(trainer, peaks)
     tell("profile", 1, 1)
     steps_s = slowest(samples)
     waiting = phases_with_waiting(samples, exposed_communication_s(steps_s, slowest(alone)))
@@ -173,7 +175,7 @@ def _measure(
             "spread": {"step": spread(steps_s)}
             | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in MEASURED_PHASES},
             "phases_with_waiting_s": waiting,
-            "throughput": throughput(trainee, steps_s, profiled.kernels),
+            "throughput": throughput(trainer, steps_s, profiled.kernels),
             "clocks": [*began, clocks(ranks.cuda)],
             "options": job.options,
             "ranks": samples,
@@ -184,12 +186,34 @@ def _measure(
     )
 
 
-def _out_of_memory(blank: Measurement, error: BaseException, stage: str, trainee: Trainee | None) -> Measurement:
-    where = stage if trainee is None or trainee.phase == stage else f"{trainee.phase} ({stage})"
+def _out_of_memory(blank: Measurement, error: BaseException, stage: str, trainer: Trainer | None) -> Measurement:
+    where = stage if trainer is None or trainer.phase == stage else f"{trainer.phase} ({stage})"
     message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return replace(
         blank,
         status="oom",
         warnings=(*blank.warnings, Warning(code="oom", message=f"out of memory in {where}: {message}", where=where)),
-        samples={"stage": stage, "phase": trainee.phase if trainee else stage},
+        samples={"stage": stage, "phase": trainer.phase if trainer else stage},
     )
+
+
+def throughput(trainer: Trainer, steps_s: list[float], kernels: Sequence[Kernel]) -> dict[str, float | None]:
+    """Achieved rates at the median step: model FLOPs as PaLM counts them, and those of the kernels that tell theirs.
+
+    MFU is of the peak of the scenario's chip at the scenario's precision; null where the run is on another device.
+    """
+    scenario, step_s = trainer.scenario, statistics.median(steps_s)
+    share = {"forward": 1 / 3}.get(trainer.mode, 1.0)
+    flops = share * model_flops_per_token(scenario.model, scenario.training.seq_len) * scenario.tokens
+    known = [kernel.flops for kernel in kernels if kernel.flops is not None]
+    found = device(trainer.ranks.cuda)
+    chip = scenario.cluster.chip
+    here = found["kind"] == chip.kind.replace("gpu", "cuda") and not other_chip(chip, found["kind"], found["name"])
+    peak = peak_flops_per_s(chip, scenario.training.precision) * trainer.ranks.world_size
+    return {
+        "tokens_per_s": scenario.tokens / step_s,
+        "model_flops": flops,
+        "model_flops_per_s": flops / step_s,
+        "kernel_flops_per_rank": sum(known) if known else None,
+        "mfu_frac": flops / step_s / peak if here and peak > 0 else None,
+    }

@@ -22,9 +22,9 @@ from estimator.scenario.measurement import Measurement
 from estimator.scenario.problems import InputProblems, Problem
 from runners.job import Job
 from runners.options import UlyssesOptions, options_of
-from runners.parallel_ring import block_for, ring_attention
+from runners.parallel.ring import block_for, ring_attention
 from runners.ranks import Ranks, gather, synchronize
-from runners.suite import Report, Row, Suite, begin, peak_bytes, reset_peak
+from runners.rows import Report, Row, Suite, begin, peak_bytes, reset_peak
 from runners.timing import between, spread_columns, stamp
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from app.disk import write_json
-from app.events import append_state
+from app.runs.events import append_state
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin
 

@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from app.disk import DataFolder, write_json
-from app.run import read_run
+from app.runs.run import read_run
 from app.store import Store
 from estimator.scenario.codec import encode
 from tests.app.examples import MEASUREMENT, write_run, write_upload

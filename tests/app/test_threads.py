@@ -15,7 +15,7 @@ import sys, threading
 from pathlib import Path
 
 from app.encoding import encode_json
-from app.run import RUN, Run
+from app.runs.run import RUN, Run
 from app.summary import SUMMARY, read_measurement, summarize
 from estimator.measurement import Measurement
 

@@ -9,7 +9,7 @@ import torch
 
 from runners.flash.attention import LSE_RELATIVE_ERROR, RELATIVE_ERROR, flash_attention, implementation
 from runners.ranks import Ranks
-from runners.trainee import one_step, prepare
+from runners.train_step import one_step, prepare
 from tests.runners.examples import scenario
 from tests.runners.flash_reference import errors, exact, random_inputs, relative_error
 
@@ -151,15 +151,15 @@ def test_a_model_trains_with_it_as_with_torchs_own(precision, device):
             model={"hidden": 256, "heads": 4, "kv_heads": 2, "ffn": 512},
             training={"seq_len": 256, "precision": precision, "attention": attention},
         )
-        trainee = prepare(chosen, Ranks(device="cuda:0"), seed=0)
-        trainee.optimizer = torch.optim.SGD(trainee.module.parameters(), lr=0.0)
+        trainer = prepare(chosen, Ranks(device="cuda:0"), seed=0)
+        trainer.optimizer = torch.optim.SGD(trainer.module.parameters(), lr=0.0)
         seen = []
-        for parameter in trainee.module.parameters():
+        for parameter in trainer.module.parameters():
             parameter.register_post_accumulate_grad_hook(
                 lambda p, seen=seen: seen.append(p.grad.double().norm().item())
             )
-        one_step(trainee, lambda phase: None)
-        found.append((float(trainee.loss), sum(value**2 for value in seen) ** 0.5))
+        one_step(trainer, lambda phase: None)
+        found.append((float(trainer.loss), sum(value**2 for value in seen) ** 0.5))
     torch.set_float32_matmul_precision("highest")
     (loss, norm), (other_loss, other_norm) = found
     assert loss == pytest.approx(other_loss, rel=2e-3)

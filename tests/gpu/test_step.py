@@ -16,7 +16,7 @@ from runners.benchmarks.step import run
 from runners.job import Job
 from runners.ranks import Ranks
 from runners.timed_step import timed_step
-from runners.trainee import capture, one_step, prepare
+from runners.train_step import capture, one_step, prepare
 from tests.runners.examples import scenario, scenario_json
 
 pytestmark = pytest.mark.gpu
@@ -36,27 +36,27 @@ def gpu_scenario(**training) -> Scenario:
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_step_takes_what_a_bare_loop_takes(attention):
     """The same module and optimizer, in turns; the bare loop knows nothing of phases, events and records."""
-    trainee = prepare(gpu_scenario(attention=attention), RANKS, seed=0)
-    ((tokens, targets),) = trainee.batches
+    trainer = prepare(gpu_scenario(attention=attention), RANKS, seed=0)
+    ((tokens, targets),) = trainer.batches
 
     def bare() -> float:
         torch.cuda.synchronize()
         begin_s = time.perf_counter()
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            logits = trainee.module(tokens)
+            logits = trainer.module(tokens)
             loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten())
             del logits
         loss.backward()
-        trainee.optimizer.step()
-        trainee.optimizer.zero_grad(set_to_none=True)
+        trainer.optimizer.step()
+        trainer.optimizer.zero_grad(set_to_none=True)
         torch.cuda.synchronize()
         return time.perf_counter() - begin_s
 
     for _ in range(5):
         bare()
-        timed_step(trainee)
+        timed_step(trainer)
     found: dict[str, list[float]] = {"bare": [], "step": []}
-    ways = {"bare": bare, "step": lambda: timed_step(trainee)["step"]}
+    ways = {"bare": bare, "step": lambda: timed_step(trainer)["step"]}
     for turn in range(40):
         for name in sorted(ways, reverse=turn % 2 == 1):
             found[name].append(ways[name]())
@@ -73,18 +73,18 @@ def test_graphs_train_as_eager_steps_do(micro_batches):
     losses = []
     for graph in (False, True):
         chosen = scenario(training={"precision": "bf16-amp", "global_batch": 2 * micro_batches})
-        trainee = prepare(chosen, RANKS, seed=0, graph=graph)
-        for group in trainee.optimizer.param_groups:
+        trainer = prepare(chosen, RANKS, seed=0, graph=graph)
+        for group in trainer.optimizer.param_groups:
             group["lr"] = 1e-3
         if graph:
-            capture(trainee)  # takes three steps
+            capture(trainer)  # takes three steps
         else:
             for _ in range(3):
-                one_step(trainee, lambda phase: None)
+                one_step(trainer, lambda phase: None)
         found = []
         for _ in range(5):
-            one_step(trainee, lambda phase: None)
-            found.append(float(trainee.loss))
+            one_step(trainer, lambda phase: None)
+            found.append(float(trainer.loss))
         losses.append(found)
     assert losses[1] == pytest.approx(losses[0], rel=2e-3)
     assert losses[1][-1] < losses[1][0]

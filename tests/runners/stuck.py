@@ -15,7 +15,7 @@ import sys
 
 import torch
 
-from runners import suite as frame
+from runners import rows as frame
 from runners.__main__ import main
 from runners.ranks import world_size_from_environment
 from runners.worker import leave

@@ -9,14 +9,14 @@ from estimator.scenario.parameters import parameters
 from runners import allocation
 from runners.allocation import memory, resident_peak_bytes
 from runners.ranks import Ranks
-from runners.trainee import one_step, prepare
+from runners.train_step import one_step, prepare
 from tests.runners.examples import scenario
 
 
 def measured(**changes):
-    trainee = prepare(scenario(**changes), Ranks(), seed=0)
-    one_step(trainee, lambda phase: None)
-    return memory(trainee, {})
+    trainer = prepare(scenario(**changes), Ranks(), seed=0)
+    one_step(trainer, lambda phase: None)
+    return memory(trainer, {})
 
 
 def test_states_are_counted_exactly_and_kinds_add_to_the_peak():
@@ -52,34 +52,34 @@ def test_several_micro_batches_are_one_step():
 
 
 def test_on_a_gpu_the_allocators_peak_counts_and_what_no_tensor_explains_is_framework():
-    trainee = prepare(scenario(), Ranks(), seed=0)
-    one_step(trainee, lambda phase: None)
-    tracked, _ = memory(trainee, {})
+    trainer = prepare(scenario(), Ranks(), seed=0)
+    one_step(trainer, lambda phase: None)
+    tracked, _ = memory(trainer, {})
     peaks = {
         "forward": {"allocated_bytes": 1.0, "reserved_bytes": 2.0},
         "backward": {"allocated_bytes": tracked.peak_bytes + 1000.0, "reserved_bytes": 9e9},
     }
-    found, _ = memory(trainee, peaks)
+    found, _ = memory(trainer, peaks)
     assert (found.peak_bytes, found.reserved_bytes) == (tracked.peak_bytes + 1000.0, 9e9)
     assert found.by_kind["framework"] == tracked.by_kind.get("framework", 0.0) + 1000.0
     assert sum(found.by_kind.values()) == pytest.approx(found.peak_bytes)
 
 
 def test_compiled_code_tells_no_kinds_apart():
-    trainee = prepare(scenario(), Ranks(), seed=0)
-    trainee.scenario = scenario(training={"compile": True})
-    found, warnings = memory(trainee, {})
+    trainer = prepare(scenario(), Ranks(), seed=0)
+    trainer.scenario = scenario(training={"compile": True})
+    found, warnings = memory(trainer, {})
     assert (found.peak_bytes, found.by_kind) == (None, {})
     assert [warning.code for warning in warnings] == ["memory_kinds_unknown"]
 
 
 def test_a_tracker_that_fails_costs_the_kinds_only(monkeypatch):
-    def broken(trainee):
+    def broken(trainer):
         raise NotImplementedError("several calls")
 
     monkeypatch.setattr(allocation, "tracked_peak", broken)
-    trainee = prepare(scenario(), Ranks(), seed=0)
-    found, warnings = memory(trainee, {"forward": {"allocated_bytes": 5.0, "reserved_bytes": 6.0}})
+    trainer = prepare(scenario(), Ranks(), seed=0)
+    found, warnings = memory(trainer, {"forward": {"allocated_bytes": 5.0, "reserved_bytes": 6.0}})
     assert (found.peak_bytes, found.reserved_bytes, found.by_kind) == (5.0, 6.0, {})
     assert "NotImplementedError: several calls" in warnings[0].message
 

@@ -12,12 +12,11 @@ from estimator.scenario.catalog import model
 from estimator.scenario.codec import decode
 from estimator.validation.predicted_rows import PREDICTED
 from runners.__main__ import _parser
-from runners.flags import from_arguments
 from runners.job import BENCHMARKS, Job
-from runners.options import TINY, options_of
-from runners.outcomes import STATUSES
-from runners.parallel import parse
-from runners.reference import entries, job_of
+from runners.options import TINY, from_arguments, options_of
+from runners.parallel.variants import parse
+from runners.reference.jobs import entries, job_of
+from runners.row_status import STATUSES
 from tests.markdown import blocks
 from tests.runners.examples import ROOT
 

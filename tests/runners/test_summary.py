@@ -6,7 +6,7 @@ import pytest
 
 from estimator.scenario.breakdown import CATEGORIES, PHASES
 from runners.summary import exposed_communication_s, phases_and_breakdown, phases_with_waiting, slowest, spread
-from runners.trace import Reduced
+from runners.trace.reduced import Reduced
 
 
 def sample(forward: float, backward: float, optimizer: float) -> dict[str, float]:

@@ -49,7 +49,7 @@ def test_a_stopped_run_is_cancelled(tmp_path):
 def test_an_unforeseen_failure_leaves_a_result_with_its_message(tmp_path):
     write_job(tmp_path, Job(scenario=scenario_json(), device="cpu", steps=1, warmup=0))
     code = (
-        "import sys, runners.trainee as t\n"
+        "import sys, runners.train_step as t\n"
         "def broken(*a, **k): raise ArithmeticError('the sum is off')\n"
         "t.loss_of = broken\n"
         "from runners.__main__ import main\n"

@@ -5,14 +5,14 @@ from __future__ import annotations
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.kineto import header
 from app.importers.kineto.collectives import collectives
-from app.importers.kineto.columns import Trace, collect
-from app.importers.kineto.device import device_pieces
-from app.importers.kineto.host import host_pieces
+from app.importers.kineto.device import device_work
+from app.importers.kineto.host import host_work
 from app.importers.kineto.launches import launches
 from app.importers.kineto.notices import about_file, about_kernels, about_recording
-from app.importers.kineto.pieces import kernels, sums
 from app.importers.kineto.steps import steps
-from app.importers.kineto.stream import Outcome, events
+from app.importers.kineto.stream import StreamReport, events
+from app.importers.kineto.trace_columns import Trace, collect
+from app.importers.kineto.work_spans import kernels, sums
 from app.importers.source import Source
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 
@@ -25,20 +25,20 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     A file that ends among its events gives kernels, but no step. Raises ImportRefused where it holds no operations of
     PyTorch.
     """
-    outcome = Outcome()
-    trace = collect(events(source, outcome))
+    report = StreamReport()
+    trace = collect(events(source, report))
     if not len(trace.device) and not len(trace.ops):
-        raise _empty(trace, outcome)
-    warnings: list[Warning] = about_file(outcome, trace, source) + about_recording(outcome.metadata, trace)
+        raise _empty(trace, report)
+    warnings: list[Warning] = about_file(report, trace, source) + about_recording(report.metadata, trace)
     launched = launches(trace)
     said: list[Warning] = []
     every, step = steps(trace, launched.time, said)
     # PyTorch writes thread by thread, all steps of each, and kernels last: a file that ends early may lack part of any
-    warnings += said if (whole := outcome.closed) else [_no_step()]
-    pieces = device_pieces(trace, launched, step) if len(trace.device) else host_pieces(trace, step)
-    totals = sums(pieces, step.begin, step.end)
-    named, merged = kernels(pieces, trace.names, limits.kernels)
-    world_size, rank, ground = header.ranks(outcome.metadata, trace, filename)
+    warnings += said if (whole := report.closed) else [_no_step()]
+    work = device_work(trace, launched, step) if len(trace.device) else host_work(trace, step)
+    totals = sums(work, step.begin, step.end)
+    named, merged = kernels(work, trace.names, limits.kernels)
+    world_size, rank, ground = header.ranks(report.metadata, trace, filename)
     found = collectives(trace, every, world_size, warnings)
     warnings += about_kernels(
         named, merged, launched, trace, ground, bool(found) or totals.breakdown_s["communication"] > 0
@@ -49,9 +49,9 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
             kind="upload",
             format="kineto",
             producer="PyTorch profiler",
-            version=str(outcome.metadata.get("schemaVersion", ""))[:20],
+            version=str(report.metadata.get("schemaVersion", ""))[:20],
         ),
-        device=header.device(outcome.metadata, trace),
+        device=header.device(report.metadata, trace),
         world_size=world_size,
         rank=rank,
         steps_s=tuple(one.seconds for one in every) if whole else (),
@@ -61,13 +61,13 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         collectives=found,
         memory=_memory(trace, warnings) if whole else MeasuredMemory(),
         environment={
-            **header.environment(outcome.metadata),
+            **header.environment(report.metadata),
             **({"step": step.name} if whole else {}),
             "events": trace.events,
         },
         warnings=tuple(warnings),
     )
-    return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=outcome.skipped + trace.unusable)
+    return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=report.skipped + trace.unusable)
 
 
 def _label(filename: str) -> str:
@@ -98,11 +98,11 @@ def _no_step() -> Warning:
     return Warning(code="no-whole-step", message=message)
 
 
-def _empty(trace: Trace, outcome: Outcome) -> ImportRefused:
-    if outcome.truncated:
+def _empty(trace: Trace, report: StreamReport) -> ImportRefused:
+    if report.truncated:
         message = f"the file is cut off after {trace.events:,} events, none of which is an operation"
         remedy = "Copy the file again, whole."
-    elif trace.events == 0 or "schemaVersion" in outcome.metadata:
+    elif trace.events == 0 or "schemaVersion" in report.metadata:
         message = "the trace holds no operations"
         remedy = "Export inside on_trace_ready, or before profiler.step() begins a new cycle; record CPU and CUDA."
     else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.importers.kineto.columns import Trace
 from app.importers.kineto.flops import arithmetic, score_size, touches_scores
 from app.importers.kineto.intervals import Floats, Wholes
-from app.importers.kineto.pieces import CODE
-from runners.kernels import category_of
+from app.importers.kineto.trace_columns import Trace
+from app.importers.kineto.work_spans import CODE
+from runners.trace.kernel_category import category_of
 
 ARITHMETIC = ("matmul", "attention")
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")

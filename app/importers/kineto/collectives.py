@@ -7,12 +7,12 @@ import statistics
 import numpy as np
 
 from app.importers.bandwidth import bus_factor, collective_kind
-from app.importers.kineto.columns import Trace, Wholes
 from app.importers.kineto.flops import input_bytes
 from app.importers.kineto.intervals import contains, union
-from app.importers.kineto.steps import Step
+from app.importers.kineto.steps import StepWindow
+from app.importers.kineto.trace_columns import Trace, Wholes
 from estimator.scenario.measurement import MeasuredCollective, Warning
-from runners.kernels import category_of
+from runners.trace.kernel_category import category_of
 
 _ELEMENT_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "byte": 1, "char": 1, "bool": 1, "short": 2, "int": 4, "long": 8,
@@ -23,7 +23,7 @@ _TOTAL_IS_OUTPUT = ("all-gather",)
 
 
 def collectives(
-    trace: Trace, every: list[Step], world_size: int, warnings: list[Warning]
+    trace: Trace, every: list[StepWindow], world_size: int, warnings: list[Warning]
 ) -> tuple[MeasuredCollective, ...]:
     """Group the collectives of the given steps by kind, size and ranks, with the median time of each group.
 
@@ -61,7 +61,7 @@ def _of_kernels(trace: Trace, events: Wholes, groups: Groups) -> int:
     return silent
 
 
-def _of_ranges(trace: Trace, every: list[Step], world_size: int, groups: Groups) -> int:
+def _of_ranges(trace: Trace, every: list[StepWindow], world_size: int, groups: Groups) -> int:
     silent = 0
     starts, ends = union(np.array([step.begin for step in every]), np.array([step.end for step in every]))
     measured = contains(starts, ends, trace.marks.floats("ts"))
@@ -79,7 +79,7 @@ def _of_ranges(trace: Trace, every: list[Step], world_size: int, groups: Groups)
 
 
 def _described(trace: Trace, index: int) -> tuple[str, float, int] | None:
-    message = trace.messages[index]
+    message = trace.collectives[index]
     kind = collective_kind(message.name)
     element = _ELEMENT_BYTES.get(message.dtype.lower())
     sent = message.out_elements if kind in _TOTAL_IS_OUTPUT else message.in_elements

@@ -1,21 +1,21 @@
-"""Device: a step's kernels, copies and collectives as pieces, with the arithmetic of the ops that launched them."""
+"""Device: kernels, copies and collectives of a step as work spans, with the arithmetic of the ops behind them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from app.importers.kineto.categories import ARITHMETIC, arithmetic_of, categories
-from app.importers.kineto.columns import Trace
 from app.importers.kineto.intervals import Floats, Wholes
 from app.importers.kineto.launches import Launches, phases
-from app.importers.kineto.pieces import CODE, HOST, PHASE, Pieces
-from app.importers.kineto.steps import Step
+from app.importers.kineto.steps import StepWindow
+from app.importers.kineto.trace_columns import Trace
+from app.importers.kineto.work_spans import CODE, HOST, PHASE, WorkSpans
 
 PLAIN = (CODE["elementwise"], CODE["other"])
 """What names alone cannot tell from the optimizer's own work."""
 
 
-def device_pieces(trace: Trace, launched: Launches, step: Step) -> Pieces:
+def device_work(trace: Trace, launched: Launches, step: StepWindow) -> WorkSpans:
     """Describe every device event of a step."""
     index = step.launched
     start, length = trace.device.floats("ts")[index], trace.device.floats("dur")[index]
@@ -27,7 +27,7 @@ def device_pieces(trace: Trace, launched: Launches, step: Step) -> Pieces:
     flops, moved = _shared(trace, category, length, op)
     for place in np.flatnonzero(np.isin(index, list(trace.claimed))).tolist():
         flops[place], moved[place] = trace.claimed[int(index[place])]
-    return Pieces(
+    return WorkSpans(
         name=name,
         category=category,
         phase=phase,

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from app.importers.kineto.events import BROKEN
-from runners.arithmetic import ELEMENT_BYTES, bytes_of, flops_of
+from runners.trace.aten_cost import ELEMENT_BYTES, bytes_of, flops_of
 
 _LARGEST_DIMENSION = 10**9
 _MOST_DIMENSIONS = 8
@@ -28,7 +28,7 @@ Arithmetic = tuple[float | None, float | None]
 def arithmetic(name: str, shape: tuple[bytes, bytes, bytes]) -> Arithmetic:
     """Return FLOPs and least bytes of one call of an op, each None where it is unknown.
 
-    Products and attention as ``runners.arithmetic`` counts them; convolutions 2 · output · inputs of one output.
+    Products and attention as ``runners.trace.aten_cost`` counts them; convolutions 2 · output · inputs of one output.
     Parents such as linear, matmul and conv2d count nothing, since the op below them does.
     """
     shapes, types = _shapes(shape[0]), _texts(shape[1])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from app.importers.kineto.columns import Trace
+from app.importers.kineto.trace_columns import Trace
 
 _RANK_IN_NAME = re.compile(r"rank[_\-]?(\d{1,6})", re.IGNORECASE)
 _MOST_GROUPS = 64
@@ -39,7 +39,7 @@ def ranks(metadata: dict[str, Any], trace: Trace, filename: str) -> tuple[int, i
         world, rank = _whole(said.get("world_size")), _whole(said.get("rank"))
         if world is not None and rank is not None and 0 <= rank < world <= _MOST_RANKS:
             return world, rank, "file"
-    world = max((message.ranks for message in trace.messages if message.ranks <= _MOST_RANKS), default=1)
+    world = max((one.ranks for one in trace.collectives if one.ranks <= _MOST_RANKS), default=1)
     named = _RANK_IN_NAME.search(filename)
     return (max(world, int(named[1]) + 1), int(named[1]), "name") if named else (max(world, 1), 0, "")
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 
 from app.importers.kineto.categories import ARITHMETIC, arithmetic_of, categories
-from app.importers.kineto.columns import Trace
 from app.importers.kineto.device import optimizers
 from app.importers.kineto.intervals import Wholes, groups
 from app.importers.kineto.launches import phases
 from app.importers.kineto.nesting import innermost
-from app.importers.kineto.pieces import CODE, HOST, MESSAGE, PHASE, Pieces, joined
-from app.importers.kineto.steps import Step
-from runners.kernels import category_of
+from app.importers.kineto.steps import StepWindow
+from app.importers.kineto.trace_columns import Trace
+from app.importers.kineto.work_spans import CODE, HOST, MESSAGE, PHASE, WorkSpans, joined
+from runners.trace.kernel_category import category_of
 
 _STARTS_ONLY = "c10d::"
 """Ops that start a collective, which then runs elsewhere."""
 
 
-def host_pieces(trace: Trace, step: Step) -> Pieces:
+def host_work(trace: Trace, step: StepWindow) -> WorkSpans:
     """Cut a step's ops into stretches of own time; the first stretch of a call carries its FLOPs and bytes.
 
     Ops that only choose the one below them (linear, matmul, conv2d) count as host time, as do views and the engine.
@@ -30,7 +30,7 @@ def host_pieces(trace: Trace, step: Step) -> Pieces:
     return joined([_collectives(trace, step), *(_of_thread(trace, inside[mine], one) for one, mine in groups(threads))])
 
 
-def _of_thread(trace: Trace, ops: Wholes, thread: int) -> Pieces:
+def _of_thread(trace: Trace, ops: Wholes, thread: int) -> WorkSpans:
     starts = trace.ops.floats("ts")[ops]
     low, high, owner, parents = innermost(starts, starts + trace.ops.floats("dur")[ops])
     name = trace.ops.wholes("name")[ops]
@@ -43,7 +43,7 @@ def _of_thread(trace: Trace, ops: Wholes, thread: int) -> Pieces:
     phase = phases(trace, low, np.full(len(low), thread))
     first = np.zeros(len(owner), dtype=np.bool_)
     first[np.unique(owner, return_index=True)[1]] = True
-    return Pieces(
+    return WorkSpans(
         name=name[owner],
         category=optimizers(category[owner], phase),
         phase=phase,
@@ -60,14 +60,14 @@ def _once(values: np.ndarray, first: np.ndarray) -> np.ndarray:
     return np.where(first | np.isnan(values), values, 0.0)
 
 
-def _collectives(trace: Trace, step: Step) -> Pieces:
+def _collectives(trace: Trace, step: StepWindow) -> WorkSpans:
     begins = trace.marks.floats("ts")
     inside = np.flatnonzero((begins >= step.begin) & (begins < step.end))
     names = trace.marks.wholes("name")[inside]
     speaking = [one for one in np.unique(names).tolist() if category_of(trace.names[one]) == "communication"]
     mine = inside[np.isin(names, speaking)]
     unknown = np.full(len(mine), np.nan)
-    return Pieces(
+    return WorkSpans(
         name=trace.marks.wholes("name")[mine],
         category=np.full(len(mine), MESSAGE),
         phase=np.full(len(mine), PHASE["backward"]),

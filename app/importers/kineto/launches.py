@@ -6,11 +6,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.importers.kineto.columns import BACKWARD_PREFIX, GRAPH_LAUNCHES, NO_ID, Floats, Spans, Trace, Wholes, marks
 from app.importers.kineto.intervals import contains, groups, union
 from app.importers.kineto.nesting import enclosing
-from app.importers.kineto.pieces import PHASE
-from runners.trace import PHASE_PREFIX
+from app.importers.kineto.trace_columns import (
+    BACKWARD_PREFIX,
+    GRAPH_LAUNCHES,
+    NO_ID,
+    Floats,
+    Spans,
+    Trace,
+    Wholes,
+    marks,
+)
+from app.importers.kineto.work_spans import PHASE
+from runners.trace.reduced import PHASE_PREFIX
 
 OPTIMIZER_MARK = "Optimizer."
 BACKWARD = PHASE["backward"]
@@ -84,7 +93,7 @@ def _by_time(trace: Trace, op: Wholes, launch: Wholes) -> Wholes:
 
 
 def phases(trace: Trace, time: Floats, thread: Wholes) -> Wholes:
-    """Tell the phase that the host was in at each time on each thread, by the phases of estimator.scenario.breakdown.
+    """Tell the phase that the host was in at each time on each thread, counted as in estimator.scenario.breakdown.
 
     Ranges named ``phase:…`` decide where they exist, each up to the next. Else the optimizer is the time inside its
     step's range, backward the time inside the autograd engine on the same thread, and forward the rest.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.importers.kineto.columns import Trace
 from app.importers.kineto.launches import Launches
-from app.importers.kineto.stream import Outcome
+from app.importers.kineto.stream import StreamReport
+from app.importers.kineto.trace_columns import Trace
 from app.importers.source import Source
 from estimator.scenario.measurement import Kernel, Warning
 from estimator.scenario.units import counted
@@ -16,27 +16,27 @@ _ABSOLUTE_US = 1e15
 _MANY_LOST = 0.02
 
 
-def about_file(outcome: Outcome, trace: Trace, source: Source) -> list[Warning]:
+def about_file(report: StreamReport, trace: Trace, source: Source) -> list[Warning]:
     """Damage to the file itself."""
     found = []
-    if outcome.truncated:
+    if report.truncated:
         how = {"truncated": "the compressed stream ends early", "corrupt": "the compressed stream is damaged"}
         why = how.get(source.damage, "the list of events is not closed")
         message = f"The file is cut off ({why}); its {trace.events:,} whole events were read"
         found.append(Warning(code="file-truncated", message=message, where="the end"))
-    if outcome.cleaned:
+    if report.cleaned:
         message = "The file breaks JSON's rules (raw control characters, bare nan, bad escapes); they were replaced"
         found.append(
             Warning(
                 code="json-repaired",
                 message=message,
-                where=counted(outcome.cleaned, "part"),
+                where=counted(report.cleaned, "part"),
             )
         )
-    if outcome.skipped or trace.unusable:
-        message = f"{outcome.skipped + trace.unusable:,} events without usable times or fields were left out"
+    if report.skipped or trace.unusable:
+        message = f"{report.skipped + trace.unusable:,} events without usable times or fields were left out"
         found.append(Warning(code="events-skipped", message=message))
-    if outcome.metadata_lost:
+    if report.metadata_lost:
         message = "The trace's own description could not be read, so device, ranks and options may be missing"
         found.append(Warning(code="metadata-unreadable", message=message))
     return found

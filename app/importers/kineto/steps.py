@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from app.importers.kineto.columns import STEP_PREFIX, Floats, Trace, Wholes, marks
+from app.importers.kineto.trace_columns import STEP_PREFIX, Floats, Trace, Wholes, marks
 from estimator.scenario.measurement import Warning
 
 _CUT_FRAC = 0.9
@@ -15,7 +15,7 @@ _SLOW_FRAC = 1.2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class StepWindow:
     """One window, in microseconds of the trace, and the device events that the host launched in it."""
 
     name: str
@@ -29,7 +29,7 @@ class Step:
         return (self.end - self.begin) * 1e-6
 
 
-def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[list[Step], Step]:
+def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[list[StepWindow], StepWindow]:
     """Return the whole steps of a trace, and the one of median length to be looked at closely.
 
     Windows tile: a step begins where the host begins it, or later, when the device has finished the step before;
@@ -58,7 +58,7 @@ def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[l
     return kept, typical
 
 
-def _marked(trace: Trace, launch_time: Floats) -> list[Step]:
+def _marked(trace: Trace, launch_time: Floats) -> list[StepWindow]:
     indices = marks(trace, STEP_PREFIX)
     if not indices:
         return []
@@ -76,7 +76,7 @@ def _marked(trace: Trace, launch_time: Floats) -> list[Step]:
     order = np.argsort(owner, kind="stable")
     bounds = np.searchsorted(owner[order], np.arange(len(indices) + 1))
     return [
-        Step(
+        StepWindow(
             name=name[k],
             begin=float(begin[k]),
             end=float(max(begin[k + 1], begin[k])) if k + 1 < len(indices) and follows[k] else float(end[k]),
@@ -91,14 +91,14 @@ def _number(name: str) -> int:
     return int(digits) if digits.isdigit() and len(digits) < 12 else -2
 
 
-def _whole(trace: Trace, launch_time: Floats) -> Step:
+def _whole(trace: Trace, launch_time: Floats) -> StepWindow:
     spans = [trace.device] if len(trace.device) else [trace.ops, trace.marks]
     starts = np.concatenate([launch_time, *(one.floats("ts") for one in spans)])
     ends = np.concatenate([one.floats("ts") + one.floats("dur") for one in spans])
-    return Step(name="", begin=float(starts.min()), end=float(ends.max()), launched=np.arange(len(trace.device)))
+    return StepWindow(name="", begin=float(starts.min()), end=float(ends.max()), launched=np.arange(len(trace.device)))
 
 
-def _without_cut(found: list[Step], trace: Trace, warnings: list[Warning]) -> list[Step]:
+def _without_cut(found: list[StepWindow], trace: Trace, warnings: list[Warning]) -> list[StepWindow]:
     """Leave out a first or last step with clearly fewer events than the others: the profiler cut it."""
     if len(found) < 2:
         return found

@@ -31,7 +31,7 @@ _BAD_ESCAPE = re.compile(rb'\\(?!["\\/bfnrt]|u[0-9a-fA-F]{4})')
 
 
 @dataclass(kw_only=True)
-class Outcome:
+class StreamReport:
     """What the reading met: the trace's own metadata, and how much of it was damaged."""
 
     metadata: dict[str, Any] = field(default_factory=dict)
@@ -43,25 +43,25 @@ class Outcome:
     metadata_lost: bool = False
 
 
-def events(source: Source, outcome: Outcome) -> Iterator[list[Event]]:
+def events(source: Source, report: StreamReport) -> Iterator[list[Event]]:
     """Yield the trace's events in file order; raise ImportRefused where there are none to find."""
     chunks = source.chunks(CHUNK_BYTES)
-    buffer = _to_first_event(chunks, outcome)
+    buffer = _to_first_event(chunks, report)
     collecting = gc.isenabled()
     gc.disable()  # only acyclic values are built here; collecting would take half of the time
     try:
-        tail = yield from _slices(buffer, chunks, outcome)
+        tail = yield from _slices(buffer, chunks, report)
     finally:
         if collecting:
             gc.enable()
     if tail is not None:
-        outcome.closed = True
-        _read_tail(tail, chunks, outcome)
+        report.closed = True
+        _read_tail(tail, chunks, report)
     if source.damage:
-        outcome.truncated = True
+        report.truncated = True
 
 
-def _to_first_event(chunks: Iterator[bytes], outcome: Outcome) -> bytes:
+def _to_first_event(chunks: Iterator[bytes], report: StreamReport) -> bytes:
     """Read up to the array of events; keep what stands before it as metadata."""
     data = b""
     for chunk in chunks:
@@ -77,7 +77,7 @@ def _to_first_event(chunks: Iterator[bytes], outcome: Outcome) -> bytes:
                 if opened is not None:
                     before = data[:after].rstrip()
                     before = before[: before.rindex(b'"traceEvents"')] if b'"traceEvents"' in before else b"{"
-                    _metadata(before.rstrip(b" \t\r\n,") + b"}", outcome)
+                    _metadata(before.rstrip(b" \t\r\n,") + b"}", report)
                     return data[opened.end() :]
         if len(data) > _LONGEST_METADATA_BYTES:
             raise _no_events(f"no traceEvents within the first {_LONGEST_METADATA_BYTES:,} bytes")
@@ -87,7 +87,7 @@ def _to_first_event(chunks: Iterator[bytes], outcome: Outcome) -> bytes:
     raise _no_events("it has no list of traceEvents")
 
 
-def _slices(buffer: bytes, chunks: Iterator[bytes], outcome: Outcome) -> Generator[list[Event], None, bytes | None]:
+def _slices(buffer: bytes, chunks: Iterator[bytes], report: StreamReport) -> Generator[list[Event], None, bytes | None]:
     """Decode slice after slice; return what follows the array, or None where the file ends inside it."""
     done = 0
     for chunk in chunks:
@@ -98,16 +98,16 @@ def _slices(buffer: bytes, chunks: Iterator[bytes], outcome: Outcome) -> Generat
                 message = f"one event is longer than {_LONGEST_EVENT_BYTES:,} bytes"
                 raise ImportRefused("kineto", f"byte {done} of the events", message, "Export the trace again.")
             continue
-        found, tail = _decoded(buffer[:cut], outcome, last=False)
+        found, tail = _decoded(buffer[:cut], report, last=False)
         yield found
         if tail is not None:
             return tail + buffer[cut:]
         done += cut
         buffer = buffer[cut:].lstrip(b" \t\r\n,")
-    found, tail = _decoded(buffer, outcome, last=True)
+    found, tail = _decoded(buffer, report, last=True)
     yield found
     if tail is None:
-        outcome.truncated = True
+        report.truncated = True
     return tail
 
 
@@ -124,7 +124,7 @@ def _last_cut(buffer: bytes) -> int:
         window *= 8
 
 
-def _decoded(data: bytes, outcome: Outcome, last: bool) -> tuple[list[Event], bytes | None]:
+def _decoded(data: bytes, report: StreamReport, last: bool) -> tuple[list[Event], bytes | None]:
     """Decode a slice; return its events and, where the array ends in it, what follows."""
     if not last:
         try:
@@ -147,17 +147,17 @@ def _decoded(data: bytes, outcome: Outcome, last: bool) -> tuple[list[Event], by
         found = LIST.decode(b"[" + cleaned + b"]")
         repaired = True
     except BROKEN:
-        found = _one_by_one(cleaned, outcome)
-    outcome.cleaned += repaired
+        found = _one_by_one(cleaned, report)
+    report.cleaned += repaired
     return found, tail
 
 
-def _one_by_one(data: bytes, outcome: Outcome) -> list[Event]:
+def _one_by_one(data: bytes, report: StreamReport) -> list[Event]:
     found = []
     for piece in json_scan.objects(data):
         event = lenient(piece)
         if event is None:
-            outcome.skipped += 1
+            report.skipped += 1
         else:
             found.append(event)
     return found
@@ -171,28 +171,28 @@ def _clean(data: bytes) -> bytes:
     return data.decode("utf-8", "replace").encode()
 
 
-def _metadata(data: bytes, outcome: Outcome) -> None:
+def _metadata(data: bytes, report: StreamReport) -> None:
     for attempt in (data, _clean(data)):
         try:
             found = msgspec.json.decode(attempt)
         except BROKEN:
             continue
         if isinstance(found, dict):
-            outcome.metadata |= {key: value for key, value in found.items() if key not in outcome.metadata}
+            report.metadata |= {key: value for key, value in found.items() if key not in report.metadata}
             return
-    outcome.metadata_lost = True
+    report.metadata_lost = True
 
 
-def _read_tail(tail: bytes, chunks: Iterator[bytes], outcome: Outcome) -> None:
+def _read_tail(tail: bytes, chunks: Iterator[bytes], report: StreamReport) -> None:
     """Some versions write their metadata after the events."""
     for chunk in chunks:
         tail += chunk
         if len(tail) > _LONGEST_METADATA_BYTES:
-            outcome.metadata_lost = True
+            report.metadata_lost = True
             return
     text = tail.strip(b" \t\r\n,")
     if text not in (b"", b"}", b"]"):
-        _metadata(b"{" + text, outcome)
+        _metadata(b"{" + text, report)
 
 
 def _no_events(message: str) -> ImportRefused:

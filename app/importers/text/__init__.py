@@ -7,7 +7,6 @@ from types import ModuleType
 
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
-from app.importers.text.document import Block, Document, Table, label
 from app.importers.text.kinds import (
     accumulation,
     all_reduce_blocks,
@@ -24,9 +23,9 @@ from app.importers.text.kinds import (
     step_times,
     timings,
 )
+from app.importers.text.layout.document import Block, Document, Table, label
+from app.importers.text.layout.scan import scan
 from app.importers.text.reading import Decisions, compact
-from app.importers.text.scan import scan
-from app.importers.text.step_checks import mark_repeats
 from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured
 
 KINDS: tuple[ModuleType, ...] = (
@@ -96,7 +95,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         )
     if not measurements:
         raise ImportRefused("text", "", "no table with figures was found in this text", _REMEDY)
-    warnings += mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
+    warnings += step_times.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
     warnings += [warning for measurement in measurements for warning in measurement.warnings]
     return Imported(measurements=tuple(measurements), warnings=tuple(warnings), skipped=skipped)
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from app.importers.text.cells import cell
-from app.importers.text.document import Block, Table, place
-from app.importers.text.figures import Findings
+from app.importers.text.layout.document import Block, Table, place
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings
 from estimator.scenario.measurement import MeasuredCollective, Warning
 
 WIDE_SPREAD_FRAC = 0.1

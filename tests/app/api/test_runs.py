@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 
 from app.disk import DataFolder
 from app.main import create_app
-from app.run import read_run
+from app.runs.run import read_run
 from app.store import Store
 from tests.app.examples import MEASUREMENT, scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in

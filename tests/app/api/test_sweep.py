@@ -95,11 +95,11 @@ def test_a_bad_specification_is_refused_before_anything_is_told(client):
 
 
 def test_a_search_that_nobody_waits_for_ends():
-    from app.api.sweep import Stopped, Watch
+    from app.api.sweep import SearchProgress, Stopped
     from estimator.search.sweep import sweep
 
-    watch = Watch()
-    watch.stop.set()
+    progress = SearchProgress()
+    progress.stop.set()
     with pytest.raises(Stopped):
-        sweep(SPEC, None, watch.note)
-    assert 0 < watch.tried < sweep(SPEC).plans_tried
+        sweep(SPEC, None, progress.note)
+    assert 0 < progress.tried < sweep(SPEC).plans_tried

@@ -10,8 +10,8 @@ from estimator.estimate.estimate import estimate
 from estimator.operations.rank_sizes import dims
 from estimator.operations.transformer import network
 from estimator.scenario.scenario import Scenario, scenario_from_json
-from runners import model as measured
-from runners import model_training as trained
+from runners.model import training as trained
+from runners.model import transformer as measured
 
 with warnings.catch_warnings():
     # The private module warns about its own imports; what it measures is what is compared here.

@@ -8,7 +8,7 @@ from estimator.scenario.problems import InputProblems
 from runners.benchmarks.collectives import run
 from runners.job import Job
 from runners.options import COLLECTIVES
-from runners.parallel_collectives import traffic
+from runners.parallel.collectives import traffic
 from tests.runners.benchmarks.torchrun import measure
 
 

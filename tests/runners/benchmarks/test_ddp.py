@@ -11,11 +11,11 @@ import torch
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.training import Training
-from runners.model import build
-from runners.models import model_of
-from runners.parallel import MIB, SCHEDULES, Setting, parse
-from runners.parallel_gradients import copy_back, flattened, in_buckets
-from runners.parallel_pipeline import stages_of
+from runners.model.by_name import model_of
+from runners.model.transformer import build
+from runners.parallel.gradients import copy_back, flattened, in_buckets
+from runners.parallel.pipeline import stages_of
+from runners.parallel.variants import MIB, SCHEDULES, Setting, parse
 from tests.runners.benchmarks.torchrun import measure
 
 DATA = ["naive", "flat", "overlapped", "bucketed:1", "bucketed:25", "torch-ddp:25", "zero1", "fsdp", "fsdp:no-reshard"]

@@ -11,7 +11,7 @@ from estimator.scenario.problems import InputProblems
 from runners.benchmarks.grid import cells_of
 from runners.benchmarks.step import run
 from runners.job import Job, read_measurement
-from runners.models import model_of
+from runners.model.by_name import model_of
 from runners.options import StepOptions
 from tests.runners.examples import run_module
 

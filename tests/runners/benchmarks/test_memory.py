@@ -14,7 +14,7 @@ from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from runners.benchmarks.memory import run
 from runners.job import Job
-from runners.models import model_of
+from runners.model.by_name import model_of
 from runners.snapshot import trimmed, write
 
 

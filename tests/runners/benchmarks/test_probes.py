@@ -9,8 +9,8 @@ import torch
 
 from runners.benchmarks.probes import run
 from runners.job import Job
-from runners.ladders import LADDERS
-from runners.ladders_products import GEMM_SHAPES
+from runners.probes import LADDERS
+from runners.probes.products import GEMM_SHAPES
 from tests.runners.benchmarks.torchrun import measure
 
 # torch.compile warns, and takes longer than the rest together: tests of step and of the grid compile
@@ -28,7 +28,7 @@ def of(rows, ladder, **wanted):
     return [row for row in found if all(row[key] == value for key, value in wanted.items())]
 
 
-def test_every_ladder_is_climbed_and_every_rung_is_ok(rows):
+def test_every_ladder_is_climbed_and_every_probe_is_ok(rows):
     assert {row["ladder"] for row in rows} == set(ONCE) - {"collective"}
     assert {row["status"] for row in rows} == {"ok"}, [row for row in rows if row["status"] != "ok"]
     assert all(0 < row["minimum_s"] <= row["median_s"] <= row["maximum_s"] for row in rows)
@@ -70,7 +70,7 @@ def test_launches_are_timed_by_hundreds():
     assert found["model forward and backward"]["minimum_s"] > found["model forward"]["minimum_s"]
 
 
-def test_the_limit_ends_the_ladder_but_every_rung_has_its_row():
+def test_the_limit_ends_the_ladder_but_every_probe_has_its_row():
     options = {"small": True, "ladders": ["copy", "gemm"], "limit_s": 1.0}
     job = Job(benchmark="probes", device="cpu", warmup=100, steps=20_000, options=options)
     statuses = [row["status"] for row in run(job, lambda event: None).rows]

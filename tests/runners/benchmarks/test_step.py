@@ -14,7 +14,7 @@ from estimator.scenario.scenario import scenario_from_json
 from runners.benchmarks import step
 from runners.benchmarks.step import is_out_of_memory, run
 from runners.job import Job, read_measurement
-from runners.trace import Reduced
+from runners.trace.reduced import Reduced
 from tests.runners.examples import run_module, scenario, scenario_json, write_scenario
 
 

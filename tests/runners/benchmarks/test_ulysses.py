@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from estimator.scenario.problems import InputProblems
 from runners.benchmarks.ulysses import Layer, made_inputs, ring_pass, run, ulysses_pass
 from runners.job import Job
-from runners.parallel_ring import eager_block, merged
+from runners.parallel.ring import eager_block, merged
 from runners.ranks import Ranks
 from tests.runners.benchmarks.torchrun import measure
 from tests.runners.examples import ROOT

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.importers.text.cells import cell
-from app.importers.text.document import Block, Document, Entry, Fields
+from app.importers.text.layout.document import Block, Document, Fields, KeyValue
 from app.importers.text.reading import Decisions, Reading
+from app.importers.text.values.cells import cell
 
 KIND = "accumulation"
 
@@ -27,7 +27,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows)
 
 
-def _rows(entries: list[Entry], title: str) -> list[dict[str, Any]]:
+def _rows(entries: list[KeyValue], title: str) -> list[dict[str, Any]]:
     wanted = next((entry for entry in entries if "expected" in entry.key.lower()), None)
     expected = cell(wanted.value).value if wanted else None
     rows = []

@@ -7,13 +7,13 @@ import statistics
 from typing import Any
 
 from app.importers.bandwidth import READINGS, bus_factor, errors
-from app.importers.text.cells import cell
-from app.importers.text.columns import Column, column
-from app.importers.text.document import Block, Document, Entry, Fields, place
-from app.importers.text.figures import Findings, put, whole
 from app.importers.text.kinds.collective_rows import kind_of, measured
+from app.importers.text.layout.document import Block, Document, Fields, KeyValue, place
 from app.importers.text.reading import Decisions, Reading
-from app.importers.text.units import unit
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, put, whole
+from app.importers.text.values.header import Column, column
+from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import MIB
 
@@ -83,7 +83,7 @@ def _row(block: Fields) -> dict[str, Any]:
     return row
 
 
-def _entry(block: Fields, words: tuple[str, ...]) -> Entry | None:
+def _entry(block: Fields, words: tuple[str, ...]) -> KeyValue | None:
     """Find a time by its key; a key whose beginning was cut off counts where its rest can only be this one."""
     found = block.get(*words)
     if found is not None or not block.entries or block.get("world size"):
@@ -95,20 +95,20 @@ def _entry(block: Fields, words: tuple[str, ...]) -> Entry | None:
     return first if len(fits) == 1 and all(word in fits[0] for word in words) else None
 
 
-def _sized(block: Fields) -> Entry | None:
+def _sized(block: Fields) -> KeyValue | None:
     return next((entry for entry in block.entries if "size" in entry.key.lower() and _SIZE.search(entry.value)), None)
 
 
-def _ranks(block: Fields) -> list[Entry]:
+def _ranks(block: Fields) -> list[KeyValue]:
     return [entry for entry in block.entries if re.fullmatch(r"rank \d{1,6}", entry.key.lower())]
 
 
-def _time(row: dict[str, Any], name: str, entry: Entry | None) -> None:
+def _time(row: dict[str, Any], name: str, entry: KeyValue | None) -> None:
     if entry is not None:
         row[f"{name}_s"] = _seconds(entry)
 
 
-def _seconds(entry: Entry) -> float | None:
+def _seconds(entry: KeyValue) -> float | None:
     row: dict[str, Any] = {}
     put(row, "time", entry.value, _NO_HEADER, Findings())
     return row.get("time_s")
@@ -127,7 +127,7 @@ def _is_binary(block: Fields) -> bool:
     return abs(size / (float(found[1].replace(",", "")) * printed.scale) - 1.0) > _FITS
 
 
-def _size(entry: Entry | None) -> float | None:
+def _size(entry: KeyValue | None) -> float | None:
     """Read '10 MB (2621440 float32 elements)'; the elements settle the bytes, else MB are MiB as in such scripts."""
     found = _SIZE.search(entry.value) if entry else None
     if found is None:

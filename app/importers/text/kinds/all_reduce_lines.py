@@ -7,13 +7,13 @@ import re
 from collections import defaultdict
 from typing import Any
 
-from app.importers.text.cells import number
-from app.importers.text.columns import column
-from app.importers.text.document import Block, Document, Table, label, place
-from app.importers.text.figures import scaled
 from app.importers.text.kinds.collective_rows import kind_of, measured
+from app.importers.text.layout.document import Block, Document, Table, label, place
 from app.importers.text.reading import Decisions, Reading
-from app.importers.text.units import Unit, unit
+from app.importers.text.values.cells import number
+from app.importers.text.values.figures import scaled
+from app.importers.text.values.header import column
+from app.importers.text.values.units import Unit, unit
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import KIB, MIB
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from typing import Any
 
-from app.importers.text import meaning
-from app.importers.text.columns import Column
-from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import Findings, columns_of, put, whole
-from app.importers.text.megabytes import megabyte, rescale, warning
-from app.importers.text.precision import from_text
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.values import meaning
+from app.importers.text.values.figures import Findings, columns_of, put, whole
+from app.importers.text.values.header import Column
+from app.importers.text.values.megabytes import megabyte, rescale, warning
+from app.importers.text.values.precision import from_text
 from estimator.scenario.measurement import Warning
 
 KIND = "attention"

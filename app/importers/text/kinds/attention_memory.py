@@ -6,12 +6,12 @@ import math
 import re
 from typing import Any
 
-from app.importers.text import meaning
-from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import Findings, columns_of, put, whole
 from app.importers.text.kinds.attention import megabyte_of
-from app.importers.text.megabytes import megabyte, rescale, warning
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.values import meaning
+from app.importers.text.values.figures import Findings, columns_of, put, whole
+from app.importers.text.values.megabytes import megabyte, rescale, warning
 
 KIND = "attention-memory"
 _GROUP = re.compile(

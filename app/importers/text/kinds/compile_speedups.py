@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from app.importers.text import meaning
-from app.importers.text.cells import cell, number
-from app.importers.text.document import Block, Document, Fields, place
-from app.importers.text.figures import Findings, columns_of, put
 from app.importers.text.kinds.attention import describe, megabyte_of
-from app.importers.text.megabytes import rescale, warning
+from app.importers.text.layout.document import Block, Document, Fields, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.values import meaning
+from app.importers.text.values.cells import cell, number
+from app.importers.text.values.figures import Findings, columns_of, put
+from app.importers.text.values.megabytes import rescale, warning
 
 KIND = "speedups"
 _PART = re.compile(r"([A-Za-z_]{1,20})\s*=\s*(\d{1,12})")

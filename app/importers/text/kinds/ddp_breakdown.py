@@ -6,12 +6,12 @@ import re
 from typing import Any
 
 from app.importers.bandwidth import bus_factor
-from app.importers.text.cells import cell
-from app.importers.text.columns import Column, column
-from app.importers.text.document import Block, Document, Entry, Fields, place
-from app.importers.text.figures import Findings, put, scaled, whole
-from app.importers.text.models import catalogue_key
+from app.importers.text.layout.document import Block, Document, Fields, KeyValue, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, put, scaled, whole
+from app.importers.text.values.header import Column, column
+from app.importers.text.values.models import catalogue_key
 from estimator.scenario.measurement import Warning
 
 KIND = "data-parallel-steps"
@@ -69,7 +69,7 @@ def _is_preface(block: Fields) -> bool:
     return block.get("warmup") is not None and block.get("model") is not None
 
 
-def _timed(block: Fields, words: tuple[str, ...]) -> Entry | None:
+def _timed(block: Fields, words: tuple[str, ...]) -> KeyValue | None:
     for entry in block.entries:
         key = entry.key.lower()
         of_rank = entry.group.lower().startswith("per-rank")

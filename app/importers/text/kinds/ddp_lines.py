@@ -6,12 +6,12 @@ import re
 from collections import Counter
 from typing import Any
 
-from app.importers.text import meaning
-from app.importers.text.columns import column
-from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import Findings, columns_of, put
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
-from app.importers.text.units import unit
+from app.importers.text.values import meaning
+from app.importers.text.values.figures import Findings, columns_of, put
+from app.importers.text.values.header import column
+from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import MIB
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.importers.text import meaning
-from app.importers.text.cells import cell
-from app.importers.text.columns import Column
-from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import Findings, columns_of, put
 from app.importers.text.kinds.attention import describe, has_sweep
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
-from app.importers.text.units import Unit
+from app.importers.text.values import meaning
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, columns_of, put
+from app.importers.text.values.header import Column
+from app.importers.text.values.units import Unit
 from estimator.scenario.measurement import Warning
 
 KIND = "attention-implementations"

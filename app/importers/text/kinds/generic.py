@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.importers.text.cells import cell
-from app.importers.text.columns import Column
-from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import Findings, columns_of, keep
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, columns_of, keep
+from app.importers.text.values.header import Column
 from estimator.scenario.measurement import Warning
 
 KIND = "table"

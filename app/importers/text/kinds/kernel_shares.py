@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import scaled
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading
+from app.importers.text.values.figures import scaled
 from estimator.scenario.measurement import Warning
-from runners.kernels import category_of
+from runners.trace.kernel_category import category_of
 
 KIND = "kernel-shares"
 _WHOLE = 0.999

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.importers.text.cells import cell
-from app.importers.text.document import Block, Document, Table, place
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading
+from app.importers.text.values.cells import cell
 from estimator.scenario.measurement import Warning
 
 KIND = "measured-runs"

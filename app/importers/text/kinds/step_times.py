@@ -1,28 +1,36 @@
-"""Step times: forward, backward and whole-step seconds by model, sequence length and precision."""
+"""Step times: forward, backward and whole-step seconds by model, sequence length and precision.
+
+Columns that hold something else than their header says, and rows that repeat, are found out here too.
+"""
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from app.importers.text import meaning
-from app.importers.text.columns import Column
-from app.importers.text.document import Block, Document, Table, place
-from app.importers.text.figures import Findings, columns_of, put
-from app.importers.text.megabytes import warning
-from app.importers.text.models import assigned_batch
-from app.importers.text.precision import from_label, is_mixed
+from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
-from app.importers.text.step_checks import contained_backward, total_is_sum
-from app.importers.text.step_rows import describe
-from app.importers.text.units import Unit
-from estimator.scenario.measurement import Warning
+from app.importers.text.values import meaning
+from app.importers.text.values.figures import Findings, columns_of, keep, put, whole
+from app.importers.text.values.header import Column
+from app.importers.text.values.megabytes import warning
+from app.importers.text.values.models import assigned_batch, catalogue_key, common_name
+from app.importers.text.values.precision import from_label, from_text, is_mixed
+from app.importers.text.values.units import Unit
+from estimator.scenario.measurement import Measurement, Warning
 
 KIND = "step-times"
 _SECONDS = Unit(suffix="_s", scale=1.0)
 _OUT_OF_MEMORY = re.compile(r"\bout of mem|\boom\b", re.IGNORECASE)
 _COMPILED = {"compiled": True, "not compiled": False, "uncompiled": False, "eager": False, "torch.compile": True}
 _STEP_QUANTITIES = ("forward", "backward", "forward_backward", "step", "optimizer", "communication")
+_NAME_WITH_SEQ = re.compile(r"(.{1,60}?)[_\- ]+(?:seq|ctx|len|s|t)[_=\-]?(\d{1,9})$", re.IGNORECASE)
+_COUNTS = ((meaning.SEQ_LEN, "seq_len"), (meaning.BATCH, "batch"), (meaning.PARAMETERS, "parameters"))
+_SAME = 1e-6
+_SUM = 0.01
+_TIMES = ("forward", "backward", "forward_backward", "step", "optimizer")
 
 
 def matches(block: Block) -> bool:
@@ -106,6 +114,31 @@ def _rows(
     return rows
 
 
+def describe(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:
+    """Write one cell that is no time: known columns under the scenario's words, others under their own names."""
+    plain = text.strip("*` ")
+    counted = next((key for names, key in _COUNTS if meaning.name_is(column, names)), "")
+    what = meaning.quantity(column)
+    if meaning.name_is(column, meaning.MODEL):
+        found = _NAME_WITH_SEQ.match(plain)
+        row["model"] = common_name(found[1] if found else plain)
+        if found:
+            row["seq_len"] = int(found[2])
+    elif meaning.name_is(column, meaning.PRECISION):
+        if plain:
+            row["precision"] = from_text(text)
+    elif counted and (count := whole(text)) is not None:
+        row[counted] = count
+    elif meaning.name_is(column, meaning.STATUS):
+        findings.oom += "oom" in plain.lower()
+    elif what is not None and what.name.startswith(("peak_memory", "memory")):
+        put(row, what.name, text, column, findings)
+    elif column.name:
+        keep(row, column.name, text, column, findings)
+    if "parameters" in row and "model" in row and (key := catalogue_key(row["parameters"], row["model"])):
+        row["catalogue_model"] = key
+
+
 def _iterations(row: dict[str, Any]) -> int | None:
     """Total over mean, where both are printed and their ratio is a whole number."""
     for name in _STEP_QUANTITIES:
@@ -179,3 +212,67 @@ def _assumed_batch(rows: list[dict[str, Any]], where: str) -> list[Warning]:
             where=where,
         )
     ]
+
+
+def contained_backward(rows: list[dict[str, Any]], where: str) -> list[Warning]:
+    """Where 'forward' equals the total although there is a backward time, it is forward and backward together."""
+    changed = 0
+    for row in rows:
+        forward, backward = row.get("forward_s"), row.get("backward_s")
+        total = row.get("step_s") if row.get("step_s") is not None else row.get("forward_backward_s")
+        if not forward or not backward or not total or backward >= total:
+            continue
+        if math.isclose(forward, total, rel_tol=_SAME):
+            row.pop("step_s", None)
+            row["forward_backward_s"] = forward
+            if "forward_total_s" in row:
+                row["forward_backward_total_s"] = row.pop("forward_total_s")
+            row["forward_s"] = forward - backward
+            changed += 1
+    if not changed:
+        return []
+    message = (
+        f"In {changed} rows the forward time equals the total time although there is a backward time: it is forward "
+        "and backward together. It was stored as such, and forward as total minus backward"
+    )
+    return [Warning(code="forward-contains-backward", message=message, where=where)]
+
+
+def total_is_sum(rows: list[dict[str, Any]]) -> None:
+    """Where a total is just forward plus backward, call it that: it holds no optimizer step."""
+    for row in rows:
+        forward, backward, total = row.get("forward_s"), row.get("backward_s"), row.get("step_s")
+        if not forward or not backward or not total or "optimizer_s" in row:
+            continue
+        if math.isclose(total, forward + backward, rel_tol=_SUM):
+            row["forward_backward_s"] = row.pop("step_s")
+
+
+def mark_repeats(measurements: Sequence[Measurement]) -> list[Warning]:
+    """Mark rows whose figures stood in an earlier table already: same model, length, precision, times and spreads."""
+    seen: dict[tuple[Any, ...], str] = {}
+    repeats, figures, where = 0, 0, ""
+    for measurement in measurements:
+        for row in measurement.rows:
+            times = tuple((key, row[key]) for key in sorted(row) if _is_time(key) and row[key] is not None)
+            if not times:
+                continue
+            key = (row.get("model"), row.get("seq_len"), row.get("precision"), row.get("compile"), times)
+            if key in seen:
+                row["duplicate_of"] = seen[key]
+                repeats += 1
+                where = where or measurement.label
+                figures += sum(not name.endswith("_std_s") for name, _ in times)
+            else:
+                seen[key] = measurement.label
+    if not repeats:
+        return []
+    message = (
+        f"{repeats} rows ({figures} timings) repeat rows of an earlier table to the last digit; they are kept, marked "
+        "duplicate_of, and must not be counted twice"
+    )
+    return [Warning(code="duplicate-rows", message=message, where=where)]
+
+
+def _is_time(key: str) -> bool:
+    return key.endswith("_s") and any(key.startswith(name) for name in _TIMES)

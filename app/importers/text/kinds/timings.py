@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.importers.text.cells import cell
-from app.importers.text.columns import column
-from app.importers.text.document import Block, Document, Entry, Fields
-from app.importers.text.figures import Findings, put
+from app.importers.text.layout.document import Block, Document, Fields, KeyValue
 from app.importers.text.reading import Decisions, Reading
-from app.importers.text.units import is_time
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, put
+from app.importers.text.values.header import column
+from app.importers.text.values.units import is_time
 
 KIND = "timings"
 _NO_HEADER = column("time")
@@ -40,6 +40,6 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows)
 
 
-def _is_timing(entry: Entry) -> bool:
+def _is_timing(entry: KeyValue) -> bool:
     read = cell(entry.value)
     return read.value is not None and is_time(read.unit)

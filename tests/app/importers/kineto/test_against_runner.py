@@ -12,7 +12,7 @@ from torch import nn
 from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 from app.importers import import_file
-from runners.trace import reduce_trace
+from runners.trace.reduced import reduce_trace
 from tests.app.importers.reading import one
 
 BATCH, HEADS, LENGTH, WIDTH = 2, 4, 32, 16

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from app.importers.kineto.categories import arithmetic_of, categories
-from app.importers.kineto.columns import collect
 from app.importers.kineto.events import LIST
-from app.importers.kineto.pieces import CODE
+from app.importers.kineto.trace_columns import collect
+from app.importers.kineto.work_spans import CODE
 from estimator.scenario.breakdown import CATEGORIES
 from tests.app.importers.kineto import made
 

@@ -2,15 +2,15 @@ from __future__ import annotations
 
 import pytest
 
-from app.importers.kineto.columns import Message, Trace
 from app.importers.kineto.header import device, environment, ranks
+from app.importers.kineto.trace_columns import CollectiveArgs, Trace
 
 
 def test_ranks_in_the_order_of_trust():
     said = {"distributedInfo": {"rank": 3, "world_size": 8}}
     assert ranks(said, Trace(), "rank5.json") == (8, 3, "file")
     assert ranks({}, Trace(), "iteration_10/rank5_trace.json") == (6, 5, "name")
-    assert ranks({}, Trace(messages=[Message("allreduce", 1, 1, 16, "Float")]), "trace.json") == (16, 0, "")
+    assert ranks({}, Trace(collectives=[CollectiveArgs("allreduce", 1, 1, 16, "Float")]), "trace.json") == (16, 0, "")
     assert ranks({}, Trace(), "trace.json") == (1, 0, "")
 
 

@@ -8,16 +8,16 @@ import pytest
 
 from app.importers.imported import Limits
 from app.importers.kineto import stream
-from app.importers.kineto.columns import collect
+from app.importers.kineto.trace_columns import collect
 from app.importers.source import Source
 from tests.app.importers.kineto import made
 from tests.app.importers.reading import write
 
 
 def names(path):
-    outcome = stream.Outcome()
-    found = [event.name for events in stream.events(Source(path, Limits()), outcome) for event in events]
-    return found, outcome
+    report = stream.StreamReport()
+    found = [event.name for events in stream.events(Source(path, Limits()), report) for event in events]
+    return found, report
 
 
 @pytest.mark.parametrize("size", [700, 1000, 4096, 1_000_000])
@@ -27,15 +27,15 @@ def test_any_size_of_slices(tmp_path, monkeypatch, size, indent):
     path = write(tmp_path, json.dumps(document, indent=indent))
     monkeypatch.setattr(stream, "CHUNK_BYTES", size)
     monkeypatch.setattr(stream, "_CUT_WINDOW", 256)
-    found, outcome = names(path)
+    found, report = names(path)
     assert found == [event["name"] for event in document["traceEvents"]]
-    assert (outcome.skipped, outcome.cleaned, outcome.truncated) == (0, 0, False)
-    assert outcome.metadata["traceName"] == "/home/secret-user/trace.json"
+    assert (report.skipped, report.cleaned, report.truncated) == (0, 0, False)
+    assert report.metadata["traceName"] == "/home/secret-user/trace.json"
 
 
 def test_only_used_fields_are_kept(tmp_path):
     path = write(tmp_path, json.dumps(made.trace()))
-    trace = collect(stream.events(Source(path, Limits()), stream.Outcome()))
+    trace = collect(stream.events(Source(path, Limits()), stream.StreamReport()))
     assert (len(trace.ops), len(trace.device), len(trace.launches), len(trace.marks)) == (21, 15, 15, 6)
     assert len(trace.shapes) == 6
     assert trace.devices == {0}

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
-from app.importers.text.document import Table
-from app.importers.text.figures import Findings
+from app.importers.text.layout.document import Table
 from app.importers.text.reading import compact, shared_warnings
+from app.importers.text.values.figures import Findings
 from estimator.scenario.measurement import Warning
 
 TABLE = Table(form="aligned", columns=("a",), rows=(("1",),), line=7, lines=(8,))

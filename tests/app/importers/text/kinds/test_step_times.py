@@ -2,6 +2,10 @@ from __future__ import annotations
 
 import pytest
 
+from app.importers.text.kinds.step_times import contained_backward, describe, mark_repeats, total_is_sum
+from app.importers.text.values.figures import Findings
+from app.importers.text.values.header import column
+from estimator.scenario.measurement import Measurement
 from tests.app.importers.reading import codes, one, read
 
 
@@ -92,3 +96,76 @@ def test_totals_give_the_number_of_iterations(tmp_path):
 
 def test_sizes_in_megabytes_are_doubtful(tmp_path):
     assert "mb-ambiguous" in codes(read(tmp_path, "model  step (ms)  memory (MB)\na  5.5  100\nb  6.5  200\n"))
+
+
+@pytest.mark.parametrize(
+    ("header", "text", "row"),
+    [
+        ("Model", "small_seq128", {"model": "small", "seq_len": 128}),
+        ("model", "2.7B-ctx512", {"model": "2.7B", "seq_len": 512}),
+        ("size", "**xl**", {"model": "xl"}),
+        ("Params", "1,998,235,200", {"parameters": 1998235200}),
+        ("context_length", "512", {"seq_len": 512}),
+        ("bs", "8", {"batch": 8}),
+        ("dtype", "torch.bfloat16", {"precision": "bf16"}),
+        ("dtype", "", {}),
+        ("Peak mem (GiB)", "2", {"peak_memory_bytes": 2.0 * 1024**3}),
+        ("GPU", "A100", {"gpu": "A100"}),
+        ("layers", "12", {"layers": 12}),
+        ("Status", "✓", {}),
+    ],
+)
+def test_what_columns_beside_the_times_say(header, text, row):
+    found: dict = {}
+    describe(found, column(header), text, Findings())
+    assert found == row
+
+
+def test_parameters_name_the_catalogues_model():
+    found: dict = {}
+    describe(found, column("Model"), "small_seq128", Findings())
+    describe(found, column("Params"), "128,625,408", Findings())
+    assert found["catalogue_model"] == "cs336-small"
+
+
+def test_a_status_may_say_out_of_memory():
+    findings = Findings()
+    describe({}, column("Status"), "OOM", findings)
+    assert findings.oom == 1
+
+
+def test_a_forward_that_is_the_total_holds_the_backward():
+    rows = [{"forward_s": 0.0645, "backward_s": 0.042, "step_s": 0.0645, "forward_total_s": 0.645}]
+    (said,) = contained_backward(rows, "line 1")
+    assert said.code == "forward-contains-backward"
+    assert rows == [
+        {
+            "forward_s": pytest.approx(0.0225),
+            "backward_s": 0.042,
+            "forward_backward_s": 0.0645,
+            "forward_backward_total_s": 0.645,
+        }
+    ]
+
+
+def test_an_honest_forward_is_left_alone():
+    rows = [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}, {"forward_s": 1.0, "step_s": 1.0}]
+    assert contained_backward(rows, "") == []
+    assert rows[0] == {"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}
+
+
+def test_a_total_without_optimizer_is_forward_and_backward():
+    rows = [{"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.0}, {"forward_s": 1.0, "backward_s": 2.0, "step_s": 3.5}]
+    total_is_sum(rows)
+    assert rows[0]["forward_backward_s"] == 3.0
+    assert rows[1]["step_s"] == 3.5
+
+
+def test_repeats_need_the_same_case_and_digits():
+    row = {"model": "xl", "seq_len": 128, "precision": "fp32", "forward_s": 0.1, "forward_std_s": 0.01}
+    first = Measurement(label="first", rows=(dict(row),))
+    second = Measurement(label="second", rows=(dict(row), {**row, "precision": "bf16"}, {**row, "forward_s": 0.11}))
+    (said,) = mark_repeats([first, second])
+    assert (said.code, said.where) == ("duplicate-rows", "second")
+    assert [row.get("duplicate_of") for row in second.rows] == ["first", None, None]
+    assert mark_repeats([Measurement(rows=({"model": "a"}, {"model": "a"}))]) == []

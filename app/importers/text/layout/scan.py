@@ -1,0 +1,89 @@
+"""Scan: cut a text into its blocks, each read by the first table reader that knows its form."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from app.importers.text.layout import aligned, delimited, key_values, markdown, share_lists, statistics_lines
+from app.importers.text.layout.document import Block, Document, Fields, Surroundings
+from app.importers.text.layout.lines import LONGEST, heading, is_fence, is_label, is_noise, is_rule
+
+READERS: tuple[Callable[[Sequence[str], int], tuple[Any, int] | None], ...] = (
+    markdown.read,
+    statistics_lines.read,
+    share_lists.read,
+    delimited.read,
+    aligned.read,
+    key_values.read,
+)
+_CONTEXT_LINES = 40
+_MOST_BLOCKS = 5_000
+
+
+def scan(text: str) -> Document:
+    """Find every block of ``text``, with its headings, labels and the lines before and after it."""
+    lines = text.splitlines()
+    long_lines = 0
+    for i, line in enumerate(lines):
+        if len(line) > LONGEST:
+            lines[i] = ""
+            long_lines += 1
+    blocks: list[Block] = []
+    path: list[tuple[int, str]] = []
+    labels: list[str] = []
+    before: list[str] = []
+    fenced = False
+    index = 0
+    while index < len(lines) and len(blocks) < _MOST_BLOCKS:
+        line = lines[index]
+        title = None if fenced else heading(line)
+        if is_fence(line):
+            fenced = not fenced
+        elif title is not None:
+            path = [(level, name) for level, name in path if level < title[0]] + [title]
+            labels, before = [], []
+        elif line.strip() and not is_rule(line):
+            block, index = _block(lines, index)
+            if block is not None:
+                blocks.append(_placed(block, path, labels, before))
+                before = []
+                continue
+            before = [*before[-_CONTEXT_LINES:], line.rstrip()]
+            if is_label(line) and not is_noise(line):
+                labels = [*labels[-_CONTEXT_LINES:], line.strip(" *`")]
+        index += 1
+    return Document(blocks=_with_after(blocks, lines), lines=tuple(lines), long_lines=long_lines)
+
+
+def _block(lines: Sequence[str], index: int) -> tuple[Block | None, int]:
+    for read in READERS:
+        found = read(lines, index)
+        if found is not None:
+            return found
+    return None, index
+
+
+def _placed(block: Block, path: list[tuple[int, str]], labels: list[str], before: list[str]) -> Block:
+    around = Surroundings(heading=tuple(name for _, name in path), labels=tuple(labels), before=tuple(before))
+    if isinstance(block, Fields):
+        return dataclasses.replace(block, around=around, title=before[-1].strip() if before else "")
+    return dataclasses.replace(block, around=around)
+
+
+def _with_after(blocks: list[Block], lines: Sequence[str]) -> tuple[Block, ...]:
+    """Give each block the plain lines that follow it, up to the next heading or block."""
+    starts = {block.line - 1 for block in blocks}
+    placed = []
+    for block in blocks:
+        index = block.entries[-1].line if isinstance(block, Fields) else block.lines[-1]
+        after: list[str] = []
+        while index < len(lines) and len(after) < _CONTEXT_LINES:
+            if index in starts or heading(lines[index]):
+                break
+            if lines[index].strip() and not is_rule(lines[index]):
+                after.append(lines[index].strip())
+            index += 1
+        placed.append(dataclasses.replace(block, around=dataclasses.replace(block.around, after=tuple(after))))
+    return tuple(placed)

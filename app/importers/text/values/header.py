@@ -1,0 +1,80 @@
+"""Header: what it says about the numbers under it: a plain name, the unit, the statistic."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from app.importers.text.values.cells import MICRO
+from app.importers.text.values.units import Unit, is_time, unit
+
+_BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]{1,20}?)\s*[)\]]\s*$")
+_SUFFIX = re.compile(r"^(.{1,200}?)[_ ]([A-Za-zµμ%/]{1,8}|bytes|frac)$")
+_STATISTICS = {
+    "mean": "mean", "avg": "mean", "average": "mean", "std": "std", "stdev": "std", "stddev": "std", "σ": "std",
+    "sd": "std", "min": "min", "minimum": "min", "max": "max", "maximum": "max", "median": "median", "p50": "median",
+    "p90": "p90", "p95": "p95", "p99": "p99",
+}  # fmt: skip
+_SUFFIX_UNITS = {
+    "s",
+    "ms",
+    "us",
+    "ns",
+    "sec",
+    "bytes",
+    "kb",
+    "mb",
+    "gb",
+    "kib",
+    "mib",
+    "gib",
+    "gbps",
+    "mbps",
+    "percent",
+    "pct",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column: the header as printed, its words without unit and statistic, and both of those."""
+
+    header: str
+    words: tuple[str, ...]
+    statistic: str = ""
+    unit: Unit | None = None
+    printed_unit: str = ""
+
+    @property
+    def name(self) -> str:
+        """A plain key of lower-case words."""
+        return "_".join(self.words)
+
+
+def column(header: str) -> Column:
+    """Read a header such as ``Forward (ms)``, ``avg_forward_time``, ``mem_before(MB)`` or ``peak_gib``.
+
+    A header that is nothing but a unit of time is a time; ``s`` alone stays a name, mostly that of the sequence length.
+    """
+    plain = header.strip().strip("*`_ ")[:200]
+    rest, printed = plain, ""
+    bracket = _BRACKETS.search(plain)
+    if bracket and unit(bracket.group(1)) is not None:
+        rest, printed = plain[: bracket.start()], bracket.group(1)
+    else:
+        tail = _SUFFIX.match(plain)
+        if len(plain) > 1 and is_time(plain):
+            rest, printed = "time", plain
+        elif tail and tail.group(2).lower() in _SUFFIX_UNITS:
+            rest, printed = tail.group(1), tail.group(2)
+    words = split_words(rest)
+    statistic = next((_STATISTICS[word] for word in words if word in _STATISTICS), "")
+    kept = tuple(word for word in words if word not in _STATISTICS)
+    return Column(header=plain, words=kept or words, statistic=statistic, unit=unit(printed), printed_unit=printed)
+
+
+def split_words(text: str) -> tuple[str, ...]:
+    """Cut a name into lower-case words and numbers; ``+`` between words is dropped, ``^2`` stays with its word."""
+    plain = "".join(MICRO.get(letter, letter) for letter in text)
+    plain = re.sub(r"([a-z0-9])([A-Z][a-z])", r"\1 \2", plain)
+    return tuple(re.findall(r"[a-z0-9.σ^#]+", plain.lower()))

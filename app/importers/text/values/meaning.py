@@ -1,0 +1,92 @@
+"""Meaning: which quantity a column of timings or sizes holds, whatever words its author chose."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from app.importers.text.values.header import Column
+
+_FORWARD = {"forward", "fwd", "fw", "ft"}
+_BACKWARD = {"backward", "bwd", "bkw", "bw", "bt"}
+_BOTH = {"fbt", "fwdbwd", "fwbw"}
+_STEP = {"total", "step", "training", "train", "tot", "iteration", "iter", "e2e"}
+_OPTIMIZER = {"optimizer", "opt", "optim"}
+_COMMUNICATION = {"communication", "comm", "sync"}
+_FILLERS = {"time", "times", "pass", "runtime", "duration", "latency", "and", "the", "per", "ms", "only", "elapsed",
+            "cost", "dev", "deviation", "with", "adamw", "adam", "sgd"}  # fmt: skip
+_SPEEDUP = {"speedup", "speed", "speedups"}
+_MEMORY = {"mem", "memory"}
+
+MODEL = {"model", "model_name", "size", "model_size", "config_name"}
+SEQ_LEN = {"seq_len", "seq", "sequence_length", "seq_length", "context", "context_length", "ctx", "ctx_len", "seqlen",
+           "sequence", "t", "s", "n_ctx"}  # fmt: skip
+WIDTH = {"d_model", "dmodel", "d", "d_head", "head_dim", "dim", "hidden", "embed_dim", "d_k"}
+BATCH = {"batch", "batch_size", "bs", "b"}
+PRECISION = {"precision", "dtype", "data_type", "type"}
+PARAMETERS = {"params", "parameters", "n_params", "num_params", "num_parameters"}
+STATUS = {"status", "result", "ok"}
+VERSION = {"version", "implementation", "impl", "variant", "method", "kind", "mode"}
+CONFIG = {"config", "configuration", "setting", "settings"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quantity:
+    """What a column measures: forward, backward, forward_backward, step, optimizer, communication, memory, speedup …;
+    ``of`` names the implementation where a table compares several, ``total`` marks a sum over runs, not a mean."""
+
+    name: str
+    of: str = ""
+    total: bool = False
+
+
+def quantity(column: Column) -> Quantity | None:
+    """Tell what a column measures, or None where its words do not say."""
+    words = set(column.words)
+    rest = tuple(word for word in column.words if word not in _FILLERS)
+    if words & _SPEEDUP:
+        phase = _phase(set(rest))
+        return Quantity(name=f"{phase}_speedup" if phase else "speedup")
+    if words & _MEMORY:
+        return Quantity(name=_memory(words))
+    known = _FORWARD | _BACKWARD | _BOTH | _STEP | _OPTIMIZER | _COMMUNICATION
+    if not words & known:
+        return None
+    phase = _phase(set(rest))
+    others = tuple(word for word in rest if word not in known and not word.isdigit())
+    # a sum over runs says so beside the phase it sums: total_forward_time; total_time alone is one whole step
+    total = "total" in words and column.statistic == "" and phase not in ("", "step")
+    return Quantity(name=phase, of="_".join(others), total=total) if phase else None
+
+
+def _phase(words: set[str]) -> str:
+    forward, backward = bool(words & _FORWARD), bool(words & _BACKWARD)
+    if words & _BOTH or (forward and backward):
+        return "forward_backward"
+    if backward and words & _COMMUNICATION:
+        return "backward_communication"
+    if forward:
+        return "forward"
+    if backward:
+        return "backward"
+    if words & _OPTIMIZER:
+        return "optimizer"
+    if words & _STEP:
+        return "step"
+    return "communication" if words & _COMMUNICATION else ""
+
+
+def _memory(words: set[str]) -> str:
+    if "diff" in words or "difference" in words or "delta" in words:
+        return "peak_memory_difference"
+    if words & {"peak", "max"}:
+        return "peak_memory"
+    if words & {"before"}:
+        return "memory_before_backward"
+    if any("^2" in word for word in words):
+        return "memory_per_seq_squared"
+    return "memory"
+
+
+def name_is(column: Column, names: set[str]) -> bool:
+    """Whether a column's plain name is one of ``names``."""
+    return column.name in names or (len(column.words) > 1 and column.name.replace("_", "") in names)

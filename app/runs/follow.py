@@ -1,0 +1,126 @@
+"""Follow: watch one run's folder and backend until it has ended, and conclude it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from dataclasses import replace
+
+from app.disk import DataFolder
+from app.errors import Refused
+from app.runs import events
+from app.runs.launch import claimed, found
+from app.runs.live import Live
+from app.runs.outcome import outcome
+from app.runs.run import Run, fold
+from app.store import Store
+from estimator.scenario.units import seconds
+from runners.backends import Status, backend
+from runners.guard.journal import has_rows, recover
+from runners.job import CANCEL_FILE, RESULT_FILE, Handle
+
+POLL_S = 0.1
+"""Events are read at every poll; the backend is asked every ``LOOK_S`` of its own, and at the end more often."""
+
+FIND_S = 5.0
+"""How long a run that somebody else is starting may take to be found."""
+
+
+async def look_for(live: Live) -> bool:
+    """Find a run that somebody else started or is starting; says whether anything of it is left."""
+    deadline_s = time.monotonic() + (FIND_S if live.run.state == "queued" and claimed(live.folder) else 0.0)
+    while live.handle is None:
+        live.handle = await asyncio.to_thread(found, live.folder, live.run)
+        if live.handle is None and time.monotonic() >= deadline_s:
+            return False
+        await asyncio.sleep(0 if live.handle else POLL_S)
+    return True
+
+
+async def follow(live: Live, store: Store) -> Status:
+    """Keep a started run's state in the store until nothing of it is left; return its backend's last word."""
+    chosen = backend(live.run.job["backend"])
+    assert live.handle is not None
+    look_at_s = 0.0
+    while True:
+        status = None
+        if time.monotonic() >= look_at_s:
+            status = await asyncio.to_thread(chosen.status, live.handle)
+            look_at_s = time.monotonic() + chosen.LOOK_S
+        await _read(live, store)
+        if live.held:
+            look_at_s = min(look_at_s, time.monotonic() + chosen.LOOK_S / 5)
+        if status is not None and not status.alive:
+            return status
+        if status is not None:
+            await _tell(live, status)
+            await _end_where_it_must(live)
+        await asyncio.sleep(POLL_S)
+
+
+async def _tell(live: Live, status: Status) -> None:
+    """Note in the run's events what its backend says: that it waits and why, or that it was started."""
+    run = live.run
+    known = run.state == status.state and run.message == status.message
+    if not (known or live.held or run.final or (run.state, status.state) == ("running", "queued")):
+        await asyncio.to_thread(events.append_state, live.folder, status.state, status.message)
+
+
+async def _end_where_it_must(live: Live) -> None:
+    """End a run whose cancelling was asked for while it was being started, or whose time is over."""
+    file = live.folder / CANCEL_FILE
+    began_s, limit_s = live.run.started_s, float(live.run.job.get("time_limit_s") or 0)
+    late = bool(limit_s and began_s and time.time() - began_s > limit_s)
+    if late and not file.exists():
+        await asyncio.to_thread(file.write_text, f"stopped at its time limit of {seconds(limit_s)}")
+    if late or file.exists():
+        with contextlib.suppress(Refused):
+            assert live.handle is not None
+            await asyncio.to_thread(end, live.run, live.handle)
+
+
+async def _read(live: Live, store: Store) -> None:
+    before = live.run
+    news = await asyncio.to_thread(live.take)
+    if live.run != before:
+        await asyncio.to_thread(store.put_run, live.run)
+    if news:
+        live.publish()
+
+
+async def conclude(live: Live, store: Store, status: Status | None = None) -> None:
+    """Decide the final state, store it with the result, and only then tell subscribers."""
+    await _read(live, store)
+    result = live.folder / RESULT_FILE
+    if await asyncio.to_thread(has_rows, result):  # all of it was killed, its watchdog too
+        await asyncio.to_thread(recover, result, "failed", "its processes were killed", "failed")
+    ended = await asyncio.to_thread(outcome, live.folder, live.run, status, started=live.handle is not None)
+    if events.final_state(live.held) != ended.state:
+        await asyncio.to_thread(events.append_state, live.folder, ended.state, ended.message)
+    live.held += await asyncio.to_thread(live.reader.read)
+    run = live.run
+    for line in live.held:
+        run = fold(run, line)
+    live.run = replace(run, measurement_id=run.id if ended.measurement else None)
+    await asyncio.to_thread(store.put_run, live.run, ended.measurement)
+    live.lines += live.held
+    live.done = True
+    live.publish()
+
+
+def end(run: Run, handle: Handle) -> None:
+    """End all that a run started; raise Refused where its backend does not answer."""
+    try:
+        backend(run.job["backend"]).cancel(handle)
+    except OSError as error:
+        raise Refused(503, f"{error} Try again.") from None
+
+
+def end_elsewhere(run_id: str, store: Store, data: DataFolder) -> Run | None:
+    """End a run that a command follows, not this server; whoever follows it concludes it."""
+    run = store.run(run_id)
+    handle = found(data.runs / run_id, run) if run and not run.final else None
+    if run and handle:
+        end(run, handle)
+    return run

@@ -1,0 +1,189 @@
+"""The thing that is measured: model, data, optimizer and their one training step, in named phases."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import record_function
+
+from estimator.scenario.scenario import Scenario
+from runners.model.training import autocast, batch, loss_of, optimizer_of
+from runners.model.transformer import build
+from runners.ranks import Ranks
+
+TORCH_BUCKET_BYTES = 25 * 1024 * 1024
+GRAPH_WARMUP = 3
+"""Steps in a stream of their own before capture, in which libraries make what a graph must not."""
+
+
+@dataclass(kw_only=True)
+class Trainer:
+    """What one training step needs; ``phase`` says where in a step the process is, for failures."""
+
+    module: nn.Module
+    optimizer: torch.optim.Optimizer
+    scaler: torch.amp.GradScaler | None
+    batches: list[tuple[Tensor, Tensor]]
+    scenario: Scenario
+    ranks: Ranks
+    mode: str = "step"
+    graphs: list[tuple[str, torch.cuda.CUDAGraph]] = field(default_factory=list)
+    phase: str = "build"
+    loss: Tensor | None = None
+
+
+def prepare(
+    scenario: Scenario,
+    ranks: Ranks,
+    seed: int,
+    *,
+    mode: str = "step",
+    optimizer_kernel: str = "default",
+    graph: bool = False,
+) -> Trainer:
+    """Build model, data and optimizer on this rank's device; parameters are equal on all ranks, data are not.
+
+    ``mode`` says how much of a step runs: forward (which keeps nothing for a backward), forward-backward, or step.
+    ``graph`` is for ``capture`` later.
+    """
+    model, plan, training = scenario.model, scenario.plan, scenario.training
+    torch.set_float32_matmul_precision("high" if training.precision == "tf32" else "highest")
+    torch.manual_seed(seed)
+    module = build(model, training, plan, ranks.device)
+    if ranks.world_size > 1:
+        module = DistributedDataParallel(
+            module,
+            device_ids=[torch.device(ranks.device).index] if ranks.cuda else None,
+            # None is PyTorch's own default, which also makes the first bucket small
+            bucket_cap_mb=None if plan.bucket_bytes == TORCH_BUCKET_BYTES else plan.bucket_bytes / 1024**2,
+        )
+    if training.fused:
+        module.compile()
+    torch.manual_seed(seed + 1 + ranks.rank)
+    return Trainer(
+        module=module,
+        optimizer=optimizer_of(module, training, optimizer_kernel, capturable=graph),
+        scaler=torch.amp.GradScaler(ranks.device.partition(":")[0]) if training.precision == "fp16-amp" else None,
+        batches=[batch(model, training, plan, ranks.device) for _ in range(scenario.micro_batches)],
+        scenario=scenario,
+        ranks=ranks,
+        mode=mode,
+    )
+
+
+def one_step(trainer: Trainer, done: Callable[[str], None], *, communicate: bool = True) -> None:
+    """Run one training step, calling ``done`` with each phase's name once its work is launched.
+
+    Gradients of all micro-batches but the last stay local, as is usual; without ``communicate`` those of the last too.
+    """
+    if trainer.graphs:
+        for name, graph in trainer.graphs:
+            with _phase(trainer, name):
+                graph.replay()
+            done(name)
+        return
+    for index, (tokens, targets) in enumerate(trainer.batches):
+        last = index == len(trainer.batches) - 1
+        with _local_gradients(trainer.module, not (last and communicate)):
+            with _phase(trainer, "forward"):
+                loss = _forward(trainer, tokens, targets)
+            done("forward")
+            if trainer.mode != "forward":
+                with _phase(trainer, "backward"):
+                    _backward(trainer, loss)
+                done("backward")
+        trainer.loss = loss.detach()
+        del loss
+    if trainer.mode == "forward":
+        return
+    last_phase = "optimizer" if trainer.mode == "step" else "backward"
+    with _phase(trainer, last_phase):
+        if trainer.mode == "step":
+            _update(trainer)
+        trainer.optimizer.zero_grad(set_to_none=True)
+    done(last_phase)
+
+
+def capture(trainer: Trainer) -> None:
+    """Record the phases of a step as CUDA graphs, which ``one_step`` replays from then on.
+
+    Gradients stay where the graphs write them: the first backward of a replay overwrites, later ones add.
+    """
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(GRAPH_WARMUP):
+            one_step(trainer, lambda phase: None)
+    torch.cuda.current_stream().wait_stream(stream)
+    pool = torch.cuda.graph_pool_handle()
+    graphs: list[tuple[str, torch.cuda.CUDAGraph]] = []
+
+    def recorded(name: str, work: Callable[[], Any]) -> Any:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool):
+            made = work()
+        graphs.append((name, graph))
+        return made
+
+    for pair in trainer.batches:
+        loss = recorded("forward", partial(_forward, trainer, *pair))
+        if trainer.mode != "forward":
+            recorded("backward", partial(_backward, trainer, loss))
+        trainer.loss = loss.detach()
+        del loss
+    if trainer.mode == "step":
+        recorded("optimizer", partial(_update, trainer))
+    trainer.graphs = graphs
+
+
+def discard(trainer: Trainer) -> None:
+    """Give the memory of a trainer back, for benchmarks that build many."""
+    trainer.graphs.clear()
+    trainer.batches.clear()
+    trainer.loss = None
+    empty(trainer.module, trainer.optimizer)
+
+
+def empty(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Free parameters, gradients and states, also where something still refers to them, as hooks on tensors do."""
+    optimizer.state.clear()
+    for parameter in module.parameters():
+        parameter.grad = None
+        to_local = getattr(parameter, "to_local", None)  # a DTensor's; importing its class takes as long as torch
+        local = to_local() if to_local else parameter
+        local.untyped_storage().resize_(0)
+
+
+def _forward(trainer: Trainer, tokens: Tensor, targets: Tensor) -> Tensor:
+    training = trainer.scenario.training
+    with torch.set_grad_enabled(trainer.mode != "forward"), autocast(training, trainer.ranks.device):
+        loss = loss_of(trainer.module, tokens, targets)
+        return loss / len(trainer.batches) if len(trainer.batches) > 1 else loss
+
+
+def _backward(trainer: Trainer, loss: Tensor) -> None:
+    torch.autograd.backward(loss if trainer.scaler is None else trainer.scaler.scale(loss))
+
+
+def _update(trainer: Trainer) -> None:
+    if trainer.scaler is None:
+        trainer.optimizer.step()
+    else:
+        trainer.scaler.step(trainer.optimizer)
+        trainer.scaler.update()
+
+
+def _local_gradients(module: nn.Module, local: bool) -> AbstractContextManager[Any]:
+    return module.no_sync() if local and isinstance(module, DistributedDataParallel) else nullcontext()
+
+
+def _phase(trainer: Trainer, name: str) -> AbstractContextManager[Any]:
+    trainer.phase = name
+    return record_function(f"phase:{name}")

@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+from app.importers.text.layout.delimited import read
+
+
+def test_csv_with_quoted_commas():
+    table, after = read(["name,total (ns)", '"gemm<a, b>",12', "relu,3", "", "x,y"], 0)
+    assert table.rows == (("gemm<a, b>", "12"), ("relu", "3"))
+    assert after == 3
+
+
+def test_tabs_and_semicolons():
+    assert read(["a\tb", "1\t2"], 0)[0].columns == ("a", "b")
+    assert read(["a;b", "1,5;2"], 0)[0].rows == (("1,5", "2"),)
+
+
+def test_rows_of_another_width_end_the_table():
+    table, after = read(["a,b", "1,2", "1,2,3"], 0)
+    assert (len(table.rows), after) == (1, 2)
+
+
+def test_prose_is_no_table():
+    assert (
+        read(["- When values are large (65,504), squaring overflows", "- it ends at 65,504, so above 255 it fails"], 0)
+        is None
+    )
+    assert read(["First, we do this", "Then, we do that"], 0) is None
+    assert read(["1,2", "3,4"], 0) is None
+    assert read(['"a,b', "1,2"], 0) is None
+
+
+def test_words_in_a_thousand_lines_are_given_up_early():
+    lines = ["a,b"] * 1000
+    assert read(lines, 0) is None

@@ -1,0 +1,68 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.importers.text.values.cells import cell, is_data, number
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "spread", "unit"),
+    [
+        ("0.024990±0.003563", 0.02499, 0.003563, ""),
+        ("0.13 ± 0.00", 0.13, 0.0, ""),
+        ("606.90 +/- 3.13 ms", 606.9, 3.13, "ms"),
+        ("4.1+-0.2us", 4.1, 0.2, "us"),
+        ("0.034s(0.00036s)", 0.034, 0.00036, "s"),
+        ("20.9 (± 2.2) ms", None, None, ""),
+        ("128,625,408", 128625408, None, ""),
+        ("0,13", 0.13, None, ""),
+        ("1,234", 1234, None, ""),
+        ("526 μs", 526, None, "us"),
+        ("526 µs", 526, None, "us"),
+        ("**3.8 GB**", 3.8, None, "GB"),
+        ("6.0x", 6.0, None, "x"),
+        ("43%", 43, None, "%"),
+        ("-3.88", -3.88, None, ""),
+        ("1.5e-3", 0.0015, None, ""),
+        ("895.2 ms (28.1%)", 895.2, None, "ms"),
+        ("200 ms ± 3%", 200, 6.0, "ms"),
+    ],
+)
+def test_numbers(text, value, spread, unit):
+    read = cell(text)
+    assert (read.value, read.spread, read.unit) == (value, spread, unit)
+
+
+@pytest.mark.parametrize("text", ["OOM", "**OOM**", "oom", "Out of memory", "CUDA OOM"])
+def test_out_of_memory(text):
+    assert cell(text).missing == "oom"
+    assert is_data(text)
+
+
+@pytest.mark.parametrize("text", ["N/A", "-", "—", "nan", "", "inf"])
+def test_absent(text):
+    assert cell(text).missing == "absent"
+
+
+@pytest.mark.parametrize("text", ["bf16", "small_seq128", "✓", "d=16, seq=256", "2.7B-chat!", "1.2.3"])
+def test_text_stays_text(text):
+    assert cell(text).value is None
+    assert cell(text).missing == ""
+
+
+def test_long_cells_are_cut():
+    assert len(cell("1" * 1_000_000).text) == 200
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, min_value=-1e12, max_value=1e12))
+def test_every_printed_number_is_read_back(value):
+    assert cell(f"{value:.6f}").value == float(f"{value:.6f}")
+    assert number(f"{value:,.3f}") == float(f"{value:.3f}")
+
+
+@given(st.text(max_size=300))
+def test_any_text_is_read(text):
+    read = cell(text)
+    assert read.value is None or abs(read.value) >= 0

@@ -1,0 +1,41 @@
+from __future__ import annotations
+
+import pytest
+
+from app.importers.text.values.header import column, split_words
+
+
+@pytest.mark.parametrize(
+    ("header", "name", "statistic", "suffix"),
+    [
+        ("Forward (ms)", "forward", "", "_s"),
+        ("avg_forward_time", "forward_time", "mean", None),
+        ("mem_before(MB)", "mem_before", "", "_bytes"),
+        ("peak_gib", "peak", "", "_bytes"),
+        ("step_time_ms", "step_time", "", "_s"),
+        ("latency [us]", "latency", "", "_s"),
+        ("std (s)", "std", "std", "_s"),
+        ("p99_ms", "p99", "p99", "_s"),
+        ("Memory/seq^2", "memory_seq^2", "", None),
+        ("d_model", "d_model", "", None),
+        ("ms", "time", "", "_s"),
+        ("µs", "time", "", "_s"),
+        ("Seconds", "time", "", "_s"),
+        ("s", "s", "", None),
+        ("mb", "mb", "", None),
+        ("time_min", "time", "min", None),
+        ("avgForwardTime", "forward_time", "mean", None),
+        ("Speedup (x)", "speedup", "", ""),
+        ("Notes (see below)", "notes_see_below", "", None),
+    ],
+)
+def test_headers(header, name, statistic, suffix):
+    found = column(header)
+    assert found.name == name
+    assert found.statistic == statistic
+    assert (found.unit.suffix if found.unit else None) == suffix
+
+
+def test_words():
+    assert split_words("Fwd+Bwd (s)") == ("fwd", "bwd", "s")
+    assert split_words("ft_torch") == ("ft", "torch")

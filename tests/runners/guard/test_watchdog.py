@@ -1,0 +1,190 @@
+"""Nothing evades its bound: rows that hold the interpreter's lock in C, ignore SIGTERM, and leave children behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from runners.backends import local
+from runners.backends.processes import marked
+from runners.guard import watchdog
+from runners.guard.heartbeat import ALIVE, LEAVING, Watch
+from runners.guard.journal import journal_of, read
+from runners.guard.watchdog import Clock
+from runners.job import LOG_FILE, RESULT_FILE, Job, last_state, read_measurement, write_job
+from tests.runners.examples import ROOT
+
+GRID = ("step", "--models", "tiny", "--layers", "1", "--seq-lens", "8,16,32", "--precisions", "fp32", "--steps", "1")
+
+
+def start(out: Path, *arguments: str, stuck: str = "1,0", command: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    """A grid of three rows, one of which blocks, with its output in a pipe that its children hold too."""
+    module = (sys.executable, "-m", "tests.runners.stuck", *GRID, "--device", "cpu", "--out", str(out), *arguments)
+    return subprocess.Popen(
+        (*command, *module), cwd=ROOT, env={**os.environ, "STUCK": stuck}, stderr=subprocess.PIPE, text=True
+    )
+
+
+def told(out: Path) -> tuple[str, list[tuple[int, str]], str]:
+    """Status, rows by length and status, and the reason."""
+    result = read_measurement(out)
+    assert not journal_of(out).exists()
+    rows = [(row["seq_len"], row["status"]) for row in result.rows]
+    assert result.samples["options"]["models"] == ["tiny"]
+    assert result.environment["torch"]
+    return result.status, rows, result.warnings[-1].message
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("--row-limit-s", "stopped because a row took longer than 6 s, its limit"),
+        ("--time-limit-s", "stopped at its time limit of 15 s"),
+    ],
+)
+def test_a_row_that_holds_the_lock_and_is_deaf_ends_at_its_bound(tmp_path, limit, reason):
+    out, limit_s = tmp_path / "r.json", {"--row-limit-s": "6", "--time-limit-s": "15"}[limit]
+    process = start(out, limit, limit_s, stuck="1,0,deaf")
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == -signal.SIGKILL
+    assert told(out) == ("failed", [(8, "ok"), (16, "timed_out")], reason)
+    assert f"rank 0: {reason}" in errors
+    assert "in measure" in errors, "where it was stuck"
+
+
+def test_who_is_told_to_end_and_cannot_is_ended_and_the_caller_sees_the_end_of_its_pipe(tmp_path):
+    out = tmp_path / "r.json"
+    process = start(out, command=("timeout", "60"))
+    assert wait_for(lambda: begun(out, 16) and asleep(children(process.pid)[0]))
+    process.send_signal(signal.SIGTERM)  # which timeout passes on, as it does when its time is over
+    begin_s = time.monotonic()
+    _, errors = process.communicate(timeout=60)
+    assert Watch().grace_s <= time.monotonic() - begin_s < 3 * Watch().grace_s
+    assert "stopped by force, because it did not end in 3 s when told to" in errors
+    assert told(out)[:2] == ("cancelled", [(8, "ok"), (16, "not_run")])
+
+
+def test_whoever_is_killed_leaves_the_rows_that_were_measured(tmp_path):
+    out = tmp_path / "r.json"
+    process = start(out, stuck="2,0")
+    assert wait_for(lambda: begun(out, 32))
+    process.kill()
+    process.communicate(timeout=20)
+    reason = "its process ended without a word; see the log"
+    assert told(out) == ("failed", [(8, "ok"), (16, "ok"), (32, "failed")], reason)
+
+
+def test_where_all_are_killed_the_journal_stays_and_gives_the_result(tmp_path):
+    out = tmp_path / "r.json"
+    process = start(out, stuck="2,0")
+    assert wait_for(lambda: begun(out, 32))
+    for pid in children(process.pid):
+        os.kill(pid, signal.SIGKILL)
+    process.kill()
+    process.communicate(timeout=20)
+    assert not out.exists()
+    done = subprocess.run(
+        (sys.executable, "-m", "runners", "recover", str(out)), cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert told(out)[:2] == ("failed", [(8, "ok"), (16, "ok"), (32, "failed")])
+
+
+def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_path):
+    job = Job(
+        benchmark="ddp",
+        options={"variants": ["naive", "flat"], "layers": 1, "seq_lens": [8], "precisions": ["fp32"]},
+        world_size=2,
+        device="cpu",
+        warmup=0,
+        steps=1,
+        row_limit_s=8,
+    )
+    write_job(tmp_path, job)
+    request = local.render(tmp_path, job)
+    command = tuple("tests.runners.stuck" if word == "runners" else word for word in request.command)
+    environment = {**request.environment, "STUCK": "1,1,deaf", "OMP_NUM_THREADS": "1"}
+    handle = local.submit(replace(request, command=command, environment=environment))
+    assert wait_for(lambda: not local.alive(handle))
+    log = (tmp_path / LOG_FILE).read_text()
+    result = read_measurement(tmp_path / RESULT_FILE)
+    assert [(row["variant"], row["status"]) for row in result.rows] == [("naive", "ok"), ("flat", "timed_out")], log
+    assert (result.status, result.world_size) == ("failed", 2)
+    assert last_state(tmp_path)["message"] == "stopped because a row took longer than 8 s, its limit"
+    assert local.status(handle).state == "failed"
+    assert marked(str(tmp_path)) == []
+
+
+def test_who_goes_on_after_its_run_is_left_alone_with_what_it_started(tmp_path):
+    """Where another program measures with these modules and has other things to do."""
+    code = (
+        "import subprocess, sys, time\n"
+        "from runners.__main__ import main\n"
+        "code = main(sys.argv[1:])\n"
+        "child = subprocess.Popen(('sleep', '600'))\n"
+        "time.sleep(6.5)\n"
+        "print(code, child.poll())\n"
+        "child.kill()\n"
+    )
+    arguments = ("precision", "--device", "cpu", "--row-limit-s", "200", "--out", str(tmp_path / "r.json"))
+    done = subprocess.run(
+        (sys.executable, "-c", code, *arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "0 None\n"
+
+
+def test_a_deadline_is_the_nearest_and_signs_of_life_move_that_of_the_row():
+    clock = Clock(watch=Watch(time_limit_s=100, row_limit_s=10))
+    assert clock.deadline() == (clock.began_s + 100, "time"), "the start has time of its own"
+    clock.hear(ALIVE)
+    assert clock.row_began_s >= clock.began_s
+    assert clock.deadline() == (clock.row_began_s + 10, "row")
+    clock.hear(bytes([signal.SIGTERM]))
+    clock.hear(bytes([signal.SIGTERM]))
+    assert clock.told_s is not None
+    assert clock.deadline() == (clock.told_s + clock.watch.grace_s, "told")
+    assert not clock.leaving
+    clock.hear(ALIVE + LEAVING)
+    assert clock.leaving
+
+
+def test_without_limits_there_is_no_deadline_and_other_ranks_end_later_than_the_first():
+    assert Clock(watch=Watch()).deadline() == (float("inf"), "")
+    clock = Clock(watch=Watch(rank=3, time_limit_s=100, overtime_s=5))
+    assert clock.deadline() == (clock.began_s + 105 + watchdog.LATER_S, "time")
+
+
+def begun(out: Path, seq_len: int) -> bool:
+    """Whether the row of that length has begun."""
+    journal = read(journal_of(out))
+    return journal is not None and journal.begun is not None and journal.begun["seq_len"] == seq_len
+
+
+def asleep(pid: int, seconds: float = 0.3) -> bool:
+    """Whether a process sleeps, and does nothing for a while."""
+
+    def look() -> tuple[str, str, str]:
+        words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return words[0], words[11], words[12]
+
+    before = look()
+    time.sleep(seconds)
+    return before == look() and before[0] == "S"
+
+
+def children(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def wait_for(condition, seconds: float = 60.0) -> bool:
+    deadline_s = time.monotonic() + seconds
+    while not (found := bool(condition())) and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return found

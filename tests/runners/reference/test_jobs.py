@@ -1,0 +1,94 @@
+"""The reference jobs: each is one that the runners take and ends within ten minutes; the command measures them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from estimator.scenario.scenario import scenario_from_json
+from runners.__main__ import main
+from runners.benchmarks import MODULES
+from runners.model.by_name import model_of
+from runners.options import options_of
+from runners.parallel.variants import parse
+from runners.reference.jobs import entries, job_of
+from runners.refusals import refusals
+from tests.runners.examples import ROOT
+
+EACH = [(ranks, entry) for ranks in (1, 2, 4) for entry in entries(ranks)]
+
+
+@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(("ranks", "entry"), EACH, ids=lambda value: getattr(value, "name", value))
+def test_a_job_is_taken_and_ends_within_ten_minutes(ranks, entry, small):
+    job = job_of(entry, ranks, small=small)
+    assert 0 < job.row_limit_s < job.time_limit_s <= 540
+    options = options_of(job.benchmark, job.options)
+    if hasattr(options, "limit_s") and not job.scenario:
+        assert options.limit_s + job.row_limit_s < job.time_limit_s
+    for name in getattr(options, "models", ()):
+        assert model_of(name).layers
+    for variant in getattr(options, "variants", ()):
+        assert parse(variant).text == variant
+    if job.scenario:
+        scenario = scenario_from_json(job.scenario)
+        assert refusals(scenario, world_size=ranks, cuda=not small, options=options) == []
+
+
+def test_names_are_folders_and_one_rank_and_several_cover_every_benchmark():
+    for ranks in (1, 2):
+        names = [entry.name for entry in entries(ranks)]
+        assert len(set(names)) == len(names)
+    assert {entry.benchmark for _, entry in EACH} == set(MODULES) - {"probe"}
+
+
+def test_pipelines_have_twice_as_many_micro_batches_as_ranks():
+    (entry,) = [entry for entry in entries(4) if entry.name == "ddp-pipelines"]
+    assert job_of(entry, 4).options["variants"][0] == "pp:gpipe:8"
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_the_command_measures_what_is_asked_for(tmp_path, ranks):
+    command = [
+        sys.executable,
+        "-m",
+        "runners",
+        "reference",
+        "--small",
+        "--device",
+        "cpu",
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    command += ["--ranks", str(ranks), "--only", {1: "attention-bf16,trace", 2: "collectives,trace"}[ranks]]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "summary.json").read_text())
+    assert {one["status"] for one in found.values()} == {"ok"}
+    assert (tmp_path / "out" / f"trace-{ranks}" / "trace.json.gz").stat().st_size > 1000
+    if ranks == 2:
+        assert set(found["collectives-2"]["rows"]) == {"ok"}
+    assert len(done.stderr.splitlines()) == 4
+
+
+def test_a_list_measures_nothing_and_shows_the_commands(tmp_path, capsys):
+    assert main(["reference", "--list", "--ranks", "2", "--device", "cpu", "--out", str(tmp_path / "out")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 * len(entries(2))
+    assert all("--nproc-per-node 2" in line and " timeout " in f" {line}" for line in lines[1::2])
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--only", "attention,atention"], "--only: 'atention' is not known. One of: probes, trace, "),
+        (["--ranks", "0"], "--ranks: is below 1. "),
+    ],
+)
+def test_bad_input_names_the_remedy(tmp_path, capsys, arguments, message):
+    assert main(["reference", "--out", str(tmp_path), "--device", "cpu", *arguments]) == 2
+    assert capsys.readouterr().err.startswith(message)

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import time
 
 import httpx2
-import pytest
 
 from app.cli import run
 from tests.app.examples import HEADROOM
 
 
-@pytest.fixture
-def server(tmp_path):
-    """A running ``headroom serve`` with the command that started it."""
-    command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
-    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        yield process, process.stdout.readline().split()[-1]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_serve_prints_its_address_answers_and_ends_well(server):
-    process, address = server
+def test_serve_prints_its_address_answers_and_ends_well(served):
+    process, address = served
     with httpx2.Client(base_url=address) as client:
         assert client.get("/api/health").json()["status"] == "ok"
         took_s = []
@@ -42,8 +27,8 @@ def test_serve_prints_its_address_answers_and_ends_well(server):
     assert process.stderr.read() == ""
 
 
-def test_serve_says_in_one_line_what_hinders_its_start(server, tmp_path):
-    _, address = server
+def test_serve_says_in_one_line_what_hinders_its_start(served, tmp_path):
+    _, address = served
     port = address.rpartition(":")[2]
     for arguments, words in (
         (["--port", port], f"headroom: port: 127.0.0.1:{port} cannot be listened on"),

@@ -90,7 +90,7 @@ def shared_client(tmp_path_factory, _compressed_plotly) -> Iterator[TestClient]:
 def served(tmp_path) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """A running ``headroom serve`` of its own, and its address."""
     command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
-    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false"}
+    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false", "HEADROOM_NO_TOKEN": "true"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         yield process, process.stdout.readline().split()[-1]

@@ -92,11 +92,18 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any. [default: 8000]")
     ] = None,
     data: Data = None,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token",
+            help="Let everybody on this machine in, even where others use it. [default: $HEADROOM_NO_TOKEN]",
+        ),
+    ] = False,
 ) -> int:
     """Start the dashboard and print its URL."""
     from app.commands.serve import serve as command
 
-    return command({"host": host, "port": port, "data": data})
+    return command({"host": host, "port": port, "data": data, "no_token": no_token or None})
 
 
 @app.command()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from estimator.scenario.problems import InputProblems, Problem
 SCHEMA_VERSION = "2"
 _REMEDY = "Correct it (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
 _log = logging.getLogger("headroom")
+_BOUNDS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+"""Of libpq, in seconds and milliseconds: a host that is gone does not answer at all."""
 
 _metadata = sa.MetaData()
 _meta = sa.Table(
@@ -60,8 +63,9 @@ def engine_of(url: str) -> sa.Engine:
 
 
 def _postgres(url: sa.URL) -> sa.Engine:
+    bounds = {name: most for name, most in _BOUNDS.items() if name not in url.query}
     try:
-        return sa.create_engine(url, pool_pre_ping=True)
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=bounds)
     except (ImportError, sa.exc.NoSuchModuleError):
         driver = url.get_driver_name()
         remedy = "Install it by make run EXTRAS=postgres or pip install 'psycopg[binary]', or unset the variable."
@@ -86,6 +90,13 @@ def prepare(engine: sa.Engine) -> None:
     except sa.exc.DatabaseError as error:
         reason = str(error.orig).strip().splitlines()[0]
         raise _refused(f"the index database does not answer: {reason}") from None
+
+
+def give_back(engine: sa.Engine) -> None:
+    """Let SQLite take up its log again from the start, so that the next change needs no space, as far as it can."""
+    if engine.dialect.name == "sqlite":
+        with contextlib.suppress(sa.exc.DBAPIError), engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(RESTART)")
 
 
 def put(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:

@@ -81,12 +81,26 @@ def whole_folder(parent: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def leaving(folder: Path) -> Iterator[None]:
-    """Take a folder out of sight for the block, and delete it after; what stops half-way, a later server ends."""
+    """Take a folder out of sight for the block, and delete it after; where the block fails, it is back.
+
+    What stops half-way, a later server ends.
+    """
     gone = folder.with_name(f"{_UNFINISHED}{folder.name}")
     with contextlib.suppress(FileNotFoundError):
         folder.rename(gone)
-    yield
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            gone.rename(folder)
+        raise
     shutil.rmtree(gone, ignore_errors=True)
+
+
+def discard(folder: Path) -> None:
+    """Delete a folder that nobody knows of; what is left of it, a later server deletes."""
+    with leaving(folder):
+        pass
 
 
 def finished_folders(parent: Path) -> list[Path]:

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from app.storage import trouble_of
 from estimator.scenario.problems import InputProblems, Problem
 
 _log = logging.getLogger("headroom")
@@ -53,6 +55,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _request_validation)
     app.add_exception_handler(HTTPException, _http)
+    for kind in (SQLAlchemyError, OSError):
+        app.add_exception_handler(kind, _storage)
 
 
 async def _input_problems(request: Request, error: Exception) -> Response:
@@ -63,6 +67,14 @@ async def _input_problems(request: Request, error: Exception) -> Response:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     return problem_document(error.status, error.detail, error.problems, extra=error.extra)
+
+
+async def _storage(request: Request, error: Exception) -> Response:
+    """Answer 503 or 507 where a disk or the database does not take or give what is asked."""
+    trouble = trouble_of(error)
+    if trouble is None:
+        raise error
+    return problem_document(trouble.status, str(trouble))
 
 
 async def _request_validation(request: Request, error: Exception) -> Response:

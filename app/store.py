@@ -7,7 +7,7 @@ transaction that makes them known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from app import database
 from app.disk import DataFolder, finished_folders, leaving, read_json
 from app.encoding import encode_json
 from app.runs.run import RUN, Run, read_run
+from app.storage import FULL, trouble_of
 from app.summary import SUMMARY, Summary, read_measurement, summarize
 from estimator.scenario.measurement import Measurement
 from runners.job import RESULT_FILE
@@ -58,6 +59,12 @@ class Store:
         with self.engine.begin() as connection:
             self._put_run(connection, run, measurement)
 
+    def put_runs(self, runs: list[Run]) -> None:
+        """Store new runs, all or none."""
+        with self.engine.begin() as connection:
+            for run in runs:
+                self._put_run(connection, run, None)
+
     def run(self, run_id: str) -> Run | None:
         """Return one run."""
         if not _is_id(run_id):
@@ -83,9 +90,12 @@ class Store:
 
     def remove_run(self, run_id: str) -> None:
         """Delete a run that has ended: its folder, and the measurement that it gave."""
-        with leaving(self.data.runs / run_id), self.engine.begin() as connection:
+
+        def rows(connection: sa.Connection) -> None:
             for table in (database.runs, database.measurements):
                 connection.execute(sa.delete(table).where(table.c.id == run_id))
+
+        self._remove(self.data.runs / run_id, rows)
 
     def remove_upload(self, upload_id: str) -> bool:
         """Delete an uploaded file and its measurements; tell whether it was known."""
@@ -96,10 +106,13 @@ class Store:
             known = connection.scalar(sa.select(database.uploads.c.id).where(database.uploads.c.id == upload_id))
         if known is None:
             return False
-        with leaving(self.data.uploads / upload_id), self.engine.begin() as connection:
+
+        def rows(connection: sa.Connection) -> None:
             connection.execute(sa.delete(database.uploads).where(database.uploads.c.id == upload_id))
             inside = table.c.path.startswith(f"uploads/{upload_id}/", autoescape=True)
             connection.execute(sa.delete(table).where(inside))
+
+        self._remove(self.data.uploads / upload_id, rows)
         return True
 
     def summaries(self) -> list[Summary]:
@@ -163,6 +176,20 @@ class Store:
                     _log.warning("upload folder %s left out: %s", folder, error)
                     continue
                 _put_upload(connection, folder.name, rows)
+
+    def _remove(self, folder: Path, rows: Callable[[sa.Connection], None]) -> None:
+        """Delete a folder and its rows; on a full disk the folder goes first, because the index needs space too."""
+        with leaving(folder):
+            try:
+                with self.engine.begin() as connection:
+                    rows(connection)
+                return
+            except sa.exc.DBAPIError as error:
+                if trouble_of(error) is not FULL:
+                    raise
+        database.give_back(self.engine)
+        with self.engine.begin() as connection:
+            rows(connection)
 
     def _put_run(self, connection: sa.Connection, run: Run, measurement: Measurement | None) -> None:
         row = {"id": run.id, "state": run.state, "document": encode_json(run)}

@@ -102,9 +102,10 @@ async def get_events(
 
 
 @router.post("/api/runs/{run_id}/cancel")
-async def post_cancel(run: Known, context: Ctx) -> Response:
+async def post_cancel(run_id: str, context: Ctx) -> Response:
     """End the run's whole process group; a run that has ended stays as it is."""
-    return json_response(await context.supervisor.cancel(run.id))
+    run = await context.supervisor.cancel(run_id)  # even where the index is away
+    return json_response(run if run is not None else await known_run(run_id, context))
 
 
 @router.post("/api/runs/{run_id}/retry")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import errno
 import time
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from starlette.responses import Response
 
 from app.api.body import json_response, refuse_length, too_long
 from app.context import Ctx
-from app.disk import new_id, whole_folder, write_json
+from app.disk import discard, new_id, whole_folder, write_json
 from app.errors import Refused
 from app.importers.sandbox import Imported, ImportRefused, import_sandboxed
 from estimator.scenario.codec import encode
@@ -44,11 +43,11 @@ async def put_upload(request: Request, context: Ctx, filename: str = "upload") -
         raise _refusal(error) from None
     except ClientDisconnect:
         raise Refused(400, "The connection closed before the file was complete.") from None
-    except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise Refused(507, "The server's disk is full. Free some space in its data folder.") from None
+    try:
+        summaries = await asyncio.to_thread(context.store.put_upload, upload_id)
+    except Exception:  # what was refused must not appear later
+        await asyncio.to_thread(discard, context.data.uploads / upload_id)
         raise
-    summaries = await asyncio.to_thread(context.store.put_upload, upload_id)
     document = {"upload_id": upload_id, "measurements": summaries, "warnings": imported.warnings}
     return json_response(document | {"skipped": imported.skipped}, 201)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 import signal
 import statistics
@@ -15,6 +16,7 @@ from app.commands.files import print_json, read_document
 from app.commands.measured_rows import MeasuredRows, lines, measured_rows
 from app.commands.settings import settings_from
 from app.disk import DataFolder
+from app.errors import Refused
 from app.runs import events
 from app.runs.jobs import jobs_from_json
 from app.runs.run import Run
@@ -84,16 +86,25 @@ def _check(path: Path, document: object) -> None:
 async def _run(supervisor: Supervisor, store: Store, jobs: list[Job]) -> list[tuple[Run, Measurement | None]]:
     await supervisor.start(recover=False)
     started = [await supervisor.submit(jobs[0])] if len(jobs) == 1 else await supervisor.submit_array(jobs)
-    cancelling: list[asyncio.Task[Run | None]] = []
+    watching = asyncio.gather(*(_watch(supervisor, run, len(jobs) > 1) for run in started))
+    cancelling: list[asyncio.Task[None]] = []
+
+    async def end(run: Run) -> None:
+        try:
+            await supervisor.cancel(run.id)
+        except Refused as error:  # nobody would tell of its end
+            print(f"headroom: run {run.id}: {error.detail}", file=sys.stderr)
+            watching.cancel()
 
     def cancel() -> None:
-        cancelling.extend(asyncio.create_task(supervisor.cancel(run.id)) for run in started)
+        cancelling.extend(asyncio.create_task(end(run)) for run in started)
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, cancel)
     try:
-        await asyncio.gather(*(_watch(supervisor, run, len(jobs) > 1) for run in started))
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
         await asyncio.gather(*cancelling)
     finally:
         await supervisor.stop()

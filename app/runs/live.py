@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.runs.events import EventReader, final_state
 from app.runs.run import Run, fold, read_run
-from runners.job import Handle
+from app.storage import Trouble
+from runners.job import CANCEL_FILE, Handle
 
 
 @dataclass(eq=False, kw_only=True)
@@ -16,6 +18,8 @@ class Live:
     """The run as it stands, the lines that watchers may see, and how to wake them.
 
     ``held`` are lines from the worker's word that it is done: watchers see them only when its result is stored.
+    ``stored`` is the run as the index has it. ``ending`` is None until its end is asked for, then the reason, which is
+    empty where somebody wished it. ``trouble`` is what hinders following it just now.
     """
 
     run: Run
@@ -24,6 +28,9 @@ class Live:
     lines: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     handle: Handle | None = None
+    stored: Run | None = None
+    ending: str | None = None
+    trouble: Trouble | None = None
     done: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -37,6 +44,18 @@ class Live:
                 self.lines.append(line)
                 self.run = fold(self.run, line)
         return len(lines)
+
+    def ask_end(self, reason: str = "") -> None:
+        """Note that it shall end, in its folder too where the disk takes it."""
+        self.ending = self.ending or reason
+        with contextlib.suppress(OSError):
+            self.note_end()
+
+    def note_end(self) -> None:
+        """Leave in the folder that the end was asked for, and why; raise OSError."""
+        file = self.folder / CANCEL_FILE
+        if self.ending is not None and not file.exists():
+            file.write_text(self.ending)
 
     def publish(self) -> None:
         """Wake everyone who waits for news of this run."""

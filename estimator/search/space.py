@@ -301,10 +301,13 @@ def _experts(space: Space, ranks: int) -> list[tuple[int, int]]:
     model, locked = space.base.model, space.locked
     if not model.experts:
         return [(locked.get("ep", 1), locked.get("expert_tp", 1))]
+    degrees = space.allowed("ep", divisors(math.gcd(model.experts, ranks)))
     return [
         (ep, expert_tp)
-        for ep in space.allowed("ep", divisors(math.gcd(model.experts, ranks)))
-        for expert_tp in space.allowed("expert_tp", tuple(n for n in (1, 2, 4, MAX_EXPERT_TP) if ranks % (ep * n) == 0))
+        for ep in degrees
+        # Ranks hold whole experts as long as there are any to divide: an expert's tokens then travel once, not twice.
+        for expert_tp in space.allowed("expert_tp", (1, 2, 4, MAX_EXPERT_TP) if ep == max(degrees) else (1,))
+        if ranks % (ep * expert_tp) == 0 or "expert_tp" in space.locked
     ]
 
 

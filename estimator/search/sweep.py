@@ -28,8 +28,8 @@ from estimator.search.no_plan import nothing_legal
 from estimator.search.space import Space, too_much
 from estimator.search.specification import checked, further_values
 
-MAX_PLANS = 50_000_000
-"""A search answers within about a minute; larger spaces must lock a field."""
+MAX_PLANS = 100_000_000
+"""A search answers within about a minute and a half; larger spaces must lock a field."""
 WRITTEN = ("dp", "tp", "pp", "micro_batch", "sharding", "recompute", "schedule", "sequence_parallel")
 KEPT = 10
 

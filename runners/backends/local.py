@@ -25,8 +25,9 @@ from runners.job import (
     Handle,
     Job,
     Request,
+    ask_to_cancel,
     last_state,
-    write_handle,
+    note_handle,
 )
 from runners.placement import Placement
 
@@ -126,7 +127,7 @@ def submit(request: Request) -> Handle:
         )
     _children[process.pid] = process
     handle = Handle(pid=process.pid, start_time=start_time(process.pid) or 0, folder=request.folder)
-    write_handle(handle)
+    note_handle(handle)
     return handle
 
 
@@ -138,7 +139,7 @@ def find(folder: Path) -> Handle | None:
     began = {pid: start_time(pid) or 0 for pid in pids}
     first = min(pids, key=lambda pid: (began[pid], pid))
     handle = Handle(pid=first, start_time=began[first], folder=str(folder.resolve()))
-    write_handle(handle)
+    note_handle(handle)
     return handle
 
 
@@ -168,7 +169,7 @@ def cancel(handle: Handle, grace_s: float = GRACE_S) -> None:
 
     Raises TimeoutError where even that does not end one.
     """
-    (Path(handle.folder) / CANCEL_FILE).touch()
+    ask_to_cancel(Path(handle.folder))
     known: dict[int, int] = {}
     _signal_all(processes_of(handle, known), signal.SIGTERM)
     deadline = time.monotonic() + grace_s

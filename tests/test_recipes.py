@@ -15,10 +15,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import plotly
 import pytest
 from playwright.sync_api import BrowserContext
 
+from app.pages import BASIC_BUNDLE
 from estimator.cost import cache_roofline as caches
 from estimator.cost.collectives import TRAFFIC, Group, collective_s
 from estimator.cost.efficiency import efficiencies
@@ -340,12 +340,11 @@ def _python(place: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def page_folder(tmp_path: Path) -> Iterator[str]:
-    """URL of a copy of the page's files with plotly beside them, which may be added to."""
+    """URL of a copy of the page's files, which may be added to."""
     copy = tmp_path / "static"
     shutil.copytree(ROOT / "static", copy)
-    shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", copy)
     (copy / "blank.html").write_text(
-        "<!doctype html><title>figure</title><script src='plotly.min.js'></script><div id=at>"
+        f"<!doctype html><title>figure</title><script src='{BASIC_BUNDLE.as_posix()}'></script><div id=at>"
     )
     handler = functools.partial(_Quiet, directory=str(copy))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

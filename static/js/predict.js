@@ -44,6 +44,7 @@ const QUIET_MS = 250;
 let generation = 0;
 /** @type {AbortController | null} */
 let underway = null;
+let asked = ""; // what is underway
 let idle = 0;
 let idleTimer = 0;
 
@@ -55,16 +56,19 @@ export function startPredicting() {
 
 /** Estimate the current scenario. */
 export async function predict() {
-  const mine = ++generation;
   const { scenario } = state;
   const key = canonical(scenario);
+  if (underway && asked === key) return undefined;
+  const mine = ++generation;
   underway?.abort();
+  underway = null;
   if (state.estimated && canonical(state.estimated) === key) return set({ problems: [], busy: false });
   const found = [...FRONT, ...MORE]
     .map((field) => validAxis(field, key)?.legal.find((point) => point.key === key))
     .find(Boolean);
   if (found?.estimate?.ops) return set({ estimate: found.estimate, estimated: scenario, problems: [], busy: false });
   underway = new AbortController();
+  asked = key;
   set({ busy: true });
   try {
     const estimate = await api.estimate(scenario, underway.signal);
@@ -76,6 +80,8 @@ export async function predict() {
         ? error.problems
         : [{ field: "server", message: error.message, remedy: "" }];
     set({ problems, busy: false });
+  } finally {
+    if (mine === generation) underway = null;
   }
   return undefined;
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,8 +12,8 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.disk import DataFolder
-from app.pages import compress_plotly
-from app.settings import Settings
+from app.pages import compress_plotly, plotly_file
+from app.settings import ROOT, Settings
 from app.store import Store
 from tests.app.examples import HEADROOM
 from tests.app.postgres import Postgres, engine
@@ -30,7 +31,7 @@ def _no_settings_from_outside(monkeypatch):
 def _compressed_plotly(tmp_path_factory) -> Path:
     data = DataFolder(tmp_path_factory.mktemp("compressed"))
     data.create()
-    return compress_plotly(data)
+    return compress_plotly(plotly_file(ROOT / "static"), data)
 
 
 @pytest.fixture

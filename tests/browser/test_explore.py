@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looking import EIGHT_GPUS, bring_into_view, number, points, wait_for_figures, wait_for_points
+from tests.browser.looking import (
+    EIGHT_GPUS,
+    bring_into_view,
+    number,
+    points,
+    settled,
+    wait_for_figures,
+    wait_for_points,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -46,3 +55,16 @@ def test_a_capacity_is_told_in_both_units_with_its_source(open_page):
     wait_for_figures(page)
     expect(page.locator("#explore .panel .hint", has_text="TFLOP/s")).to_contain_text("151 GB (140 GiB) at 4.80 TB/s")
     expect(page.locator("#tile-peak-memory dd small").first).to_have_attribute("title", re.compile("nvidia-smi"))
+
+
+def test_a_load_asks_for_each_thing_once(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(f"{request.method} {urlsplit(request.url).path}"))
+    page.reload()
+    wait_for_figures(page)
+    settled(page)
+    once = [one for one in asked if one.startswith(("POST /api/estimate", "GET /api/measurements/"))]
+    assert "POST /api/estimate" in once
+    assert [one for one in set(once) if one != "POST /api/estimate/axis" and once.count(one) > 1] == []

@@ -108,7 +108,8 @@ def loop_plans_per_s() -> float:
     """Estimate plans of the same search one at a time."""
     from dataclasses import replace
 
-    from estimator.estimate.estimate import efficiencies_of, estimate
+    from estimator.estimate.assemble import efficiencies_of
+    from estimator.estimate.estimate import estimate
     from estimator.scenario.plan import Plan
     from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
     from estimator.search.evaluate import evaluated

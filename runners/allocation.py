@@ -8,7 +8,6 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from estimator.scenario.measurement import MeasuredMemory, Warning
-from runners.refusals import compiled
 from runners.train_step import Trainer, one_step
 
 KINDS = {
@@ -77,7 +76,7 @@ def memory(trainer: Trainer, peaks: dict[str, dict[str, float]]) -> tuple[Measur
     tracked: float | None = None
     by_kind: dict[str, float] = {}
     found: list[Warning] = []
-    if compiled(trainer.scenario.training) or trainer.graphs:
+    if trainer.scenario.training.fused or trainer.graphs:
         where = "CUDA graphs" if trainer.graphs else "compiled code"
         found = [Warning(code="memory_kinds_unknown", message=f"kinds of memory are not told apart in {where}")]
     else:

@@ -11,11 +11,11 @@ import shutil
 from dataclasses import dataclass
 from typing import Any
 
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
-from estimator.scenario.problems import Problem
+from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario
-from estimator.scenario.training import Training
 from estimator.scenario.units import bytes_text
 from runners.flash.tiles import WIDEST
 from runners.model.by_name import unknown_models
@@ -28,7 +28,6 @@ PLAIN = {"ddp_mode": "bucketed", "offload": "none", "recompute_every": 1}
 """Fields of a plan that the step benchmark measures at this value only."""
 HALF_PARAMETERS = ("bf16",)
 """Precisions in which the runner's model keeps its parameters in two bytes; in the others it keeps fp32."""
-FRAMEWORKS = ("pytorch-eager", "pytorch-compile")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,13 +131,13 @@ def refusals(
         refuse("plan.sharding", f"{plan.sharding!r} is not measured yet", "Set plan.sharding to ddp.")
     if plan.dp > 1 and not plan.overlap:
         refuse("plan.overlap", "DDP without overlap is not measured yet", "Set plan.overlap to true.")
-    if training.framework not in FRAMEWORKS:
+    if not training.traits.measurable:
         refuse(
             "training.framework",
             f"this runner is plain PyTorch, not {training.framework}",
-            f"Choose {' or '.join(FRAMEWORKS)}.",
+            f"Choose {either([name for name, traits in FRAMEWORKS.items() if traits.measurable])}.",
         )
-    if compiled(training) and not cuda and not has_compiler():
+    if training.fused and not cuda and not has_compiler():
         refuse(
             "training.compile",
             "torch.compile needs a C++ compiler on a CPU, and none is found",
@@ -178,11 +177,6 @@ def model_refusals(model: Model) -> list[Problem]:
             remedy = f"Set model.{field} to {only}, or choose a dense model."
             found.append(Problem(field=f"model.{field}", message=message, remedy=remedy))
     return found
-
-
-def compiled(training: Training) -> bool:
-    """Whether torch.compile is asked for, by either of its two names."""
-    return training.compile or training.framework == "pytorch-compile"
 
 
 def has_compiler() -> bool:

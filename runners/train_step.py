@@ -17,7 +17,6 @@ from estimator.scenario.scenario import Scenario
 from runners.model.training import autocast, batch, loss_of, optimizer_of
 from runners.model.transformer import build
 from runners.ranks import Ranks
-from runners.refusals import compiled
 
 TORCH_BUCKET_BYTES = 25 * 1024 * 1024
 GRAPH_WARMUP = 3
@@ -65,7 +64,7 @@ def prepare(
             # None is PyTorch's own default, which also makes the first bucket small
             bucket_cap_mb=None if plan.bucket_bytes == TORCH_BUCKET_BYTES else plan.bucket_bytes / 1024**2,
         )
-    if compiled(training):
+    if training.fused:
         module.compile()
     torch.manual_seed(seed + 1 + ranks.rank)
     return Trainer(

@@ -294,9 +294,9 @@ def test_backend(tmp_path: Path):
     _add(place / "__init__.py", "BACKENDS = {", _block("text BACKENDS").strip() + ", ")
     said = _python(tmp_path, "-c", RUN_BOTH, "whole", "endless").splitlines()
     assert said == ["[19]", "ok ok cancelled", "[]"]
-    form = tmp_path / "launchform.js"
-    shutil.copy(ROOT / "static" / "js" / "views" / "launchform.js", form)
-    _add(form, "const BACKENDS = [", _block("text launchform").strip() + ",")
+    form = tmp_path / "launchForm.js"
+    shutil.copy(ROOT / "static" / "js" / "views" / "runs" / "launchForm.js", form)
+    _add(form, "const BACKENDS = [", _block("text launchForm").strip() + ",")
     (pairs,) = re.findall(r"^const BACKENDS = (\[.*?\]),\n\];", form.read_text(), re.MULTILINE | re.DOTALL)
     assert [name for name, _ in json.loads(pairs + "]")] == ["niced", "local", "slurm"]
 

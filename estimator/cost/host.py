@@ -12,19 +12,23 @@ from estimator.scenario.units import Number
 
 def launch_s(training: Training, phase: str, e: Efficiencies) -> float:
     """Host time per device kernel launched: whole-module overhead (views, autograd, dispatch), not a bare launch."""
-    if training.framework == "ideal":
+    host = training.traits.host
+    if host == "eager" and training.compile:
+        host = "fused"
+    if host == "none":
         return 0.0
     forward = phase == "forward"
-    if training.framework == "megatron":
+    if host == "megatron":
         return e.host_megatron_forward_s if forward else e.host_megatron_backward_s
-    if training.compile or training.framework != "pytorch-eager":
+    if host == "fused":
         return e.host_fused_forward_s if forward else e.host_fused_backward_s
+    assert host == "eager", host
     return e.host_forward_s if forward else e.host_backward_s
 
 
 def collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
     """Host time per blocking collective: ranks that launch in step wait for the slowest, more so the more there are."""
-    return 0.0 if training.framework == "ideal" else e.host_collective_s * (ranks - 1)
+    return 0.0 if training.traits.lower_bound else e.host_collective_s * (ranks - 1)
 
 
 def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Number, Number]:

@@ -56,25 +56,6 @@ def needed(peak: float, reserved: float) -> str:
     return f"{bytes_text(reserved)} ({bytes_text(peak)} at the peak, and what the allocator holds back)"
 
 
-def effective(scenario: Scenario) -> Scenario:
-    """Return the scenario as the framework will run it, where it silently falls back.
-
-    Eager PyTorch has no fused fp32 attention for grouped key/value heads: scaled_dot_product_attention then takes its
-    math path, which keeps the scores (seen with torch 2.11 on H200).
-    """
-    training = scenario.training
-    grouped = scenario.model.kv != scenario.model.heads
-    if (
-        grouped
-        and training.attention == "sdpa"
-        and training.precision in ("fp32", "tf32")
-        and training.framework == "pytorch-eager"
-        and not training.compile
-    ):
-        return replace(scenario, training=replace(training, attention="eager"))
-    return scenario
-
-
 def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
     """List what the prediction takes for granted."""
     training, plan = scenario.training, scenario.plan
@@ -86,9 +67,9 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"
         " chips execute: recomputation, but no tiles that a causal kernel skips.",
     ]
-    if training.framework == "pytorch-eager" and not training.compile:
+    if not training.fused:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
-    if training.attention == "eager" and training.framework == "pytorch-eager":
+    if training.attention == "eager" and not training.traits.fuses:
         found.append("Attention keeps the score matrix (eager, or the math path of grouped fp32 attention).")
     if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
         found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")

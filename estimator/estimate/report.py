@@ -58,7 +58,7 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
         "bubble": float(timing.bubble_s),
         "host_wait": float(timing.wait_s),
     }
-    kind = setting.kinds[int(timing.pace)]
+    kind = setting.kinds[int(timing.critical_stage)]
     sums = [0.0] * 5
     found = list(zip(rank.blocks, kind.blocks, strict=True))
     found += [(rank.embedding, 1.0)] if kind.embedding else []
@@ -81,8 +81,8 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
 
 
 def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collective, ...]:
-    """List the collectives of the pace-setting stage over a step, those of the data ranks, and the stages' messages."""
-    kind = setting.kinds[int(timing.pace)]
+    """List the collectives of the critical stage over a step, those of the data ranks, and the stages' messages."""
+    kind = setting.kinds[int(timing.critical_stage)]
     m = float(setting.micro_batches)
     merged: dict[tuple[str, str, str], dict[str, Any]] = {}
     found = list(zip(lines.blocks, kind.blocks, strict=True))
@@ -100,24 +100,24 @@ def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collec
                  "count": 0.0, "seconds": 0.0, "exposed_s": 0.0},
             )  # fmt: skip
             row["count"] += count
-            row["seconds"] += count * float(line.seconds)
-            row["exposed_s"] += count * float(line.exposed_s)
+            row["seconds"] += float(line.seconds) * float(times) * m
+            row["exposed_s"] += float(line.exposed_s) * float(times) * m
     rows = [Collective(name=n, axis=a, phase=p, **row) for (n, a, p), row in merged.items()]
-    for priced in timing.data:
-        sync = priced.sync
-        if float(priced.ranks) <= 1:
+    for line in timing.data:
+        message = line.message
+        if float(line.ranks) <= 1:
             continue
         rows.append(
             Collective(
-                name=sync.name,
-                kind=sync.kind,
-                axis=priced.axis,
-                phase=sync.beside,
-                ranks=int(priced.ranks),
-                bytes=float(sync.payload_bytes) / float(sync.count),
-                count=float(sync.count),
-                seconds=float(priced.seconds),
-                exposed_s=float(priced.exposed_s),
+                name=message.name,
+                kind=message.kind,
+                axis=message.axis,
+                phase=message.phase,
+                ranks=int(line.ranks),
+                bytes=float(message.payload_bytes),
+                count=float(message.count),
+                seconds=float(line.seconds),
+                exposed_s=float(line.exposed_s),
             )
         )
     return (*rows, *_messages(timing, setting), *_tied(timing, setting), *_copies(timing))
@@ -194,12 +194,12 @@ def _tied(timing: Step, setting: Setting) -> list[Collective]:
 
 def _copies(timing: Step) -> list[Collective]:
     """Copies into and out of flat buffers, as far as they show: not on a link, yet part of what communication costs."""
-    exposed = sum(float(priced.copies_exposed_s) for priced in timing.data)
+    exposed = sum(float(line.copies_exposed_s) for line in timing.data)
     offload = float(timing.offload_s)
     rows = []
     if exposed > 0:
-        count = sum(float(priced.sync.count) for priced in timing.data)
-        moved = sum(float(priced.sync.copies_bytes) for priced in timing.data)
+        count = sum(float(line.message.count) for line in timing.data)
+        moved = sum(float(line.message.copies_bytes) for line in timing.data)
         rows.append(Collective(name="copies into and out of buckets", kind="copy", axis="dp", phase="backward", ranks=1,
                                bytes=moved / count, count=count, seconds=exposed, exposed_s=exposed))  # fmt: skip
     if offload > 0:
@@ -211,7 +211,7 @@ def _copies(timing: Step) -> list[Collective]:
 
 @dataclass(kw_only=True, slots=True)
 class OpCost:
-    """One op of one rank of the pace-setting stage: totals over a step."""
+    """One op of one rank of the critical stage: totals over a step."""
 
     name: str
     layer: str

@@ -29,7 +29,7 @@ def logits_bytes(d: Dims) -> tuple[Number, Number]:
     PyTorch on one H200 (torch 2.11), see tests/estimator/operations/test_against_torch.py for the CPU check.
     """
     count = d.tokens * d.vocab
-    if d.training.framework == "megatron":
+    if d.training.traits.vocab_parallel_loss:
         return count * 4.0, count * 8.0
     if d.fused:
         return count * d.numbers.compute, count * 2 * d.numbers.compute

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimator.communication.data import IN_PLACE_FRAMEWORKS, WHOLLY_SHARDED, Shares
+from estimator.communication.data import WHOLLY_SHARDED, Shares
 from estimator.memory.rank_memory import BlockShard, Shard
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.breakdown import MEMORY_KINDS
-from estimator.scenario.precision import MASTER_WEIGHT_FRAMEWORKS
 from estimator.scenario.units import Number
-
-FUSED_OPTIMIZER_FRAMEWORKS = ("megatron", "xla", "ideal")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,7 +131,7 @@ def stage_memory(
     casts = cast * n.compute if n.autocast else 0.0
     last_casts = where(layers > 1, 0.0, casts)
     buckets: Number = 0.0
-    if policy.sharding in WHOLLY_SHARDED or shard.training.framework not in IN_PLACE_FRAMEWORKS:
+    if policy.sharding in WHOLLY_SHARDED or not shard.training.traits.in_place_buffers:
         buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
     communication = buckets + _gathered_bytes(shard, kind, policy, block)
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
@@ -237,12 +234,12 @@ def _gathered_bytes(shard: Shard, kind: StageKind, policy: Policy, block: BlockS
 
 def _optimizer_bytes(shard: Shard) -> float:
     """Bytes per parameter: Adam's two moments, and fp32 master weights where the framework keeps them."""
-    master = 4.0 if shard.training.framework in MASTER_WEIGHT_FRAMEWORKS else 0.0
+    master = 4.0 if shard.training.traits.master_weights else 0.0
     return shard.numbers.optimizer if shard.training.optimizer == "adamw" else master
 
 
 def _update_bytes(shard: Shard, policy: Policy, parameters: Number) -> Number:
     """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
-    if shard.training.framework in FUSED_OPTIMIZER_FRAMEWORKS or shard.training.optimizer == "sgd":
+    if shard.training.traits.fused_optimizer or shard.training.optimizer == "sgd":
         return 0.0
     return (parameters if policy.multi_tensor else shard.optimizer_tensor) * shard.numbers.parameter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes
-from estimator.operations.rank_sizes import VOCAB_PARALLEL_FRAMEWORKS, Dims
+from estimator.operations.rank_sizes import Dims
 from estimator.operations.transformer import Block, NetworkOps
 from estimator.scenario.arrays import maximum
 from estimator.scenario.parameters import embedding_parameters, final_norm_parameters
@@ -55,7 +55,7 @@ class Shard:
 def shard_of(d: Dims, ops: NetworkOps, recompute_every: Number = 1) -> Shard:
     """Collect the numbers; with full recomputation only every ``recompute_every``-th block keeps its input."""
     model = d.model
-    vocab_tp: Number = d.tp if d.training.framework in VOCAB_PARALLEL_FRAMEWORKS else 1
+    vocab_tp: Number = d.tp if d.training.traits.vocab_parallel else 1
     if d.tp_kind != "1d":
         vocab_tp = d.grid_side ** (3 if d.tp_kind == "3d" else 2)
     every = recompute_every if d.recompute == "full" else 1

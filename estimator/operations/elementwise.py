@@ -139,7 +139,7 @@ def cross_entropy(d: Dims) -> tuple[Piece, Piece]:
     """Log-softmax and negative log-likelihood per logit; ``saved`` is what backward needs of it."""
     n = d.numbers
     e = 4.0 if n.autocast else n.compute
-    if d.training.framework == "megatron":
+    if d.training.traits.vocab_parallel_loss:
         # Vocabulary-parallel: upcast, maximum, subtract, exp, sum, divide, all in fp32; then scale and downcast.
         return Piece(stream=6 + 4 + 8 + 8 + 4 + 8, launches=9, flops=5, saved=4), Piece(
             stream=8 + 6, launches=4, flops=3

@@ -64,8 +64,7 @@ def linear(
                     output_bytes=result, count=count, saved_bytes=saved, launches=launches, aligned=aligned,
                     weight=weight)  # fmt: skip
 
-    # Megatron's product adds to the main gradient, which it reads and writes.
-    accumulator = 2 * n.gradient if d.training.framework == "megatron" else n.compute
+    accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute
     ops = [
         product(name, "forward", m, each, inputs, n.compute, kept_bytes / count),
         product(f"{name} input gradient", "backward", m, inputs, each, n.compute),

@@ -76,7 +76,7 @@ def _scores(d: Dims) -> tuple[Piece, Piece]:
 def _combine(d: Dims, e: float) -> tuple[Piece, Piece]:
     """Sum of top_k rows per token; who does not weigh them inside the experts does so here, and keeps the rows."""
     written = e / d.model.top_k
-    if d.weighs_inside_experts:
+    if d.training.traits.weighs_inside_experts:
         return Piece(stream=e + written, flops=1), Piece(stream=e + written)
     return Piece(stream=3 * e + written, launches=2, flops=2, saved=e), Piece(
         stream=4 * e + written, launches=3, flops=3

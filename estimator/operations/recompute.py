@@ -49,10 +49,10 @@ def _block_end(d: Dims, experts: bool) -> tuple[str, ...]:
         return ATTENTION_END
     if experts:
         end = SHARED_END if d.model.shared_experts else EXPERT_END
-        return (*end, *ROUTED_END) if d.weighs_inside_experts else end
+        return (*end, *ROUTED_END) if d.training.traits.weighs_inside_experts else end
     return BLOCK_END
 
 
 def _not_redone(d: Dims, end: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ops after the last kept tensor: PyTorch's checkpoint stops there, Megatron's runs to the end."""
-    return () if d.redoes_whole_blocks else end
+    return () if d.training.traits.redoes_whole_blocks else end

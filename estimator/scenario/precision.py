@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 
-MASTER_WEIGHT_FRAMEWORKS = ("megatron", "xla")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
@@ -41,7 +39,7 @@ def numbers(training: Training, plan: Plan) -> Numbers:
     - fp32, tf32: everything 4 bytes. bf16: everything 2, as plain PyTorch keeps it.
     - fp16-amp, bf16-amp under DDP or ZeRO-1/2: fp32 parameters and residual stream, autocast at every linear.
     - the same under ZeRO-3/FSDP: FSDP's mixed precision: fp32 shards, gathered and computed in 2 bytes.
-    - megatron, xla: 2-byte parameters and residual, fp32 main gradients, fp32 master weights and moments.
+    - frameworks with master weights: 2-byte parameters and residual; fp32 main gradients, weights and moments.
     - fp8: what bf16 keeps under the same framework; linears multiply 1-byte copies (Micikevicius 2022,
       arXiv 2209.05433, as Transformer Engine applies it).
     """
@@ -52,9 +50,9 @@ def numbers(training: Training, plan: Plan) -> Numbers:
     if peak in ("fp32", "tf32"):
         widths = (4.0, 4.0, 4.0, 4.0, 8.0, False)
         linear = 4.0
-    elif training.framework in MASTER_WEIGHT_FRAMEWORKS:
+    elif training.traits.master_weights:
         widths = (2.0, 2.0, 2.0, 4.0, 12.0, False)
-    elif peak == "bf16" or training.framework == "ideal":
+    elif peak == "bf16" or training.traits.lower_bound:
         widths = (2.0, 2.0, 2.0, 2.0, 4.0, False)
     elif plan.sharding in ("zero3", "fsdp"):
         widths = (2.0, 2.0, 4.0, 4.0, 8.0, False)

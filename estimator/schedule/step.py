@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
@@ -23,7 +24,7 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.bubble import Bubble, bubble_s
-from estimator.schedule.data_overlap import PricedSync, data_parallel
+from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, slowest, stage_pass, total
 from estimator.schedule.schedules import FORMULAS
 
@@ -55,9 +56,9 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """Seconds of one step and what they are made of; ``pace`` is the slowest stage's number among the kinds."""
+    """Seconds of one step and what they are made of; ``critical_stage``: number of the slowest among the kinds."""
 
-    pace: Number
+    critical_stage: Number
     one: Pass
     forward_s: Number
     backward_s: Number
@@ -65,7 +66,7 @@ class Step:
     optimizer_s: Number
     offload_s: Number
     inline_s: Number
-    data: list[PricedSync]
+    data: list[PricedMessage]
     data_s: Number
     send_each_s: Number
     sends_s: Number
@@ -96,26 +97,25 @@ def stage_passes(setting: Setting, parts: Parts, e: Efficiencies) -> list[Pass]:
     return [_pass(setting, parts, kind, e) for kind in setting.kinds]
 
 
-def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None = None) -> Step:
-    """Price one step; ``pace`` names the stage that sets the pace where that is known.
+def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: int | None = None) -> Step:
+    """Price one step; ``critical_stage`` names the slowest stage where that is known.
 
-    Stages: every op on the device, collectives in line, the host beside them. Pipeline: m micro-batches at the pace of
+    Stages: every op on the device, collectives in line, the host beside them. Pipeline: m micro-batches at the time of
     the slowest stage, and the bubble of the schedule. Then what data parallel communication cannot hide, and the
     optimizer, on the first stage, which ends its backward last.
     """
     m, plan, cluster = setting.micro_batches, setting.plan, setting.cluster
-    index, one = slowest(passes) if pace is None else (pace, passes[pace])
+    index, one = slowest(passes) if critical_stage is None else (critical_stage, passes[critical_stage])
     bubble, send_each_s = _bubble(setting, passes, e)
     once, accumulation = once_per_step(setting, setting.kinds[0])
     accumulation_s = (m - 1) * _seconds(accumulation, cluster, e)
     data = data_parallel(setting.shard, setting.kinds[0], passes[0], plan, setting.groups, m, cluster, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, setting.kinds[0])
-    ideal = setting.training.framework == "ideal"
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
     walk = maximum(0.0, (tensors + expert_tensors) * e.host_tensor_s - passes[0].lead_s)
     part = one.part
     return Step(
-        pace=index,
+        critical_stage=index,
         one=one,
         forward_s=m * part.forward_s,
         backward_s=m * (part.input_s + part.weight_s) + accumulation_s,
@@ -131,7 +131,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None
         bubble_s=bubble.idle_s,
         wait_forward_s=m * one.wait_forward_s,
         wait_backward_s=m * one.wait_backward_s,
-        wait_optimizer_s=0.0 if ideal else walk + e.host_step_s,
+        wait_optimizer_s=0.0 if setting.training.traits.lower_bound else walk + e.host_step_s,
     )
 
 

@@ -219,7 +219,10 @@ def divisors(value: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(value // n for n in small)}))
 
 
-MAX_MICRO_BATCH = 16
+MAX_MICRO_BATCH = 128
+MAX_ODD_MICRO_BATCH = 16
+MAX_EXPERT_TP = 8
+"""As far as Explore's sliders go: every divisor up to 16 sequences, beyond them powers of two."""
 MAX_SHAPES = 500_000
 """Some GiB of columns while they are priced."""
 
@@ -286,7 +289,11 @@ def _depths(space: Space, tp_kind: str, tp: int) -> tuple[int, ...]:
 
 
 def _micro_batches(space: Space, per_rank: int) -> tuple[int, ...]:
-    sizes = tuple(size for size in divisors(per_rank) if size <= MAX_MICRO_BATCH)
+    sizes = tuple(
+        size
+        for size in divisors(per_rank)
+        if size <= MAX_ODD_MICRO_BATCH or (size <= MAX_MICRO_BATCH and size.bit_count() == 1)
+    )
     return tuple(size for size in space.allowed("micro_batch", sizes) if per_rank % size == 0)
 
 
@@ -297,7 +304,7 @@ def _experts(space: Space, ranks: int) -> list[tuple[int, int]]:
     return [
         (ep, expert_tp)
         for ep in space.allowed("ep", divisors(math.gcd(model.experts, ranks)))
-        for expert_tp in space.allowed("expert_tp", (1,))
+        for expert_tp in space.allowed("expert_tp", tuple(n for n in (1, 2, 4, MAX_EXPERT_TP) if ranks % (ep * n) == 0))
     ]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.communication.grid import linear_moves, received
-from estimator.communication.in_line import InLine
+from estimator.communication.message import PricedMessage, received_bytes
 from estimator.communication.placement import Degrees, groups_of
-from estimator.cost.collectives import TRAFFIC
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.assemble import Rank, lines_of, parts_of, rank_of
-from estimator.estimate.estimate import efficiencies_of
-from estimator.estimate.explain import effective
+from estimator.estimate.assemble import Rank, effective, efficiencies_of, lines_of, parts_in_line, parts_of, rank_of
 from estimator.scenario.grid_shape import grid_fits, grid_of
 from estimator.scenario.legality import context_problems, tensor_problems
 from estimator.scenario.plan import Plan
@@ -235,7 +232,7 @@ def _curve(scenario: Scenario, way: Way, e: Efficiencies, **axis: Values) -> Cur
     degrees = Degrees(tp=way.plan.tp, cp=way.plan.cp, dp=1, pp=1, shard=way.plan.cp, grid_side=d.grid_side)
     groups = groups_of(degrees, way.plan.placement, one.cluster.chips_per_node)
     lines = lines_of(rank, one.cluster, groups, e)
-    parts = parts_of(rank, lines, one.training, e)
+    parts = parts_in_line(parts_of(rank, one.training, e), lines)
     (length,) = (len(values) for values in axis.values())
 
     def mean(values: list[Any]) -> Values:
@@ -248,8 +245,8 @@ def _curve(scenario: Scenario, way: Way, e: Efficiencies, **axis: Values) -> Cur
     return Curve(
         name=way.name,
         block_s=mean([a + b for a, b in zip(device, shown, strict=True)]),
-        communication_bytes=mean([sum((sent_bytes(line) for line in found), start=0.0) for found in lines.blocks]),
-        communication_s=mean([_sum(found, lambda line: line.seconds) for found in lines.blocks]),
+        communication_bytes=mean([sent_bytes(found) for found in lines.blocks]),
+        communication_s=mean([sum((line.seconds for line in found), start=0.0) for found in lines.blocks]),
         weights_bytes=float(mean(_weights(rank))[0]),
         activations_bytes=mean([block.kept_bytes for block in rank.shard.blocks]),
     )
@@ -259,15 +256,9 @@ def _metrics(curves: list[Curve]) -> dict[str, dict[str, Values]]:
     return {metric: {curve.name: getattr(curve, metric) for curve in curves} for metric in CROSSED}
 
 
-def _sum(lines: list[InLine], value: Callable[[InLine], Any]) -> Any:
-    return sum((value(line) * line.message.count for line in lines), start=0.0)
-
-
-def sent_bytes(line: InLine) -> Any:
-    """Bytes that a rank sends (and receives) in all executions of a collective: factor · (n − 1)/n · payload."""
-    message, n = line.message, line.ranks
-    share = 1.0 if message.kind == "p2p" else (n - 1) / n
-    return message.payload_bytes * TRAFFIC[message.kind] * share * message.count
+def sent_bytes(lines: list[PricedMessage]) -> Any:
+    """Bytes that a rank sends (and receives) in all these collectives."""
+    return sum((received_bytes(line.message, line.ranks) for line in lines), start=0.0)
 
 
 def _weights(rank: Rank) -> list[Any]:

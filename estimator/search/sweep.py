@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.estimate import efficiencies_of
-from estimator.estimate.explain import effective
+from estimator.estimate.assemble import effective, efficiencies_of
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.plan import Plan

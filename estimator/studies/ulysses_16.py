@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from estimator.communication.context import sequence_exchanges
+from estimator.communication.context import context_messages
 from estimator.cost.collectives import TRAFFIC
 from estimator.operations.op import gemm
 from estimator.scenario.codec import spec
@@ -193,7 +193,7 @@ def running_peaks_bytes(steps: Sequence[Step]) -> list[int]:
 
 def exchanged_bytes(i: Inputs, cp_kind: str) -> dict[str, float]:
     """Bytes that one rank receives forward, by exchange: (P − 1)/P of what an exchange carries."""
-    found = sequence_exchanges(
+    found = context_messages(
         cp_kind=cp_kind, cp=i.P, tokens=i.N // i.P, query_width=i.d, key_width=i.d, value_width=i.d,
         output_width=i.d, element_bytes=i.dtype_bytes,
     )  # fmt: skip

@@ -10,6 +10,7 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
+from estimator.scenario.framework import FRAMEWORKS, Framework
 from estimator.scenario.hardware import Chip
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
@@ -255,12 +256,7 @@ ATTENTIONS = {
 UNSTATED_OPTIMIZER = "distributed-optimizer use not stated"
 """Notes of tables that tell FSDP from Megatron's own DistributedDataParallel, not how the latter shards its optimizer;
 Megatron-Bridge's recipes do (use_distributed_optimizer in src/megatron/bridge/recipes/common.py)."""
-MEGATRON_BUCKET = 40_000_000
-MEGATRON_BUCKET_PER_RANK = 1_000_000
-"""Megatron-Core's buckets where none are stated: gradients, and gradients for each data parallel rank, whichever is
-more (megatron/core/distributed/distributed_data_parallel.py)."""
 NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
-MEGATRON_DROPOUT = 0.1
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
 
@@ -280,7 +276,9 @@ def plan_and_training(
     framework = cells.get("framework") or "pytorch-eager"
     if not cells.get("framework"):
         assumptions.append("framework = pytorch-eager")
-    recent = framework in ("megatron", "xla") and not chip.name.startswith(EAGER_DEFAULT_CHIPS)
+    software = _software(framework)
+    published = software.published
+    recent = published.recipes and not chip.name.startswith(EAGER_DEFAULT_CHIPS)
     tp, pp = whole("tp", 1), whole("pp", 1)
     cp, ep, vp = (int(number(cells.get(column, "")) or 1) for column in ("cp", "ep", "vp"))
     chips = whole("n_gpus", 1)
@@ -308,12 +306,12 @@ def plan_and_training(
         "micro_batch": whole("micro_batch", 1),
         "sequence_parallel": split,
         "overlap": cells.get("ddp_mode", "") not in ("naive", "flat")
-        and (recent or not (framework == "megatron" and sharding == "ddp")),
+        and (recent or not (published.exposes_ddp and sharding == "ddp")),
     }
     if cells.get("ddp_mode") in ("naive", "flat"):
         plan["ddp_mode"] = cells["ddp_mode"]
-    if cp > 1 and framework == "megatron":
-        assumptions.append("cp_kind = ring (Megatron's default, peer to peer)")
+    if cp > 1:
+        assumptions.append("cp_kind = ring (peer to peer)")
     if vp > 1 and pp > 1:
         plan |= {"virtual_stages": vp, "schedule": "interleaved"}
     if ep > 1:
@@ -321,17 +319,20 @@ def plan_and_training(
     bucket_mb = number(cells.get("bucket_mb", ""))
     if bucket_mb:
         plan["bucket_bytes"] = int(bucket_mb * 2**20)
-    elif framework == "megatron":
-        # Its main gradients have 4 bytes.
-        plan["bucket_bytes"] = 4 * max(MEGATRON_BUCKET, MEGATRON_BUCKET_PER_RANK * dp * cp)
+    elif published.bucket_parameters:
+        least, per_rank = published.bucket_parameters
+        # Main gradients have 4 bytes.
+        plan["bucket_bytes"] = 4 * max(least, per_rank * dp * cp)
         if dp * cp > 1:
-            assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} (Megatron's default)")
+            assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} ({software.label}'s default)")
     return plan, _training(cells, chip, framework, whole, assumptions)
 
 
 def _training(
     cells: Mapping[str, str], chip: Chip, framework: str, whole: Any, assumptions: list[str]
 ) -> dict[str, Any]:
+    software = _software(framework)
+    eager_dropout = software.published.eager_attention_dropout
     precision = PRECISIONS.get(cells.get("precision", "").lower(), "")
     if not precision:
         precision = "bf16" if chip.bf16_flops_per_s else "fp16-amp"
@@ -341,16 +342,16 @@ def _training(
         assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
     if attention is None:
         old = (
-            framework == "megatron"
+            eager_dropout is not None
             and chip.name.startswith(EAGER_DEFAULT_CHIPS)
             and "transformer_engine" not in cells.get("notes", "")
         )
         attention = "eager" if old else "sdpa"
         assumptions.append(f"attention = {attention}")
     dropout = 0.0
-    if attention == "eager" and framework == "megatron":
-        dropout = MEGATRON_DROPOUT
-        assumptions.append(f"dropout = {dropout} (Megatron-LM's default)")
+    if attention == "eager" and eager_dropout is not None:
+        dropout = eager_dropout
+        assumptions.append(f"dropout = {dropout} ({software.label}'s default)")
     return {
         "seq_len": whole("seq_len", 1),
         "global_batch": whole("global_batch", 1),
@@ -362,6 +363,11 @@ def _training(
         "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
         "optimizer": cells.get("optimizer", "").lower() or "adamw",
     }
+
+
+def _software(framework: str) -> Framework:
+    """A name that there is none of is refused with the scenario."""
+    return FRAMEWORKS.get(framework, Framework(label=framework))
 
 
 def _recompute(value: str, assumptions: list[str]) -> str:

@@ -1,4 +1,3 @@
-// @ts-check
 /** Measurements and the state: the list of them, the one beside the prediction, and opening one where it can be seen. */
 import { writeUrl } from "./actions.js";
 import { api, ApiError } from "./api.js";

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * From the current scenario to its estimate: out of a fetched axis where there is one, else from the server; the
  * newest wins.

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The shapes that cross the wire; the server's dataclasses are the authority.
  *

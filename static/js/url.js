@@ -1,4 +1,3 @@
-// @ts-check
 /** The whole state of the page as a query string, and back. Pure. Only what differs from the start state is written. */
 import { same } from "./scenario.js";
 

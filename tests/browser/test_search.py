@@ -32,6 +32,18 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(open_page):
     expect(rows).to_have_count(10)
 
 
+def test_gpu_hours_are_those_of_a_billion_tokens(open_page):
+    page = open_page(SEARCH)
+    row = page.locator("#best-plans tbody tr").first
+    expect(row).to_be_visible(timeout=60_000)
+    expect(page.locator("#best-plans th").last).to_have_text("GPU-hours per 10⁹ tokens")
+    tokens_per_s, hours = (row.locator("td").nth(at).inner_text() for at in (2, 5))
+    assert tokens_per_s.endswith("k")
+    assert number(hours) == pytest.approx(8 * 1e9 / (1e3 * number(tokens_per_s)) / 3600, rel=0.01)
+    page.get_by_role("radio", name="GPU-hours").check(force=True)
+    expect(page.locator("#best-plans header")).to_contain_text("by GPU-hours", timeout=60_000)
+
+
 def test_plans_that_tie_are_one_row_with_the_number_of_the_others(open_page):
     page = open_page("/?view=search")
     rows = page.locator("#best-plans tbody tr")
@@ -79,13 +91,13 @@ def test_a_point_of_the_front_opens_its_plan(open_page):
     assert number(page.locator("#tile-peak-memory dd").first.inner_text()) == pytest.approx(number(wanted), rel=0.01)
 
 
-def test_objective_limits_and_held_fields_are_in_the_url(open_page):
+def test_objective_limits_and_locked_fields_are_in_the_url(open_page):
     page = open_page(SEARCH)
     expect(page.locator("#best-plans tbody tr")).to_have_count(10, timeout=60_000)
     page.get_by_role("radio", name="memory").check(force=True)
-    page.get_by_label("Hold a field of the plan").select_option("tp")
+    page.get_by_label("Lock a field of the plan").select_option("tp")
     page.get_by_label("Value of tp").fill("2")
-    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("button", name="Lock", exact=True).click()
     page.get_by_label("Slowest step, s").fill("30")
     page.get_by_label("Slowest step, s").press("Enter")
     expect(page.locator("#best-plans")).to_contain_text("by memory", timeout=60_000)
@@ -93,17 +105,17 @@ def test_objective_limits_and_held_fields_are_in_the_url(open_page):
     settled(page)
     expect(page.locator("#best-plans tbody tr").first.get_by_role("button")).to_contain_text("tp 2", timeout=60_000)
     page.reload()
-    expect(page.locator(".held .chip")).to_contain_text("tp")
+    expect(page.locator(".locked .chip")).to_contain_text("tp")
     expect(page.get_by_role("radio", name="memory")).to_be_checked()
-    page.get_by_role("button", name="Release tp 2").click()
+    page.get_by_role("button", name="Unlock tp 2").click()
     assert query(page, "lock") is None
 
 
-def test_what_cannot_be_held_or_fit_is_said(open_page):
+def test_what_cannot_be_locked_or_fit_is_said(open_page):
     page = open_page(SEARCH + "&lock=tp%3D0", refusals=(422,))
     expect(page.locator("#search .notice")).to_contain_text("cannot be searched")
     expect(page.locator("#search .panel .problem")).to_contain_text("tp")
-    page.get_by_role("button", name="Release tp 0").click()
+    page.get_by_role("button", name="Unlock tp 0").click()
     page.get_by_label("Memory per chip, GB").fill("1")
     page.get_by_label("Memory per chip, GB").press("Enter")
     expect(page.locator("#search .notice")).to_contain_text("No plan fits", timeout=60_000)
@@ -113,10 +125,10 @@ def test_plans_of_an_older_search_are_dimmed_behind_a_refusal(open_page):
     page = open_page(SEARCH, refusals=(422,))
     expect(page.locator("#best-plans tbody tr")).to_have_count(10, timeout=60_000)
     page.get_by_label("Value of dp").fill("0")
-    page.get_by_role("button", name="Hold").click()
+    page.get_by_role("button", name="Lock", exact=True).click()
     expect(page.locator("#search .notice")).to_contain_text("cannot be searched")
     expect(page.locator("#search main")).to_have_class("dim")
-    page.get_by_role("button", name="Release dp 0").click()
+    page.get_by_role("button", name="Unlock dp 0").click()
     expect(page.locator(COUNTS)).to_contain_text("per second", timeout=60_000)
     expect(page.locator("#search main")).not_to_have_class("dim")
 

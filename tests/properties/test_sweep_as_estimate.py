@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.estimate.estimate import efficiencies_of, estimate
-from estimator.estimate.explain import effective
+from estimator.estimate.assemble import effective, efficiencies_of
+from estimator.estimate.estimate import estimate
 from estimator.scenario.plan import (
     CP_KINDS,
     DDP_MODES,

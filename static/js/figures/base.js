@@ -1,4 +1,3 @@
-// @ts-check
 /** What all figures share: layout, hatching, escaping, category order. Pure: data and colours in, plain objects out. */
 
 import { short } from "../format.js";

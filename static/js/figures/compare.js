@@ -1,4 +1,3 @@
-// @ts-check
 /** Compare: one stacked bar per item, time or memory; predictions hatched, measurements solid. */
 import { plural, quantity, scaleFor, significant } from "../format.js";
 import { total } from "../measured.js";
@@ -13,8 +12,7 @@ const LONGEST = 30;
 const LONGEST_OF_TWO = 15;
 
 /** @param {string} text @param {number} [longest] */
-const oneLine = (text, longest = LONGEST) =>
-  escaped(text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
+const oneLine = (text, longest = LONGEST) => escaped(text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
 
 /** What tells items of one model apart stands behind its name. @param {string} text */
 function twoLines(text) {

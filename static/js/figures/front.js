@@ -1,4 +1,3 @@
-// @ts-check
 /** The front of a search: step time against memory of the plans that none beats in both; and the present plan. */
 import { plural, quantity, scaleFor, seconds, significant } from "../format.js";
 import { escaped, layout, logTicks } from "./base.js";
@@ -62,7 +61,8 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
         title: { text: `step time, ${time.unit}` },
         nticks: narrow ? 4 : 9,
         tickangle: 0,
-        ...(wide && logTicks(
+        ...(wide &&
+          logTicks(
             all.map(({ step_time_s }) => step_time_s / time.factor),
             narrow,
           )),

@@ -1,4 +1,3 @@
-// @ts-check
 /** Hierarchical roofline: one roof for each level of memory, and every product once at each level. */
 import { count, plural, quantity, significant } from "../format.js";
 import { escaped, layout } from "./base.js";

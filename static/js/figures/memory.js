@@ -1,4 +1,3 @@
-// @ts-check
 /** Memory: what the fullest rank holds at the peak, against the chip's capacity. */
 import { bytes, scaleFor, significant } from "../format.js";
 import { total } from "../measured.js";

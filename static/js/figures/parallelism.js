@@ -1,8 +1,7 @@
-// @ts-check
 /** Ways to split one block: a number per token along tokens or lengths, with the points where ways change places. */
 import { count, quantity, scaleFor, short, significant } from "../format.js";
 import { layout, logTicks } from "./base.js";
-import { labelOf, sentences } from "./waywords.js";
+import { labelOf, sentences } from "./splitText.js";
 
 /** @typedef {import("../types.js").Comparison} Comparison */
 

@@ -1,4 +1,3 @@
-// @ts-check
 /** The power split: time along one line through it with the least marked, and the way of the search to the optimum. */
 import { percent, quantity, significant } from "../format.js";
 import { layout, logTicks } from "./base.js";

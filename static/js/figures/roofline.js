@@ -1,4 +1,3 @@
-// @ts-check
 /** Roofline: FLOP/s against FLOP per byte; roofs per precision, predicted ops hollow, measured kernels solid. */
 import { percent, quantity, significant } from "../format.js";
 import { CATEGORIES, escaped, layout, tokenOf } from "./base.js";
@@ -135,7 +134,9 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
         },
       ],
     }),
-    legend: CATEGORIES.filter((name) => [...predicted, ...measured].some(({ category }) => tokenOf(category) === name)).map((name) => [name, name]),
+    legend: CATEGORIES.filter((name) =>
+      [...predicted, ...measured].some(({ category }) => tokenOf(category) === name),
+    ).map((name) => [name, name]),
     range: bounds,
     measured: measured.length,
     left_out: kernels.length - measured.length,

@@ -1,4 +1,3 @@
-// @ts-check
 /** A study's curves: one figure for each group of series; bars lie, so that the names of many layers can be read. */
 import { count, plural, significant } from "../format.js";
 import { escaped, layout, logTicks, roundUp } from "./base.js";

@@ -12,9 +12,8 @@ from typing import Any
 
 import pytest
 
-from estimator.estimate.assemble import rank_of, setting_of
+from estimator.estimate.assemble import effective, rank_of, setting_of
 from estimator.estimate.estimate import Estimate, efficiencies_of, estimate
-from estimator.estimate.explain import effective
 from estimator.memory.rank_memory import BlockShard
 from estimator.scenario.scenario import scenario_from_json
 

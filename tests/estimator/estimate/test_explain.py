@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from estimator.cost.efficiency import efficiencies
+from estimator.estimate.assemble import effective
 from estimator.estimate.estimate import estimate
-from estimator.estimate.explain import REMEDIES, assumptions, effective, memory_problems
+from estimator.estimate.explain import REMEDIES, assumptions, memory_problems
 from estimator.estimate.report import MemoryOfStage
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS
 from estimator.scenario.scenario import scenario_from_json

@@ -6,9 +6,8 @@ import math
 
 import pytest
 
-from estimator.estimate.assemble import rank_of
-from estimator.estimate.estimate import efficiencies_of, estimate
-from estimator.estimate.explain import effective
+from estimator.estimate.assemble import effective, efficiencies_of, rank_of
+from estimator.estimate.estimate import estimate
 from estimator.estimate.layer_table import COLUMNS, LayerRow, layer_table
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode

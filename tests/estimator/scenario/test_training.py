@@ -3,10 +3,11 @@
 import pytest
 
 from estimator.scenario.codec import decode
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.plan import Plan
 from estimator.scenario.precision import numbers
 from estimator.scenario.problems import InputProblems
-from estimator.scenario.training import FRAMEWORKS, PRECISIONS, Training
+from estimator.scenario.training import PRECISIONS, Training
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.api.body import json_response
 from app.api.fields import WORDS, described
+from estimator.scenario.codec import types_of
 from runners.job import BENCHMARKS
 from runners.options import OPTIONS, about
 from runners.refusals import ranks_of
@@ -39,7 +40,7 @@ def _described(name: str) -> dict[str, Any]:
 
 
 def _options(cls: type[Any]) -> list[dict[str, Any]]:
-    hints = get_type_hints(cls)
+    hints = types_of(cls)
     found = []
     for field in dataclasses.fields(cls):
         kind = hints[field.name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, get_type_hints
+from typing import Any
 
 from fastapi import APIRouter
 from starlette.responses import Response
@@ -12,6 +12,7 @@ from app.api.body import json_response
 from app.api.fields import WORDS, described
 from app.context import Context, Ctx
 from estimator.scenario import catalog
+from estimator.scenario.codec import types_of
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
@@ -68,7 +69,7 @@ def fields() -> dict[str, dict[str, Any]]:
     """Describe every plain field of a scenario: its choices or bounds, help and default."""
     found = {}
     for part, cls in _PARTS.items():
-        hints = get_type_hints(cls)
+        hints = types_of(cls)
         for field in dataclasses.fields(cls):
             if hints[field.name] in WORDS:
                 found[f"{part}.{field.name}"] = described(field, hints[field.name])

@@ -79,7 +79,7 @@ class NothingMore(Exception):  # noqa: N818 - it is an answer, not an accident
     """Raised where a run has ended and the caller has seen all of it: 204 tells an EventSource to stay away."""
 
 
-def last_seen(last_event_id: Annotated[str, Header()] = "") -> int:
+async def last_seen(last_event_id: Annotated[str, Header()] = "") -> int:
     """Line number after which the caller wants events; 0 where it names none."""
     return int(last_event_id) if last_event_id.isdecimal() and len(last_event_id) < 12 else 0
 

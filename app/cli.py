@@ -26,6 +26,10 @@ app = typer.Typer(
 BAD_INPUT = 2
 OWN_ERROR = 70
 """As EX_SOFTWARE of sysexits.h."""
+
+NOT_STORED = 74
+"""As EX_IOERR of sysexits.h: a disk or the database takes nothing."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
 Data = Annotated[
     Path | None,
@@ -63,7 +67,13 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
-    except Exception:
+    except Exception as error:
+        from app.storage import trouble_of
+
+        trouble = trouble_of(error)
+        if trouble:
+            print(f"headroom: {trouble}", file=sys.stderr)
+            return NOT_STORED
         print(f"headroom: this is an error of Headroom's own; {_trace_kept()}", file=sys.stderr)
         return OWN_ERROR
     return status if isinstance(status, int) else 0

@@ -9,6 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from app.storage import CannotStoreError, unwritable
 from estimator.scenario.problems import InputProblems, Problem
 
 SCHEMA_VERSION = "2"
@@ -74,10 +75,17 @@ def _postgres(url: sa.URL) -> sa.Engine:
         raise _refused(f"PostgreSQL's driver {driver} is not installed", remedy) from None
 
 
+def engine_in_memory() -> sa.Engine:
+    """Build the engine of an index that lives as long as it does; one transaction at a time."""
+    return sa.create_engine(
+        "sqlite://", poolclass=sa.QueuePool, pool_size=1, max_overflow=0, connect_args={"check_same_thread": False}
+    )
+
+
 def prepare(engine: sa.Engine) -> None:
     """Make the tables where they are missing or of another version; a damaged SQLite file is begun again.
 
-    Raises InputProblems where the database does not answer.
+    Raises InputProblems where the database does not answer, CannotStoreError where that is its disk's fault.
     """
     try:
         try:
@@ -88,6 +96,10 @@ def prepare(engine: sa.Engine) -> None:
             _discard(engine)
             _make_tables(engine)
     except sa.exc.DatabaseError as error:
+        file = engine.url.database if engine.dialect.name == "sqlite" else None
+        hindrance = unwritable(Path(file).parent) if file and Path(file).parent.is_dir() else None
+        if hindrance:
+            raise CannotStoreError(hindrance) from None
         reason = str(error.orig).strip().splitlines()[0]
         raise _refused(f"the index database does not answer: {reason}") from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 
@@ -21,6 +22,8 @@ from app.settings import Settings
 from app.store import Store
 from app.this_cpu import ThisCpu
 from estimator.scenario.problems import InputProblems
+
+_log = logging.getLogger("headroom")
 
 PARALLEL_SWEEPS = 1
 PARALLEL_IMPORTS = 2
@@ -44,7 +47,9 @@ def create_app(settings: Settings) -> FastAPI:
                 stack.enter_context(data.locked())
                 stack.callback(store.close)
                 data.remove_unfinished()
-                await asyncio.to_thread(store.open)
+                await asyncio.to_thread(store.open_to_read)
+                if store.trouble:
+                    _log.warning("%s What is there is served, and nothing can be stored.", store.trouble)
                 stack.push_async_callback(supervisor.stop)
                 # Neither the probe nor the compression may keep the first page waiting
                 for work in (cpu.ensure(), app.state.prepare_pages()):

@@ -10,9 +10,12 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from estimator.scenario.problems import Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_TRIED_BYTES = 1 << 16
+"""As much as SQLite needs to open an index."""
+
 _SPACE = "Free some space: delete runs and uploads here, or files of others on that disk."
 _WRITE = "Let the server write there (mount -o remount,rw, or its owner and rights), and start it again."
 _WAIT = "Try again when it answers; nothing is lost, and runs go on."
@@ -34,6 +37,14 @@ class Trouble:
         return Problem(field=field, message=self.message, remedy=self.remedy)
 
 
+class CannotStoreError(InputProblems):
+    """Raised where nothing can be stored in the data folder; ``trouble`` says why."""
+
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__([trouble.problem("data")])
+        self.trouble = trouble
+
+
 FULL = Trouble(status=507, message="the disk is full", remedy=_SPACE)
 READ_ONLY = Trouble(status=507, message="the disk is read-only", remedy=_WRITE)
 
@@ -53,7 +64,7 @@ def unwritable(folder: Path) -> Trouble | None:
     """Try to write into a folder; say what hinders, None where nothing does."""
     try:
         with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(bytes(4096))
+            file.write(bytes(_TRIED_BYTES))
             file.flush()
             os.fsync(file.fileno())
     except OSError as error:

@@ -19,7 +19,7 @@ from app import database
 from app.disk import DataFolder, finished_folders, leaving, read_json
 from app.encoding import encode_json
 from app.runs.run import RUN, Run, read_run
-from app.storage import FULL, trouble_of
+from app.storage import FULL, CannotStoreError, Trouble, trouble_of
 from app.summary import SUMMARY, Summary, read_measurement, summarize
 from estimator.scenario.measurement import Measurement
 from runners.job import RESULT_FILE
@@ -33,16 +33,33 @@ class Store:
     def __init__(self, url: str, data: DataFolder, samples: Path) -> None:
         self.data, self.samples = data, samples
         self.engine = database.engine_of(url)
+        self.trouble: Trouble | None = None
 
     def open(self) -> None:
         """Make the tables where they are missing or of another version, and rebuild where the index is behind.
 
-        Raises InputProblems where the database does not answer.
+        Raises InputProblems where the database does not answer, CannotStoreError where a disk is full or read-only.
         """
-        database.prepare(self.engine)
-        if self.behind():
-            self.rebuild()
-        self._index_samples()
+        try:
+            database.prepare(self.engine)
+            if self.behind():
+                self.rebuild()
+            self._index_samples()
+        except (sa.exc.DBAPIError, OSError) as error:
+            trouble = trouble_of(error)
+            if trouble is None:
+                raise
+            raise CannotStoreError(trouble) from None
+
+    def open_to_read(self) -> None:
+        """Open it; where its disk takes nothing, read the folders into an index in memory and say why: ``trouble``."""
+        try:
+            self.open()
+        except CannotStoreError as error:
+            self.trouble = error.trouble
+            self.engine.dispose()
+            self.engine = database.engine_in_memory()
+            self.open()
 
     def close(self) -> None:
         """Close all connections."""

@@ -176,7 +176,11 @@ def read_measurement(path: Path) -> Measurement:
 def write_atomically(path: Path, document: Any, *, keep: bool = False) -> bool:
     """Write JSON beside ``path`` and move it there, so that no reader sees half of it."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    try:
+        part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError:  # what is half-written takes space where there is none
+        part.unlink(missing_ok=True)
+        raise
     if not keep:
         part.replace(path)
         return True

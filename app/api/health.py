@@ -15,13 +15,17 @@ router = APIRouter()
 
 @router.get("/api/health")
 def get_health(context: Ctx) -> Response:
-    """Answer 200 once the index answers: {status, version, database, runs, this_cpu}."""
+    """Answer 200 while the index answers, else 503: {status, version, database, storage, runs, this_cpu}.
+
+    ``storage`` is ok, or what kept this server from storing anything when it started.
+    """
     unfinished = context.store.runs(unfinished=True)
     return json_response(
         {
             "status": "ok",
             "version": version("headroom"),
             "database": context.store.check(),
+            "storage": context.store.trouble.message if context.store.trouble else "ok",
             "runs": {state: sum(run.state == state for run in unfinished) for state in ("queued", "running")},
             "this_cpu": context.cpu.state,
         }

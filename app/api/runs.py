@@ -44,7 +44,7 @@ async def post_run(request: Request, context: Ctx, dry_run: bool = False) -> Res
 
 @router.get("/api/runs")
 async def get_runs(context: Ctx) -> Response:
-    """All runs, newest first; those that are queued here say what they wait for."""
+    """All runs, newest first; those that wait here, or cannot be followed just now, say why."""
     runs = await asyncio.to_thread(context.store.runs)
     return json_response({"runs": [_waiting(run, context) for run in runs]})
 
@@ -125,7 +125,10 @@ async def delete_run(run: Known, context: Ctx) -> Response:
 
 
 def _waiting(run: Run, context: Ctx) -> Run:
-    """Say what a run that is queued here waits for, where nobody has."""
+    """Say what hinders following a run, or what one that is queued here waits for, where nobody has."""
+    trouble = context.supervisor.trouble(run.id)
+    if trouble and not run.final:
+        return dataclasses.replace(run, message=f"it may be further than this: {trouble.message}")
     if run.state != "queued" or run.message:
         return run
     if not context.cpu.finished.is_set():

@@ -151,6 +151,11 @@ class Supervisor:
         known = [self._live[one].run for one in before if one in self._live]
         return [run for run in known if not _queues(run)]
 
+    def trouble(self, run_id: str) -> Trouble | None:
+        """Return what hinders following a run just now."""
+        live = self._live.get(run_id)
+        return live.trouble if live else None
+
     def event_count(self, run_id: str) -> int:
         """Count the lines of a run's events."""
         return len(events.EventReader(self.data.runs / run_id).read())

@@ -17,9 +17,12 @@ START_S = 60
 
 
 class Server:
-    """``headroom serve`` on a free (or a given) port; ``after`` another one, this machine is measured already."""
+    """``headroom serve`` on a free (or a given) port, with the code of ``root``.
 
-    def __init__(self, data: Path, port: int = 0, after: Server | None = None) -> None:
+    ``after`` another one this machine is measured already.
+    """
+
+    def __init__(self, data: Path, port: int = 0, after: Server | None = None, root: Path = ROOT) -> None:
         self.data = data
         if after:
             shutil.copytree(after.data / "cache", data / "cache", dirs_exist_ok=True)
@@ -27,8 +30,8 @@ class Server:
         command = ["from app.cli import main; main()", "serve", "--port", str(port), "--data", str(data)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", *command],
-            cwd=ROOT,
-            env=environment | {"HEADROOM_PROBE_SECONDS": "1"},
+            cwd=root,
+            env=environment | {"HEADROOM_PROBE_SECONDS": "1", "PYTHONPATH": str(root)},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -16,10 +16,9 @@ from estimator.operations.op import Op
 from estimator.operations.rank_sizes import dims
 from estimator.operations.transformer import network
 from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.precision import numbers
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
-
-ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16-amp": 2, "bf16-amp": 2, "bf16": 2, "fp8": 1}
 
 Array = NDArray[np.float64]
 Shape = tuple[float, float, float, float]
@@ -100,16 +99,17 @@ def hierarchy(scenario: Scenario, mode: str = "bound") -> Hierarchy:
             [Problem(field="mode", message=f"{mode!r} is not known", remedy=f"One of: {', '.join(MODES)}.")]
         )
     chip = scenario.cluster.chip
+    operand_bytes = numbers(scenario.training, scenario.plan).operand_bytes
     rows: list[Row] = []
     found = products(scenario)
     for precision in dict.fromkeys(op.precision for op, _ in found):
         own = [(op, count) for op, count in found if op.precision == precision]
-        levels = levels_of(chip, ELEMENT_BYTES[precision]).levels
+        levels = levels_of(chip, operand_bytes[precision]).levels
         peak = peak_flops_per_s(chip, precision)
         shapes = tuple((float(op.batch), float(op.m), float(op.n), float(op.k)) for op, _ in own)
-        rows += _rows(own, price(shapes, levels, peak, ELEMENT_BYTES[precision], mode), levels)
+        rows += _rows(own, price(shapes, levels, peak, operand_bytes[precision], mode), levels)
     precision = scenario.training.precision
-    sourced = levels_of(chip, ELEMENT_BYTES[precision])
+    sourced = levels_of(chip, operand_bytes[precision])
     roofs = tuple(
         Roof(name=level.name, bytes_per_s=_plain(level.bytes_per_s), capacity_bytes=capacity, tile=_plain(level.tile),
              source=sourced.sources.get(level.name, "the chip's own entry in the catalogue"))

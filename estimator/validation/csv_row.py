@@ -11,7 +11,7 @@ from typing import Any
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.framework import FRAMEWORKS, Framework
-from estimator.scenario.hardware import Chip
+from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -63,10 +63,8 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
     precision = cells.get("precision", "").lower()
-    if "fp4" in precision:
-        return f"precision {precision} is not modelled yet"
     if precision and precision not in PRECISIONS:
-        return f"precision {precision!r} is not known"
+        return f"precision {precision!r} is not modelled"
     if not cells.get("hardware"):
         return "no hardware named"
     for column in ("n_layers", "d_model", "n_heads", "seq_len", "global_batch"):
@@ -234,12 +232,11 @@ def known_experts(name: str) -> int:
 
 
 PRECISIONS = {
-    "fp32": "fp32", "float32": "fp32", "tf32": "tf32", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16-amp",
-    "float16": "fp16-amp", "amp_bf16": "bf16-amp", "bf16-amp": "bf16-amp", "autocast": "bf16-amp",
-    "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp", "bf16-mixed": "bf16-amp",
-    "amp_fp16": "fp16-amp", "fp16-amp": "fp16-amp",
-    "fp16 mixed": "fp16-amp", "bf16 mixed": "bf16-amp",
-    "fp8": "fp8", "amp_fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "fp8-ds": "fp8", "fp8-sc": "fp8",
+    **{name: name for name in PEAK_FIELD},
+    "float32": "fp32", "bfloat16": "bf16", "fp16": "fp16-amp", "float16": "fp16-amp", "amp_bf16": "bf16-amp",
+    "autocast": "bf16-amp", "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp",
+    "bf16-mixed": "bf16-amp", "amp_fp16": "fp16-amp", "fp16 mixed": "fp16-amp", "bf16 mixed": "bf16-amp",
+    "amp_fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "fp8-ds": "fp8", "fp8-sc": "fp8",
     "fp8 other granularity (parenthesised value)": "fp8",
 }  # fmt: skip
 SHARDINGS = {

@@ -17,13 +17,19 @@ START_S = 60
 
 
 class Server:
-    """``headroom serve`` on a free (or a given) port; ``after`` another one, this machine is measured already.
+    """``headroom serve`` on a free (or a given) port with the code of ``root``.
 
-    It lets everybody in, whoever else uses this machine, unless ``environment`` says otherwise.
+    ``after`` another one this machine is measured already. It lets everybody in, whoever else uses this machine, unless
+    ``environment`` says otherwise.
     """
 
     def __init__(
-        self, data: Path, port: int = 0, after: Server | None = None, environment: dict[str, str] | None = None
+        self,
+        data: Path,
+        port: int = 0,
+        after: Server | None = None,
+        environment: dict[str, str] | None = None,
+        root: Path = ROOT,
     ) -> None:
         self.data = data
         if after:
@@ -33,8 +39,8 @@ class Server:
         command = ["from app.cli import main; main()", "serve", "--port", str(port), "--data", str(data)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", *command],
-            cwd=ROOT,
-            env=outside | {"HEADROOM_PROBE_SECONDS": "1"} | chosen,
+            cwd=root,
+            env=outside | {"HEADROOM_PROBE_SECONDS": "1", "PYTHONPATH": str(root)} | chosen,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

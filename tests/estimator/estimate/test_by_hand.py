@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from estimator.estimate.assemble import effective, rank_of, setting_of
-from estimator.estimate.estimate import Estimate, efficiencies_of, estimate
+from estimator.estimate.assemble import effective, efficiencies_of, rank_of, setting_of
+from estimator.estimate.estimate import Estimate, estimate
 from estimator.memory.rank_memory import BlockShard
 from estimator.scenario.scenario import scenario_from_json
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from estimator.scenario import catalog
-from estimator.scenario.hardware import Chip
+from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.parameters import active_parameters, embedding_parameters, head_parameters, parameters
 from estimator.scenario.problems import InputProblems
 
@@ -352,8 +352,7 @@ def test_every_model_is_possible(entry: catalog.Entry):
 @pytest.mark.parametrize("entry", CHIPS, ids=lambda entry: entry.key)
 def test_peaks_rise_as_precision_falls_and_are_never_the_sparse_ones(entry: catalog.Entry):
     chip: Chip = entry.value
-    ladder = [chip.fp32_flops_per_s, chip.tf32_flops_per_s, chip.bf16_flops_per_s, chip.fp8_flops_per_s]
-    present = [peak for peak in ladder if peak]
+    present = [peak for field in dict.fromkeys(PEAK_FIELD.values()) if (peak := getattr(chip, field))]
     assert present == sorted(present)
     if chip.bf16_flops_per_s and chip.fp16_flops_per_s:
         assert chip.fp16_flops_per_s == chip.bf16_flops_per_s, "both accumulate in fp32"

@@ -1,8 +1,9 @@
-"""Messages: what each part of the network sends, over which group, and what an axis of one leaves out."""
+"""In line: what each part of the network sends, over which group, and what an axis of one leaves out."""
 
 import pytest
 
-from estimator.communication.in_line import Message, block_messages, edge_messages
+from estimator.communication.in_line import block_messages, edge_messages
+from estimator.communication.message import Message
 from estimator.operations.rank_sizes import dims
 from estimator.operations.transformer import network
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
@@ -49,7 +50,7 @@ def test_context_ranks_exchange_what_their_kind_needs(cp_kind, kinds):
     found = sent(plan={"cp": 2, "cp_kind": cp_kind})
     assert {m.kind for m in found} == kinds
     assert {(m.axis, m.group) for m in found} == {("cp", "cp")}
-    assert {m.beside_attention for m in found} == {cp_kind == "ring"}
+    assert {m.hides_behind for m in found} == {"attention" if cp_kind == "ring" else ""}
     assert sent({**LLAMA, "network": "ffn"}, plan={"cp": 2, "cp_kind": cp_kind}) == []
 
 

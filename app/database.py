@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from estimator.scenario.problems import InputProblems, Problem
 
 SCHEMA_VERSION = "2"
+_REMEDY = "Correct it (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
 _log = logging.getLogger("headroom")
 
 _metadata = sa.MetaData()
@@ -45,7 +46,7 @@ def engine_of(url: str) -> sa.Engine:
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() == "postgresql":
-        return sa.create_engine(parsed, pool_pre_ping=True)
+        return _postgres(parsed)
     if parsed.get_backend_name() != "sqlite":
         raise _refused(f"{parsed.get_backend_name()!r} is not supported")
     engine = sa.create_engine(parsed)
@@ -56,6 +57,17 @@ def engine_of(url: str) -> sa.Engine:
             connection.execute(f"PRAGMA {pragma}").close()
 
     return engine
+
+
+def _postgres(url: sa.URL) -> sa.Engine:
+    try:
+        return sa.create_engine(url, pool_pre_ping=True)
+    except (ImportError, sa.exc.NoSuchModuleError):
+        driver = url.get_driver_name()
+        remedy = "Install it by make run EXTRAS=postgres or pip install 'psycopg[binary]', or unset the variable."
+        if driver != "psycopg":
+            remedy = "Write postgresql://USER@HOST/NAME, which uses psycopg, or install that driver."
+        raise _refused(f"PostgreSQL's driver {driver} is not installed", remedy) from None
 
 
 def prepare(engine: sa.Engine) -> None:
@@ -106,6 +118,5 @@ def _discard(engine: sa.Engine) -> None:
         Path(path + suffix).unlink(missing_ok=True)
 
 
-def _refused(message: str) -> InputProblems:
-    remedy = "Correct HEADROOM_DATABASE_URL (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
-    return InputProblems([Problem(field="database_url", message=message, remedy=remedy)])
+def _refused(message: str, remedy: str = _REMEDY) -> InputProblems:
+    return InputProblems([Problem(field="HEADROOM_DATABASE_URL", message=message, remedy=remedy)])

@@ -51,7 +51,11 @@ def start_server(data: Path) -> tuple[subprocess.Popen, str]:
     """Start the project's own server on a free port; return it and its URL."""
     command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0", "--data", str(data)]
     server = subprocess.Popen(
-        command, cwd=ROOT, env=os.environ | {"HEADROOM_PROBE_CPU": "0"}, stdout=subprocess.PIPE, text=True
+        command,
+        cwd=ROOT,
+        env=os.environ | {"HEADROOM_PROBE_CPU": "0", "HEADROOM_NO_TOKEN": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
     )
     assert server.stdout is not None
     return server, server.stdout.readline().rsplit(" ", 1)[1].strip()

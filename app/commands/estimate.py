@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from app import tables
 from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
-from app.layer_csv import layer_csv
+from app.layer_csv import layer_csv, layer_frame
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.estimate import estimate as predict
 from estimator.estimate.layer_table import layer_table
@@ -27,8 +28,9 @@ def estimate(
 ) -> int:
     """Predict the scenario of a file, its model from a config.json where ``hf`` names one, and print the prediction.
 
-    ``table_to``: a file that the table of one layer is written to.
+    ``table_to``: a file that the table of one layer is written to: Parquet or Excel by its suffix, else CSV.
     """
+    as_frame = tables.needs_pandas(table_to) if table_to else False
     if path is None and hf is None:
         remedy = "Name a SCENARIO.json, or a model by --hf config.json."
         raise InputProblems([Problem(field="SCENARIO.json", message="is missing", remedy=remedy)])
@@ -45,7 +47,9 @@ def estimate(
     with_this_cpu(document, data)
     scenario = scenario_from_json(document)
     found = predict(scenario)
-    if table_to:
+    if table_to and as_frame:
+        tables.write_frame(table_to, layer_frame(layer_table(scenario)))
+    elif table_to:
         write_text(table_to, layer_csv(layer_table(scenario)))
     found = dataclasses.replace(found, assumptions=(*found.assumptions, *assumptions))
     if as_json:

@@ -80,8 +80,10 @@ def data_messages(
         exchanges = {"bucketed": _buckets(gradient, tensors, bucket_bytes), "flat": 1.0, "naive": tensors}[ddp_mode]
         copies = {"bucketed": 2.0, "flat": 4.0, "naive": 0.0}[ddp_mode] * gradient * copied
         behind = "compute" if ddp_mode == "bucketed" else ""
-        return [one("gradient sum", "all-reduce", "data", "backward", gradient, exchanges, copies, behind)]
-    over_replicas = one("gradient sum of copies", "all-reduce", "replica", "backward", gradient / shard_ranks, layers)
+        return [one("gradient all-reduce", "all-reduce", "data", "backward", gradient, exchanges, copies, behind)]
+    over_replicas = one(
+        "gradient all-reduce over replicas", "all-reduce", "replica", "backward", gradient / shard_ranks, layers
+    )
     if sharding in ("zero1", "zero2"):
         times = micro_batches if sharding == "zero2" else 1.0
         buckets = _buckets(gradient, tensors, bucket_bytes)

@@ -86,7 +86,7 @@ def summa_moves(m: Number, k: Number, n: Number, *, columns: Number, rows: Numbe
         _message("input gradient sums", "reduce-scatter", "backward", "row", x, columns),
         _message("input panels", "all-gather", "backward", "row", x, columns),
         _message("weight gradient sums", "reduce-scatter", "backward", "column", w, rows),
-        _message("weight gradient copies", "all-reduce", "backward", "depth", w / rows, depth),
+        _message("weight gradient over replicas", "all-reduce", "backward", "depth", w / rows, depth),
     ]
 
 
@@ -236,7 +236,7 @@ def bias_moves(kind: str, n: Number, *, side: Number, depth: Number = 1, swapped
     return [
         _message("bias gather", "all-gather", "forward", axis, part, side),
         _message("bias gradient sums", "reduce-scatter", "backward", axis, part, side),
-        _message("bias gradient copies", "all-reduce", "backward", other, own, copies),
+        _message("bias gradient over replicas", "all-reduce", "backward", other, own, copies),
     ]
 
 

@@ -29,9 +29,9 @@ def tensor_messages(d: Dims, *, sequence_parallel: bool, attention: bool = True,
     if not sequence_parallel:
         reduces, width = _input_gradients(d, attention, ffn, merged)
         found = [
-            one("block output sums", "all-reduce", "forward", sums),
-            one("block input gradient sums", "all-reduce", "backward", reduces, width / reduces),
-            one("block output sums again", "all-reduce", "backward", again),
+            one("tensor parallel all-reduce", "all-reduce", "forward", sums),
+            one("tensor parallel gradient all-reduce", "all-reduce", "backward", reduces, width / reduces),
+            one("tensor parallel all-reduce again", "all-reduce", "backward", again),
         ]
         return [x for x in found if x.count > 0]
     width = (_latents(d) / d.hidden if attention and d.model.latent else float(attention)) + float(ffn)

@@ -57,15 +57,15 @@ def assembled(scenario: Scenario, calibration: Efficiencies | None = None) -> As
 
 
 def timed(
-    rank: Rank, setting: Setting, e: Efficiencies, *, scale: Scale | None = None, pace: int | None = None
+    rank: Rank, setting: Setting, e: Efficiencies, *, scale: Scale | None = None, critical_stage: int | None = None
 ) -> tuple[Lines, Step]:
     """Price the collectives of a rank in their groups and time its step.
 
-    ``scale`` multiplies each component's device time; ``pace`` names the stage that sets the pace where it is known.
+    ``scale`` multiplies each component's device time; ``critical_stage`` names the slowest stage where it is known.
     """
     lines = lines_of(rank, setting.cluster, setting.groups, e)
     parts = parts_in_line(parts_of(rank, setting.training, e, scale), lines)
-    return lines, step(setting, stage_passes(setting, parts, e), e, pace)
+    return lines, step(setting, stage_passes(setting, parts, e), e, critical_stage)
 
 
 def effective(scenario: Scenario) -> Scenario:

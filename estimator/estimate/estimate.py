@@ -91,7 +91,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
     found = assembled(scenario, calibration)
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
-    low, high = interval_s(rank, setting, int(timing.pace), e) if interval else (seconds, seconds)
+    low, high = interval_s(rank, setting, int(timing.critical_stage), e) if interval else (seconds, seconds)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
 
     stages = stage_memories(setting, e.workspace_bytes)
@@ -129,7 +129,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         mfu=model_flops / (seconds * chips * peak),
         hfu=_executed_flops(scenario, rank) / (seconds * chips * peak),
         memory=memory,
-        ops=op_costs(rank, setting, setting.kinds[int(timing.pace)], e),
+        ops=op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e),
         collectives=collectives,
         limits=explain.limits(scenario, seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity),
         assumptions=explain.assumptions(scenario, e),

@@ -58,7 +58,7 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
         Phase.BUBBLE: float(timing.bubble_s),
         Phase.HOST_WAIT: float(timing.wait_s),
     }
-    kind = setting.kinds[int(timing.pace)]
+    kind = setting.kinds[int(timing.critical_stage)]
     sums = [0.0] * 5
     found = list(zip(rank.blocks, kind.blocks, strict=True))
     found += [(rank.embedding, 1.0)] if kind.embedding else []
@@ -81,8 +81,8 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
 
 
 def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collective, ...]:
-    """List the collectives of the pace-setting stage over a step, those of the data ranks, and the stages' messages."""
-    kind = setting.kinds[int(timing.pace)]
+    """List the collectives of the critical stage over a step, those of the data ranks, and the stages' messages."""
+    kind = setting.kinds[int(timing.critical_stage)]
     m = float(setting.micro_batches)
     merged: dict[tuple[str, str, str], dict[str, Any]] = {}
     found = list(zip(lines.blocks, kind.blocks, strict=True))
@@ -211,7 +211,7 @@ def _copies(timing: Step) -> list[Collective]:
 
 @dataclass(kw_only=True, slots=True)
 class OpCost:
-    """One op of one rank of the pace-setting stage: totals over a step."""
+    """One op of one rank of the critical stage: totals over a step."""
 
     name: str
     layer: str

@@ -77,13 +77,14 @@ def evaluated(space: Space, e: Efficiencies, *, capacity_bytes: float) -> Iterat
         table, choices, shapes = table_of(space, sharings[0].sharding, e)
         if table is None:
             continue
-        placed = {
-            placement: (mask, in_line(table, _groups(space, table, placement), space.base.cluster, e))
-            for placement in space.placements()
-            if (mask := distinct(space, table, placement)).any()
-        }
+        placed = {}
+        for placement in space.placements():
+            space.beat()
+            if (mask := distinct(space, table, placement)).any():
+                placed[placement] = mask, in_line(table, _groups(space, table, placement), space.base.cluster, e)
         for schedule, rows, virtual in staged(space, table):
             for start in range(0, len(rows), BLOCK_ROWS):
+                space.beat()
                 block, chunks = rows[start : start + BLOCK_ROWS], virtual[start : start + BLOCK_ROWS]
                 part = taken(table, block)
                 peaks: dict[Sharing, Values] = {}

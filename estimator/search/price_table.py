@@ -21,7 +21,18 @@ from estimator.scenario.plan import AXES, SHARDINGS
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Part, with_messages
 from estimator.schedule.step import Parts
-from estimator.search.space import SHAPE, Choice, Shape, Sharing, Space, canonical, changes, plan_of, shapes_of
+from estimator.search.space import (
+    SHAPE,
+    Choice,
+    Shape,
+    Sharing,
+    Space,
+    canonical,
+    changes,
+    plan_of,
+    refuse_many_shapes,
+    shapes_of,
+)
 
 Key = tuple[int | str, tuple[str, ...]]
 """Part of the network (the number of a kind of block, or an edge), and what its merged messages have in common."""
@@ -46,13 +57,18 @@ class Table:
 
 
 def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[Table | None, list[Choice], list[list[Shape]]]:
-    """Price all shapes of a space under the numbers that ``sharding`` keeps; rows point into the returned lists."""
+    """Price all shapes of a space under the numbers that ``sharding`` keeps; rows point into the returned lists.
+
+    Raises InputProblems where there are too many.
+    """
     choices: list[Choice] = []
     listed: list[list[Shape]] = []
     tables: list[Table] = []
     lengths: list[int] = []
     for choice in space.choices():
         shapes = shapes_of(space, choice)
+        space.beat()
+        refuse_many_shapes(sum(lengths) + len(shapes))
         if not shapes:
             continue
         tables.append(_of_choice(space, choice, shapes, sharding, e, len(choices)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
@@ -93,7 +93,7 @@ def validate(rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None
     return score(predict_rows(rows, calibration))
 
 
-def score(found: list[Predicted | Skipped]) -> Validation:
+def score(found: Sequence[Predicted | Skipped]) -> Validation:
     """Add up the errors of predicted rows."""
     done = [item for item in found if isinstance(item, Predicted)]
     groups: dict[str, dict[str, list[float]]] = {"hardware": {}, "model": {}, "source": {}}

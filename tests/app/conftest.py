@@ -21,6 +21,7 @@ from app.disk import DataFolder
 from app.pages import compress_plotly
 from app.settings import Settings
 from app.store import Store
+from tests.app.examples import HEADROOM
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +84,19 @@ def shared_client(tmp_path_factory, _compressed_plotly) -> Iterator[TestClient]:
     settings = Settings(data=folder / "data", samples=folder / "samples", probe_cpu=False)
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as found:
         yield found
+
+
+@pytest.fixture
+def served(tmp_path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running ``headroom serve`` of its own, and its address."""
+    command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
+    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false", "HEADROOM_NO_TOKEN": "true"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield process, process.stdout.readline().split()[-1]
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

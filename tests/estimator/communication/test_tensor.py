@@ -123,12 +123,12 @@ def test_latent_attention_sends_its_latents_both_ways(sequence_parallel):
     # Up-projections read 96 + 64 + 16 columns, and their gradients are that wide; the network's are 256 wide.
     found = {x.name: x for x in exchanges(LATENT, sequence_parallel=sequence_parallel)}
     columns = 128 * 2 * (96 + 64 + 16 + 256)
-    names = ["block input gradient sums"]
+    names = ["tensor parallel gradient all-reduce"]
     if sequence_parallel:
         names = ["sequence gather", "input gather for weights", "gradient scatter"]
     for name in names:
         assert found[name].payload_bytes * found[name].count == columns, name
-    rows = "gradient gather" if sequence_parallel else "block output sums"
+    rows = "gradient gather" if sequence_parallel else "tensor parallel all-reduce"
     assert found[rows].payload_bytes == PAYLOAD
 
 

@@ -42,7 +42,7 @@ def test_rows_add_to_the_exposed_communication(model, plan):
 
 def test_equal_lines_of_all_blocks_are_one_row():
     rows = listed({**GPT, "layers": 8}, tp=2)
-    (forward,) = (row for row in rows if row.name == "block output sums")
+    (forward,) = (row for row in rows if row.name == "tensor parallel all-reduce")
     assert (forward.count, forward.bytes, forward.ranks) == (2 * 8, 128 * 256 * 2, 2)
     assert len({(row.name, row.axis, row.phase) for row in rows}) == len(rows)
 

@@ -14,9 +14,12 @@ def test_a_stage_is_forward_and_both_halves_of_backward():
 
 
 def test_two_stages_have_no_middle_that_sets_the_pace():
-    assert [Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=n).pace_s for n in (2, 3)] == [4.0, 8.0]
+    assert [Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=n).slowest_s for n in (2, 3)] == [
+        4.0,
+        8.0,
+    ]
     found = Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=np.array([2, 3]))
-    assert list(found.pace_s) == [4.0, 8.0]
+    assert list(found.slowest_s) == [4.0, 8.0]
 
 
 def test_all_stages_together():

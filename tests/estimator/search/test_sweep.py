@@ -228,6 +228,26 @@ def test_a_space_too_large_names_what_to_lock(monkeypatch):
     assert "Lock" in problem.remedy
 
 
+def test_shapes_too_many_to_price_name_what_to_lock(monkeypatch):
+    monkeypatch.setattr("estimator.search.space.MAX_SHAPES", 20)
+    with pytest.raises(InputProblems, match=r"more than 20 .* Lock a field") as caught:
+        sweep(SPEC)
+    assert caught.value.problems[0].field == "locked"
+
+
+def test_progress_is_heard_while_plans_are_still_listed_and_ends_the_search():
+    heard = []
+
+    def listen(tried: int, fitting: int) -> None:
+        heard.append(tried)
+        if len(heard) == 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(SPEC, None, listen)
+    assert heard == [0] * 50
+
+
 @pytest.mark.parametrize(
     ("change", "field"),
     [

@@ -15,7 +15,6 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from tests.app.examples import MEASUREMENT, SCENARIO
 
-
 EXPERTS = {
     "model": "mixtral-8x7b",
     "cluster": {"chip": "h200-sxm", "nodes": 4},

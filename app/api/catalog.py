@@ -12,11 +12,12 @@ from app.api.body import json_response
 from app.api.fields import WORDS, described
 from app.context import Context, Ctx
 from estimator.scenario import catalog
+from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
 from estimator.scenario.codec import types_of
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
-from estimator.scenario.plan import Plan
+from estimator.scenario.plan import AXIS_LABELS, Plan
 from estimator.scenario.training import Training
 
 router = APIRouter()
@@ -34,7 +35,7 @@ _PARTS: dict[str, type[Any]] = {"model": Model, "cluster": Cluster, "plan": Plan
 
 @router.get("/api/catalog")
 def get_catalog(context: Ctx) -> Response:
-    """Everything that the scenario panel offers."""
+    """Everything that the scenario panel offers, and the names of what figures show."""
     return json_response(catalog_document(context))
 
 
@@ -51,6 +52,10 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "links": [_entry(entry) for entry in catalog.entries("links")],
         "pending": context.cpu.pending(),
         "fields": fields(),
+        "categories": _names(SHOWN_CATEGORIES),
+        "phases": _names(SHOWN_PHASES),
+        "memory_kinds": _names(SHOWN_MEMORY_KINDS),
+        "axes": [{"key": key, "label": label} for key, label in AXIS_LABELS.items()],
         "default_scenario": sample["scenario"] if sample else FALLBACK_SCENARIO,
         "sample": sample,
     }
@@ -74,6 +79,11 @@ def fields() -> dict[str, dict[str, Any]]:
             if hints[field.name] in WORDS:
                 found[f"{part}.{field.name}"] = described(field, hints[field.name])
     return found
+
+
+def _names(shown: dict[str, Shown]) -> list[dict[str, str]]:
+    """Names in the order in which figures stack them, each with its label and hue."""
+    return [{"key": key, "label": one.label, "hue": one.hue} for key, one in shown.items()]
 
 
 def _entry(entry: catalog.Entry) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from app.layer_csv import layer_csv, layer_frame
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.estimate import estimate as predict
 from estimator.estimate.layer_table import layer_table
-from estimator.scenario.breakdown import MEMORY_KINDS, PHASES
+from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
 from estimator.scenario.problems import InputProblems, Problem
@@ -90,9 +90,9 @@ def text(found: Estimate) -> str:
         f"peak memory  {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}: {fits}",
         *wrapped(f"limit        {found.limits}", hanging=13),
         "",
-        _shares("phase", found.phases_s, PHASES, seconds),
+        _shares("phase", found.phases_s, SHOWN_PHASES, seconds),
         "",
-        _shares("memory", memory.by_kind, MEMORY_KINDS, bytes_text),
+        _shares("memory", memory.by_kind, SHOWN_MEMORY_KINDS, bytes_text),
     ]
     if found.problems:
         lines += ["", *(line for problem in found.problems for line in wrapped(f"problem: {problem}", hanging=2))]
@@ -101,9 +101,10 @@ def text(found: Estimate) -> str:
     return "\n".join(lines)
 
 
-def _shares(title: str, values: dict[str, float], names: tuple[str, ...], write: Callable[[float], str]) -> str:
+def _shares(title: str, values: dict[str, float], names: dict[str, Shown], write: Callable[[float], str]) -> str:
     total = sum(values.values()) or 1.0
-    rows = [[name, write(values[name]), f"{values[name] / total:.1%}"] for name in names if values.get(name)]
+    given = [(shown.label, values[name]) for name, shown in names.items() if values.get(name)]
+    rows = [[label, write(value), f"{value / total:.1%}"] for label, value in given]
     return table([title, "", "share"], rows)
 
 

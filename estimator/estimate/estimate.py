@@ -18,6 +18,7 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
 from estimator.scenario.problems import InputProblems, Problem
@@ -118,9 +119,9 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         interval_s=(min(low, seconds), max(high, seconds)),
         phases_s=phases,
         host_wait_by_phase_s={
-            "forward": float(timing.wait_forward_s),
-            "backward": float(timing.wait_backward_s),
-            "optimizer": float(timing.wait_optimizer_s),
+            Phase.FORWARD: float(timing.wait_forward_s),
+            Phase.BACKWARD: float(timing.wait_backward_s),
+            Phase.OPTIMIZER: float(timing.wait_optimizer_s),
         },
         breakdown_s=breakdown,
         tokens_per_s=tokens / seconds,

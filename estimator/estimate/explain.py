@@ -8,19 +8,21 @@ from dataclasses import replace
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
+from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import bytes_text, seconds
 
 REMEDIES = {
-    "matmul": "Matrix products bind: a lower precision or a faster chip helps, more memory bandwidth does not.",
-    "attention": "Attention binds: a fused kernel, a shorter sequence or wider heads help.",
-    "elementwise": "Memory traffic of element-wise kernels binds: compiling (fusing them) is the first remedy.",
-    "communication": "Exposed communication binds: a smaller degree on that axis, or larger micro-batches, hide more.",
-    "optimizer": "The optimizer's memory traffic binds: a fused optimizer or sharding it over dp helps.",
-    "bubble": "The pipeline bubble binds: more micro-batches per step, or fewer stages, shrink it.",
-    "host": "The host binds: the chip waits for launches; compile, CUDA graphs or a larger micro-batch help.",
-    "other": "Copies bind.",
+    Category.MATMUL: "Matrix products bind: a lower precision or a faster chip helps, more memory bandwidth does not.",
+    Category.ATTENTION: "Attention binds: a fused kernel, a shorter sequence or wider heads help.",
+    Category.ELEMENTWISE: "Memory traffic of element-wise kernels binds: compiling (fusing them) is the first remedy.",
+    Category.COMMUNICATION: "Exposed communication binds: a smaller degree on that axis, or larger micro-batches, hide "
+    "more.",
+    Category.OPTIMIZER: "The optimizer's memory traffic binds: a fused optimizer or sharding it over dp helps.",
+    Category.BUBBLE: "The pipeline bubble binds: more micro-batches per step, or fewer stages, shrink it.",
+    Category.HOST: "The host binds: the chip waits for launches; compile, CUDA graphs or a larger micro-batch help.",
+    Category.OTHER: "Copies bind.",
 }
 
 
@@ -36,11 +38,12 @@ def limits(
     """Name the largest part of the step, its share, and the first remedy."""
     name, value = max(breakdown_s.items(), key=lambda item: item[1])
     share = value / step_s
-    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {REMEDIES[name]}"
-    if name == "matmul" and scenario.plan.recompute != "none":
+    label = SHOWN_CATEGORIES[name].label.capitalize()
+    sentence = f"{label} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {REMEDIES[name]}"
+    if name == Category.MATMUL and scenario.plan.recompute != "none":
         sentence += " Recomputing less saves products where memory allows."
-    exposed_s = breakdown_s["communication"]
-    if exposed_s > 0.1 * step_s and name != "communication":
+    exposed_s = breakdown_s[Category.COMMUNICATION]
+    if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
         worst = max(collectives, key=lambda c: c.exposed_s)
         sentence += (
             f" Communication leaves {seconds(exposed_s)} exposed ({exposed_s / step_s:.0%}),"
@@ -109,7 +112,7 @@ def memory_problems(
         Problem(
             field="memory",
             message=f"{needed(fullest.peak_bytes, reserved)} do not fit into {bytes_text(capacity)};"
-            f" the largest part, {kind}, is {bytes_text(fullest.by_kind[kind])}",
+            f" the largest part, {SHOWN_MEMORY_KINDS[kind].label}, is {bytes_text(fullest.by_kind[kind])}",
             remedy=remedy(scenario, e, reserved, capacity),
         ),
     )

@@ -15,6 +15,7 @@ from estimator.cost.price import Priced
 from estimator.estimate.assemble import assembled
 from estimator.operations.layer_tensors import tensors_of
 from estimator.operations.rank_sizes import Dims
+from estimator.scenario.breakdown import Category
 from estimator.scenario.scenario import Scenario
 
 GRADIENT = re.compile(r" (input |weight )?gradient\b.*$")
@@ -106,7 +107,7 @@ def _rows(
     for line in lines:
         for name, count in owners(line, names, d):
             if count > 0:
-                row = rows.setdefault(name, LayerRow(part=part, op=name, category="communication", times=times))
+                row = rows.setdefault(name, LayerRow(part=part, op=name, category=Category.COMMUNICATION, times=times))
                 _send(row, line, count)
     for row in rows.values():
         traffic = row.traffic_forward_bytes

@@ -10,7 +10,7 @@ from estimator.communication.data import WHOLLY_SHARDED, Shares
 from estimator.memory.rank_memory import BlockShard, Shard
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.arrays import maximum, minimum, picked, where
-from estimator.scenario.breakdown import MEMORY_KINDS
+from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
 from estimator.scenario.units import Number
 
 
@@ -109,9 +109,9 @@ def stage_memory(
     owned = dense * policy.dense.optimizer + expert * policy.expert.optimizer
     gradients = (dense * policy.dense.gradients + expert * policy.expert.gradients) * n.gradient
     states: dict[str, Number] = {
-        "parameters": (dense * policy.dense.parameters + expert * policy.expert.parameters) * n.parameter,
-        "optimizer": owned * optimizer_bytes,
-        "framework": workspace_bytes,
+        MemoryKind.PARAMETERS: (dense * policy.dense.parameters + expert * policy.expert.parameters) * n.parameter,
+        MemoryKind.OPTIMIZER: owned * optimizer_bytes,
+        MemoryKind.FRAMEWORK: workspace_bytes,
     }
     layers = kind.layers
     one_batch = sum(
@@ -139,46 +139,46 @@ def stage_memory(
     first = (shard.embedding_parameters if kind.embedding else 0.0) + block.dense_parameters + block.expert_parameters
     moments: dict[str, dict[str, Number]] = {
         "last block's FFN backward": {
-            "gradients": maximum(accumulated, of_head),
-            "activations": activations + again,
-            "logits": held_logits,
-            "temporaries": casts + block.ffn_bytes,
-            "communication": communication,
+            MemoryKind.GRADIENTS: maximum(accumulated, of_head),
+            MemoryKind.ACTIVATIONS: activations + again,
+            MemoryKind.LOGITS: held_logits,
+            MemoryKind.TEMPORARIES: casts + block.ffn_bytes,
+            MemoryKind.COMMUNICATION: communication,
         },
         "last block's attention backward": {
-            "gradients": maximum(accumulated, of_head + of_ffn),
-            "activations": activations + again - block.freed_bytes,
-            "logits": held_logits,
-            "temporaries": casts + block.attention_bytes,
-            "communication": communication,
+            MemoryKind.GRADIENTS: maximum(accumulated, of_head + of_ffn),
+            MemoryKind.ACTIVATIONS: activations + again - block.freed_bytes,
+            MemoryKind.LOGITS: held_logits,
+            MemoryKind.TEMPORARIES: casts + block.attention_bytes,
+            MemoryKind.COMMUNICATION: communication,
         },
         "first block's FFN backward": {
-            "gradients": maximum(accumulated, gradients * (1.0 - minimum(first / parameters, 1.0))),
-            "activations": activations - passed + again,
-            "logits": held_logits,
-            "temporaries": block.ffn_bytes + last_casts,
-            "communication": communication,
+            MemoryKind.GRADIENTS: maximum(accumulated, gradients * (1.0 - minimum(first / parameters, 1.0))),
+            MemoryKind.ACTIVATIONS: activations - passed + again,
+            MemoryKind.LOGITS: held_logits,
+            MemoryKind.TEMPORARIES: block.ffn_bytes + last_casts,
+            MemoryKind.COMMUNICATION: communication,
         },
         "first block's attention backward": {
-            "gradients": gradients,
-            "activations": activations - passed + again - block.freed_bytes,
-            "logits": held_logits,
-            "temporaries": block.attention_bytes + last_casts,
-            "communication": communication,
+            MemoryKind.GRADIENTS: gradients,
+            MemoryKind.ACTIVATIONS: activations - passed + again - block.freed_bytes,
+            MemoryKind.LOGITS: held_logits,
+            MemoryKind.TEMPORARIES: block.attention_bytes + last_casts,
+            MemoryKind.COMMUNICATION: communication,
         },
         "optimizer step": {
-            "gradients": gradients,
-            "temporaries": 0.0 if policy.offload_optimizer else _update_bytes(shard, policy, owned),
-            "communication": buckets,
+            MemoryKind.GRADIENTS: gradients,
+            MemoryKind.TEMPORARIES: 0.0 if policy.offload_optimizer else _update_bytes(shard, policy, owned),
+            MemoryKind.COMMUNICATION: buckets,
         },
     }
     if kind.head:
         loss = {
-            "gradients": accumulated,
-            "activations": activations + head_kept,
-            "logits": shard.logits_peak_bytes + held_logits,
-            "temporaries": casts,
-            "communication": communication,
+            MemoryKind.GRADIENTS: accumulated,
+            MemoryKind.ACTIVATIONS: activations + head_kept,
+            MemoryKind.LOGITS: shard.logits_peak_bytes + held_logits,
+            MemoryKind.TEMPORARIES: casts,
+            MemoryKind.COMMUNICATION: communication,
         }
         moments = {"loss backward": loss, **moments}
     return StageMemory(states=states, moments=moments)

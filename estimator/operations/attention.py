@@ -10,6 +10,7 @@ from estimator.operations.linear import linear
 from estimator.operations.op import CAUSAL_FRAC, Op, gemm, kernels
 from estimator.operations.rank_sizes import Dims
 from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
 RATES = {"sdpa": "attention_frac", "flash": "attention_flash_frac", "flash1": "attention_flash1_frac"}
@@ -106,7 +107,7 @@ def _fused(d: Dims, layer: str, s: Shape, window: int) -> list[Op]:
         name="attention",
         layer=layer,
         phase="forward",
-        category="attention",
+        category=Category.ATTENTION,
         kind="attention",
         batch=batch,
         m=s.queries,
@@ -140,7 +141,7 @@ def _eager(d: Dims, layer: str, s: Shape) -> list[Op]:
 
     def product(name: str, phase: str, columns: Number, inner: Number, saved: Number = 0.0) -> Op:
         return gemm(name, layer, phase, m=queries, n=columns, k=inner, batch=batch, element_bytes=e, precision=n.peak,
-                    category="attention", saved_bytes=saved, launches=s.pieces)  # fmt: skip
+                    category=Category.ATTENTION, saved_bytes=saved, launches=s.pieces)  # fmt: skip
 
     ops = [
         product("scores", "forward", keys, width, 2 * d.tokens * d.query_width * e),
@@ -150,7 +151,7 @@ def _eager(d: Dims, layer: str, s: Shape) -> list[Op]:
         product("scores gradient: q", "backward", width, keys),
         product("scores gradient: k", "backward", width, keys),
     ]
-    ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d), category="attention")
+    ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d), category=Category.ATTENTION)
     # The heads' merged output is what the projection keeps; under fp8 it keeps its own copy instead.
     merged = 0.0 if n.quantised else e
     if not d.fused:
@@ -169,9 +170,9 @@ def _ring_sums(d: Dims, layer: str) -> list[Op]:
     gradients = d.tokens * (d.query_width + d.key_width + d.value_width) * more
     return [
         kernels("ring sums", layer, "forward", elements=outputs, stream=8 + e, launches=4.0 * more,
-                flops_per_element=3, category="attention"),
+                flops_per_element=3, category=Category.ATTENTION),
         kernels("ring sums gradient", layer, "backward", elements=gradients, stream=8 + e, launches=3.0 * more,
-                flops_per_element=1, category="attention"),
+                flops_per_element=1, category=Category.ATTENTION),
     ]  # fmt: skip
 
 

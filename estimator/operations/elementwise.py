@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from estimator.operations.op import Op, kernels
 from estimator.operations.rank_sizes import Dims
 from estimator.scenario.arrays import where
+from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
 
@@ -161,7 +162,7 @@ def pair(
     elements: Number,
     forward: Piece,
     backward: Piece,
-    category: str = "elementwise",
+    category: str = Category.ELEMENTWISE,
     times: Number = 1.0,
 ) -> list[Op]:
     """Turn a piece's two phases into ops over ``elements``, launched ``times`` as often (once per expert)."""

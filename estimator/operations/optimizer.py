@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from estimator.operations.op import Op, kernels
+from estimator.scenario.breakdown import Category
 from estimator.scenario.precision import Numbers
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
@@ -39,7 +40,7 @@ def optimizer(
             stream=stream,
             launches=launches,
             flops_per_element=12 if adam else 2,
-            category="optimizer",
+            category=Category.OPTIMIZER,
         )
     ]
 

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.distributed import pipelining
 from torch.distributed.pipelining import PipelineStage
 
+from estimator.scenario.breakdown import Phase
 from runners.model.training import autocast, batch, optimizer_of
 from runners.model.transformer import Transformer, build
 from runners.parallel.variants import Marks, Setting, Spread, Variant, held
@@ -35,9 +36,9 @@ SINGLE = ("gpipe", "1f1b")
 """Schedules that take one stage; the others take a list of them."""
 
 CHUNKS = {
-    "forward_one_chunk": "forward",
-    "backward_one_chunk": "backward",
-    "backward_weight_one_chunk": "backward",
+    "forward_one_chunk": Phase.FORWARD,
+    "backward_one_chunk": Phase.BACKWARD,
+    "backward_weight_one_chunk": Phase.BACKWARD,
 }
 """What a stage does for one micro-batch, by PipelineStage's names, and the phase that it belongs to."""
 
@@ -112,7 +113,7 @@ def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
         values: dict[str, Any] = {"target": targets, "losses": losses} if has_last else {}
         schedule.step(*((tokens,) if has_first else ()), **values)
         last[:] = [torch.stack(losses).mean().detach()] if losses else []
-        with marks.phase("optimizer"):
+        with marks.phase(Phase.OPTIMIZER):
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 

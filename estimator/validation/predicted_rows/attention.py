@@ -11,6 +11,7 @@ from estimator.operations.attention import core
 from estimator.operations.op import Op, gemm, kernels
 from estimator.operations.rank_sizes import dims
 from estimator.scenario import catalog
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import PEAK_FIELD
 from estimator.validation.predicted_rows.device import Place, whole, word
 
@@ -67,7 +68,7 @@ def _naive(row: Mapping[str, Any], precision: str) -> list[Op]:
 
     def product(phase: str, columns: int, inner: int) -> Op:
         return gemm("product", "attention", phase, m=length, n=columns, k=inner, batch=batch, element_bytes=element,
-                    precision=precision, category="attention")  # fmt: skip
+                    precision=precision, category=Category.ATTENTION)  # fmt: skip
 
     def passes(phase: str, tensors: int) -> Op:
         masks, square = int(bool(row.get("causal"))), float(batch) * length * length

@@ -9,6 +9,7 @@ from typing import Any
 
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario import catalog
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.scenario import Scenario
 from estimator.validation.predicted_rows.device import Place, whole, word
@@ -16,7 +17,7 @@ from estimator.validation.predicted_rows.device import Place, whole, word
 Row = Mapping[str, Any]
 
 MIB = 2**20
-PARTS = ("forward", "backward", "optimizer")
+PARTS = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 MODE_PARTS = {"forward": PARTS[:1], "forward-backward": PARTS[:2], "step": PARTS}
 FOREACH = ("default", "foreach")
 """Kernels of the optimizer that the estimator prices; on a GPU the default is foreach."""
@@ -33,7 +34,7 @@ def grid_row(row: Row, place: Place) -> dict[str, float]:
         return {}
     one, parts = _estimate(_scenario(row, place)), MODE_PARTS[mode]
     found = {f"{part}_s": _part_s(one, part, wait=not graph) for part in parts}
-    if "optimizer" in parts and row.get("optimizer_kernel") not in FOREACH:
+    if Phase.OPTIMIZER in parts and row.get("optimizer_kernel") not in FOREACH:
         return {name: found[name] for name in ("forward_s", "backward_s")}
     found["step_s"] = sum(found.values())
     if not graph and mode != "forward":
@@ -59,8 +60,8 @@ def variant_row(row: Row, place: Place) -> dict[str, float]:
     one = _estimate(_scenario(row, place, plan))
     found = {
         "step_s": one.step_time_s,
-        "exposed_communication_s": one.phases_s["exposed_communication"],
-        "bubble_s": one.phases_s["bubble"],
+        "exposed_communication_s": one.phases_s[Phase.EXPOSED_COMMUNICATION],
+        "bubble_s": one.phases_s[Phase.BUBBLE],
     }
     return found if word(row, "kind") in OWN_BUFFERS else {**found, "peak_bytes": one.memory.peak_bytes}
 
@@ -102,7 +103,7 @@ def text_row(row: Row, place: Place) -> dict[str, float]:
     parts = {part: _part_s(one, part) for part in PARTS}
     return {
         **{f"{part}_s": seconds for part, seconds in parts.items()},
-        "forward_backward_s": parts["forward"] + parts["backward"],
+        "forward_backward_s": parts[Phase.FORWARD] + parts[Phase.BACKWARD],
         "step_s": one.step_time_s,
         "peak_bytes": one.memory.peak_bytes,
     }

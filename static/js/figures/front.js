@@ -49,7 +49,7 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
       trace("present plan", present ? [present] : [], {
         size: 11,
         symbol: "diamond-open",
-        color: colour("communication"),
+        color: colour("hue-orange"),
         line: { width: 2 },
       }),
     ],

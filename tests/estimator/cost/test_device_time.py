@@ -24,9 +24,9 @@ def kernel(phase: str, **rest) -> Op:
 @pytest.mark.parametrize(
     ("op", "direction", "component", "launched"),
     [
-        (product("forward"), "forward", "matmul", "forward"),
-        (product("backward"), "input", "matmul", "input"),
-        (product("backward", weight=True), "weight", "matmul", "weight"),
+        (product("forward"), "forward", "products", "forward"),
+        (product("backward"), "input", "products", "input"),
+        (product("backward", weight=True), "weight", "products", "weight"),
         (product("forward", category="attention"), "forward", "attention products", "forward"),
         (kernel("forward", category="attention"), "forward", "attention kernels", "forward"),
         (kernel("backward"), "input", "kernels", "input"),

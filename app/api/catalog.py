@@ -86,5 +86,5 @@ def _names(shown: dict[str, Shown]) -> list[dict[str, str]]:
     return [{"key": key, "label": one.label, "hue": one.hue} for key, one in shown.items()]
 
 
-def _entry(entry: catalog.Entry) -> dict[str, Any]:
+def _entry(entry: catalog.CatalogEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in ("key", "label", "value", "aliases", "sources")}

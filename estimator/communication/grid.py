@@ -17,7 +17,7 @@ from estimator.scenario.units import Number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class LinearShare:
     """What one rank has of a linear: elements of weights (and of gradients), saved input and buffers; FLOPs."""
 
     weights: Number
@@ -90,7 +90,9 @@ def summa_moves(m: Number, k: Number, n: Number, *, columns: Number, rows: Numbe
     ]
 
 
-def share(kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Number = 1, keep: bool = True) -> Share:
+def share(
+    kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Number = 1, keep: bool = True
+) -> LinearShare:
     """Return one rank's weights, saved input, work buffer and FLOPs (2MKN/P forward, 4MKN/P backward).
 
     Work buffers: the gathered operand or partial output in 1D and 3D, one pair of panels in 2D and 2.5D. 2.5D holds
@@ -111,7 +113,7 @@ def share(kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Nu
         "3d": (x + w + y) / square,
     }
     product = 2.0 * m * k * n / ranks
-    return Share(
+    return LinearShare(
         weights=weights,
         saved_input=saved,
         work_buffer=buffers[kind],

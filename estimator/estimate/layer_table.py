@@ -14,7 +14,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.price import Priced
 from estimator.estimate.assemble import assembled
 from estimator.operations.layer_tensors import tensors_of
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.breakdown import Category
 from estimator.scenario.scenario import Scenario
 
@@ -89,7 +89,7 @@ def layer_table(scenario: Scenario, calibration: Efficiencies | None = None) -> 
 
 
 def _rows(
-    part: str, priced: Sequence[Priced], lines: Sequence[PricedMessage], times: float, d: Dims, step_s: float
+    part: str, priced: Sequence[Priced], lines: Sequence[PricedMessage], times: float, d: RankSizes, step_s: float
 ) -> Iterator[LayerRow]:
     forward = {one.op.name for one in priced if one.op.phase == "forward"}
     rows: dict[str, LayerRow] = {}
@@ -195,7 +195,7 @@ PARTS = {
 }
 
 
-def owners(line: PricedMessage, names: Sequence[str], d: Dims) -> list[tuple[str, float]]:
+def owners(line: PricedMessage, names: Sequence[str], d: RankSizes) -> list[tuple[str, float]]:
     """Return (op, executions per micro-batch and block) of a message; they add to its count.
 
     Column linears gather their input and sum its gradient, row linears sum their output and gather its gradient

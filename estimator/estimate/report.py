@@ -1,4 +1,4 @@
-"""Listing: a priced step written out for people: phases, categories, collectives, every stage's memory."""
+"""Report: a priced step written out for people: phases, categories, collectives, every stage's memory."""
 
 from __future__ import annotations
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from estimator.operations.op import Op, gemm, kernels
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
 
 def linear(
-    d: Dims,
+    d: RankSizes,
     name: str,
     layer: str,
     *,
@@ -34,7 +34,7 @@ def linear(
     only its share and gathers again in backward. Quantised, every linear keeps its own narrow copy, unless it
     ``shares_input`` with the linear before it. ``rows`` default to the rank's tokens; ``batch`` weights (experts)
     multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the rank's share,
-    and panels are multiplied one after another (see Dims), unless every rank holds the ``whole`` weight.
+    and panels are multiplied one after another (see RankSizes), unless every rank holds the ``whole`` weight.
     """
     n = d.numbers
     rows = d.tokens if rows is None else rows

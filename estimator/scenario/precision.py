@@ -1,4 +1,4 @@
-"""Numbers: how wide each kind of number is under a precision, a framework and a sharding."""
+"""Precision: how wide each kind of number is under a precision, a framework and a sharding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ as Transformer Engine applies it)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
+class ByteWidths:
     """Widths in bytes of what a precision keeps, and whether autocast casts between them.
 
     ``compute``: operands of matrix products; ``residual``: the stream between blocks; ``state``: parameters,
@@ -42,7 +42,7 @@ class Numbers:
         return {self.peak: self.compute, self.linear_peak: self.linear}
 
 
-def numbers(training: Training, plan: Plan) -> Numbers:
+def byte_widths(training: Training, plan: Plan) -> ByteWidths:
     """Tell how wide each kind of number is.
 
     - fp32, tf32: everything 4 bytes. bf16: everything 2, as plain PyTorch keeps it.
@@ -67,7 +67,7 @@ def numbers(training: Training, plan: Plan) -> Numbers:
     else:
         widths = (2.0, 4.0, 4.0, 4.0, 8.0, True)
     compute, residual, parameter, gradient, optimizer, autocast = widths
-    return Numbers(
+    return ByteWidths(
         compute=compute,
         residual=residual,
         parameter=parameter,

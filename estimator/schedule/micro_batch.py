@@ -1,4 +1,4 @@
-"""Part: what one micro-batch costs a rank in one part of the network: device, host, and collectives in line."""
+"""Micro-batch: what one costs in a part of the network and on a stage: device, host, and collectives in line."""
 
 from __future__ import annotations
 

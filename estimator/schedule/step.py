@@ -14,7 +14,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import host_update_s
 from estimator.cost.price import price
 from estimator.memory.memory import Policy, stage_parameters
-from estimator.memory.rank_memory import Shard
+from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
@@ -42,7 +42,7 @@ class Parts:
 class Setting:
     """One plan's numbers, or those of many plans that share all choices: what the parts are put together by."""
 
-    shard: Shard
+    shard: RankMemory
     kinds: tuple[StageKind, ...]
     groups: Groups
     policy: Policy

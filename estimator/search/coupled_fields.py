@@ -1,4 +1,4 @@
-"""Follow: fields of a plan that are impossible without one another, and how they move together.
+"""Coupled fields: fields of a plan that are impossible without one another, and how they move together.
 
 The page has the same rules in ``static/js/coupledFields.js``, for the moment before an axis is there.
 """

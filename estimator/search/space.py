@@ -1,4 +1,4 @@
-"""Choice: what a searched plan is made of, and how it is written as a plan."""
+"""Space: which plans a search tries, by choice, shape, staging, sharing and placement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from estimator.scenario.grid_shape import grid_fits
 from estimator.scenario.legality import context_problems, expert_problems, pipeline_problems, tensor_problems
 from estimator.scenario.plan import AXES, CP_KINDS, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS, TP_KINDS, Plan
-from estimator.scenario.precision import numbers
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
 
@@ -166,7 +166,7 @@ class Space:
         """Group the sharings by how wide they keep numbers: under autocast FSDP differs from the others."""
         groups: dict[Any, list[Sharing]] = {}
         for sharing in self.sharings():
-            key = numbers(self.base.training, replace(self.fixed, sharding=sharing.sharding))
+            key = byte_widths(self.base.training, replace(self.fixed, sharding=sharing.sharding))
             groups.setdefault(key, []).append(sharing)
         return list(groups.values())
 

@@ -1,4 +1,4 @@
-"""Table: one row of a CSV of measured runs, read into a Scenario by stated defaults, never by the measurement."""
+"""CSV row: one row of a CSV of measured runs, read into a Scenario by stated defaults, never by the measurement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STATED_NETWORK_LATENCY_S = 5e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CsvRow:
     """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted."""
 
     source_id: str
@@ -34,7 +34,7 @@ class Row:
     measured_memory_bytes: float | None
 
 
-def scenario_of_row(row: Mapping[str, str]) -> Row:
+def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
     """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason."""
     cells = {key.strip(): (value or "").strip() for key, value in row.items() if key}
     assumptions: list[str] = []
@@ -51,7 +51,7 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
     memory_gib = number(cells.get("measured_peak_mem_gib", ""))
     if scenario is not None and step_s is None and memory_gib is None:
         scenario, reason = None, "no measured step time, throughput or memory"
-    return Row(
+    return CsvRow(
         source_id=cells.get("source_id", ""),
         scenario=scenario,
         assumptions=tuple(assumptions),

@@ -12,7 +12,7 @@ from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
-from estimator.validation.csv_row import Row, scenario_of_row
+from estimator.validation.csv_row import CsvRow, scenario_of_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Errors:
 class Predicted:
     """One row with its prediction and errors in percent; ``fits``: the prediction finds room in its chips' memory."""
 
-    row: Row
+    row: CsvRow
     hardware: str
     model: str
     source: str

@@ -18,7 +18,7 @@ from estimator.scenario.training import Training
 from runners.job import Job
 from runners.model.by_name import model_of
 from runners.options import DdpOptions, options_of
-from runners.parallel.variants import EXCHANGE, Marks, Setting, Spread, Variant, parse, prepare
+from runners.parallel.variants import EXCHANGE, Marks, Spread, Variant, VariantSetting, parse, prepare
 from runners.ranks import Ranks, gather, synchronize
 from runners.rows import Report, Row, Suite, begin, peak_bytes, reset_peak, used_bytes
 from runners.summary import MEASURED_PHASES
@@ -83,7 +83,9 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
         training = Training(
             seq_len=seq_len, global_batch=options.micro_batch, precision=precision, attention=options.attention
         )
-        setting = Setting(model=model, training=training, plan=Plan(micro_batch=options.micro_batch), seed=job.seed)
+        setting = VariantSetting(
+            model=model, training=training, plan=Plan(micro_batch=options.micro_batch), seed=job.seed
+        )
         row = suite.measure(columns_of(variant, setting, suite.ranks), partial(_measure, suite, variant, setting))
         if options.profile and row["status"] == "ok":
             profiles.append((row, partial(_profiled, suite, variant, setting)))
@@ -98,7 +100,7 @@ def every_variant(world_size: int) -> tuple[str, ...]:
     return (*ALWAYS, *(text.format(m=2 * world_size) for text in PIPELINES))
 
 
-def columns_of(variant: Variant, setting: Setting, ranks: Ranks) -> Row:
+def columns_of(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Row:
     """What is known of a row before it is measured."""
     columns: Row = {
         "variant": variant.text,
@@ -119,7 +121,7 @@ def columns_of(variant: Variant, setting: Setting, ranks: Ranks) -> Row:
     return columns
 
 
-def _measure(suite: Suite, variant: Variant, setting: Setting) -> Row:
+def _measure(suite: Suite, variant: Variant, setting: VariantSetting) -> Row:
     ranks = suite.ranks
     reset_peak(ranks)
     left_over = used_bytes(ranks)
@@ -130,7 +132,7 @@ def _measure(suite: Suite, variant: Variant, setting: Setting) -> Row:
         spread.discard()
 
 
-def _row(suite: Suite, variant: Variant, setting: Setting, spread: Spread) -> Row:
+def _row(suite: Suite, variant: Variant, setting: VariantSetting, spread: Spread) -> Row:
     ranks, job = suite.ranks, suite.job
     _steps(spread, ranks, job.warmup)
     samples = _steps(spread, ranks, job.steps)
@@ -191,7 +193,7 @@ def _combined(ranks: Ranks, samples: list[dict[str, float]]) -> tuple[list[float
     return steps_s, phases
 
 
-def _profiled(suite: Suite, variant: Variant, setting: Setting) -> Row:
+def _profiled(suite: Suite, variant: Variant, setting: VariantSetting) -> Row:
     """Build it once more and profile one step."""
     ranks = suite.ranks
     spread = prepare(variant, setting, ranks)

@@ -58,7 +58,7 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class VariantSetting:
     """What is trained: model, numbers, sequences per rank and micro-batch, and the seed."""
 
     model: Model
@@ -140,7 +140,7 @@ FLAGS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
-def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
+def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Build a variant on this rank; raise Unsupported where it does not fit model or machine."""
     refused = model_refusals(setting.model)
     if refused:
@@ -156,7 +156,7 @@ def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
 def step_of(
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
-    setting: Setting,
+    setting: VariantSetting,
     ranks: Ranks,
     *,
     seed: int,

@@ -32,7 +32,7 @@ Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class PowerSweep:
     """Time along one line through the splits: memory's share of what compute and memory have together."""
 
     memory_frac: Array
@@ -61,7 +61,7 @@ def seconds_of(i: Inputs, shares: Array) -> Array:
     return np.broadcast_to(np.asarray(seconds, dtype=float), shares.shape[:1]).copy()
 
 
-def sweep(i: Inputs) -> Sweep:
+def sweep(i: Inputs) -> PowerSweep:
     """Move power between compute and memory, everything else as given."""
     together = i.core_power_frac + i.dram_power_frac
     memory = np.linspace(0.01, 0.99, POINTS)
@@ -72,7 +72,7 @@ def sweep(i: Inputs) -> Sweep:
     seconds = seconds_of(i, shares)
     technology = _with(technology_of(i), shares)
     capacity = np.asarray(machine(technology).memory_bytes, dtype=float)
-    return Sweep(memory_frac=memory, seconds=seconds, memory_bytes=capacity, best=int(np.argmin(seconds)))
+    return PowerSweep(memory_frac=memory, seconds=seconds, memory_bytes=capacity, best=int(np.argmin(seconds)))
 
 
 def search(i: Inputs) -> Search:

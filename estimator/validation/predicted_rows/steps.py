@@ -12,7 +12,7 @@ from estimator.scenario import catalog
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.scenario import Scenario
-from estimator.validation.predicted_rows.device import Place, whole, word
+from estimator.validation.predicted_rows.device import TableDevice, whole, word
 
 Row = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ FOREACH = ("default", "foreach")
 """Kernels of the optimizer that the estimator prices; on a GPU the default is foreach."""
 
 
-def grid_row(row: Row, place: Place) -> dict[str, float]:
+def grid_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a row of ``step --models``: seconds of its parts, waiting for the host included, and the peak.
 
     A replayed CUDA graph does not wait for the host, and keeps its own memory, which is not predicted. A forward
@@ -42,13 +42,13 @@ def grid_row(row: Row, place: Place) -> dict[str, float]:
     return found
 
 
-def memory_row(row: Row, place: Place) -> dict[str, float]:
+def memory_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict the peak of a row of ``memory``; that of a forward alone, which keeps nothing, is not predicted."""
     mode = word(row, "pass")
     return {"peak_bytes": _peak_bytes(row, place, mode)} if mode in MODE_PARTS and mode != "forward" else {}
 
 
-def variant_row(row: Row, place: Place) -> dict[str, float]:
+def variant_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a row of ``ddp``: the step, what of its communication is exposed, the bubble and the fullest rank.
 
     Seconds in which a profiler saw communication alone are not predicted: waiting for other ranks is in them. Nor is
@@ -95,7 +95,7 @@ def variant_plan(row: Row) -> dict[str, Any]:
     return plans.get(kind, {})
 
 
-def text_row(row: Row, place: Place) -> dict[str, float]:
+def text_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a line of an imported table of step times whose model the catalogue knows."""
     if "catalogue_model" not in row or "seq_len" not in row:
         return {}
@@ -109,7 +109,7 @@ def text_row(row: Row, place: Place) -> dict[str, float]:
     }
 
 
-def text_data_parallel_row(row: Row, place: Place) -> dict[str, float]:
+def text_data_parallel_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a line of an imported table of data parallel steps; forward, backward and optimizer are one rank's."""
     found = text_row(row, place)
     mode = row.get("ddp_mode", "")
@@ -119,7 +119,7 @@ def text_data_parallel_row(row: Row, place: Place) -> dict[str, float]:
     return {**found, "step_s": _estimate(_text_scenario(row, place, variant_plan(variant))).step_time_s}
 
 
-def _text_scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -> Scenario:
+def _text_scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
     """What a line of text leaves out is assumed: one sequence, fp32, and the attention that its model is known with."""
     model = word(row, "catalogue_model")
     # CS336's assignment writes attention out; its fused kernel is a later part
@@ -131,7 +131,7 @@ def _text_scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -
     return _scenario({**row, **known, "model": model, "micro_batch": known["batch"]}, place, plan)
 
 
-def _scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -> Scenario:
+def _scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
     model, sequences = catalog.model(word(row, "model")), whole(row, "micro_batch")
     model = replace(model, layers=whole(row, "layers", model.layers))
     plan = {"micro_batch": sequences, "recompute": word(row, "recompute", "none"), **(plan or {"dp": 1})}
@@ -146,7 +146,7 @@ def _scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -> Sce
     return place.scenario(encode(model), plan, training)
 
 
-def _peak_bytes(row: Row, place: Place, mode: str) -> float:
+def _peak_bytes(row: Row, place: TableDevice, mode: str) -> float:
     """Peak of a step, or of forward and backward alone: SGD without momentum keeps no state beside them."""
     optimizer = "adamw" if mode == "step" else "sgd"
     return _estimate(_scenario({**row, "optimizer": optimizer}, place)).memory.peak_bytes

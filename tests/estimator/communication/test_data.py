@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.communication.data import Shares, data_messages, shares
+from estimator.communication.data import StateShares, data_messages, shares
 from estimator.communication.message import Message
 from estimator.cost.collectives import TRAFFIC
 from estimator.scenario.plan import SHARDINGS, Plan
-from estimator.scenario.precision import numbers
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.training import Training
 
 PSI = 1000.0
@@ -18,7 +18,9 @@ PSI = 1000.0
 def sent(sharding: str, *, precision="bf16", **changes) -> list[Message]:
     training = Training(seq_len=1, global_batch=1, precision=precision)
     sizes = {"parameters": PSI, "layers": 4, "tensors": 9, "micro_batches": 1, "bucket_bytes": 500.0}
-    return data_messages(sharding=sharding, numbers=numbers(training, Plan(sharding=sharding)), **{**sizes, **changes})
+    return data_messages(
+        sharding=sharding, numbers=byte_widths(training, Plan(sharding=sharding)), **{**sizes, **changes}
+    )
 
 
 def total_bytes(message: Message) -> float:
@@ -34,16 +36,16 @@ def traffic(sharding: str, **rest) -> float:
 @pytest.mark.parametrize(
     ("sharding", "expected"),
     [
-        ("ddp", Shares(parameters=1.0, gradients=1.0, optimizer=1.0)),
-        ("zero1", Shares(parameters=1.0, gradients=1.0, optimizer=1 / 8)),
-        ("zero2", Shares(parameters=1.0, gradients=1 / 8, optimizer=1 / 8)),
-        ("zero3", Shares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
-        ("fsdp", Shares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
+        ("ddp", StateShares(parameters=1.0, gradients=1.0, optimizer=1.0)),
+        ("zero1", StateShares(parameters=1.0, gradients=1.0, optimizer=1 / 8)),
+        ("zero2", StateShares(parameters=1.0, gradients=1 / 8, optimizer=1 / 8)),
+        ("zero3", StateShares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
+        ("fsdp", StateShares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
     ],
 )
 def test_what_each_stage_of_zero_shards(sharding, expected):
     assert shares(sharding, 8) == expected
-    assert shares(sharding, 1) == Shares(parameters=1.0, gradients=1.0, optimizer=1.0)
+    assert shares(sharding, 1) == StateShares(parameters=1.0, gradients=1.0, optimizer=1.0)
 
 
 def test_zeros_table_of_7_5_billion_parameters_on_64_ranks():

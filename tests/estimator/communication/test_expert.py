@@ -4,7 +4,7 @@ import pytest
 
 from estimator.communication.expert import expert_messages
 from estimator.communication.message import Message
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import MIXTRAL, scenario
 
 ROW = 256 * 2
@@ -12,7 +12,7 @@ ROW = 256 * 2
 
 
 def sent(model=MIXTRAL, framework="megatron", **plan) -> dict[tuple[str, str], Message]:
-    found = expert_messages(dims(scenario(model, plan=plan, framework=framework)))
+    found = expert_messages(rank_sizes(scenario(model, plan=plan, framework=framework)))
     assert len({(x.name, x.phase) for x in found}) == len(found)
     return {(x.name, x.phase): x for x in found}
 

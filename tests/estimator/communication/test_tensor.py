@@ -4,7 +4,7 @@ import pytest
 
 from estimator.communication.tensor import tensor_messages, vocabulary_messages
 from estimator.cost.collectives import TRAFFIC
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
 
 PAYLOAD = 128 * 256 * 2
@@ -14,7 +14,8 @@ PAYLOAD = 128 * 256 * 2
 def sent(model=GPT, *, sequence_parallel=False, framework="megatron", recompute="none", precision="bf16"):
     plan = {"tp": 2, "sequence_parallel": sequence_parallel, "recompute": recompute}
     return tensor_messages(
-        dims(scenario(model, plan=plan, framework=framework, precision=precision)), sequence_parallel=sequence_parallel
+        rank_sizes(scenario(model, plan=plan, framework=framework, precision=precision)),
+        sequence_parallel=sequence_parallel,
     )
 
 
@@ -74,7 +75,7 @@ def test_full_recomputation_repeats_what_the_frameworks_checkpoint_runs_again(fr
 
 
 def test_a_block_that_ends_in_experts_sums_attentions_output_again():
-    d = dims(scenario(MIXTRAL, plan={"tp": 2, "recompute": "full"}, framework="pytorch-eager"))
+    d = rank_sizes(scenario(MIXTRAL, plan={"tp": 2, "recompute": "full"}, framework="pytorch-eager"))
     (again,) = (x for x in tensor_messages(d, sequence_parallel=False, ffn=False) if x.name.endswith(" again"))
     assert again.count == 1
 
@@ -141,7 +142,7 @@ def test_fp32_sends_twice_the_bytes_of_bf16():
 def test_a_vocabulary_parallel_head_sums_three_scalars_per_token_and_one_gradient():
     # Shoeybi 2019, section 3: maximum, sum of exponentials and target logit are reduced, never the logits.
     embedding, head = vocabulary_messages(
-        dims(scenario(GPT, plan={"tp": 2}, framework="megatron")), sequence_parallel=False
+        rank_sizes(scenario(GPT, plan={"tp": 2}, framework="megatron")), sequence_parallel=False
     )
     assert [(one.kind, one.payload_bytes) for one in embedding] == [("all-reduce", PAYLOAD)]
     assert [(one.phase, one.payload_bytes * one.count) for one in head] == [
@@ -151,7 +152,7 @@ def test_a_vocabulary_parallel_head_sums_three_scalars_per_token_and_one_gradien
 
 def test_a_replicated_head_exchanges_nothing():
     assert vocabulary_messages(
-        dims(scenario(GPT, plan={"tp": 2}, framework="pytorch-eager")), sequence_parallel=False
+        rank_sizes(scenario(GPT, plan={"tp": 2}, framework="pytorch-eager")), sequence_parallel=False
     ) == (
         [],
         [],
@@ -159,14 +160,14 @@ def test_a_replicated_head_exchanges_nothing():
 
 
 def test_a_replicated_head_gathers_a_split_stream():
-    d = dims(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="pytorch-eager"))
+    d = rank_sizes(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="pytorch-eager"))
     embedding, head = vocabulary_messages(d, sequence_parallel=True)
     assert [(x.kind, x.phase, x.payload_bytes) for x in embedding] == [("all-gather", "backward", PAYLOAD)]
     assert [(x.kind, x.phase, x.payload_bytes) for x in head] == [("all-gather", "forward", PAYLOAD)]
 
 
 def test_sequence_parallel_edges_send_the_same_bytes_forward():
-    d = dims(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="megatron"))
+    d = rank_sizes(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="megatron"))
     summed, split = (vocabulary_messages(d, sequence_parallel=value) for value in (False, True))
     assert [traffic([x for part in found for x in part], "forward") for found in (summed, split)] == [
         2 * PAYLOAD + 2 * 3 * 4 * 128

@@ -7,13 +7,13 @@ import pytest
 from estimator.operations import attention
 from estimator.operations.attention import attention_part
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import GPT, LLAMA, scenario
 from tests.estimator.operations.shapes import ATTENTION, DEEPSEEK, dims_of, flops, named
 
 
 def core(model=LLAMA, *, attention_kind="sdpa", plan=None, **training) -> list[Op]:
-    return attention.core(dims(scenario(model, plan=plan or {}, attention=attention_kind, **training)))
+    return attention.core(rank_sizes(scenario(model, plan=plan or {}, attention=attention_kind, **training)))
 
 
 def kept(ops: list[Op]) -> float:
@@ -152,7 +152,7 @@ def test_rows_of_a_grid_that_split_a_sequence_share_its_queries():
 
 
 def part(model=LLAMA, *, framework="pytorch-eager") -> list[Op]:
-    return attention_part(dims(scenario(model, framework=framework)), "layer")
+    return attention_part(rank_sizes(scenario(model, framework=framework)), "layer")
 
 
 def test_fused_projections_do_the_same_products():

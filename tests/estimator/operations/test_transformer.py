@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
@@ -40,7 +40,7 @@ def table(name: str) -> list[dict[str, str]]:
 def test_forward_and_backward_flops_of_the_cs336_models(row):
     seq_len, batch = int(row["seq_len"]), int(row["batch"])
     one = scenario(f"cs336-{row['model'].lower()}", plan={"micro_batch": batch}, seq_len=seq_len, attention="eager")
-    ops, layers = network(dims(one)), one.model.layers
+    ops, layers = network(rank_sizes(one)), one.model.layers
     forward = layers * flops(ops.blocks[0].ops, "forward") + flops(ops.head, "forward")
     backward = layers * flops(ops.blocks[0].ops, "backward") + flops(ops.head, "backward")
     assert forward == int(row["forward_flops"])
@@ -57,7 +57,7 @@ def test_narayanans_flops_with_full_recomputation():
         {**GPT, "layers": 3, "hidden": 64, "heads": 2, "ffn": 256, "vocab": 500},
         plan={"recompute": "full", "micro_batch": 5}, framework="megatron", attention="eager",
     )  # fmt: skip
-    ops = network(dims(one))
+    ops = network(rank_sizes(one))
     total = sum(3 * flops(ops.blocks[0].ops, phase) + flops(ops.head, phase) for phase in ("forward", "backward"))
     s, h, layers, vocab, batch = 128, 64, 3, 500, 5
     assert total == pytest.approx(96 * batch * s * layers * h**2 * (1 + s / (6 * h) + vocab / (16 * layers * h)))
@@ -90,7 +90,7 @@ def megatron(row: dict[str, str]):
 )  # fmt: skip
 def test_activation_memory_of_korthikanti(row):
     one = megatron(row)
-    found = one.model.layers * kept(network(dims(one)).blocks[0].ops)
+    found = one.model.layers * kept(network(rank_sizes(one)).blocks[0].ops)
     assert found / 2**30 == pytest.approx(float(row["value"]), rel=1e-6)
 
 
@@ -101,7 +101,7 @@ def test_activation_memory_of_korthikanti(row):
 def test_activation_memory_relative_to_tensor_parallelism_alone(row):
     one = megatron(row)
     baseline = megatron({**row, "recompute": "none", "sequence_parallel": "false"})
-    share = kept(network(dims(one)).blocks[0].ops) / kept(network(dims(baseline)).blocks[0].ops)
+    share = kept(network(rank_sizes(one)).blocks[0].ops) / kept(network(rank_sizes(baseline)).blocks[0].ops)
     # Printed with two digits, but drawn from rounded sizes: the formula itself lies within 0.1 points.
     assert 100 * share == pytest.approx(float(row["value"]), abs=0.1)
 
@@ -109,7 +109,7 @@ def test_activation_memory_relative_to_tensor_parallelism_alone(row):
 @pytest.mark.parametrize("row", [row for row in MEMORY if row["quantity"] == "states"], ids=lambda row: row["model"])
 def test_states_are_18_bytes_per_parameter(row):
     one = megatron(row)
-    n = dims(one).numbers
+    n = rank_sizes(one).numbers
     per_rank = one.model.layers / int(row["pp"]) * linear_parameters_per_layer(one.model) / one.plan.tp
     assert per_rank * (n.parameter + n.gradient + n.optimizer) / 2**30 == pytest.approx(float(row["value"]), rel=1e-6)
 
@@ -228,16 +228,16 @@ def test_a_network_is_described_in_a_fraction_of_a_millisecond():
 
 
 def test_the_embedding_gradient_touches_the_whole_table():
-    ops = {op.name: op for op in network(dims(scenario(LLAMA))).embedding}
+    ops = {op.name: op for op in network(rank_sizes(scenario(LLAMA))).embedding}
     assert ops["embedding gradient table"].bytes == 1024 * 256 * 2
     assert ops["embedding"].bytes == 2 * 128 * 256 * 2
-    learned = {op.name: op for op in network(dims(scenario(GPT))).embedding}
+    learned = {op.name: op for op in network(rank_sizes(scenario(GPT))).embedding}
     assert learned["embedding gradient table"].bytes == (1024 + 128) * 256 * 2
 
 
 @pytest.mark.parametrize(("vocab", "aligned"), [(50_257, False), (50_264, True), (1024, True)])
 def test_odd_vocabularies_are_not_aligned(vocab, aligned):
-    ops = network(dims(scenario({**LLAMA, "vocab": vocab}))).head
+    ops = network(rank_sizes(scenario({**LLAMA, "vocab": vocab}))).head
     assert {op.aligned for op in ops if op.kind == "gemm"} == {aligned}
 
 

@@ -5,7 +5,7 @@ import pytest
 from estimator.scenario.codec import decode
 from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.plan import Plan
-from estimator.scenario.precision import QUANTISED, numbers
+from estimator.scenario.precision import QUANTISED, byte_widths
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.training import PRECISIONS, Training
 
@@ -13,7 +13,7 @@ from estimator.scenario.training import PRECISIONS, Training
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("framework", FRAMEWORKS)
 def test_every_precision_is_modelled(precision, framework):
-    found = numbers(Training(seq_len=1, global_batch=1, precision=precision, framework=framework), Plan())
+    found = byte_widths(Training(seq_len=1, global_batch=1, precision=precision, framework=framework), Plan())
     assert found.linear <= found.compute <= found.residual
     assert found.quantised == (precision in QUANTISED)
     assert found.linear_peak == precision

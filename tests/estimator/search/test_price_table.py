@@ -11,7 +11,7 @@ from estimator.communication.placement import groups_of
 from estimator.estimate.assemble import lines_of, parts_in_line, parts_of, rank_of, setting_of
 from estimator.scenario.plan import AXES, PLACEMENTS
 from estimator.schedule.micro_batch import NAMES
-from estimator.search.price_table import Table, distinct, in_line, staged, table_of, usable_rows
+from estimator.search.price_table import PriceTable, distinct, in_line, staged, table_of, usable_rows
 from estimator.search.space import Sharing, Space, plan_of
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, flawless
 from tests.estimator.search.spaces import space
@@ -62,7 +62,7 @@ def test_nothing_to_price_is_no_table():
     assert (table, choices, shapes) == (None, [], [])
 
 
-def table(opened: Space) -> Table:
+def table(opened: Space) -> PriceTable:
     found, _, _ = table_of(opened, "ddp", E)
     assert found is not None
     return found

@@ -28,7 +28,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cross-origin-opener-policy": "same-origin",
 }
-_READING = {"GET", "HEAD", "OPTIONS"}
+READING = {"GET", "HEAD", "OPTIONS"}
 FREE_GUESSES = 5
 LONGEST_LOCK_S = 60.0
 FORGOTTEN_S = 900.0
@@ -84,7 +84,7 @@ class Guard:
         # A page elsewhere can point its own name at 127.0.0.1 (DNS rebinding); its Host header gives it away
         if self.settings.loopback and not is_loopback(_host_name(host)) and _host_name(host) != self.settings.host:
             return problem_document(421, f"Host {host[:200]!r} is not served here. Open this server as 127.0.0.1.")
-        if scope["method"] not in _READING and _cross_site(headers, host):
+        if scope["method"] not in READING and _cross_site(headers, host):
             return problem_document(403, "Other sites may not write here. Send the request from Headroom's own page.")
         if self.token and scope["path"] not in OPEN_PATHS:
             return self._without_token(scope, headers)

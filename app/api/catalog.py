@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, TypedDict
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.api.body import json_response
+from app.api.documented import documented
 from app.api.fields import WORDS, described
 from app.context import Context, Ctx
 from estimator.scenario import catalog
@@ -30,10 +31,34 @@ FALLBACK_SCENARIO: dict[str, Any] = {
 }
 """What the page opens with where no measurement is bundled."""
 
+
+class Entry(TypedDict):
+    """What a name stands for, with its other names and the source of each number."""
+
+    key: str
+    label: str
+    value: dict[str, Any]
+    aliases: list[str]
+    sources: dict[str, str]
+
+
+class Catalog(TypedDict):
+    """All that the scenario panel offers; ``pending``: chips that are not measured yet."""
+
+    models: list[Entry]
+    chips: list[Entry]
+    links: list[Entry]
+    pending: list[dict[str, str]]
+    fields: dict[str, dict[str, Any]]
+    default_scenario: dict[str, Any]
+    sample: dict[str, Any] | None
+
+
 _PARTS: dict[str, type[Any]] = {"model": Model, "cluster": Cluster, "plan": Plan, "training": Training}
 
 
 @router.get("/api/catalog")
+@documented({200: Catalog})
 def get_catalog(context: Ctx) -> Response:
     """Everything that the scenario panel offers, and the names of what figures show."""
     return json_response(catalog_document(context))

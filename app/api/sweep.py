@@ -17,6 +17,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, Raw, documented
+from app.api.given import SEARCH, GivenSearch
 from app.context import Context, Ctx
 from app.encoding import encode_json
 from app.errors import Refused, sentence
@@ -60,6 +62,7 @@ class SearchProgress:
 
 
 @router.post("/api/sweep")
+@documented({200: [Sweep, Raw(media_type=NDJSON)]}, *JSON_BODY, body=Body(type=GivenSearch, example=SEARCH))
 async def post_sweep(request: Request, context: Ctx) -> Response:
     """Scenario without a plan, limits and objective → the best plans and the Pareto front.
 

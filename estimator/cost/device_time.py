@@ -1,4 +1,4 @@
-"""Device time: device seconds and launches of one part of the network (a block, the embedding, the head) per micro-batch."""
+"""Device time: seconds and launches of one part of the network (a block, embedding, head) per micro-batch."""
 
 from __future__ import annotations
 

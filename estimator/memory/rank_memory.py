@@ -1,4 +1,4 @@
-"""Rank memory: what one rank holds, keeps and sends for one micro-batch, whatever the pipeline and the data ranks do."""
+"""Rank memory: what one rank holds, keeps and sends for one micro-batch, whatever the pipeline and the data ranks."""
 
 from __future__ import annotations
 

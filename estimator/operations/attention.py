@@ -1,4 +1,4 @@
-"""Attention: the linears around it, and its core from q, k, v to the weighted values, fused or with the score matrix."""
+"""Attention: the linears around it, and its core from q, k, v to weighted values, fused or with the score matrix."""
 
 from __future__ import annotations
 

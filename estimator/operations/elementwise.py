@@ -1,4 +1,4 @@
-"""Element-wise kernels: the kernel lists of norms, activations, softmax and casts, as eager PyTorch or fused kernels run them.
+"""Element-wise kernels: lists of norms, activations, softmax and casts, as eager PyTorch or fused kernels run them.
 
 Counts are kernels and bytes per element, read off the operations that autograd records (eager) or the least that one
 fused kernel must move (fused). ``stream`` bytes move in contiguous kernels; ``strided`` and ``mixed`` count the passes

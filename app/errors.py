@@ -76,7 +76,8 @@ async def _input_problems(request: Request, error: Exception) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return problem_document(error.status, error.detail, error.problems, extra=error.extra)
+    headers = {"connection": "close"} if error.status == 408 else None  # the rest of that body is no request
+    return problem_document(error.status, error.detail, error.problems, headers, error.extra)
 
 
 async def _storage(request: Request, error: Exception) -> Response:

@@ -19,6 +19,7 @@ from app.disk import DataFolder
 from app.runs.supervisor import Supervisor
 from app.security import Guard
 from app.settings import Settings
+from app.slow_callers import BodyInTime
 from app.store import Store
 from app.this_cpu import ThisCpu
 from estimator.scenario.problems import InputProblems
@@ -85,6 +86,7 @@ def create_app(settings: Settings) -> FastAPI:
         app.include_router(router)
     documented.install(app, ROUTERS)
     pages.install(app, settings.static, data)
+    app.add_middleware(BodyInTime, wait_s=settings.request_wait_s)
     app.add_middleware(Guard, settings=settings)
     return app
 

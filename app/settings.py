@@ -53,6 +53,9 @@ class Settings(BaseSettings):
     json_limit_bytes: int = Field(2 * MIB, ge=1024, description="largest JSON body")
     upload_limit_bytes: int = Field(2048 * MIB, ge=1024, description="largest upload")
     search_limit_s: float = Field(90.0, gt=0, le=86_400, description="wall-clock bound of one search")
+    request_wait_s: float = Field(
+        30.0, gt=0, le=3600, description="most seconds for a request's head, and of silence within its body"
+    )
     probe_cpu: bool = Field(True, description="measure this CPU's peaks once, in the background")
     probe_seconds: float = Field(5.0, gt=0, le=600, description="how long that takes")
     samples: Path = Field(ROOT / "app" / "samples", description="folder of bundled measurements")

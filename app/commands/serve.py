@@ -18,6 +18,7 @@ from app.commands.settings import settings_from
 from app.main import create_app
 from app.neighbours import neighbours
 from app.settings import Settings
+from app.slow_callers import HeadInTime
 from estimator.scenario.problems import InputProblems, Problem
 
 
@@ -34,6 +35,7 @@ def serve(arguments: Mapping[str, Any]) -> int:
     # What fails is logged by app.errors, and what hinders the start is raised below, without uvicorn's stack trace
     config = uvicorn.Config(
         app,
+        http=HeadInTime,
         log_level="critical",
         server_header=False,
         lifespan="on",

@@ -77,8 +77,8 @@ async def _tell(live: Live, status: Status) -> None:
 
 async def _end_where_it_must(live: Live) -> None:
     """End a run whose cancelling was asked for while it was being started, or whose time is over."""
-    began_s, limit_s = live.run.started_s, float(live.run.job.get("time_limit_s") or 0)
-    if limit_s and began_s and time.time() - began_s > limit_s:
+    limit_s = float(live.run.job.get("time_limit_s") or 0)
+    if limit_s and live.ran_s() > limit_s:
         await asyncio.to_thread(live.ask_end, f"stopped at its time limit of {seconds(limit_s)}")
     if live.ending is not None or (live.folder / CANCEL_FILE).exists():
         with contextlib.suppress(Refused):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from estimator.scenario.problems import Problem
 from runners.backends import Status
-from runners.backends.processes import MARK, marked, processes_of, start_time
+from runners.backends.processes import MARK, killed, marked, processes_of, rank_killed, start_time
 from runners.job import (
     CANCEL_FILE,
     FINAL_STATES,
@@ -47,6 +47,8 @@ MOST_PROCESSES = 64
 """One machine has at most a handful of GPUs."""
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
+_exit_codes: dict[int, int] = {}
+"""Of those that this process started and saw the end of."""
 
 
 def problems(job: Job) -> list[Problem]:
@@ -149,7 +151,7 @@ def alive(handle: Handle) -> bool:
         return True
     child = _children.pop(handle.pid, None)
     if child is not None:
-        child.wait()  # it has ended: this only takes note of it
+        _exit_codes[handle.pid] = child.wait()  # it has ended: this only takes note of it
     return False
 
 
@@ -159,9 +161,13 @@ def status(handle: Handle) -> Status:
         return Status(alive=True, state="running")
     folder = Path(handle.folder)
     event = last_state(folder)
+    state = "cancelled" if (folder / CANCEL_FILE).exists() else "failed"
     if event and event["state"] in FINAL_STATES:
-        return Status(alive=False, state=str(event["state"]))
-    return Status(alive=False, state="cancelled" if (folder / CANCEL_FILE).exists() else "failed")
+        state = str(event["state"])
+    if state != "failed":
+        return Status(alive=False, state=state)
+    code = _exit_codes.get(handle.pid, 0)
+    return Status(alive=False, state=state, message=killed(-code) if code < 0 else rank_killed(folder))
 
 
 def cancel(handle: Handle, grace_s: float = GRACE_S) -> None:

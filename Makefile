@@ -1,9 +1,10 @@
 # `make run` and `make test` set themselves up; `make help` lists everything.
-# TORCH and PYTHON may be given on the command line or in the environment.
+# TORCH, EXTRAS and PYTHON may be given on the command line or in the environment.
 
 VENV := .venv
 TORCH_PIN := torch==2.13.0
 TORCH ?= $(TORCH_PIN)
+EXTRAS ?=
 PYTHON ?=
 ARGS ?=
 CUDA_BASE ?=
@@ -17,11 +18,11 @@ NODE := $(BIN)/node
 PRETTIER := $(NODE) node_modules/prettier/bin/prettier.cjs
 PRETTY := static/js static/css eslint.config.js jsconfig.json package.json
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
-# The stamps carry the torch they stand for, so that another TORCH sets up again.
-TORCH_KEY := $(shell printf '%s' '$(TORCH)' | cksum | cut -d ' ' -f 1)
+# The stamps carry the torch and the extras they stand for, so that others set up again.
+SETUP_KEY := $(shell printf '%s' '$(TORCH) $(EXTRAS)' | cksum | cut -d ' ' -f 1)
 comma := ,
-READY := $(VENV)/ready-run-$(TORCH_KEY)
-READY_TEST := $(VENV)/ready-test-$(TORCH_KEY)
+READY := $(VENV)/ready-run-$(SETUP_KEY)
+READY_TEST := $(VENV)/ready-test-$(SETUP_KEY)
 READY_NODE := node_modules/ready-node
 
 .DEFAULT_GOAL := help
@@ -32,6 +33,7 @@ help: ## list the targets
 	@echo
 	@echo '  make run ARGS="--port 8001"           options of `headroom serve`'
 	@echo '  make run TORCH=torch==2.13.0+cu126    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
+	@echo '  make run EXTRAS=postgres,tables       with the driver of PostgreSQL, and with Parquet and Excel'
 	@echo '  make run PYTHON=/path/to/python3      another interpreter, 3.11 or newer'
 	@echo
 	@echo '  What a run measured is on the page: a step in Explore, rows in Compare, beside their predictions (docs/measuring.md)'
@@ -61,7 +63,7 @@ setup: $(READY) ## virtual environment, pinned dependencies and torch
 
 setup-test: $(READY_TEST) $(READY_NODE) ## the same, with what the tests need
 
-check: setup-test lint types ## format, lint, types and import contract
+check: setup-test lint types ## format, lint, types, import contract and declared dependencies
 
 format: setup-test ## put the code into shape
 	$(BIN)/ruff format .
@@ -75,10 +77,13 @@ lint: setup-test ## format and lint, changing nothing
 	$(PRETTIER) --log-level warn --check $(PRETTY)
 	$(NODE) node_modules/eslint/bin/eslint.js static/js eslint.config.js
 
-types: setup-test ## types and import contract
+types: setup-test ## types, import contract and declared dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(NODE) node_modules/typescript/bin/tsc -p jsconfig.json
+	$(BIN)/deptry --no-ansi app estimator runners
+	@# Tests may import all that is declared, and some of it is tools that nothing imports.
+	$(BIN)/deptry --no-ansi --ignore DEP002,DEP004 --exclude '^$$' tests benchmarks
 
 $(BIN)/python:
 	@python=; usable=; \
@@ -103,11 +108,11 @@ $(READY): pyproject.toml requirements.txt | $(BIN)/python
 	@rm -f $(VENV)/ready-*
 	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+cpu,$(TORCH)),'s/^#+ //','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
 	$(PIP) install -c $(VENV)/constraints.txt '$(TORCH)' setuptools
-	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e .
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.$(EXTRAS:%=[%])'
 	@touch $@
 
 $(READY_TEST): $(READY)
-	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[postgres,tables,test]'
 	@touch $@
 
 # Node.js comes from a wheel; the tools of package.json run on it

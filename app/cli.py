@@ -26,6 +26,10 @@ app = typer.Typer(
 BAD_INPUT = 2
 OWN_ERROR = 70
 """As EX_SOFTWARE of sysexits.h."""
+
+NOT_STORED = 74
+"""As EX_IOERR of sysexits.h: a disk or the database takes nothing."""
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print exactly one JSON document on stdout.")]
 Data = Annotated[
     Path | None,
@@ -63,7 +67,13 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         sys.stderr.close()
         return 1
-    except Exception:
+    except Exception as error:
+        from app.storage import trouble_of
+
+        trouble = trouble_of(error)
+        if trouble:
+            print(f"headroom: {trouble}", file=sys.stderr)
+            return NOT_STORED
         print(f"headroom: this is an error of Headroom's own; {_trace_kept()}", file=sys.stderr)
         return OWN_ERROR
     return status if isinstance(status, int) else 0
@@ -92,11 +102,18 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any. [default: 8000]")
     ] = None,
     data: Data = None,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token",
+            help="Let everybody on this machine in, even where others use it. [default: $HEADROOM_NO_TOKEN]",
+        ),
+    ] = False,
 ) -> int:
     """Start the dashboard and print its URL."""
     from app.commands.serve import serve as command
 
-    return command({"host": host, "port": port, "data": data})
+    return command({"host": host, "port": port, "data": data, "no_token": no_token or None})
 
 
 @app.command()
@@ -116,7 +133,8 @@ def estimate(
         ),
     ] = None,
     table: Annotated[
-        Path | None, typer.Option(metavar="OUT.csv", help="Write every op of one layer, embedding and head as CSV.")
+        Path | None,
+        typer.Option(metavar="OUT", help="Write every op of one layer, embedding and head: .csv, .parquet, .xlsx."),
     ] = None,
 ) -> int:
     """Predict time and memory of one training step."""
@@ -127,10 +145,13 @@ def estimate(
 
 @app.command()
 def validate(
-    rows: Annotated[Path, typer.Argument(metavar="ROWS.csv", help="Table of measured runs, with a header.")],
+    rows: Annotated[
+        Path, typer.Argument(metavar="ROWS", help="Table of measured runs, with a header: .csv, .parquet, .xlsx.")
+    ],
     as_json: AsJson = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="PREDICTED.csv", help="Write every row with its prediction to this file.")
+        Path | None,
+        typer.Option(metavar="PREDICTED", help="Write every row with its prediction: .csv, .parquet, .xlsx."),
     ] = None,
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from app.storage import CannotStoreError, unwritable
 from estimator.scenario.problems import InputProblems, Problem
 
 SCHEMA_VERSION = "2"
+_REMEDY = "Correct it (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
 _log = logging.getLogger("headroom")
+_BOUNDS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
+"""Of libpq, in seconds and milliseconds: a host that is gone does not answer at all."""
 
 _metadata = sa.MetaData()
 _meta = sa.Table(
@@ -45,7 +50,7 @@ def engine_of(url: str) -> sa.Engine:
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() == "postgresql":
-        return sa.create_engine(parsed, pool_pre_ping=True)
+        return _postgres(parsed)
     if parsed.get_backend_name() != "sqlite":
         raise _refused(f"{parsed.get_backend_name()!r} is not supported")
     engine = sa.create_engine(parsed)
@@ -58,10 +63,29 @@ def engine_of(url: str) -> sa.Engine:
     return engine
 
 
+def _postgres(url: sa.URL) -> sa.Engine:
+    bounds = {name: most for name, most in _BOUNDS.items() if name not in url.query}
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=bounds)
+    except (ImportError, sa.exc.NoSuchModuleError):
+        driver = url.get_driver_name()
+        remedy = "Install it by make run EXTRAS=postgres or pip install 'psycopg[binary]', or unset the variable."
+        if driver != "psycopg":
+            remedy = "Write postgresql://USER@HOST/NAME, which uses psycopg, or install that driver."
+        raise _refused(f"PostgreSQL's driver {driver} is not installed", remedy) from None
+
+
+def engine_in_memory() -> sa.Engine:
+    """Build the engine of an index that lives as long as it does; one transaction at a time."""
+    return sa.create_engine(
+        "sqlite://", poolclass=sa.QueuePool, pool_size=1, max_overflow=0, connect_args={"check_same_thread": False}
+    )
+
+
 def prepare(engine: sa.Engine) -> None:
     """Make the tables where they are missing or of another version; a damaged SQLite file is begun again.
 
-    Raises InputProblems where the database does not answer.
+    Raises InputProblems where the database does not answer, CannotStoreError where that is its disk's fault.
     """
     try:
         try:
@@ -72,8 +96,19 @@ def prepare(engine: sa.Engine) -> None:
             _discard(engine)
             _make_tables(engine)
     except sa.exc.DatabaseError as error:
+        file = engine.url.database if engine.dialect.name == "sqlite" else None
+        hindrance = unwritable(Path(file).parent) if file and Path(file).parent.is_dir() else None
+        if hindrance:
+            raise CannotStoreError(hindrance) from None
         reason = str(error.orig).strip().splitlines()[0]
         raise _refused(f"the index database does not answer: {reason}") from None
+
+
+def give_back(engine: sa.Engine) -> None:
+    """Let SQLite take up its log again from the start, so that the next change needs no space, as far as it can."""
+    if engine.dialect.name == "sqlite":
+        with contextlib.suppress(sa.exc.DBAPIError), engine.connect() as connection:
+            connection.exec_driver_sql("PRAGMA wal_checkpoint(RESTART)")
 
 
 def put(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> None:
@@ -106,6 +141,5 @@ def _discard(engine: sa.Engine) -> None:
         Path(path + suffix).unlink(missing_ok=True)
 
 
-def _refused(message: str) -> InputProblems:
-    remedy = "Correct HEADROOM_DATABASE_URL (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
-    return InputProblems([Problem(field="database_url", message=message, remedy=remedy)])
+def _refused(message: str, remedy: str = _REMEDY) -> InputProblems:
+    return InputProblems([Problem(field="HEADROOM_DATABASE_URL", message=message, remedy=remedy)])

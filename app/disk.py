@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from app.encoding import encode_json
+from app.storage import trouble_of, unwritable
 from estimator.scenario.problems import InputProblems, Problem
 
 _UNFINISHED = ".new-"
@@ -31,13 +32,18 @@ class DataFolder:
         self.cache = self.root / "cache"
 
     def create(self) -> None:
-        """Make the folders and remove what an interrupted server left half-written; raise InputProblems."""
+        """Make the folders; raise InputProblems. What is missing on a full or read-only disk has nothing to be read."""
         try:
             for folder in (self.root, self.runs, self.uploads, self.cache):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
+            if self.root.is_dir() and unwritable(self.root):
+                return
             message = f"{self.root} cannot be used: {error.strerror or error}"
+            trouble = trouble_of(error)
             remedy = "Name a folder that you may write, with --data or HEADROOM_DATA."
+            if trouble:
+                remedy = f"{trouble.remedy} Or name another folder, with --data or HEADROOM_DATA."
             raise InputProblems([Problem(field="data", message=message, remedy=remedy)]) from None
 
     def remove_unfinished(self) -> None:
@@ -49,14 +55,25 @@ class DataFolder:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Hold the folder for one server; raise InputProblems where another one has it."""
-        with (self.root / "lock").open("a") as file:
+        descriptor = self._open_lock()
+        try:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 message = f"another Headroom server uses {self.root}"
                 remedy = "Stop it, or name another folder with --data."
                 raise InputProblems([Problem(field="data", message=message, remedy=remedy)]) from None
             yield
+        finally:
+            os.close(descriptor)
+
+    def _open_lock(self) -> int:
+        """Open the file that is locked; where the disk takes none, the one that is there, or else the folder itself."""
+        path = self.root / "lock"
+        try:
+            return os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
+        except OSError:
+            return os.open(path if path.exists() else self.root, os.O_RDONLY)
 
 
 def new_id() -> str:
@@ -81,27 +98,47 @@ def whole_folder(parent: Path, name: str) -> Iterator[Path]:
 
 @contextmanager
 def leaving(folder: Path) -> Iterator[None]:
-    """Take a folder out of sight for the block, and delete it after; what stops half-way, a later server ends."""
+    """Take a folder out of sight for the block, and delete it after; where the block fails, it is back.
+
+    What stops half-way, a later server ends.
+    """
     gone = folder.with_name(f"{_UNFINISHED}{folder.name}")
     with contextlib.suppress(FileNotFoundError):
         folder.rename(gone)
-    yield
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(FileNotFoundError):
+            gone.rename(folder)
+        raise
     shutil.rmtree(gone, ignore_errors=True)
 
 
+def discard(folder: Path) -> None:
+    """Delete a folder that nobody knows of; what is left of it, a later server deletes."""
+    with leaving(folder):
+        pass
+
+
 def finished_folders(parent: Path) -> list[Path]:
-    """List the complete folders of ``parent``, oldest first."""
+    """List the complete folders of ``parent``, oldest first; none where a disk did not take even that one."""
+    if not parent.is_dir():
+        return []
     return sorted(path for path in parent.iterdir() if path.is_dir() and not path.name.startswith("."))
 
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON so that a reader finds the old file or the new one, never half of one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(encode_json(value))
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("wb") as file:
+            file.write(encode_json(value))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:  # what is half-written takes space where there is none
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def read_json(path: Path) -> Any:

@@ -5,17 +5,29 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from app.storage import trouble_of
 from estimator.scenario.problems import InputProblems, Problem
 
 _log = logging.getLogger("headroom")
+
+
+class ProblemDocument(TypedDict):
+    """What every failure answers (RFC 9457); ``problems`` names the fields that are its reason, where there are any."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    problems: list[Problem]
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not an accident
@@ -35,7 +47,7 @@ def problem_document(
 ) -> Response:
     """Build the answer {type, title, status, detail, problems}, of type application/problem+json (RFC 9457)."""
     title = HTTPStatus(status).phrase
-    document = {"type": "about:blank", "title": title, "status": status, "detail": detail, "problems": list(problems)}
+    document = ProblemDocument(type="about:blank", title=title, status=status, detail=detail, problems=list(problems))
     body = msgspec.json.encode({**document, **(extra or {})})
     return Response(body, status, headers=dict(headers or {}), media_type="application/problem+json")
 
@@ -53,6 +65,8 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(RequestValidationError, _request_validation)
     app.add_exception_handler(HTTPException, _http)
+    for kind in (SQLAlchemyError, OSError):
+        app.add_exception_handler(kind, _storage)
 
 
 async def _input_problems(request: Request, error: Exception) -> Response:
@@ -62,7 +76,16 @@ async def _input_problems(request: Request, error: Exception) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    return problem_document(error.status, error.detail, error.problems, extra=error.extra)
+    headers = {"connection": "close"} if error.status == 408 else None  # the rest of that body is no request
+    return problem_document(error.status, error.detail, error.problems, headers, error.extra)
+
+
+async def _storage(request: Request, error: Exception) -> Response:
+    """Answer 503 or 507 where a disk or the database does not take or give what is asked."""
+    trouble = trouble_of(error)
+    if trouble is None:
+        raise error
+    return problem_document(trouble.status, str(trouble))
 
 
 async def _request_validation(request: Request, error: Exception) -> Response:

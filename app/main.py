@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncIterator
 from importlib.metadata import version
 
@@ -11,16 +12,19 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from app import errors, pages
-from app.api import ROUTERS
+from app.api import ROUTERS, documented
 from app.api.runs import NothingMore
 from app.context import Context
 from app.disk import DataFolder
 from app.runs.supervisor import Supervisor
 from app.security import Guard
 from app.settings import Settings
+from app.slow_callers import BodyInTime
 from app.store import Store
 from app.this_cpu import ThisCpu
 from estimator.scenario.problems import InputProblems
+
+_log = logging.getLogger("headroom")
 
 PARALLEL_SWEEPS = 1
 PARALLEL_IMPORTS = 2
@@ -44,7 +48,9 @@ def create_app(settings: Settings) -> FastAPI:
                 stack.enter_context(data.locked())
                 stack.callback(store.close)
                 data.remove_unfinished()
-                await asyncio.to_thread(store.open)
+                await asyncio.to_thread(store.open_to_read)
+                if store.trouble:
+                    _log.warning("%s What is there is served, and nothing can be stored.", store.trouble)
                 stack.push_async_callback(supervisor.stop)
                 # Neither the probe nor the compression may keep the first page waiting
                 for work in (cpu.ensure(), app.state.prepare_pages()):
@@ -78,7 +84,9 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(NothingMore, _nothing_more)
     for router in ROUTERS:
         app.include_router(router)
+    documented.install(app, ROUTERS)
     pages.install(app, settings.static, data)
+    app.add_middleware(BodyInTime, wait_s=settings.request_wait_s)
     app.add_middleware(Guard, settings=settings)
     return app
 

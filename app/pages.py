@@ -69,8 +69,12 @@ def compress_plotly(file: Path, data: DataFolder) -> Path:
     target = data.cache / f"{plotly_url(file)[1:]}.gz"
     if not target.exists():
         temporary = target.with_suffix(".tmp")
-        temporary.write_bytes(gzip.compress(file.read_bytes(), 9, mtime=0))
-        temporary.replace(target)
+        try:
+            temporary.write_bytes(gzip.compress(file.read_bytes(), 9, mtime=0))
+            temporary.replace(target)
+        except OSError:  # what is half-written takes space where there is none; the page gets the file as it is
+            temporary.unlink(missing_ok=True)
+            raise
     return target
 
 

@@ -7,7 +7,7 @@ transaction that makes them known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from app import database
 from app.disk import DataFolder, finished_folders, leaving, read_json
 from app.encoding import encode_json
 from app.runs.run import RUN, Run, read_run
+from app.storage import FULL, CannotStoreError, Trouble, trouble_of
 from app.summary import SUMMARY, Summary, read_measurement, summarize
 from estimator.scenario.measurement import Measurement
 from runners.job import RESULT_FILE
@@ -32,16 +33,33 @@ class Store:
     def __init__(self, url: str, data: DataFolder, samples: Path) -> None:
         self.data, self.samples = data, samples
         self.engine = database.engine_of(url)
+        self.trouble: Trouble | None = None
 
     def open(self) -> None:
         """Make the tables where they are missing or of another version, and rebuild where the index is behind.
 
-        Raises InputProblems where the database does not answer.
+        Raises InputProblems where the database does not answer, CannotStoreError where a disk is full or read-only.
         """
-        database.prepare(self.engine)
-        if self.behind():
-            self.rebuild()
-        self._index_samples()
+        try:
+            database.prepare(self.engine)
+            if self.behind():
+                self.rebuild()
+            self._index_samples()
+        except (sa.exc.DBAPIError, OSError) as error:
+            trouble = trouble_of(error)
+            if trouble is None:
+                raise
+            raise CannotStoreError(trouble) from None
+
+    def open_to_read(self) -> None:
+        """Open it; where its disk takes nothing, read the folders into an index in memory and say why: ``trouble``."""
+        try:
+            self.open()
+        except CannotStoreError as error:
+            self.trouble = error.trouble
+            self.engine.dispose()
+            self.engine = database.engine_in_memory()
+            self.open()
 
     def close(self) -> None:
         """Close all connections."""
@@ -57,6 +75,12 @@ class Store:
         """Store a run as it stands now and, where it has one, the measurement that it gave."""
         with self.engine.begin() as connection:
             self._put_run(connection, run, measurement)
+
+    def put_runs(self, runs: list[Run]) -> None:
+        """Store new runs, all or none."""
+        with self.engine.begin() as connection:
+            for run in runs:
+                self._put_run(connection, run, None)
 
     def run(self, run_id: str) -> Run | None:
         """Return one run."""
@@ -83,9 +107,12 @@ class Store:
 
     def remove_run(self, run_id: str) -> None:
         """Delete a run that has ended: its folder, and the measurement that it gave."""
-        with leaving(self.data.runs / run_id), self.engine.begin() as connection:
+
+        def rows(connection: sa.Connection) -> None:
             for table in (database.runs, database.measurements):
                 connection.execute(sa.delete(table).where(table.c.id == run_id))
+
+        self._remove(self.data.runs / run_id, rows)
 
     def remove_upload(self, upload_id: str) -> bool:
         """Delete an uploaded file and its measurements; tell whether it was known."""
@@ -96,10 +123,13 @@ class Store:
             known = connection.scalar(sa.select(database.uploads.c.id).where(database.uploads.c.id == upload_id))
         if known is None:
             return False
-        with leaving(self.data.uploads / upload_id), self.engine.begin() as connection:
+
+        def rows(connection: sa.Connection) -> None:
             connection.execute(sa.delete(database.uploads).where(database.uploads.c.id == upload_id))
             inside = table.c.path.startswith(f"uploads/{upload_id}/", autoescape=True)
             connection.execute(sa.delete(table).where(inside))
+
+        self._remove(self.data.uploads / upload_id, rows)
         return True
 
     def summaries(self) -> list[Summary]:
@@ -163,6 +193,20 @@ class Store:
                     _log.warning("upload folder %s left out: %s", folder, error)
                     continue
                 _put_upload(connection, folder.name, rows)
+
+    def _remove(self, folder: Path, rows: Callable[[sa.Connection], None]) -> None:
+        """Delete a folder and its rows; on a full disk the folder goes first, because the index needs space too."""
+        with leaving(folder):
+            try:
+                with self.engine.begin() as connection:
+                    rows(connection)
+                return
+            except sa.exc.DBAPIError as error:
+                if trouble_of(error) is not FULL:
+                    raise
+        database.give_back(self.engine)
+        with self.engine.begin() as connection:
+            rows(connection)
 
     def _put_run(self, connection: sa.Connection, run: Run, measurement: Measurement | None) -> None:
         row = {"id": run.id, "state": run.state, "document": encode_json(run)}

@@ -10,6 +10,7 @@ whoever stops the run meant to. A backend with a queue adds its script ``job.sh`
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import time
@@ -92,6 +93,18 @@ def write_handle(handle: Handle) -> None:
     write_atomically(Path(handle.folder) / HANDLE_FILE, encode(handle))
 
 
+def note_handle(handle: Handle) -> None:
+    """Write ``handle.json`` where the disk takes it; what was started is found without it too."""
+    with contextlib.suppress(OSError):
+        write_handle(handle)
+
+
+def ask_to_cancel(folder: Path) -> None:
+    """Leave the file ``cancel`` where the disk takes it; a full one must not keep processes alive."""
+    with contextlib.suppress(OSError):
+        (folder / CANCEL_FILE).touch()
+
+
 def read_handle(folder: Path) -> Handle | None:
     """Read ``handle.json``; None where the job was never started."""
     path = folder / HANDLE_FILE
@@ -121,11 +134,12 @@ def state(name: str, message: str = "") -> dict[str, Any]:
 
 
 def append_event(folder: Path, event: dict[str, Any]) -> None:
-    """Append one line to ``events.jsonl`` in one write, so that several processes may."""
+    """Append one line to ``events.jsonl`` in one write, so that several processes may; raise OSError."""
     line = (json.dumps(event, allow_nan=False) + "\n").encode()
     descriptor = os.open(folder / EVENTS_FILE, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     try:
-        os.write(descriptor, line)
+        if os.write(descriptor, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(folder / EVENTS_FILE))
     finally:
         os.close(descriptor)
 
@@ -162,7 +176,11 @@ def read_measurement(path: Path) -> Measurement:
 def write_atomically(path: Path, document: Any, *, keep: bool = False) -> bool:
     """Write JSON beside ``path`` and move it there, so that no reader sees half of it."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    try:
+        part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    except OSError:  # what is half-written takes space where there is none
+        part.unlink(missing_ok=True)
+        raise
     if not keep:
         part.replace(path)
         return True

@@ -8,12 +8,14 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
+from estimator.scenario.plan import Plan
+from estimator.scenario.precision import QUANTISED
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.units import bytes_text
@@ -24,8 +26,14 @@ from runners.options import StepOptions
 NO_OPTIONS = StepOptions()
 DENSE = {"network": "transformer", "experts": 0, "kv_lora_rank": 0, "sliding_window": 0}
 """Fields of a model that must have this value for the runner's model to be it."""
-PLAIN = {"ddp_mode": "bucketed", "offload": "none", "recompute_every": 1}
-"""Fields of a plan that the step benchmark measures at this value only."""
+UNSPLIT = ("tp", "pp", "cp", "ep")
+"""Axes that the step benchmark does not split."""
+FOLLOWED = ("dp", "sharding", "micro_batch", "recompute", "bucket_bytes", "overlap", "placement")
+"""Fields of a plan that the step benchmark follows, or refuses by what else is asked for."""
+IDLE = ("tp_kind", "tp_depth", "sequence_parallel", "cp_kind", "virtual_stages", "schedule", "expert_tp", "shard_ranks")
+"""Fields of a plan that say nothing where no axis but dp is split."""
+PLAIN = {f.name: f.default for f in fields(Plan) if f.name not in (*UNSPLIT, *FOLLOWED, *IDLE)}
+"""The others, which the step benchmark does not know: it measures them at their default only."""
 HALF_PARAMETERS = ("bf16",)
 """Precisions in which the runner's model keeps its parameters in two bytes; in the others it keeps fp32."""
 
@@ -102,7 +110,7 @@ def refusals(
     def refuse(field: str, message: str, remedy: str) -> None:
         found.append(Problem(field=field, message=message, remedy=remedy))
 
-    for axis in ("tp", "pp", "cp", "ep"):
+    for axis in UNSPLIT:
         if getattr(plan, axis) > 1:
             refuse(f"plan.{axis}", f"{axis} = {getattr(plan, axis)} is not measured yet", f"Set plan.{axis} to 1.")
     for field, only in PLAIN.items():
@@ -123,8 +131,8 @@ def refusals(
         have = f"{bytes_text(memory_bytes)}{each}"
         message = f"the weights alone take {bytes_text(weights_bytes)}, and this machine has {have}"
         refuse("model", message, "Choose a smaller model, or fewer layers.")
-    if training.precision == "fp8":
-        refuse("training.precision", "fp8 is not measured", "Choose bf16 or bf16-amp.")
+    if training.precision in QUANTISED:
+        refuse("training.precision", f"{training.precision} is not measured", "Choose bf16 or bf16-amp.")
     if training.attention == "flash1":
         refuse("training.attention", "FlashAttention 1 is not part of torch", "Set training.attention to sdpa.")
     if plan.dp > 1 and plan.sharding != "ddp":

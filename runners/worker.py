@@ -173,7 +173,7 @@ def _blank(job: Job) -> Measurement:
 def _failure(job: Job, result: Path, status: str, message: str) -> Measurement:
     """The outcome of a run that broke off, with the rows that were measured until then."""
     found = journal.read(journal.journal_of(result)) or journal.Journal(head=_blank(job))
-    if not found.head.environment:
+    if not found.head.environment and _torch_can_be_asked(status):
         try:
             from runners.environment import environment  # imports torch, which may be what is missing
 
@@ -181,6 +181,14 @@ def _failure(job: Job, result: Path, status: str, message: str) -> Measurement:
         except ImportError:
             pass
     return journal.measurement(found, status, message, "not_run" if status == "cancelled" else "failed")
+
+
+def _torch_can_be_asked(status: str) -> bool:
+    """Whether its version may be read: importing it once more where the first time was broken off crashes in C."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        return not getattr(torch.__spec__, "_initializing", False)
+    return status != "cancelled" and "torch._C" not in sys.modules
 
 
 def _message(measurement: Measurement) -> str:

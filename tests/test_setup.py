@@ -28,7 +28,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def _make(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {key: value for key, value in os.environ.items() if key not in ("TORCH", "PYTHON", "ARGS")}
+    clean = {key: value for key, value in os.environ.items() if key not in ("TORCH", "EXTRAS", "PYTHON", "ARGS")}
     clean = {key: value for key, value in clean.items() if not key.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(
         ["make", *arguments], cwd=folder, env=clean | environment, capture_output=True, text=True, check=False
@@ -63,7 +63,10 @@ def _needed() -> dict[str, str]:
             if inner.marker is None or any(inner.marker.evaluate({"extra": extra}) for extra in extras):
                 visit(inner)
 
-    for text in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]):
+    for text in (
+        *PROJECT["dependencies"],
+        *(one for extra in PROJECT["optional-dependencies"].values() for one in extra),
+    ):
         visit(Requirement(text))
     return {name: version for (name, _), version in found.items()}
 
@@ -114,7 +117,7 @@ def test_help_lists_every_target_that_people_call():
 
 def test_make_test_runs_every_check_and_ci_calls_it():
     steps = _make("--dry-run", "--always-make", "test").stdout
-    python = ("ruff format --check .", "ruff check .", "bin/mypy", "bin/lint-imports", "-m pytest")
+    python = ("ruff format --check .", "ruff check .", "bin/mypy", "bin/lint-imports", "bin/deptry", "-m pytest")
     for step in (*python, "prettier.cjs --log-level warn --check", "eslint.js static/js", "tsc -p jsconfig.json"):
         assert step in steps
     assert steps.index("ruff format") < steps.index("-m pytest")
@@ -193,6 +196,14 @@ def test_another_torch_sets_up_again_without_the_pins_of_the_default_one(checkou
     assert "pytest==" in left.stdout
 
 
+def test_extras_are_installed_on_request_and_set_up_again(checkout: Path):
+    steps = _make("--dry-run", "run", "EXTRAS=postgres,tables", folder=checkout).stdout
+    assert "-e '.[postgres,tables]'" in steps
+    assert "-e '.'" in _make("--dry-run", "--always-make", "setup", folder=checkout).stdout
+    every = _make("--dry-run", "--always-make", "setup-test", folder=checkout).stdout
+    assert f"-e '.[{','.join(sorted(PROJECT['optional-dependencies']))}]'" in every
+
+
 def test_a_python_that_does_not_do_is_an_error_that_says_what_to_do(tmp_path: Path):
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path)
@@ -250,7 +261,7 @@ def test_the_image_is_built_in_stages_and_runs_as_nobody_in_particular():
     assert "HEADROOM_DATA=/data" in settings["ENV"]
     assert settings["CMD"] == '["headroom", "serve"]'
     arguments = [rest.split("=")[0] for word, rest in lines if word == "ARG"]
-    assert {"BASE", "RUNTIME", "TORCH"} <= set(arguments)
+    assert {"BASE", "RUNTIME", "TORCH", "EXTRAS"} <= set(arguments)
 
 
 def test_everything_that_the_image_copies_is_there_and_not_ignored():

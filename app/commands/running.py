@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shlex
 import signal
 import statistics
@@ -15,6 +16,7 @@ from app.commands.files import print_json, read_document
 from app.commands.measured_rows import MeasuredRows, lines, measured_rows
 from app.commands.settings import settings_from
 from app.disk import DataFolder
+from app.errors import Refused
 from app.runs import events
 from app.runs.jobs import jobs_from_json
 from app.runs.run import Run
@@ -23,6 +25,7 @@ from app.store import Store
 from app.summary import scenario_of
 from app.this_cpu import ThisCpu
 from estimator.estimate.estimate import estimate
+from estimator.scenario.breakdown import SHOWN_PHASES
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.problems import InputProblems, Problem
@@ -84,16 +87,25 @@ def _check(path: Path, document: object) -> None:
 async def _run(supervisor: Supervisor, store: Store, jobs: list[Job]) -> list[tuple[Run, Measurement | None]]:
     await supervisor.start(recover=False)
     started = [await supervisor.submit(jobs[0])] if len(jobs) == 1 else await supervisor.submit_array(jobs)
-    cancelling: list[asyncio.Task[Run | None]] = []
+    watching = asyncio.gather(*(_watch(supervisor, run, len(jobs) > 1) for run in started))
+    cancelling: list[asyncio.Task[None]] = []
+
+    async def end(run: Run) -> None:
+        try:
+            await supervisor.cancel(run.id)
+        except Refused as error:  # nobody would tell of its end
+            print(f"headroom: run {run.id}: {error.detail}", file=sys.stderr)
+            watching.cancel()
 
     def cancel() -> None:
-        cancelling.extend(asyncio.create_task(supervisor.cancel(run.id)) for run in started)
+        cancelling.extend(asyncio.create_task(end(run)) for run in started)
 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, cancel)
     try:
-        await asyncio.gather(*(_watch(supervisor, run, len(jobs) > 1) for run in started))
+        with contextlib.suppress(asyncio.CancelledError):
+            await watching
         await asyncio.gather(*cancelling)
     finally:
         await supervisor.stop()
@@ -156,7 +168,8 @@ def _text(done: Run, measurement: Measurement) -> list[str]:
         median_s = statistics.median(measurement.steps_s)
         text.append(f"step time    {seconds(median_s)}  ({seconds(low_s)} to {seconds(high_s)})")
         text += _predicted(measurement, median_s)
-    text += [f"  {name:22} {seconds(value)}" for name, value in measurement.phases_s.items() if value]
+    phases_s = [(shown.label, measurement.phases_s.get(name)) for name, shown in SHOWN_PHASES.items()]
+    text += [f"  {label:22} {seconds(value)}" for label, value in phases_s if value]
     if measurement.memory.peak_bytes:
         text.append(f"peak memory  {bytes_text(measurement.memory.peak_bytes)}")
     return text

@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import selectors
 import signal
 import subprocess
 import sys
-import tempfile
+import time
 from pathlib import Path
 
 import msgspec
@@ -22,54 +23,84 @@ _ROOT = Path(__file__).parents[2]
 _FEWER_STEPS = "Profile fewer steps (2 or 3 are enough), or cut the file to the part that matters."
 _REPORT = "Please report it, with the tool and version that wrote the file."
 _REMEMBERED_BYTES = 4000
+_PIECE_BYTES = 1 << 16
 
 
 def import_sandboxed(path: Path, filename: str, limits: Limits = DEFAULT_LIMITS) -> Imported:
-    """Import a file as ``import_file`` does, in a child process; raise ImportRefused for whatever happens to it."""
-    with tempfile.TemporaryDirectory(prefix="headroom-import-") as folder:
-        result, errors = Path(folder) / "result.json", Path(folder) / "errors"
-        command = [
-            sys.executable,
-            "-m",
-            "app.importers",
-            f"--path={path.resolve()}",
-            f"--filename={_plain(filename)}",
-            f"--result={result}",
-            f"--limits={msgspec.json.encode(limits).decode()}",
-        ]
-        with errors.open("wb") as stderr:
-            status = _run(command, folder, stderr.fileno(), limits.wall_s)
-        if status != 0 or not result.is_file():
-            _log.error("import of %r ended with %s: %s", filename, status, _last(errors))
-            raise _ended(status)
-        if result.stat().st_size > limits.output_bytes:
-            raise _refused("what it holds is too much to keep", _FEWER_STEPS)
-        return _read(result.read_bytes())
+    """Import a file as ``import_file`` does, in a child process; raise ImportRefused for whatever happens to it.
+
+    Nothing of it is left behind, whatever happens to this process: its answer comes through a pipe, and it ends with
+    the process that started it.
+    """
+    command = [
+        sys.executable,
+        "-m",
+        "app.importers",
+        f"--path={path.resolve()}",
+        f"--filename={_plain(filename)}",
+        f"--limits={msgspec.json.encode(limits).decode()}",
+    ]
+    status, answer, errors = _run(command, limits)
+    if status != 0:
+        _log.error("import of %r ended with %s: %s", filename, status, errors.decode("utf-8", "replace"))
+        raise _ended(status)
+    return _read(answer)
 
 
-def _run(command: list[str], folder: str, stderr: int, wall_s: float) -> int | None:
-    """Run the child in its own session; return its status, or None where it was stopped for taking too long."""
+def _run(command: list[str], limits: Limits) -> tuple[int | None, bytes, bytes]:
+    """Run the child in its own session; return its status, or None where it took too long, its answer and last words.
+
+    Raises ImportRefused where its answer is longer than it may be.
+    """
     process = subprocess.Popen(
         command,
-        cwd=folder,
+        cwd="/",
         env=_environment(),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=stderr,
+        stdin=subprocess.PIPE,  # nothing is written: its end tells the child that this process is gone
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         start_new_session=True,
     )
     try:
-        return process.wait(timeout=wall_s)
-    except subprocess.TimeoutExpired:
-        return None
+        answer, errors = _listen(process, limits)
+        return process.wait(), answer, errors
+    except TimeoutError:
+        return None, b"", b""
     finally:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait()
+        for stream in (process.stdin, process.stdout, process.stderr):
+            assert stream is not None
+            stream.close()
+
+
+def _listen(process: subprocess.Popen[bytes], limits: Limits) -> tuple[bytes, bytes]:
+    """Take in all that the child writes; raise TimeoutError, or ImportRefused where that is too much."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    answer, errors = bytearray(), bytearray()
+    deadline_s = time.monotonic() + limits.wall_s
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ, answer)
+        selector.register(process.stderr, selectors.EVENT_READ, errors)
+        while selector.get_map():
+            ready = selector.select(max(0.0, deadline_s - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            for key, _ in ready:
+                piece = os.read(key.fd, _PIECE_BYTES)
+                key.data.extend(piece)
+                if not piece:
+                    selector.unregister(key.fileobj)
+            del errors[:-_REMEMBERED_BYTES]
+            if len(answer) > limits.output_bytes:
+                raise _refused("what it holds is too much to keep", _FEWER_STEPS)
+    return bytes(answer), bytes(errors)
 
 
 def _environment() -> dict[str, str]:
-    """Only what Python needs: no settings, no secrets; one thread for numpy, whose pools would cost address space."""
+    """Only what Python needs: no settings, no secrets; one thread and heap, whose pools cost address space."""
     return {
         "PATH": os.defpath,
         "PYTHONPATH": str(_ROOT),
@@ -79,6 +110,7 @@ def _environment() -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
+        "MALLOC_ARENA_MAX": "1",
     }
 
 
@@ -103,8 +135,6 @@ def _ended(status: int | None) -> ImportRefused:
         return _refused("reading it took too long and was stopped", _FEWER_STEPS)
     if status in (-signal.SIGXCPU, -signal.SIGKILL):
         return _refused("reading it took more time or memory than an import may, and was stopped", _FEWER_STEPS)
-    if status == -signal.SIGXFSZ:
-        return _refused("what it holds is too much to keep", _FEWER_STEPS)
     return _refused("the reader failed on it", _REPORT)
 
 
@@ -116,12 +146,6 @@ def _plain(filename: str) -> str:
     """Reduce a name to its last part, printable and short: it is only ever a label."""
     last = filename.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(letter for letter in last if letter.isprintable())[:200] or "upload"
-
-
-def _last(errors: Path) -> str:
-    with errors.open("rb") as file:
-        file.seek(max(0, errors.stat().st_size - _REMEMBERED_BYTES))
-        return file.read().decode("utf-8", "replace")
 
 
 __all__ = ["ImportRefused", "Imported", "import_sandboxed"]

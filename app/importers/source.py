@@ -15,6 +15,9 @@ _SALVAGE_BYTES = 512
 _RATIO_FROM_BYTES = 32 * MIB
 """Below this size even a file of zeros is harmless, and small real files may compress very well."""
 
+_MANY_MEMBERS, _MEMBER_BYTES = 1000, 1024
+"""So many members of a gzip file hold so much each on average; block-wise compression puts 64 KiB into one."""
+
 
 class Source:
     """A file that can be read from its start any number of times; ``damage`` says how the last reading ended."""
@@ -74,7 +77,7 @@ class Source:
                 yield block
 
     def _decompressed(self, size: int) -> Iterator[bytes]:
-        given, taken = 0, 0
+        given, taken, members = 0, 0, 1
         with self.path.open("rb") as file:
             data = file.read(_BLOCK_BYTES)
             taken = len(data)
@@ -98,6 +101,14 @@ class Source:
                     if not data.startswith(GZIP_MAGIC):  # the end, or padding after it
                         return
                     inflate = zlib.decompressobj(wbits=31)
+                    members += 1
+                    if members > _MANY_MEMBERS and given < members * _MEMBER_BYTES:
+                        raise ImportRefused(
+                            "gzip",
+                            f"byte {given} of the content",
+                            f"it is cut into more than {_MANY_MEMBERS:,} pieces with next to nothing in each",
+                            "Unpack it, compress it again and upload that.",
+                        )
                 elif not data:
                     data = file.read(_BLOCK_BYTES)
                     taken += len(data)

@@ -7,7 +7,6 @@ import contextlib
 import time
 from dataclasses import replace
 
-from app.disk import DataFolder
 from app.errors import Refused
 from app.runs import events
 from app.runs.launch import claimed, found
@@ -39,7 +38,10 @@ async def look_for(live: Live) -> bool:
 
 
 async def follow(live: Live, store: Store) -> Status:
-    """Keep a started run's state in the store until nothing of it is left; return its backend's last word."""
+    """Keep a started run's state in the store until nothing of it is left; return its backend's last word.
+
+    What hinders storing is raised once all else is done, and may be followed by another call.
+    """
     chosen = backend(live.run.job["backend"])
     assert live.handle is not None
     look_at_s = 0.0
@@ -48,14 +50,20 @@ async def follow(live: Live, store: Store) -> Status:
         if time.monotonic() >= look_at_s:
             status = await asyncio.to_thread(chosen.status, live.handle)
             look_at_s = time.monotonic() + chosen.LOOK_S
-        await _read(live, store)
+        news = await asyncio.to_thread(live.take)
         if live.held:
             look_at_s = min(look_at_s, time.monotonic() + chosen.LOOK_S / 5)
         if status is not None and not status.alive:
             return status
-        if status is not None:
-            await _tell(live, status)
-            await _end_where_it_must(live)
+        try:
+            if status is not None:
+                await _end_where_it_must(live)
+                await _tell(live, status)
+            await _store(live, store)
+        finally:
+            if news:
+                live.publish()
+        live.trouble = None
         await asyncio.sleep(POLL_S)
 
 
@@ -69,42 +77,45 @@ async def _tell(live: Live, status: Status) -> None:
 
 async def _end_where_it_must(live: Live) -> None:
     """End a run whose cancelling was asked for while it was being started, or whose time is over."""
-    file = live.folder / CANCEL_FILE
-    began_s, limit_s = live.run.started_s, float(live.run.job.get("time_limit_s") or 0)
-    late = bool(limit_s and began_s and time.time() - began_s > limit_s)
-    if late and not file.exists():
-        await asyncio.to_thread(file.write_text, f"stopped at its time limit of {seconds(limit_s)}")
-    if late or file.exists():
+    limit_s = float(live.run.job.get("time_limit_s") or 0)
+    if limit_s and live.ran_s() > limit_s:
+        await asyncio.to_thread(live.ask_end, f"stopped at its time limit of {seconds(limit_s)}")
+    if live.ending is not None or (live.folder / CANCEL_FILE).exists():
         with contextlib.suppress(Refused):
             assert live.handle is not None
             await asyncio.to_thread(end, live.run, live.handle)
 
 
-async def _read(live: Live, store: Store) -> None:
-    before = live.run
-    news = await asyncio.to_thread(live.take)
-    if live.run != before:
-        await asyncio.to_thread(store.put_run, live.run)
-    if news:
-        live.publish()
+async def _store(live: Live, store: Store) -> None:
+    run = live.run
+    if run != live.stored:
+        await asyncio.to_thread(store.put_run, run)
+        live.stored = run
 
 
 async def conclude(live: Live, store: Store, status: Status | None = None) -> None:
-    """Decide the final state, store it with the result, and only then tell subscribers."""
-    await _read(live, store)
+    """Decide the final state, store it with the result, and only then tell subscribers.
+
+    Where the disk or the database does not take it, it may be called again.
+    """
+    await asyncio.to_thread(live.take)
+    await asyncio.to_thread(live.note_end)
     result = live.folder / RESULT_FILE
     if await asyncio.to_thread(has_rows, result):  # all of it was killed, its watchdog too
         await asyncio.to_thread(recover, result, "failed", "its processes were killed", "failed")
     ended = await asyncio.to_thread(outcome, live.folder, live.run, status, started=live.handle is not None)
     if events.final_state(live.held) != ended.state:
         await asyncio.to_thread(events.append_state, live.folder, ended.state, ended.message)
-    live.held += await asyncio.to_thread(live.reader.read)
+        await asyncio.to_thread(live.take)
     run = live.run
     for line in live.held:
         run = fold(run, line)
-    live.run = replace(run, measurement_id=run.id if ended.measurement else None)
-    await asyncio.to_thread(store.put_run, live.run, ended.measurement)
+    run = replace(run, measurement_id=run.id if ended.measurement else None)
+    await asyncio.to_thread(store.put_run, run, ended.measurement)
+    live.run = live.stored = run
     live.lines += live.held
+    live.held = []
+    live.trouble = None
     live.done = True
     live.publish()
 
@@ -115,12 +126,3 @@ def end(run: Run, handle: Handle) -> None:
         backend(run.job["backend"]).cancel(handle)
     except OSError as error:
         raise Refused(503, f"{error} Try again.") from None
-
-
-def end_elsewhere(run_id: str, store: Store, data: DataFolder) -> Run | None:
-    """End a run that a command follows, not this server; whoever follows it concludes it."""
-    run = store.run(run_id)
-    handle = found(data.runs / run_id, run) if run and not run.final else None
-    if run and handle:
-        end(run, handle)
-    return run

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from app.disk import DataFolder, new_id, whole_folder, write_json
+from app.disk import DataFolder, discard, new_id, whole_folder, write_json
 from app.runs import events
 from app.runs.jobs import named
 from app.runs.live import Live, read_live
 from app.runs.run import REQUEST_FILE, Run
+from app.storage import trouble_of
 from app.store import Store
 from estimator.scenario.codec import decode
 from estimator.scenario.problems import InputProblems
@@ -32,7 +33,7 @@ def requests(jobs: list[tuple[Path, Job]]) -> list[Request]:
 
 
 def make_runs(jobs: list[Job], data: DataFolder, store: Store) -> list[Live]:
-    """Make a folder and a queued run of each job, all for one backend, before anything is started.
+    """Make a folder and a queued run of each job, all for one backend, before anything is started: all of them or none.
 
     Raises InputProblems where the backend cannot start them from here.
     """
@@ -44,13 +45,18 @@ def make_runs(jobs: list[Job], data: DataFolder, store: Store) -> list[Live]:
     jobs = [named(job, run_id) for job, run_id in zip(jobs, ids, strict=True)]
     asked = requests(list(zip(folders, jobs, strict=True)))
     lives = []
-    for folder, job, request in zip(folders, jobs, asked, strict=True):
-        with whole_folder(data.runs, folder.name) as unfinished:
-            write_job(unfinished, job)
-            write_json(unfinished / REQUEST_FILE, request)
-            events.append_state(unfinished, "queued")
-        lives.append(read_live(folder))
-        store.put_run(lives[-1].run)
+    try:
+        for folder, job, request in zip(folders, jobs, asked, strict=True):
+            with whole_folder(data.runs, folder.name) as unfinished:
+                write_job(unfinished, job)
+                write_json(unfinished / REQUEST_FILE, request)
+                events.append_state(unfinished, "queued")
+            lives.append(read_live(folder))
+        store.put_runs([live.run for live in lives])
+    except BaseException:  # what nobody was told of must not be started by the next server
+        for folder in folders:
+            discard(folder)
+        raise
     return lives
 
 
@@ -69,12 +75,19 @@ def claimed(folder: Path) -> bool:
 
 
 def start(lives: list[Live]) -> Status | None:
-    """Start runs, several as one array; return why, where they cannot be started."""
+    """Start runs, several as one array; return why, where they cannot be started.
+
+    Raises OSError where the disk does not take what they need; nobody has claimed them then.
+    """
     try:
         jobs = [(live.folder, decode(Job, live.run.job)) for live in lives]
         asked = requests(jobs)
         handles = slurm.submit_array(asked) if len(jobs) > 1 else [backend(jobs[0][1].backend).submit(asked[0])]
     except (OSError, InputProblems) as error:
+        if trouble_of(error):
+            for live in lives:
+                (live.folder / CLAIM_FILE).unlink(missing_ok=True)
+            raise
         return Status(alive=False, state="failed", message=f"could not be started: {error}")
     for live, handle in zip(lives, handles, strict=True):
         live.handle = handle

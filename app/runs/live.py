@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.runs.events import EventReader, final_state
 from app.runs.run import Run, fold, read_run
-from runners.job import Handle
+from app.storage import Trouble
+from runners.backends.processes import age_s
+from runners.job import CANCEL_FILE, Handle
 
 
 @dataclass(eq=False, kw_only=True)
@@ -16,6 +20,9 @@ class Live:
     """The run as it stands, the lines that watchers may see, and how to wake them.
 
     ``held`` are lines from the worker's word that it is done: watchers see them only when its result is stored.
+    ``stored`` is the run as the index has it. ``ending`` is None until its end is asked for, then the reason, which is
+    empty where somebody wished it. ``trouble`` is what hinders following it just now. ``began_s`` is when it began to
+    run, by the clock of ``time.monotonic``, which nobody sets.
     """
 
     run: Run
@@ -24,6 +31,10 @@ class Live:
     lines: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
     handle: Handle | None = None
+    stored: Run | None = None
+    ending: str | None = None
+    trouble: Trouble | None = None
+    began_s: float | None = None
     done: bool = False
     changed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -37,6 +48,31 @@ class Live:
                 self.lines.append(line)
                 self.run = fold(self.run, line)
         return len(lines)
+
+    def ran_s(self) -> float:
+        """Seconds since it began to run; 0 before that.
+
+        The wall clock is asked once, and believed no more than the age of the process, because people set it.
+        """
+        if self.run.started_s is None:
+            return 0.0
+        if self.began_s is None:
+            ran_s = max(0.0, time.time() - self.run.started_s)
+            process_s = age_s(self.handle.pid) if self.handle and self.handle.pid else None
+            self.began_s = time.monotonic() - (ran_s if process_s is None else min(ran_s, process_s))
+        return time.monotonic() - self.began_s
+
+    def ask_end(self, reason: str = "") -> None:
+        """Note that it shall end, in its folder too where the disk takes it."""
+        self.ending = self.ending or reason
+        with contextlib.suppress(OSError):
+            self.note_end()
+
+    def note_end(self) -> None:
+        """Leave in the folder that the end was asked for, and why; raise OSError."""
+        file = self.folder / CANCEL_FILE
+        if self.ending is not None and not file.exists():
+            file.write_text(self.ending)
 
     def publish(self) -> None:
         """Wake everyone who waits for news of this run."""

@@ -104,7 +104,7 @@ def _measured(folder: Path, state: str) -> bool:
 
 
 def log_tail(folder: Path, limit_bytes: int = LOG_TAIL_BYTES) -> str:
-    """Return the end of the run's log, whole lines where it is longer than the limit."""
+    """Return the end of the run's log: whole lines where it is longer than the limit, the end of one that fills it."""
     try:
         with (folder / LOG_FILE).open("rb") as file:
             size_bytes = file.seek(0, 2)
@@ -113,5 +113,5 @@ def log_tail(folder: Path, limit_bytes: int = LOG_TAIL_BYTES) -> str:
     except FileNotFoundError:
         return ""
     if size_bytes > limit_bytes:
-        data = data[data.find(b"\n") + 1 :]
+        data = data[data.find(b"\n") + 1 :] or data
     return data.decode("utf-8", "replace")

@@ -10,21 +10,32 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import time
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from app.disk import DataFolder, new_id
+from app.errors import Refused
 from app.runs import events
-from app.runs.follow import conclude, end, end_elsewhere, follow, look_for
-from app.runs.launch import claim, make_runs, requests, start, still_queued, take_up
+from app.runs.follow import POLL_S, conclude, end, follow, look_for
+from app.runs.launch import claim, found, make_runs, requests, start, still_queued, take_up
 from app.runs.live import Live
 from app.runs.run import Run
+from app.storage import Trouble, trouble_of
 from app.store import Store
 from runners.backends import Status, backend
-from runners.job import CANCEL_FILE, Job, Request
+from runners.job import Job, Request, ask_to_cancel
 
 CANCEL_WAIT_S = 20.0
+ELSEWHERE_WAIT_S = 5.0
+"""How long somebody else who follows a run, a command, may take to conclude it once its processes are gone."""
+
+TROUBLE_WAIT_S = 2.0
+"""How long whoever cancels a run waits for its end where that cannot be stored."""
+
+RETRY_S, MOST_RETRY_S = 0.25, 8.0
 
 _log = logging.getLogger("headroom")
 
@@ -83,21 +94,54 @@ class Supervisor:
         return [live.run for live in lives]
 
     async def cancel(self, run_id: str) -> Run | None:
-        """End a run and everything that it started; return it as it then stands, None where there is no such run."""
+        """End a run and everything that it started; return it as it then stands, None where there is no such run.
+
+        Raises Refused where its processes do not end, or where its end cannot be stored yet.
+        """
         live = self._live.get(run_id)
         if live is None:
-            return await asyncio.to_thread(end_elsewhere, run_id, self.store, self.data)
-        await asyncio.to_thread((live.folder / CANCEL_FILE).touch)
+            run, live = await self._cancel_elsewhere(run_id)
+            if live is None:
+                return run
+        await asyncio.to_thread(live.ask_end)
         if run_id in self._queue:
             self._queue.remove(run_id)
-            await self._conclude(live)
+            self._watch(live, partial(self._conclude, live))
         elif live.handle is not None:
             await asyncio.to_thread(end, live.run, live.handle)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(CANCEL_WAIT_S):
-                while not live.done:
+        began_s = time.monotonic()
+        while not live.done and time.monotonic() - began_s < (TROUBLE_WAIT_S if live.trouble else CANCEL_WAIT_S):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(POLL_S):
                     await live.changed.wait()
+        if live.trouble and not live.done:
+            detail = f"The run is being ended, which cannot be stored yet: {live.trouble.message}. It will be."
+            raise Refused(live.trouble.status, detail)
         return live.run
+
+    async def _cancel_elsewhere(self, run_id: str) -> tuple[Run | None, Live | None]:
+        """End a run that is not followed here; where nobody else concludes it, it is from then on."""
+        run, folder = await asyncio.to_thread(self.store.run, run_id), self.data.runs / run_id
+        if run is None or run.final:
+            return run, None
+        handle = await asyncio.to_thread(found, folder, run)
+        if handle:
+            await asyncio.to_thread(end, run, handle)
+        else:
+            await asyncio.to_thread(ask_to_cancel, folder)
+        deadline_s = time.monotonic() + ELSEWHERE_WAIT_S
+        while time.monotonic() < deadline_s:
+            run = await asyncio.to_thread(self.store.run, run_id)
+            if run is None or run.final:
+                return run, None
+            await asyncio.sleep(POLL_S)
+        live = await asyncio.to_thread(take_up, run, self.data, self.store)
+        if live is None:
+            return await asyncio.to_thread(self.store.run, run_id), None
+        if run_id not in self._live:
+            self._live[run_id] = live
+            self._watch(live, partial(self._adopt, live))
+        return run, self._live[run_id]
 
     def ahead_of(self, run_id: str) -> list[Run]:
         """Runs that a queued one waits for, those at work first; none where it may start or is queued elsewhere."""
@@ -106,6 +150,11 @@ class Supervisor:
         before = [*self._active, *list(self._queue)[: self._queue.index(run_id)]]
         known = [self._live[one].run for one in before if one in self._live]
         return [run for run in known if not _queues(run)]
+
+    def trouble(self, run_id: str) -> Trouble | None:
+        """Return what hinders following a run just now."""
+        live = self._live.get(run_id)
+        return live.trouble if live else None
 
     def event_count(self, run_id: str) -> int:
         """Count the lines of a run's events."""
@@ -144,7 +193,7 @@ class Supervisor:
             if await asyncio.to_thread(still_queued, live):
                 self._queue.append(known.id)
             else:
-                self._watch(live, self._adopt(live))
+                self._watch(live, partial(self._adopt, live))
 
     async def _schedule(self) -> None:
         if self.ready is not None:
@@ -155,7 +204,7 @@ class Supervisor:
                 live = self._live[run_id]
                 if self._may_start(live):
                     self._queue.remove(run_id)
-                    self._watch(live, self._start(live))
+                    self._watch(live, partial(self._start, live))
             await self._wake.wait()
 
     def _may_start(self, live: Live) -> bool:
@@ -163,32 +212,34 @@ class Supervisor:
         at_work = [self._live[run_id] for run_id in self._active if run_id in self._live]
         return _queues(live.run) or sum(not _queues(one.run) for one in at_work) < self.slots
 
-    def _watch(self, live: Live, work: Coroutine[Any, Any, None]) -> None:
-        def ended(task: asyncio.Task[None]) -> None:
+    def _watch(self, live: Live, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Do what a run needs until it has ended; it keeps its slot until then."""
+
+        def ended(_: asyncio.Task[None]) -> None:
             self._active.pop(live.run.id, None)
             self._wake.set()
-            if not task.cancelled() and task.exception() is not None:
-                # The next server concludes it from its folder; until then nobody should wait for news
-                _log.error("following run %s failed", live.run.id, exc_info=task.exception())
-                live.done = True
-                self._live.pop(live.run.id, None)
-                live.publish()
 
-        task = self._active[live.run.id] = asyncio.create_task(work)
+        task = self._active[live.run.id] = asyncio.create_task(_until_done(live, work))
         task.add_done_callback(ended)
 
     async def _start(self, live: Live) -> None:
+        if live.ending is not None:
+            await self._conclude(live)
+            return
         if not await asyncio.to_thread(claim, live.folder):
             await self._adopt(live)
             return
         await self._follow_or_conclude(live, await asyncio.to_thread(start, [live]))
 
     async def _start_array(self, lives: list[Live]) -> None:
+        try:
+            for live in lives:
+                await asyncio.to_thread(claim, live.folder)
+            refused = await asyncio.to_thread(start, lives)
+        except OSError as error:
+            refused = Status(alive=False, state="failed", message=f"could not be started: {error}")
         for live in lives:
-            await asyncio.to_thread(claim, live.folder)
-        refused = await asyncio.to_thread(start, lives)
-        for live in lives:
-            self._watch(live, self._follow_or_conclude(live, refused))
+            self._watch(live, partial(self._follow_or_conclude, live, refused))
 
     async def _adopt(self, live: Live) -> None:
         """Follow a run that somebody else started or is starting, or conclude it where nothing of it is found."""
@@ -203,6 +254,24 @@ class Supervisor:
     async def _conclude(self, live: Live, status: Status | None = None) -> None:
         await conclude(live, self.store, status)
         self._live.pop(live.run.id, None)
+
+
+async def _until_done(live: Live, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do the work, again and again where a disk, the database or an error of ours hinders it."""
+    wait_s = RETRY_S
+    while True:
+        began_s = time.monotonic()
+        try:
+            return await work()
+        except Exception as error:
+            trouble = trouble_of(error) or Trouble(status=500, message="following it failed", remedy="See the log.")
+            if trouble != live.trouble:
+                expected = trouble.status != 500
+                _log.warning("run %s: %s; trying again", live.run.id, trouble.message, exc_info=not expected)
+            live.trouble = trouble
+            live.publish()
+        wait_s = RETRY_S if time.monotonic() - began_s > MOST_RETRY_S else min(2 * wait_s, MOST_RETRY_S)
+        await asyncio.sleep(wait_s)
 
 
 def _queues(run: Run) -> bool:

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from estimator.communication.message import Message
 from estimator.scenario.arrays import ceil_div, maximum, minimum
-from estimator.scenario.precision import Numbers
+from estimator.scenario.precision import ByteWidths
 from estimator.scenario.units import Number
 
 WHOLLY_SHARDED = ("zero3", "fsdp")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shares:
+class StateShares:
     """Which share of a stage's parameters each kind of state keeps on one rank (1 or 1/ranks)."""
 
     parameters: Number
@@ -21,11 +21,11 @@ class Shares:
     optimizer: Number
 
 
-def shares(sharding: str, ranks: Number) -> Shares:
+def shares(sharding: str, ranks: Number) -> StateShares:
     """ZeRO-1 shards the optimizer, ZeRO-2 gradients too, ZeRO-3 and FSDP everything (arXiv 1910.02054)."""
     one = 1.0 / ranks
     full: Number = 1.0
-    return Shares(
+    return StateShares(
         parameters=one if sharding in WHOLLY_SHARDED else full,
         gradients=one if sharding in ("zero2", *WHOLLY_SHARDED) else full,
         optimizer=full if sharding == "ddp" else one,
@@ -36,7 +36,7 @@ def data_messages(
     *,
     axis: str = "dp",
     sharding: str,
-    numbers: Numbers,
+    numbers: ByteWidths,
     parameters: Number,
     layers: Number,
     tensors: Number,
@@ -80,8 +80,10 @@ def data_messages(
         exchanges = {"bucketed": _buckets(gradient, tensors, bucket_bytes), "flat": 1.0, "naive": tensors}[ddp_mode]
         copies = {"bucketed": 2.0, "flat": 4.0, "naive": 0.0}[ddp_mode] * gradient * copied
         behind = "compute" if ddp_mode == "bucketed" else ""
-        return [one("gradient sum", "all-reduce", "data", "backward", gradient, exchanges, copies, behind)]
-    over_replicas = one("gradient sum of copies", "all-reduce", "replica", "backward", gradient / shard_ranks, layers)
+        return [one("gradient all-reduce", "all-reduce", "data", "backward", gradient, exchanges, copies, behind)]
+    over_replicas = one(
+        "gradient all-reduce over replicas", "all-reduce", "replica", "backward", gradient / shard_ranks, layers
+    )
     if sharding in ("zero1", "zero2"):
         times = micro_batches if sharding == "zero2" else 1.0
         buckets = _buckets(gradient, tensors, bucket_bytes)

@@ -1,13 +1,13 @@
-"""Expert parallelism: the exchanges that carry tokens to their experts and back."""
+"""Expert parallelism: the messages that carry tokens to their experts and back."""
 
 from __future__ import annotations
 
 from estimator.communication.message import Message
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
 
-def expert_messages(d: Dims) -> list[Message]:
+def expert_messages(d: RankSizes) -> list[Message]:
     """Return dispatch and combine of one expert block, both phases, and what full recomputation repeats.
 
     Every rank sends its share of tokens (tokens / tp, as Megatron routes under sequence parallelism) top_k times,

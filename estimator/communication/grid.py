@@ -17,7 +17,7 @@ from estimator.scenario.units import Number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class LinearShare:
     """What one rank has of a linear: elements of weights (and of gradients), saved input and buffers; FLOPs."""
 
     weights: Number
@@ -86,11 +86,13 @@ def summa_moves(m: Number, k: Number, n: Number, *, columns: Number, rows: Numbe
         _message("input gradient sums", "reduce-scatter", "backward", "row", x, columns),
         _message("input panels", "all-gather", "backward", "row", x, columns),
         _message("weight gradient sums", "reduce-scatter", "backward", "column", w, rows),
-        _message("weight gradient copies", "all-reduce", "backward", "depth", w / rows, depth),
+        _message("weight gradient over replicas", "all-reduce", "backward", "depth", w / rows, depth),
     ]
 
 
-def share(kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Number = 1, keep: bool = True) -> Share:
+def share(
+    kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Number = 1, keep: bool = True
+) -> LinearShare:
     """Return one rank's weights, saved input, work buffer and FLOPs (2MKN/P forward, 4MKN/P backward).
 
     Work buffers: the gathered operand or partial output in 1D and 3D, one pair of panels in 2D and 2.5D. 2.5D holds
@@ -111,7 +113,7 @@ def share(kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Nu
         "3d": (x + w + y) / square,
     }
     product = 2.0 * m * k * n / ranks
-    return Share(
+    return LinearShare(
         weights=weights,
         saved_input=saved,
         work_buffer=buffers[kind],
@@ -236,7 +238,7 @@ def bias_moves(kind: str, n: Number, *, side: Number, depth: Number = 1, swapped
     return [
         _message("bias gather", "all-gather", "forward", axis, part, side),
         _message("bias gradient sums", "reduce-scatter", "backward", axis, part, side),
-        _message("bias gradient copies", "all-reduce", "backward", other, own, copies),
+        _message("bias gradient over replicas", "all-reduce", "backward", other, own, copies),
     ]
 
 

@@ -7,13 +7,13 @@ from estimator.communication.expert import expert_messages
 from estimator.communication.grid import grid_block_messages
 from estimator.communication.message import Message
 from estimator.communication.tensor import tensor_messages, vocabulary_messages
-from estimator.operations.rank_sizes import Dims
-from estimator.operations.transformer import Block
+from estimator.operations.rank_sizes import RankSizes
+from estimator.operations.transformer import BlockOps
 from estimator.scenario.arrays import maximum
 from estimator.scenario.units import Number
 
 
-def block_messages(d: Dims, block: Block, *, sequence_parallel: bool) -> list[Message]:
+def block_messages(d: RankSizes, block: BlockOps, *, sequence_parallel: bool) -> list[Message]:
     """List what one block sends: over tensor, context and expert parallel ranks."""
     experts = not _zero(block.parameters.expert_tensors)
     found = [] if _one(d.tp) else _tensor(d, sequence_parallel=sequence_parallel, dense_ffn=not experts)
@@ -25,14 +25,14 @@ def block_messages(d: Dims, block: Block, *, sequence_parallel: bool) -> list[Me
     return found
 
 
-def edge_messages(d: Dims, *, sequence_parallel: bool) -> tuple[list[Message], list[Message]]:
+def edge_messages(d: RankSizes, *, sequence_parallel: bool) -> tuple[list[Message], list[Message]]:
     """List what the embedding and the head send."""
     if _one(d.tp) or d.model.network != "transformer":
         return [], []
     return vocabulary_messages(d, sequence_parallel=sequence_parallel)
 
 
-def _tensor(d: Dims, *, sequence_parallel: bool, dense_ffn: bool) -> list[Message]:
+def _tensor(d: RankSizes, *, sequence_parallel: bool, dense_ffn: bool) -> list[Message]:
     attention, ffn = d.model.network != "ffn", d.model.network != "attention"
     if d.tp_kind != "1d":
         return _grid(d, attention=attention, ffn=ffn)
@@ -44,7 +44,7 @@ def _tensor(d: Dims, *, sequence_parallel: bool, dense_ffn: bool) -> list[Messag
     )
 
 
-def _grid(d: Dims, *, attention: bool, ffn: bool) -> list[Message]:
+def _grid(d: RankSizes, *, attention: bool, ffn: bool) -> list[Message]:
     model, side = d.model, d.grid_side
     row_ranks = d.tp / side
     kv_width = maximum(model.kv / side, 1.0) * side * model.dim
@@ -69,7 +69,7 @@ def _grid(d: Dims, *, attention: bool, ffn: bool) -> list[Message]:
     )
 
 
-def _context(d: Dims) -> list[Message]:
+def _context(d: RankSizes) -> list[Message]:
     model = d.model
     value_dim = model.v_head_dim or model.dim
     # Latent attention makes keys and values for every query head before they travel.

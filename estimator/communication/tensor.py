@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from estimator.communication.message import Message
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
 
-def tensor_messages(d: Dims, *, sequence_parallel: bool, attention: bool = True, ffn: bool = True) -> list[Message]:
+def tensor_messages(
+    d: RankSizes, *, sequence_parallel: bool, attention: bool = True, ffn: bool = True
+) -> list[Message]:
     """Return a block's collectives: an all-reduce each way for each column-row pair of linears (attention, FFN).
 
     Sequence parallelism turns each into a gather and a scatter. Shoeybi 2019, arXiv 1909.08053, section 3; Korthikanti
@@ -29,9 +31,9 @@ def tensor_messages(d: Dims, *, sequence_parallel: bool, attention: bool = True,
     if not sequence_parallel:
         reduces, width = _input_gradients(d, attention, ffn, merged)
         found = [
-            one("block output sums", "all-reduce", "forward", sums),
-            one("block input gradient sums", "all-reduce", "backward", reduces, width / reduces),
-            one("block output sums again", "all-reduce", "backward", again),
+            one("tensor parallel all-reduce", "all-reduce", "forward", sums),
+            one("tensor parallel gradient all-reduce", "all-reduce", "backward", reduces, width / reduces),
+            one("tensor parallel all-reduce again", "all-reduce", "backward", again),
         ]
         return [x for x in found if x.count > 0]
     width = (_latents(d) / d.hidden if attention and d.model.latent else float(attention)) + float(ffn)
@@ -52,7 +54,7 @@ def tensor_messages(d: Dims, *, sequence_parallel: bool, attention: bool = True,
     return [x for x in found if x.count > 0]
 
 
-def _input_gradients(d: Dims, attention: bool, ffn: bool, merged: bool) -> tuple[float, Number]:
+def _input_gradients(d: RankSizes, attention: bool, ffn: bool, merged: bool) -> tuple[float, Number]:
     """Return how many input gradients a block sums without sequence parallelism, and their width over ``hidden``.
 
     Eager PyTorch (DTensor) does not fuse q, k, v nor gate and up, and sums the gradient of each; latent attention those
@@ -67,17 +69,17 @@ def _input_gradients(d: Dims, attention: bool, ffn: bool, merged: bool) -> tuple
     return projections * attention + ups * ffn, width * attention + ups * ffn
 
 
-def _latents(d: Dims) -> int:
+def _latents(d: RankSizes) -> int:
     """Width of what latent attention's column linears read: the latents and the shared rotary key."""
     return (d.model.q_lora_rank or d.model.hidden) + d.model.latent_width
 
 
-def _one_input(d: Dims) -> bool:
+def _one_input(d: RankSizes) -> bool:
     """Whether attention and FFN read one norm, so that a compiler adds their input gradients before it sums them."""
     return d.model.norms_per_layer == 1 and d.training.traits.merges_input_gradients and not d.model.latent
 
 
-def vocabulary_messages(d: Dims, *, sequence_parallel: bool) -> tuple[list[Message], list[Message]]:
+def vocabulary_messages(d: RankSizes, *, sequence_parallel: bool) -> tuple[list[Message], list[Message]]:
     """Return the collectives of a vocabulary-parallel embedding, head and loss.
 
     Sequence parallelism scatters the embedding's sum and gathers the head's input: the same bytes, in other places.

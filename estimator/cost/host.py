@@ -5,7 +5,7 @@ from __future__ import annotations
 from estimator.cost.efficiency import Efficiencies
 from estimator.scenario.arrays import maximum
 from estimator.scenario.hardware import Chip
-from estimator.scenario.precision import Numbers
+from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
@@ -46,7 +46,7 @@ HOST_ADAM_BYTES = 28.0
 written (Ren 2021, arXiv 2101.06840, section 4)."""
 
 
-def host_update_s(parameters: Number, numbers: Numbers, chip: Chip, e: Efficiencies) -> Number:
+def host_update_s(parameters: Number, numbers: ByteWidths, chip: Chip, e: Efficiencies) -> Number:
     """Time of an optimizer that lives in host memory: gradients down, update, parameters up, one after the other."""
     moved = parameters * (numbers.gradient + numbers.parameter)
     return moved / (chip.host_bytes_per_s * e.host_link_frac) + parameters * HOST_ADAM_BYTES / e.host_memory_bytes_per_s

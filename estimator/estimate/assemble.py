@@ -14,9 +14,9 @@ from estimator.communication.placement import Degrees, Groups, groups_of
 from estimator.cost.device_time import Work, attention_s, device_s, work_of
 from estimator.cost.efficiency import Efficiencies, efficiencies, ideal
 from estimator.memory.memory import Policy
-from estimator.memory.rank_memory import Shard, shard_of
+from estimator.memory.rank_memory import RankMemory, rank_memory_of
 from estimator.memory.stage_layout import stage_kinds
-from estimator.operations.rank_sizes import Dims, dims
+from estimator.operations.rank_sizes import RankSizes, rank_sizes
 from estimator.operations.transformer import NetworkOps, network
 from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.plan import Plan
@@ -57,15 +57,15 @@ def assembled(scenario: Scenario, calibration: Efficiencies | None = None) -> As
 
 
 def timed(
-    rank: Rank, setting: Setting, e: Efficiencies, *, scale: Scale | None = None, pace: int | None = None
+    rank: Rank, setting: Setting, e: Efficiencies, *, scale: Scale | None = None, critical_stage: int | None = None
 ) -> tuple[Lines, Step]:
     """Price the collectives of a rank in their groups and time its step.
 
-    ``scale`` multiplies each component's device time; ``pace`` names the stage that sets the pace where it is known.
+    ``scale`` multiplies each component's device time; ``critical_stage`` names the slowest stage where it is known.
     """
     lines = lines_of(rank, setting.cluster, setting.groups, e)
     parts = parts_in_line(parts_of(rank, setting.training, e, scale), lines)
-    return lines, step(setting, stage_passes(setting, parts, e), e, pace)
+    return lines, step(setting, stage_passes(setting, parts, e), e, critical_stage)
 
 
 def effective(scenario: Scenario) -> Scenario:
@@ -91,9 +91,9 @@ def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Eff
 class Rank:
     """Ops of one rank and their work; what is left is to place, to pipeline and to update."""
 
-    d: Dims
+    d: RankSizes
     ops: NetworkOps
-    shard: Shard
+    shard: RankMemory
     blocks: tuple[Work, ...]
     embedding: Work
     head: Work
@@ -107,16 +107,16 @@ def rank_of(scenario: Scenario, e: Efficiencies, **arrays: Any) -> Rank:
     plan = scenario.plan
     build = _rank if arrays else _rank_once
     chip = scenario.cluster.chip
-    return build(dims(scenario, **arrays), chip, e, plan.sequence_parallel, plan.recompute_every)
+    return build(rank_sizes(scenario, **arrays), chip, e, plan.sequence_parallel, plan.recompute_every)
 
 
-def _rank(d: Dims, chip: Chip, e: Efficiencies, sequence_parallel: bool, recompute_every: int) -> Rank:
+def _rank(d: RankSizes, chip: Chip, e: Efficiencies, sequence_parallel: bool, recompute_every: int) -> Rank:
     ops = network(d)
     embedding_sends, head_sends = edge_messages(d, sequence_parallel=sequence_parallel)
     return Rank(
         d=d,
         ops=ops,
-        shard=shard_of(d, ops, recompute_every),
+        shard=rank_memory_of(d, ops, recompute_every),
         blocks=tuple(work_of(block.ops, chip, e) for block in ops.blocks),
         embedding=work_of(ops.embedding, chip, e),
         head=work_of(ops.head, chip, e),
@@ -198,7 +198,7 @@ def setting_of(scenario: Scenario, rank: Rank) -> Setting:
 
 
 def setting(
-    shard: Shard, groups: Groups, degrees: Degrees, plan: Plan, training: Training, cluster: Cluster, *,
+    shard: RankMemory, groups: Groups, degrees: Degrees, plan: Plan, training: Training, cluster: Cluster, *,
     stages: Number, virtual_stages: Number, micro_batches: Number,
 ) -> Setting:  # fmt: skip
     """Lay blocks out over the stages, and state over data parallel ranks and the host."""

@@ -18,6 +18,7 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
 from estimator.scenario.problems import InputProblems, Problem
@@ -90,7 +91,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
     found = assembled(scenario, calibration)
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
-    low, high = interval_s(rank, setting, int(timing.pace), e) if interval else (seconds, seconds)
+    low, high = interval_s(rank, setting, int(timing.critical_stage), e) if interval else (seconds, seconds)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
 
     stages = stage_memories(setting, e.workspace_bytes)
@@ -118,9 +119,9 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         interval_s=(min(low, seconds), max(high, seconds)),
         phases_s=phases,
         host_wait_by_phase_s={
-            "forward": float(timing.wait_forward_s),
-            "backward": float(timing.wait_backward_s),
-            "optimizer": float(timing.wait_optimizer_s),
+            Phase.FORWARD: float(timing.wait_forward_s),
+            Phase.BACKWARD: float(timing.wait_backward_s),
+            Phase.OPTIMIZER: float(timing.wait_optimizer_s),
         },
         breakdown_s=breakdown,
         tokens_per_s=tokens / seconds,
@@ -128,7 +129,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         mfu=model_flops / (seconds * chips * peak),
         hfu=_executed_flops(scenario, rank) / (seconds * chips * peak),
         memory=memory,
-        ops=op_costs(rank, setting, setting.kinds[int(timing.pace)], e),
+        ops=op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e),
         collectives=collectives,
         limits=explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity),
         assumptions=explain.assumptions(scenario, e),

@@ -8,19 +8,20 @@ from dataclasses import replace
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
+from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import bytes_text, seconds
 
 CAUSES = {
-    "matmul": "Matrix products bind.",
-    "attention": "Attention binds.",
-    "elementwise": "Memory traffic of element-wise kernels binds.",
-    "communication": "Exposed communication binds.",
-    "optimizer": "The optimizer's memory traffic binds.",
-    "bubble": "The pipeline bubble binds.",
-    "host": "The host binds: the chip waits for launches.",
-    "other": "Copies bind.",
+    Category.MATMUL: "Matrix products bind.",
+    Category.ATTENTION: "Attention binds.",
+    Category.ELEMENTWISE: "Memory traffic of element-wise kernels binds.",
+    Category.COMMUNICATION: "Exposed communication binds.",
+    Category.OPTIMIZER: "The optimizer's memory traffic binds.",
+    Category.BUBBLE: "The pipeline bubble binds.",
+    Category.HOST: "The host binds: the chip waits for launches.",
+    Category.OTHER: "Copies bind.",
 }
 
 
@@ -35,9 +36,10 @@ def limits(
     """Name the largest part of the step and its share; what would help is told by estimates of other values alone."""
     name, value = max(breakdown_s.items(), key=lambda item: item[1])
     share = value / step_s
-    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {CAUSES[name]}"
-    exposed_s = breakdown_s["communication"]
-    if exposed_s > 0.1 * step_s and name != "communication":
+    label = SHOWN_CATEGORIES[name].label.capitalize()
+    sentence = f"{label} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {CAUSES[name]}"
+    exposed_s = breakdown_s[Category.COMMUNICATION]
+    if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
         worst = max(collectives, key=lambda c: c.exposed_s)
         sentence += (
             f" Communication leaves {seconds(exposed_s)} exposed ({exposed_s / step_s:.0%}),"
@@ -106,7 +108,7 @@ def memory_problems(
         Problem(
             field="memory",
             message=f"{needed(fullest.peak_bytes, reserved)} do not fit into {bytes_text(capacity)};"
-            f" the largest part, {kind}, is {bytes_text(fullest.by_kind[kind])}",
+            f" the largest part, {SHOWN_MEMORY_KINDS[kind].label}, is {bytes_text(fullest.by_kind[kind])}",
             remedy=remedy(scenario, e, reserved, capacity),
         ),
     )

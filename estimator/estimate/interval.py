@@ -32,16 +32,16 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
 VARIANTS = 1 + 2 * len(INTERVAL_GROUPS)
 
 
-def interval_s(rank: Rank, setting: Setting, pace: int, e: Efficiencies) -> tuple[float, float]:
+def interval_s(rank: Rank, setting: Setting, critical_stage: int, e: Efficiencies) -> tuple[float, float]:
     """Give the 80 % interval: each group of efficiencies at its pessimistic and optimistic end, in quadrature.
 
     All variants are priced at once, as arrays. Device time of a component moves as its leading efficiency does:
     products and fused attention by the share of peak of this precision, memory-bound kernels by the share of
-    bandwidth. The same stage sets the ``pace`` in all of them.
+    bandwidth. The same stage is the critical one in all of them.
     """
     precision, attention = setting.shard.numbers.peak, setting.training.attention
     varied, scale = _variants(e, precision, attention)
-    _, found = timed(rank, setting, varied, scale=scale, pace=pace)
+    _, found = timed(rank, setting, varied, scale=scale, critical_stage=critical_stage)
     seconds = np.broadcast_to(np.asarray(found.seconds, dtype=float), (VARIANTS,))
     base, moved = float(seconds[0]), seconds[1:]
     above = float(np.sqrt(np.sum(np.maximum(moved - base, 0.0) ** 2)))

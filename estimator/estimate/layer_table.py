@@ -14,7 +14,8 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.price import Priced
 from estimator.estimate.assemble import assembled
 from estimator.operations.layer_tensors import tensors_of
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
+from estimator.scenario.breakdown import Category
 from estimator.scenario.scenario import Scenario
 
 GRADIENT = re.compile(r" (input |weight )?gradient\b.*$")
@@ -23,7 +24,7 @@ COPY = re.compile(r" (weight|input) (cast|quantisation)$")
 
 @dataclass(kw_only=True, slots=True)
 class LayerRow:
-    """One op on one rank, per micro-batch; ``times`` it runs in a step on the stage that sets the pace.
+    """One op on one rank, per micro-batch; ``times`` it runs in a step on the critical stage.
 
     ``traffic``: all bytes between chip and memory, casts, recomputation and weights included. ``compute`` and
     ``memory`` seconds are what each roof alone allows, ``forward_s`` and ``backward_s`` what the op takes.
@@ -68,17 +69,17 @@ COLUMNS = tuple(f.name for f in fields(LayerRow) if f.name != "trained")
 
 
 def layer_table(scenario: Scenario, calibration: Efficiencies | None = None) -> tuple[LayerRow, ...]:
-    """Return the rows of every kind of block on the pace-setting stage, of the embedding and of the head."""
+    """Return the rows of every kind of block on the critical stage, of the embedding and of the head."""
     found = assembled(scenario, calibration)
     rank, setting, lines, timing = found.rank, found.setting, found.lines, found.timing
-    kind = setting.kinds[int(timing.pace)]
+    kind = setting.kinds[int(timing.critical_stage)]
     batches, seconds = float(setting.micro_batches), float(timing.seconds)
     parts = [
         (block.name, work.priced, sent, float(count))
         for block, work, sent, count in zip(rank.ops.blocks, rank.blocks, lines.blocks, kind.blocks, strict=True)
         if float(count) > 0
     ]
-    # Embedding and head stand in the table whichever stage sets the pace; they count where they are on that stage.
+    # Embedding and head stand in the table whichever stage is critical; they count where they are on that stage.
     parts += [("embedding", rank.embedding.priced, lines.embedding, float(kind.embedding))]
     parts += [("head", rank.head.priced, lines.head, float(kind.head))]
     rows: list[LayerRow] = []
@@ -88,7 +89,7 @@ def layer_table(scenario: Scenario, calibration: Efficiencies | None = None) -> 
 
 
 def _rows(
-    part: str, priced: Sequence[Priced], lines: Sequence[PricedMessage], times: float, d: Dims, step_s: float
+    part: str, priced: Sequence[Priced], lines: Sequence[PricedMessage], times: float, d: RankSizes, step_s: float
 ) -> Iterator[LayerRow]:
     forward = {one.op.name for one in priced if one.op.phase == "forward"}
     rows: dict[str, LayerRow] = {}
@@ -106,7 +107,7 @@ def _rows(
     for line in lines:
         for name, count in owners(line, names, d):
             if count > 0:
-                row = rows.setdefault(name, LayerRow(part=part, op=name, category="communication", times=times))
+                row = rows.setdefault(name, LayerRow(part=part, op=name, category=Category.COMMUNICATION, times=times))
                 _send(row, line, count)
     for row in rows.values():
         traffic = row.traffic_forward_bytes
@@ -167,10 +168,15 @@ GRID_PARTS = (
 )
 """Names of a grid's messages by their beginning, and the op that each belongs to."""
 
-COLUMN_SENDS = ("sequence gather", "input gather for weights", "gradient scatter", "block input gradient sums")
+COLUMN_SENDS = (
+    "sequence gather",
+    "input gather for weights",
+    "gradient scatter",
+    "tensor parallel gradient all-reduce",
+)
 
 PARTS = {
-    "block output sums": ROW_LINEARS,
+    "tensor parallel all-reduce": ROW_LINEARS,
     "sequence scatter": ROW_LINEARS,
     "gradient gather": ROW_LINEARS,
     "expert dispatch, combine": "expert permutation|expert combine",
@@ -189,7 +195,7 @@ PARTS = {
 }
 
 
-def owners(line: PricedMessage, names: Sequence[str], d: Dims) -> list[tuple[str, float]]:
+def owners(line: PricedMessage, names: Sequence[str], d: RankSizes) -> list[tuple[str, float]]:
     """Return (op, executions per micro-batch and block) of a message; they add to its count.
 
     Column linears gather their input and sum its gradient, row linears sum their output and gather its gradient

@@ -1,4 +1,4 @@
-"""Listing: a priced step written out for people: phases, categories, collectives, every stage's memory."""
+"""Report: a priced step written out for people: phases, categories, collectives, every stage's memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from estimator.estimate.assemble import Lines, Rank
 from estimator.memory.memory import stage_memory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
-from estimator.scenario.breakdown import CATEGORIES, PHASES, complete
+from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
 from estimator.scenario.units import Number
 from estimator.schedule.bubble import in_flight
 from estimator.schedule.step import Setting, Step, once_per_step
@@ -51,14 +51,14 @@ class MemoryOfStage:
 def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[dict[str, float], dict[str, float]]:
     """Return seconds by phase and by category; each adds to the step time."""
     phases = {
-        "forward": float(timing.forward_s),
-        "backward": float(timing.backward_s),
-        "optimizer": float(timing.optimizer_s),
-        "exposed_communication": float(timing.exposed_s),
-        "bubble": float(timing.bubble_s),
-        "host_wait": float(timing.wait_s),
+        Phase.FORWARD: float(timing.forward_s),
+        Phase.BACKWARD: float(timing.backward_s),
+        Phase.OPTIMIZER: float(timing.optimizer_s),
+        Phase.EXPOSED_COMMUNICATION: float(timing.exposed_s),
+        Phase.BUBBLE: float(timing.bubble_s),
+        Phase.HOST_WAIT: float(timing.wait_s),
     }
-    kind = setting.kinds[int(timing.pace)]
+    kind = setting.kinds[int(timing.critical_stage)]
     sums = [0.0] * 5
     found = list(zip(rank.blocks, kind.blocks, strict=True))
     found += [(rank.embedding, 1.0)] if kind.embedding else []
@@ -69,20 +69,20 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
                 sums[index] += float(seconds) * float(times)
     m = float(setting.micro_batches)
     breakdown = {
-        "matmul": m * sums[0],
-        "attention": m * sum(sums[1:4]),
-        "elementwise": m * sums[4] + float(timing.accumulation_s),
-        "communication": phases["exposed_communication"],
-        "optimizer": phases["optimizer"],
-        "bubble": phases["bubble"],
-        "host": phases["host_wait"],
+        Category.MATMUL: m * sums[0],
+        Category.ATTENTION: m * sum(sums[1:4]),
+        Category.ELEMENTWISE: m * sums[4] + float(timing.accumulation_s),
+        Category.COMMUNICATION: phases[Phase.EXPOSED_COMMUNICATION],
+        Category.OPTIMIZER: phases[Phase.OPTIMIZER],
+        Category.BUBBLE: phases[Phase.BUBBLE],
+        Category.HOST: phases[Phase.HOST_WAIT],
     }
     return complete(phases, PHASES), complete(breakdown, CATEGORIES)
 
 
 def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collective, ...]:
-    """List the collectives of the pace-setting stage over a step, those of the data ranks, and the stages' messages."""
-    kind = setting.kinds[int(timing.pace)]
+    """List the collectives of the critical stage over a step, those of the data ranks, and the stages' messages."""
+    kind = setting.kinds[int(timing.critical_stage)]
     m = float(setting.micro_batches)
     merged: dict[tuple[str, str, str], dict[str, Any]] = {}
     found = list(zip(lines.blocks, kind.blocks, strict=True))
@@ -211,7 +211,7 @@ def _copies(timing: Step) -> list[Collective]:
 
 @dataclass(kw_only=True, slots=True)
 class OpCost:
-    """One op of one rank of the pace-setting stage: totals over a step."""
+    """One op of one rank of the critical stage: totals over a step."""
 
     name: str
     layer: str

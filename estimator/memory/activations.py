@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import Dims
-from estimator.operations.transformer import Block
+from estimator.operations.rank_sizes import RankSizes
+from estimator.operations.transformer import BlockOps
 from estimator.scenario.arrays import maximum
 from estimator.scenario.units import Number
 
@@ -21,7 +21,7 @@ def loss_bytes(head_ops: tuple[Op, ...]) -> Number:
     return sum((op.saved_bytes * op.count for op in head_ops if op.name == "cross-entropy"), 0.0)
 
 
-def logits_bytes(d: Dims) -> tuple[Number, Number]:
+def logits_bytes(d: RankSizes) -> tuple[Number, Number]:
     """Bytes of logits and loss at the end of forward, and at the peak inside the loss's backward.
 
     Per logit: fp32 4 then 12 (log-softmax output; its gradient and the logits' gradient), bf16 2 then 6, autocast
@@ -53,7 +53,7 @@ class BlockMoments:
     freed: Number
 
 
-def block_moments(d: Dims, block: Block) -> BlockMoments:
+def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
     """Walk one block's backward: which gradients live beside what forward kept.
 
     Eager attention's backward holds the scores' gradient and the softmax's result: 8 bytes per score in fp32; 2-byte

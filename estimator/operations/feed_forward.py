@@ -6,12 +6,12 @@ from estimator.operations import elementwise
 from estimator.operations.elementwise import pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
 
 def feed_forward(
-    d: Dims,
+    d: RankSizes,
     layer: str,
     *,
     width: Number,
@@ -68,6 +68,6 @@ def feed_forward(
     )
 
 
-def wide_activation(d: Dims) -> bool:
+def wide_activation(d: RankSizes) -> bool:
     """Whether the activation leaves fp32 under autocast, so that the down projection casts its input."""
     return d.model.activation == "gelu-tanh" and not d.model.gated_ffn and not d.fused

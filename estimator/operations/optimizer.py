@@ -1,9 +1,10 @@
-"""Update: the kernels that run once per step: the optimizer, and the adding of one more micro-batch's gradients."""
+"""Optimizer: the kernels that run once per step: the optimizer, and the adding of one more micro-batch's gradients."""
 
 from __future__ import annotations
 
 from estimator.operations.op import Op, kernels
-from estimator.scenario.precision import Numbers
+from estimator.scenario.breakdown import Category
+from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
@@ -15,7 +16,7 @@ FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
 
 
 def optimizer(
-    training: Training, numbers: Numbers, parameters: Number, tensors: Number, *, multi_tensor: bool
+    training: Training, numbers: ByteWidths, parameters: Number, tensors: Number, *, multi_tensor: bool
 ) -> list[Op]:
     """Return the optimizer step over this rank's ``parameters`` in ``tensors`` tensors (once per step)."""
     adam = training.optimizer == "adamw"
@@ -39,12 +40,12 @@ def optimizer(
             stream=stream,
             launches=launches,
             flops_per_element=12 if adam else 2,
-            category="optimizer",
+            category=Category.OPTIMIZER,
         )
     ]
 
 
-def gradient_accumulation(training: Training, numbers: Numbers, parameters: Number, tensors: Number) -> list[Op]:
+def gradient_accumulation(training: Training, numbers: ByteWidths, parameters: Number, tensors: Number) -> list[Op]:
     """Return the adds of one more micro-batch's gradients: two reads and a write each, unless products add them."""
     if not training.traits.accumulates:
         return []

@@ -1,4 +1,4 @@
-"""Dims: the plain numbers of one rank's share of a transformer, from which every op's size follows.
+"""Rank sizes: the plain numbers of one rank's share of a transformer, from which every op's size follows.
 
 Degrees and sizes may be NumPy arrays; choices (style, attention, recompute) are branches.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from estimator.scenario.arrays import maximum
 from estimator.scenario.grid_shape import grid_of
 from estimator.scenario.model import Model
-from estimator.scenario.precision import Numbers, numbers
+from estimator.scenario.precision import ByteWidths, byte_widths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dims:
+class RankSizes:
     """One rank's sizes for one micro-batch; widths are the rank's own, but for ``hidden`` and ``full_vocab``.
 
     Every tensor between products has ``tokens`` · width elements on a rank. ``tokens`` = micro_batch · seq_len / cp,
@@ -68,7 +68,7 @@ class Dims:
     cp_kind: str
     ep: Number
     expert_tp: Number
-    numbers: Numbers
+    numbers: ByteWidths
     model: Model
     training: Training
     recompute: str
@@ -84,7 +84,7 @@ class Dims:
         return self.sequences * self.heads * self.seq_len * self.seq_len / self.cp
 
 
-def dims(scenario: Scenario, **arrays: Any) -> Dims:
+def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
     """Collect the sizes of a scenario; ``arrays`` may replace a degree (tp, tp_depth, cp, ep, expert_tp) or a size.
 
     Sizes are ``micro_batch`` and ``seq_len``. A rank of a grid has 1/rows of the tokens and 1/q of every width:
@@ -116,7 +116,7 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
     expert_ffn = model.moe_ffn or model.ffn
     stream_tokens = share if grid or plan.sequence_parallel else tokens
     keeps_gathered = not grid and training.traits.keeps_gathered
-    return Dims(
+    return RankSizes(
         tokens=tokens,
         stream_tokens=stream_tokens,
         kept_tokens=tokens if keeps_gathered else stream_tokens,
@@ -148,7 +148,7 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
         cp_kind=plan.cp_kind,
         ep=ep,
         expert_tp=expert_tp,
-        numbers=numbers(training, plan),
+        numbers=byte_widths(training, plan),
         model=model,
         training=training,
         recompute=plan.recompute,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from estimator.operations import attention
 from estimator.operations.op import Op, again, kernels, unsaved
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 
 CORE_OPS = ("attention", "q, k casts", "scores", "softmax", "values", "head copies", "ring sums")
 """Forward ops that selective recomputation runs again (Korthikanti 2022, arXiv 2205.05198, section 5)."""
@@ -20,7 +20,7 @@ WEIGHT_COPIES = ("weight cast", "weight quantisation")
 """Copies of weights stay from forward to backward."""
 
 
-def recomputed(d: Dims, ops: list[Op], layer: str, *, experts: bool) -> list[Op]:
+def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> list[Op]:
     """Add the forward ops that backward runs again, and drop what then need not be kept."""
     if d.recompute == "none":
         return ops
@@ -44,7 +44,7 @@ def recomputed(d: Dims, ops: list[Op], layer: str, *, experts: bool) -> list[Op]
     return [kept, *outside, *map(again, inside), *backward]
 
 
-def _block_end(d: Dims, experts: bool) -> tuple[str, ...]:
+def _block_end(d: RankSizes, experts: bool) -> tuple[str, ...]:
     if d.model.network == "attention":
         return ATTENTION_END
     if experts:
@@ -53,6 +53,6 @@ def _block_end(d: Dims, experts: bool) -> tuple[str, ...]:
     return BLOCK_END
 
 
-def _not_redone(d: Dims, end: tuple[str, ...]) -> tuple[str, ...]:
+def _not_redone(d: RankSizes, end: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ops after the last kept tensor: PyTorch's checkpoint stops there, Megatron's runs to the end."""
     return () if d.training.traits.redoes_whole_blocks else end

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from estimator.scenario.codec import spec
 from estimator.scenario.framework import FRAMEWORKS, Framework
+from estimator.scenario.hardware import PEAK_FIELD
 
-PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
+PRECISIONS = tuple(PEAK_FIELD)
 OPTIMIZERS = ("adamw", "sgd")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
 

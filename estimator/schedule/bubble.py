@@ -1,4 +1,4 @@
-"""Pipeline: what a schedule adds to the pace of the slowest stage, and the micro-batches that a stage holds at once."""
+"""Bubble: what a schedule adds to the critical stage, and the micro-batches that a stage holds at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Communication: what data parallel ranks exchange once or more per step, and how much of it stays exposed."""
+"""Data overlap: what data parallel ranks exchange once or more per step, and how much of it stays exposed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from estimator.communication.placement import Groups
 from estimator.cost.collectives import exposed_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.memory.memory import stage_parameters
-from estimator.memory.rank_memory import Shard
+from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.hardware import Cluster
@@ -20,7 +20,7 @@ from estimator.schedule.micro_batch import Pass
 
 
 def data_parallel(
-    shard: Shard, kind: StageKind, one: Pass, plan: Plan, groups: Groups, micro_batches: Number, cluster: Cluster,
+    shard: RankMemory, kind: StageKind, one: Pass, plan: Plan, groups: Groups, micro_batches: Number, cluster: Cluster,
     e: Efficiencies,
 ) -> list[PricedMessage]:  # fmt: skip
     """Price the data parallel exchanges of one stage's rank, dense parameters and experts apart.

@@ -1,4 +1,4 @@
-"""Part: what one micro-batch costs a rank in one part of the network: device, host, and collectives in line."""
+"""Micro-batch: what one costs in a part of the network and on a stage: device, host, and collectives in line."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _share(part: Number, whole: Number) -> Number:
 
 
 def slowest(passes: list[Pass]) -> tuple[Number, Pass]:
-    """Return the index of the stage that sets the pace and its numbers (of the first one among equals)."""
+    """Return the index of the critical stage and its numbers (of the first one among equals)."""
     best, index = passes[0], 0
     if all(isinstance(p.times.seconds, (int, float)) for p in passes):
         for i, found in enumerate(passes[1:], 1):
@@ -218,7 +218,7 @@ class Stages:
     count: Number
 
     @property
-    def pace_s(self) -> Number:
+    def slowest_s(self) -> Number:
         """Seconds of the slowest."""
         ends_s = maximum(self.first.seconds, self.last.seconds)
         return maximum(ends_s, where(self.count > 2, self.middle.seconds, ends_s))

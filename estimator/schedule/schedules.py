@@ -1,6 +1,6 @@
 """Schedules: idle time and exposed messages of each, as formulas in the times of one stage and of all the others.
 
-Every form takes the times of the stage that may set the pace, the sums over all other stages, p stages, m
+Every form takes the times of the stage that may be critical, the sums over all other stages, p stages, m
 micro-batches, v chunks per rank, and seconds per message. It returns what the step takes beyond m times that stage,
 without and with messages. For equal stages they are what ``estimator.schedule.simulation`` simulates;
 tests/properties/test_schedules.py says where they are exact, and how far off they are elsewhere.
@@ -97,7 +97,7 @@ def of_each_stage(form: Form) -> Whole:
     """Return what a step takes beyond m · slowest: max over stages i of m·tᵢ + formᵢ."""
 
     def beyond_s(stages: Stages, m: Number, v: Number, send_s: Number) -> tuple[Number, Number]:
-        pace_s, total = stages.pace_s, stages.total
+        pace_s, total = stages.slowest_s, stages.total
         idle_s: Number = 0.0
         both_s: Number = 0.0
         for own, there in ((stages.first, True), (stages.last, True), (stages.middle, stages.count > 2)):

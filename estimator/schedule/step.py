@@ -14,7 +14,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import host_update_s
 from estimator.cost.price import price
 from estimator.memory.memory import Policy, stage_parameters
-from estimator.memory.rank_memory import Shard
+from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
@@ -42,7 +42,7 @@ class Parts:
 class Setting:
     """One plan's numbers, or those of many plans that share all choices: what the parts are put together by."""
 
-    shard: Shard
+    shard: RankMemory
     kinds: tuple[StageKind, ...]
     groups: Groups
     policy: Policy
@@ -56,9 +56,9 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """Seconds of one step and what they are made of; ``pace`` is the slowest stage's number among the kinds."""
+    """Seconds of one step and what they are made of; ``critical_stage``: number of the slowest among the kinds."""
 
-    pace: Number
+    critical_stage: Number
     one: Pass
     forward_s: Number
     backward_s: Number
@@ -97,15 +97,15 @@ def stage_passes(setting: Setting, parts: Parts, e: Efficiencies) -> list[Pass]:
     return [_pass(setting, parts, kind, e) for kind in setting.kinds]
 
 
-def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None = None) -> Step:
-    """Price one step; ``pace`` names the stage that sets the pace where that is known.
+def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: int | None = None) -> Step:
+    """Price one step; ``critical_stage`` names the slowest stage where that is known.
 
-    Stages: every op on the device, collectives in line, the host beside them. Pipeline: m micro-batches at the pace of
+    Stages: every op on the device, collectives in line, the host beside them. Pipeline: m micro-batches at the time of
     the slowest stage, and the bubble of the schedule. Then what data parallel communication cannot hide, and the
     optimizer, on the first stage, which ends its backward last.
     """
     m, plan, cluster = setting.micro_batches, setting.plan, setting.cluster
-    index, one = slowest(passes) if pace is None else (pace, passes[pace])
+    index, one = slowest(passes) if critical_stage is None else (critical_stage, passes[critical_stage])
     bubble, send_each_s = _bubble(setting, passes, e)
     once, accumulation = once_per_step(setting, setting.kinds[0])
     accumulation_s = (m - 1) * _seconds(accumulation, cluster, e)
@@ -115,7 +115,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None
     walk = maximum(0.0, (tensors + expert_tensors) * e.host_tensor_s - passes[0].lead_s)
     part = one.part
     return Step(
-        pace=index,
+        critical_stage=index,
         one=one,
         forward_s=m * part.forward_s,
         backward_s=m * (part.input_s + part.weight_s) + accumulation_s,

@@ -1,4 +1,4 @@
-"""Table: what every shape costs and holds, as columns, before it is placed, staged and copied."""
+"""Price table: what every shape costs and holds, as columns, before it is placed, staged and copied."""
 
 from __future__ import annotations
 
@@ -14,28 +14,39 @@ from estimator.communication.placement import Degrees, Groups
 from estimator.cost.device_time import attention_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.assemble import parts_of, rank_of
-from estimator.memory.rank_memory import Shard
+from estimator.memory.rank_memory import RankMemory
 from estimator.scenario.arrays import joined
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import AXES, SHARDINGS
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Part, with_messages
 from estimator.schedule.step import Parts
-from estimator.search.space import SHAPE, Choice, Shape, Sharing, Space, canonical, changes, plan_of, shapes_of
+from estimator.search.space import (
+    SHAPE,
+    Choice,
+    Shape,
+    Sharing,
+    Space,
+    canonical,
+    changes,
+    plan_of,
+    refuse_many_shapes,
+    shapes_of,
+)
 
 Key = tuple[int | str, tuple[str, ...]]
 """Part of the network (the number of a kind of block, or an edge), and what its merged messages have in common."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
+class PriceTable:
     """One row a shape: parts without what depends on placement, what a rank holds, messages, and degrees.
 
     ``changes``: fields of choice and shape that are not at their default.
     """
 
     parts: Parts
-    shard: Shard
+    shard: RankMemory
     attention: tuple[dict[str, Number], ...]
     messages: dict[Key, Message]
     degrees: Degrees
@@ -45,14 +56,19 @@ class Table:
     changes: NDArray[np.int64]
 
 
-def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[Table | None, list[Choice], list[list[Shape]]]:
-    """Price all shapes of a space under the numbers that ``sharding`` keeps; rows point into the returned lists."""
+def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[PriceTable | None, list[Choice], list[list[Shape]]]:
+    """Price all shapes of a space under the numbers that ``sharding`` keeps; rows point into the returned lists.
+
+    Raises InputProblems where there are too many.
+    """
     choices: list[Choice] = []
     listed: list[list[Shape]] = []
-    tables: list[Table] = []
+    tables: list[PriceTable] = []
     lengths: list[int] = []
     for choice in space.choices():
         shapes = shapes_of(space, choice)
+        space.beat()
+        refuse_many_shapes(sum(lengths) + len(shapes))
         if not shapes:
             continue
         tables.append(_of_choice(space, choice, shapes, sharding, e, len(choices)))
@@ -62,7 +78,7 @@ def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[Table | None
     return (_joined(tables, lengths) if tables else None), choices, listed
 
 
-def in_line(table: Table, groups: Groups, cluster: Cluster, e: Efficiencies) -> Parts:
+def in_line(table: PriceTable, groups: Groups, cluster: Cluster, e: Efficiencies) -> Parts:
     """Return the parts with the collectives of every row priced in their groups."""
 
     def lined(part: Part, key: int | str, attention: dict[str, Number]) -> Part:
@@ -78,7 +94,9 @@ def in_line(table: Table, groups: Groups, cluster: Cluster, e: Efficiencies) -> 
     )
 
 
-def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str, e: Efficiencies, index: int) -> Table:
+def _of_choice(
+    space: Space, choice: Choice, shapes: list[Shape], sharding: str, e: Efficiencies, index: int
+) -> PriceTable:
     columns = {name: np.array([getattr(shape, name) for shape in shapes], dtype=float) for name in SHAPE}
     plan = plan_of(space.fixed, choice, sharding=sharding)
     scenario = replace(space.base, plan=plan)
@@ -92,7 +110,7 @@ def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str,
         ("head", rank.head_messages),
     ]
     d = rank.d
-    return Table(
+    return PriceTable(
         parts=parts_of(rank, scenario.training, e),
         shard=rank.shard,
         attention=tuple(attention_s(work) for work in rank.blocks),
@@ -109,14 +127,14 @@ def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str,
     )  # fmt: skip
 
 
-def _joined(tables: list[Table], lengths: list[int]) -> Table:
+def _joined(tables: list[PriceTable], lengths: list[int]) -> PriceTable:
     # Any choice's message stands for those choices that do not send it, with a count of 0.
     sample = {key: message for table in tables for key, message in table.messages.items()}
     unsent = {
         key: replace(one, count=0.0, payload_bytes=0.0, host=1.0, ranks=None if one.ranks is None else 1.0)
         for key, one in sample.items()
     }
-    return Table(
+    return PriceTable(
         parts=joined([t.parts for t in tables], lengths),
         shard=joined([t.shard for t in tables], lengths),
         attention=tuple(
@@ -135,7 +153,7 @@ def _joined(tables: list[Table], lengths: list[int]) -> Table:
 Rows = NDArray[np.int64]
 
 
-def staged(space: Space, table: Table) -> Iterator[tuple[str, Rows, Rows]]:
+def staged(space: Space, table: PriceTable) -> Iterator[tuple[str, Rows, Rows]]:
     """Yield rows and their chunks by schedule; a pipeline of one stage apart, because it has one kind of stage.
 
     Rows whose busy axes are the same follow one another, as they have the same placements.
@@ -155,7 +173,7 @@ def staged(space: Space, table: Table) -> Iterator[tuple[str, Rows, Rows]]:
         yield schedule, rows[order], chunks[order]
 
 
-def distinct(space: Space, table: Table, placement: str) -> NDArray[np.bool_]:
+def distinct(space: Space, table: PriceTable, placement: str) -> NDArray[np.bool_]:
     """Where a placement stands for all that differ only in where axes of degree 1 come."""
     if "placement" in space.locked:
         return np.ones(len(table.choice), dtype=bool)
@@ -166,7 +184,7 @@ def distinct(space: Space, table: Table, placement: str) -> NDArray[np.bool_]:
     return np.array(legal)[_busy(table)]
 
 
-def _busy(table: Table) -> Rows:
+def _busy(table: PriceTable) -> Rows:
     """Which axes have a degree above 1, as bits of one number a row."""
     found = np.zeros(len(table.choice), dtype=np.int64)
     for place, axis in enumerate(AXES):
@@ -174,7 +192,7 @@ def _busy(table: Table) -> Rows:
     return found
 
 
-def usable_rows(space: Space, table: Table, sharing: Sharing) -> NDArray[np.bool_]:
+def usable_rows(space: Space, table: PriceTable, sharing: Sharing) -> NDArray[np.bool_]:
     """Where a sharing is a plan of its own.
 
     One data rank shards nothing and exchanges nothing but experts; a copy spans fewer ranks than all.

@@ -1,4 +1,4 @@
-"""Parallelism: ways to split one block over a group of ranks, side by side, and where one becomes better than another.
+"""Splits: ways to split one block over a group of ranks, side by side, and where one becomes better than another.
 
 Tensor parallelism in 1, 2, 2.5 and 3 dimensions against tokens per micro-batch; splits of the sequence against its
 length. Everything is priced by the estimator's own core on arrays.
@@ -61,8 +61,8 @@ def of_linears(scenario: Scenario, ways: tuple[Way, ...]) -> list[Crossover]:
         if way.problems or usual.problems:
             continue
         side = int(grid_of(way.name, way.plan.tp, way.plan.tp_depth))
-        layout = Layout(kind=way.name, side=side, depth=way.plan.tp_depth)
-        at = crossover_rows(Layout(kind="1d", side=way.plan.tp), layout, linears, keep=False)
+        layout = TensorSplit(kind=way.name, side=side, depth=way.plan.tp_depth)
+        at = crossover_rows(TensorSplit(kind="1d", side=way.plan.tp), layout, linears, keep=False)
         never = not np.isfinite(at)
         found.append(
             Crossover(metric="linears", before=usual.name, then=way.name, first=None if never else at,
@@ -99,7 +99,7 @@ def _between(x: Values, gap: Values, here: int, there: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class TensorSplit:
     """A kind of tensor parallelism (1d, 2d, 2.5d, 3d) with its side (P of 1D, else q) and depth (2.5D)."""
 
     kind: str
@@ -108,7 +108,7 @@ class Layout:
 
 
 def stack_elements(
-    layout: Layout, linears: Sequence[tuple[Number, Number]], rows: Number, *, keep: bool = True
+    layout: TensorSplit, linears: Sequence[tuple[Number, Number]], rows: Number, *, keep: bool = True
 ) -> Number:
     """Elements that a rank receives, forward and backward, in a stack of linears (K, N), by turns column and row.
 
@@ -125,7 +125,9 @@ def stack_elements(
     return total
 
 
-def crossover_rows(usual: Layout, other: Layout, linears: Sequence[tuple[float, float]], *, keep: bool = True) -> float:
+def crossover_rows(
+    usual: TensorSplit, other: TensorSplit, linears: Sequence[tuple[float, float]], *, keep: bool = True
+) -> float:
     """Rows (tokens of a micro-batch) from which on ``other`` receives less than ``usual``; infinity where never.
 
     Volumes are a + b·M, so M = (a_other − a_usual)/(b_usual − b_other), where other's slope is the smaller one.
@@ -160,7 +162,7 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class SplitComparison:
     """All ways of one kind along one axis."""
 
     axis: str
@@ -175,8 +177,8 @@ class Parallelism:
     """Both comparisons for one group of ranks."""
 
     ranks: int
-    tensor: Comparison
-    sequence: Comparison
+    tensor: SplitComparison
+    sequence: SplitComparison
     assumptions: tuple[str, ...]
 
 
@@ -200,14 +202,14 @@ def parallelism(scenario: Scenario, ranks: int = 0, calibration: Efficiencies | 
     tokens = sequences * base.training.seq_len
     return Parallelism(
         ranks=ranks,
-        tensor=Comparison(
+        tensor=SplitComparison(
             axis="tokens per micro-batch",
             x=tokens,
             ways=grids,
             curves=tuple(tensor),
             crossovers=(*of_linears(base, grids), *searched(tokens, _metrics(tensor))),
         ),
-        sequence=Comparison(
+        sequence=SplitComparison(
             axis="sequence length",
             x=lengths,
             ways=splits,

@@ -1,4 +1,4 @@
-"""Table: one row of a CSV of measured runs, read into a Scenario by stated defaults, never by the measurement."""
+"""CSV row: one row of a CSV of measured runs, read into a Scenario by stated defaults, never by the measurement."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.framework import FRAMEWORKS, Framework
-from estimator.scenario.hardware import Chip
+from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -23,7 +23,7 @@ STATED_NETWORK_LATENCY_S = 5e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CsvRow:
     """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted."""
 
     source_id: str
@@ -34,7 +34,7 @@ class Row:
     measured_memory_bytes: float | None
 
 
-def scenario_of_row(row: Mapping[str, str]) -> Row:
+def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
     """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason."""
     cells = {key.strip(): (value or "").strip() for key, value in row.items() if key}
     assumptions: list[str] = []
@@ -51,7 +51,7 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
     memory_gib = number(cells.get("measured_peak_mem_gib", ""))
     if scenario is not None and step_s is None and memory_gib is None:
         scenario, reason = None, "no measured step time, throughput or memory"
-    return Row(
+    return CsvRow(
         source_id=cells.get("source_id", ""),
         scenario=scenario,
         assumptions=tuple(assumptions),
@@ -63,10 +63,8 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
     precision = cells.get("precision", "").lower()
-    if "fp4" in precision:
-        return f"precision {precision} is not modelled yet"
     if precision and precision not in PRECISIONS:
-        return f"precision {precision!r} is not known"
+        return f"precision {precision!r} is not modelled"
     if not cells.get("hardware"):
         return "no hardware named"
     for column in ("n_layers", "d_model", "n_heads", "seq_len", "global_batch"):
@@ -234,12 +232,11 @@ def known_experts(name: str) -> int:
 
 
 PRECISIONS = {
-    "fp32": "fp32", "float32": "fp32", "tf32": "tf32", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16-amp",
-    "float16": "fp16-amp", "amp_bf16": "bf16-amp", "bf16-amp": "bf16-amp", "autocast": "bf16-amp",
-    "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp", "bf16-mixed": "bf16-amp",
-    "amp_fp16": "fp16-amp", "fp16-amp": "fp16-amp",
-    "fp16 mixed": "fp16-amp", "bf16 mixed": "bf16-amp",
-    "fp8": "fp8", "amp_fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "fp8-ds": "fp8", "fp8-sc": "fp8",
+    **{name: name for name in PEAK_FIELD},
+    "float32": "fp32", "bfloat16": "bf16", "fp16": "fp16-amp", "float16": "fp16-amp", "amp_bf16": "bf16-amp",
+    "autocast": "bf16-amp", "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp",
+    "bf16-mixed": "bf16-amp", "amp_fp16": "fp16-amp", "fp16 mixed": "fp16-amp", "bf16 mixed": "bf16-amp",
+    "amp_fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "fp8-ds": "fp8", "fp8-sc": "fp8",
     "fp8 other granularity (parenthesised value)": "fp8",
 }  # fmt: skip
 SHARDINGS = {

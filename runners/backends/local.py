@@ -16,7 +16,7 @@ from pathlib import Path
 
 from estimator.scenario.problems import Problem
 from runners.backends import Status
-from runners.backends.processes import MARK, marked, processes_of, start_time
+from runners.backends.processes import MARK, killed, marked, processes_of, rank_killed, start_time
 from runners.job import (
     CANCEL_FILE,
     FINAL_STATES,
@@ -25,8 +25,9 @@ from runners.job import (
     Handle,
     Job,
     Request,
+    ask_to_cancel,
     last_state,
-    write_handle,
+    note_handle,
 )
 from runners.placement import Placement
 
@@ -46,6 +47,8 @@ MOST_PROCESSES = 64
 """One machine has at most a handful of GPUs."""
 
 _children: dict[int, subprocess.Popen[bytes]] = {}
+_exit_codes: dict[int, int] = {}
+"""Of those that this process started and saw the end of."""
 
 
 def problems(job: Job) -> list[Problem]:
@@ -126,7 +129,7 @@ def submit(request: Request) -> Handle:
         )
     _children[process.pid] = process
     handle = Handle(pid=process.pid, start_time=start_time(process.pid) or 0, folder=request.folder)
-    write_handle(handle)
+    note_handle(handle)
     return handle
 
 
@@ -138,7 +141,7 @@ def find(folder: Path) -> Handle | None:
     began = {pid: start_time(pid) or 0 for pid in pids}
     first = min(pids, key=lambda pid: (began[pid], pid))
     handle = Handle(pid=first, start_time=began[first], folder=str(folder.resolve()))
-    write_handle(handle)
+    note_handle(handle)
     return handle
 
 
@@ -148,7 +151,7 @@ def alive(handle: Handle) -> bool:
         return True
     child = _children.pop(handle.pid, None)
     if child is not None:
-        child.wait()  # it has ended: this only takes note of it
+        _exit_codes[handle.pid] = child.wait()  # it has ended: this only takes note of it
     return False
 
 
@@ -158,9 +161,13 @@ def status(handle: Handle) -> Status:
         return Status(alive=True, state="running")
     folder = Path(handle.folder)
     event = last_state(folder)
+    state = "cancelled" if (folder / CANCEL_FILE).exists() else "failed"
     if event and event["state"] in FINAL_STATES:
-        return Status(alive=False, state=str(event["state"]))
-    return Status(alive=False, state="cancelled" if (folder / CANCEL_FILE).exists() else "failed")
+        state = str(event["state"])
+    if state != "failed":
+        return Status(alive=False, state=state)
+    code = _exit_codes.get(handle.pid, 0)
+    return Status(alive=False, state=state, message=killed(-code) if code < 0 else rank_killed(folder))
 
 
 def cancel(handle: Handle, grace_s: float = GRACE_S) -> None:
@@ -168,7 +175,7 @@ def cancel(handle: Handle, grace_s: float = GRACE_S) -> None:
 
     Raises TimeoutError where even that does not end one.
     """
-    (Path(handle.folder) / CANCEL_FILE).touch()
+    ask_to_cancel(Path(handle.folder))
     known: dict[int, int] = {}
     _signal_all(processes_of(handle, known), signal.SIGTERM)
     deadline = time.monotonic() + grace_s

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import signal
+import time
 from pathlib import Path
 
-from runners.job import Handle
+from runners.job import LOG_FILE, Handle
 
 MARK = "HEADROOM_JOB_FOLDER"
 """Environment variable that every process of a job inherits; torchrun's workers leave its process group."""
+
+_RANK_KILLED = re.compile(r"exitcode +: -(\d+) ")
+"""What torchrun reports of a rank that a signal ended (torch 2.13, distributed/elastic/multiprocessing/errors)."""
+
+_REPORT_BYTES = 16_384
 
 
 def processes_of(handle: Handle, known: dict[int, int] | None = None) -> list[int]:
@@ -59,6 +69,34 @@ def carrying(variable: str) -> list[int]:
         if mark in environment.split(b"\0") and start_time(pid) is not None:
             found.append(pid)
     return found
+
+
+def killed(number: int) -> str:
+    """Say that a signal ended a process, and what that may mean."""
+    try:
+        name = f" ({signal.Signals(number).name})"
+    except ValueError:
+        name = ""
+    return f"killed, signal {number}{name}" + (": perhaps out of memory" if number == signal.SIGKILL else "")
+
+
+def rank_killed(folder: Path) -> str:
+    """Say so where torchrun reports in the run's log that a signal ended the first of its ranks to fail; else ""."""
+    log = folder / LOG_FILE
+    with contextlib.suppress(OSError), log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - _REPORT_BYTES))
+        report = file.read().decode("utf-8", "replace").rpartition("Root Cause")[2]
+        if found := _RANK_KILLED.search(report):
+            return killed(int(found[1]))
+    return ""
+
+
+def age_s(pid: int) -> float | None:
+    """Seconds since a process began, by a clock that nobody sets; None where it is gone or there is no /proc."""
+    began = start_time(pid)
+    if began is None:
+        return None
+    return time.clock_gettime(time.CLOCK_BOOTTIME) - began / os.sysconf("SC_CLK_TCK")
 
 
 def _all_processes() -> list[int]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from estimator.scenario.problems import InputProblems, Problem
 from runners.backends.sbatch import job_name, script
 from runners.backends.squeue import NO_SUCH_JOB, UnansweredError, ask, status
-from runners.job import CANCEL_FILE, LOG_FILE, SCRIPT_FILE, Handle, Job, Request, write_handle
+from runners.job import LOG_FILE, SCRIPT_FILE, Handle, Job, Request, ask_to_cancel, note_handle
 from runners.placement import problems as placement_problems
 
 __all__ = ["ARRAYS", "LOOK_S", "QUEUES", "cancel", "find", "missing", "problems", "render", "status", "submit"]
@@ -96,7 +96,7 @@ def submit_array(requests: list[Request]) -> list[Handle]:
     for index, request in enumerate(requests):
         job_id = f"{match[1]}_{index}" if len(requests) > 1 else match[1]
         handles.append(Handle(folder=request.folder, job_id=job_id))
-        write_handle(handles[-1])
+        note_handle(handles[-1])
     return handles
 
 
@@ -106,13 +106,13 @@ def find(folder: Path) -> Handle | None:
     if job_id is None:
         return None
     handle = Handle(folder=str(folder.resolve()), job_id=job_id)
-    write_handle(handle)
+    note_handle(handle)
     return handle
 
 
 def cancel(handle: Handle) -> None:
     """Ask Slurm to end the job and wait until it has, or until ``CANCEL_S`` is over."""
-    (Path(handle.folder) / CANCEL_FILE).touch()
+    ask_to_cancel(Path(handle.folder))
     deadline_s = time.monotonic() + CANCEL_S
     try:
         ask("scancel", handle.job_id)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from estimator.scenario.problems import InputProblems
 from runners.backends import Status
+from runners.backends.processes import killed, rank_killed
 from runners.job import CANCEL_FILE, EXIT_FILE, Handle, read_json
 
 ASK_S = 20.0
@@ -31,6 +32,9 @@ ENDED = {
     "REVOKED": "failed",
 }
 """Slurm's final states; all others mean that something of the job is left."""
+
+SHELL_SIGNAL = 128
+"""What a shell adds to the number of the signal that ended a command."""
 
 WAITING = ("PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT", "STAGE_IN")
 
@@ -82,7 +86,8 @@ def _ended(handle: Handle) -> Status:
         parts += _failed_nodes(known.get("NodeList", ""))
     elif name == "FAILED":
         code, _, number = known.get("ExitCode", "").partition(":")
-        parts.append(f"exit code {code}" if number in ("", "0") else f"signal {number}")
+        parts.append(_exit(int(code or 0)) if number in ("", "0") else killed(int(number)))
+        parts += filter(None, [rank_killed(Path(handle.folder))])
     elif known.get("Reason", "None") != "None":
         parts.append(known["Reason"])
     return Status(alive=False, state=state, message=", ".join(parts))
@@ -135,7 +140,13 @@ def _from_folder(handle: Handle) -> Status | None:
         return Status(alive=False, state="cancelled")
     if code == 0:
         return Status(alive=False, state="ok")
-    return Status(alive=False, state="failed", message=f"its script ended with exit code {code}")
+    said = ", ".join(filter(None, (f"its script ended with {_exit(code)}", rank_killed(Path(handle.folder)))))
+    return Status(alive=False, state="failed", message=said)
+
+
+def _exit(code: int) -> str:
+    """Name an exit code, and the signal that a shell means by it."""
+    return f"exit code {code}" + (f", {killed(code - SHELL_SIGNAL)}" if SHELL_SIGNAL < code < SHELL_SIGNAL + 65 else "")
 
 
 def _fields(line: str) -> dict[str, str]:

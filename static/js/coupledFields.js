@@ -22,7 +22,7 @@ function coupled(plan, name, value) {
   if (name === "schedule") return { virtual_stages: value === "interleaved" ? Math.max(plan.virtual_stages, 2) : 1 };
   if (name === "virtual_stages") {
     const unchunked = plan.schedule === "interleaved" ? "1f1b" : plan.schedule;
-    return { schedule: value > 1 ? "interleaved" : unchunked };
+    return { schedule: value > (plan.schedule === "zero-bubble-v" ? 2 : 1) ? "interleaved" : unchunked };
   }
   if (name === "tp_kind")
     return { tp_depth: depth(plan, value, plan.tp), ...(value !== "1d" && { sequence_parallel: false }) };

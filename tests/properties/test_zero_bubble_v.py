@@ -34,7 +34,7 @@ def passes(smallest: float, largest: float):
 def step_s(first, middle, last, p: int, m: int, send_s: float = 0.0) -> float:
     found = bubble_s("zero-bubble-v", first=first, middle=middle, last=last, stages=p, micro_batches=m,
                      virtual_stages=2, send_s=send_s)  # fmt: skip
-    return m * Stages(first=first, middle=middle, last=last, count=p).pace_s + found.idle_s + found.send_s
+    return m * Stages(first=first, middle=middle, last=last, count=p).slowest_s + found.idle_s + found.send_s
 
 
 def simulated_s(first, middle, last, p: int, m: int, send_s: float = 0.0) -> float:

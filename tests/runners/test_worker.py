@@ -7,6 +7,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from runners.job import RESULT_FILE, Job, last_state, read_events, read_measurement, write_job
 from tests.runners.examples import ROOT, limited, scenario_json, too_large, write_scenario
 
@@ -43,6 +45,31 @@ def test_a_stopped_run_is_cancelled(tmp_path):
     process.send_signal(signal.SIGTERM)
     assert end(process)[0] == 143
     assert read_measurement(tmp_path / RESULT_FILE).status == "cancelled"
+    assert last_state(tmp_path)["message"] == "stopped on request"
+
+
+STOPPED_WITHIN_AN_IMPORT = """
+import os, signal, sys
+class Finder:
+    def find_spec(name, path=None, target=None):
+        if name == sys.argv[1]:
+            sys.meta_path.remove(Finder)
+            os.kill(os.getpid(), signal.SIGTERM)
+sys.meta_path.insert(0, Finder)
+from runners.__main__ import main
+from runners.worker import leave
+leave(main(sys.argv[2:]))
+"""
+
+
+@pytest.mark.parametrize("module", ["torch._C", "torch.cuda", "torch.nn.functional", "torch.autograd"])
+def test_a_run_that_is_stopped_while_it_imports_torch_is_cancelled(tmp_path, module):
+    write_job(tmp_path, Job(scenario=scenario_json(), device="cpu"))
+    command = (sys.executable, "-c", STOPPED_WITHIN_AN_IMPORT, module, "step", "--job", str(tmp_path))
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (143, "")
+    result = read_measurement(tmp_path / RESULT_FILE)
+    assert (result.status, result.environment) == ("cancelled", {})
     assert last_state(tmp_path)["message"] == "stopped on request"
 
 

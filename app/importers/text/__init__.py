@@ -61,8 +61,10 @@ _REMEDY = (
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
     text = _decoded(source)
-    document = scan(text)
+    document = scan(text, limits.rows)
     _refuse_predictions(document)
+    for block in document.blocks:
+        _check_size(len(block.rows) if isinstance(block, Table) else 0, limits, block.line)
     groups: dict[tuple[tuple[str, ...], str], tuple[ModuleType, list[Block]]] = {}
     for block in document.blocks:
         kind = next((kind for kind in KINDS if kind.matches(block)), None)
@@ -132,7 +134,7 @@ def _file_warnings(source: Source, document: Document) -> list[Warning]:
 
 def _check_size(rows: int, limits: Limits, line: int) -> None:
     if rows > limits.rows:
-        message = f"{rows:,} rows are more than the limit of {limits.rows:,}"
+        message = f"it has more rows than the limit of {limits.rows:,}"
         raise ImportRefused("text", f"line {line}", message, "Cut the table to the rows that matter, or average them.")
 
 

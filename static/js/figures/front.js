@@ -47,7 +47,7 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
     yanchor: "middle",
     showarrow: false,
     text: `present plan ↑ ${quantity(peak_bytes, "bytes")}`,
-    font: { size: 11, color: colour("communication") },
+    font: { size: 11, color: colour("hue-orange") },
     bgcolor: colour("card"),
   });
   return {
@@ -67,7 +67,7 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
         ...trace("present plan", present ? [present] : [], {
           size: 11,
           symbol: "diamond-open",
-          color: colour("communication"),
+          color: colour("hue-orange"),
           line: { width: 2 },
         }),
         ...(above && { y: [end / memory.factor], cliponaxis: false }),

@@ -11,7 +11,7 @@ export const METRICS = /** @type {[string, string, string][]} */ ([
   ["communication_s", "sends' time", "s"],
   ["activations_bytes", "activations", "bytes"],
 ]);
-const TOKENS = ["matmul", "communication", "attention", "elementwise"];
+const TOKENS = ["hue-blue", "hue-orange", "hue-violet", "hue-teal"];
 
 /** The token that colours a way. @param {Comparison} comparison @param {string} name */
 export const tokenOfWay = ({ ways }, name) => TOKENS[ways.findIndex((way) => way.name === name) % TOKENS.length];

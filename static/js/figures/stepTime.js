@@ -1,30 +1,35 @@
 /** Step time: where the seconds of one step go, predicted over measured. */
 import { change, quantity, scaleFor, seconds, significant } from "../format.js";
 import { total } from "../measured.js";
-import { CATEGORIES, PHASES, barMarker, escaped, layout, roundUp, tokenOf, words } from "./base.js";
+import { barMarker, escaped, layout, roundUp, tokenOf, UNNAMED } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
-/** @typedef {{name: string, predicted: number, measured: number | null}} Row */
+/** @typedef {import("../types.js").Named} Named */
+/** @typedef {{label: string, token: string, predicted: number, measured: number | null}} Row */
 
 /**
  * Rows of the table of errors: only names with time in them; what a measurement does not split is `unsplit`.
  * @param {{predicted: Record<string, number>, measured: Record<string, number> | null,
- *   names: string[]}} parts @returns {Row[]}
+ *   names: Named[]}} parts @returns {Row[]}
  */
 export function errorRows({ predicted, measured, names }) {
   return names
-    .map((name) => ({ name, predicted: predicted[name] ?? 0, measured: measured ? (measured[name] ?? 0) : null }))
+    .map((name) => ({
+      label: name.label,
+      token: tokenOf(name),
+      predicted: predicted[name.key] ?? 0,
+      measured: measured ? (measured[name.key] ?? 0) : null,
+    }))
     .filter((row) => row.predicted > 0 || (row.measured ?? 0) > 0);
 }
 
 /**
  * @param {{estimate: import("../types.js").Estimate, measurement: import("../types.js").Measurement | null,
- *   measuredStep_s: number | null, absent: string, by: "category" | "phase", largest_s: number, colour: Colour,
- *   narrow: boolean}} input
+ *   measuredStep_s: number | null, absent: string, by: "category" | "phase", names: Named[],
+ *   largest_s: number, colour: Colour, narrow: boolean}} input  `names`: categories or phases of the catalogue
  * @returns {import("../types.js").Figure & {rows: Row[], scale: {factor: number, unit: string}}}
  */
-export function stepTime({ estimate, measurement, measuredStep_s, absent, by, largest_s, colour, narrow }) {
-  const names = by === "phase" ? PHASES : CATEGORIES;
+export function stepTime({ estimate, measurement, measuredStep_s, absent, by, names, largest_s, colour, narrow }) {
   const predicted = by === "phase" ? estimate.phases_s : estimate.breakdown_s;
   const given = measurement ? (by === "phase" ? measurement.phases_s : measurement.breakdown_s) : null;
   const split = given && total(given) > 0 ? given : null;
@@ -32,13 +37,13 @@ export function stepTime({ estimate, measurement, measuredStep_s, absent, by, la
   const scale = scaleFor(largest, "s");
   const range = [0, roundUp((largest / scale.factor) * (narrow ? 1.25 : 1.1))];
   const hover = `%{fullData.name}: %{customdata}<extra></extra>`;
-  const used = names.filter((name) => predicted[name] > 0 || (split?.[name] ?? 0) > 0); // every trace costs time
+  const used = names.filter(({ key }) => predicted[key] > 0 || (split?.[key] ?? 0) > 0); // every trace costs time
   const data = used.map((name) => {
-    const values = [split?.[name] ?? 0, predicted[name] ?? 0];
+    const values = [split?.[name.key] ?? 0, predicted[name.key] ?? 0];
     return {
       type: "bar",
       orientation: "h",
-      name: words(name),
+      name: name.label,
       y: ["measured", "predicted"],
       x: values.map((value) => value / scale.factor),
       customdata: values.map((value) => quantity(value, "s", 6)),
@@ -56,7 +61,7 @@ export function stepTime({ estimate, measurement, measuredStep_s, absent, by, la
       x: [rest / scale.factor, 0],
       customdata: [quantity(rest, "s", 6), ""],
       hovertemplate: hover,
-      marker: barMarker(colour("other"), colour, false),
+      marker: barMarker(colour(UNNAMED), colour, false),
     });
   }
   const [low, high] = estimate.interval_s.map((value) => value / scale.factor);
@@ -76,8 +81,8 @@ export function stepTime({ estimate, measurement, measuredStep_s, absent, by, la
     data,
     scale,
     legend: [
-      ...used.map((name) => /** @type {[string, string]} */ ([tokenOf(name), words(name)])),
-      ...(!split && rest > 0 ? [/** @type {[string, string]} */ (["other", "not split"])] : []),
+      ...used.map((name) => /** @type {[string, string]} */ ([tokenOf(name), name.label])),
+      ...(!split && rest > 0 ? [/** @type {[string, string]} */ ([UNNAMED, "not split"])] : []),
     ],
     axes: { x: `step time, ${scale.unit}` },
     said: `${both}; bracket: 80 % interval of the prediction`,
@@ -115,7 +120,7 @@ export function stepTime({ estimate, measurement, measuredStep_s, absent, by, la
         { title: "measured", unit: "s" },
       ],
       rows: [
-        ...names.map((name) => [words(name), predicted[name] ?? 0, split ? (split[name] ?? 0) : null]),
+        ...names.map(({ key, label }) => [label, predicted[key] ?? 0, split ? (split[key] ?? 0) : null]),
         ["step", estimate.step_time_s, measuredStep_s],
       ],
     },

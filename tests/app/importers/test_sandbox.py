@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 
+import httpx2
 import pytest
 
-from app.importers import import_file
+from app.importers import import_file, sandbox
 from app.importers.imported import ImportRefused, Limits
 from app.importers.sandbox import import_sandboxed
 from estimator.scenario.units import MIB
+from runners.backends.processes import start_time
 from tests.app.importers.kineto import made
 from tests.app.importers.reading import REFERENCE, write
+from tests.app.serving import serving
+from tests.app.waiting import processes_of, until
 
 
 @pytest.mark.parametrize("name", ["cs336_steps/report.txt", "kineto/h200_ddp_amp.json.gz"])
@@ -106,8 +112,6 @@ def test_the_child_sees_no_settings_and_loads_nothing_heavy(tmp_path):
 
 
 def test_secrets_of_the_server_do_not_reach_it(tmp_path, monkeypatch):
-    from app.importers import sandbox
-
     monkeypatch.setenv("HEADROOM_DATABASE_URL", "postgresql://user:secret@host/db")
     assert "secret" not in str(sandbox._environment())
     assert set(sandbox._environment()) & set(os.environ) <= {
@@ -116,6 +120,7 @@ def test_secrets_of_the_server_do_not_reach_it(tmp_path, monkeypatch):
         "PYTHONPATH",
         "PYTHONUTF8",
         "PYTHONDONTWRITEBYTECODE",
+        "MALLOC_ARENA_MAX",
     }
 
 
@@ -130,3 +135,47 @@ def test_no_files_are_left_behind(tmp_path, monkeypatch):
     with pytest.raises(ImportRefused):
         import_sandboxed(write(tmp_path, b"", "empty"), "x.json")
     assert list((tmp_path / "temporary").iterdir()) == []
+
+
+def long_to_read(folder):
+    """A text that takes many seconds."""
+    return write(folder, "\n".join(f"words that say {i} nothing at all" for i in range(400_000)), "long.txt")
+
+
+def test_an_import_ends_when_its_input_does_wherever_there_are_pipes(tmp_path):
+    command = [sys.executable, "-m", "app.importers", f"--path={long_to_read(tmp_path)}", "--filename=x"]
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=sandbox._environment(), cwd="/"
+    )
+    with pytest.raises(subprocess.TimeoutExpired):
+        child.wait(3)
+    child.stdin.close()
+    assert child.wait(3) == 1
+
+
+def test_a_killed_server_leaves_no_import_and_no_folder_behind(tmp_path):
+    data, temporary = tmp_path / "data", tmp_path / "temporary"
+    temporary.mkdir()
+    body = long_to_read(tmp_path).read_bytes()
+
+    def upload(address):
+        with contextlib.suppress(httpx2.HTTPError):
+            httpx2.put(f"{address}/api/uploads", content=body, timeout=60)
+
+    with serving(data, TMPDIR=str(temporary)) as (process, client):
+        sender = threading.Thread(target=upload, args=(client.base_url,))
+        sender.start()
+        importing = until(lambda: processes_of(data / "uploads"))
+        process.kill()
+        process.wait(10)
+        sender.join(10)
+    until(lambda: not [pid for pid in importing if alive(pid)], 5)
+    assert list(temporary.iterdir()) == []
+    with serving(data, TMPDIR=str(temporary)) as (_, client):
+        assert client.get("/api/measurements").json()["measurements"]
+        assert list((data / "uploads").iterdir()) == []
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that waits to be reaped by nobody does not."""
+    return start_time(pid) is not None

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import time
 
 import pytest
 
@@ -66,6 +67,21 @@ def test_a_bomb_is_stopped_early(tmp_path):
     with pytest.raises(ImportRefused, match="200 times its size"):
         taken.extend(len(piece) for piece in source.chunks(MIB))
     assert sum(taken) <= 200 * path.stat().st_size
+
+
+def test_many_members_with_next_to_nothing_are_refused_at_once(tmp_path):
+    empty = gz(b"")
+    for first, member in ((b"", empty), (b"", gz(b"x")), (gz(TEXT), empty)):
+        path = write(tmp_path, first + member * (8 * MIB // len(member)))
+        began_s = time.process_time()
+        with pytest.raises(ImportRefused, match="cut into more than 1,000 pieces"):
+            Source(path, Limits()).read("text")
+        assert time.process_time() - began_s < 1
+
+
+def test_members_of_ordinary_size_may_be_many(tmp_path):
+    content = os.urandom(2048)
+    assert Source(write(tmp_path, gz(content) * 1500), Limits()).read("text") == content * 1500
 
 
 def test_small_files_may_compress_well(tmp_path):

@@ -41,6 +41,7 @@ def serve(settings):
     def start():
         command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0"]
         environment = {**os.environ, "HEADROOM_DATA": str(settings.data), "HEADROOM_PROBE_CPU": "false"}
+        environment["HEADROOM_NO_TOKEN"] = "true"
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         line = process.stdout.readline()
         assert line.startswith("Headroom listens on http://127.0.0.1:"), line
@@ -202,3 +203,33 @@ def test_a_run_ends_at_its_time_limit_and_a_queued_one_follows(server, settings)
         assert run_in(client, endless, "failed")["message"] == "stopped at its time limit of 1 s"
         assert processes_of(settings.data / "runs" / endless) == []
         run_in(client, second, "ok")
+
+
+def test_a_worker_that_a_signal_ended_is_said_to_be_killed(server, settings):
+    with server() as client:
+        run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
+        measuring(client, run_id)
+        handle = read_handle(settings.data / "runs" / run_id)
+        for pid in processes_of(settings.data / "runs" / run_id):
+            if pid != handle.pid:
+                os.kill(pid, signal.SIGKILL)
+        said = run_in(client, run_id, "failed")["message"]
+        assert said.startswith("killed, signal 9 (SIGKILL): perhaps out of memory")
+
+
+def test_a_clock_that_is_set_ends_no_run(server, settings, monkeypatch):
+    real = time.time
+    with server() as client:
+        run_id = client.post("/api/runs", json={**ENDLESS, "time_limit_s": 600}).json()["id"]
+        measuring(client, run_id)
+        monkeypatch.setattr(time, "time", lambda: real() + 86_400)
+        time.sleep(2)
+        assert client.get(f"/api/runs/{run_id}").json()["state"] == "running"
+    with server() as client:  # which knows its beginning by the clock that was set
+        step = run_in(client, run_id, "running")["progress"]["step"]
+        time.sleep(2)
+        run = client.get(f"/api/runs/{run_id}").json()
+        assert (run["state"], run["progress"]["step"] > step) == ("running", True)
+        monkeypatch.undo()
+        assert client.post(f"/api/runs/{run_id}/cancel").json()["state"] == "cancelled"
+    assert processes_of(settings.data / "runs" / run_id) == []

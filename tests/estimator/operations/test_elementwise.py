@@ -3,12 +3,12 @@
 import pytest
 
 from estimator.operations import elementwise
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import GPT, LLAMA, scenario
 
 
 def dims_of(model=LLAMA, *, precision="bf16", framework="pytorch-eager", **training):
-    return dims(scenario(model, precision=precision, framework=framework, **training))
+    return rank_sizes(scenario(model, precision=precision, framework=framework, **training))
 
 
 def moved(piece):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -98,6 +99,27 @@ def test_cancel_ends_every_process_of_the_job(tmp_path):
     assert local.status(handle).state == "cancelled"
     assert read_measurement(tmp_path / RESULT_FILE).status == "cancelled"
     assert last_state(tmp_path)["state"] == "cancelled"
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_a_process_that_a_signal_ended_is_said_to_be_killed(tmp_path, world_size):
+    job = two_ranks(tmp_path, steps=100_000)
+    if world_size == 1:
+        job = replace(job, scenario=scenario_json(), world_size=1, time_limit_s=600)
+        write_job(tmp_path, job)
+    handle = local.submit(local.render(tmp_path, job))
+    while not any(event.get("phase") == "measure" for event in read_events(tmp_path)):
+        assert local.alive(handle)
+        time.sleep(0.05)
+    workers = [pid for pid in processes_of(handle) if b"--job" in cmdline(pid) and pid != handle.pid]
+    os.kill(workers[-1], signal.SIGKILL)
+    wait_for_the_end(handle)
+    message = "killed, signal 9 (SIGKILL): perhaps out of memory"
+    assert local.status(handle) == Status(alive=False, state="failed", message=message)
+
+
+def cmdline(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
 def test_processes_that_ignore_the_polite_signal_are_killed(tmp_path):

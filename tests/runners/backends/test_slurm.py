@@ -262,6 +262,13 @@ def test_a_job_that_fails_gives_its_exit_code_and_slurms_refusal_is_an_error(slu
     request = backend.render(folder, job_in(folder))
     handle = backend.submit(replace(request, script=request.script.replace("srun ", "exit 7; srun ")))
     assert ended(handle) == Status(alive=False, state="failed", message="Slurm: FAILED, exit code 7")
+    killed = tmp_path / "killed"
+    request = backend.render(killed, job_in(killed))
+    handle = backend.submit(
+        replace(request, script=request.script.replace("srun ", "(kill -9 $BASHPID); exit $?; srun "))
+    )
+    said = "Slurm: FAILED, exit code 137, killed, signal 9 (SIGKILL): perhaps out of memory"
+    assert ended(handle) == Status(alive=False, state="failed", message=said)
     with pytest.raises(ChildProcessError, match=r"Slurm refused it: .*[Ii]nvalid partition"):
         submitted(tmp_path / "other", placement=Placement(partition="nowhere"))
 
@@ -298,6 +305,10 @@ def test_with_accounting_off_the_folder_knows_what_slurm_forgot(slurm, tmp_path)
     assert backend.status(handle) == Status(alive=False, state="ok")
     (tmp_path / EXIT_FILE).write_text('{"exit_code": 3, "job_id": "999999"}')
     assert backend.status(handle).message == "its script ended with exit code 3"
+    (tmp_path / EXIT_FILE).write_text('{"exit_code": 1, "job_id": "999999"}')
+    (tmp_path / LOG_FILE).write_text("Root Cause (first observed failure):\n  rank : 1\n  exitcode  : -9 (pid: 7)\n")
+    said = "its script ended with exit code 1, killed, signal 9 (SIGKILL): perhaps out of memory"
+    assert backend.status(handle).message == said
     assert squeue._accounting("999999") is None
 
 

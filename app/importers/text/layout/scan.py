@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from app.importers.text.layout import aligned, delimited, key_values, markdown, share_lists, statistics_lines
-from app.importers.text.layout.document import Block, Document, Fields, Surroundings
+from app.importers.text.layout.document import Block, Document, Fields, Surroundings, Table
 from app.importers.text.layout.lines import LONGEST, heading, is_fence, is_label, is_noise, is_rule
 
 READERS: tuple[Callable[[Sequence[str], int], tuple[Any, int] | None], ...] = (
@@ -20,10 +21,17 @@ READERS: tuple[Callable[[Sequence[str], int], tuple[Any, int] | None], ...] = (
 )
 _CONTEXT_LINES = 40
 _MOST_BLOCKS = 5_000
+_HEADER_LINES = 4
+"""Of a table: its header, and rules around it."""
+
+_AHEAD_LINES = 1_000
 
 
-def scan(text: str) -> Document:
-    """Find every block of ``text``, with its headings, labels and the lines before and after it."""
+def scan(text: str, most_rows: int = sys.maxsize) -> Document:
+    """Find every block of ``text``, with its headings, labels and the lines before and after it.
+
+    A table that has more than ``most_rows`` ends there, and so does what is looked at.
+    """
     lines = text.splitlines()
     long_lines = 0
     for i, line in enumerate(lines):
@@ -35,6 +43,7 @@ def scan(text: str) -> Document:
     labels: list[str] = []
     before: list[str] = []
     fenced = False
+    near: Sequence[str] = () if most_rows < len(lines) else lines
     index = 0
     while index < len(lines) and len(blocks) < _MOST_BLOCKS:
         line = lines[index]
@@ -45,9 +54,13 @@ def scan(text: str) -> Document:
             path = [(level, name) for level, name in path if level < title[0]] + [title]
             labels, before = [], []
         elif line.strip() and not is_rule(line):
-            block, index = _block(lines, index)
+            if len(near) < len(lines) and index + most_rows + _HEADER_LINES > len(near):
+                near = lines[: index + most_rows + _HEADER_LINES + max(_AHEAD_LINES, most_rows // 8)]
+            block, index = _block(near, lines, index)
             if block is not None:
                 blocks.append(_placed(block, path, labels, before))
+                if isinstance(block, Table) and len(block.rows) > most_rows:
+                    break
                 before = []
                 continue
             before = [*before[-_CONTEXT_LINES:], line.rstrip()]
@@ -57,9 +70,12 @@ def scan(text: str) -> Document:
     return Document(blocks=_with_after(blocks, lines), lines=tuple(lines), long_lines=long_lines)
 
 
-def _block(lines: Sequence[str], index: int) -> tuple[Block | None, int]:
+def _block(near: Sequence[str], lines: Sequence[str], index: int) -> tuple[Block | None, int]:
+    """Read the block that begins at a line; what is no table may go on beyond the lines that are near."""
     for read in READERS:
-        found = read(lines, index)
+        found = read(near, index)
+        if found is not None and found[1] == len(near) < len(lines) and not isinstance(found[0], Table):
+            found = read(lines, index)
         if found is not None:
             return found
     return None, index

@@ -93,8 +93,9 @@ export function createCompare(root) {
 
   /** @param {FigureCard} card @param {any[]} items @param {"time" | "memory"} of */
   function show(card, items, of) {
+    const names = of === "time" ? state.catalog.categories : state.catalog.memory_kinds;
     card.later(() => {
-      const figure = compareBars({ items, of, colour, narrow: narrow() });
+      const figure = compareBars({ items, of, names, colour, narrow: narrow() });
       card.explain(figure.legend);
       return figure;
     });

@@ -16,8 +16,7 @@ function over({ kind, axis, ranks }) {
   const size = significant(ranks, 6);
   if (kind === "copy") return ["–", "on the chip itself"];
   if (axis === "dp" && cp > 1) return [`dp·cp ${size}`, `dp ${dp} × cp ${cp}: ranks of both hold the same parameters`];
-  if (axis === "edp") return [`edp ${size}`, "ranks that hold the same experts"];
-  return [`${axis} ${size}`];
+  return [`${axis} ${size}`, state.catalog.axes.find(({ key }) => key === axis)?.label];
 }
 
 /** @param {{name: () => string}} options */
@@ -50,10 +49,11 @@ export function createCommunication({ name }) {
   );
 
   /** @param {import("../../types.js").Estimate} estimate */
-  function update({ collectives, breakdown_s, step_time_s, chips }) {
+  function update({ collectives, step_time_s, chips }) {
     now = collectives;
+    const exposed_s = collectives.reduce((sum, one) => sum + one.exposed_s, 0);
     sub.textContent = collectives.length
-      ? `${seconds(breakdown_s.communication)} exposed, ${percent(breakdown_s.communication / step_time_s)} of the step`
+      ? `${seconds(exposed_s)} exposed, ${percent(exposed_s / step_time_s)} of the step`
       : "";
     if (!collectives.length) {
       box.fill(

@@ -72,7 +72,9 @@ export function createExplore(root) {
       const { precision } = state.scenario.training;
       const measuredStep_s = stepTime(measurement);
       const range = heldRange;
-      const figure = roofline({ estimate, kernels, measuredStep_s, precision, colour, range, narrow: narrow() });
+      const { categories } = state.catalog;
+      const shown = { estimate, kernels, measuredStep_s, precision, categories };
+      const figure = roofline({ ...shown, colour, range, narrow: narrow() });
       if (drag) heldRange = figure.range;
       const missing = kernels.length && figure.left_out;
       put(leftOut, missing ? `${missing} measured kernels have no FLOPs or bytes and are not drawn.` : "");

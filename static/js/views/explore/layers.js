@@ -1,6 +1,7 @@
 /** The table of ops: one transformer layer and one micro-batch, or the whole step; then embedding, head, optimizer. */
 import { bytes, csv, percent, quantity, scaleFor, significant } from "../../format.js";
-import { tokenOf } from "../../figures/base.js";
+import { tokenOfKey } from "../../figures/base.js";
+import { state } from "../../state.js";
 import { download, h, swatch } from "../shared/dom.js";
 import { linesOf, shapeText } from "../../figures/opLines.js";
 import { createLayerTable } from "./layerTable.js";
@@ -153,7 +154,13 @@ export function createLayers({ name }) {
       h(
         "tr",
         {},
-        h("td", {}, swatch(tokenOf(one.category)), one.name, h("small", { class: "stacked", text: shapeOf(one) })),
+        h(
+          "td",
+          {},
+          swatch(tokenOfKey(state.catalog.categories, one.category)),
+          one.name,
+          h("small", { class: "stacked", text: shapeOf(one) }),
+        ),
         h("td", { class: "wide", text: shapeOf(one) }),
         wide(cell(one.flops, quantity(one.flops, ""))),
         wide(cell(one.bytes, bytes(one.bytes))),
@@ -173,7 +180,7 @@ export function createLayers({ name }) {
             h("i", {
               style: {
                 width: `${Math.min(100, (100 * one.seconds) / now.step_time_s)}%`,
-                background: `var(--${tokenOf(one.category)})`,
+                background: `var(--${tokenOfKey(state.catalog.categories, one.category)})`,
               },
             }),
           ),

@@ -1,6 +1,7 @@
 /** The memory figure with its legend, and the table of pipeline stages where there are several. */
-import { memoryTokenOf, words } from "../../figures/base.js";
+import { tokenOf } from "../../figures/base.js";
 import { memory } from "../../figures/memory.js";
+import { state } from "../../state.js";
 import { colour, h, put } from "../shared/dom.js";
 import { FigureCard } from "../shared/figure.js";
 import { createScroller } from "../shared/scroller.js";
@@ -22,14 +23,20 @@ export function createMemory({ name }) {
   function update(estimate, measurement, largest_bytes) {
     card.later(() => {
       const measured = measurement?.memory ?? null;
-      const figure = memory({ memory: estimate.memory, measured, largest_bytes, colour });
+      const figure = memory({
+        memory: estimate.memory,
+        measured,
+        kinds: state.catalog.memory_kinds,
+        largest_bytes,
+        colour,
+      });
       const where = estimate.memory.stages.length > 1 ? "one chip of the fullest stage" : "one chip at the peak";
       const both = figure.kinds.some(([, , beside]) => beside);
       put(card.sub, `${where}, ${figure.scale.unit}`);
       card.explain(
         figure.kinds.map(([kind, predicted, beside]) => [
-          memoryTokenOf(kind),
-          `${words(kind)} ${[predicted, beside].filter(Boolean).join(" / ")}`,
+          tokenOf(kind),
+          `${kind.label} ${[predicted, beside].filter(Boolean).join(" / ")}`,
         ]),
       );
       if (both) card.legend.append(h("span", { class: "quiet", text: "predicted / measured" }));

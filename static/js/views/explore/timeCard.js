@@ -50,7 +50,8 @@ export function createTime({ name }) {
     const measuredStep_s = stepTime(measurement);
     const largest_s = drag?.largest_s ?? 0;
     const absent = absence(state.estimated ?? state.scenario);
-    const shown = { estimate, measurement, measuredStep_s, absent, by, largest_s };
+    const names = by === "phase" ? state.catalog.phases : state.catalog.categories;
+    const shown = { estimate, measurement, measuredStep_s, absent, by, names, largest_s };
     const figure = stepTimeFigure({ ...shown, colour, narrow: narrow() });
     const { rows, scale } = figure;
     card.now(() => figure);

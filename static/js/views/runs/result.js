@@ -1,7 +1,6 @@
 /** A finished run's result beside its prediction: phases, step, peak memory. */
 import { api, ApiError } from "../../api.js";
 import { errorRows } from "../../figures/stepTime.js";
-import { PHASES } from "../../figures/base.js";
 import { bytes, change, scaleFor } from "../../format.js";
 import { misnamedWords, spreadWords, stepTime, total } from "../../measured.js";
 import { state } from "../../state.js";
@@ -41,7 +40,7 @@ export function createResult() {
     const misnamed = misnamedWords(measurement, state.catalog.chips);
     const measured = total(measurement.phases_s) ? measurement.phases_s : null;
     errors.update({
-      rows: errorRows({ predicted: prediction.phases_s, measured, names: PHASES }),
+      rows: errorRows({ predicted: prediction.phases_s, measured, names: state.catalog.phases }),
       scale,
       step: { predicted: prediction.step_time_s, measured: step_s },
       same: !misnamed,

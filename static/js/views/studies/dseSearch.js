@@ -1,6 +1,7 @@
 /** Search of the power split: started by a person, drawn as the way to the best split, dimmed once inputs move on. */
 import { api } from "../../api.js";
-import { powerPath, SHARE_TOKENS, shareWord } from "../../figures/power.js";
+import { SERIES } from "../../figures/base.js";
+import { powerPath, shareWord } from "../../figures/power.js";
 import { colour, h } from "../shared/dom.js";
 import { FigureCard } from "../shared/figure.js";
 import { trying } from "../shared/toast.js";
@@ -42,7 +43,7 @@ export function createPathSearch({ name }) {
     const shown = found;
     card.element.classList.toggle("dim", searched !== JSON.stringify(settings));
     card.explain([
-      ...shown.names.map((one, at) => /** @type {[string, string]} */ ([SHARE_TOKENS[at], shareWord(one)])),
+      ...shown.names.map((one, at) => /** @type {[string, string]} */ ([SERIES[at], shareWord(one)])),
       ["ink", "time"],
       ["good", "best"],
     ]);

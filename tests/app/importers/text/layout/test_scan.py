@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import time
 
+import pytest
+
 from app.importers.text.layout.document import Fields, Table, label, place
 from app.importers.text.layout.lines import LONGEST
 from app.importers.text.layout.scan import scan
@@ -70,3 +72,37 @@ def test_hostile_text_takes_no_longer_than_its_length():
         start = time.process_time()
         scan("\n".join([line] * 800))
         assert time.process_time() - start < 2, line[:20]
+
+
+TABLES = {
+    "markdown": ("| name | a (ms) |", "|---|---|", "| row | 1.5 |"),
+    "delimited": ("name,a (ms)", "row,1.5", "row,1.5"),
+    "aligned": ("name  a (ms)", "row   1.5", "row   1.5"),
+    "statistics": tuple(["1 MB: min 1 mean 2 max 3 MB/s"] * 3),
+    "fields": ("forward: 1 ms", "forward: 2 ms", "forward: 3 ms"),
+}
+
+
+@pytest.mark.parametrize("form", TABLES)
+def test_a_table_that_is_not_too_long_is_the_same_under_a_limit(form):
+    """Wherever it stands in a text that is longer than the limit."""
+    first, second, row = TABLES[form]
+    table = [first, second, *[row] * 40]
+    text = "\n".join(["# heading", "", *(["nothing to see"] * 30), "", *table, "", *(["nothing"] * 3000), "", *table])
+    assert scan(text, 60) == scan(text)
+    assert len(scan(text).blocks) == 2
+
+
+@pytest.mark.parametrize("form", ["markdown", "delimited", "aligned"])
+def test_a_table_that_is_too_long_is_not_read_to_its_end(form):
+    first, second, row = TABLES[form]
+    text = "\n".join([first, second, *[row] * 300_000])
+    began_s = time.process_time()
+    document = scan(text, 10_000)
+    assert time.process_time() - began_s < 3
+    assert 10_000 < len(document.blocks[0].rows) < 20_000
+
+
+def test_a_list_that_is_longer_than_a_table_may_be_is_read_whole():
+    text = "\n".join(f"forward: {i} ms" for i in range(5000))
+    assert scan(text, 100) == scan(text)

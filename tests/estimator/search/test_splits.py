@@ -1,16 +1,19 @@
-"""Parallelism: curves are the core's own numbers, cross-overs lie where curves cross, refusals say why."""
+"""Splits: curves are the core's own numbers, cross-overs lie where curves cross, refusals say why."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from estimator.estimate.estimate import estimate
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
-from estimator.search.splits import CROSSED, METRICS, Layout, crossover_rows, parallelism
+from estimator.search.splits import CROSSED, METRICS, TensorSplit, crossover_rows, parallelism, stack_elements
 
 
 def scenario(model: str = "llama3-70b", **plan: object) -> Scenario:
@@ -55,7 +58,9 @@ def test_searched_volumes_meet_the_closed_form():
         assert searched[kind] > at
     h, f = 12288, 4 * 12288
     linears = [(h, 3 * h), (h, h), (h, f), (f, h)]
-    assert closed["2d"] == crossover_rows(Layout(kind="1d", side=16), Layout(kind="2d", side=4), linears, keep=False)
+    assert closed["2d"] == crossover_rows(
+        TensorSplit(kind="1d", side=16), TensorSplit(kind="2d", side=4), linears, keep=False
+    )
 
 
 def test_a_crossover_is_where_the_curves_change_places():
@@ -107,3 +112,35 @@ def test_a_group_that_is_none_is_refused(ranks):
     with pytest.raises(InputProblems) as caught:
         parallelism(scenario(), ranks)
     assert caught.value.problems[0].field == "ranks"
+
+
+E = 12_288
+MLP = [(E, 4 * E), (4 * E, E)]
+
+
+def test_2d_beats_1d_in_an_mlp_from_114_percent_of_the_width_at_q_8_and_never_at_q_2():
+    one, two = TensorSplit(kind="1d", side=64), TensorSplit(kind="2d", side=8)
+    assert crossover_rows(one, two, MLP) / E == pytest.approx(168 / 147)
+    assert crossover_rows(one, two, MLP) / E == pytest.approx(1.14, abs=0.005)
+    assert crossover_rows(TensorSplit(kind="1d", side=4), TensorSplit(kind="2d", side=2), MLP) == math.inf
+    m = 20_000
+    assert stack_elements(two, MLP, m) == pytest.approx(3 * 7 / 64 * (5 * m * E + 8 * E * E))
+    assert stack_elements(one, MLP, m) == pytest.approx(4 * m * E * 63 / 64)
+
+
+@given(
+    st.sampled_from(
+        [TensorSplit(kind="2d", side=8), TensorSplit(kind="2.5d", side=4, depth=4), TensorSplit(kind="3d", side=4)]
+    )
+)
+def test_volumes_are_equal_where_they_cross(grid):
+    one = TensorSplit(kind="1d", side=64)
+    rows = crossover_rows(one, grid, MLP)
+    assert stack_elements(one, MLP, rows) == pytest.approx(stack_elements(grid, MLP, rows))
+    assert stack_elements(one, MLP, 0.9 * rows) < stack_elements(grid, MLP, 0.9 * rows)
+    assert stack_elements(one, MLP, 1.1 * rows) > stack_elements(grid, MLP, 1.1 * rows)
+
+
+def test_what_is_smaller_from_the_start_crosses_at_zero():
+    slow, fast = TensorSplit(kind="1d", side=64), TensorSplit(kind="1d", side=1)
+    assert crossover_rows(slow, fast, MLP) == 0.0

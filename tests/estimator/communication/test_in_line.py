@@ -1,9 +1,10 @@
-"""Messages: what each part of the network sends, over which group, and what an axis of one leaves out."""
+"""In line: what each part of the network sends, over which group, and what an axis of one leaves out."""
 
 import pytest
 
-from estimator.communication.in_line import Message, block_messages, edge_messages
-from estimator.operations.rank_sizes import dims
+from estimator.communication.in_line import block_messages, edge_messages
+from estimator.communication.message import Message
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
 
@@ -13,7 +14,7 @@ PAYLOAD = 128 * 256 * 2
 
 def sent(model=LLAMA, *, block=0, sequence_parallel=False, **rest) -> list[Message]:
     plan = {**rest.pop("plan", {}), **({"sequence_parallel": True} if sequence_parallel else {})}
-    d = dims(scenario(model, plan=plan, **rest))
+    d = rank_sizes(scenario(model, plan=plan, **rest))
     return block_messages(d, network(d).blocks[block], sequence_parallel=sequence_parallel)
 
 
@@ -21,7 +22,10 @@ def sent(model=LLAMA, *, block=0, sequence_parallel=False, **rest) -> list[Messa
 @pytest.mark.parametrize("plan", [{}, {"dp": 8}, {"pp": 2}])
 def test_axes_of_one_send_nothing(model, plan):
     assert sent(model, plan=plan) == []
-    assert edge_messages(dims(scenario(model, plan=plan, framework="megatron")), sequence_parallel=False) == ([], [])
+    assert edge_messages(rank_sizes(scenario(model, plan=plan, framework="megatron")), sequence_parallel=False) == (
+        [],
+        [],
+    )
 
 
 def test_tensor_parallel_sums_meet_all_ranks_of_the_group():
@@ -37,7 +41,7 @@ def test_bare_stacks_have_one_pair_of_products(network_kind, pairs):
     model = {**GPT, "network": network_kind}
     assert {m.count for m in sent(model, plan={"tp": 2}, framework="megatron")} == {pairs}
     assert bool(
-        edge_messages(dims(scenario(model, plan={"tp": 2}, framework="megatron")), sequence_parallel=False)[0]
+        edge_messages(rank_sizes(scenario(model, plan={"tp": 2}, framework="megatron")), sequence_parallel=False)[0]
     ) == (network_kind == "transformer")
 
 
@@ -49,7 +53,7 @@ def test_context_ranks_exchange_what_their_kind_needs(cp_kind, kinds):
     found = sent(plan={"cp": 2, "cp_kind": cp_kind})
     assert {m.kind for m in found} == kinds
     assert {(m.axis, m.group) for m in found} == {("cp", "cp")}
-    assert {m.beside_attention for m in found} == {cp_kind == "ring"}
+    assert {m.hides_behind for m in found} == {"attention" if cp_kind == "ring" else ""}
     assert sent({**LLAMA, "network": "ffn"}, plan={"cp": 2, "cp_kind": cp_kind}) == []
 
 
@@ -111,6 +115,8 @@ def test_grids_send_along_their_axes(kind, tp, depth, groups):
 
 
 def test_the_edges_of_a_replicated_vocabulary_are_silent():
-    assert edge_messages(dims(scenario(GPT, plan={"tp": 2})), sequence_parallel=False) == ([], [])
-    embedding, head = edge_messages(dims(scenario(GPT, plan={"tp": 2}, framework="megatron")), sequence_parallel=False)
+    assert edge_messages(rank_sizes(scenario(GPT, plan={"tp": 2})), sequence_parallel=False) == ([], [])
+    embedding, head = edge_messages(
+        rank_sizes(scenario(GPT, plan={"tp": 2}, framework="megatron")), sequence_parallel=False
+    )
     assert [m.kind for m in (*embedding, *head)] == ["all-reduce"] * 3

@@ -4,12 +4,13 @@
 #
 # BASE builds: it needs make and Python 3.11 or newer. RUNTIME runs: the same Python at the same path.
 # The default computes on the CPU. For NVIDIA GPUs: make docker CUDA_BASE=IMAGE, where IMAGE has CUDA, Python and make
-# and serves as both; then docker run --gpus all ...
+# and serves as both; then docker run --gpus all ... EXTRAS: what pyproject.toml offers beside the necessary.
 ARG BASE=python:3.13-bookworm
 ARG RUNTIME=python:3.13-slim-bookworm
 
 FROM ${BASE} AS build
 ARG TORCH=torch==2.13.0+cpu
+ARG EXTRAS=postgres
 ARG PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
 ENV PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
 # An empty folder, to hand the data volume to the user below.

@@ -1,9 +1,10 @@
 # `make run` and `make test` set themselves up; `make help` lists everything.
-# TORCH and PYTHON may be given on the command line or in the environment.
+# TORCH, EXTRAS and PYTHON may be given on the command line or in the environment.
 
 VENV := .venv
 TORCH_PIN := torch==2.13.0
 TORCH ?= $(TORCH_PIN)
+EXTRAS ?=
 PYTHON ?=
 ARGS ?=
 CUDA_BASE ?=
@@ -13,12 +14,16 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
 BROWSING := tests/browser tests/test_recipes.py
+NODE := $(BIN)/node
+PRETTIER := $(NODE) node_modules/prettier/bin/prettier.cjs
+PRETTY := static/js static/css eslint.config.js jsconfig.json package.json
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
-# The stamps carry the torch they stand for, so that another TORCH sets up again.
-TORCH_KEY := $(shell printf '%s' '$(TORCH)' | cksum | cut -d ' ' -f 1)
+# The stamps carry the torch and the extras they stand for, so that others set up again.
+SETUP_KEY := $(shell printf '%s' '$(TORCH) $(EXTRAS)' | cksum | cut -d ' ' -f 1)
 comma := ,
-READY := $(VENV)/ready-run-$(TORCH_KEY)
-READY_TEST := $(VENV)/ready-test-$(TORCH_KEY)
+READY := $(VENV)/ready-run-$(SETUP_KEY)
+READY_TEST := $(VENV)/ready-test-$(SETUP_KEY)
+READY_NODE := node_modules/ready-node
 
 .DEFAULT_GOAL := help
 .PHONY: help run test test-browser test-others test-gpu explore setup setup-test browser postgres slurm check format lint types bench clean docker
@@ -28,6 +33,7 @@ help: ## list the targets
 	@echo
 	@echo '  make run ARGS="--port 8001"           options of `headroom serve`'
 	@echo '  make run TORCH=torch==2.13.0+cu126    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
+	@echo '  make run EXTRAS=postgres,tables       with the driver of PostgreSQL, and with Parquet and Excel'
 	@echo '  make run PYTHON=/path/to/python3      another interpreter, 3.11 or newer'
 	@echo
 	@echo '  What a run measured is on the page: a step in Explore, rows in Compare, beside their predictions (docs/measuring.md)'
@@ -40,13 +46,13 @@ test: setup-test browser postgres slurm lint ## set up what is missing, then run
 	$(if $(ARGS),$(PYTEST) $(ARGS))
 
 test-browser: setup-test browser ## run the tests that open a browser
-	@# In a process of their own, because they keep an event loop running; beside the others, because they often wait.
-	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
+	@# In processes of their own, because they keep an event loop running; beside the others, because they often wait.
+	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) -n 2 --dist loadfile $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
 
 test-others: setup-test postgres slurm ## run the tests that open none, file by file on all cores
 	$(PYTEST) -n auto --maxprocesses 8 --dist loadfile $(BROWSING:%=--ignore %)
 
-test-gpu: setup-test ## run the tests that need a GPU, on a host that has one
+test-gpu: $(READY_TEST) ## run the tests that need a GPU, on a host that has one
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("No GPU that torch can use: every test would be skipped. Run them on a host with one.")'
 	$(BIN)/python -m pytest -m gpu tests/gpu $(ARGS)
 
@@ -55,21 +61,29 @@ explore: setup-test ## run the property tests on examples that no run has drawn 
 
 setup: $(READY) ## virtual environment, pinned dependencies and torch
 
-setup-test: $(READY_TEST) ## the same, with what the tests need
+setup-test: $(READY_TEST) $(READY_NODE) ## the same, with what the tests need
 
-check: setup-test lint types ## format, lint, types and import contract
+check: setup-test lint types ## format, lint, types, import contract and declared dependencies
 
 format: setup-test ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	$(PRETTIER) --log-level warn --write $(PRETTY)
+	$(NODE) node_modules/eslint/bin/eslint.js --fix static/js eslint.config.js
 
 lint: setup-test ## format and lint, changing nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(PRETTIER) --log-level warn --check $(PRETTY)
+	$(NODE) node_modules/eslint/bin/eslint.js static/js eslint.config.js
 
-types: setup-test ## types and import contract
+types: setup-test ## types, import contract and declared dependencies
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(NODE) node_modules/typescript/bin/tsc -p jsconfig.json
+	$(BIN)/deptry --no-ansi app estimator runners
+	@# Tests may import all that is declared, and some of it is tools that nothing imports.
+	$(BIN)/deptry --no-ansi --ignore DEP002,DEP004 --exclude '^$$' tests benchmarks
 
 $(BIN)/python:
 	@python=; usable=; \
@@ -94,11 +108,16 @@ $(READY): pyproject.toml requirements.txt | $(BIN)/python
 	@rm -f $(VENV)/ready-*
 	sed $(if $(filter $(TORCH_PIN) $(TORCH_PIN)+cpu,$(TORCH)),'s/^#+ //','/^# torch/$(comma)/^$$/d') requirements.txt > $(VENV)/constraints.txt
 	$(PIP) install -c $(VENV)/constraints.txt '$(TORCH)' setuptools
-	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e .
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.$(EXTRAS:%=[%])'
 	@touch $@
 
 $(READY_TEST): $(READY)
-	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[test]'
+	$(PIP) install -q -c $(VENV)/constraints.txt --no-build-isolation -e '.[postgres,tables,test]'
+	@touch $@
+
+# Node.js comes from a wheel; the tools of package.json run on it
+$(READY_NODE): package.json package-lock.json | $(READY_TEST)
+	$(BIN)/npm ci
 	@touch $@
 
 browser: setup-test ## find Chromium for the browser tests, or install it
@@ -133,5 +152,5 @@ docker: ## build the image; CUDA_BASE=IMAGE for one with CUDA, Python and make
 	docker build -t headroom $(if $(CUDA_BASE),--build-arg BASE=$(CUDA_BASE) --build-arg RUNTIME=$(CUDA_BASE) --build-arg TORCH=$(TORCH_PIN) --build-arg PIP_EXTRA_INDEX_URL=) $(ARGS) .
 
 clean: ## remove the virtual environment and all caches; data stays
-	rm -rf $(VENV) build headroom.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) node_modules build headroom.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -102,11 +102,18 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any. [default: 8000]")
     ] = None,
     data: Data = None,
+    no_token: Annotated[
+        bool,
+        typer.Option(
+            "--no-token",
+            help="Let everybody on this machine in, even where others use it. [default: $HEADROOM_NO_TOKEN]",
+        ),
+    ] = False,
 ) -> int:
     """Start the dashboard and print its URL."""
     from app.commands.serve import serve as command
 
-    return command({"host": host, "port": port, "data": data})
+    return command({"host": host, "port": port, "data": data, "no_token": no_token or None})
 
 
 @app.command()
@@ -126,7 +133,8 @@ def estimate(
         ),
     ] = None,
     table: Annotated[
-        Path | None, typer.Option(metavar="OUT.csv", help="Write every op of one layer, embedding and head as CSV.")
+        Path | None,
+        typer.Option(metavar="OUT", help="Write every op of one layer, embedding and head: .csv, .parquet, .xlsx."),
     ] = None,
 ) -> int:
     """Predict time and memory of one training step."""
@@ -137,10 +145,13 @@ def estimate(
 
 @app.command()
 def validate(
-    rows: Annotated[Path, typer.Argument(metavar="ROWS.csv", help="Table of measured runs, with a header.")],
+    rows: Annotated[
+        Path, typer.Argument(metavar="ROWS", help="Table of measured runs, with a header: .csv, .parquet, .xlsx.")
+    ],
     as_json: AsJson = False,
     out: Annotated[
-        Path | None, typer.Option(metavar="PREDICTED.csv", help="Write every row with its prediction to this file.")
+        Path | None,
+        typer.Option(metavar="PREDICTED", help="Write every row with its prediction: .csv, .parquet, .xlsx."),
     ] = None,
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")

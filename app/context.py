@@ -28,8 +28,8 @@ class Context:
     imports: asyncio.Semaphore
 
 
-def context_of(request: Request) -> Context:
-    """Return the context of the server that got this request."""
+async def context_of(request: Request) -> Context:
+    """Return the context of the server that got this request; async, because FastAPI calls others in a thread."""
     context = request.app.state.context
     assert isinstance(context, Context)
     return context

@@ -13,6 +13,7 @@ from app.storage import CannotStoreError, unwritable
 from estimator.scenario.problems import InputProblems, Problem
 
 SCHEMA_VERSION = "2"
+_REMEDY = "Correct it (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
 _log = logging.getLogger("headroom")
 _BOUNDS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 """Of libpq, in seconds and milliseconds: a host that is gone does not answer at all."""
@@ -49,8 +50,7 @@ def engine_of(url: str) -> sa.Engine:
     if parsed.drivername == "postgresql":
         parsed = parsed.set(drivername="postgresql+psycopg")
     if parsed.get_backend_name() == "postgresql":
-        bounds = {name: most for name, most in _BOUNDS.items() if name not in parsed.query}
-        return sa.create_engine(parsed, pool_pre_ping=True, connect_args=bounds)
+        return _postgres(parsed)
     if parsed.get_backend_name() != "sqlite":
         raise _refused(f"{parsed.get_backend_name()!r} is not supported")
     engine = sa.create_engine(parsed)
@@ -61,6 +61,18 @@ def engine_of(url: str) -> sa.Engine:
             connection.execute(f"PRAGMA {pragma}").close()
 
     return engine
+
+
+def _postgres(url: sa.URL) -> sa.Engine:
+    bounds = {name: most for name, most in _BOUNDS.items() if name not in url.query}
+    try:
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=bounds)
+    except (ImportError, sa.exc.NoSuchModuleError):
+        driver = url.get_driver_name()
+        remedy = "Install it by make run EXTRAS=postgres or pip install 'psycopg[binary]', or unset the variable."
+        if driver != "psycopg":
+            remedy = "Write postgresql://USER@HOST/NAME, which uses psycopg, or install that driver."
+        raise _refused(f"PostgreSQL's driver {driver} is not installed", remedy) from None
 
 
 def engine_in_memory() -> sa.Engine:
@@ -129,6 +141,5 @@ def _discard(engine: sa.Engine) -> None:
         Path(path + suffix).unlink(missing_ok=True)
 
 
-def _refused(message: str) -> InputProblems:
-    remedy = "Correct HEADROOM_DATABASE_URL (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
-    return InputProblems([Problem(field="database_url", message=message, remedy=remedy)])
+def _refused(message: str, remedy: str = _REMEDY) -> InputProblems:
+    return InputProblems([Problem(field="HEADROOM_DATABASE_URL", message=message, remedy=remedy)])

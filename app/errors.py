@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 from fastapi import FastAPI, Request
@@ -18,6 +18,16 @@ from app.storage import trouble_of
 from estimator.scenario.problems import InputProblems, Problem
 
 _log = logging.getLogger("headroom")
+
+
+class ProblemDocument(TypedDict):
+    """What every failure answers (RFC 9457); ``problems`` names the fields that are its reason, where there are any."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    problems: list[Problem]
 
 
 class Refused(Exception):  # noqa: N818 - it is an answer, not an accident
@@ -37,7 +47,7 @@ def problem_document(
 ) -> Response:
     """Build the answer {type, title, status, detail, problems}, of type application/problem+json (RFC 9457)."""
     title = HTTPStatus(status).phrase
-    document = {"type": "about:blank", "title": title, "status": status, "detail": detail, "problems": list(problems)}
+    document = ProblemDocument(type="about:blank", title=title, status=status, detail=detail, problems=list(problems))
     body = msgspec.json.encode({**document, **(extra or {})})
     return Response(body, status, headers=dict(headers or {}), media_type="application/problem+json")
 

@@ -12,7 +12,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from app import errors, pages
-from app.api import ROUTERS
+from app.api import ROUTERS, documented
 from app.api.runs import NothingMore
 from app.context import Context
 from app.disk import DataFolder
@@ -84,6 +84,7 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_exception_handler(NothingMore, _nothing_more)
     for router in ROUTERS:
         app.include_router(router)
+    documented.install(app, ROUTERS)
     pages.install(app, settings.static, data)
     app.add_middleware(BodyInTime, wait_s=settings.request_wait_s)
     app.add_middleware(Guard, settings=settings)

@@ -17,6 +17,10 @@ from runners.placement import problems as placement_problems
 
 ROOT = Path(__file__).parent.parent
 MIB = 1024**2
+SHORTEST_TOKEN = 16
+
+
+_SECRET = f"a secret of at least {SHORTEST_TOKEN} characters, as `openssl rand -hex 24` makes"
 
 
 def default_data_folder() -> Path:
@@ -38,6 +42,7 @@ class Settings(BaseSettings):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on; 0: any free one")
     token: SecretStr = Field(SecretStr(""), description="secret that callers must know; required beyond loopback")
+    no_token: bool = Field(False, description="let everybody on this machine in, even where others use it")
     run_slots: int = Field(1, ge=1, le=64, description="measured runs on this machine at the same time")
     run_limit_s: float = Field(
         86_400.0, gt=0, le=30 * 86_400, description="wall-clock bound of a run on this machine that names none"
@@ -47,6 +52,7 @@ class Settings(BaseSettings):
     )
     json_limit_bytes: int = Field(2 * MIB, ge=1024, description="largest JSON body")
     upload_limit_bytes: int = Field(2048 * MIB, ge=1024, description="largest upload")
+    search_limit_s: float = Field(90.0, gt=0, le=86_400, description="wall-clock bound of one search")
     request_wait_s: float = Field(
         30.0, gt=0, le=3600, description="most seconds for a request's head, and of silence within its body"
     )
@@ -72,10 +78,18 @@ class Settings(BaseSettings):
             message = f"{self.static} has no index.html"
             remedy = "Set HEADROOM_STATIC to the folder 'static' of Headroom's source."
             found.append(Problem(field="static", message=message, remedy=remedy))
-        if not self.loopback and not self.token.get_secret_value():
+        token = self.token.get_secret_value()
+        if not self.loopback and not token:
             message = f"whoever reaches {self.host} from another machine could start programs here"
-            remedy = "Set HEADROOM_TOKEN to a long secret, or listen on 127.0.0.1."
+            remedy = f"Set HEADROOM_TOKEN to {_SECRET}, or listen on 127.0.0.1."
             found.append(Problem(field="host", message=message, remedy=remedy))
+        if token and len(token.strip()) < SHORTEST_TOKEN:
+            message = f"{len(token.strip())} characters can be guessed"
+            remedy = f"Set it to {_SECRET}."
+            found.append(Problem(field="HEADROOM_TOKEN", message=message, remedy=remedy))
+        if token and self.no_token:
+            message = "contradicts HEADROOM_TOKEN, which is set"
+            found.append(Problem(field="no_token", message=message, remedy="Leave one of them out."))
         try:
             found += placement_problems(decode(Placement, self.placement, "placement"))
         except InputProblems as error:

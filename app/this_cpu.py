@@ -144,7 +144,7 @@ class ThisCpu:
             source += f", which were busy: {100 * share_frac:.0f} % of them were left"
         sources = {field.name: source for field in fields(chip) if isinstance(getattr(chip, field.name), (int, float))}
         label = chip.label or LABEL
-        entry = catalog.Entry(key=catalog.THIS_CPU, label=label, value=chip, aliases=ALIASES, sources=sources)
+        entry = catalog.CatalogEntry(key=catalog.THIS_CPU, label=label, value=chip, aliases=ALIASES, sources=sources)
         catalog.add("chips", entry)
         self.share_frac = share_frac
         self.state, self.message = "ready", ""

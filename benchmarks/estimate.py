@@ -108,7 +108,8 @@ def loop_plans_per_s() -> float:
     """Estimate plans of the same search one at a time."""
     from dataclasses import replace
 
-    from estimator.estimate.estimate import efficiencies_of, estimate
+    from estimator.estimate.assemble import efficiencies_of
+    from estimator.estimate.estimate import estimate
     from estimator.scenario.plan import Plan
     from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
     from estimator.search.evaluate import evaluated
@@ -140,8 +141,9 @@ def row(what: str, value: float, unit: str, note: str = "") -> None:
 
 def main() -> None:
     """Measure and print the table."""
+    from app.api.body import decode_json
+    from app.encoding import encode_json
     from estimator.estimate.estimate import estimate
-    from estimator.scenario.codec import encode
     from estimator.scenario.scenario import scenario_from_json
     from estimator.search.axis import axis
 
@@ -152,12 +154,16 @@ def main() -> None:
         f"{IMPORTS}, {1e3 * max(imports):.0f} ms")  # fmt: skip
     for name, document in CASES.items():
         scenario = scenario_from_json(document)
+        body = json.dumps(document).encode()
         unlike = itertools.cycle(scenario_from_json(one) for one in of_other_lengths(document))
         for what, run in (
             (f"estimate: {name}", lambda s=scenario: estimate(s)),
             ("  of another sequence length each time", lambda s=unlike: estimate(next(s))),
             ("  without interval", lambda s=scenario: estimate(s, interval=False)),
-            ("  from JSON to JSON", lambda d=document: encode(estimate(scenario_from_json(d)))),
+            (
+                "  from JSON to JSON, as served",
+                lambda b=body: encode_json(estimate(scenario_from_json(decode_json(b)))),
+            ),
         ):
             times = repeated_s(run, seconds)
             row(what, 1e3 * statistics.median(times), "ms", f"{len(times)}, {1e3 * max(times):.1f} ms")

@@ -7,18 +7,18 @@ import resource
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
+from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.measurement import MeasuredMemory, Warning
-from runners.refusals import compiled
 from runners.train_step import Trainer, one_step
 
 KINDS = {
-    "Parameter": "parameters",
-    "Gradient": "gradients",
-    "Optstate": "optimizer",
-    "Activation": "activations",
-    "Temp": "temporaries",
-    "Buffer": "framework",
-    "Other": "framework",
+    "Parameter": MemoryKind.PARAMETERS,
+    "Gradient": MemoryKind.GRADIENTS,
+    "Optstate": MemoryKind.OPTIMIZER,
+    "Activation": MemoryKind.ACTIVATIONS,
+    "Temp": MemoryKind.TEMPORARIES,
+    "Buffer": MemoryKind.FRAMEWORK,
+    "Other": MemoryKind.FRAMEWORK,
 }
 """MemTracker's words for ours; activations are what forward made (logits among them), temporaries what backward did."""
 
@@ -52,7 +52,7 @@ def tracked_peak(trainer: Trainer) -> tuple[float, dict[str, float]]:
     tracker.track_external(trainer.module, trainer.optimizer, *[tensor for pair in trainer.batches for tensor in pair])
 
     def done(phase: str) -> None:
-        if phase == "backward":
+        if phase == Phase.BACKWARD:
             tracker.reset_mod_stats()
 
     with tracker:
@@ -65,10 +65,11 @@ def tracked_peak(trainer: Trainer) -> tuple[float, dict[str, float]]:
         if kind:
             by_kind[kind] = by_kind.get(kind, 0.0) + float(size)
     states = _state_bytes(trainer)
-    if by_kind.get("optimizer", 0.0) > states:
+    if by_kind.get(MemoryKind.OPTIMIZER, 0.0) > states:
         # MemTracker counts all that the optimizer's step makes as its state
-        by_kind["temporaries"] = by_kind.get("temporaries", 0.0) + by_kind["optimizer"] - states
-        by_kind["optimizer"] = states
+        beyond = by_kind[MemoryKind.OPTIMIZER] - states
+        by_kind[MemoryKind.TEMPORARIES] = by_kind.get(MemoryKind.TEMPORARIES, 0.0) + beyond
+        by_kind[MemoryKind.OPTIMIZER] = states
     return sum(by_kind.values()), by_kind
 
 
@@ -77,7 +78,7 @@ def memory(trainer: Trainer, peaks: dict[str, dict[str, float]]) -> tuple[Measur
     tracked: float | None = None
     by_kind: dict[str, float] = {}
     found: list[Warning] = []
-    if compiled(trainer.scenario.training) or trainer.graphs:
+    if trainer.scenario.training.fused or trainer.graphs:
         where = "CUDA graphs" if trainer.graphs else "compiled code"
         found = [Warning(code="memory_kinds_unknown", message=f"kinds of memory are not told apart in {where}")]
     else:
@@ -92,11 +93,12 @@ def memory(trainer: Trainer, peaks: dict[str, dict[str, float]]) -> tuple[Measur
         reserved = max(phase["reserved_bytes"] for phase in peaks.values())
         if tracked is not None:
             rest = max(0.0, peak - tracked)
-            by_kind["communication"] = min(copies, rest)
-            by_kind["framework"] = by_kind.get("framework", 0.0) + rest - by_kind["communication"]
+            buckets = min(copies, rest)
+            by_kind[MemoryKind.COMMUNICATION] = buckets
+            by_kind[MemoryKind.FRAMEWORK] = by_kind.get(MemoryKind.FRAMEWORK, 0.0) + rest - buckets
         return MeasuredMemory(peak_bytes=peak, reserved_bytes=reserved, by_kind=by_kind), found
     if tracked is not None and copies:
-        by_kind["communication"] = copies
+        by_kind[MemoryKind.COMMUNICATION] = copies
         tracked += copies
     return MeasuredMemory(peak_bytes=tracked, by_kind=by_kind), found
 

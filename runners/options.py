@@ -10,9 +10,9 @@ import dataclasses
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, get_type_hints
+from typing import Any
 
-from estimator.scenario.codec import decode, spec
+from estimator.scenario.codec import decode, spec, types_of
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.training import ATTENTIONS, PRECISIONS
 
@@ -196,7 +196,7 @@ def whole(text: str) -> int:
 def add_arguments(parser: argparse._ActionsContainer, benchmark: str) -> None:
     """Give a command line one flag for each option, lists separated by commas."""
     cls = OPTIONS.get(benchmark, Nothing)
-    hints = get_type_hints(cls)
+    hints = types_of(cls)
     for field in dataclasses.fields(cls):
         flag, kind = f"--{field.name.replace('_', '-')}", hints[field.name]
         common: dict[str, Any] = {
@@ -221,7 +221,7 @@ def _with_sizes(cls: type[Any], values: object) -> object:
     """Read sizes in words where a job's options have whole numbers; raise InputProblems."""
     if not isinstance(values, Mapping):
         return values
-    hints, found, problems = get_type_hints(cls), dict(values), []
+    hints, found, problems = types_of(cls), dict(values), []
 
     def read(item: object, path: str) -> object:
         if not isinstance(item, str):

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
-from estimator.scenario.problems import Problem
+from estimator.scenario.plan import Plan
+from estimator.scenario.precision import QUANTISED
+from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario
-from estimator.scenario.training import Training
 from estimator.scenario.units import bytes_text
 from runners.flash.tiles import WIDEST
 from runners.model.by_name import unknown_models
@@ -24,11 +26,16 @@ from runners.options import StepOptions
 NO_OPTIONS = StepOptions()
 DENSE = {"network": "transformer", "experts": 0, "kv_lora_rank": 0, "sliding_window": 0}
 """Fields of a model that must have this value for the runner's model to be it."""
-PLAIN = {"ddp_mode": "bucketed", "offload": "none", "recompute_every": 1}
-"""Fields of a plan that the step benchmark measures at this value only."""
+UNSPLIT = ("tp", "pp", "cp", "ep")
+"""Axes that the step benchmark does not split."""
+FOLLOWED = ("dp", "sharding", "micro_batch", "recompute", "bucket_bytes", "overlap", "placement")
+"""Fields of a plan that the step benchmark follows, or refuses by what else is asked for."""
+IDLE = ("tp_kind", "tp_depth", "sequence_parallel", "cp_kind", "virtual_stages", "schedule", "expert_tp", "shard_ranks")
+"""Fields of a plan that say nothing where no axis but dp is split."""
+PLAIN = {f.name: f.default for f in fields(Plan) if f.name not in (*UNSPLIT, *FOLLOWED, *IDLE)}
+"""The others, which the step benchmark does not know: it measures them at their default only."""
 HALF_PARAMETERS = ("bf16",)
 """Precisions in which the runner's model keeps its parameters in two bytes; in the others it keeps fp32."""
-FRAMEWORKS = ("pytorch-eager", "pytorch-compile")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +110,7 @@ def refusals(
     def refuse(field: str, message: str, remedy: str) -> None:
         found.append(Problem(field=field, message=message, remedy=remedy))
 
-    for axis in ("tp", "pp", "cp", "ep"):
+    for axis in UNSPLIT:
         if getattr(plan, axis) > 1:
             refuse(f"plan.{axis}", f"{axis} = {getattr(plan, axis)} is not measured yet", f"Set plan.{axis} to 1.")
     for field, only in PLAIN.items():
@@ -124,21 +131,21 @@ def refusals(
         have = f"{bytes_text(memory_bytes)}{each}"
         message = f"the weights alone take {bytes_text(weights_bytes)}, and this machine has {have}"
         refuse("model", message, "Choose a smaller model, or fewer layers.")
-    if training.precision == "fp8":
-        refuse("training.precision", "fp8 is not measured", "Choose bf16 or bf16-amp.")
+    if training.precision in QUANTISED:
+        refuse("training.precision", f"{training.precision} is not measured", "Choose bf16 or bf16-amp.")
     if training.attention == "flash1":
         refuse("training.attention", "FlashAttention 1 is not part of torch", "Set training.attention to sdpa.")
     if plan.dp > 1 and plan.sharding != "ddp":
         refuse("plan.sharding", f"{plan.sharding!r} is not measured yet", "Set plan.sharding to ddp.")
     if plan.dp > 1 and not plan.overlap:
         refuse("plan.overlap", "DDP without overlap is not measured yet", "Set plan.overlap to true.")
-    if training.framework not in FRAMEWORKS:
+    if not training.traits.measurable:
         refuse(
             "training.framework",
             f"this runner is plain PyTorch, not {training.framework}",
-            f"Choose {' or '.join(FRAMEWORKS)}.",
+            f"Choose {either([name for name, traits in FRAMEWORKS.items() if traits.measurable])}.",
         )
-    if compiled(training) and not cuda and not has_compiler():
+    if training.fused and not cuda and not has_compiler():
         refuse(
             "training.compile",
             "torch.compile needs a C++ compiler on a CPU, and none is found",
@@ -178,11 +185,6 @@ def model_refusals(model: Model) -> list[Problem]:
             remedy = f"Set model.{field} to {only}, or choose a dense model."
             found.append(Problem(field=f"model.{field}", message=message, remedy=remedy))
     return found
-
-
-def compiled(training: Training) -> bool:
-    """Whether torch.compile is asked for, by either of its two names."""
-    return training.compile or training.framework == "pytorch-compile"
 
 
 def has_compiler() -> bool:

@@ -6,11 +6,11 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from estimator.scenario.breakdown import CATEGORIES, PHASES, complete
+from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
 from runners.trace.reduced import Reduced
 
-MEASURED_PHASES = ("forward", "backward", "optimizer")
-WORK = ("matmul", "attention", "elementwise", "optimizer", "other")
+MEASURED_PHASES = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+WORK = (Category.MATMUL, Category.ATTENTION, Category.ELEMENTWISE, Category.OPTIMIZER, Category.OTHER)
 
 Sample = dict[str, float]
 """Seconds of one step on one rank: ``step`` and each measured phase."""
@@ -35,9 +35,9 @@ def phases_with_waiting(by_rank: Sequence[Sequence[Sample]], exposed_s: float) -
     phases = {name: statistics.median(_mean(name, step) for step in steps) for name in MEASURED_PHASES}
     total = sum(phases.values())
     phases = {name: seconds * step_s / total for name, seconds in phases.items()}
-    exposed_s = min(exposed_s, phases["backward"])
-    phases["backward"] -= exposed_s
-    return {**phases, "exposed_communication": exposed_s}
+    exposed_s = min(exposed_s, phases[Phase.BACKWARD])
+    phases[Phase.BACKWARD] -= exposed_s
+    return {**phases, Phase.EXPOSED_COMMUNICATION: exposed_s}
 
 
 def phases_and_breakdown(phases: dict[str, float], profiled: Reduced) -> tuple[dict[str, float], dict[str, float]]:
@@ -45,17 +45,17 @@ def phases_and_breakdown(phases: dict[str, float], profiled: Reduced) -> tuple[d
 
     Where the profiled step was busier than a measured phase is long (profiling slows small ops), its share shrinks.
     """
-    exposed_s = phases["exposed_communication"]
-    split = {"exposed_communication": exposed_s, "host_wait": 0.0}
-    breakdown = {"communication": exposed_s}
+    exposed_s = phases[Phase.EXPOSED_COMMUNICATION]
+    split = {Phase.EXPOSED_COMMUNICATION: exposed_s, Phase.HOST_WAIT: 0.0}
+    breakdown = {Category.COMMUNICATION: exposed_s}
     for phase in MEASURED_PHASES:
         busy = {name: s for name, s in profiled.phases_s.get(phase, {}).items() if name in WORK}
         total = sum(busy.values())
         split[phase] = min(total, phases[phase])
-        split["host_wait"] += phases[phase] - split[phase]
+        split[Phase.HOST_WAIT] += phases[phase] - split[phase]
         for name, seconds in busy.items():
             breakdown[name] = breakdown.get(name, 0.0) + (seconds * split[phase] / total if total else 0.0)
-    breakdown["host"] = split["host_wait"]
+    breakdown[Category.HOST] = split[Phase.HOST_WAIT]
     return complete(split, PHASES), complete(breakdown, CATEGORIES)
 
 

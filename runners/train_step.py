@@ -13,11 +13,11 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.scenario import Scenario
 from runners.model.training import autocast, batch, loss_of, optimizer_of
 from runners.model.transformer import build
 from runners.ranks import Ranks
-from runners.refusals import compiled
 
 TORCH_BUCKET_BYTES = 25 * 1024 * 1024
 GRAPH_WARMUP = 3
@@ -65,7 +65,7 @@ def prepare(
             # None is PyTorch's own default, which also makes the first bucket small
             bucket_cap_mb=None if plan.bucket_bytes == TORCH_BUCKET_BYTES else plan.bucket_bytes / 1024**2,
         )
-    if compiled(training):
+    if training.fused:
         module.compile()
     torch.manual_seed(seed + 1 + ranks.rank)
     return Trainer(
@@ -93,18 +93,18 @@ def one_step(trainer: Trainer, done: Callable[[str], None], *, communicate: bool
     for index, (tokens, targets) in enumerate(trainer.batches):
         last = index == len(trainer.batches) - 1
         with _local_gradients(trainer.module, not (last and communicate)):
-            with _phase(trainer, "forward"):
+            with _phase(trainer, Phase.FORWARD):
                 loss = _forward(trainer, tokens, targets)
-            done("forward")
+            done(Phase.FORWARD)
             if trainer.mode != "forward":
-                with _phase(trainer, "backward"):
+                with _phase(trainer, Phase.BACKWARD):
                     _backward(trainer, loss)
-                done("backward")
+                done(Phase.BACKWARD)
         trainer.loss = loss.detach()
         del loss
     if trainer.mode == "forward":
         return
-    last_phase = "optimizer" if trainer.mode == "step" else "backward"
+    last_phase = Phase.OPTIMIZER if trainer.mode == "step" else Phase.BACKWARD
     with _phase(trainer, last_phase):
         if trainer.mode == "step":
             _update(trainer)
@@ -134,13 +134,13 @@ def capture(trainer: Trainer) -> None:
         return made
 
     for pair in trainer.batches:
-        loss = recorded("forward", partial(_forward, trainer, *pair))
+        loss = recorded(Phase.FORWARD, partial(_forward, trainer, *pair))
         if trainer.mode != "forward":
-            recorded("backward", partial(_backward, trainer, loss))
+            recorded(Phase.BACKWARD, partial(_backward, trainer, loss))
         trainer.loss = loss.detach()
         del loss
     if trainer.mode == "step":
-        recorded("optimizer", partial(_update, trainer))
+        recorded(Phase.OPTIMIZER, partial(_update, trainer))
     trainer.graphs = graphs
 
 

@@ -15,10 +15,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import plotly
 import pytest
-from playwright.sync_api import BrowserContext
+from playwright.sync_api import BrowserContext, Response, expect
 
+from app.pages import BASIC_BUNDLE
 from estimator.cost import cache_roofline as caches
 from estimator.cost.collectives import TRAFFIC, Group, collective_s
 from estimator.cost.efficiency import efficiencies
@@ -27,7 +27,8 @@ from estimator.estimate.estimate import estimate
 from estimator.scenario import catalog
 from estimator.scenario.parameters import parameters
 from estimator.scenario.scenario import scenario_from_json
-from tests.estimator.cost import test_caches
+from tests.browser.server import Server
+from tests.estimator.cost import test_cache_roofline
 from tests.estimator.scenario import test_catalog
 from tests.markdown import blocks
 
@@ -53,8 +54,8 @@ def _section(title: str) -> str:
 def test_there_is_a_recipe_for_each_kind_of_addition():
     titles = re.findall(r"^## Add (?:an? )?(.*)$", RECIPES.read_text(encoding="utf-8"), re.MULTILINE)
     assert titles == [
-        "GPU", "cache levels to a chip", "model", "collective", "schedule", "importer", "benchmark", "backend",
-        "figure", "study",
+        "GPU", "cache levels to a chip", "model", "precision", "framework", "parameter of the plan", "collective",
+        "schedule", "importer", "benchmark", "backend", "figure", "study",
     ]  # fmt: skip
 
 
@@ -108,10 +109,10 @@ def test_cache_levels(catalogue: Path, monkeypatch: pytest.MonkeyPatch):
     for function in known:
         function.cache_clear()
     try:
-        test_caches.test_every_level_has_a_source_and_the_chip_is_in_the_catalogue("v100-32gb")
-        test_caches.test_the_last_level_cache_is_the_catalogues("v100-32gb")
+        test_cache_roofline.test_every_level_has_a_source_and_the_chip_is_in_the_catalogue("v100-32gb")
+        test_cache_roofline.test_the_last_level_cache_is_the_catalogues("v100-32gb")
         for element_bytes in (2, 4):
-            test_caches.test_outer_levels_are_larger_and_slower("v100-32gb", element_bytes)
+            test_cache_roofline.test_outer_levels_are_larger_and_slower("v100-32gb", element_bytes)
         volta = {"cluster": {"chip": "v100-32gb"}, "plan": {"dp": 8}}
         training = SCENARIO["training"] | {"precision": "fp16-amp"}
         found = hierarchy(scenario_from_json(SCENARIO | volta | {"training": training}))
@@ -137,6 +138,221 @@ def _passes_the_catalogue_tests(path: Path) -> None:
     test_catalog.test_every_number_has_a_source(path)
     test_catalog.test_every_file_has_a_label_and_loads_under_its_name(path)
     test_catalog.test_names_and_aliases_are_unique_and_resolve(path.parent.name)
+
+
+PRECISION = """
+import json
+from estimator.estimate.cache_roofline_table import hierarchy
+from estimator.estimate.estimate import estimate
+from estimator.scenario.scenario import scenario_from_json
+from estimator.search.axis import axis
+from estimator.search.sweep import sweep
+from estimator.validation.csv_row import scenario_of_row
+from runners.refusals import refusals
+
+def document(precision, chip="b200"):
+    training = {"seq_len": 4096, "global_batch": 1, "precision": precision, "framework": "megatron"}
+    return {"model": "llama3-8b", "cluster": {"chip": chip, "chips_per_node": 1}, "training": training}
+
+def numbers_of(precision):
+    found = estimate(scenario_from_json(document(precision)))
+    products = [op for op in found.ops if (op.phase, op.category) == ("forward", "matmul")]
+    (down,) = [op for op in products if op.name.startswith("down")]
+    # Rows, columns and depth of a block's down projection; its result is 2 bytes wide.
+    operand_bytes = (down.bytes / down.count - 2 * 4096 * 4096) / (2 * 4096 * 14_336)
+    return found.step_time_s, sum(op.saved_bytes for op in found.ops), operand_bytes, found.roofs.flops_per_s
+
+found = {name: numbers_of(name) for name in ("bf16", "fp8", "fp4")}
+offered = {
+    chip: {point.value: [str(one) for one in point.problems]
+           for point in axis(document("bf16", chip), "training.precision").points}
+    for chip in ("b200", "h200-sxm")
+}
+best = sweep(document("fp4")).best[0]
+products = {row.precision for row in hierarchy(scenario_from_json(document("fp4"))).rows}
+problems = refusals(scenario_from_json(document("fp4")), world_size=1, cuda=False)
+(refused,) = [str(problem) for problem in problems if problem.field == "training.precision"]
+cells = {"hardware": "B200", "n_gpus": "1", "model": "Llama-3 8B", "n_layers": "32", "d_model": "4096",
+         "n_heads": "32", "seq_len": "4096", "global_batch": "1", "precision": "fp4", "measured_step_time_s": "1"}
+row = scenario_of_row(cells)
+assert row.scenario, row
+print(json.dumps([found, offered, best.step_time_s, sorted(products), refused, row.scenario.training.precision]))
+"""
+
+
+def test_precision(tmp_path: Path):
+    _copy(tmp_path, "estimator", "runners")
+    scenario = tmp_path / "estimator" / "scenario"
+    fp8 = '    fp8_flops_per_s: float = spec(0.0, minimum=0, help="fp8 on the matrix units, dense")\n'
+    _add(scenario / "hardware.py", fp8, textwrap.indent(_block("python hardware Chip"), "    "))
+    _add(scenario / "hardware.py", '    "fp8": "fp8_flops_per_s",\n', _block("text PEAK_FIELD").strip() + ",\n")
+    _add(scenario / "precision.py", "\nQUANTISED = {", _block("text QUANTISED").rstrip() + "\n")
+    chip = tmp_path / "estimator" / "catalog" / "chips" / "b200.toml"
+    _add(chip, "fp8_flops_per_s = 4.5e15\n", _block("toml peak"))
+    _add(chip, "[sources]\n", _block("toml peak source"))
+    found, offered, searched_s, products, refused, row = json.loads(_python(tmp_path, "-c", PRECISION))
+    seconds, saved, operand_bytes, peaks = zip(*(found[name] for name in ("bf16", "fp8", "fp4")), strict=True)
+    assert sorted(seconds, reverse=True) == list(seconds)
+    assert sorted(saved, reverse=True) == list(saved)
+    assert operand_bytes == pytest.approx((2, 1, 9 / 16))
+    assert peaks[0]["fp4"] == 9e15
+    assert offered["b200"]["fp4"] == []
+    assert "no matrix unit for fp4" in offered["h200-sxm"]["fp4"][0]
+    assert searched_s == pytest.approx(seconds[2], rel=1e-9)
+    assert products == ["bf16", "fp4"]
+    assert "fp4 is not measured" in refused
+    assert row == "fp4"
+
+
+FRAMEWORK = """
+import json
+from estimator.estimate.estimate import estimate
+from estimator.scenario.scenario import scenario_from_json
+from estimator.search.axis import axis
+from estimator.search.sweep import sweep
+from runners.refusals import refusals
+
+def document(framework):
+    training = {"seq_len": 128, "global_batch": 1, "precision": "bf16", "framework": framework}
+    return {"model": "llama3.2-1b", "cluster": {"chip": "h200-sxm", "chips_per_node": 1}, "training": training}
+
+found = {}
+for name in ("deepspeed", "pytorch-eager", "megatron", "ideal"):
+    one = estimate(scenario_from_json(document(name)))
+    kinds = {kind: each / one.parameters for kind, each in one.memory.by_kind.items()}
+    found[name] = [one.step_time_s, kinds | {"saved": sum(op.saved_bytes for op in one.ops)}]
+points = {point.value: point.estimate.step_time_s for point in axis(document("xla"), "training.framework").points}
+best = sweep(document("deepspeed")).best[0].step_time_s
+refused = [str(problem) for problem in refusals(scenario_from_json(document("deepspeed")), world_size=1, cuda=False)]
+print(json.dumps([found, points, best, refused]))
+"""
+
+
+def test_framework(tmp_path: Path):
+    _copy(tmp_path, "estimator", "runners", "app")
+    _add(
+        tmp_path / "estimator" / "scenario" / "framework.py",
+        "\nFRAMEWORKS = {",
+        "\n" + _block("text FRAMEWORKS").rstrip() + ",",
+    )
+    found, points, searched_s, refused = json.loads(_python(tmp_path, "-c", FRAMEWORK))
+    seconds = {name: one for name, (one, _) in found.items()}
+    assert points["deepspeed"] == searched_s == pytest.approx(seconds["deepspeed"])
+    assert seconds["ideal"] < seconds["deepspeed"]
+    # Its traits: states as Megatron keeps them, 2, 4 and 12 bytes a parameter, the rest as plain PyTorch.
+    kinds = {name: by_kind for name, (_, by_kind) in found.items()}
+    for kind, width in (("parameters", 2), ("gradients", 4), ("optimizer", 12)):
+        assert kinds["deepspeed"][kind] == pytest.approx(kinds["megatron"][kind]) == pytest.approx(width, rel=1e-3)
+    assert kinds["pytorch-eager"]["optimizer"] == pytest.approx(4, rel=1e-3)
+    assert kinds["deepspeed"]["saved"] == kinds["pytorch-eager"]["saved"] > kinds["megatron"]["saved"]
+    (problem,) = refused
+    assert "plain PyTorch, not deepspeed" in problem
+    listed = json.loads(
+        _python(tmp_path, "-c", "import json; from app.api.catalog import fields; print(json.dumps(fields()))")
+    )
+    assert "deepspeed" in listed["training.framework"]["choices"]
+    tests = tmp_path / "tests" / "estimator"
+    (tests / "scenario").mkdir(parents=True)
+    for name in ("examples.py", "scenario/test_framework.py"):
+        shutil.copy(ROOT / "tests" / "estimator" / name, tests / name)
+    passed = _python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), "-k", "deepspeed or trait")
+    assert "passed" in passed
+    assert "failed" not in passed
+
+
+PARAMETER = """
+import json
+from estimator.estimate.estimate import estimate
+from estimator.scenario.scenario import scenario_from_json
+from estimator.search.axis import axis
+from estimator.search.sweep import sweep
+from runners.refusals import refusals
+
+document = json.loads(open("scenario.json").read())
+whole = estimate(scenario_from_json(document)).memory.by_kind
+document["plan"]["loss_chunks"] = 6
+pieces = estimate(scenario_from_json(document)).memory.by_kind
+points = [[point.value, point.estimate.memory.by_kind["logits"]] for point in axis(document, "plan.loss_chunks").points]
+best = sweep({key: document[key] for key in ("model", "cluster", "training")} | {"locked": document["plan"]}).best[0]
+(refused,) = refusals(scenario_from_json(document), world_size=1, cuda=False)
+print(json.dumps([whole, pieces, points, best.scenario["plan"]["loss_chunks"], best.peak_bytes, refused.field]))
+"""
+
+
+def test_plan_parameter(tmp_path: Path):
+    _with_loss_chunks(tmp_path, "estimator", "runners", "app")
+    plan = {"micro_batch": 8}
+    (tmp_path / "scenario.json").write_text(json.dumps(SCENARIO | {"plan": plan}))
+    whole, pieces, points, locked, searched_bytes, refused = json.loads(_python(tmp_path, "-c", PARAMETER))
+    assert whole["logits"] > 1e9
+    assert pieces["logits"] == pytest.approx(whole["logits"] / 6)
+    assert {kind: pieces[kind] for kind in ("parameters", "gradients", "optimizer")} == {
+        kind: whole[kind] for kind in ("parameters", "gradients", "optimizer")
+    }
+    assert [value for value, _ in points] == [1, 2, 4, 6, 8, 16, 32, 64]
+    assert dict(points)[1] == whole["logits"]
+    logits = [found for _, found in points]
+    assert logits == sorted(logits, reverse=True)
+    assert (locked, refused) == (6, "plan.loss_chunks")
+    (tmp_path / "scenario.json").write_text(json.dumps(SCENARIO | {"plan": {"loss_chunks": 6, **plan}}))
+    command = ["-c", "from app.cli import main; main()", "estimate", "scenario.json", "--json"]
+    estimated = json.loads(_python(tmp_path, *command))
+    assert estimated["memory"]["by_kind"] == pytest.approx(pieces)
+    assert estimated["memory"]["peak_bytes"] == pytest.approx(searched_bytes)
+
+
+@pytest.mark.browser
+def test_plan_parameter_on_the_page(tmp_path: Path, browser: BrowserContext):
+    _with_loss_chunks(tmp_path, "estimator", "runners", "app", "static")
+    server = Server(tmp_path / "data", root=tmp_path)
+    try:
+        page = browser.new_page()
+        page.goto(server.url)
+        with page.expect_response(lambda answer: _field(answer) == "plan.loss_chunks") as fetched:
+            page.locator(".more summary").click()
+        points = fetched.value.json()["points"]
+        page.get_by_role("slider", name="Loss computed in").focus()
+        page.keyboard.press("ArrowRight")
+        page.wait_for_function("() => new URLSearchParams(location.search).get('loss_chunks') === '2'")
+        expect(page.locator(".more .chosen")).to_contain_text("loss chunks 2")
+        page.close()
+    finally:
+        server.stop()
+    assert [point["value"] for point in points] == [1, 2, 4, 8, 16, 32, 64]
+    logits = [point["estimate"]["memory"]["by_kind"]["logits"] for point in points]
+    assert sorted(logits, reverse=True) == logits
+    assert logits[0] > logits[-1]
+
+
+def _field(answer: Response) -> object:
+    """The field whose axis a response is of."""
+    return (answer.request.post_data_json or {}).get("field") if answer.request.post_data else None
+
+
+def _with_loss_chunks(place: Path, *folders: str) -> None:
+    """Copy folders and follow the recipe for a parameter of the plan in them."""
+    _copy(place, *folders)
+    estimator = place / "estimator"
+    last = (
+        '    placement: str = spec("tp-cp-dp-pp", choices=PLACEMENTS, help="axes from neighbouring chips outwards")\n'
+    )
+    _add(estimator / "scenario" / "plan.py", last, textwrap.indent(_block("python plan"), "    "))
+    sizes = estimator / "operations" / "rank_sizes.py"
+    _add(sizes, "    recompute: str\n", textwrap.indent(_block("python rank_sizes RankSizes"), "    "))
+    _add(
+        sizes, "        recompute=plan.recompute,\n", "        " + _block("text rank_sizes rank_sizes").strip() + ",\n"
+    )
+    formula = textwrap.indent(_block("python activations"), "    ")
+    activations = estimator / "memory" / "activations.py"
+    _add(activations, "    count = d.tokens * d.vocab\n", formula)
+    activations.write_text(activations.read_text().replace("    count = d.tokens * d.vocab\n", ""))
+    axis = estimator / "search" / "axis.py"
+    _add(axis, "\nFIELDS = (", _block("text FIELDS").strip() + ", ")
+    _add(axis, "        return CHOICES[field]\n", textwrap.indent(_block("python axis values"), "    "))
+    if "static" in folders:
+        script = place / "static" / "js"
+        _add(script / "views" / "explore" / "plan.js", "const folded = [", _block("text plan.js").strip() + ",")
+        _add(script / "predict.js", "\nconst MORE = [", _block("text MORE").strip() + ",")
 
 
 def test_collective(monkeypatch: pytest.MonkeyPatch):
@@ -257,6 +473,9 @@ def test_benchmark(tmp_path: Path):
     assert all(row["seconds_s"] > 0 for row in result["rows"])
     events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
     assert [event["state"] for event in events if event["kind"] == "state"] == ["running", "ok"]
+    _copy(tmp_path, "app")
+    listed = "import app.api.benchmarks as api; print(api._described('sort')['options'])"
+    assert _python(tmp_path, "-c", listed).strip() == "[]"
 
 
 RUN_BOTH = """
@@ -294,9 +513,9 @@ def test_backend(tmp_path: Path):
     _add(place / "__init__.py", "BACKENDS = {", _block("text BACKENDS").strip() + ", ")
     said = _python(tmp_path, "-c", RUN_BOTH, "whole", "endless").splitlines()
     assert said == ["[19]", "ok ok cancelled", "[]"]
-    form = tmp_path / "launchform.js"
-    shutil.copy(ROOT / "static" / "js" / "views" / "launchform.js", form)
-    _add(form, "const BACKENDS = [", _block("text launchform").strip() + ",")
+    form = tmp_path / "launchForm.js"
+    shutil.copy(ROOT / "static" / "js" / "views" / "runs" / "launchForm.js", form)
+    _add(form, "const BACKENDS = [", _block("text launchForm").strip() + ",")
     (pairs,) = re.findall(r"^const BACKENDS = (\[.*?\]),\n\];", form.read_text(), re.MULTILINE | re.DOTALL)
     assert [name for name, _ in json.loads(pairs + "]")] == ["niced", "local", "slurm"]
 
@@ -340,12 +559,11 @@ def _python(place: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def page_folder(tmp_path: Path) -> Iterator[str]:
-    """URL of a copy of the page's files with plotly beside them, which may be added to."""
+    """URL of a copy of the page's files, which may be added to."""
     copy = tmp_path / "static"
     shutil.copytree(ROOT / "static", copy)
-    shutil.copy(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", copy)
     (copy / "blank.html").write_text(
-        "<!doctype html><title>figure</title><script src='plotly.min.js'></script><div id=at>"
+        f"<!doctype html><title>figure</title><script src='{BASIC_BUNDLE.as_posix()}'></script><div id=at>"
     )
     handler = functools.partial(_Quiet, directory=str(copy))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:

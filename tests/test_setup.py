@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -27,7 +28,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["
 
 
 def _make(*arguments: str, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
-    clean = {key: value for key, value in os.environ.items() if key not in ("TORCH", "PYTHON", "ARGS")}
+    clean = {key: value for key, value in os.environ.items() if key not in ("TORCH", "EXTRAS", "PYTHON", "ARGS")}
     clean = {key: value for key, value in clean.items() if not key.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(
         ["make", *arguments], cwd=folder, env=clean | environment, capture_output=True, text=True, check=False
@@ -62,7 +63,10 @@ def _needed() -> dict[str, str]:
             if inner.marker is None or any(inner.marker.evaluate({"extra": extra}) for extra in extras):
                 visit(inner)
 
-    for text in (*PROJECT["dependencies"], *PROJECT["optional-dependencies"]["test"]):
+    for text in (
+        *PROJECT["dependencies"],
+        *(one for extra in PROJECT["optional-dependencies"].values() for one in extra),
+    ):
         visit(Requirement(text))
     return {name: version for (name, _), version in found.items()}
 
@@ -113,7 +117,8 @@ def test_help_lists_every_target_that_people_call():
 
 def test_make_test_runs_every_check_and_ci_calls_it():
     steps = _make("--dry-run", "--always-make", "test").stdout
-    for step in ("ruff format --check .", "ruff check .", "bin/mypy", "bin/lint-imports", "-m pytest"):
+    python = ("ruff format --check .", "ruff check .", "bin/mypy", "bin/lint-imports", "bin/deptry", "-m pytest")
+    for step in (*python, "prettier.cjs --log-level warn --check", "eslint.js static/js", "tsc -p jsconfig.json"):
         assert step in steps
     assert steps.index("ruff format") < steps.index("-m pytest")
     script = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
@@ -125,12 +130,13 @@ def test_make_test_runs_every_check_and_ci_calls_it():
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A checkout whose set-up was done a while ago."""
-    for name in ("Makefile", "requirements.txt", "pyproject.toml"):
+    for name in ("Makefile", "requirements.txt", "pyproject.toml", "package.json", "package-lock.json"):
         shutil.copy(ROOT / name, tmp_path)
         os.utime(tmp_path / name, (1e9, 1e9))
     stamps = re.findall(r"touch (\S*ready-\S+)", _make("--dry-run", "--always-make", "setup-test").stdout)
-    assert len(stamps) == 2
+    assert len(stamps) == 3
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / "node_modules").mkdir()
     for done in (".venv/bin/python", *stamps):
         (tmp_path / done).touch()
         os.utime(tmp_path / done, (1.1e9, 1.1e9))
@@ -149,6 +155,32 @@ def test_a_change_of_the_dependencies_sets_up_again(checkout: Path, changed: str
     assert "pip" in _make("--dry-run", "run", folder=checkout).stdout
 
 
+def test_the_set_up_to_run_needs_no_node():
+    assert "npm" in _make("--dry-run", "--always-make", "setup-test").stdout
+    steps = _make("--dry-run", "--always-make", "setup").stdout
+    assert "pip" in steps
+    assert "npm" not in steps
+    assert "node" not in steps
+
+
+def test_a_change_of_the_tools_for_javascript_installs_only_these_again(checkout: Path):
+    (checkout / "package.json").touch()
+    steps = _make("--dry-run", "setup-test", folder=checkout).stdout.splitlines()
+    assert [step for step in steps if "install" in step or "npm" in step] == [".venv/bin/npm ci"]
+
+
+def test_the_tools_for_javascript_are_pinned_and_locked_to_no_host_but_the_registry():
+    package, lock = (json.loads((ROOT / name).read_text("utf-8")) for name in ("package.json", "package-lock.json"))
+    pins = package["devDependencies"]
+    assert all(re.fullmatch(r"\d+\.\d+\.\d+", version) for version in pins.values())
+    assert "dependencies" not in package
+    for path, entry in lock["packages"].items():
+        if path:
+            assert entry["integrity"].startswith("sha512-")
+            assert entry.get("resolved", "https://registry.npmjs.org/").startswith("https://registry.npmjs.org/")
+    assert {name: lock["packages"][f"node_modules/{name}"]["version"] for name in pins} == pins
+
+
 def test_another_torch_sets_up_again_without_the_pins_of_the_default_one(checkout: Path):
     torch = "torch>=2.9,<3"
     steps = _make("--dry-run", "run", f"TORCH={torch}", folder=checkout).stdout.splitlines()
@@ -162,6 +194,14 @@ def test_another_torch_sets_up_again_without_the_pins_of_the_default_one(checkou
     assert "torch==" not in left.stdout
     assert "sympy==" not in left.stdout
     assert "pytest==" in left.stdout
+
+
+def test_extras_are_installed_on_request_and_set_up_again(checkout: Path):
+    steps = _make("--dry-run", "run", "EXTRAS=postgres,tables", folder=checkout).stdout
+    assert "-e '.[postgres,tables]'" in steps
+    assert "-e '.'" in _make("--dry-run", "--always-make", "setup", folder=checkout).stdout
+    every = _make("--dry-run", "--always-make", "setup-test", folder=checkout).stdout
+    assert f"-e '.[{','.join(sorted(PROJECT['optional-dependencies']))}]'" in every
 
 
 def test_a_python_that_does_not_do_is_an_error_that_says_what_to_do(tmp_path: Path):
@@ -221,7 +261,7 @@ def test_the_image_is_built_in_stages_and_runs_as_nobody_in_particular():
     assert "HEADROOM_DATA=/data" in settings["ENV"]
     assert settings["CMD"] == '["headroom", "serve"]'
     arguments = [rest.split("=")[0] for word, rest in lines if word == "ARG"]
-    assert {"BASE", "RUNTIME", "TORCH"} <= set(arguments)
+    assert {"BASE", "RUNTIME", "TORCH", "EXTRAS"} <= set(arguments)
 
 
 def test_everything_that_the_image_copies_is_there_and_not_ignored():

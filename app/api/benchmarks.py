@@ -3,21 +3,40 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, get_args, get_type_hints
+from typing import Any, TypedDict, get_args
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.api.body import json_response
+from app.api.documented import documented
 from app.api.fields import WORDS, described
+from estimator.scenario.codec import types_of
 from runners.job import BENCHMARKS
-from runners.options import OPTIONS, about
+from runners.options import OPTIONS, Nothing, about
 from runners.refusals import ranks_of
 
 router = APIRouter()
 
 
+class Benchmark(TypedDict):
+    """What it measures, with how many processes, and its options."""
+
+    name: str
+    about: str
+    least_ranks: int
+    most_ranks: int | None
+    options: list[dict[str, Any]]
+
+
+class Benchmarks(TypedDict):
+    """All that a job may name."""
+
+    benchmarks: list[Benchmark]
+
+
 @router.get("/api/benchmarks")
+@documented({200: Benchmarks})
 def get_benchmarks() -> Response:
     """All that POST /api/runs takes as ``benchmark`` → {benchmarks: [{name, about, least_ranks, most_ranks, options}]}.
 
@@ -34,12 +53,12 @@ def _described(name: str) -> dict[str, Any]:
         "about": about(name),
         "least_ranks": ranks.least,
         "most_ranks": ranks.most,
-        "options": _options(OPTIONS[name]),
+        "options": _options(OPTIONS.get(name, Nothing)),
     }
 
 
 def _options(cls: type[Any]) -> list[dict[str, Any]]:
-    hints = get_type_hints(cls)
+    hints = types_of(cls)
     found = []
     for field in dataclasses.fields(cls):
         kind = hints[field.name]

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, get_type_hints
+from typing import Any, TypedDict
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
 from app.api.body import json_response
+from app.api.documented import documented
 from app.api.fields import WORDS, described
 from app.context import Context, Ctx
 from estimator.scenario import catalog
+from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
+from estimator.scenario.codec import types_of
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
-from estimator.scenario.plan import Plan
+from estimator.scenario.plan import AXIS_LABELS, Plan
 from estimator.scenario.training import Training
 
 router = APIRouter()
@@ -28,12 +31,36 @@ FALLBACK_SCENARIO: dict[str, Any] = {
 }
 """What the page opens with where no measurement is bundled."""
 
+
+class Entry(TypedDict):
+    """What a name stands for, with its other names and the source of each number."""
+
+    key: str
+    label: str
+    value: dict[str, Any]
+    aliases: list[str]
+    sources: dict[str, str]
+
+
+class Catalog(TypedDict):
+    """All that the scenario panel offers; ``pending``: chips that are not measured yet."""
+
+    models: list[Entry]
+    chips: list[Entry]
+    links: list[Entry]
+    pending: list[dict[str, str]]
+    fields: dict[str, dict[str, Any]]
+    default_scenario: dict[str, Any]
+    sample: dict[str, Any] | None
+
+
 _PARTS: dict[str, type[Any]] = {"model": Model, "cluster": Cluster, "plan": Plan, "training": Training}
 
 
 @router.get("/api/catalog")
+@documented({200: Catalog})
 def get_catalog(context: Ctx) -> Response:
-    """Everything that the scenario panel offers."""
+    """Everything that the scenario panel offers, and the names of what figures show."""
     return json_response(catalog_document(context))
 
 
@@ -50,6 +77,10 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "links": [_entry(entry) for entry in catalog.entries("links")],
         "pending": context.cpu.pending(),
         "fields": fields(),
+        "categories": _names(SHOWN_CATEGORIES),
+        "phases": _names(SHOWN_PHASES),
+        "memory_kinds": _names(SHOWN_MEMORY_KINDS),
+        "axes": [{"key": key, "label": label} for key, label in AXIS_LABELS.items()],
         "default_scenario": sample["scenario"] if sample else FALLBACK_SCENARIO,
         "sample": sample,
     }
@@ -68,12 +99,17 @@ def fields() -> dict[str, dict[str, Any]]:
     """Describe every plain field of a scenario: its choices or bounds, help and default."""
     found = {}
     for part, cls in _PARTS.items():
-        hints = get_type_hints(cls)
+        hints = types_of(cls)
         for field in dataclasses.fields(cls):
             if hints[field.name] in WORDS:
                 found[f"{part}.{field.name}"] = described(field, hints[field.name])
     return found
 
 
-def _entry(entry: catalog.Entry) -> dict[str, Any]:
+def _names(shown: dict[str, Shown]) -> list[dict[str, str]]:
+    """Names in the order in which figures stack them, each with its label and hue."""
+    return [{"key": key, "label": one.label, "hue": one.hue} for key, one in shown.items()]
+
+
+def _entry(entry: catalog.CatalogEntry) -> dict[str, Any]:
     return {name: getattr(entry, name) for name in ("key", "label", "value", "aliases", "sources")}

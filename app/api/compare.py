@@ -11,6 +11,8 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, documented
+from app.api.given import SCENARIO, GivenComparison
 from app.context import Context, Ctx
 from estimator.estimate.compare import Comparison, Item, compare, of_estimate, of_measurement
 from estimator.estimate.estimate import estimate
@@ -24,6 +26,11 @@ MOST_ITEMS = 32
 
 
 @router.post("/api/compare")
+@documented(
+    {200: Comparison},
+    *JSON_BODY,
+    body=Body(type=GivenComparison, example={"items": [{"scenario": SCENARIO, "label": "FSDP"}], "baseline": 0}),
+)
 async def post_compare(request: Request, context: Ctx) -> Response:
     """{items: [{measurement} | {scenario, label}], baseline} → items, deltas to the baseline, differences."""
     document = await read_json(request, context.settings.json_limit_bytes)

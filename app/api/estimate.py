@@ -8,12 +8,14 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, documented
+from app.api.given import SCENARIO, GivenAxis, GivenScenario
 from app.context import Ctx
-from estimator.estimate.estimate import estimate
+from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario.codec import unknown_key
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
-from estimator.search.axis import axis
+from estimator.search.axis import Axis, axis
 
 router = APIRouter()
 
@@ -22,6 +24,7 @@ MOST_STAGES_AT_ONCE = 32
 
 
 @router.post("/api/estimate")
+@documented({200: Estimate}, *JSON_BODY, body=Body(type=GivenScenario, example=SCENARIO))
 async def post_estimate(request: Request, context: Ctx) -> Response:
     """Scenario → Estimate; 422 with a problem for every field that cannot be used."""
     document = await read_json(request, context.settings.json_limit_bytes)
@@ -33,6 +36,9 @@ async def post_estimate(request: Request, context: Ctx) -> Response:
 
 
 @router.post("/api/estimate/axis")
+@documented(
+    {200: Axis}, *JSON_BODY, body=Body(type=GivenAxis, example={"scenario": SCENARIO, "field": "training.seq_len"})
+)
 async def post_axis(request: Request, context: Ctx) -> Response:
     """{scenario, field} → {field, points: [{value, scenario, estimate | null, problems}]}."""
     document = await read_json(request, context.settings.json_limit_bytes)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, TypedDict
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, documented
+from app.api.given import SCENARIO, GivenHierarchy
 from app.context import Ctx
 from estimator.cost.cache_roofline import MODES, names
-from estimator.estimate.cache_roofline_table import hierarchy
+from estimator.estimate.cache_roofline_table import Hierarchy, hierarchy
 from estimator.scenario.codec import unknown_key
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
@@ -19,13 +21,24 @@ from estimator.scenario.scenario import scenario_from_json
 router = APIRouter()
 
 
+class Known(TypedDict):
+    """Chips whose levels are known, and the modes."""
+
+    chips: list[str]
+    modes: list[str]
+
+
 @router.get("/api/hierarchy")
+@documented({200: Known})
 def get_hierarchy() -> Response:
     """Chips whose levels are known, and the modes."""
     return json_response({"chips": list(names()), "modes": list(MODES)})
 
 
 @router.post("/api/hierarchy")
+@documented(
+    {200: Hierarchy}, *JSON_BODY, body=Body(type=GivenHierarchy, example={"scenario": SCENARIO, "mode": "bound"})
+)
 async def post_hierarchy(request: Request, context: Ctx) -> Response:
     """{scenario, mode} → roofs of the chip, and rows: tile, reloads, bytes and seconds of every product by level."""
     document = await read_json(request, context.settings.json_limit_bytes)

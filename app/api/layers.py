@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, TypedDict
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, Raw, documented
+from app.api.given import SCENARIO, GivenScenario
 from app.context import Ctx
 from app.errors import Refused
 from app.layer_csv import layer_csv
@@ -20,7 +23,20 @@ router = APIRouter()
 FORMATS = ("json", "csv")
 
 
+class Layers(TypedDict):
+    """Names of the columns, and the rows in their order."""
+
+    columns: list[str]
+    rows: list[list[Any]]
+
+
 @router.post("/api/layers")
+@documented(
+    {200: [Layers, Raw(media_type="text/csv")]},
+    *JSON_BODY,
+    body=Body(type=GivenScenario, example=SCENARIO),
+    query={"format": {"schema": {"enum": list(FORMATS), "default": "json"}}},
+)
 async def post_layers(request: Request, context: Ctx) -> Response:
     """Scenario → {columns, rows: [[...]]}; ``?format=csv``: the same as a file."""
     form = request.query_params.get("format", "json")

@@ -9,16 +9,21 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response
 
 from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, documented
+from app.api.given import SCENARIO, GivenParallelism
 from app.context import Ctx
 from estimator.scenario.codec import unknown_key
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
-from estimator.search.splits import MOST_RANKS, parallelism
+from estimator.search.splits import MOST_RANKS, Parallelism, parallelism
 
 router = APIRouter()
 
 
 @router.post("/api/parallelism")
+@documented(
+    {200: Parallelism}, *JSON_BODY, body=Body(type=GivenParallelism, example={"scenario": SCENARIO, "ranks": 8})
+)
 async def post_parallelism(request: Request, context: Ctx) -> Response:
     """{scenario, ranks} → 1D, 2D, 2.5D, 3D against tokens, splits of the sequence against its length, cross-overs."""
     scenario, ranks = _parts(await read_json(request, context.settings.json_limit_bytes))

@@ -6,6 +6,16 @@ from fastapi import Request
 
 from estimator.scenario.problems import InputProblems, Problem
 
+INPUTS = {
+    "inputs": {
+        "description": "Inputs of the study, each a parameter of its own name; GET /api/studies lists them.",
+        "schema": {"type": "object", "additionalProperties": {"type": "string"}},
+        "style": "form",
+        "explode": True,
+    }
+}
+"""How OpenAPI tells of parameters that it cannot name."""
+
 
 def inputs_of(request: Request) -> dict[str, object]:
     """Read the query as one text per name; raise InputProblems where a name is given twice."""

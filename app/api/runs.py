@@ -7,26 +7,43 @@ import contextlib
 import dataclasses
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 from starlette.responses import Response, StreamingResponse
 
 from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, Raw, documented
+from app.api.given import JOB
 from app.context import Ctx
 from app.errors import Refused
 from app.runs.jobs import job_from_json, jobs_from_json
 from app.runs.run import Run, log_tail
 from estimator.scenario.codec import encode
-from runners.job import LOG_FILE
+from runners.job import LOG_FILE, Job
+from runners.job import Request as Started
 
 router = APIRouter()
+
+
+class Runs(TypedDict):
+    """Several runs."""
+
+    runs: list[Run]
+
+
+class LogTail(TypedDict):
+    """The end of a run's log."""
+
+    log_tail: str
+
 
 _CHUNK_BYTES = 65_536
 
 
 @router.post("/api/runs")
+@documented({200: Started, 201: [Run, Runs]}, *JSON_BODY, body=Body(type=[Job, list[Job]], example=JOB))
 async def post_run(request: Request, context: Ctx, dry_run: bool = False) -> Response:
     """Job → 201 Run, queued; a list of jobs for Slurm → 201 {runs}, one array.
 
@@ -43,6 +60,7 @@ async def post_run(request: Request, context: Ctx, dry_run: bool = False) -> Res
 
 
 @router.get("/api/runs")
+@documented({200: Runs})
 async def get_runs(context: Ctx) -> Response:
     """All runs, newest first; those that wait here, or cannot be followed just now, say why."""
     runs = await asyncio.to_thread(context.store.runs)
@@ -61,6 +79,7 @@ Known = Annotated[Run, Depends(known_run)]
 
 
 @router.get("/api/runs/{run_id}")
+@documented({200: (Run, LogTail)}, 404)
 async def get_run(run: Known, context: Ctx) -> Response:
     """One run and the end of its log."""
     tail = await asyncio.to_thread(log_tail, context.data.runs / run.id)
@@ -68,6 +87,7 @@ async def get_run(run: Known, context: Ctx) -> Response:
 
 
 @router.get("/api/runs/{run_id}/log")
+@documented({200: Raw(media_type="text/plain")}, 404)
 def get_log(run: Known, context: Ctx) -> Response:
     """The whole log as plain text."""
     # A log that still grows has no length to announce
@@ -79,7 +99,7 @@ class NothingMore(Exception):  # noqa: N818 - it is an answer, not an accident
     """Raised where a run has ended and the caller has seen all of it: 204 tells an EventSource to stay away."""
 
 
-def last_seen(last_event_id: Annotated[str, Header()] = "") -> int:
+async def last_seen(last_event_id: Annotated[str, Header()] = "") -> int:
     """Line number after which the caller wants events; 0 where it names none."""
     return int(last_event_id) if last_event_id.isdecimal() and len(last_event_id) < 12 else 0
 
@@ -92,6 +112,7 @@ async def wanted_events(run: Known, context: Ctx, after: Annotated[int, Depends(
 
 
 @router.get("/api/runs/{run_id}/events", response_class=EventSourceResponse)
+@documented({200: Raw(media_type="text/event-stream"), 204: None}, 404)
 async def get_events(
     wanted: Annotated[tuple[str, int], Depends(wanted_events)], context: Ctx
 ) -> AsyncIterator[ServerSentEvent]:
@@ -102,6 +123,7 @@ async def get_events(
 
 
 @router.post("/api/runs/{run_id}/cancel")
+@documented({200: Run}, 404)
 async def post_cancel(run_id: str, context: Ctx) -> Response:
     """End the run's whole process group; a run that has ended stays as it is."""
     run = await context.supervisor.cancel(run_id)  # even where the index is away
@@ -109,6 +131,7 @@ async def post_cancel(run_id: str, context: Ctx) -> Response:
 
 
 @router.post("/api/runs/{run_id}/retry")
+@documented({201: Run}, 404, 422)
 async def post_retry(run: Known, context: Ctx) -> Response:
     """Queue a fresh run of the same job."""
     job = await asyncio.to_thread(job_from_json, run.job, context.cpu, context.settings)
@@ -116,6 +139,7 @@ async def post_retry(run: Known, context: Ctx) -> Response:
 
 
 @router.delete("/api/runs/{run_id}")
+@documented({204: None}, 404, 409)
 async def delete_run(run: Known, context: Ctx) -> Response:
     """Delete a run that has ended, with its folder and its measurement → 204."""
     if not run.final:

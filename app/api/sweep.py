@@ -1,6 +1,7 @@
 """Sweep: every plan for a model on a cluster, in a thread, so that sliders keep answering.
 
-Who accepts NDJSON hears how far the search is, and ends it by closing the connection.
+One search runs at a time, and others wait for it; it ends early where its client leaves, and after
+``Settings.search_limit_s``. Who accepts NDJSON hears how far it is.
 """
 
 from __future__ import annotations
@@ -16,10 +17,13 @@ from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
 from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, Raw, documented
+from app.api.given import SEARCH, GivenSearch
 from app.context import Context, Ctx
 from app.encoding import encode_json
-from app.errors import sentence
+from app.errors import Refused, sentence
 from estimator.scenario.problems import InputProblems
+from estimator.search.space import too_much
 from estimator.search.specification import checked
 from estimator.search.sweep import Sweep, sweep
 
@@ -35,20 +39,30 @@ class Stopped(Exception):  # noqa: N818 - it is a wish, not an accident
 
 
 class SearchProgress:
-    """What a search in its thread tells, and the wish that it stop."""
+    """What a search in its thread tells, the wish that it stop, and the time it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit_s: float) -> None:
         self.tried = self.fitting = 0
         self.stop = threading.Event()
+        self.limit_s = limit_s
+        self.start_s = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """Time since the start."""
+        return time.monotonic() - self.start_s
 
     def note(self, tried: int, fitting: int) -> None:
-        """Take the counts; raise Stopped where the search is to end."""
+        """Take the counts; raise Stopped where the search is to end, InputProblems where its time is up."""
         self.tried, self.fitting = tried, fitting
         if self.stop.is_set():
             raise Stopped
+        if self.seconds > self.limit_s:
+            raise too_much(f"more plans than can be tried in {self.limit_s:g} s, the bound of one search here")
 
 
 @router.post("/api/sweep")
+@documented({200: [Sweep, Raw(media_type=NDJSON)]}, *JSON_BODY, body=Body(type=GivenSearch, example=SEARCH))
 async def post_sweep(request: Request, context: Ctx) -> Response:
     """Scenario without a plan, limits and objective → the best plans and the Pareto front.
 
@@ -59,25 +73,50 @@ async def post_sweep(request: Request, context: Ctx) -> Response:
     checked(document)
     if NDJSON in request.headers.get("accept", ""):
         return StreamingResponse(_told(document, context), media_type=NDJSON, headers={"cache-control": "no-store"})
-    async with context.sweeps:
-        return json_response(await asyncio.to_thread(sweep, document))
+    async with _search(document, context) as (task, _):
+        left = asyncio.create_task(_left(request))
+        try:
+            await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            left.cancel()
+        if not task.done():
+            raise Refused(400, "The connection closed before the search was complete.")
+        return json_response(task.result())
 
 
 async def _told(document: object, context: Context) -> AsyncIterator[bytes]:
     if context.sweeps.locked():
         yield _line({"waiting": True})
-    async with context.sweeps:
-        progress, start = SearchProgress(), time.monotonic()
-        task = asyncio.create_task(asyncio.to_thread(sweep, document, None, progress.note))
-        try:
-            while not (await asyncio.wait({task}, timeout=TELL_S))[0]:
-                seconds = time.monotonic() - start
-                yield _line({"tried": progress.tried, "fitting": progress.fitting, "seconds": seconds})
-            yield _line(_end(task))
-        finally:
-            progress.stop.set()
-            # The thread ends at its next block; its Stopped is nobody's concern.
-            task.add_done_callback(_read)
+    async with _search(document, context) as (task, progress):
+        while not (await asyncio.wait({task}, timeout=TELL_S))[0]:
+            yield _line({"tried": progress.tried, "fitting": progress.fitting, "seconds": progress.seconds})
+        yield _line(_end(task))
+
+
+@contextlib.asynccontextmanager
+async def _search(document: object, context: Context) -> AsyncIterator[tuple[asyncio.Task[Sweep], SearchProgress]]:
+    """Wait for the slot, then search in a thread, which ends soon after whoever waits for it has gone."""
+    await context.sweeps.acquire()
+    progress = SearchProgress(context.settings.search_limit_s)
+    task = asyncio.create_task(asyncio.to_thread(sweep, document, None, progress.note))
+
+    def ended(task: asyncio.Task[Sweep]) -> None:
+        # Only now is the slot free: a thread that is asked to stop takes a moment
+        context.sweeps.release()
+        with contextlib.suppress(asyncio.CancelledError):
+            task.exception()
+
+    task.add_done_callback(ended)
+    try:
+        yield task, progress
+    finally:
+        progress.stop.set()
+
+
+async def _left(request: Request) -> None:
+    """Return when the client has closed the connection; the body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _end(task: asyncio.Task[Sweep]) -> object:
@@ -88,11 +127,6 @@ def _end(task: asyncio.Task[Sweep]) -> object:
     except Exception as error:
         _log.error("POST /api/sweep failed", exc_info=error)
         return {"detail": "The server failed on this search; its log has the reason.", "problems": []}
-
-
-def _read(task: asyncio.Task[Sweep]) -> None:
-    with contextlib.suppress(asyncio.CancelledError):
-        task.exception()
 
 
 def _line(value: object) -> bytes:

@@ -6,25 +6,43 @@ import asyncio
 import dataclasses
 import time
 from pathlib import Path
+from typing import TypedDict
 
 from fastapi import APIRouter, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from app.api.body import json_response, refuse_length, too_long
+from app.api.documented import Body, Raw, documented
+from app.api.given import TABLE
 from app.context import Ctx
 from app.disk import discard, new_id, whole_folder, write_json
 from app.errors import Refused
 from app.importers.sandbox import Imported, ImportRefused, import_sandboxed
+from app.summary import Summary
 from estimator.scenario.codec import encode
+from estimator.scenario.measurement import Warning
 from estimator.scenario.problems import Problem
 
 router = APIRouter()
+
+
+class Uploaded(TypedDict):
+    """What a file gave, and what a reader of it must know."""
+
+    upload_id: str
+    measurements: list[Summary]
+    warnings: list[Warning]
+    skipped: int
+
 
 _CHUNK_BYTES = 1024**2
 
 
 @router.put("/api/uploads")
+@documented(
+    {201: Uploaded}, 400, 413, 422, 507, body=Body(type=Raw(media_type="application/octet-stream"), example=TABLE)
+)
 async def put_upload(request: Request, context: Ctx, filename: str = "upload") -> Response:
     """Raw body → 201 {upload_id, measurements, warnings, skipped}; 4xx naming format, place and remedy."""
     limit_bytes = context.settings.upload_limit_bytes
@@ -53,6 +71,7 @@ async def put_upload(request: Request, context: Ctx, filename: str = "upload") -
 
 
 @router.delete("/api/uploads/{upload_id}")
+@documented({204: None}, 404)
 async def delete_upload(upload_id: str, context: Ctx) -> Response:
     """Delete an uploaded file and all measurements that came with it → 204."""
     if not await asyncio.to_thread(context.store.remove_upload, upload_id):

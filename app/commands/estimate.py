@@ -7,14 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from app import tables
 from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
-from app.layer_csv import layer_csv
+from app.layer_csv import layer_csv, layer_frame
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.estimate import estimate as predict
 from estimator.estimate.layer_table import layer_table
-from estimator.scenario.breakdown import MEMORY_KINDS, PHASES
+from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
 from estimator.scenario.problems import InputProblems, Problem
@@ -27,8 +28,9 @@ def estimate(
 ) -> int:
     """Predict the scenario of a file, its model from a config.json where ``hf`` names one, and print the prediction.
 
-    ``table_to``: a file that the table of one layer is written to.
+    ``table_to``: a file that the table of one layer is written to: Parquet or Excel by its suffix, else CSV.
     """
+    as_frame = tables.needs_pandas(table_to) if table_to else False
     if path is None and hf is None:
         remedy = "Name a SCENARIO.json, or a model by --hf config.json."
         raise InputProblems([Problem(field="SCENARIO.json", message="is missing", remedy=remedy)])
@@ -45,7 +47,9 @@ def estimate(
     with_this_cpu(document, data)
     scenario = scenario_from_json(document)
     found = predict(scenario)
-    if table_to:
+    if table_to and as_frame:
+        tables.write_frame(table_to, layer_frame(layer_table(scenario)))
+    elif table_to:
         write_text(table_to, layer_csv(layer_table(scenario)))
     found = dataclasses.replace(found, assumptions=(*found.assumptions, *assumptions))
     if as_json:
@@ -86,9 +90,9 @@ def text(found: Estimate) -> str:
         f"peak memory  {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}: {fits}",
         *wrapped(f"limit        {found.limits}", hanging=13),
         "",
-        _shares("phase", found.phases_s, PHASES, seconds),
+        _shares("phase", found.phases_s, SHOWN_PHASES, seconds),
         "",
-        _shares("memory", memory.by_kind, MEMORY_KINDS, bytes_text),
+        _shares("memory", memory.by_kind, SHOWN_MEMORY_KINDS, bytes_text),
     ]
     if found.problems:
         lines += ["", *(line for problem in found.problems for line in wrapped(f"problem: {problem}", hanging=2))]
@@ -97,9 +101,10 @@ def text(found: Estimate) -> str:
     return "\n".join(lines)
 
 
-def _shares(title: str, values: dict[str, float], names: tuple[str, ...], write: Callable[[float], str]) -> str:
+def _shares(title: str, values: dict[str, float], names: dict[str, Shown], write: Callable[[float], str]) -> str:
     total = sum(values.values()) or 1.0
-    rows = [[name, write(values[name]), f"{values[name] / total:.1%}"] for name in names if values.get(name)]
+    given = [(shown.label, values[name]) for name, shown in names.items() if values.get(name)]
+    rows = [[label, write(value), f"{value / total:.1%}"] for label, value in given]
     return table([title, "", "share"], rows)
 
 

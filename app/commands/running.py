@@ -25,6 +25,7 @@ from app.store import Store
 from app.summary import scenario_of
 from app.this_cpu import ThisCpu
 from estimator.estimate.estimate import estimate
+from estimator.scenario.breakdown import SHOWN_PHASES
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.problems import InputProblems, Problem
@@ -167,7 +168,8 @@ def _text(done: Run, measurement: Measurement) -> list[str]:
         median_s = statistics.median(measurement.steps_s)
         text.append(f"step time    {seconds(median_s)}  ({seconds(low_s)} to {seconds(high_s)})")
         text += _predicted(measurement, median_s)
-    text += [f"  {name:22} {seconds(value)}" for name, value in measurement.phases_s.items() if value]
+    phases_s = [(shown.label, measurement.phases_s.get(name)) for name, shown in SHOWN_PHASES.items()]
+    text += [f"  {label:22} {seconds(value)}" for label, value in phases_s if value]
     if measurement.memory.peak_bytes:
         text.append(f"peak memory  {bytes_text(measurement.memory.peak_bytes)}")
     return text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import secrets
 import signal
 import socket
 from collections.abc import Mapping
@@ -11,9 +12,11 @@ from types import FrameType
 from typing import Any
 
 import uvicorn
+from pydantic import SecretStr
 
 from app.commands.settings import settings_from
 from app.main import create_app
+from app.neighbours import neighbours
 from app.settings import Settings
 from app.slow_callers import HeadInTime
 from estimator.scenario.problems import InputProblems, Problem
@@ -22,6 +25,10 @@ from estimator.scenario.problems import InputProblems, Problem
 def serve(arguments: Mapping[str, Any]) -> int:
     """Serve until SIGINT or SIGTERM; raise InputProblems where settings, data folder or port cannot be used."""
     settings = settings_from(arguments)
+    why = "" if not settings.loopback or settings.no_token or settings.token.get_secret_value() else neighbours()
+    made = secrets.token_urlsafe(24) if why else ""
+    if made:
+        settings = settings.model_copy(update={"token": SecretStr(made)})
     app = create_app(settings)
     listener = _listen(settings)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
@@ -33,8 +40,11 @@ def serve(arguments: Mapping[str, Any]) -> int:
         server_header=False,
         lifespan="on",
         timeout_graceful_shutdown=5,
+        proxy_headers=False,  # who guesses tokens may not choose the address that is counted
     )
-    server = _Server(config)
+    server = _Server(config, made)
+    if made:
+        print(f"This server can start programs, and {why}. Its address has a token, see docs/slurm.md.", flush=True)
     for number in (signal.SIGINT, signal.SIGTERM):
         # uvicorn repeats the signal once it has shut down, and that is the ordinary end of this command
         signal.signal(number, lambda *_: None)
@@ -47,14 +57,21 @@ def serve(arguments: Mapping[str, Any]) -> int:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn that says where it listens, and ends the event streams before it waits for connections."""
+    """uvicorn that says where it listens, and ends the event streams before it waits for connections.
+
+    ``token``: one made for this start, which nobody could know if it were not said.
+    """
+
+    def __init__(self, config: uvicorn.Config, token: str) -> None:
+        super().__init__(config)
+        self.token = token
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
         if self.started and sockets:
             host, port = sockets[0].getsockname()[:2]
             name = f"[{host}]" if ":" in host else host
-            print(f"Headroom listens on http://{name}:{port}", flush=True)
+            print(f"Headroom listens on http://{name}:{port}{self.token and f'/?token={self.token}'}", flush=True)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         context = self.config.app.state.context  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import difflib
 import io
@@ -10,15 +11,27 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from app.commands.files import print_json, read_document, read_text, table, wrapped
+from app import tables
+from app.commands.files import LARGEST_BYTES, print_json, read_document, read_text, table, wrapped
 from estimator.cost.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
 from estimator.cost.efficiency import ROOT as FAMILY_FILES
 from estimator.scenario.codec import decode, unknown_key
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import GIB, counted
-from estimator.validation.score import Errors, Predicted, Skipped, Validation, predict_rows, row_name, score
+from estimator.validation.score import (
+    Errors,
+    Predicted,
+    Skipped,
+    Validation,
+    predict_rows,
+    row_name,
+    score,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 FAMILIES = tuple(sorted(path.stem for path in FAMILY_FILES.glob("*.toml")))
 NEEDED = ("hardware", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
@@ -31,6 +44,9 @@ COLUMNS = (
     "measured_communication_s", "ddp_mode", "bucket_mb",
 )  # fmt: skip
 """Columns of a table of measured runs; all but the first six may be empty or missing."""
+
+WORDS = ("source_id", "source", "hardware", "model", "notes")
+"""Of these, columns that are words even where they look like numbers."""
 
 ADDED = (
     "predicted_step_time_s",
@@ -48,14 +64,20 @@ _HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
 
 
 def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | None) -> int:
-    """Predict and score the table of a file; 1 where none is predicted. Raises InputProblems for no such table."""
+    """Predict and score the table of a file; 1 where none is predicted. Raises InputProblems for no such table.
+
+    The suffixes of ``path`` and ``out`` say what they are: Parquet, Excel, else CSV.
+    """
+    as_frame = tables.needs_pandas(out) if out else False
     rows = read_rows(path)
     unread = [_unread(name) for name in rows[0] if name not in COLUMNS]
     if unread:
         print(f"not read: columns {', '.join(unread)}", file=sys.stderr)
     found = predict_rows(rows, read_efficiencies(calibration) if calibration else None)
     validation = score(found)
-    if out:
+    if out and as_frame:
+        tables.write_frame(out, predicted_table(rows, found))
+    elif out:
         write_predicted(out, rows, found)
     if as_json:
         print_json(validation)
@@ -68,12 +90,8 @@ def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | No
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Read a CSV with a header into one dict per row; raise InputProblems that name the file and the line."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
-    try:
-        lines = [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
-    except csv.Error as error:
-        raise _refused(path, f"line {reader.line_num} is not CSV: {error}", "Correct that line.") from None
+    """Read a table with a header into one dict per row; raise InputProblems that name the file and the line."""
+    lines = tables.read_cells(path, LARGEST_BYTES) if tables.needs_pandas(path) else _csv_lines(path)
     if not lines:
         raise _refused(path, "is empty", "Give a header line and one line per measured run.")
     header = [name.strip() for name in lines[0][1]]
@@ -96,6 +114,15 @@ def read_rows(path: Path) -> list[dict[str, str]]:
             message = f"line {number} has {len(cells)} cells, the header {len(header)}"
             raise _refused(path, message, "Quote cells that contain commas.")
     return [dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=True)) for _, cells in lines[1:]]
+
+
+def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
+    # pandas would not say which line is wrong.
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    try:
+        return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+    except csv.Error as error:
+        raise _refused(path, f"line {reader.line_num} is not CSV: {error}", "Correct that line.") from None
 
 
 def read_efficiencies(path: Path) -> Efficiencies:
@@ -124,6 +151,22 @@ def read_efficiencies(path: Path) -> Efficiencies:
     if problems:
         raise InputProblems(problems)
     return from_ranges(str(document.get("name", path.stem)), ranges)
+
+
+def predicted_table(rows: Sequence[Mapping[str, str]], found: Sequence[Predicted | Skipped]) -> pd.DataFrame:
+    """Return every row with its prediction as ``write_predicted`` writes it, but numbers as numbers, unrounded."""
+    import pandas as pd
+
+    from estimator.frames import predicted_frame
+
+    given = pd.DataFrame(rows).replace("", None)
+    for name in given.columns.difference([*WORDS, *ADDED]):
+        with contextlib.suppress(ValueError):  # a column of words stays one
+            given[name] = pd.to_numeric(given[name]).convert_dtypes()
+    predicted = predicted_frame(found)
+    predicted["predicted_peak_mem_gib"] = predicted.pop("predicted_peak_bytes") / GIB
+    predicted["assumptions"] = predicted["assumptions"].fillna("skipped: " + predicted["skipped"])
+    return given.drop(columns=[*ADDED], errors="ignore").join(predicted[[*ADDED]])
 
 
 def write_predicted(path: Path, rows: Sequence[Mapping[str, str]], found: Sequence[Predicted | Skipped]) -> None:

@@ -2,25 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from estimator.communication.message import Message
 from estimator.scenario.arrays import maximum
 from estimator.scenario.units import Number
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SequenceExchange:
-    """One collective of the context parallel group per attention layer; ``beside_attention``: during its pieces."""
-
-    name: str
-    kind: str
-    phase: str
-    payload_bytes: Number
-    count: Number
-    beside_attention: bool
-
-
-def sequence_exchanges(
+def context_messages(
     *,
     cp_kind: str,
     cp: Number,
@@ -33,8 +20,8 @@ def sequence_exchanges(
     gradient_bytes: Number | None = None,
     keep: bool = False,
     recompute: bool = False,
-) -> list[SequenceExchange]:
-    """Return the exchanges of one attention layer; ``tokens`` are those of this rank, widths those of its tp share.
+) -> list[Message]:
+    """Return the messages of one attention layer; ``tokens`` are those of this rank, widths those of its tp share.
 
     - ulysses: q, k, v and the output change from a share of tokens to a share of heads and back, 4 all-to-alls each
       way (Jacobs 2023, arXiv 2309.14509, section 3.1): (cp − 1)/cp of each local tensor leaves a rank. Where key/value
@@ -94,9 +81,8 @@ def copied_width(kv_heads: Number, head_dim: Number, *, tp: Number, cp: Number) 
     return maximum(kv_heads / tp, cp) * head_dim
 
 
-def _line(
-    name: str, kind: str, phase: str, payload_bytes: Number, count: Number, *, beside: bool = False
-) -> SequenceExchange:
-    return SequenceExchange(
-        name=name, kind=kind, phase=phase, payload_bytes=payload_bytes, count=count, beside_attention=beside
-    )
+def _line(name: str, kind: str, phase: str, payload_bytes: Number, count: Number, *, beside: bool = False) -> Message:
+    return Message(
+        name=name, kind=kind, axis="cp", group="cp", phase=phase, payload_bytes=payload_bytes, count=count,
+        hides_behind="attention" if beside else "",
+    )  # fmt: skip

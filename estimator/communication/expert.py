@@ -1,26 +1,13 @@
-"""Expert parallelism: the exchanges that carry tokens to their experts and back."""
+"""Expert parallelism: the messages that carry tokens to their experts and back."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from estimator.operations.rank_sizes import Dims
+from estimator.communication.message import Message
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExpertExchange:
-    """One collective of the expert or expert tensor parallel group per block and micro-batch."""
-
-    name: str
-    kind: str
-    group: str
-    phase: str
-    payload_bytes: Number
-    count: Number
-
-
-def expert_exchanges(d: Dims) -> list[ExpertExchange]:
+def expert_messages(d: RankSizes) -> list[Message]:
     """Return dispatch and combine of one expert block, both phases, and what full recomputation repeats.
 
     Every rank sends its share of tokens (tokens / tp, as Megatron routes under sequence parallelism) top_k times,
@@ -31,12 +18,12 @@ def expert_exchanges(d: Dims) -> list[ExpertExchange]:
     """
     model = d.model
     copies = model.top_k * (model.capacity_factor or 1.0)
-    payload = d.routed_tokens * copies * d.hidden * d.numbers.compute
+    payload = d.routed_tokens * copies * d.hidden * d.widths.compute
     split = payload * d.expert_tp
-    back = d.redoes_whole_blocks or not d.weighs_inside_experts
+    back = d.training.traits.redoes_whole_blocks or not d.training.traits.weighs_inside_experts
 
-    def one(name: str, kind: str, group: str, phase: str, payload: Number, count: float) -> ExpertExchange:
-        return ExpertExchange(name=name, kind=kind, group=group, phase=phase, payload_bytes=payload, count=count)
+    def one(name: str, kind: str, group: str, phase: str, payload: Number, count: float) -> Message:
+        return Message(name=name, kind=kind, axis=group, group=group, phase=phase, payload_bytes=payload, count=count)
 
     found = [
         one("expert dispatch, combine", "all-to-all", "ep", "forward", payload, 2.0),

@@ -1,13 +1,15 @@
 """Linears on a grid of ranks: what 1D, 2D (SUMMA), 2.5D (Tesseract) and 3D tensor parallelism move, keep and compute.
 
-One linear is Y[M, N] = X[M, K]·W[K, N]; everything here is counted in elements per rank. Rows of the grid hold the
-ranks that share tokens, columns those that share features, depth (2.5D, 3D) splits the tokens once more.
+One linear is Y[M, N] = X[M, K]·W[K, N]. Rows of the grid hold the ranks that share tokens, columns those that share
+features, depth (2.5D, 3D) splits the tokens once more. Everything is counted in elements per rank: messages have one
+byte for each, until ``grid_block_messages`` gives them their width.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from estimator.communication.message import Message, received_bytes
 from estimator.cost.collectives import TRAFFIC
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.grid_shape import token_parts
@@ -15,32 +17,7 @@ from estimator.scenario.units import Number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Move:
-    """One collective of a linear: ``payload`` elements over ``ranks`` of one axis of the grid.
-
-    The payload is the gathered tensor of an all-gather or reduce-scatter, and each rank's own one of an all-reduce.
-    """
-
-    name: str
-    kind: str
-    phase: str
-    axis: str
-    payload: Number
-    ranks: Number
-
-    @property
-    def elements(self) -> Number:
-        """Elements that each rank receives: factor · payload · (n − 1)/n."""
-        return self.payload * TRAFFIC[self.kind] * ((self.ranks - 1) / self.ranks)
-
-    @property
-    def steps(self) -> Number:
-        """Messages that follow one another on a ring: n − 1, twice that for an all-reduce."""
-        return TRAFFIC[self.kind] * (self.ranks - 1)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Share:
+class LinearShare:
     """What one rank has of a linear: elements of weights (and of gradients), saved input and buffers; FLOPs."""
 
     weights: Number
@@ -67,7 +44,7 @@ def linear_moves(
     depth: Number = 1,
     keep: bool = True,
     swapped: bool = False,
-) -> list[Move]:
+) -> list[Message]:
     """Return the collectives of one linear, forward and backward.
 
     Kinds: 1d-column and 1d-row (Shoeybi 2019, arXiv 1909.08053, with the sequence split of Korthikanti 2022, arXiv
@@ -77,39 +54,23 @@ def linear_moves(
     """
     if kind == "1d-column":
         moves = [
-            Move(name="input gather", kind="all-gather", phase="forward", axis="row", payload=m * k, ranks=side),
-            Move(
-                name="input gradient scatter",
-                kind="reduce-scatter",
-                phase="backward",
-                axis="row",
-                payload=m * k,
-                ranks=side,
-            ),
+            _message("input gather", "all-gather", "forward", "row", m * k, side),
+            _message("input gradient scatter", "reduce-scatter", "backward", "row", m * k, side),
         ]
         if not keep:
-            moves.append(
-                Move(name="input gather", kind="all-gather", phase="backward", axis="row", payload=m * k, ranks=side)
-            )
+            moves.append(_message("input gather", "all-gather", "backward", "row", m * k, side))
         return moves
     if kind == "1d-row":
         return [
-            Move(name="output scatter", kind="reduce-scatter", phase="forward", axis="row", payload=m * n, ranks=side),
-            Move(
-                name="output gradient gather",
-                kind="all-gather",
-                phase="backward",
-                axis="row",
-                payload=m * n,
-                ranks=side,
-            ),
+            _message("output scatter", "reduce-scatter", "forward", "row", m * n, side),
+            _message("output gradient gather", "all-gather", "backward", "row", m * n, side),
         ]
     if kind == "3d":
         return _cube_moves(m, k, n, side, keep, swapped)
     return summa_moves(m, k, n, columns=side, rows=side, depth=depth if kind == "2.5d" else 1)
 
 
-def summa_moves(m: Number, k: Number, n: Number, *, columns: Number, rows: Number, depth: Number = 1) -> list[Move]:
+def summa_moves(m: Number, k: Number, n: Number, *, columns: Number, rows: Number, depth: Number = 1) -> list[Message]:
     """Return the collectives of SUMMA on ``rows`` × ``columns`` ranks, ``depth`` times over (Tesseract).
 
     Forward, X panels move along rows and W panels along columns: MK/(d·rows)·(c − 1)/c + KN/columns·(r − 1)/r elements.
@@ -119,26 +80,19 @@ def summa_moves(m: Number, k: Number, n: Number, *, columns: Number, rows: Numbe
     """
     x, w = m * k / (depth * rows), k * n / columns
     return [
-        Move(name="input panels", kind="all-gather", phase="forward", axis="row", payload=x, ranks=columns),
-        Move(name="weight panels", kind="all-gather", phase="forward", axis="column", payload=w, ranks=rows),
-        Move(name="weight panels", kind="all-gather", phase="backward", axis="column", payload=w, ranks=rows),
-        Move(name="input gradient sums", kind="reduce-scatter", phase="backward", axis="row", payload=x, ranks=columns),
-        Move(name="input panels", kind="all-gather", phase="backward", axis="row", payload=x, ranks=columns),
-        Move(
-            name="weight gradient sums", kind="reduce-scatter", phase="backward", axis="column", payload=w, ranks=rows
-        ),
-        Move(
-            name="weight gradient copies",
-            kind="all-reduce",
-            phase="backward",
-            axis="depth",
-            payload=w / rows,
-            ranks=depth,
-        ),
+        _message("input panels", "all-gather", "forward", "row", x, columns),
+        _message("weight panels", "all-gather", "forward", "column", w, rows),
+        _message("weight panels", "all-gather", "backward", "column", w, rows),
+        _message("input gradient sums", "reduce-scatter", "backward", "row", x, columns),
+        _message("input panels", "all-gather", "backward", "row", x, columns),
+        _message("weight gradient sums", "reduce-scatter", "backward", "column", w, rows),
+        _message("weight gradient over replicas", "all-reduce", "backward", "depth", w / rows, depth),
     ]
 
 
-def share(kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Number = 1, keep: bool = True) -> Share:
+def share(
+    kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Number = 1, keep: bool = True
+) -> LinearShare:
     """Return one rank's weights, saved input, work buffer and FLOPs (2MKN/P forward, 4MKN/P backward).
 
     Work buffers: the gathered operand or partial output in 1D and 3D, one pair of panels in 2D and 2.5D. 2.5D holds
@@ -159,7 +113,7 @@ def share(kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Nu
         "3d": (x + w + y) / square,
     }
     product = 2.0 * m * k * n / ranks
-    return Share(
+    return LinearShare(
         weights=weights,
         saved_input=saved,
         work_buffer=buffers[kind],
@@ -168,17 +122,17 @@ def share(kind: str, m: Number, k: Number, n: Number, *, side: Number, depth: Nu
     )
 
 
-def received(moves: list[Move], phase: str | None = None) -> Number:
-    """Elements that each rank receives in one phase, or in both."""
-    return sum((move.elements for move in moves if phase in (None, move.phase)), start=0.0)
+def received(moves: list[Message], phase: str | None = None) -> Number:
+    """Elements that each rank receives in one phase, or in both: factor · payload · (n − 1)/n."""
+    return sum((received_bytes(move, _ranks(move)) for move in moves if phase in (None, move.phase)), start=0.0)
 
 
-def latency_steps(moves: list[Move]) -> Number:
+def latency_steps(moves: list[Message]) -> Number:
     """Messages that follow one another: 2(P − 1) in 1D, 6(q − 1) + 2(d − 1) in 2.5D, 6(q − 1) in 2D and 3D."""
-    return sum((move.steps for move in moves), start=0.0)
+    return sum((TRAFFIC[move.kind] * (_ranks(move) - 1) for move in moves), start=0.0)
 
 
-def _cube_moves(m: Number, k: Number, n: Number, q: Number, keep: bool, swapped: bool) -> list[Move]:
+def _cube_moves(m: Number, k: Number, n: Number, q: Number, keep: bool, swapped: bool) -> list[Message]:
     # Rank (i, j, l) multiplies X(i, l) by W(l, j): depth is i, row and column are j and l, and the next linear finds
     # its input split as (i, j), so that it has the two the other way round.
     inputs, outputs = ("column", "row") if swapped else ("row", "column")
@@ -187,37 +141,19 @@ def _cube_moves(m: Number, k: Number, n: Number, q: Number, keep: bool, swapped:
     moves = []
     for phase in ["forward", *again]:
         moves += [
-            Move(name="input gather", kind="all-gather", phase=phase, axis=inputs, payload=x, ranks=q),
-            Move(name="weight gather", kind="all-gather", phase=phase, axis="depth", payload=w, ranks=q),
+            _message("input gather", "all-gather", phase, inputs, x, q),
+            _message("weight gather", "all-gather", phase, "depth", w, q),
         ]
     return [
         *moves,
-        Move(name="output scatter", kind="reduce-scatter", phase="forward", axis=outputs, payload=y, ranks=q),
-        Move(name="output gradient gather", kind="all-gather", phase="backward", axis=outputs, payload=y, ranks=q),
-        Move(name="input gradient scatter", kind="reduce-scatter", phase="backward", axis=inputs, payload=x, ranks=q),
-        Move(name="weight gradient scatter", kind="reduce-scatter", phase="backward", axis="depth", payload=w, ranks=q),
+        _message("output scatter", "reduce-scatter", "forward", outputs, y, q),
+        _message("output gradient gather", "all-gather", "backward", outputs, y, q),
+        _message("input gradient scatter", "reduce-scatter", "backward", inputs, x, q),
+        _message("weight gradient scatter", "reduce-scatter", "backward", "depth", w, q),
     ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GridExchange:
-    """One collective of a block on a grid: ``axis`` row, column or depth, ``inner`` chips between its neighbours.
-
-    ``inner``: 1 along a row, q along a column, q² through depth. ``count`` executions per micro-batch, 0 where an
-    array has a group of one rank.
-    """
-
-    name: str
-    kind: str
-    phase: str
-    axis: str
-    ranks: Number
-    inner: Number
-    payload_bytes: Number
-    count: Number
-
-
-def block_grid_exchanges(
+def grid_block_messages(
     *,
     tp_kind: str,
     q: Number,
@@ -236,7 +172,7 @@ def block_grid_exchanges(
     bias: bool = False,
     statistics: int = 2,
     recompute: bool = False,
-) -> list[GridExchange]:
+) -> list[Message]:
     """Return all collectives of one transformer block and micro-batch on a grid; widths and ``rows`` are undivided.
 
     ``qkv_width`` counts copies of key and value heads where those are fewer than q; ``ffn_in_width`` is 2·ffn when
@@ -249,14 +185,21 @@ def block_grid_exchanges(
         pairs.append(("qkv", hidden, qkv_width, "attention output", query_width))
     if feed_forward:
         pairs.append(("ffn in", hidden, ffn_in_width, "ffn out", ffn))
-    found: list[GridExchange] = []
+    found: list[Message] = []
 
-    def add(part: str, moves: list[Move], width_bytes: Number, *, last: bool = False) -> None:
+    def add(part: str, moves: list[Message], width_bytes: Number, *, last: bool = False) -> None:
         for move in moves:
-            found.append(_exchange(part, move, q, width_bytes))
+            sent = replace(
+                move,
+                name=f"{part} {move.name}",
+                payload_bytes=move.payload_bytes * width_bytes,
+                # An array has groups of one rank too.
+                count=where(_ranks(move) > 1, 1.0, 0.0),
+            )
+            found.append(sent)
             repeated = not last or (tp_kind == "3d" and keep and move.kind == "all-gather")
             if recompute and move.phase == "forward" and repeated:
-                found.append(_exchange(f"{part} again,", move, q, width_bytes, phase="backward"))
+                found.append(replace(sent, name=f"{part} again, {move.name}", phase="backward"))
 
     for index, (first, width, inner_width, second, back) in enumerate(pairs):
         ends = index == len(pairs) - 1
@@ -277,10 +220,10 @@ def block_grid_exchanges(
         if bias:
             add(first, bias_moves(tp_kind, inner_width, side=q, depth=depth), element_bytes)
             add(second, bias_moves(tp_kind, width, side=q, depth=depth, swapped=True), element_bytes, last=ends)
-    return [x for x in found if not (isinstance(x.ranks, (int, float)) and x.ranks <= 1)]
+    return [m for m in found if not (isinstance(m.ranks, (int, float)) and m.ranks <= 1)]
 
 
-def bias_moves(kind: str, n: Number, *, side: Number, depth: Number = 1, swapped: bool = False) -> list[Move]:
+def bias_moves(kind: str, n: Number, *, side: Number, depth: Number = 1, swapped: bool = False) -> list[Message]:
     """Return the collectives of a bias of N: each rank keeps 1/q² of it; gathered forward, summed backward.
 
     As many elements as broadcasting N/q from one row of the grid costs a rank on average. 1D needs none: a column
@@ -293,15 +236,15 @@ def bias_moves(kind: str, n: Number, *, side: Number, depth: Number = 1, swapped
         axis, other, copies = "depth", "row" if swapped else "column", side
     part, own = n / side, n / (side * side)
     return [
-        Move(name="bias gather", kind="all-gather", phase="forward", axis=axis, payload=part, ranks=side),
-        Move(name="bias gradient sums", kind="reduce-scatter", phase="backward", axis=axis, payload=part, ranks=side),
-        Move(name="bias gradient copies", kind="all-reduce", phase="backward", axis=other, payload=own, ranks=copies),
+        _message("bias gather", "all-gather", "forward", axis, part, side),
+        _message("bias gradient sums", "reduce-scatter", "backward", axis, part, side),
+        _message("bias gradient over replicas", "all-reduce", "backward", other, own, copies),
     ]
 
 
 def norm_moves(
     kind: str, m: Number, *, side: Number, depth: Number = 1, statistics: int = 2, swapped: bool = False
-) -> list[Move]:
+) -> list[Message]:
     """Return the all-reduce, each way, of a norm's ``statistics`` per token where a token's features are split.
 
     2·s·M/(row parts)·(q − 1)/q elements each way; s = 2 for LayerNorm, 1 for RMSNorm. None in 1D, whose sequence split
@@ -311,15 +254,12 @@ def norm_moves(
         return []
     axis = "column" if kind == "3d" and not swapped else "row"
     payload = statistics * m / token_parts(kind, side, depth)
-    return [
-        Move(name="norm statistics", kind="all-reduce", phase=phase, axis=axis, payload=payload, ranks=side)
-        for phase in ("forward", "backward")
-    ]
+    return [_message("norm statistics", "all-reduce", phase, axis, payload, side) for phase in ("forward", "backward")]
 
 
 def key_value_moves(
     tp_kind: str, rows: Number, width: Number, *, side: Number, depth: Number, micro_batch: Number, keep: bool = True
-) -> list[Move]:
+) -> list[Message]:
     """Return what gathers keys and values (``width`` together) where a grid has more row parts than sequences.
 
     With p row parts and b < p sequences, p/b parts share a sequence: each receives (p/b − 1)/(p/b)·rows/b·width/q
@@ -340,20 +280,20 @@ def key_value_moves(
     if not keep:
         phases.append(("key, value gather", "all-gather", "backward"))
     return [
-        Move(name=name, kind=kind, phase=phase, axis=axis, payload=payload, ranks=ranks)
+        _message(name, kind, phase, axis, payload, ranks)
         for name, kind, phase in phases
         for axis, ranks, payload in gathers
     ]
 
 
-def _exchange(part: str, move: Move, q: Number, width_bytes: Number, phase: str = "") -> GridExchange:
-    return GridExchange(
-        name=f"{part} {move.name}",
-        kind=move.kind,
-        phase=phase or move.phase,
-        axis=move.axis,
-        ranks=move.ranks,
-        inner={"row": 1, "column": q, "depth": q * q}[move.axis],
-        payload_bytes=move.payload * width_bytes,
-        count=where(move.ranks > 1, 1.0, 0.0),
-    )
+def _message(name: str, kind: str, phase: str, axis: str, payload: Number, ranks: Number) -> Message:
+    """A collective over ``ranks`` neighbours along one axis of the grid: row, column or depth."""
+    return Message(
+        name=name, kind=kind, axis="tp", group=f"grid_{axis}", phase=phase, payload_bytes=payload, ranks=ranks,
+        host=ranks,
+    )  # fmt: skip
+
+
+def _ranks(message: Message) -> Number:
+    assert message.ranks is not None, message
+    return message.ranks

@@ -2,50 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from estimator.operations.rank_sizes import VOCAB_PARALLEL_FRAMEWORKS, Dims
+from estimator.communication.message import Message
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
-MERGING_FRAMEWORKS = ("megatron", "xla", "ideal")
-"""Frameworks that add the outputs of parallel attention and FFN before they sum them over the ranks."""
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Exchange:
-    """One collective of the tensor parallel group: its kind, payload, phase and executions per micro-batch."""
-
-    name: str
-    kind: str
-    phase: str
-    payload_bytes: Number
-    count: Number
-
-
-def block_exchanges(d: Dims, *, sequence_parallel: bool, attention: bool = True, ffn: bool = True) -> list[Exchange]:
+def tensor_messages(
+    d: RankSizes, *, sequence_parallel: bool, attention: bool = True, ffn: bool = True
+) -> list[Message]:
     """Return a block's collectives: an all-reduce each way for each column-row pair of linears (attention, FFN).
 
     Sequence parallelism turns each into a gather and a scatter. Shoeybi 2019, arXiv 1909.08053, section 3; Korthikanti
     2022, arXiv 2205.05198, section 4.2.2. Parallel attention and FFN are added before one sum (GPT-NeoX, gpt_j_residual
     in megatron/model/transformer.py); its column linears still sum their input gradients one by one.
     """
-    payload = d.tokens * d.hidden * d.numbers.compute
+    payload = d.tokens * d.hidden * d.widths.compute
     pairs = float(attention) + float(ffn)
-    merged = d.model.parallel_residual and d.training.framework in MERGING_FRAMEWORKS and pairs == 2
+    merged = d.model.parallel_residual and d.training.traits.merges_parallel and pairs == 2
     sums = 1.0 if merged else pairs
     # The last sum feeds only the next block, so whoever stops at the last tensor that backward needs leaves it out.
     ends = ffn or d.model.network == "attention"
-    again = 0.0 if d.recompute != "full" else sums - float(ends and not d.redoes_whole_blocks)
+    again = 0.0 if d.recompute != "full" else sums - float(ends and not d.training.traits.redoes_whole_blocks)
 
-    def one(name: str, kind: str, phase: str, count: float, size: Number = 1.0) -> Exchange:
-        return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload * size, count=count)
+    def one(name: str, kind: str, phase: str, count: float, size: Number = 1.0) -> Message:
+        return Message(name=name, kind=kind, axis="tp", group="tp", phase=phase, payload_bytes=payload * size,
+                       count=count, host=d.tp)  # fmt: skip
 
     if not sequence_parallel:
         reduces, width = _input_gradients(d, attention, ffn, merged)
         found = [
-            one("block output sums", "all-reduce", "forward", sums),
-            one("block input gradient sums", "all-reduce", "backward", reduces, width / reduces),
-            one("block output sums again", "all-reduce", "backward", again),
+            one("tensor parallel all-reduce", "all-reduce", "forward", sums),
+            one("tensor parallel gradient all-reduce", "all-reduce", "backward", reduces, width / reduces),
+            one("tensor parallel all-reduce again", "all-reduce", "backward", again),
         ]
         return [x for x in found if x.count > 0]
     width = (_latents(d) / d.hidden if attention and d.model.latent else float(attention)) + float(ffn)
@@ -66,7 +54,7 @@ def block_exchanges(d: Dims, *, sequence_parallel: bool, attention: bool = True,
     return [x for x in found if x.count > 0]
 
 
-def _input_gradients(d: Dims, attention: bool, ffn: bool, merged: bool) -> tuple[float, Number]:
+def _input_gradients(d: RankSizes, attention: bool, ffn: bool, merged: bool) -> tuple[float, Number]:
     """Return how many input gradients a block sums without sequence parallelism, and their width over ``hidden``.
 
     Eager PyTorch (DTensor) does not fuse q, k, v nor gate and up, and sums the gradient of each; latent attention those
@@ -81,38 +69,41 @@ def _input_gradients(d: Dims, attention: bool, ffn: bool, merged: bool) -> tuple
     return projections * attention + ups * ffn, width * attention + ups * ffn
 
 
-def _latents(d: Dims) -> int:
+def _latents(d: RankSizes) -> int:
     """Width of what latent attention's column linears read: the latents and the shared rotary key."""
     return (d.model.q_lora_rank or d.model.hidden) + d.model.latent_width
 
 
-def _one_input(d: Dims) -> bool:
+def _one_input(d: RankSizes) -> bool:
     """Whether attention and FFN read one norm, so that a compiler adds their input gradients before it sums them."""
-    return d.model.norms_per_layer == 1 and d.training.framework != "megatron" and not d.model.latent
+    return d.model.norms_per_layer == 1 and d.training.traits.merges_input_gradients and not d.model.latent
 
 
-def edge_exchanges(d: Dims, *, sequence_parallel: bool) -> tuple[list[Exchange], list[Exchange]]:
+def vocabulary_messages(d: RankSizes, *, sequence_parallel: bool) -> tuple[list[Message], list[Message]]:
     """Return the collectives of a vocabulary-parallel embedding, head and loss.
 
     Sequence parallelism scatters the embedding's sum and gathers the head's input: the same bytes, in other places.
     Replicated tables sum nothing; under sequence parallelism they cut and gather the stream. The ideal framework sends
     nothing either: it could replicate the tables too, so that a lower bound has no more than the cheaper of the two.
     """
-    payload = d.tokens * d.hidden_width * d.numbers.compute
+    # A grid divides the vocabulary over the columns of a row.
+    group, ranks = ("tp", d.tp) if d.tp_kind == "1d" else ("grid_row", d.grid_side)
+    payload = d.tokens * d.hidden_width * d.widths.compute
 
-    def one(name: str, kind: str, phase: str) -> Exchange:
-        return Exchange(name=name, kind=kind, phase=phase, payload_bytes=payload, count=1.0)
+    def one(name: str, kind: str, phase: str, size_bytes: Number = payload, count: float = 1.0) -> Message:
+        return Message(name=name, kind=kind, axis="tp", group=group, phase=phase, payload_bytes=size_bytes,
+                       count=count, host=ranks)  # fmt: skip
 
-    if d.training.framework == "ideal":
+    if d.training.traits.lower_bound:
         return [], []
-    if d.tp_kind == "1d" and d.training.framework not in VOCAB_PARALLEL_FRAMEWORKS:
+    if d.tp_kind == "1d" and not d.training.traits.vocab_parallel:
         if not sequence_parallel:
             return [], []
         return (
             [one("embedding gradient gather", "all-gather", "backward")],
             [one("head input gather", "all-gather", "forward")],
         )
-    loss = Exchange(name="loss sums", kind="all-reduce", phase="forward", payload_bytes=4.0 * d.tokens, count=3.0)
+    loss = one("loss sums", "all-reduce", "forward", 4.0 * d.tokens, 3.0)
     if not sequence_parallel:
         return (
             [one("embedding sum", "all-reduce", "forward")],

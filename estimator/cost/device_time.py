@@ -1,4 +1,4 @@
-"""Work: device seconds and launches of one part of the network (a block, the embedding, the head) per micro-batch."""
+"""Device time: seconds and launches of one part of the network (a block, embedding, head) per micro-batch."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.price import Priced, price
 from estimator.operations.op import Op
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip
 from estimator.scenario.units import Number
 
 DIRECTIONS = ("forward", "input", "weight")
 """Forward; backward towards the inputs, recomputation included; backward towards the weights."""
 
-COMPONENTS = ("matmul", "attention products", "fused attention", "attention kernels", "kernels")
+COMPONENTS = ("products", "attention products", "fused attention", "attention kernels", "kernels")
 """What is priced by the same efficiencies and shown in the same category."""
 
 LAUNCHES = ("forward", "recomputed", "input", "weight")
@@ -61,6 +62,6 @@ def device_s(work: Work) -> dict[str, Number]:
 def _component(op: Op) -> int:
     if op.kind == "attention":
         return 2
-    if op.category == "attention":
+    if op.category == Category.ATTENTION:
         return 1 if op.kind == "gemm" else 3
     return 0 if op.kind == "gemm" else 4

@@ -5,26 +5,30 @@ from __future__ import annotations
 from estimator.cost.efficiency import Efficiencies
 from estimator.scenario.arrays import maximum
 from estimator.scenario.hardware import Chip
-from estimator.scenario.precision import Numbers
+from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
 
 def launch_s(training: Training, phase: str, e: Efficiencies) -> float:
     """Host time per device kernel launched: whole-module overhead (views, autograd, dispatch), not a bare launch."""
-    if training.framework == "ideal":
+    host = training.traits.host
+    if host == "eager" and training.compile:
+        host = "fused"
+    if host == "none":
         return 0.0
     forward = phase == "forward"
-    if training.framework == "megatron":
+    if host == "megatron":
         return e.host_megatron_forward_s if forward else e.host_megatron_backward_s
-    if training.compile or training.framework != "pytorch-eager":
+    if host == "fused":
         return e.host_fused_forward_s if forward else e.host_fused_backward_s
+    assert host == "eager", host
     return e.host_forward_s if forward else e.host_backward_s
 
 
-def collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
+def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
     """Host time per blocking collective: ranks that launch in step wait for the slowest, more so the more there are."""
-    return 0.0 if training.framework == "ideal" else e.host_collective_s * (ranks - 1)
+    return 0.0 if training.traits.lower_bound else e.host_collective_s * (ranks - 1)
 
 
 def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Number, Number]:
@@ -42,7 +46,7 @@ HOST_ADAM_BYTES = 28.0
 written (Ren 2021, arXiv 2101.06840, section 4)."""
 
 
-def host_update_s(parameters: Number, numbers: Numbers, chip: Chip, e: Efficiencies) -> Number:
+def host_update_s(parameters: Number, numbers: ByteWidths, chip: Chip, e: Efficiencies) -> Number:
     """Time of an optimizer that lives in host memory: gradients down, update, parameters up, one after the other."""
     moved = parameters * (numbers.gradient + numbers.parameter)
     return moved / (chip.host_bytes_per_s * e.host_link_frac) + parameters * HOST_ADAM_BYTES / e.host_memory_bytes_per_s

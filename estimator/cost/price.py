@@ -9,6 +9,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s
 from estimator.operations.op import Op
 from estimator.scenario.arrays import maximum
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.units import Number
 
@@ -137,7 +138,9 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         + op.mixed_elements / (units_hz * efficiencies.mixed_elements_per_unit_cycle)
     )
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
-    tail = op.launches * (efficiencies.optimizer_tail_s if op.category == "optimizer" else efficiencies.kernel_tail_s)
+    tail = op.launches * (
+        efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s
+    )
     return Priced(
         op=op,
         seconds=seconds + tail,

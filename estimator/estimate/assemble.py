@@ -1,41 +1,99 @@
-"""Rank: a scenario turned into the numbers that a step is put together from."""
+"""Assemble: the one way of a scenario through the rooms, from the ops of a rank to the seconds of a step."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from estimator.communication.data import shares
-from estimator.communication.in_line import InLine, Message, block_messages, edge_messages, hidden, priced
+from estimator.communication.in_line import block_messages, edge_messages
+from estimator.communication.message import Message, PricedMessage, priced_in_line
 from estimator.communication.placement import Degrees, Groups, groups_of
 from estimator.cost.device_time import Work, attention_s, device_s, work_of
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Efficiencies, efficiencies, ideal
 from estimator.memory.memory import Policy
-from estimator.memory.rank_memory import Shard, shard_of
+from estimator.memory.rank_memory import RankMemory, rank_memory_of
 from estimator.memory.stage_layout import stage_kinds
-from estimator.operations.rank_sizes import Dims, dims
+from estimator.operations.rank_sizes import RankSizes, rank_sizes
 from estimator.operations.transformer import NetworkOps, network
 from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
-from estimator.schedule.micro_batch import Scale, part_of
-from estimator.schedule.step import Parts, Setting
+from estimator.schedule.micro_batch import Scale, part_of, with_messages
+from estimator.schedule.step import Parts, Setting, Step, stage_passes, step
 
 FOLDED = ("zero-bubble-v",)
 """Schedules that run the last chunk on the first rank."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Assembled:
+    """A scenario as its framework runs it, and what each room makes of it."""
+
+    scenario: Scenario
+    e: Efficiencies
+    rank: Rank
+    setting: Setting
+    lines: Lines
+    timing: Step
+
+
+def assembled(scenario: Scenario, calibration: Efficiencies | None = None) -> Assembled:
+    """Take a legal scenario through the rooms.
+
+    operations and cost: the ops of one rank, priced. communication and memory: groups placed, blocks laid out over
+    stages, state over ranks. schedule: parts with their collectives in line, stages, the step.
+    """
+    scenario = effective(scenario)
+    e = efficiencies_of(scenario, calibration)
+    rank = rank_of(scenario, e)
+    setting = setting_of(scenario, rank)
+    lines, timing = timed(rank, setting, e)
+    return Assembled(scenario=scenario, e=e, rank=rank, setting=setting, lines=lines, timing=timing)
+
+
+def timed(
+    rank: Rank, setting: Setting, e: Efficiencies, *, scale: Scale | None = None, critical_stage: int | None = None
+) -> tuple[Lines, Step]:
+    """Price the collectives of a rank in their groups and time its step.
+
+    ``scale`` multiplies each component's device time; ``critical_stage`` names the slowest stage where it is known.
+    """
+    lines = lines_of(rank, setting.cluster, setting.groups, e)
+    parts = parts_in_line(parts_of(rank, setting.training, e, scale), lines)
+    return lines, step(setting, stage_passes(setting, parts, e), e, critical_stage)
+
+
+def effective(scenario: Scenario) -> Scenario:
+    """Return the scenario as the framework will run it, where it silently falls back.
+
+    Eager PyTorch has no fused fp32 attention for grouped key/value heads: scaled_dot_product_attention then takes its
+    math path, which keeps the scores (seen with torch 2.11 on H200).
+    """
+    training = scenario.training
+    grouped = scenario.model.kv != scenario.model.heads
+    if grouped and training.attention == "sdpa" and training.precision in ("fp32", "tf32") and not training.fused:
+        return replace(scenario, training=replace(training, attention="eager"))
+    return scenario
+
+
+def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Efficiencies:
+    """Return the calibration, or the chip family's efficiencies; all shares 1 where a lower bound is asked for."""
+    e = calibration or efficiencies(scenario.cluster.chip.efficiency)
+    return ideal(e) if scenario.training.traits.lower_bound else e
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rank:
     """Ops of one rank and their work; what is left is to place, to pipeline and to update."""
 
-    d: Dims
+    d: RankSizes
     ops: NetworkOps
-    shard: Shard
+    shard: RankMemory
     blocks: tuple[Work, ...]
     embedding: Work
     head: Work
@@ -49,16 +107,16 @@ def rank_of(scenario: Scenario, e: Efficiencies, **arrays: Any) -> Rank:
     plan = scenario.plan
     build = _rank if arrays else _rank_once
     chip = scenario.cluster.chip
-    return build(dims(scenario, **arrays), chip, e, plan.sequence_parallel, plan.recompute_every)
+    return build(rank_sizes(scenario, **arrays), chip, e, plan.sequence_parallel, plan.recompute_every)
 
 
-def _rank(d: Dims, chip: Chip, e: Efficiencies, sequence_parallel: bool, recompute_every: int) -> Rank:
+def _rank(d: RankSizes, chip: Chip, e: Efficiencies, sequence_parallel: bool, recompute_every: int) -> Rank:
     ops = network(d)
     embedding_sends, head_sends = edge_messages(d, sequence_parallel=sequence_parallel)
     return Rank(
         d=d,
         ops=ops,
-        shard=shard_of(d, ops, recompute_every),
+        shard=rank_memory_of(d, ops, recompute_every),
         blocks=tuple(work_of(block.ops, chip, e) for block in ops.blocks),
         embedding=work_of(ops.embedding, chip, e),
         head=work_of(ops.head, chip, e),
@@ -76,17 +134,16 @@ _rank_once = lru_cache(maxsize=64)(_rank)
 class Lines:
     """Collectives in line, by part of the network."""
 
-    blocks: tuple[list[InLine], ...]
-    embedding: list[InLine]
-    head: list[InLine]
+    blocks: tuple[list[PricedMessage], ...]
+    embedding: list[PricedMessage]
+    head: list[PricedMessage]
 
 
 def lines_of(rank: Rank, cluster: Cluster, groups: Groups, e: Efficiencies) -> Lines:
     """Price the collectives inside a micro-batch."""
 
-    def lines(messages: Sequence[Message], work: Work) -> list[InLine]:
-        found = priced(messages, groups, cluster, e, attention_s(work))
-        return hidden(found, device_s(work)) if e.lower_bound else found
+    def lines(messages: Sequence[Message], work: Work) -> list[PricedMessage]:
+        return priced_in_line(messages, groups, cluster, e, attention_s=attention_s(work), device_s=device_s(work))
 
     return Lines(
         blocks=tuple(lines(messages, work) for messages, work in zip(rank.block_messages, rank.blocks, strict=True)),
@@ -95,14 +152,22 @@ def lines_of(rank: Rank, cluster: Cluster, groups: Groups, e: Efficiencies) -> L
     )
 
 
-def parts_of(rank: Rank, lines: Lines, training: Training, e: Efficiencies, scale: Scale | None = None) -> Parts:
-    """Add up every part of the network; ``scale`` multiplies the device seconds of each component."""
+def parts_of(rank: Rank, training: Training, e: Efficiencies, scale: Scale | None = None) -> Parts:
+    """Add up every part of the network, without messages in line; ``scale`` multiplies each component's device time."""
+    blocks = zip(rank.blocks, rank.block_messages, strict=True)
     return Parts(
-        blocks=tuple(
-            part_of(work, found, training, e, scale) for work, found in zip(rank.blocks, lines.blocks, strict=True)
-        ),
-        embedding=part_of(rank.embedding, lines.embedding, training, e, scale),
-        head=part_of(rank.head, lines.head, training, e, scale),
+        blocks=tuple(part_of(work, messages, training, e, scale) for work, messages in blocks),
+        embedding=part_of(rank.embedding, rank.embedding_messages, training, e, scale),
+        head=part_of(rank.head, rank.head_messages, training, e, scale),
+    )
+
+
+def parts_in_line(parts: Parts, lines: Lines) -> Parts:
+    """Put every part's messages in line with its compute."""
+    return Parts(
+        blocks=tuple(map(with_messages, parts.blocks, lines.blocks)),
+        embedding=with_messages(parts.embedding, lines.embedding),
+        head=with_messages(parts.head, lines.head),
     )
 
 
@@ -133,7 +198,7 @@ def setting_of(scenario: Scenario, rank: Rank) -> Setting:
 
 
 def setting(
-    shard: Shard, groups: Groups, degrees: Degrees, plan: Plan, training: Training, cluster: Cluster, *,
+    shard: RankMemory, groups: Groups, degrees: Degrees, plan: Plan, training: Training, cluster: Cluster, *,
     stages: Number, virtual_stages: Number, micro_batches: Number,
 ) -> Setting:  # fmt: skip
     """Lay blocks out over the stages, and state over data parallel ranks and the host."""

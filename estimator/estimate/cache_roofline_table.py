@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 from estimator.cost.cache_roofline import MODES, Cost, Level, product
 from estimator.cost.cache_roofline import levels as levels_of
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
-
-ELEMENT_BYTES = {"fp32": 4, "tf32": 4, "fp16-amp": 2, "bf16-amp": 2, "bf16": 2, "fp8": 1}
 
 Array = NDArray[np.float64]
 Shape = tuple[float, float, float, float]
@@ -38,7 +37,7 @@ class AtLevel:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CacheRow:
     """One product: ``count`` times a step on one rank; ``binds`` names what takes longest, ``compute`` or a level."""
 
     name: str
@@ -78,11 +77,11 @@ class Hierarchy:
     precision: str
     flops_per_s: float
     roofs: tuple[Roof, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[CacheRow, ...]
 
 
 @dataclass(frozen=True)
-class Priced:
+class CachePriced:
     """Arrays over products: the better loop order, its traffic per level, and all times."""
 
     transposed: NDArray[np.bool_]
@@ -100,16 +99,17 @@ def hierarchy(scenario: Scenario, mode: str = "bound") -> Hierarchy:
             [Problem(field="mode", message=f"{mode!r} is not known", remedy=f"One of: {', '.join(MODES)}.")]
         )
     chip = scenario.cluster.chip
-    rows: list[Row] = []
+    operand_bytes = byte_widths(scenario.training, scenario.plan).operand_bytes
+    rows: list[CacheRow] = []
     found = products(scenario)
     for precision in dict.fromkeys(op.precision for op, _ in found):
         own = [(op, count) for op, count in found if op.precision == precision]
-        levels = levels_of(chip, ELEMENT_BYTES[precision]).levels
+        levels = levels_of(chip, operand_bytes[precision]).levels
         peak = peak_flops_per_s(chip, precision)
         shapes = tuple((float(op.batch), float(op.m), float(op.n), float(op.k)) for op, _ in own)
-        rows += _rows(own, price(shapes, levels, peak, ELEMENT_BYTES[precision], mode), levels)
+        rows += _rows(own, price(shapes, levels, peak, operand_bytes[precision], mode), levels)
     precision = scenario.training.precision
-    sourced = levels_of(chip, ELEMENT_BYTES[precision])
+    sourced = levels_of(chip, operand_bytes[precision])
     roofs = tuple(
         Roof(name=level.name, bytes_per_s=_plain(level.bytes_per_s), capacity_bytes=capacity, tile=_plain(level.tile),
              source=sourced.sources.get(level.name, "the chip's own entry in the catalogue"))
@@ -123,7 +123,7 @@ def hierarchy(scenario: Scenario, mode: str = "bound") -> Hierarchy:
 
 def products(scenario: Scenario) -> list[tuple[Op, float]]:
     """Every product of one rank's step with how often it runs: equal layers together, times micro-batches."""
-    found = network(dims(scenario))
+    found = network(rank_sizes(scenario))
     plan = scenario.plan
     found_ops: list[tuple[Op, float]] = []
     for block in found.blocks:
@@ -135,7 +135,7 @@ def products(scenario: Scenario) -> list[tuple[Op, float]]:
 @lru_cache(maxsize=256)
 def price(
     shapes: tuple[Shape, ...], levels: tuple[Level, ...], flops_per_s: float, element_bytes: float, mode: str
-) -> Priced:
+) -> CachePriced:
     """Price many products at once, each in both loop orders; the faster counts, the first where they tie.
 
     A product's three dimensions are a = m, b = k, c = n; a batch runs one after the other.
@@ -146,7 +146,7 @@ def price(
     }  # fmt: skip
     first, second = product(m, k, n, **kept), product(n, k, m, **kept)
     turned = np.asarray(second.seconds < first.seconds)
-    return Priced(
+    return CachePriced(
         transposed=turned,
         reloads=np.where(turned[:, None, None], _reloads(second, turned.shape), _reloads(first, turned.shape)),
         bytes=batch[:, None] * np.where(turned[:, None], _bytes(second), _bytes(first)),
@@ -160,13 +160,13 @@ def _gemms(ops: Iterable[Op]) -> list[Op]:
     return [op for op in ops if op.kind == "gemm" and op.m * op.n * op.k * op.batch > 0]
 
 
-def _rows(ops: Sequence[tuple[Op, float]], priced: Priced, levels: tuple[Level, ...]) -> list[Row]:
+def _rows(ops: Sequence[tuple[Op, float]], priced: CachePriced, levels: tuple[Level, ...]) -> list[CacheRow]:
     longest = np.argmax(np.concatenate([priced.compute_s[:, None], priced.level_s], axis=1), axis=1)
     words = ("compute", *(level.name for level in levels))
     tiles = [_plain(level.tile) for level in levels]
     reloads, moved, seconds = priced.reloads.tolist(), priced.bytes.tolist(), priced.level_s.tolist()
     return [
-        Row(
+        CacheRow(
             name=op.name, layer=op.layer, phase=op.phase, count=count,
             batch=float(op.batch), m=float(op.m), n=float(op.n), k=float(op.k), precision=op.precision,
             flops=float(op.flops), compute_s=float(priced.compute_s[i]),

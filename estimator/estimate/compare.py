@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.parameters import model_flops_per_token
@@ -21,7 +21,7 @@ from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_t
 if TYPE_CHECKING:
     from estimator.estimate.estimate import Estimate
 
-_FOLDABLE = ("forward", "backward", "optimizer")
+_FOLDABLE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,7 +151,7 @@ def compare(items: Sequence[Item], baseline: int = 0) -> Comparison:
     assert 0 <= baseline < len(items), "the baseline must be one of the items"
     notes = []
     # A timer around a phase counts the device's waiting for the host into it; a prediction must then do the same
-    if any(item.kind == "measured" and item.phases_s and not item.phases_s.get("host_wait") for item in items):
+    if any(item.kind == "measured" and item.phases_s and not item.phases_s.get(Phase.HOST_WAIT) for item in items):
         folded = [fold_host_wait(item) if item.kind == "predicted" else item for item in items]
         if any(after is not before for after, before in zip(folded, items, strict=True)):
             notes.append("Waiting for the host is counted in the phase that waits, as the measurement has it.")
@@ -168,12 +168,12 @@ def compare(items: Sequence[Item], baseline: int = 0) -> Comparison:
 
 def fold_host_wait(item: Item) -> Item:
     """Move host wait into the phases that wait; the sum of the phases stays."""
-    wait_s = item.phases_s.get("host_wait", 0.0)
+    wait_s = item.phases_s.get(Phase.HOST_WAIT, 0.0)
     parts = {phase: item.host_wait_by_phase_s.get(phase, 0.0) for phase in _FOLDABLE}
     if not wait_s or not any(parts.values()):
         return item
     phases_s = {name: seconds + parts.get(name, 0.0) for name, seconds in item.phases_s.items()}
-    phases_s["host_wait"] = max(0.0, wait_s - sum(parts.values()))
+    phases_s[Phase.HOST_WAIT] = max(0.0, wait_s - sum(parts.values()))
     return replace(item, phases_s=phases_s, host_wait_by_phase_s={})
 
 

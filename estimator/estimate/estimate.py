@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.cost.device_time import Work
-from estimator.cost.efficiency import Efficiencies, efficiencies, ideal
+from estimator.cost.efficiency import Efficiencies
 from estimator.estimate import explain
-from estimator.estimate.assemble import Rank, lines_of, parts_of, rank_of, setting_of
+from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s
 from estimator.estimate.report import (
     Collective,
@@ -18,11 +18,11 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_problems
-from estimator.schedule.step import stage_passes, step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,16 +88,10 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
     problems = scenario_problems(scenario)
     if problems:
         raise InputProblems(problems)
-    scenario = explain.effective(scenario)
-    e = efficiencies_of(scenario, calibration)
-
-    rank = rank_of(scenario, e)
-    setting = setting_of(scenario, rank)
-    lines = lines_of(rank, scenario.cluster, setting.groups, e)
-    parts = parts_of(rank, lines, scenario.training, e)
-    timing = step(setting, stage_passes(setting, parts, e), e)
+    found = assembled(scenario, calibration)
+    scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
-    low, high = interval_s(rank, setting, int(timing.pace), e) if interval else (seconds, seconds)
+    low, high = interval_s(rank, setting, int(timing.critical_stage), e) if interval else (seconds, seconds)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
 
     stages = stage_memories(setting, e.workspace_bytes)
@@ -118,16 +112,16 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
     chips = scenario.cluster.chips
     peak = peak_flops_per_s(scenario.cluster.chip, scenario.training.precision)
     model_flops = model_flops_per_token(scenario.model, scenario.training.seq_len) * tokens
-    collectives = collectives_of(timing, lines, setting)
+    collectives = collectives_of(timing, found.lines, setting)
     return Estimate(
         step_time_s=seconds,
         # Its variants are priced as arrays, whose last digit may differ.
         interval_s=(min(low, seconds), max(high, seconds)),
         phases_s=phases,
         host_wait_by_phase_s={
-            "forward": float(timing.wait_forward_s),
-            "backward": float(timing.wait_backward_s),
-            "optimizer": float(timing.wait_optimizer_s),
+            Phase.FORWARD: float(timing.wait_forward_s),
+            Phase.BACKWARD: float(timing.wait_backward_s),
+            Phase.OPTIMIZER: float(timing.wait_optimizer_s),
         },
         breakdown_s=breakdown,
         tokens_per_s=tokens / seconds,
@@ -135,9 +129,9 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         mfu=model_flops / (seconds * chips * peak),
         hfu=_executed_flops(scenario, rank) / (seconds * chips * peak),
         memory=memory,
-        ops=op_costs(rank, setting, setting.kinds[int(timing.pace)], e),
+        ops=op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e),
         collectives=collectives,
-        limits=explain.limits(scenario, seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity),
+        limits=explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity),
         assumptions=explain.assumptions(scenario, e),
         problems=explain.memory_problems(scenario, fullest, reserved, capacity, e),
         parameters=parameters(scenario.model, scenario.training.seq_len),
@@ -154,12 +148,6 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         chips=chips,
         efficiencies=e.name,
     )
-
-
-def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Efficiencies:
-    """Return the calibration, or the chip family's efficiencies; all shares 1 under the ideal framework."""
-    e = calibration or efficiencies(scenario.cluster.chip.efficiency)
-    return ideal(e) if scenario.training.framework == "ideal" else e
 
 
 def _executed_flops(scenario: Scenario, rank: Rank) -> float:

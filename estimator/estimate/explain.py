@@ -8,24 +8,24 @@ from dataclasses import replace
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
+from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import bytes_text, seconds
 
-REMEDIES = {
-    "matmul": "Matrix products bind: a lower precision or a faster chip helps, more memory bandwidth does not.",
-    "attention": "Attention binds: a fused kernel, a shorter sequence or wider heads help.",
-    "elementwise": "Memory traffic of element-wise kernels binds: compiling (fusing them) is the first remedy.",
-    "communication": "Exposed communication binds: a smaller degree on that axis, or larger micro-batches, hide more.",
-    "optimizer": "The optimizer's memory traffic binds: a fused optimizer or sharding it over dp helps.",
-    "bubble": "The pipeline bubble binds: more micro-batches per step, or fewer stages, shrink it.",
-    "host": "The host binds: the chip waits for launches; compile, CUDA graphs or a larger micro-batch help.",
-    "other": "Copies bind.",
+CAUSES = {
+    Category.MATMUL: "Matrix products bind.",
+    Category.ATTENTION: "Attention binds.",
+    Category.ELEMENTWISE: "Memory traffic of element-wise kernels binds.",
+    Category.COMMUNICATION: "Exposed communication binds.",
+    Category.OPTIMIZER: "The optimizer's memory traffic binds.",
+    Category.BUBBLE: "The pipeline bubble binds.",
+    Category.HOST: "The host binds: the chip waits for launches.",
+    Category.OTHER: "Copies bind.",
 }
 
 
 def limits(
-    scenario: Scenario,
     step_s: float,
     breakdown_s: dict[str, float],
     collectives: tuple[Collective, ...],
@@ -33,14 +33,13 @@ def limits(
     reserved: float,
     capacity: float,
 ) -> str:
-    """Name the largest part of the step, its share, and the first remedy."""
+    """Name the largest part of the step and its share; what would help is told by estimates of other values alone."""
     name, value = max(breakdown_s.items(), key=lambda item: item[1])
     share = value / step_s
-    sentence = f"{name.capitalize()} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {REMEDIES[name]}"
-    if name == "matmul" and scenario.plan.recompute != "none":
-        sentence += " Recomputing less saves products where memory allows."
-    exposed_s = breakdown_s["communication"]
-    if exposed_s > 0.1 * step_s and name != "communication":
+    label = SHOWN_CATEGORIES[name].label.capitalize()
+    sentence = f"{label} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {CAUSES[name]}"
+    exposed_s = breakdown_s[Category.COMMUNICATION]
+    if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
         worst = max(collectives, key=lambda c: c.exposed_s)
         sentence += (
             f" Communication leaves {seconds(exposed_s)} exposed ({exposed_s / step_s:.0%}),"
@@ -56,25 +55,6 @@ def needed(peak: float, reserved: float) -> str:
     return f"{bytes_text(reserved)} ({bytes_text(peak)} at the peak, and what the allocator holds back)"
 
 
-def effective(scenario: Scenario) -> Scenario:
-    """Return the scenario as the framework will run it, where it silently falls back.
-
-    Eager PyTorch has no fused fp32 attention for grouped key/value heads: scaled_dot_product_attention then takes its
-    math path, which keeps the scores (seen with torch 2.11 on H200).
-    """
-    training = scenario.training
-    grouped = scenario.model.kv != scenario.model.heads
-    if (
-        grouped
-        and training.attention == "sdpa"
-        and training.precision in ("fp32", "tf32")
-        and training.framework == "pytorch-eager"
-        and not training.compile
-    ):
-        return replace(scenario, training=replace(training, attention="eager"))
-    return scenario
-
-
 def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
     """List what the prediction takes for granted."""
     training, plan = scenario.training, scenario.plan
@@ -86,9 +66,9 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"
         " chips execute: recomputation, but no tiles that a causal kernel skips.",
     ]
-    if training.framework == "pytorch-eager" and not training.compile:
+    if not training.fused:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
-    if training.attention == "eager" and training.framework == "pytorch-eager":
+    if training.attention == "eager" and not training.traits.fuses:
         found.append("Attention keeps the score matrix (eager, or the math path of grouped fp32 attention).")
     if plan.sharding in ("zero3", "fsdp") and training.precision.endswith("amp"):
         found.append("FSDP mixed precision: fp32 shards, gathered and computed in 2 bytes.")
@@ -128,7 +108,7 @@ def memory_problems(
         Problem(
             field="memory",
             message=f"{needed(fullest.peak_bytes, reserved)} do not fit into {bytes_text(capacity)};"
-            f" the largest part, {kind}, is {bytes_text(fullest.by_kind[kind])}",
+            f" the largest part, {SHOWN_MEMORY_KINDS[kind].label}, is {bytes_text(fullest.by_kind[kind])}",
             remedy=remedy(scenario, e, reserved, capacity),
         ),
     )

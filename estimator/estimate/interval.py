@@ -8,10 +8,10 @@ from functools import lru_cache
 import numpy as np
 
 from estimator.cost.efficiency import Efficiencies, Range
-from estimator.estimate.assemble import Rank, lines_of, parts_of
+from estimator.estimate.assemble import Rank, timed
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Scale
-from estimator.schedule.step import Setting, stage_passes, step
+from estimator.schedule.step import Setting
 
 INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_vector_frac", "gemm_unaligned_frac",
@@ -32,19 +32,17 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
 VARIANTS = 1 + 2 * len(INTERVAL_GROUPS)
 
 
-def interval_s(rank: Rank, setting: Setting, pace: int, e: Efficiencies) -> tuple[float, float]:
+def interval_s(rank: Rank, setting: Setting, critical_stage: int, e: Efficiencies) -> tuple[float, float]:
     """Give the 80 % interval: each group of efficiencies at its pessimistic and optimistic end, in quadrature.
 
     All variants are priced at once, as arrays. Device time of a component moves as its leading efficiency does:
     products and fused attention by the share of peak of this precision, memory-bound kernels by the share of
-    bandwidth. The same stage sets the ``pace`` in all of them.
+    bandwidth. The same stage is the critical one in all of them.
     """
-    precision, attention = setting.shard.numbers.peak, setting.training.attention
+    precision, attention = setting.shard.widths.peak, setting.training.attention
     varied, scale = _variants(e, precision, attention)
-    lines = lines_of(rank, setting.cluster, setting.groups, varied)
-    parts = parts_of(rank, lines, setting.training, varied, scale)
-    found = step(setting, stage_passes(setting, parts, varied), varied, pace).seconds
-    seconds = np.broadcast_to(np.asarray(found, dtype=float), (VARIANTS,))
+    _, found = timed(rank, setting, varied, scale=scale, critical_stage=critical_stage)
+    seconds = np.broadcast_to(np.asarray(found.seconds, dtype=float), (VARIANTS,))
     base, moved = float(seconds[0]), seconds[1:]
     above = float(np.sqrt(np.sum(np.maximum(moved - base, 0.0) ** 2)))
     below = float(np.sqrt(np.sum(np.maximum(base - moved, 0.0) ** 2)))

@@ -9,16 +9,14 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 
-from estimator.communication.in_line import InLine
+from estimator.communication.message import PricedMessage
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.price import Priced
-from estimator.estimate.assemble import lines_of, parts_of, rank_of, setting_of
-from estimator.estimate.estimate import efficiencies_of
-from estimator.estimate.explain import effective
+from estimator.estimate.assemble import assembled
 from estimator.operations.layer_tensors import tensors_of
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
+from estimator.scenario.breakdown import Category
 from estimator.scenario.scenario import Scenario
-from estimator.schedule.step import stage_passes, step
 
 GRADIENT = re.compile(r" (input |weight )?gradient\b.*$")
 COPY = re.compile(r" (weight|input) (cast|quantisation)$")
@@ -26,7 +24,7 @@ COPY = re.compile(r" (weight|input) (cast|quantisation)$")
 
 @dataclass(kw_only=True, slots=True)
 class LayerRow:
-    """One op on one rank, per micro-batch; ``times`` it runs in a step on the stage that sets the pace.
+    """One op on one rank, per micro-batch; ``times`` it runs in a step on the critical stage.
 
     ``traffic``: all bytes between chip and memory, casts, recomputation and weights included. ``compute`` and
     ``memory`` seconds are what each roof alone allows, ``forward_s`` and ``backward_s`` what the op takes.
@@ -71,31 +69,27 @@ COLUMNS = tuple(f.name for f in fields(LayerRow) if f.name != "trained")
 
 
 def layer_table(scenario: Scenario, calibration: Efficiencies | None = None) -> tuple[LayerRow, ...]:
-    """Return the rows of every kind of block on the pace-setting stage, of the embedding and of the head."""
-    scenario = effective(scenario)
-    e = efficiencies_of(scenario, calibration)
-    rank = rank_of(scenario, e)
-    setting = setting_of(scenario, rank)
-    lines = lines_of(rank, scenario.cluster, setting.groups, e)
-    timing = step(setting, stage_passes(setting, parts_of(rank, lines, scenario.training, e), e), e)
-    kind = setting.kinds[int(timing.pace)]
+    """Return the rows of every kind of block on the critical stage, of the embedding and of the head."""
+    found = assembled(scenario, calibration)
+    rank, setting, lines, timing = found.rank, found.setting, found.lines, found.timing
+    kind = setting.kinds[int(timing.critical_stage)]
     batches, seconds = float(setting.micro_batches), float(timing.seconds)
     parts = [
-        (block.name, work.priced, found, float(count))
-        for block, work, found, count in zip(rank.ops.blocks, rank.blocks, lines.blocks, kind.blocks, strict=True)
+        (block.name, work.priced, sent, float(count))
+        for block, work, sent, count in zip(rank.ops.blocks, rank.blocks, lines.blocks, kind.blocks, strict=True)
         if float(count) > 0
     ]
-    # Embedding and head stand in the table whichever stage sets the pace; they count where they are on that stage.
+    # Embedding and head stand in the table whichever stage is critical; they count where they are on that stage.
     parts += [("embedding", rank.embedding.priced, lines.embedding, float(kind.embedding))]
     parts += [("head", rank.head.priced, lines.head, float(kind.head))]
     rows: list[LayerRow] = []
-    for part, priced, found, count in parts:
-        rows += _rows(part, priced, found, count * batches, rank.d, seconds)
+    for part, priced, sent, count in parts:
+        rows += _rows(part, priced, sent, count * batches, rank.d, seconds)
     return tuple(rows)
 
 
 def _rows(
-    part: str, priced: Sequence[Priced], lines: Sequence[InLine], times: float, d: Dims, step_s: float
+    part: str, priced: Sequence[Priced], lines: Sequence[PricedMessage], times: float, d: RankSizes, step_s: float
 ) -> Iterator[LayerRow]:
     forward = {one.op.name for one in priced if one.op.phase == "forward"}
     rows: dict[str, LayerRow] = {}
@@ -107,13 +101,13 @@ def _rows(
             found = tensors_of(d, one.op, trained=row.trained)
             row.in_bytes = None if found.in_bytes is None else float(found.in_bytes)
             row.out_bytes = None if found.out_bytes is None else float(found.out_bytes)
-            row.weights_bytes = float(found.weight_elements) * d.numbers.parameter
-            row.gradients_bytes = float(found.weight_elements) * d.numbers.gradient
+            row.weights_bytes = float(found.weight_elements) * d.widths.parameter
+            row.gradients_bytes = float(found.weight_elements) * d.widths.gradient
     names = list(rows)
     for line in lines:
         for name, count in owners(line, names, d):
             if count > 0:
-                row = rows.setdefault(name, LayerRow(part=part, op=name, category="communication", times=times))
+                row = rows.setdefault(name, LayerRow(part=part, op=name, category=Category.COMMUNICATION, times=times))
                 _send(row, line, count)
     for row in rows.values():
         traffic = row.traffic_forward_bytes
@@ -144,7 +138,7 @@ def _add(rows: dict[str, LayerRow], one: Priced, forward: set[str], part: str, t
     row.trained |= op.weight and op.kind == "gemm"
 
 
-def _send(row: LayerRow, line: InLine, count: float) -> None:
+def _send(row: LayerRow, line: PricedMessage, count: float) -> None:
     message = line.message
     phase = message.phase
     kind = getattr(row, f"communication_{phase}_kind")
@@ -153,7 +147,8 @@ def _send(row: LayerRow, line: InLine, count: float) -> None:
         setattr(row, f"communication_{phase}_kind", f"{kind}, {words}" if kind else words)
     ranks = max(getattr(row, f"communication_{phase}_ranks") or 0, int(line.ranks))
     setattr(row, f"communication_{phase}_ranks", ranks)
-    for name, value in (("bytes", message.payload_bytes), ("s", line.exposed_s)):
+    each_s = float(line.exposed_s) / float(message.count)
+    for name, value in (("bytes", message.payload_bytes), ("s", each_s)):
         full = f"communication_{phase}_{name}"
         setattr(row, full, getattr(row, full) + float(value) * count)
 
@@ -173,10 +168,15 @@ GRID_PARTS = (
 )
 """Names of a grid's messages by their beginning, and the op that each belongs to."""
 
-COLUMN_SENDS = ("sequence gather", "input gather for weights", "gradient scatter", "block input gradient sums")
+COLUMN_SENDS = (
+    "sequence gather",
+    "input gather for weights",
+    "gradient scatter",
+    "tensor parallel gradient all-reduce",
+)
 
 PARTS = {
-    "block output sums": ROW_LINEARS,
+    "tensor parallel all-reduce": ROW_LINEARS,
     "sequence scatter": ROW_LINEARS,
     "gradient gather": ROW_LINEARS,
     "expert dispatch, combine": "expert permutation|expert combine",
@@ -195,7 +195,7 @@ PARTS = {
 }
 
 
-def owners(line: InLine, names: Sequence[str], d: Dims) -> list[tuple[str, float]]:
+def owners(line: PricedMessage, names: Sequence[str], d: RankSizes) -> list[tuple[str, float]]:
     """Return (op, executions per micro-batch and block) of a message; they add to its count.
 
     Column linears gather their input and sum its gradient, row linears sum their output and gather its gradient
@@ -210,7 +210,7 @@ def owners(line: InLine, names: Sequence[str], d: Dims) -> list[tuple[str, float
         return _by_block(_matching(names, COLUMN_LINEARS), count, message.name)
     pattern = PARTS.get(name) or next((op for start, op in GRID_PARTS if name.startswith(start)), "")
     ops = _matching(names, pattern) if pattern else []
-    if pattern == ROW_LINEARS and name != message.name and not d.redoes_whole_blocks:
+    if pattern == ROW_LINEARS and name != message.name and not d.training.traits.redoes_whole_blocks:
         # A checkpoint that stops early leaves out the block's last sum.
         ops = ops[: int(count)]
     return _spread(ops, count, message.name)

@@ -1,4 +1,4 @@
-"""Listing: a priced step written out for people: phases, categories, collectives, every stage's memory."""
+"""Report: a priced step written out for people: phases, categories, collectives, every stage's memory."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from estimator.estimate.assemble import Lines, Rank
 from estimator.memory.memory import stage_memory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
-from estimator.scenario.breakdown import CATEGORIES, PHASES, complete
+from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
 from estimator.scenario.units import Number
-from estimator.schedule.bubble import in_flight
+from estimator.schedule.schedules import in_flight
 from estimator.schedule.step import Setting, Step, once_per_step
 
 
@@ -51,14 +51,14 @@ class MemoryOfStage:
 def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[dict[str, float], dict[str, float]]:
     """Return seconds by phase and by category; each adds to the step time."""
     phases = {
-        "forward": float(timing.forward_s),
-        "backward": float(timing.backward_s),
-        "optimizer": float(timing.optimizer_s),
-        "exposed_communication": float(timing.exposed_s),
-        "bubble": float(timing.bubble_s),
-        "host_wait": float(timing.wait_s),
+        Phase.FORWARD: float(timing.forward_s),
+        Phase.BACKWARD: float(timing.backward_s),
+        Phase.OPTIMIZER: float(timing.optimizer_s),
+        Phase.EXPOSED_COMMUNICATION: float(timing.exposed_s),
+        Phase.BUBBLE: float(timing.bubble_s),
+        Phase.HOST_WAIT: float(timing.wait_s),
     }
-    kind = setting.kinds[int(timing.pace)]
+    kind = setting.kinds[int(timing.critical_stage)]
     sums = [0.0] * 5
     found = list(zip(rank.blocks, kind.blocks, strict=True))
     found += [(rank.embedding, 1.0)] if kind.embedding else []
@@ -69,20 +69,20 @@ def phases_and_breakdown(timing: Step, rank: Rank, setting: Setting) -> tuple[di
                 sums[index] += float(seconds) * float(times)
     m = float(setting.micro_batches)
     breakdown = {
-        "matmul": m * sums[0],
-        "attention": m * sum(sums[1:4]),
-        "elementwise": m * sums[4] + float(timing.accumulation_s),
-        "communication": phases["exposed_communication"],
-        "optimizer": phases["optimizer"],
-        "bubble": phases["bubble"],
-        "host": phases["host_wait"],
+        Category.MATMUL: m * sums[0],
+        Category.ATTENTION: m * sum(sums[1:4]),
+        Category.ELEMENTWISE: m * sums[4] + float(timing.accumulation_s),
+        Category.COMMUNICATION: phases[Phase.EXPOSED_COMMUNICATION],
+        Category.OPTIMIZER: phases[Phase.OPTIMIZER],
+        Category.BUBBLE: phases[Phase.BUBBLE],
+        Category.HOST: phases[Phase.HOST_WAIT],
     }
     return complete(phases, PHASES), complete(breakdown, CATEGORIES)
 
 
 def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collective, ...]:
-    """List the collectives of the pace-setting stage over a step, those of the data ranks, and the stages' messages."""
-    kind = setting.kinds[int(timing.pace)]
+    """List the collectives of the critical stage over a step, those of the data ranks, and the stages' messages."""
+    kind = setting.kinds[int(timing.critical_stage)]
     m = float(setting.micro_batches)
     merged: dict[tuple[str, str, str], dict[str, Any]] = {}
     found = list(zip(lines.blocks, kind.blocks, strict=True))
@@ -100,24 +100,24 @@ def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collec
                  "count": 0.0, "seconds": 0.0, "exposed_s": 0.0},
             )  # fmt: skip
             row["count"] += count
-            row["seconds"] += count * float(line.seconds)
-            row["exposed_s"] += count * float(line.exposed_s)
+            row["seconds"] += float(line.seconds) * float(times) * m
+            row["exposed_s"] += float(line.exposed_s) * float(times) * m
     rows = [Collective(name=n, axis=a, phase=p, **row) for (n, a, p), row in merged.items()]
-    for priced in timing.data:
-        sync = priced.sync
-        if float(priced.ranks) <= 1:
+    for line in timing.data:
+        message = line.message
+        if float(line.ranks) <= 1:
             continue
         rows.append(
             Collective(
-                name=sync.name,
-                kind=sync.kind,
-                axis=priced.axis,
-                phase=sync.beside,
-                ranks=int(priced.ranks),
-                bytes=float(sync.payload_bytes) / float(sync.count),
-                count=float(sync.count),
-                seconds=float(priced.seconds),
-                exposed_s=float(priced.exposed_s),
+                name=message.name,
+                kind=message.kind,
+                axis=message.axis,
+                phase=message.phase,
+                ranks=int(line.ranks),
+                bytes=float(message.payload_bytes),
+                count=float(message.count),
+                seconds=float(line.seconds),
+                exposed_s=float(line.exposed_s),
             )
         )
     return (*rows, *_messages(timing, setting), *_tied(timing, setting), *_copies(timing))
@@ -185,7 +185,7 @@ def _tied(timing: Step, setting: Setting) -> list[Collective]:
     seconds = float(timing.tied_s)
     if seconds == 0:
         return []
-    moved = float(setting.shard.head_parameters) * setting.shard.numbers.gradient
+    moved = float(setting.shard.head_parameters) * setting.shard.widths.gradient
     return [
         Collective(name="tied embedding gradient sum", kind="all-reduce", axis="pp", phase="backward", ranks=2,
                    bytes=moved, count=1.0, seconds=seconds, exposed_s=seconds)
@@ -194,12 +194,12 @@ def _tied(timing: Step, setting: Setting) -> list[Collective]:
 
 def _copies(timing: Step) -> list[Collective]:
     """Copies into and out of flat buffers, as far as they show: not on a link, yet part of what communication costs."""
-    exposed = sum(float(priced.copies_exposed_s) for priced in timing.data)
+    exposed = sum(float(line.copies_exposed_s) for line in timing.data)
     offload = float(timing.offload_s)
     rows = []
     if exposed > 0:
-        count = sum(float(priced.sync.count) for priced in timing.data)
-        moved = sum(float(priced.sync.copies_bytes) for priced in timing.data)
+        count = sum(float(line.message.count) for line in timing.data)
+        moved = sum(float(line.message.copies_bytes) for line in timing.data)
         rows.append(Collective(name="copies into and out of buckets", kind="copy", axis="dp", phase="backward", ranks=1,
                                bytes=moved / count, count=count, seconds=exposed, exposed_s=exposed))  # fmt: skip
     if offload > 0:
@@ -211,7 +211,7 @@ def _copies(timing: Step) -> list[Collective]:
 
 @dataclass(kw_only=True, slots=True)
 class OpCost:
-    """One op of one rank of the pace-setting stage: totals over a step."""
+    """One op of one rank of the critical stage: totals over a step."""
 
     name: str
     layer: str

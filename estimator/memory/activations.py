@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import Dims
-from estimator.operations.transformer import Block
+from estimator.operations.rank_sizes import RankSizes
+from estimator.operations.transformer import BlockOps
 from estimator.scenario.arrays import maximum
 from estimator.scenario.units import Number
 
@@ -21,7 +21,7 @@ def loss_bytes(head_ops: tuple[Op, ...]) -> Number:
     return sum((op.saved_bytes * op.count for op in head_ops if op.name == "cross-entropy"), 0.0)
 
 
-def logits_bytes(d: Dims) -> tuple[Number, Number]:
+def logits_bytes(d: RankSizes) -> tuple[Number, Number]:
     """Bytes of logits and loss at the end of forward, and at the peak inside the loss's backward.
 
     Per logit: fp32 4 then 12 (log-softmax output; its gradient and the logits' gradient), bf16 2 then 6, autocast
@@ -29,13 +29,13 @@ def logits_bytes(d: Dims) -> tuple[Number, Number]:
     PyTorch on one H200 (torch 2.11), see tests/estimator/operations/test_against_torch.py for the CPU check.
     """
     count = d.tokens * d.vocab
-    if d.training.framework == "megatron":
+    if d.training.traits.vocab_parallel_loss:
         return count * 4.0, count * 8.0
     if d.fused:
-        return count * d.numbers.compute, count * 2 * d.numbers.compute
-    if d.numbers.autocast:
+        return count * d.widths.compute, count * 2 * d.widths.compute
+    if d.widths.autocast:
         return count * 6.0, count * 10.0
-    return count * d.numbers.compute, count * 3 * d.numbers.compute
+    return count * d.widths.compute, count * 3 * d.widths.compute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,19 +53,19 @@ class BlockMoments:
     freed: Number
 
 
-def block_moments(d: Dims, block: Block) -> BlockMoments:
+def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
     """Walk one block's backward: which gradients live beside what forward kept.
 
     Eager attention's backward holds the scores' gradient and the softmax's result: 8 bytes per score in fp32; 2-byte
     precisions hold both in fp32 but have dropped the 2-byte copy of the weights: 6. One fused kernel's backward: 2·e.
     """
-    e = d.numbers.compute
+    e = d.widths.compute
     forward = [op for op in block.plain if op.phase == "forward"]
     names = [op.name for op in forward]
     # A network of one half only has no border: all of it is FFN, or all of it is attention.
     border = names.index("attention residual") if "attention residual" in names else 0
     freed = kept_bytes(tuple(forward[border:])) if d.model.network != "attention" else 0.0
-    stream = 2 * d.tokens * d.hidden_width * d.numbers.residual
+    stream = 2 * d.tokens * d.hidden_width * d.widths.residual
     heads: Number = 0.0
     if d.model.network != "ffn":
         heads = 3 * d.tokens * d.query_width * e

@@ -6,15 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from estimator.communication.data import IN_PLACE_FRAMEWORKS, WHOLLY_SHARDED, Shares
-from estimator.memory.rank_memory import BlockShard, Shard
+from estimator.communication.data import WHOLLY_SHARDED, StateShares
+from estimator.memory.rank_memory import BlockMemory, RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.arrays import maximum, minimum, picked, where
-from estimator.scenario.breakdown import MEMORY_KINDS
-from estimator.scenario.precision import MASTER_WEIGHT_FRAMEWORKS
+from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
 from estimator.scenario.units import Number
-
-FUSED_OPTIMIZER_FRAMEWORKS = ("megatron", "xla", "ideal")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,8 +59,8 @@ class Policy:
     sharding: str
     data_ranks: Number
     expert_ranks: Number
-    dense: Shares
-    expert: Shares
+    dense: StateShares
+    expert: StateShares
     bucket_bytes: Number
     ddp_mode: str
     offload_optimizer: bool
@@ -71,7 +68,7 @@ class Policy:
     multi_tensor: bool
 
 
-def stage_parameters(shard: Shard, kind: StageKind) -> tuple[Number, Number, Number, Number, Number]:
+def stage_parameters(shard: RankMemory, kind: StageKind) -> tuple[Number, Number, Number, Number, Number]:
     """Return a rank's dense and expert parameters on a stage, those that autocast copies, and tensors of both kinds.
 
     A tied head on another stage than the embedding keeps its own copy of the table.
@@ -97,7 +94,13 @@ def stage_parameters(shard: Shard, kind: StageKind) -> tuple[Number, Number, Num
 
 
 def stage_memory(
-    shard: Shard, kind: StageKind, policy: Policy, *, in_flight: Number, micro_batches: Number, workspace_bytes: Number
+    shard: RankMemory,
+    kind: StageKind,
+    policy: Policy,
+    *,
+    in_flight: Number,
+    micro_batches: Number,
+    workspace_bytes: Number,
 ) -> StageMemory:
     """Add up one rank's memory of one stage.
 
@@ -105,16 +108,16 @@ def stage_memory(
     block's backward, the first block's backward (all gradients, few activations), and the optimizer step (gradients
     and one multi-tensor temporary).
     """
-    n = shard.numbers
+    n = shard.widths
     dense, expert, cast, _, _ = stage_parameters(shard, kind)
     parameters = dense + expert
     optimizer_bytes = 0.0 if policy.offload_optimizer else _optimizer_bytes(shard)
     owned = dense * policy.dense.optimizer + expert * policy.expert.optimizer
     gradients = (dense * policy.dense.gradients + expert * policy.expert.gradients) * n.gradient
     states: dict[str, Number] = {
-        "parameters": (dense * policy.dense.parameters + expert * policy.expert.parameters) * n.parameter,
-        "optimizer": owned * optimizer_bytes,
-        "framework": workspace_bytes,
+        MemoryKind.PARAMETERS: (dense * policy.dense.parameters + expert * policy.expert.parameters) * n.parameter,
+        MemoryKind.OPTIMIZER: owned * optimizer_bytes,
+        MemoryKind.FRAMEWORK: workspace_bytes,
     }
     layers = kind.layers
     one_batch = sum(
@@ -134,7 +137,7 @@ def stage_memory(
     casts = cast * n.compute if n.autocast else 0.0
     last_casts = where(layers > 1, 0.0, casts)
     buckets: Number = 0.0
-    if policy.sharding in WHOLLY_SHARDED or shard.training.framework not in IN_PLACE_FRAMEWORKS:
+    if policy.sharding in WHOLLY_SHARDED or not shard.training.traits.in_place_buffers:
         buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
     communication = buckets + _gathered_bytes(shard, kind, policy, block)
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
@@ -142,46 +145,46 @@ def stage_memory(
     first = (shard.embedding_parameters if kind.embedding else 0.0) + block.dense_parameters + block.expert_parameters
     moments: dict[str, dict[str, Number]] = {
         "last block's FFN backward": {
-            "gradients": maximum(accumulated, of_head),
-            "activations": activations + again,
-            "logits": held_logits,
-            "temporaries": casts + block.ffn_bytes,
-            "communication": communication,
+            MemoryKind.GRADIENTS: maximum(accumulated, of_head),
+            MemoryKind.ACTIVATIONS: activations + again,
+            MemoryKind.LOGITS: held_logits,
+            MemoryKind.TEMPORARIES: casts + block.ffn_bytes,
+            MemoryKind.COMMUNICATION: communication,
         },
         "last block's attention backward": {
-            "gradients": maximum(accumulated, of_head + of_ffn),
-            "activations": activations + again - block.freed_bytes,
-            "logits": held_logits,
-            "temporaries": casts + block.attention_bytes,
-            "communication": communication,
+            MemoryKind.GRADIENTS: maximum(accumulated, of_head + of_ffn),
+            MemoryKind.ACTIVATIONS: activations + again - block.freed_bytes,
+            MemoryKind.LOGITS: held_logits,
+            MemoryKind.TEMPORARIES: casts + block.attention_bytes,
+            MemoryKind.COMMUNICATION: communication,
         },
         "first block's FFN backward": {
-            "gradients": maximum(accumulated, gradients * (1.0 - minimum(first / parameters, 1.0))),
-            "activations": activations - passed + again,
-            "logits": held_logits,
-            "temporaries": block.ffn_bytes + last_casts,
-            "communication": communication,
+            MemoryKind.GRADIENTS: maximum(accumulated, gradients * (1.0 - minimum(first / parameters, 1.0))),
+            MemoryKind.ACTIVATIONS: activations - passed + again,
+            MemoryKind.LOGITS: held_logits,
+            MemoryKind.TEMPORARIES: block.ffn_bytes + last_casts,
+            MemoryKind.COMMUNICATION: communication,
         },
         "first block's attention backward": {
-            "gradients": gradients,
-            "activations": activations - passed + again - block.freed_bytes,
-            "logits": held_logits,
-            "temporaries": block.attention_bytes + last_casts,
-            "communication": communication,
+            MemoryKind.GRADIENTS: gradients,
+            MemoryKind.ACTIVATIONS: activations - passed + again - block.freed_bytes,
+            MemoryKind.LOGITS: held_logits,
+            MemoryKind.TEMPORARIES: block.attention_bytes + last_casts,
+            MemoryKind.COMMUNICATION: communication,
         },
         "optimizer step": {
-            "gradients": gradients,
-            "temporaries": 0.0 if policy.offload_optimizer else _update_bytes(shard, policy, owned),
-            "communication": buckets,
+            MemoryKind.GRADIENTS: gradients,
+            MemoryKind.TEMPORARIES: 0.0 if policy.offload_optimizer else _update_bytes(shard, policy, owned),
+            MemoryKind.COMMUNICATION: buckets,
         },
     }
     if kind.head:
         loss = {
-            "gradients": accumulated,
-            "activations": activations + head_kept,
-            "logits": shard.logits_peak_bytes + held_logits,
-            "temporaries": casts,
-            "communication": communication,
+            MemoryKind.GRADIENTS: accumulated,
+            MemoryKind.ACTIVATIONS: activations + head_kept,
+            MemoryKind.LOGITS: shard.logits_peak_bytes + held_logits,
+            MemoryKind.TEMPORARIES: casts,
+            MemoryKind.COMMUNICATION: communication,
         }
         moments = {"loss backward": loss, **moments}
     return StageMemory(states=states, moments=moments)
@@ -193,7 +196,7 @@ def _each(value: Number, count: int) -> list[float]:
     return np.broadcast_to(value, (count,)).astype(float).tolist()  # type: ignore[no-any-return]
 
 
-def _fullest(blocks: tuple[BlockShard, ...]) -> BlockShard:
+def _fullest(blocks: tuple[BlockMemory, ...]) -> BlockMemory:
     """Return the kind of block whose backward needs most, plan by plan."""
     best = blocks[0]
     for block in blocks[1:]:
@@ -209,7 +212,7 @@ def _bucket_bytes(policy: Policy, dense: Number, expert: Number) -> Number:
     return 0.0 if policy.ddp_mode == "naive" else shared
 
 
-def _gathered_bytes(shard: Shard, kind: StageKind, policy: Policy, block: BlockShard) -> Number:
+def _gathered_bytes(shard: RankMemory, kind: StageKind, policy: Policy, block: BlockMemory) -> Number:
     """Bytes of whole parameters on a rank under ZeRO-3: blocks at work, and what lies outside the blocks.
 
     FSDP holds the block at work and the next one; without resharding all blocks stay. One block's unsharded gradient
@@ -232,17 +235,17 @@ def _gathered_bytes(shard: Shard, kind: StageKind, policy: Policy, block: BlockS
         whole = whole + where(ranks > 1, kept + each, 0.0)
     dense, _, _, _, _ = stage_parameters(shard, kind)
     root = where(policy.data_ranks > 1, dense - inside_dense, 0.0)
-    return (whole + root) * shard.numbers.compute
+    return (whole + root) * shard.widths.compute
 
 
-def _optimizer_bytes(shard: Shard) -> float:
+def _optimizer_bytes(shard: RankMemory) -> float:
     """Bytes per parameter: Adam's two moments, and fp32 master weights where the framework keeps them."""
-    master = 4.0 if shard.training.framework in MASTER_WEIGHT_FRAMEWORKS else 0.0
-    return shard.numbers.optimizer if shard.training.optimizer == "adamw" else master
+    master = 4.0 if shard.training.traits.master_weights else 0.0
+    return shard.widths.optimizer if shard.training.optimizer == "adamw" else master
 
 
-def _update_bytes(shard: Shard, policy: Policy, parameters: Number) -> Number:
+def _update_bytes(shard: RankMemory, policy: Policy, parameters: Number) -> Number:
     """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
-    if shard.training.framework in FUSED_OPTIMIZER_FRAMEWORKS or shard.training.optimizer == "sgd":
+    if shard.training.traits.fused_optimizer or shard.training.optimizer == "sgd":
         return 0.0
-    return (parameters if policy.multi_tensor else shard.optimizer_tensor) * shard.numbers.parameter
+    return (parameters if policy.multi_tensor else shard.optimizer_tensor) * shard.widths.parameter

@@ -1,21 +1,21 @@
-"""Shard: what one rank holds, keeps and sends for one micro-batch, whatever the pipeline and the data ranks do."""
+"""Rank memory: what one rank holds, keeps and sends for one micro-batch, whatever the pipeline and the data ranks."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes
-from estimator.operations.rank_sizes import VOCAB_PARALLEL_FRAMEWORKS, Dims
-from estimator.operations.transformer import Block, NetworkOps
+from estimator.operations.rank_sizes import RankSizes
+from estimator.operations.transformer import BlockOps, NetworkOps
 from estimator.scenario.arrays import maximum
 from estimator.scenario.parameters import embedding_parameters, final_norm_parameters
-from estimator.scenario.precision import Numbers
+from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class BlockShard:
+class BlockMemory:
     """One block on one rank: parameters by how they are divided, and bytes kept for and alive in its backward."""
 
     dense_parameters: Number
@@ -32,10 +32,10 @@ class BlockShard:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shard:
+class RankMemory:
     """All kinds of blocks, the embedding and the head; sizes may be arrays over many plans."""
 
-    blocks: tuple[BlockShard, ...]
+    blocks: tuple[BlockMemory, ...]
     layers: tuple[int, ...]
     leading: tuple[bool, ...]
     embedding_parameters: Number
@@ -48,20 +48,20 @@ class Shard:
     optimizer_tensor: Number
     tied: bool
     recomputed: bool | Number
-    numbers: Numbers
+    widths: ByteWidths
     training: Training
 
 
-def shard_of(d: Dims, ops: NetworkOps, recompute_every: Number = 1) -> Shard:
+def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -> RankMemory:
     """Collect the numbers; with full recomputation only every ``recompute_every``-th block keeps its input."""
     model = d.model
-    vocab_tp: Number = d.tp if d.training.framework in VOCAB_PARALLEL_FRAMEWORKS else 1
+    vocab_tp: Number = d.tp if d.training.traits.vocab_parallel else 1
     if d.tp_kind != "1d":
         vocab_tp = d.grid_side ** (3 if d.tp_kind == "3d" else 2)
     every = recompute_every if d.recompute == "full" else 1
     end, peak = logits_bytes(d)
     transformer = model.network == "transformer"
-    return Shard(
+    return RankMemory(
         blocks=tuple(_block_shard(d, block, every) for block in ops.blocks),
         layers=tuple(block.layers for block in ops.blocks),
         leading=tuple(block.leading for block in ops.blocks),
@@ -71,20 +71,20 @@ def shard_of(d: Dims, ops: NetworkOps, recompute_every: Number = 1) -> Shard:
         head_kept_bytes=kept_bytes(ops.head) - loss_bytes(ops.head),
         logits_end_bytes=end if transformer else 0.0,
         logits_peak_bytes=peak if transformer else 0.0,
-        message_bytes=d.stream_tokens * d.hidden * d.numbers.residual,
+        message_bytes=d.stream_tokens * d.hidden * d.widths.residual,
         optimizer_tensor=d.hidden * maximum(d.vocab, d.ffn),
         tied=model.tied_embedding,
         recomputed=d.recompute != "none",
-        numbers=d.numbers,
+        widths=d.widths,
         training=d.training,
     )
 
 
-def _block_shard(d: Dims, block: Block, every: Number) -> BlockShard:
+def _block_shard(d: RankSizes, block: BlockOps, every: Number) -> BlockMemory:
     parameters = block.parameters
     inside = block_moments(d, block)
     kept = kept_bytes(block.ops) / every
-    return BlockShard(
+    return BlockMemory(
         dense_parameters=parameters.split + parameters.whole,
         expert_parameters=parameters.expert,
         cast_parameters=parameters.cast,

@@ -1,4 +1,4 @@
-"""Layout: how many blocks of each kind the first, a middle and the last pipeline stage run."""
+"""Stage layout: how many blocks of each kind the first, a middle and the last pipeline stage run."""
 
 from __future__ import annotations
 

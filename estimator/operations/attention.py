@@ -1,22 +1,23 @@
-"""Attention core: from q, k, v to the weighted values, with or without the score matrix in memory."""
+"""Attention: the linears around it, and its core from q, k, v to weighted values, fused or with the score matrix."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
 from estimator.operations import elementwise, latent_attention
-from estimator.operations.elementwise import Piece, pair
+from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.linear import linear
 from estimator.operations.op import CAUSAL_FRAC, Op, gemm, kernels
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
 RATES = {"sdpa": "attention_frac", "flash": "attention_flash_frac", "flash1": "attention_flash1_frac"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
+class CoreShape:
     """One rank's core: ``batch`` heads of ``queries`` against ``keys``, in ``pieces`` products one after another.
 
     ``elements`` of q, k, v and output on this rank; ``reads`` of them that kernels read or write.
@@ -30,7 +31,7 @@ class Shape:
     reads: Number
 
 
-def shape(d: Dims) -> Shape:
+def shape(d: RankSizes) -> CoreShape:
     """Lay the core out over context parallel ranks and over the rows of a grid.
 
     - ulysses (arXiv 2309.14509): all-to-alls leave heads / cp with whole sequences.
@@ -56,7 +57,7 @@ def shape(d: Dims) -> Shape:
         queries, keys_read = queries / d.cp, keys_read * d.cp
         if d.cp_kind == "ring":
             keys, pieces_, queries_read = keys / d.cp, d.cp, queries_read * d.cp
-    return Shape(
+    return CoreShape(
         batch=batch,
         queries=queries,
         keys=keys,
@@ -66,7 +67,7 @@ def shape(d: Dims) -> Shape:
     )
 
 
-def visible_frac(d: Dims, window: int) -> Number:
+def visible_frac(d: RankSizes, window: int) -> Number:
     """Share of the score square that a causal kernel computes: 1/2, or r − r²/2 for a window of r·S keys."""
     if not window:
         return CAUSAL_FRAC
@@ -74,7 +75,7 @@ def visible_frac(d: Dims, window: int) -> Number:
     return reach - 0.5 * reach * reach
 
 
-def core(d: Dims, layer: str = "layer", window: int = 0) -> list[Op]:
+def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     """Return forward and backward ops between the projections: fused attention, or eager with S² scores.
 
     Eager attention computes the whole square whatever the ``window``.
@@ -83,21 +84,21 @@ def core(d: Dims, layer: str = "layer", window: int = 0) -> list[Op]:
     ops = _eager(d, layer, found) if d.training.attention == "eager" else _fused(d, layer, found, window)
     if d.cp_kind == "ring" and not (isinstance(d.cp, (int, float)) and d.cp == 1):
         ops += _ring_sums(d, layer)
-    if d.numbers.autocast and d.model.position == "rope":
+    if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
         elements = d.tokens * (d.query_width + d.key_width)
-        casts = Piece(stream=6, launches=2), Piece(strided=1, slow_bytes=6, launches=2)
+        casts = KernelCost(stream=6, launches=2), KernelCost(strided=1, slow_bytes=6, launches=2)
         ops += pair("q, k casts", layer, elements, *casts)
     return ops
 
 
-def _fused(d: Dims, layer: str, s: Shape, window: int) -> list[Op]:
+def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
     """Fused attention (Dao 2023, arXiv 2307.08691): 2·S²·(Dk + Dv) per head forward, no S² memory.
 
     Backward multiplies five times, 2·S²·(3·Dk + 2·Dv): scores again, and the gradients of weights, v, q, k. FLOPs are
     counted over the full square, as torch's counter does; the kernel skips what causality or a window masks.
     """
-    n, batch = d.numbers, s.batch * s.pieces
+    n, batch = d.widths, s.batch * s.pieces
     product = 2.0 * batch * s.queries * s.keys
     value_dim = d.model.value_dim
     statistics = 4.0 * s.batch * s.queries
@@ -106,7 +107,7 @@ def _fused(d: Dims, layer: str, s: Shape, window: int) -> list[Op]:
         name="attention",
         layer=layer,
         phase="forward",
-        category="attention",
+        category=Category.ATTENTION,
         kind="attention",
         batch=batch,
         m=s.queries,
@@ -132,15 +133,15 @@ def _fused(d: Dims, layer: str, s: Shape, window: int) -> list[Op]:
     return [forward, backward]
 
 
-def _eager(d: Dims, layer: str, s: Shape) -> list[Op]:
+def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
     """Scores, softmax and weighted values as separate kernels; the S² matrices live in memory."""
-    n, e = d.numbers, d.numbers.compute
+    n, e = d.widths, d.widths.compute
     batch, queries, keys = s.batch * s.pieces, s.queries, s.keys
     width, value_dim = d.head_dim, float(d.model.value_dim)
 
     def product(name: str, phase: str, columns: Number, inner: Number, saved: Number = 0.0) -> Op:
         return gemm(name, layer, phase, m=queries, n=columns, k=inner, batch=batch, element_bytes=e, precision=n.peak,
-                    category="attention", saved_bytes=saved, launches=s.pieces)  # fmt: skip
+                    category=Category.ATTENTION, saved_bytes=saved, launches=s.pieces)  # fmt: skip
 
     ops = [
         product("scores", "forward", keys, width, 2 * d.tokens * d.query_width * e),
@@ -150,32 +151,34 @@ def _eager(d: Dims, layer: str, s: Shape) -> list[Op]:
         product("scores gradient: q", "backward", width, keys),
         product("scores gradient: k", "backward", width, keys),
     ]
-    ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d), category="attention")
+    ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d), category=Category.ATTENTION)
     # The heads' merged output is what the projection keeps; under fp8 it keeps its own copy instead.
     merged = 0.0 if n.quantised else e
     if not d.fused:
         # q, k, v become contiguous per head (k and v repeated to all heads), and the result goes back.
-        copies = Piece(strided=4, slow_bytes=8 * e, launches=4)
+        copies = KernelCost(strided=4, slow_bytes=8 * e, launches=4)
         ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), copies)
     else:
-        ops += pair("head copies", layer, d.tokens * d.core_width, Piece(launches=0, saved=merged), Piece(launches=0))
+        ops += pair(
+            "head copies", layer, d.tokens * d.core_width, KernelCost(launches=0, saved=merged), KernelCost(launches=0)
+        )
     return ops
 
 
-def _ring_sums(d: Dims, layer: str) -> list[Op]:
+def _ring_sums(d: RankSizes, layer: str) -> list[Op]:
     """After each further piece: the output so far (fp32) is rescaled and added to; in backward three gradients are."""
-    e, more = d.numbers.compute, d.cp - 1
+    e, more = d.widths.compute, d.cp - 1
     outputs = d.tokens * d.core_width * more
     gradients = d.tokens * (d.query_width + d.key_width + d.value_width) * more
     return [
         kernels("ring sums", layer, "forward", elements=outputs, stream=8 + e, launches=4.0 * more,
-                flops_per_element=3, category="attention"),
+                flops_per_element=3, category=Category.ATTENTION),
         kernels("ring sums gradient", layer, "backward", elements=gradients, stream=8 + e, launches=3.0 * more,
-                flops_per_element=1, category="attention"),
+                flops_per_element=1, category=Category.ATTENTION),
     ]  # fmt: skip
 
 
-def attention_part(d: Dims, layer: str, window: int = 0) -> list[Op]:
+def attention_part(d: RankSizes, layer: str, window: int = 0) -> list[Op]:
     """Return the ops from a block's normed input to attention's output, without norm and residual."""
     model = d.model
     ops = latent_attention.projections(d, layer) if model.latent else _projections(d, layer)
@@ -193,8 +196,8 @@ def attention_part(d: Dims, layer: str, window: int = 0) -> list[Op]:
     )
 
 
-def _projections(d: Dims, layer: str) -> list[Op]:
-    model, n = d.model, d.numbers
+def _projections(d: RankSizes, layer: str) -> list[Op]:
+    model, n = d.model, d.widths
     bias = model.bias or model.qkv_bias
     kept = d.kept_tokens * d.hidden
     pairs = d.query_width + d.key_width

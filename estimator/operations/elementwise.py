@@ -1,4 +1,4 @@
-"""Pieces: the kernel lists of norms, activations, softmax and casts, as eager PyTorch or fused kernels run them.
+"""Element-wise kernels: lists of norms, activations, softmax and casts, as eager PyTorch or fused kernels run them.
 
 Counts are kernels and bytes per element, read off the operations that autograd records (eager) or the least that one
 fused kernel must move (fused). ``stream`` bytes move in contiguous kernels; ``strided`` and ``mixed`` count the passes
@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from estimator.operations.op import Op, kernels
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.arrays import where
+from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece:
+class KernelCost:
     """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward."""
 
     stream: Number = 0.0
@@ -28,96 +29,98 @@ class Piece:
     flops: float = 0.0
 
 
-def rms_norm(d: Dims, bytes_in: float) -> tuple[Piece, Piece]:
+def rms_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     """RMSNorm over its input, forward and backward: y = w · x / sqrt(mean(x²) + eps)."""
     e = bytes_in
     if d.fused:
-        return Piece(stream=2 * e, flops=4, saved=e), Piece(stream=5 * e, launches=2, flops=8)
+        return KernelCost(stream=2 * e, flops=4, saved=e), KernelCost(stream=5 * e, launches=2, flops=8)
     if e == 2:
         # Upcast, square, mean, + eps, rsqrt, scale, downcast, weight: eight kernels, three of them slow.
-        forward = Piece(stream=18, strided=3, slow_bytes=20, launches=8, saved=6, flops=4)
-        return forward, Piece(stream=58, strided=4, slow_bytes=28, launches=15, flops=8)
-    forward = Piece(stream=12, strided=2, slow_bytes=16, launches=6, saved=8, flops=4)
-    return forward, Piece(stream=60, strided=3, slow_bytes=28, launches=13, flops=8)
+        forward = KernelCost(stream=18, strided=3, slow_bytes=20, launches=8, saved=6, flops=4)
+        return forward, KernelCost(stream=58, strided=4, slow_bytes=28, launches=15, flops=8)
+    forward = KernelCost(stream=12, strided=2, slow_bytes=16, launches=6, saved=8, flops=4)
+    return forward, KernelCost(stream=60, strided=3, slow_bytes=28, launches=13, flops=8)
 
 
-def layer_norm(d: Dims, bytes_in: float) -> tuple[Piece, Piece]:
+def layer_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     """LayerNorm over its input, one kernel forward, two backward (input; weight and bias)."""
     e = bytes_in
-    return Piece(stream=2 * e, flops=7, saved=e), Piece(stream=5 * e, launches=2 if d.fused else 3, flops=12)
+    return KernelCost(stream=2 * e, flops=7, saved=e), KernelCost(stream=5 * e, launches=2 if d.fused else 3, flops=12)
 
 
-def norm(d: Dims, bytes_in: float) -> tuple[Piece, Piece]:
+def norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     """The model's norm."""
     return rms_norm(d, bytes_in) if d.model.norm == "rms" else layer_norm(d, bytes_in)
 
 
-def rope(d: Dims) -> tuple[Piece, Piece]:
+def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Rotary positions of queries and keys: x·cos + rotate_half(x)·sin, two tensors."""
-    e = d.numbers.compute
+    e = d.widths.compute
     if d.fused:
-        return Piece(stream=2 * e, launches=2, flops=3), Piece(stream=2 * e, launches=2, flops=3)
-    if d.numbers.autocast:
+        return KernelCost(stream=2 * e, launches=2, flops=3), KernelCost(stream=2 * e, launches=2, flops=3)
+    if d.widths.autocast:
         # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32.
-        forward = Piece(stream=12, strided=1.5, mixed=2, slow_bytes=24, launches=10, flops=3)
-        return forward, Piece(stream=30, strided=4.5, slow_bytes=40, launches=20, flops=3)
-    forward = Piece(stream=3 * e, strided=3.5, slow_bytes=7 * e, launches=10, flops=3)
-    return forward, Piece(stream=5 * e, strided=4.5, slow_bytes=9 * e, launches=18, flops=3)
+        forward = KernelCost(stream=12, strided=1.5, mixed=2, slow_bytes=24, launches=10, flops=3)
+        return forward, KernelCost(stream=30, strided=4.5, slow_bytes=40, launches=20, flops=3)
+    forward = KernelCost(stream=3 * e, strided=3.5, slow_bytes=7 * e, launches=10, flops=3)
+    return forward, KernelCost(stream=5 * e, strided=4.5, slow_bytes=9 * e, launches=18, flops=3)
 
 
-def activation(d: Dims) -> tuple[Piece, Piece]:
+def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """The non-linearity of the feed-forward network per element of its inner width.
 
     Gated: act(gate) · up. What is kept includes the input of the following projection.
     """
-    e = d.numbers.compute
+    e = d.widths.compute
     # Under fp8 the projection keeps a narrower copy of its own instead.
-    product = 0.0 if d.numbers.quantised else e
+    product = 0.0 if d.widths.quantised else e
     if d.model.gated_ffn:
         if d.fused:
-            return Piece(stream=3 * e, flops=6, saved=2 * e + product), Piece(stream=5 * e, flops=10)
-        forward = Piece(stream=5 * e, launches=2, flops=6, saved=3 * e + product)
-        return forward, Piece(stream=9 * e, launches=3, flops=10)
+            return KernelCost(stream=3 * e, flops=6, saved=2 * e + product), KernelCost(stream=5 * e, flops=10)
+        forward = KernelCost(stream=5 * e, launches=2, flops=6, saved=3 * e + product)
+        return forward, KernelCost(stream=9 * e, launches=3, flops=10)
     if d.fused or d.model.activation != "gelu-tanh":
-        return Piece(stream=2 * e, flops=8, saved=e + product), Piece(stream=3 * e, flops=12)
+        return KernelCost(stream=2 * e, flops=8, saved=e + product), KernelCost(stream=3 * e, flops=12)
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
-    if d.numbers.autocast:
-        forward = Piece(stream=58, mixed=2, strided=1, slow_bytes=26, launches=10, flops=8, saved=16)
-        return forward, Piece(stream=90, mixed=2, strided=2, slow_bytes=36, launches=14, flops=14)
-    forward = Piece(stream=18 * e, launches=8, flops=8, saved=4 * e + product)
-    return forward, Piece(stream=30 * e, launches=11, flops=14)
+    if d.widths.autocast:
+        forward = KernelCost(stream=58, mixed=2, strided=1, slow_bytes=26, launches=10, flops=8, saved=16)
+        return forward, KernelCost(stream=90, mixed=2, strided=2, slow_bytes=36, launches=14, flops=14)
+    forward = KernelCost(stream=18 * e, launches=8, flops=8, saved=4 * e + product)
+    return forward, KernelCost(stream=30 * e, launches=11, flops=14)
 
 
-def residual(d: Dims) -> tuple[Piece, Piece]:
+def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Adding a block's output to the stream, after dropout; backward adds the two gradients that meet there."""
-    n = d.numbers
+    n = d.widths
     if n.autocast:
-        both = Piece(mixed=1, slow_bytes=10, flops=1), Piece(stream=12, flops=1)
+        both = KernelCost(mixed=1, slow_bytes=10, flops=1), KernelCost(stream=12, flops=1)
     else:
-        both = Piece(stream=3 * n.residual, flops=1), Piece(stream=3 * n.residual, flops=1)
+        both = KernelCost(stream=3 * n.residual, flops=1), KernelCost(stream=3 * n.residual, flops=1)
     return _dropped(d, both, width=n.compute, keeps_output=False)
 
 
-def softmax(d: Dims) -> tuple[Piece, Piece]:
+def softmax(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Scale, mask, softmax and dropout of the score matrix, per score."""
-    n = d.numbers
+    n = d.widths
     if d.fused:
         e = n.compute
-        both = Piece(stream=2 * e, flops=8, saved=e), Piece(stream=3 * e, flops=6)
+        both = KernelCost(stream=2 * e, flops=8, saved=e), KernelCost(stream=3 * e, flops=6)
     elif n.compute == 4:
         # Scale, mask (broadcast over heads), softmax; backward multiplies by the output first.
-        forward = Piece(stream=16, strided=1, slow_bytes=8, launches=3, flops=8, saved=4)
-        both = forward, Piece(stream=32, launches=3, flops=6)
+        forward = KernelCost(stream=16, strided=1, slow_bytes=8, launches=3, flops=8, saved=4)
+        both = forward, KernelCost(stream=32, launches=3, flops=6)
     elif n.autocast:
-        forward = Piece(stream=4 + 8 + 6, mixed=1, slow_bytes=6, launches=4, flops=8, saved=6)
-        both = forward, Piece(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
+        forward = KernelCost(stream=4 + 8 + 6, mixed=1, slow_bytes=6, launches=4, flops=8, saved=6)
+        both = forward, KernelCost(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
     else:
-        forward = Piece(stream=4 + 8 + 6, strided=2, slow_bytes=10, launches=5, flops=8, saved=6)
-        both = forward, Piece(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
+        forward = KernelCost(stream=4 + 8 + 6, strided=2, slow_bytes=10, launches=5, flops=8, saved=6)
+        both = forward, KernelCost(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
     return _dropped(d, both, width=n.compute, keeps_output=True)
 
 
-def _dropped(d: Dims, both: tuple[Piece, Piece], *, width: float, keeps_output: bool) -> tuple[Piece, Piece]:
+def _dropped(
+    d: RankSizes, both: tuple[KernelCost, KernelCost], *, width: float, keeps_output: bool
+) -> tuple[KernelCost, KernelCost]:
     """Add dropout: a mask of one byte per element is written and kept, and what it leaves if that feeds a product."""
     if d.training.dropout == 0:
         return both
@@ -135,23 +138,25 @@ PERSISTENT_ROW_BYTES = 227_000
 """A softmax row up to this size stays in shared memory: one pass instead of three (PyTorch's kernel choice)."""
 
 
-def cross_entropy(d: Dims) -> tuple[Piece, Piece]:
+def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Log-softmax and negative log-likelihood per logit; ``saved`` is what backward needs of it."""
-    n = d.numbers
+    n = d.widths
     e = 4.0 if n.autocast else n.compute
-    if d.training.framework == "megatron":
+    if d.training.traits.vocab_parallel_loss:
         # Vocabulary-parallel: upcast, maximum, subtract, exp, sum, divide, all in fp32; then scale and downcast.
-        return Piece(stream=6 + 4 + 8 + 8 + 4 + 8, launches=9, flops=5, saved=4), Piece(
+        return KernelCost(stream=6 + 4 + 8 + 8 + 4 + 8, launches=9, flops=5, saved=4), KernelCost(
             stream=8 + 6, launches=4, flops=3
         )
     if d.fused:
-        return Piece(stream=2 * n.compute, launches=3, flops=5, saved=n.compute), Piece(stream=2 * n.compute, flops=3)
+        return KernelCost(stream=2 * n.compute, launches=3, flops=5, saved=n.compute), KernelCost(
+            stream=2 * n.compute, flops=3
+        )
     reads = where(d.vocab * e <= PERSISTENT_ROW_BYTES, 1.0, 3.0)
-    forward = Piece(stream=(reads + 1) * e, launches=2, flops=5, saved=e)
-    backward = Piece(stream=e + (reads + 2) * e, launches=3, flops=3)
+    forward = KernelCost(stream=(reads + 1) * e, launches=2, flops=5, saved=e)
+    backward = KernelCost(stream=e + (reads + 2) * e, launches=3, flops=3)
     if n.autocast:
-        forward = Piece(stream=forward.stream, strided=1, slow_bytes=6, launches=3, flops=5, saved=e)
-        backward = Piece(stream=backward.stream + 6, launches=4, flops=3)
+        forward = KernelCost(stream=forward.stream, strided=1, slow_bytes=6, launches=3, flops=5, saved=e)
+        backward = KernelCost(stream=backward.stream + 6, launches=4, flops=3)
     return forward, backward
 
 
@@ -159,9 +164,9 @@ def pair(
     name: str,
     layer: str,
     elements: Number,
-    forward: Piece,
-    backward: Piece,
-    category: str = "elementwise",
+    forward: KernelCost,
+    backward: KernelCost,
+    category: str = Category.ELEMENTWISE,
     times: Number = 1.0,
 ) -> list[Op]:
     """Turn a piece's two phases into ops over ``elements``, launched ``times`` as often (once per expert)."""

@@ -6,12 +6,12 @@ from estimator.operations import elementwise
 from estimator.operations.elementwise import pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
 
 def feed_forward(
-    d: Dims,
+    d: RankSizes,
     layer: str,
     *,
     width: Number,
@@ -26,7 +26,7 @@ def feed_forward(
 
     ``shares_input``: attention's projections have kept the input already.
     """
-    model, n = d.model, d.numbers
+    model, n = d.model, d.widths
     rows = d.tokens if rows is None else rows
     inputs = d.hidden if whole else d.hidden_width
     up_count = 2 if model.gated_ffn else 1
@@ -68,6 +68,6 @@ def feed_forward(
     )
 
 
-def wide_activation(d: Dims) -> bool:
+def wide_activation(d: RankSizes) -> bool:
     """Whether the activation leaves fp32 under autocast, so that the down projection casts its input."""
     return d.model.activation == "gelu-tanh" and not d.model.gated_ffn and not d.fused

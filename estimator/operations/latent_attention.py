@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from estimator.operations import elementwise
-from estimator.operations.elementwise import Piece, pair
+from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op, kernels
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 
 
-def projections(d: Dims, layer: str) -> list[Op]:
+def projections(d: RankSizes, layer: str) -> list[Op]:
     """Return the ops from the block's normed input to q, k, v per head (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 
     Down-projections and the norms on the latents are whole on every rank of tp and work on its share of the stream;
     up-projections are split by heads. The rotary key is one for all heads; q and k are put together from both parts.
     """
-    model, n = d.model, d.numbers
+    model, n = d.model, d.widths
     rows = d.stream_tokens
     heads_dim = model.dim - model.qk_rope_head_dim + model.value_dim
     bias = model.bias or model.qkv_bias
@@ -41,5 +41,8 @@ def projections(d: Dims, layer: str) -> list[Op]:
         ops += pair("rotary positions", layer, rotary, *elementwise.rope(d))
     # q and k are written with both parts side by side, the rotary key once per head.
     e = n.compute
-    both = Piece(stream=2 * e, launches=1 if d.fused else 3), Piece(stream=2 * e, launches=1 if d.fused else 4)
+    both = (
+        KernelCost(stream=2 * e, launches=1 if d.fused else 3),
+        KernelCost(stream=2 * e, launches=1 if d.fused else 4),
+    )
     return ops + pair("q, k assembly", layer, d.tokens * (d.query_width + d.key_width), *both)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from estimator.operations.moe import routed_rows
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.parameters import final_norm_parameters
 from estimator.scenario.units import Number
 
@@ -20,7 +20,7 @@ class Tensors:
     weight_elements: Number = 0.0
 
 
-def tensors_of(d: Dims, op: Op, *, trained: bool) -> Tensors:
+def tensors_of(d: RankSizes, op: Op, *, trained: bool) -> Tensors:
     """Return the tensors of a forward op; ``trained``: the op has a weight (it has a weight gradient).
 
     A product: m·k in, m·n out and, where trained, k·n weights; else both operands are activations. On a grid a product
@@ -28,7 +28,7 @@ def tensors_of(d: Dims, op: Op, *, trained: bool) -> Tensors:
     """
     if op.kind == "gemm":
         return _product(d, op, trained)
-    width = d.numbers.compute
+    width = d.widths.compute
     if op.kind == "attention":
         read = d.tokens * (d.query_width + d.key_width + d.value_width)
         return Tensors(in_bytes=read * width, out_bytes=d.tokens * d.core_width * width)
@@ -39,8 +39,8 @@ def tensors_of(d: Dims, op: Op, *, trained: bool) -> Tensors:
     return Tensors(in_bytes=read * read_width, out_bytes=written * written_width, weight_elements=weights)
 
 
-def _product(d: Dims, op: Op, trained: bool) -> Tensors:
-    width = d.numbers.compute
+def _product(d: RankSizes, op: Op, trained: bool) -> Tensors:
+    width = d.widths.compute
     whole = op.name.startswith("expert ") or op.name in WHOLE
     steps, gather = (1.0, 1.0) if whole or not trained else (d.steps, d.row_gather)
     times = op.count / steps
@@ -60,9 +60,9 @@ WHOLE = ("router", "shared gate", "q down projection", "kv down projection")
 Sized = tuple[Number, float]
 
 
-def _elements(d: Dims) -> dict[str, tuple[Sized, Sized, Number]]:
+def _elements(d: RankSizes) -> dict[str, tuple[Sized, Sized, Number]]:
     """Elements in and out with their bytes each, and weights, of kernels that have one tensor in and one out."""
-    model, e, residual = d.model, d.numbers.compute, d.numbers.residual
+    model, e, residual = d.model, d.widths.compute, d.widths.residual
     stream = d.stream_tokens * d.hidden
     per_norm = d.hidden_width * (2 if model.norm == "layer" else 1)
     routed = routed_rows(d) * d.expert_ffn if model.experts else 0.0

@@ -1,14 +1,14 @@
-"""Linear layers: one product forward, two backward, and the copies that autocast or fp8 put around them."""
+"""Linear layers: one product forward, two backward, and the copies that autocast or narrow operands put around them."""
 
 from __future__ import annotations
 
 from estimator.operations.op import Op, gemm, kernels
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
 
 def linear(
-    d: Dims,
+    d: RankSizes,
     name: str,
     layer: str,
     *,
@@ -31,12 +31,12 @@ def linear(
 
     Forward: (N × in)·(in × out). Backward: gradient of the input and of the weight. The input is kept once, or
     ``input_copies`` times where autocast casts it anew for each projection; ``kept`` elements of it, where a rank keeps
-    only its share and gathers again in backward. Under fp8 every linear keeps its own 1-byte copy, unless it
+    only its share and gathers again in backward. Quantised, every linear keeps its own narrow copy, unless it
     ``shares_input`` with the linear before it. ``rows`` default to the rank's tokens; ``batch`` weights (experts)
     multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the rank's share,
-    and panels are multiplied one after another (see Dims), unless every rank holds the ``whole`` weight.
+    and panels are multiplied one after another (see RankSizes), unless every rank holds the ``whole`` weight.
     """
-    n = d.numbers
+    n = d.widths
     rows = d.tokens if rows is None else rows
     kept = batch * rows * inputs if kept is None else kept
     steps, gather = (1.0, 1.0) if whole else (d.steps, d.row_gather)
@@ -64,8 +64,7 @@ def linear(
                     output_bytes=result, count=count, saved_bytes=saved, launches=launches, aligned=aligned,
                     weight=weight)  # fmt: skip
 
-    # Megatron's product adds to the main gradient, which it reads and writes.
-    accumulator = 2 * n.gradient if d.training.framework == "megatron" else n.compute
+    accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute
     ops = [
         product(name, "forward", m, each, inputs, n.compute, kept_bytes / count),
         product(f"{name} input gradient", "backward", m, inputs, each, n.compute),
@@ -88,7 +87,8 @@ def linear(
         if n.autocast:
             ops += _casts(name, layer, elements, weight, projections * launches, input_copies, launches)
         else:
-            ops += _quantisations(name, layer, elements, batch * rows * outputs, weight, not shares_input, launches)
+            own, width = not shares_input, n.compute + 2 * e
+            ops += _quantisations(name, layer, width, elements, batch * rows * outputs, weight, own, launches)
     return ops
 
 
@@ -113,15 +113,15 @@ def _casts(
 
 
 def _quantisations(
-    name: str, layer: str, inputs: Number, outputs: Number, weight: Number, own: bool, launches: Number
+    name: str, layer: str, width: float, inputs: Number, outputs: Number, weight: Number, own: bool, launches: Number
 ) -> list[Op]:
-    """fp8: read 2 bytes, write 1 and a transposed copy of 1, of the input and the weight, and of the output's gradient.
+    """Move ``width`` bytes: read 2, write a narrow copy and its transpose, of input, weight and the output's gradient.
 
     The transposes are what backward multiplies with. The weight is quantised once per micro-batch.
     """
     tensors = [("weight", "forward", weight), ("input", "forward", inputs), ("gradient", "backward", outputs)]
     return [
-        kernels(f"{name} {what} quantisation", layer, phase, elements=elements, stream=4, launches=launches)
+        kernels(f"{name} {what} quantisation", layer, phase, elements=elements, stream=width, launches=launches)
         for what, phase, elements in tensors
         if own or what != "input"
     ]

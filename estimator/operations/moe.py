@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from estimator.operations.elementwise import Piece, pair
+from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.feed_forward import feed_forward
 from estimator.operations.linear import linear
 from estimator.operations.op import Op, kernels
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.arrays import maximum, where
 from estimator.scenario.units import Number
 
 
-def routed_rows(d: Dims) -> Number:
+def routed_rows(d: RankSizes) -> Number:
     """Rows that this rank's experts multiply together: tokens · top_k · expert_tp, balanced over experts.
 
     Ranks exchange as many rows as they receive; ranks that split an expert gather each other's. A capacity pads every
@@ -20,9 +20,9 @@ def routed_rows(d: Dims) -> Number:
     return d.routed_tokens * d.model.top_k * (d.model.capacity_factor or 1.0) * d.expert_tp
 
 
-def expert_part(d: Dims, layer: str) -> list[Op]:
+def expert_part(d: RankSizes, layer: str) -> list[Op]:
     """Return the ops that replace the dense network in a block with experts (Megatron-Core's dropless layer)."""
-    model, n = d.model, d.numbers
+    model, n = d.model, d.widths
     e = n.residual if n.autocast else n.compute
     tokens = d.routed_tokens
     loops: Number = 1.0 if d.fused else d.local_experts
@@ -32,12 +32,14 @@ def expert_part(d: Dims, layer: str) -> list[Op]:
     ops.append(kernels("router gradient sum", layer, "backward", elements=tokens * d.hidden, stream=3 * e,
                        flops_per_element=1))  # fmt: skip
     copies = tokens * model.top_k * d.hidden
-    ops += pair("expert permutation", layer, copies, Piece(stream=2 * e), Piece(stream=2 * e, flops=1), times=loops)
+    ops += pair(
+        "expert permutation", layer, copies, KernelCost(stream=2 * e), KernelCost(stream=2 * e, flops=1), times=loops
+    )
     rows = routed_rows(d)
     # What arrives from other ranks is ordered by sender; it is sorted by expert, and back.
     sorts = where(d.ep > 1, 1.0, 0.0)
     one_rank = isinstance(sorts, float) and not sorts
-    sort = Piece(stream=2 * e), Piece(stream=2 * e)
+    sort = KernelCost(stream=2 * e), KernelCost(stream=2 * e)
     if not one_rank:
         ops += pair("expert sort", layer, rows * d.hidden * sorts, *sort, times=sorts)
     ops += feed_forward(d, layer, width=d.expert_ffn, rows=rows / d.local_experts, experts=d.local_experts,
@@ -50,9 +52,9 @@ def expert_part(d: Dims, layer: str) -> list[Op]:
     return ops
 
 
-def _shared(d: Dims, layer: str) -> list[Op]:
+def _shared(d: RankSizes, layer: str) -> list[Op]:
     """Experts that see every token: one dense network, split as one; the router has kept most of its input."""
-    model, e = d.model, d.numbers.compute
+    model, e = d.model, d.widths.compute
     kept = maximum(d.kept_tokens - d.routed_tokens, 0.0) * d.hidden
     ops: list[Op] = []
     if model.shared_expert_gate:
@@ -60,24 +62,24 @@ def _shared(d: Dims, layer: str) -> list[Op]:
                       quantised=False, saves_input=False)  # fmt: skip
     ops += feed_forward(d, layer, width=d.shared_ffn, kept=kept, prefix="shared ")
     # Forward adds to the experts' sum, backward to the gradient of the input; a gate reads and keeps one tensor more.
-    both = Piece(stream=3 * e, flops=1), Piece(stream=3 * e, flops=1)
+    both = KernelCost(stream=3 * e, flops=1), KernelCost(stream=3 * e, flops=1)
     if model.shared_expert_gate:
-        both = Piece(stream=4 * e, saved=e, flops=2), Piece(stream=7 * e, launches=2, flops=3)
+        both = KernelCost(stream=4 * e, saved=e, flops=2), KernelCost(stream=7 * e, launches=2, flops=3)
     return ops + pair("shared sum", layer, d.stream_tokens * d.hidden, *both)
 
 
-def _scores(d: Dims) -> tuple[Piece, Piece]:
+def _scores(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Softmax or sigmoid in fp32, top-k, normalisation and the count of tokens per expert."""
     if d.fused:
-        return Piece(stream=12, launches=4, flops=8, saved=4), Piece(stream=12, launches=3, flops=6)
-    return Piece(stream=24, launches=9, flops=8, saved=8), Piece(stream=24, launches=8, flops=6)
+        return KernelCost(stream=12, launches=4, flops=8, saved=4), KernelCost(stream=12, launches=3, flops=6)
+    return KernelCost(stream=24, launches=9, flops=8, saved=8), KernelCost(stream=24, launches=8, flops=6)
 
 
-def _combine(d: Dims, e: float) -> tuple[Piece, Piece]:
+def _combine(d: RankSizes, e: float) -> tuple[KernelCost, KernelCost]:
     """Sum of top_k rows per token; who does not weigh them inside the experts does so here, and keeps the rows."""
     written = e / d.model.top_k
-    if d.weighs_inside_experts:
-        return Piece(stream=e + written, flops=1), Piece(stream=e + written)
-    return Piece(stream=3 * e + written, launches=2, flops=2, saved=e), Piece(
+    if d.training.traits.weighs_inside_experts:
+        return KernelCost(stream=e + written, flops=1), KernelCost(stream=e + written)
+    return KernelCost(stream=3 * e + written, launches=2, flops=2, saved=e), KernelCost(
         stream=4 * e + written, launches=3, flops=3
     )

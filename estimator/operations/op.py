@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
+from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
 KINDS = ("gemm", "attention", "kernels")
@@ -69,7 +70,7 @@ def gemm(
     saved_bytes: Number = 0.0,
     launches: Number = 1.0,
     aligned: bool = True,
-    category: str = "matmul",
+    category: str = Category.MATMUL,
     weight: bool = False,
 ) -> Op:
     """Describe ``batch`` matrix products: 2·batch·m·n·k FLOPs; each operand read and the result written once."""
@@ -109,7 +110,7 @@ def kernels(
     saved_bytes: Number = 0.0,
     count: Number = 1.0,
     flops_per_element: float = 0.0,
-    category: str = "elementwise",
+    category: str = Category.ELEMENTWISE,
     weight: bool = False,
 ) -> Op:
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.

@@ -1,9 +1,10 @@
-"""Update: the kernels that run once per step: the optimizer, and the adding of one more micro-batch's gradients."""
+"""Optimizer: the kernels that run once per step: the optimizer, and the adding of one more micro-batch's gradients."""
 
 from __future__ import annotations
 
 from estimator.operations.op import Op, kernels
-from estimator.scenario.precision import MASTER_WEIGHT_FRAMEWORKS, Numbers
+from estimator.scenario.breakdown import Category
+from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
@@ -15,16 +16,16 @@ FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
 
 
 def optimizer(
-    training: Training, numbers: Numbers, parameters: Number, tensors: Number, *, multi_tensor: bool
+    training: Training, numbers: ByteWidths, parameters: Number, tensors: Number, *, multi_tensor: bool
 ) -> list[Op]:
     """Return the optimizer step over this rank's ``parameters`` in ``tensors`` tensors (once per step)."""
     adam = training.optimizer == "adamw"
     launches: Number
-    if training.framework in MASTER_WEIGHT_FRAMEWORKS:
+    if training.traits.master_weights:
         # One fused pass over fp32 weights, main gradients and moments, the 2-byte copy, and the gradients' norm.
         stream = (28.0 if adam else 12.0) + (2.0 if numbers.parameter == 2 else 0.0) + 8.0
         launches = 4.0 + tensors / 100.0
-    elif training.framework == "ideal":
+    elif training.traits.lower_bound:
         stream, launches = (7 if adam else 3) * numbers.parameter, 0.0
     else:
         passes = ADAMW_PASSES if adam else 1
@@ -39,14 +40,14 @@ def optimizer(
             stream=stream,
             launches=launches,
             flops_per_element=12 if adam else 2,
-            category="optimizer",
+            category=Category.OPTIMIZER,
         )
     ]
 
 
-def gradient_accumulation(training: Training, numbers: Numbers, parameters: Number, tensors: Number) -> list[Op]:
+def gradient_accumulation(training: Training, numbers: ByteWidths, parameters: Number, tensors: Number) -> list[Op]:
     """Return the adds of one more micro-batch's gradients: two reads and a write each, unless products add them."""
-    if training.framework in ("megatron", "ideal"):
+    if not training.traits.accumulates:
         return []
     return [
         kernels(

@@ -1,16 +1,16 @@
-"""Shares: parameters of one block on one rank, by how tensor and expert parallelism divide them."""
+"""Rank parameters: parameters of one block on one rank, by how tensor and expert parallelism divide them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.parameters import block_parameters, linear_parameters_per_layer
 from estimator.scenario.units import Number
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockParameters:
+class RankParameters:
     """Parameters of one block on one rank.
 
     ``split`` over tp: attention's and the network's matrices, shared experts, biases along divided widths; ``whole`` on
@@ -26,7 +26,7 @@ class BlockParameters:
     expert_tensors: Number
 
 
-def parameters_of(d: Dims, *, experts: bool) -> BlockParameters:
+def parameters_of(d: RankSizes, *, experts: bool) -> RankParameters:
     """Divide a block's parameters: matrices by tp (a 2.5d grid keeps a copy per depth), experts by ep · expert_tp."""
     model = d.model
     total = block_parameters(model, experts)
@@ -38,7 +38,7 @@ def parameters_of(d: Dims, *, experts: bool) -> BlockParameters:
     matrices = linear_parameters_per_layer(model, experts)
     routed = model.experts * _network(d, model.hidden, model.expert_ffn) if experts else 0
     cast = (matrices - routed - matrices_whole) / ranks + _key_value_copies(d) + matrices_whole
-    return BlockParameters(
+    return RankParameters(
         split=split,
         whole=whole,
         expert=expert,
@@ -48,7 +48,7 @@ def parameters_of(d: Dims, *, experts: bool) -> BlockParameters:
     )
 
 
-def ffn_parameters(d: Dims, *, experts: bool) -> Number:
+def ffn_parameters(d: RankSizes, *, experts: bool) -> Number:
     """Weights of one block's feed-forward part on one rank: router, shared and routed experts, or the dense network."""
     model = d.model
     if model.network == "attention":
@@ -60,11 +60,11 @@ def ffn_parameters(d: Dims, *, experts: bool) -> Number:
     return router + _network(d, width, d.shared_ffn) + d.local_experts * _network(d, model.hidden, d.expert_ffn)
 
 
-def _network(d: Dims, hidden: Number, width: Number) -> Number:
+def _network(d: RankSizes, hidden: Number, width: Number) -> Number:
     return (3 if d.model.gated_ffn else 2) * hidden * width
 
 
-def _key_value_copies(d: Dims) -> Number:
+def _key_value_copies(d: RankSizes) -> Number:
     """Weights of key and value heads that a rank holds beyond its share, where ranks outnumber those heads."""
     model = d.model
     if model.latent or model.network == "ffn":
@@ -73,22 +73,22 @@ def _key_value_copies(d: Dims) -> Number:
     return d.hidden_width / d.row_gather * 2 * (d.kv_width - model.kv_width / columns)
 
 
-def _whole_matrices(d: Dims, experts: bool) -> int:
+def _whole_matrices(d: RankSizes, experts: bool) -> int:
     model = d.model
     down = model.hidden * (model.q_lora_rank + model.latent_width) if model.latent and model.network != "ffn" else 0
     router = model.hidden * (model.experts + model.shared_expert_gate) if experts else 0
     return down + router
 
 
-def _ffn_bias(d: Dims) -> bool:
+def _ffn_bias(d: RankSizes) -> bool:
     return d.model.bias or d.model.ffn_bias
 
 
-def _network_tensors(d: Dims) -> int:
+def _network_tensors(d: RankSizes) -> int:
     return (1 if d.fused_projections or not d.model.gated_ffn else 2) + 1
 
 
-def _tensors(d: Dims, experts: bool) -> float:
+def _tensors(d: RankSizes, experts: bool) -> float:
     """Parameter tensors of one block without its routed experts."""
     model = d.model
     found = 0

@@ -1,4 +1,4 @@
-"""Dims: the plain numbers of one rank's share of a transformer, from which every op's size follows.
+"""Rank sizes: the plain numbers of one rank's share of a transformer, from which every op's size follows.
 
 Degrees and sizes may be NumPy arrays; choices (style, attention, recompute) are branches.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from estimator.scenario.arrays import maximum
 from estimator.scenario.grid_shape import grid_of
 from estimator.scenario.model import Model
-from estimator.scenario.precision import Numbers, numbers
+from estimator.scenario.precision import ByteWidths, byte_widths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
@@ -19,13 +19,8 @@ if TYPE_CHECKING:
     from estimator.scenario.scenario import Scenario
 
 
-FUSED_FRAMEWORKS = ("pytorch-compile", "megatron", "xla", "ideal")
-VOCAB_PARALLEL_FRAMEWORKS = ("megatron", "xla", "ideal")
-PYTORCH_FRAMEWORKS = ("pytorch-eager", "pytorch-compile")
-
-
 @dataclass(frozen=True, kw_only=True)
-class Dims:
+class RankSizes:
     """One rank's sizes for one micro-batch; widths are the rank's own, but for ``hidden`` and ``full_vocab``.
 
     Every tensor between products has ``tokens`` · width elements on a rank. ``tokens`` = micro_batch · seq_len / cp,
@@ -36,9 +31,7 @@ class Dims:
     attention core puts out. ``scores``: elements of this rank's score matrices. ``multi_tensor``: the optimizer runs
     over all tensors at once, as PyTorch does on GPUs. ``kept_tokens``: those whose inputs a column linear keeps under
     sequence parallelism: all where it ``keeps_gathered`` ones (DTensor), else the rank's share, gathered again in
-    backward (Megatron). ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant
-    CheckpointFunction), not only as far as backward needs it (PyTorch's early stop, XLA's dead code).
-    ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    backward (Megatron).
 
     A product on a grid: SUMMA (2d, 2.5d) adds ``steps`` = q panel products (m/q × k/q)·(k/q × n/q); 3d gathers rows
     ``row_gather`` = q times and multiplies once. A matrix of K·N weights occupies K/q · N/q / ``row_gather``.
@@ -75,7 +68,7 @@ class Dims:
     cp_kind: str
     ep: Number
     expert_tp: Number
-    numbers: Numbers
+    widths: ByteWidths
     model: Model
     training: Training
     recompute: str
@@ -83,8 +76,6 @@ class Dims:
     multi_tensor: bool
     fused_projections: bool
     keeps_gathered: bool
-    redoes_whole_blocks: bool
-    weighs_inside_experts: bool
     causal: bool = True
 
     @property
@@ -93,7 +84,7 @@ class Dims:
         return self.sequences * self.heads * self.seq_len * self.seq_len / self.cp
 
 
-def dims(scenario: Scenario, **arrays: Any) -> Dims:
+def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
     """Collect the sizes of a scenario; ``arrays`` may replace a degree (tp, tp_depth, cp, ep, expert_tp) or a size.
 
     Sizes are ``micro_batch`` and ``seq_len``. A rank of a grid has 1/rows of the tokens and 1/q of every width:
@@ -113,8 +104,7 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
     rows = tp / side if grid else 1
     tokens = micro_batch * seq_len / (cp * rows)
     share = tokens / columns
-    fused = training.compile or training.framework in FUSED_FRAMEWORKS
-    split_vocab = grid or training.framework in VOCAB_PARALLEL_FRAMEWORKS
+    split_vocab = grid or training.traits.vocab_parallel
     heads = model.heads / columns
     query_width = model.query_width / columns
     latent = model.kv_lora_rank > 0
@@ -125,8 +115,8 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
     value_width = heads * value_dim if latent else grouped_width
     expert_ffn = model.moe_ffn or model.ffn
     stream_tokens = share if grid or plan.sequence_parallel else tokens
-    keeps_gathered = not grid and training.framework in PYTORCH_FRAMEWORKS
-    return Dims(
+    keeps_gathered = not grid and training.traits.keeps_gathered
+    return RankSizes(
         tokens=tokens,
         stream_tokens=stream_tokens,
         kept_tokens=tokens if keeps_gathered else stream_tokens,
@@ -158,14 +148,12 @@ def dims(scenario: Scenario, **arrays: Any) -> Dims:
         cp_kind=plan.cp_kind,
         ep=ep,
         expert_tp=expert_tp,
-        numbers=numbers(training, plan),
+        widths=byte_widths(training, plan),
         model=model,
         training=training,
         recompute=plan.recompute,
-        fused=fused,
+        fused=training.fused,
         multi_tensor=scenario.cluster.chip.kind != "cpu",
-        fused_projections=training.framework in ("megatron", "xla", "ideal") or model.position != "rope",
+        fused_projections=training.traits.fuses_projections or model.position != "rope",
         keeps_gathered=keeps_gathered,
-        redoes_whole_blocks=training.framework == "megatron",
-        weighs_inside_experts=training.framework in ("megatron", "ideal"),
     )

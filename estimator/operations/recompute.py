@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from estimator.operations import attention
 from estimator.operations.op import Op, again, kernels, unsaved
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_sizes import RankSizes
 
 CORE_OPS = ("attention", "q, k casts", "scores", "softmax", "values", "head copies", "ring sums")
 """Forward ops that selective recomputation runs again (Korthikanti 2022, arXiv 2205.05198, section 5)."""
@@ -20,7 +20,7 @@ WEIGHT_COPIES = ("weight cast", "weight quantisation")
 """Copies of weights stay from forward to backward."""
 
 
-def recomputed(d: Dims, ops: list[Op], layer: str, *, experts: bool) -> list[Op]:
+def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> list[Op]:
     """Add the forward ops that backward runs again, and drop what then need not be kept."""
     if d.recompute == "none":
         return ops
@@ -29,14 +29,14 @@ def recomputed(d: Dims, ops: list[Op], layer: str, *, experts: bool) -> list[Op]
     if d.recompute == "full":
         elements = d.stream_tokens * d.hidden
         kept = kernels("block input", layer, "forward", elements=elements, launches=0.0,
-                       saved_bytes=elements * d.numbers.residual)  # fmt: skip
+                       saved_bytes=elements * d.widths.residual)  # fmt: skip
         end = _not_redone(d, _block_end(d, experts))
         redone = [op for op in forward if not op.name.endswith(WEIGHT_COPIES) and op.name not in end]
         return [kept, *map(unsaved, forward), *map(again, redone), *backward]
     if d.model.network == "ffn":
         return ops
     # Selective: the core's inputs and output are kept, its inside is not.
-    kept_bytes = attention.shape(d).elements * d.numbers.compute
+    kept_bytes = attention.shape(d).elements * d.widths.compute
     kept = kernels("q, k, v, output", layer, "forward", elements=d.tokens, launches=0.0, saved_bytes=kept_bytes)
     end = _not_redone(d, CORE_END)
     inside = [op for op in forward if op.name in CORE_OPS and op.name not in end]
@@ -44,15 +44,15 @@ def recomputed(d: Dims, ops: list[Op], layer: str, *, experts: bool) -> list[Op]
     return [kept, *outside, *map(again, inside), *backward]
 
 
-def _block_end(d: Dims, experts: bool) -> tuple[str, ...]:
+def _block_end(d: RankSizes, experts: bool) -> tuple[str, ...]:
     if d.model.network == "attention":
         return ATTENTION_END
     if experts:
         end = SHARED_END if d.model.shared_experts else EXPERT_END
-        return (*end, *ROUTED_END) if d.weighs_inside_experts else end
+        return (*end, *ROUTED_END) if d.training.traits.weighs_inside_experts else end
     return BLOCK_END
 
 
-def _not_redone(d: Dims, end: tuple[str, ...]) -> tuple[str, ...]:
+def _not_redone(d: RankSizes, end: tuple[str, ...]) -> tuple[str, ...]:
     """Return the ops after the last kept tensor: PyTorch's checkpoint stops there, Megatron's runs to the end."""
-    return () if d.redoes_whole_blocks else end
+    return () if d.training.traits.redoes_whole_blocks else end

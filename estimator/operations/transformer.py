@@ -11,8 +11,8 @@ from estimator.operations.feed_forward import feed_forward
 from estimator.operations.linear import linear
 from estimator.operations.moe import expert_part, routed_rows
 from estimator.operations.op import Op, kernels
-from estimator.operations.rank_parameters import BlockParameters, ffn_parameters, parameters_of
-from estimator.operations.rank_sizes import Dims
+from estimator.operations.rank_parameters import RankParameters, ffn_parameters, parameters_of
+from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.recompute import recomputed
 from estimator.scenario.arrays import maximum
 from estimator.scenario.model import block_kinds
@@ -20,7 +20,7 @@ from estimator.scenario.units import Number
 
 
 @dataclass(frozen=True, kw_only=True)
-class Block:
+class BlockOps:
     """One kind of block: how many of the model's ``layers`` are of it, its ops per micro-batch, its parameters.
 
     ``leading`` blocks come first in the stack, other kinds are mixed evenly. ``plain`` are the ops without
@@ -33,7 +33,7 @@ class Block:
     leading: bool
     ops: tuple[Op, ...]
     plain: tuple[Op, ...]
-    parameters: BlockParameters
+    parameters: RankParameters
     ffn_gradient_bytes: Number
     ffn_parameters: Number
 
@@ -42,12 +42,12 @@ class Block:
 class NetworkOps:
     """Ops per execution: of each kind of block, of the first stage's embedding, of the last stage's head."""
 
-    blocks: tuple[Block, ...]
+    blocks: tuple[BlockOps, ...]
     embedding: tuple[Op, ...]
     head: tuple[Op, ...]
 
 
-def network(d: Dims) -> NetworkOps:
+def network(d: RankSizes) -> NetworkOps:
     """Return every op that one micro-batch needs on one rank; bare stacks have neither embedding nor head."""
     whole = d.model.network == "transformer"
     blocks = []
@@ -56,7 +56,7 @@ def network(d: Dims) -> NetworkOps:
         plain = _block(d, name, experts=kind.experts, window=kind.window)
         ops = tuple(recomputed(d, plain, name, experts=kind.experts))
         blocks.append(
-            Block(
+            BlockOps(
                 name=name,
                 layers=kind.layers,
                 leading=kind.leading,
@@ -74,7 +74,7 @@ def network(d: Dims) -> NetworkOps:
     )
 
 
-def _name(d: Dims, experts: bool, window: int) -> str:
+def _name(d: RankSizes, experts: bool, window: int) -> str:
     """Name a kind: "layer", with what tells it apart: "window", and "dense" or "expert" in a model with experts."""
     words = ["window"] if window else []
     if d.model.experts:
@@ -82,7 +82,7 @@ def _name(d: Dims, experts: bool, window: int) -> str:
     return " ".join([*words, "layer"])
 
 
-def _block(d: Dims, layer: str, *, experts: bool, window: int) -> list[Op]:
+def _block(d: RankSizes, layer: str, *, experts: bool, window: int) -> list[Op]:
     """Return forward and backward ops of one block, without recomputation.
 
     Parallel attention and network are listed one after the other, and their two adds stay two kernels.
@@ -93,7 +93,7 @@ def _block(d: Dims, layer: str, *, experts: bool, window: int) -> list[Op]:
     if model.network == "attention":
         return attention_part(d, layer, window)
     stream = d.stream_tokens * d.hidden
-    norm, residual = elementwise.norm(d, d.numbers.residual), elementwise.residual(d)
+    norm, residual = elementwise.norm(d, d.widths.residual), elementwise.residual(d)
     norms = model.norms_per_layer
     one_norm = model.parallel_residual and norms == 1
     ops = pair("attention norm", layer, stream, *norm) if norms > 0 else []
@@ -105,19 +105,19 @@ def _block(d: Dims, layer: str, *, experts: bool, window: int) -> list[Op]:
         ops += pair("ffn norm", layer, stream, *norm)
     ops += _ffn(d, layer, experts, shares_input=one_norm)
     if one_norm:
-        ops.append(kernels("norm gradient sum", layer, "backward", elements=stream, stream=3 * d.numbers.residual,
+        ops.append(kernels("norm gradient sum", layer, "backward", elements=stream, stream=3 * d.widths.residual,
                            flops_per_element=1))  # fmt: skip
     if norms > 3:
         ops += pair("ffn output norm", layer, stream, *norm)
     return ops + pair("ffn residual", layer, stream, *residual)
 
 
-def _ffn(d: Dims, layer: str, experts: bool, *, shares_input: bool = False) -> list[Op]:
+def _ffn(d: RankSizes, layer: str, experts: bool, *, shares_input: bool = False) -> list[Op]:
     return expert_part(d, layer) if experts else feed_forward(d, layer, width=d.ffn, shares_input=shares_input)
 
 
-def _ffn_gradient_bytes(d: Dims, experts: bool) -> Number:
-    model, e = d.model, d.numbers.compute
+def _ffn_gradient_bytes(d: RankSizes, experts: bool) -> Number:
+    model, e = d.model, d.widths.compute
     up_count = 2 if model.gated_ffn else 1
     if model.network == "attention":
         return 0.0
@@ -128,9 +128,9 @@ def _ffn_gradient_bytes(d: Dims, experts: bool) -> Number:
     return maximum(routed, d.tokens * d.shared_ffn * up_count) * e
 
 
-def embedding(d: Dims) -> list[Op]:
+def embedding(d: RankSizes) -> list[Op]:
     """Return the token (and position) look-up; backward scatters into a zeroed gradient of the whole table."""
-    n, elements = d.numbers, d.tokens * d.hidden_width
+    n, elements = d.widths, d.tokens * d.hidden_width
     lookups = 2 if d.model.position == "learned" else 1
     width = n.parameter if n.autocast else n.residual
     table = (d.vocab + d.positions) * d.hidden_width / d.row_gather
@@ -144,9 +144,9 @@ def embedding(d: Dims) -> list[Op]:
     ]  # fmt: skip
 
 
-def head(d: Dims) -> list[Op]:
+def head(d: RankSizes) -> list[Op]:
     """Return the final norm, the logits and the loss; logits are not multiplied in fp8."""
-    n = d.numbers
+    n = d.widths
     ops = pair("final norm", "head", d.stream_tokens * d.hidden, *elementwise.norm(d, n.residual))
     aligned = d.model.vocab * n.compute % 16 == 0
     ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, aligned=aligned, quantised=False,

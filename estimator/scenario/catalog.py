@@ -27,7 +27,7 @@ THIS_CPU = "cpu"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class CatalogEntry:
     """One catalogue file: the noun it describes, its other names, and where its numbers come from."""
 
     key: str
@@ -62,7 +62,7 @@ def link(name: str, where: str = "cluster.link") -> Link:
 
 
 @cache
-def entries(kind: str) -> tuple[Entry, ...]:
+def entries(kind: str) -> tuple[CatalogEntry, ...]:
     """Read all entries of ``models``, ``chips`` or ``links``, sorted by key."""
     found = {path.stem: _read(path, KINDS[kind]) for path in (ROOT / kind).glob("*.toml")}
     found |= _added.get(kind, {})
@@ -80,7 +80,7 @@ def _by_alias(kind: str) -> dict[str, Any]:
     return found
 
 
-def add(kind: str, entry: Entry) -> None:
+def add(kind: str, entry: CatalogEntry) -> None:
     """Put an entry that was found at run time (the probed ``cpu`` chip) beside those of the files, or replace it."""
     assert kind in KINDS, kind
     _added[kind] = {**_added.get(kind, {}), entry.key: entry}
@@ -88,7 +88,7 @@ def add(kind: str, entry: Entry) -> None:
     _by_alias.cache_clear()
 
 
-_added: dict[str, dict[str, Entry]] = {}
+_added: dict[str, dict[str, CatalogEntry]] = {}
 
 
 def _find(kind: str, name: str, where: str) -> Any:
@@ -110,7 +110,7 @@ def _plain(name: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", name.lower()).strip("-")
 
 
-def _read(path: Path, cls: type[Any]) -> Entry:
+def _read(path: Path, cls: type[Any]) -> CatalogEntry:
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     aliases = tuple(document.pop("aliases", ()))
     sources = document.pop("sources", {})
@@ -118,4 +118,6 @@ def _read(path: Path, cls: type[Any]) -> Entry:
     values = {"name": path.stem, **document}
     if "label" in {f.name for f in fields(cls)}:
         values["label"] = label
-    return Entry(key=path.stem, label=label, value=decode(cls, values, path.name), aliases=aliases, sources=sources)
+    return CatalogEntry(
+        key=path.stem, label=label, value=decode(cls, values, path.name), aliases=aliases, sources=sources
+    )

@@ -51,6 +51,17 @@ def encode(value: Any) -> Any:
     return value
 
 
+_types: dict[type[Any], dict[str, Any]] = {}
+
+
+def types_of(cls: type[Any]) -> dict[str, Any]:
+    """Return the types of a class's fields; they stand there as text, of which each is compiled, so once a class."""
+    found = _types.get(cls)
+    if found is None:
+        found = _types[cls] = get_type_hints(cls)
+    return found
+
+
 def unknown_key(where: str, key: str, known: list[str]) -> Problem:
     """Describe a key that is not in ``known`` and suggest the nearest one."""
     near = difflib.get_close_matches(key, known, n=1)
@@ -62,7 +73,7 @@ def _values(cls: type[Any], data: object, where: str, problems: list[Problem]) -
     if not isinstance(data, Mapping):
         problems.append(Problem(field=where or "(document)", message="must be a JSON object", remedy="Write {...}."))
         return {}
-    hints = get_type_hints(cls)
+    hints = types_of(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
     for key in data:
         if key not in fields:

@@ -83,6 +83,7 @@ PEAK_FIELD = {
     "bf16": "bf16_flops_per_s",
     "fp8": "fp8_flops_per_s",
 }
+"""Every precision, and the peak that its matrix products run at."""
 
 
 def peak_flops_per_s(chip: Chip, precision: str) -> float:

@@ -15,6 +15,16 @@ TP_KINDS = ("1d", "2d", "2.5d", "3d")
 CP_KINDS = ("ring", "ulysses", "all-gather")
 DDP_MODES = ("bucketed", "flat", "naive")
 OFFLOADS = ("none", "optimizer", "activations", "both")
+AXIS_LABELS = {
+    "tp": "tensor parallel",
+    "cp": "context parallel",
+    "dp": "data parallel",
+    "pp": "pipeline parallel",
+    "ep": "expert parallel",
+    "expert_tp": "tensor parallel inside one expert",
+    "edp": "data parallel of experts: ranks that hold the same ones",
+}
+"""How people read each axis that messages go along: fields of ``Plan``, and ``edp``, which follows from them."""
 AXES = ("tp", "cp", "dp", "pp")
 PLACEMENTS = tuple("-".join(order) for order in permutations(AXES))
 """Orders of the axes from neighbouring chips outwards; the first fills a node first."""

@@ -1,4 +1,4 @@
-"""Numbers: how wide each kind of number is under a precision, a framework and a sharding."""
+"""Precision: how wide each kind of number is under a precision, a framework and a sharding."""
 
 from __future__ import annotations
 
@@ -7,16 +7,18 @@ from dataclasses import dataclass
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 
-MASTER_WEIGHT_FRAMEWORKS = ("megatron", "xla")
+QUANTISED = {"fp8": 1.0}
+"""Bytes of a linear's operands under precisions that are bf16 but for them (fp8: Micikevicius 2022, arXiv 2209.05433,
+as Transformer Engine applies it)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers:
+class ByteWidths:
     """Widths in bytes of what a precision keeps, and whether autocast casts between them.
 
     ``compute``: operands of matrix products; ``residual``: the stream between blocks; ``state``: parameters,
-    gradients and each Adam moment as the framework keeps them; ``peak``: which peak the products run at. Under fp8 the
-    operands of linears alone are narrower (``linear``) and run at another peak (``linear_peak``).
+    gradients and each Adam moment as the framework keeps them; ``peak``: which peak the products run at. Under
+    ``QUANTISED`` ones operands of linears alone are narrower (``linear``) and run at another peak (``linear_peak``).
     """
 
     compute: float
@@ -34,34 +36,38 @@ class Numbers:
         """Whether linears multiply narrower numbers than the rest of the network."""
         return self.linear < self.compute
 
+    @property
+    def operand_bytes(self) -> dict[str, float]:
+        """Bytes of one operand of a matrix product, by the peak that it runs at."""
+        return {self.peak: self.compute, self.linear_peak: self.linear}
 
-def numbers(training: Training, plan: Plan) -> Numbers:
+
+def byte_widths(training: Training, plan: Plan) -> ByteWidths:
     """Tell how wide each kind of number is.
 
     - fp32, tf32: everything 4 bytes. bf16: everything 2, as plain PyTorch keeps it.
     - fp16-amp, bf16-amp under DDP or ZeRO-1/2: fp32 parameters and residual stream, autocast at every linear.
     - the same under ZeRO-3/FSDP: FSDP's mixed precision: fp32 shards, gathered and computed in 2 bytes.
-    - megatron, xla: 2-byte parameters and residual, fp32 main gradients, fp32 master weights and moments.
-    - fp8: what bf16 keeps under the same framework; linears multiply 1-byte copies (Micikevicius 2022,
-      arXiv 2209.05433, as Transformer Engine applies it).
+    - frameworks with master weights: 2-byte parameters and residual; fp32 main gradients, weights and moments.
+    - fp8 and all in ``QUANTISED``: what bf16 keeps under the same framework; linears multiply narrower copies.
     """
     peak = training.precision
     linear, linear_peak = 2.0, peak
-    if peak == "fp8":
-        peak, linear, linear_peak = "bf16", 1.0, "fp8"
+    if peak in QUANTISED:
+        peak, linear = "bf16", QUANTISED[peak]
     if peak in ("fp32", "tf32"):
         widths = (4.0, 4.0, 4.0, 4.0, 8.0, False)
         linear = 4.0
-    elif training.framework in MASTER_WEIGHT_FRAMEWORKS:
+    elif training.traits.master_weights:
         widths = (2.0, 2.0, 2.0, 4.0, 12.0, False)
-    elif peak == "bf16" or training.framework == "ideal":
+    elif peak == "bf16" or training.traits.lower_bound:
         widths = (2.0, 2.0, 2.0, 2.0, 4.0, False)
     elif plan.sharding in ("zero3", "fsdp"):
         widths = (2.0, 2.0, 4.0, 4.0, 8.0, False)
     else:
         widths = (2.0, 4.0, 4.0, 4.0, 8.0, True)
     compute, residual, parameter, gradient, optimizer, autocast = widths
-    return Numbers(
+    return ByteWidths(
         compute=compute,
         residual=residual,
         parameter=parameter,

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.scenario.codec import spec
+from estimator.scenario.framework import FRAMEWORKS, Framework
+from estimator.scenario.hardware import PEAK_FIELD
 
-PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8")
+PRECISIONS = tuple(PEAK_FIELD)
 OPTIMIZERS = ("adamw", "sgd")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
-FRAMEWORKS = ("pytorch-eager", "pytorch-compile", "megatron", "xla", "ideal")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,4 +28,14 @@ class Training:
         help="eager keeps the scores; sdpa: torch's best fused kernel; flash: FlashAttention-2; flash1: version 1",
     )
     compile: bool = spec(False, help="torch.compile fuses element-wise kernels")
-    framework: str = spec("pytorch-eager", choices=FRAMEWORKS, help="whose kernel list and host time")
+    framework: str = spec("pytorch-eager", choices=tuple(FRAMEWORKS), help="whose kernel list and host time")
+
+    @property
+    def traits(self) -> Framework:
+        """What the framework does its own way."""
+        return FRAMEWORKS[self.framework]
+
+    @property
+    def fused(self) -> bool:
+        """Whether element-wise kernels are compiled into a few, by torch.compile or by the framework."""
+        return self.compile or self.traits.fuses

@@ -1,18 +1,18 @@
-"""Part: what one micro-batch costs a rank in one part of the network: device, host, and collectives in line."""
+"""Micro-batch: what one costs in a part of the network and on a stage: device, host, and collectives in line."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from estimator.communication.in_line import InLine
+from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, Work
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import collective_s as host_collective_s
-from estimator.cost.host import launch_s, phase_wait_s
+from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s
 from estimator.scenario.arrays import maximum, picked, where
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
@@ -40,17 +40,19 @@ class Part:
 NAMES = tuple(f.name for f in fields(Part))
 
 
-def part_of(work: Work, lines: list[InLine], training: Training, e: Efficiencies, scale: Scale | None = None) -> Part:
-    """Add a part up; ``scale`` has, for each component of ``work.COMPONENTS``, the factors of all variants."""
+def part_of(
+    work: Work, messages: Sequence[Message], training: Training, e: Efficiencies, scale: Scale | None = None
+) -> Part:
+    """Add a part up: device, and the host, which blocks in the part's messages.
+
+    ``scale`` has, for each component of ``device_time.COMPONENTS``, the factors of all variants.
+    """
     (forward, towards_input, weight), (forward_p, input_p, weight_p) = _sums(work, scale)
     launches = work.launches
     early, late = launch_s(training, "forward", e), launch_s(training, "backward", e)
-    inline: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
-    for line in lines:
-        message = line.message
-        inline[message.phase] += line.exposed_s * message.count
-        host[message.phase] += host_collective_s(training, message.host, e) * message.count
+    for message in messages:
+        host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
     return Part(
         forward_s=forward,
         input_s=towards_input,
@@ -63,9 +65,15 @@ def part_of(work: Work, lines: list[InLine], training: Training, e: Efficiencies
         + host["backward"],
         launches_forward=launches["forward"],
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
-        inline_forward_s=inline["forward"],
-        inline_backward_s=inline["backward"],
     )
+
+
+def with_messages(part: Part, priced: Sequence[PricedMessage]) -> Part:
+    """Put what shows of a part's messages in line with its compute."""
+    inline: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
+    for one in priced:
+        inline[one.message.phase] += one.exposed_s
+    return replace(part, inline_forward_s=inline["forward"], inline_backward_s=inline["backward"])
 
 
 def total(parts: list[tuple[Part, Number]]) -> Part:
@@ -170,7 +178,7 @@ def _share(part: Number, whole: Number) -> Number:
 
 
 def slowest(passes: list[Pass]) -> tuple[Number, Pass]:
-    """Return the index of the stage that sets the pace and its numbers (of the first one among equals)."""
+    """Return the index of the critical stage and its numbers (of the first one among equals)."""
     best, index = passes[0], 0
     if all(isinstance(p.times.seconds, (int, float)) for p in passes):
         for i, found in enumerate(passes[1:], 1):
@@ -209,7 +217,7 @@ class Stages:
     count: Number
 
     @property
-    def pace_s(self) -> Number:
+    def slowest_s(self) -> Number:
         """Seconds of the slowest."""
         ends_s = maximum(self.first.seconds, self.last.seconds)
         return maximum(ends_s, where(self.count > 2, self.middle.seconds, ends_s))

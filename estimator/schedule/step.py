@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import host_update_s
 from estimator.cost.price import price
 from estimator.memory.memory import Policy, stage_parameters
-from estimator.memory.rank_memory import Shard
+from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
@@ -22,10 +23,9 @@ from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
-from estimator.schedule.bubble import Bubble, bubble_s
-from estimator.schedule.data_overlap import PricedSync, data_parallel
+from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, slowest, stage_pass, total
-from estimator.schedule.schedules import FORMULAS
+from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,7 +41,7 @@ class Parts:
 class Setting:
     """One plan's numbers, or those of many plans that share all choices: what the parts are put together by."""
 
-    shard: Shard
+    shard: RankMemory
     kinds: tuple[StageKind, ...]
     groups: Groups
     policy: Policy
@@ -55,9 +55,9 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Step:
-    """Seconds of one step and what they are made of; ``pace`` is the slowest stage's number among the kinds."""
+    """Seconds of one step and what they are made of; ``critical_stage``: number of the slowest among the kinds."""
 
-    pace: Number
+    critical_stage: Number
     one: Pass
     forward_s: Number
     backward_s: Number
@@ -65,7 +65,7 @@ class Step:
     optimizer_s: Number
     offload_s: Number
     inline_s: Number
-    data: list[PricedSync]
+    data: list[PricedMessage]
     data_s: Number
     send_each_s: Number
     sends_s: Number
@@ -96,26 +96,25 @@ def stage_passes(setting: Setting, parts: Parts, e: Efficiencies) -> list[Pass]:
     return [_pass(setting, parts, kind, e) for kind in setting.kinds]
 
 
-def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None = None) -> Step:
-    """Price one step; ``pace`` names the stage that sets the pace where that is known.
+def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: int | None = None) -> Step:
+    """Price one step; ``critical_stage`` names the slowest stage where that is known.
 
-    Stages: every op on the device, collectives in line, the host beside them. Pipeline: m micro-batches at the pace of
+    Stages: every op on the device, collectives in line, the host beside them. Pipeline: m micro-batches at the time of
     the slowest stage, and the bubble of the schedule. Then what data parallel communication cannot hide, and the
     optimizer, on the first stage, which ends its backward last.
     """
     m, plan, cluster = setting.micro_batches, setting.plan, setting.cluster
-    index, one = slowest(passes) if pace is None else (pace, passes[pace])
+    index, one = slowest(passes) if critical_stage is None else (critical_stage, passes[critical_stage])
     bubble, send_each_s = _bubble(setting, passes, e)
     once, accumulation = once_per_step(setting, setting.kinds[0])
     accumulation_s = (m - 1) * _seconds(accumulation, cluster, e)
     data = data_parallel(setting.shard, setting.kinds[0], passes[0], plan, setting.groups, m, cluster, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, setting.kinds[0])
-    ideal = setting.training.framework == "ideal"
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
     walk = maximum(0.0, (tensors + expert_tensors) * e.host_tensor_s - passes[0].lead_s)
     part = one.part
     return Step(
-        pace=index,
+        critical_stage=index,
         one=one,
         forward_s=m * part.forward_s,
         backward_s=m * (part.input_s + part.weight_s) + accumulation_s,
@@ -131,7 +130,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, pace: int | None
         bubble_s=bubble.idle_s,
         wait_forward_s=m * one.wait_forward_s,
         wait_backward_s=m * one.wait_backward_s,
-        wait_optimizer_s=0.0 if ideal else walk + e.host_step_s,
+        wait_optimizer_s=0.0 if setting.training.traits.lower_bound else walk + e.host_step_s,
     )
 
 
@@ -143,8 +142,8 @@ def once_per_step(setting: Setting, kind: StageKind) -> tuple[list[Op], list[Op]
     kept = dense * policy.dense.gradients + expert * policy.expert.gradients
     count = tensors + expert_tensors
     return (
-        optimizer(shard.training, shard.numbers, owned, count, multi_tensor=policy.multi_tensor),
-        gradient_accumulation(shard.training, shard.numbers, kept, count),
+        optimizer(shard.training, shard.widths, owned, count, multi_tensor=policy.multi_tensor),
+        gradient_accumulation(shard.training, shard.widths, kept, count),
     )
 
 
@@ -188,7 +187,7 @@ def _tied_s(setting: Setting, e: Efficiencies) -> Number:
     if not setting.shard.tied or kinds[0].head:
         return 0.0
     near = where(setting.groups.send_across, 1.0, 2.0)
-    payload = setting.shard.head_parameters * setting.shard.numbers.gradient
+    payload = setting.shard.head_parameters * setting.shard.widths.gradient
     return collective_s("all-reduce", payload, Group(ranks=2.0, ranks_per_node=near), setting.cluster, e)
 
 
@@ -197,7 +196,7 @@ def _optimizer_s(setting: Setting, ops: list[Op], e: Efficiencies) -> Number:
         return _seconds(ops, setting.cluster, e)
     dense, expert, _, _, _ = stage_parameters(setting.shard, setting.kinds[0])
     owned = dense * setting.policy.dense.optimizer + expert * setting.policy.expert.optimizer
-    return host_update_s(owned, setting.shard.numbers, setting.cluster.chip, e)
+    return host_update_s(owned, setting.shard.widths, setting.cluster.chip, e)
 
 
 def _seconds(ops: list[Op], cluster: Cluster, e: Efficiencies) -> Number:

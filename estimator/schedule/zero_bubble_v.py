@@ -198,7 +198,7 @@ def zero_bubble_v(stages: Stages, m: Number, v: Number, send_s: Number) -> tuple
     times = (stages.first, stages.middle, stages.last)
     # A rank's chunk takes half of its seconds.
     passes = [seconds / 2 for t in times for seconds in (t.forward_s, t.input_s, t.weight_s)]
-    columns = np.broadcast_arrays(*passes, send_s, stages.count, m, stages.pace_s)
+    columns = np.broadcast_arrays(*passes, send_s, stages.count, m, stages.slowest_s)
     rows = np.array([column.ravel() for column in columns], dtype=float)
     idle = np.empty((2, rows.shape[1]))
     for p in np.unique(rows[STAGES]):

@@ -15,6 +15,7 @@ from typing import Any
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.grid_shape import grid_fits
 from estimator.scenario.plan import (
     AXES,
@@ -29,9 +30,9 @@ from estimator.scenario.plan import (
 )
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_as_given, scenario_from_json
-from estimator.scenario.training import ATTENTIONS, FRAMEWORKS, PRECISIONS
+from estimator.scenario.training import ATTENTIONS, PRECISIONS
 from estimator.search.coupled_fields import batch_following, following
-from estimator.search.space import canonical, divisors
+from estimator.search.space import MAX_EXPERT_TP, MAX_MICRO_BATCH, canonical, divisors
 
 CHOICES: dict[str, tuple[Any, ...]] = {
     "plan.sharding": SHARDINGS,
@@ -46,12 +47,11 @@ CHOICES: dict[str, tuple[Any, ...]] = {
     "plan.overlap": (True, False),
     "training.precision": PRECISIONS,
     "training.attention": ATTENTIONS,
-    "training.framework": FRAMEWORKS,
+    "training.framework": tuple(FRAMEWORKS),
     "training.compile": (False, True),
     "training.optimizer": ("adamw", "sgd"),
 }
 MAX_DEGREE = 1024
-MAX_MICRO_BATCH = 128
 MAX_BATCH = 16_384
 MAX_CHUNKS = 32
 SEQUENCES = tuple(2**power for power in range(7, 18))
@@ -143,7 +143,7 @@ def _special(scenario: Scenario, field: str) -> tuple[int, ...]:
     if field == "plan.ep":
         return tuple(sorted({plan.ep, *divisors(max(model.experts, 1))}))
     if field == "plan.expert_tp":
-        return _powers(min(plan.dp * plan.cp * plan.tp, 8) if model.experts else 1, plan.expert_tp)
+        return _powers(min(plan.dp * plan.cp * plan.tp, MAX_EXPERT_TP) if model.experts else 1, plan.expert_tp)
     if field == "plan.shard_ranks":
         ranks = plan.dp * plan.cp
         return tuple(sorted({0, plan.shard_ranks, *(n for n in divisors(ranks)[1:-1] if n <= MAX_DEGREE)}))
@@ -175,12 +175,12 @@ def moved(document: Mapping[str, Any], scenario: Scenario, field: str, value: An
         _part(changed, "plan")["dp"] = _divided(field, chips, plan.tp * plan.pp * plan.cp)
         return _batched(changed, scenario)
     _part(changed, part)[name] = value
-    if part == "plan" and value != getattr(plan, name):
+    if part == "plan":
         _part(changed, part).update(following(plan, name, value))
     if name in ("tp", "cp", "pp"):
         others = value * plan.tp * plan.cp * plan.pp // getattr(plan, name)
         _part(changed, "plan")["dp"] = _divided(field, scenario.cluster.chips, others)
-    if field == "plan.dp":
+    if field == "plan.dp" and value != plan.dp:
         chips = value * plan.tp * plan.pp * plan.cp
         per_node = max(scenario.cluster.chip.chips_per_node, scenario.cluster.chips_per_node)
         if chips <= per_node:

@@ -1,6 +1,6 @@
-"""Follow: fields of a plan that are impossible without one another, and how they move together.
+"""Coupled fields: fields of a plan that are impossible without one another, and how they move together.
 
-The page has the same rules in ``static/js/follow.js``, for the moment before an axis is there.
+The page has the same rules in ``static/js/coupledFields.js``, for the moment before an axis is there.
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ def following(plan: Plan, name: str, value: Any) -> dict[str, Any]:
     Interleaving needs chunks and chunks need interleaving; a grid has its own depth and splits tokens itself; blocks
     per checkpoint belong to full recomputation.
     """
+    if value == getattr(plan, name):
+        return {}
     if name == "schedule":
         return _only({"virtual_stages": max(plan.virtual_stages, 2) if value == "interleaved" else 1}, plan)
     if name == "virtual_stages":
         unchunked = "1f1b" if plan.schedule == "interleaved" else plan.schedule
-        return _only({"schedule": "interleaved" if value > 1 else unchunked}, plan)
+        most = 2 if plan.schedule == "zero-bubble-v" else 1
+        return _only({"schedule": "interleaved" if value > most else unchunked}, plan)
     if name == "tp_kind":
         grid = {} if value == "1d" else {"sequence_parallel": False}
         return _only({"tp_depth": _depth(plan, value, plan.tp), **grid}, plan)

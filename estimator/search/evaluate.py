@@ -14,10 +14,10 @@ from estimator.estimate.assemble import setting
 from estimator.memory.memory import stage_memory
 from estimator.scenario.arrays import taken
 from estimator.scenario.plan import Plan
-from estimator.schedule.bubble import in_flight
 from estimator.schedule.micro_batch import Part
+from estimator.schedule.schedules import in_flight
 from estimator.schedule.step import Parts, Setting, stage_passes, step
-from estimator.search.price_table import Rows, Table, distinct, in_line, staged, table_of, usable_rows
+from estimator.search.price_table import PriceTable, Rows, distinct, in_line, staged, table_of, usable_rows
 from estimator.search.space import Choice, Shape, Sharing, Space, changes, plan_of
 
 BLOCK_ROWS = 16_384
@@ -77,13 +77,14 @@ def evaluated(space: Space, e: Efficiencies, *, capacity_bytes: float) -> Iterat
         table, choices, shapes = table_of(space, sharings[0].sharding, e)
         if table is None:
             continue
-        placed = {
-            placement: (mask, in_line(table, _groups(space, table, placement), space.base.cluster, e))
-            for placement in space.placements()
-            if (mask := distinct(space, table, placement)).any()
-        }
+        placed = {}
+        for placement in space.placements():
+            space.beat()
+            if (mask := distinct(space, table, placement)).any():
+                placed[placement] = mask, in_line(table, _groups(space, table, placement), space.base.cluster, e)
         for schedule, rows, virtual in staged(space, table):
             for start in range(0, len(rows), BLOCK_ROWS):
+                space.beat()
                 block, chunks = rows[start : start + BLOCK_ROWS], virtual[start : start + BLOCK_ROWS]
                 part = taken(table, block)
                 peaks: dict[Sharing, Values] = {}
@@ -128,7 +129,7 @@ def _with_lines(own: Parts, placed: Parts, rows: Rows) -> Parts:
     )
 
 
-def _setting(space: Space, table: Table, schedule: str, chunks: Rows, sharing: Sharing, placement: str) -> Setting:
+def _setting(space: Space, table: PriceTable, schedule: str, chunks: Rows, sharing: Sharing, placement: str) -> Setting:
     ranks = sharing.shard_ranks
     degrees = replace(table.degrees, shard=np.full(len(chunks), float(ranks)) if ranks else table.degrees.data)
     single = bool(np.all(np.asarray(degrees.pp) == 1))
@@ -146,7 +147,7 @@ def _setting(space: Space, table: Table, schedule: str, chunks: Rows, sharing: S
 
 
 def _step_s(
-    space: Space, table: Table, schedule: str, chunks: Rows, sharing: Sharing, placement: str, e: Efficiencies
+    space: Space, table: PriceTable, schedule: str, chunks: Rows, sharing: Sharing, placement: str, e: Efficiencies
 ) -> Values:
     if not len(chunks):
         return np.zeros(0)
@@ -154,7 +155,9 @@ def _step_s(
     return np.asarray(step(found, stage_passes(found, table.parts, e), e).seconds, dtype=float)
 
 
-def _peak_bytes(space: Space, table: Table, schedule: str, chunks: Rows, sharing: Sharing, e: Efficiencies) -> Values:
+def _peak_bytes(
+    space: Space, table: PriceTable, schedule: str, chunks: Rows, sharing: Sharing, e: Efficiencies
+) -> Values:
     """Memory of the fullest stage: the first, the second (which stands for those in the middle) or the last."""
     found = _setting(space, table, schedule, chunks, sharing, space.fixed.placement)
     most: Values | None = None
@@ -178,5 +181,5 @@ def _peak_bytes(space: Space, table: Table, schedule: str, chunks: Rows, sharing
     return most
 
 
-def _groups(space: Space, table: Table, placement: str) -> Groups:
+def _groups(space: Space, table: PriceTable, placement: str) -> Groups:
     return groups_of(table.degrees, placement, space.base.cluster.chips_per_node)

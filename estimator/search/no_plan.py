@@ -1,4 +1,4 @@
-"""Nothing: why a search has no legal plan at all."""
+"""No plan: why a search has no legal plan at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Table: what every shape costs and holds, as columns, before it is placed, staged and copied."""
+"""Price table: what every shape costs and holds, as columns, before it is placed, staged and copied."""
 
 from __future__ import annotations
 
@@ -9,50 +9,46 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from estimator.communication.in_line import InLine, Message, members, rest
-from estimator.communication.in_line import beside as beside_attention
+from estimator.communication.message import Message, merged, priced_in_line
 from estimator.communication.placement import Degrees, Groups
-from estimator.cost.collectives import collective_s
 from estimator.cost.device_time import attention_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.assemble import Lines, parts_of, rank_of
-from estimator.memory.rank_memory import Shard
+from estimator.estimate.assemble import parts_of, rank_of
+from estimator.memory.rank_memory import RankMemory
 from estimator.scenario.arrays import joined
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import AXES, SHARDINGS
 from estimator.scenario.units import Number
-from estimator.schedule.micro_batch import Part
+from estimator.schedule.micro_batch import Part, with_messages
 from estimator.schedule.step import Parts
-from estimator.search.space import SHAPE, Choice, Shape, Sharing, Space, canonical, changes, plan_of, shapes_of
+from estimator.search.space import (
+    SHAPE,
+    Choice,
+    Shape,
+    Sharing,
+    Space,
+    canonical,
+    changes,
+    plan_of,
+    refuse_many_shapes,
+    shapes_of,
+)
 
-Key = tuple[int, str, str, str, bool, str]
-"""A kind of traffic: part of the network, phase, kind of collective, group, beside attention; the name too where
-messages must stay apart: beside attention, or where only some ranks of the group take part."""
-
-HEAD = -1
-EMBEDDING = -2
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Traffic:
-    """Messages of one kind per micro-batch: how many, their bytes together, and their ranks if not the group's."""
-
-    count: Number
-    bytes: Number
-    ranks: Number | None = None
+Key = tuple[int | str, tuple[str, ...]]
+"""Part of the network (the number of a kind of block, or an edge), and what its merged messages have in common."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Table:
-    """One row a shape: parts without what depends on placement, what a rank holds, traffic, and degrees.
+class PriceTable:
+    """One row a shape: parts without what depends on placement, what a rank holds, messages, and degrees.
 
     ``changes``: fields of choice and shape that are not at their default.
     """
 
     parts: Parts
-    shard: Shard
+    shard: RankMemory
     attention: tuple[dict[str, Number], ...]
-    traffic: dict[Key, Traffic]
+    messages: dict[Key, Message]
     degrees: Degrees
     micro_batches: Number
     choice: NDArray[np.int64]
@@ -60,14 +56,19 @@ class Table:
     changes: NDArray[np.int64]
 
 
-def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[Table | None, list[Choice], list[list[Shape]]]:
-    """Price all shapes of a space under the numbers that ``sharding`` keeps; rows point into the returned lists."""
+def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[PriceTable | None, list[Choice], list[list[Shape]]]:
+    """Price all shapes of a space under the numbers that ``sharding`` keeps; rows point into the returned lists.
+
+    Raises InputProblems where there are too many.
+    """
     choices: list[Choice] = []
     listed: list[list[Shape]] = []
-    tables: list[Table] = []
+    tables: list[PriceTable] = []
     lengths: list[int] = []
     for choice in space.choices():
         shapes = shapes_of(space, choice)
+        space.beat()
+        refuse_many_shapes(sum(lengths) + len(shapes))
         if not shapes:
             continue
         tables.append(_of_choice(space, choice, shapes, sharding, e, len(choices)))
@@ -77,38 +78,25 @@ def table_of(space: Space, sharding: str, e: Efficiencies) -> tuple[Table | None
     return (_joined(tables, lengths) if tables else None), choices, listed
 
 
-def in_line(table: Table, groups: Groups, cluster: Cluster, e: Efficiencies) -> Parts:
-    """Return the parts with the collectives of every row priced in their groups.
+def in_line(table: PriceTable, groups: Groups, cluster: Cluster, e: Efficiencies) -> Parts:
+    """Return the parts with the collectives of every row priced in their groups."""
 
-    Time is linear in bytes for one kind and group, so count · t(mean payload) is the sum over the messages.
-    """
-    extra: dict[tuple[int, str], Number] = {}
-    passing: dict[tuple[int, str], Number] = {}
-    for (part, phase, _, _, beside, _), traffic in table.traffic.items():
-        if beside:
-            passing[part, phase] = passing.get((part, phase), 0.0) + traffic.count
-    for (part, phase, kind, group, beside, _), traffic in table.traffic.items():
-        count = np.maximum(traffic.count, 1e-30)
-        seconds = collective_s(kind, traffic.bytes / count, members(getattr(groups, group), traffic.ranks), cluster, e)
-        if beside and not e.lower_bound:
-            seconds = beside_attention(seconds, table.attention[part][phase], passing[part, phase], table.degrees.cp)
-        extra[part, phase] = extra.get((part, phase), 0.0) + seconds * traffic.count
+    def lined(part: Part, key: int | str, attention: dict[str, Number]) -> Part:
+        messages = [message for (where_at, _), message in table.messages.items() if where_at == key]
+        device = {"forward": part.forward_s, "backward": part.input_s + part.weight_s}
+        return with_messages(part, priced_in_line(messages, groups, cluster, e, attention_s=attention, device_s=device))
+
     parts = table.parts
-
-    def added(part: Part, key: int) -> Part:
-        forward, backward = extra.get((key, "forward"), 0.0), extra.get((key, "backward"), 0.0)
-        if e.lower_bound:
-            forward, backward = rest(forward, part.forward_s), rest(backward, part.input_s + part.weight_s)
-        return replace(part, inline_forward_s=forward, inline_backward_s=backward)
-
     return Parts(
-        blocks=tuple(added(part, index) for index, part in enumerate(parts.blocks)),
-        embedding=added(parts.embedding, EMBEDDING),
-        head=added(parts.head, HEAD),
+        blocks=tuple(lined(part, index, table.attention[index]) for index, part in enumerate(parts.blocks)),
+        embedding=lined(parts.embedding, "embedding", {}),
+        head=lined(parts.head, "head", {}),
     )
 
 
-def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str, e: Efficiencies, index: int) -> Table:
+def _of_choice(
+    space: Space, choice: Choice, shapes: list[Shape], sharding: str, e: Efficiencies, index: int
+) -> PriceTable:
     columns = {name: np.array([getattr(shape, name) for shape in shapes], dtype=float) for name in SHAPE}
     plan = plan_of(space.fixed, choice, sharding=sharding)
     scenario = replace(space.base, plan=plan)
@@ -116,22 +104,17 @@ def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str,
         name: columns[name] for name in ("tp", "tp_depth", "cp", "ep", "expert_tp", "micro_batch")
     }
     rank = rank_of(scenario, e, **arrays)
-    messages = {
-        EMBEDDING: rank.embedding_messages,
-        HEAD: rank.head_messages,
-        **dict(enumerate(rank.block_messages)),
-    }
-    lines = Lines(
-        blocks=tuple(_unpriced(found) for found in rank.block_messages),
-        embedding=_unpriced(rank.embedding_messages),
-        head=_unpriced(rank.head_messages),
-    )
+    messages: list[tuple[int | str, Sequence[Message]]] = [
+        *enumerate(rank.block_messages),
+        ("embedding", rank.embedding_messages),
+        ("head", rank.head_messages),
+    ]
     d = rank.d
-    return Table(
-        parts=parts_of(rank, lines, scenario.training, e),
+    return PriceTable(
+        parts=parts_of(rank, scenario.training, e),
         shard=rank.shard,
         attention=tuple(attention_s(work) for work in rank.blocks),
-        traffic=_traffic(messages),
+        messages={(part, key): one for part, found in messages for key, one in merged(found).items()},
         degrees=Degrees(
             tp=columns["tp"], cp=columns["cp"], dp=columns["dp"], pp=columns["pp"], ep=columns["ep"],
             expert_tp=columns["expert_tp"], shard=columns["dp"] * columns["cp"], grid_side=d.grid_side,
@@ -144,45 +127,21 @@ def _of_choice(space: Space, choice: Choice, shapes: list[Shape], sharding: str,
     )  # fmt: skip
 
 
-def _unpriced(messages: Sequence[Message]) -> list[InLine]:
-    return [InLine(message=message, ranks=1, seconds=0.0, exposed_s=0.0) for message in messages]
-
-
-def _traffic(messages: dict[int, Sequence[Message]]) -> dict[Key, Traffic]:
-    found: dict[Key, Traffic] = {}
-    for part, listed in messages.items():
-        for m in listed:
-            key = (
-                part,
-                m.phase,
-                m.kind,
-                m.group,
-                m.beside_attention,
-                m.name if m.beside_attention or m.ranks is not None else "",
-            )
-            before = found.get(key, Traffic(count=0.0, bytes=0.0))
-            found[key] = Traffic(
-                count=before.count + m.count, bytes=before.bytes + m.count * m.payload_bytes, ranks=m.ranks
-            )
-    return found
-
-
-def _joined(tables: list[Table], lengths: list[int]) -> Table:
-    keys = {key: None for table in tables for key in table.traffic}
-    ones = Traffic(count=0.0, bytes=0.0, ranks=1.0)
-    none = Traffic(count=0.0, bytes=0.0)
-    return Table(
+def _joined(tables: list[PriceTable], lengths: list[int]) -> PriceTable:
+    # Any choice's message stands for those choices that do not send it, with a count of 0.
+    sample = {key: message for table in tables for key, message in table.messages.items()}
+    unsent = {
+        key: replace(one, count=0.0, payload_bytes=0.0, host=1.0, ranks=None if one.ranks is None else 1.0)
+        for key, one in sample.items()
+    }
+    return PriceTable(
         parts=joined([t.parts for t in tables], lengths),
         shard=joined([t.shard for t in tables], lengths),
         attention=tuple(
             {phase: joined([t.attention[i][phase] for t in tables], lengths) for phase in ("forward", "backward")}
             for i in range(len(tables[0].attention))
         ),
-        traffic={
-            # Messages of some ranks of a group have a name in their key, as those beside attention have.
-            key: joined([t.traffic.get(key, ones if key[5] and not key[4] else none) for t in tables], lengths)
-            for key in keys
-        },
+        messages={key: joined([t.messages.get(key, unsent[key]) for t in tables], lengths) for key in sample},
         degrees=joined([t.degrees for t in tables], lengths),
         micro_batches=joined([t.micro_batches for t in tables], lengths),
         choice=np.concatenate([t.choice for t in tables]),
@@ -194,7 +153,7 @@ def _joined(tables: list[Table], lengths: list[int]) -> Table:
 Rows = NDArray[np.int64]
 
 
-def staged(space: Space, table: Table) -> Iterator[tuple[str, Rows, Rows]]:
+def staged(space: Space, table: PriceTable) -> Iterator[tuple[str, Rows, Rows]]:
     """Yield rows and their chunks by schedule; a pipeline of one stage apart, because it has one kind of stage.
 
     Rows whose busy axes are the same follow one another, as they have the same placements.
@@ -214,7 +173,7 @@ def staged(space: Space, table: Table) -> Iterator[tuple[str, Rows, Rows]]:
         yield schedule, rows[order], chunks[order]
 
 
-def distinct(space: Space, table: Table, placement: str) -> NDArray[np.bool_]:
+def distinct(space: Space, table: PriceTable, placement: str) -> NDArray[np.bool_]:
     """Where a placement stands for all that differ only in where axes of degree 1 come."""
     if "placement" in space.locked:
         return np.ones(len(table.choice), dtype=bool)
@@ -225,7 +184,7 @@ def distinct(space: Space, table: Table, placement: str) -> NDArray[np.bool_]:
     return np.array(legal)[_busy(table)]
 
 
-def _busy(table: Table) -> Rows:
+def _busy(table: PriceTable) -> Rows:
     """Which axes have a degree above 1, as bits of one number a row."""
     found = np.zeros(len(table.choice), dtype=np.int64)
     for place, axis in enumerate(AXES):
@@ -233,7 +192,7 @@ def _busy(table: Table) -> Rows:
     return found
 
 
-def usable_rows(space: Space, table: Table, sharing: Sharing) -> NDArray[np.bool_]:
+def usable_rows(space: Space, table: PriceTable, sharing: Sharing) -> NDArray[np.bool_]:
     """Where a sharing is a plan of its own.
 
     One data rank shards nothing and exchanges nothing but experts; a copy spans fewer ranks than all.

@@ -1,4 +1,4 @@
-"""Choice: what a searched plan is made of, and how it is written as a plan."""
+"""Space: which plans a search tries, by choice, shape, staging, sharing and placement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 from estimator.scenario.grid_shape import grid_fits
 from estimator.scenario.legality import context_problems, expert_problems, pipeline_problems, tensor_problems
 from estimator.scenario.plan import AXES, CP_KINDS, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS, TP_KINDS, Plan
-from estimator.scenario.precision import numbers
+from estimator.scenario.precision import byte_widths
+from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
 
 
@@ -81,12 +82,18 @@ class Space:
     """The plans of one model on one cluster within what is ``locked``, listed by choice, shape, staging and sharing.
 
     ``further``: values of fields that are searched on request alone, the one that stands for all others first.
+    ``beat`` is called many times a second while plans are listed and priced; what it raises ends that.
     """
 
     def __init__(
-        self, base: Scenario, locked: Mapping[str, Any], further: Mapping[str, tuple[Any, ...]] | None = None
+        self,
+        base: Scenario,
+        locked: Mapping[str, Any],
+        further: Mapping[str, tuple[Any, ...]] | None = None,
+        beat: Callable[[], None] = lambda: None,
     ) -> None:
         self.base = base
+        self.beat = beat
         self.locked = dict(locked)
         self.further = dict(further or {})
         self.fixed = replace(Plan(), **{name: value for name, value in locked.items() if name not in SEARCHED})
@@ -159,7 +166,7 @@ class Space:
         """Group the sharings by how wide they keep numbers: under autocast FSDP differs from the others."""
         groups: dict[Any, list[Sharing]] = {}
         for sharing in self.sharings():
-            key = numbers(self.base.training, replace(self.fixed, sharding=sharing.sharding))
+            key = byte_widths(self.base.training, replace(self.fixed, sharding=sharing.sharding))
             groups.setdefault(key, []).append(sharing)
         return list(groups.values())
 
@@ -212,28 +219,53 @@ def divisors(value: int) -> tuple[int, ...]:
     return tuple(sorted({*small, *(value // n for n in small)}))
 
 
-MAX_MICRO_BATCH = 16
+MAX_MICRO_BATCH = 128
+MAX_ODD_MICRO_BATCH = 16
+MAX_EXPERT_TP = 8
+"""As far as Explore's sliders go: every divisor up to 16 sequences, beyond them powers of two."""
+MAX_SHAPES = 500_000
+"""Some GiB of columns while they are priced."""
+
+
+def too_much(message: str) -> InputProblems:
+    """Build the refusal of a search that has more to try than it may."""
+    remedy = "Lock a field, e.g. locked.placement, or choose a smaller cluster or global_batch."
+    return InputProblems([Problem(field="locked", message=message, remedy=remedy)])
+
+
+def refuse_many_shapes(count: int) -> None:
+    """Raise InputProblems where ``count`` shapes are more than are priced at once."""
+    if count > MAX_SHAPES:
+        raise too_much(f"more than {MAX_SHAPES} degrees and micro-batches of one rank to price")
 
 
 def shapes_of(space: Space, choice: Choice) -> list[Shape]:
-    """List the shapes of a choice that the model and the batch allow; a degree of 1 has one choice only."""
+    """List the shapes of a choice that the model and the batch allow; a degree of 1 has one choice only.
+
+    Raises InputProblems where there are more than MAX_SHAPES.
+    """
     chips, batch = space.chips, space.base.training.global_batch
     first_kind = space.allowed("cp_kind", CP_KINDS)[0]
-    found = []
+    found: list[Shape] = []
     for tp in space.allowed("tp", divisors(chips)):
         if not _kind_fits(space, choice, tp):
             continue
         for depth in _depths(space, choice.tp_kind, tp):
             for cp in space.allowed("cp", divisors(chips // tp) if chips % tp == 0 else ()):
+                space.beat()
                 if (chips % (tp * cp)) or (cp == 1 and choice.cp_kind != first_kind):
                     continue
+                if not _layers_fit(space, choice, tp, depth, cp):
+                    continue
                 for pp in space.allowed("pp", divisors(chips // (tp * cp))):
-                    if chips % (tp * cp * pp):
+                    if chips % (tp * cp * pp) or pp > space.base.model.layers:
                         continue
                     dp = chips // (tp * cp * pp)
                     if space.locked.get("dp", dp) != dp or batch % dp:
                         continue
+                    refuse_many_shapes(len(found))
                     for micro_batch in _micro_batches(space, batch // dp):
+                        space.beat()
                         for ep, expert_tp in _experts(space, tp * cp * dp):
                             shape = Shape(tp=tp, tp_depth=depth, cp=cp, ep=ep, expert_tp=expert_tp,
                                           micro_batch=micro_batch, pp=pp, dp=dp)  # fmt: skip
@@ -257,7 +289,11 @@ def _depths(space: Space, tp_kind: str, tp: int) -> tuple[int, ...]:
 
 
 def _micro_batches(space: Space, per_rank: int) -> tuple[int, ...]:
-    sizes = tuple(size for size in divisors(per_rank) if size <= MAX_MICRO_BATCH)
+    sizes = tuple(
+        size
+        for size in divisors(per_rank)
+        if size <= MAX_ODD_MICRO_BATCH or (size <= MAX_MICRO_BATCH and size.bit_count() == 1)
+    )
     return tuple(size for size in space.allowed("micro_batch", sizes) if per_rank % size == 0)
 
 
@@ -265,26 +301,38 @@ def _experts(space: Space, ranks: int) -> list[tuple[int, int]]:
     model, locked = space.base.model, space.locked
     if not model.experts:
         return [(locked.get("ep", 1), locked.get("expert_tp", 1))]
+    degrees = space.allowed("ep", divisors(math.gcd(model.experts, ranks)))
     return [
         (ep, expert_tp)
-        for ep in space.allowed("ep", divisors(math.gcd(model.experts, ranks)))
-        for expert_tp in space.allowed("expert_tp", (1,))
+        for ep in degrees
+        # Ranks hold whole experts as long as there are any to divide: an expert's tokens then travel once, not twice.
+        for expert_tp in space.allowed("expert_tp", (1, 2, 4, MAX_EXPERT_TP) if ep == max(degrees) else (1,))
+        if ranks % (ep * expert_tp) == 0 or "expert_tp" in space.locked
     ]
+
+
+def _layers_fit(space: Space, choice: Choice, tp: int, depth: int, cp: int) -> bool:
+    """Whether the model's layers divide over tp and cp, as far as that depends on no micro-batch."""
+    model, training = space.base.model, space.base.training
+    sequence = ("sequence", choice.cp_kind, cp, tp)
+    tensor = ("tensor", choice.tp_kind, choice.sequence_parallel, tp, depth, cp)
+
+    def plan() -> Plan:
+        return plan_of(space.fixed, choice, tp=tp, tp_depth=depth, cp=cp)
+
+    return space.once(sequence, lambda: not context_problems(model, plan(), training)) and (
+        choice.tp_kind != "1d" or space.once(tensor, lambda: not tensor_problems(model, plan(), training))
+    )
 
 
 def _legal(space: Space, choice: Choice, shape: Shape) -> bool:
     model, training = space.base.model, space.base.training
-    tensor = ("tensor", choice.tp_kind, choice.sequence_parallel, shape.tp, shape.tp_depth, shape.cp,
-              shape.micro_batch if choice.tp_kind != "1d" else 1)  # fmt: skip
-    sequence = ("sequence", choice.cp_kind, shape.cp, shape.tp)
+    grid = ("grid", choice.tp_kind, choice.sequence_parallel, shape.tp, shape.tp_depth, shape.cp, shape.micro_batch)
     experts = ("experts", shape.ep, shape.expert_tp, shape.dp * shape.cp * shape.tp)
 
     def plan() -> Plan:
         return plan_of(space.fixed, choice, shape)
 
     return (
-        space.once(tensor, lambda: not tensor_problems(model, plan(), training))
-        and space.once(sequence, lambda: not context_problems(model, plan(), training))
-        and space.once(experts, lambda: not expert_problems(model, plan()))
-        and shape.pp <= model.layers
-    )
+        choice.tp_kind == "1d" or space.once(grid, lambda: not tensor_problems(model, plan(), training))
+    ) and space.once(experts, lambda: not expert_problems(model, plan()))

@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from estimator.scenario.codec import decode, unknown_key
+from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import DDP_MODES, OFFLOADS, Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
@@ -16,6 +17,8 @@ KEYS = ("model", "cluster", "training", "limits", "objective", "locked", "search
 LIMITS = ("memory_bytes", "max_step_time_s")
 OBJECTIVES = ("step_time", "cost", "memory")
 AXES = tuple(f.name for f in fields(Plan))
+MAX_CHIPS = 1_000_000
+"""Several times the largest cluster that anybody has announced."""
 
 
 def checked(specification: object) -> Mapping[str, Any]:
@@ -51,12 +54,23 @@ def checked(specification: object) -> Mapping[str, Any]:
     for key, read in readers.items():
         if key in specification:
             try:
-                read(specification[key])
+                part = read(specification[key])
             except InputProblems as error:
                 problems += error.problems
+            else:
+                problems += _too_large(part) if isinstance(part, Cluster) else []
     if problems:
         raise InputProblems(problems)
     return specification
+
+
+def _too_large(cluster: Cluster) -> list[Problem]:
+    if cluster.chips <= MAX_CHIPS:
+        return []
+    per_node = cluster.chips_per_node
+    message = f"{cluster.nodes} nodes of {per_node} are {cluster.chips} chips, and a search takes at most {MAX_CHIPS}"
+    remedy = f"Give at most {MAX_CHIPS // per_node} nodes of {per_node}."
+    return [Problem(field="cluster.nodes", message=message, remedy=remedy)]
 
 
 def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str, ...]) -> list[Problem]:
@@ -68,6 +82,7 @@ def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str,
 
 FIELDS = ("recompute_every", "offload", "ddp_mode", "overlap")
 ALL = "all"
+MAX_VALUES = 64
 MAX_EVERY = 32
 """Blocks per checkpoint, of all that divide the layers, that ``all`` tries at most, as the sliders of one plan do."""
 
@@ -81,7 +96,9 @@ def further_problems(requested: object, locked: object) -> list[Problem]:
         values = requested[name]
         if isinstance(locked, Mapping) and name in locked:
             found.append(_problem(name, "is locked as well", "Name it under locked, or under search."))
-        if values != ALL and (not isinstance(values, (list, tuple)) or not values):
+        if isinstance(values, (list, tuple)) and len(values) > MAX_VALUES:
+            found.append(_problem(name, f"{len(values)} values", f"Give at most {MAX_VALUES}, or {ALL!r}."))
+        elif values != ALL and (not isinstance(values, (list, tuple)) or not values):
             found.append(_problem(name, f"must be a list of values, or {ALL!r}", f"Write [...], or {ALL!r}."))
         elif values != ALL:
             for value in values:

@@ -1,4 +1,4 @@
-"""Parallelism: ways to split one block over a group of ranks, side by side, and where one becomes better than another.
+"""Splits: ways to split one block over a group of ranks, side by side, and where one becomes better than another.
 
 Tensor parallelism in 1, 2, 2.5 and 3 dimensions against tokens per micro-batch; splits of the sequence against its
 length. Everything is priced by the estimator's own core on arrays.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,13 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from estimator.communication.grid import linear_moves, received
-from estimator.communication.in_line import InLine
+from estimator.communication.message import PricedMessage, received_bytes
 from estimator.communication.placement import Degrees, groups_of
-from estimator.cost.collectives import TRAFFIC
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.assemble import Rank, lines_of, parts_of, rank_of
-from estimator.estimate.estimate import efficiencies_of
-from estimator.estimate.explain import effective
+from estimator.estimate.assemble import Rank, effective, efficiencies_of, lines_of, parts_in_line, parts_of, rank_of
 from estimator.scenario.grid_shape import grid_fits, grid_of
 from estimator.scenario.legality import context_problems, tensor_problems
 from estimator.scenario.plan import Plan
@@ -64,8 +61,8 @@ def of_linears(scenario: Scenario, ways: tuple[Way, ...]) -> list[Crossover]:
         if way.problems or usual.problems:
             continue
         side = int(grid_of(way.name, way.plan.tp, way.plan.tp_depth))
-        layout = Layout(kind=way.name, side=side, depth=way.plan.tp_depth)
-        at = crossover_rows(Layout(kind="1d", side=way.plan.tp), layout, linears, keep=False)
+        layout = TensorSplit(kind=way.name, side=side, depth=way.plan.tp_depth)
+        at = crossover_rows(TensorSplit(kind="1d", side=way.plan.tp), layout, linears, keep=False)
         never = not np.isfinite(at)
         found.append(
             Crossover(metric="linears", before=usual.name, then=way.name, first=None if never else at,
@@ -102,7 +99,7 @@ def _between(x: Values, gap: Values, here: int, there: int) -> float:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Layout:
+class TensorSplit:
     """A kind of tensor parallelism (1d, 2d, 2.5d, 3d) with its side (P of 1D, else q) and depth (2.5D)."""
 
     kind: str
@@ -111,7 +108,7 @@ class Layout:
 
 
 def stack_elements(
-    layout: Layout, linears: Sequence[tuple[Number, Number]], rows: Number, *, keep: bool = True
+    layout: TensorSplit, linears: Sequence[tuple[Number, Number]], rows: Number, *, keep: bool = True
 ) -> Number:
     """Elements that a rank receives, forward and backward, in a stack of linears (K, N), by turns column and row.
 
@@ -128,7 +125,9 @@ def stack_elements(
     return total
 
 
-def crossover_rows(usual: Layout, other: Layout, linears: Sequence[tuple[float, float]], *, keep: bool = True) -> float:
+def crossover_rows(
+    usual: TensorSplit, other: TensorSplit, linears: Sequence[tuple[float, float]], *, keep: bool = True
+) -> float:
     """Rows (tokens of a micro-batch) from which on ``other`` receives less than ``usual``; infinity where never.
 
     Volumes are a + b·M, so M = (a_other − a_usual)/(b_usual − b_other), where other's slope is the smaller one.
@@ -163,7 +162,7 @@ class Curve:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class SplitComparison:
     """All ways of one kind along one axis."""
 
     axis: str
@@ -178,8 +177,8 @@ class Parallelism:
     """Both comparisons for one group of ranks."""
 
     ranks: int
-    tensor: Comparison
-    sequence: Comparison
+    tensor: SplitComparison
+    sequence: SplitComparison
     assumptions: tuple[str, ...]
 
 
@@ -203,14 +202,14 @@ def parallelism(scenario: Scenario, ranks: int = 0, calibration: Efficiencies | 
     tokens = sequences * base.training.seq_len
     return Parallelism(
         ranks=ranks,
-        tensor=Comparison(
+        tensor=SplitComparison(
             axis="tokens per micro-batch",
             x=tokens,
             ways=grids,
             curves=tuple(tensor),
             crossovers=(*of_linears(base, grids), *searched(tokens, _metrics(tensor))),
         ),
-        sequence=Comparison(
+        sequence=SplitComparison(
             axis="sequence length",
             x=lengths,
             ways=splits,
@@ -235,7 +234,7 @@ def _curve(scenario: Scenario, way: Way, e: Efficiencies, **axis: Values) -> Cur
     degrees = Degrees(tp=way.plan.tp, cp=way.plan.cp, dp=1, pp=1, shard=way.plan.cp, grid_side=d.grid_side)
     groups = groups_of(degrees, way.plan.placement, one.cluster.chips_per_node)
     lines = lines_of(rank, one.cluster, groups, e)
-    parts = parts_of(rank, lines, one.training, e)
+    parts = parts_in_line(parts_of(rank, one.training, e), lines)
     (length,) = (len(values) for values in axis.values())
 
     def mean(values: list[Any]) -> Values:
@@ -248,8 +247,8 @@ def _curve(scenario: Scenario, way: Way, e: Efficiencies, **axis: Values) -> Cur
     return Curve(
         name=way.name,
         block_s=mean([a + b for a, b in zip(device, shown, strict=True)]),
-        communication_bytes=mean([sum((sent_bytes(line) for line in found), start=0.0) for found in lines.blocks]),
-        communication_s=mean([_sum(found, lambda line: line.seconds) for found in lines.blocks]),
+        communication_bytes=mean([sent_bytes(found) for found in lines.blocks]),
+        communication_s=mean([sum((line.seconds for line in found), start=0.0) for found in lines.blocks]),
         weights_bytes=float(mean(_weights(rank))[0]),
         activations_bytes=mean([block.kept_bytes for block in rank.shard.blocks]),
     )
@@ -259,21 +258,13 @@ def _metrics(curves: list[Curve]) -> dict[str, dict[str, Values]]:
     return {metric: {curve.name: getattr(curve, metric) for curve in curves} for metric in CROSSED}
 
 
-def _sum(lines: list[InLine], value: Callable[[InLine], Any]) -> Any:
-    return sum((value(line) * line.message.count for line in lines), start=0.0)
-
-
-def sent_bytes(line: InLine) -> Any:
-    """Bytes that a rank sends (and receives) in all executions of a collective: factor · (n − 1)/n · payload."""
-    message, n = line.message, line.ranks
-    share = 1.0 if message.kind == "p2p" else (n - 1) / n
-    return message.payload_bytes * TRAFFIC[message.kind] * share * message.count
+def sent_bytes(lines: list[PricedMessage]) -> Any:
+    """Bytes that a rank sends (and receives) in all these collectives."""
+    return sum((received_bytes(line.message, line.ranks) for line in lines), start=0.0)
 
 
 def _weights(rank: Rank) -> list[Any]:
-    return [
-        (block.dense_parameters + block.expert_parameters) * rank.d.numbers.parameter for block in rank.shard.blocks
-    ]
+    return [(block.dense_parameters + block.expert_parameters) * rank.d.widths.parameter for block in rank.shard.blocks]
 
 
 @dataclass(frozen=True, kw_only=True)

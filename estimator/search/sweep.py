@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.estimate import efficiencies_of
-from estimator.estimate.explain import effective
+from estimator.estimate.assemble import effective, efficiencies_of
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.plan import Plan
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import (
     Scenario,
     cluster_from_json,
@@ -26,11 +25,11 @@ from estimator.scenario.scenario import (
 from estimator.search.evaluate import evaluated
 from estimator.search.front import Candidate, Front
 from estimator.search.no_plan import nothing_legal
-from estimator.search.space import Space
+from estimator.search.space import Space, too_much
 from estimator.search.specification import checked, further_values
 
-MAX_PLANS = 50_000_000
-"""A search answers within about a minute; larger spaces must lock a field."""
+MAX_PLANS = 100_000_000
+"""A search answers within about a minute and a half; larger spaces must lock a field."""
 WRITTEN = ("dp", "tp", "pp", "micro_batch", "sharding", "recompute", "schedule", "sequence_parallel")
 KEPT = 10
 
@@ -72,14 +71,20 @@ def sweep(
 
     ``specification``: a scenario without plan, plus optional ``limits``, ``objective``, ``locked`` {field: value} and
     ``search`` {field: values}, which names what else is to be moved.
-    ``progress`` hears the plans tried and those fitting so far, every few thousand; what it raises ends the search.
+    ``progress`` hears the plans tried and those fitting so far, many times a second; what it raises ends the search.
     """
     spec = checked(specification)
     limits: Mapping[str, float] = spec.get("limits", {})
     objective: str = spec.get("objective", "step_time")
     start = time.perf_counter()
     base = effective(_base(spec))
-    space = Space(base, spec.get("locked", {}), further_values(spec.get("search", {}), base))
+    tried = fitting = 0
+
+    def beat() -> None:
+        if progress is not None:
+            progress(tried, fitting)
+
+    space = Space(base, spec.get("locked", {}), further_values(spec.get("search", {}), base), beat)
     problems = standing_problems(replace(base, plan=space.fixed))
     if problems:
         raise InputProblems([replace(p, field=p.field.replace("plan.", "locked.")) for p in problems])
@@ -88,24 +93,14 @@ def sweep(
     capacity = min(base.cluster.chip.memory_bytes, float(limits.get("memory_bytes", float("inf"))))
     slowest = float(limits.get("max_step_time_s", float("inf")))
     front = Front(objective=objective, kept=KEPT)
-    tried = fitting = 0
     for block in evaluated(space, e, capacity_bytes=capacity):
         tried += block.tried
         usable = np.flatnonzero(block.step_s <= slowest)
         fitting += len(usable)
         front.add(block, usable)
-        if progress is not None:
-            progress(tried, fitting)
+        beat()
         if tried > MAX_PLANS:
-            raise InputProblems(
-                [
-                    Problem(
-                        field="locked",
-                        message=f"more than {MAX_PLANS} plans to try",
-                        remedy="Lock a field, e.g. locked.placement, or choose a smaller cluster or global_batch.",
-                    )
-                ]
-            )
+            raise too_much(f"more than {MAX_PLANS} plans to try")
     if not tried:
         raise InputProblems(nothing_legal(base, space.locked))
     seconds = time.perf_counter() - start

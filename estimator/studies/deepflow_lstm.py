@@ -12,7 +12,7 @@ from estimator.scenario.units import GIB
 from estimator.studies.deepflow import corrected, log, lstm_memory, plans, power, view
 from estimator.studies.deepflow.inputs import Inputs, is_reference, machine_of, model_of, plan_of, rates_of
 from estimator.studies.deepflow.lstm import Lstm
-from estimator.studies.deepflow.lstm_step import Step, step
+from estimator.studies.deepflow.lstm_step import LstmStep, step
 from estimator.studies.study import Figure, Result, Series, printed, printed_figures
 
 TITLE = "LSTM language model on a machine from technology"
@@ -61,7 +61,7 @@ def _figure(line: log.Line, text: str | None) -> Figure:
     return Figure(group=group, name=name, value=value, unit=unit, printed=reference, decimals=decimals)
 
 
-def _composition(of: Step) -> Iterator[Series]:
+def _composition(of: LstmStep) -> Iterator[Series]:
     parts = view.composition(of)
     yield Series(
         group="time composition", name="seconds of the step", x_label="component", y_label="s", kind="bar",
@@ -78,7 +78,7 @@ def _memory(m: Lstm) -> Iterator[Series]:
         )  # fmt: skip
 
 
-def _sweep(found: power.Sweep) -> Iterator[Series]:
+def _sweep(found: power.PowerSweep) -> Iterator[Series]:
     yield Series(
         group="power split", name="Time", x_label="memory's share of the power of compute and memory", y_label="s",
         x=tuple(map(float, found.memory_frac)), y=tuple(map(float, found.seconds)), y_log=True,

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar
 
 from estimator.scenario.catalog import ROOT
-from estimator.scenario.codec import decode
+from estimator.scenario.codec import decode, types_of
 
 T = TypeVar("T")
 
@@ -99,13 +99,13 @@ def printed(text: str) -> tuple[Value, int | None]:
 
 def read_inputs(cls: type[T], overrides: Mapping[str, object]) -> T:
     """Build a study's inputs from overrides, text included; raise InputProblems naming each bad input."""
-    hints = get_type_hints(cls)
+    hints = types_of(cls)
     return decode(cls, {name: _typed(hints.get(name), value) for name, value in overrides.items()})
 
 
 def describe(name: str, module: ModuleType) -> dict[str, Any]:
     """Describe a study for people and pages: title, summary, and each input with its bounds, help and default."""
-    hints = get_type_hints(module.Inputs)
+    hints = types_of(module.Inputs)
     return {
         "name": name,
         "title": module.TITLE,

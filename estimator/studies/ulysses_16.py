@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
 
-from estimator.communication.context import sequence_exchanges
+from estimator.communication.context import context_messages
 from estimator.cost.collectives import TRAFFIC
 from estimator.operations.op import gemm
 from estimator.scenario.codec import spec
@@ -79,7 +79,7 @@ class Tensor:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class UlyssesStep:
     """One line of the log: what it shows, allocates for good, and holds only while it runs."""
 
     name: str
@@ -130,7 +130,7 @@ def run(inputs: Inputs) -> Result:
     return Result(study="ulysses-16", inputs=inputs, figures=tuple(figures), series=curves, notes=NOTES)
 
 
-def steps_of(i: Inputs) -> tuple[Step, ...]:
+def steps_of(i: Inputs) -> tuple[UlyssesStep, ...]:
     """List the ten steps of the log with the tensors that each shows and allocates.
 
     t = N·d/P elements, W = d² elements. What is reshaped is copied one tensor at a time: a copy lives beside its
@@ -159,21 +159,23 @@ def steps_of(i: Inputs) -> tuple[Step, ...]:
     joined = tensor("c_", "N/P, d", tokens, i.d)
     result = tensor("output", "N/P, d", tokens, i.d)
     return (
-        Step(name="Ulysses attention", tensors=(source, *weights), keeps_bytes=_bytes((source, *weights))),
-        Step(name="compute q, k, v", tensors=qkv, keeps_bytes=i.workspace_bytes + _bytes(qkv), flops=3 * projection),
-        Step(name="all-to-all q, k, v", tensors=received, keeps_bytes=_bytes(received)),
-        Step(name="reshape q_, k_, v_", tensors=whole, transient_bytes=whole[0].size_bytes),
-        Step(name="compute attention", tensors=(scores,), keeps_bytes=scores.size_bytes, flops=square),
-        Step(name="compute c", tensors=(values,), keeps_bytes=values.size_bytes, flops=square),
-        Step(name="transpose c", tensors=(untransposed,)),
-        Step(name="all-to-all c", tensors=(back,), keeps_bytes=back.size_bytes),
-        Step(name="transpose & reshape c_ and reshape projection", transient_bytes=joined.size_bytes,
+        UlyssesStep(name="Ulysses attention", tensors=(source, *weights), keeps_bytes=_bytes((source, *weights))),
+        UlyssesStep(
+            name="compute q, k, v", tensors=qkv, keeps_bytes=i.workspace_bytes + _bytes(qkv), flops=3 * projection
+        ),
+        UlyssesStep(name="all-to-all q, k, v", tensors=received, keeps_bytes=_bytes(received)),
+        UlyssesStep(name="reshape q_, k_, v_", tensors=whole, transient_bytes=whole[0].size_bytes),
+        UlyssesStep(name="compute attention", tensors=(scores,), keeps_bytes=scores.size_bytes, flops=square),
+        UlyssesStep(name="compute c", tensors=(values,), keeps_bytes=values.size_bytes, flops=square),
+        UlyssesStep(name="transpose c", tensors=(untransposed,)),
+        UlyssesStep(name="all-to-all c", tensors=(back,), keeps_bytes=back.size_bytes),
+        UlyssesStep(name="transpose & reshape c_ and reshape projection", transient_bytes=joined.size_bytes,
              tensors=(joined, tensor("proj", "d, d", i.d, i.d))),
-        Step(name="compute output", tensors=(result,), keeps_bytes=result.size_bytes, flops=projection),
+        UlyssesStep(name="compute output", tensors=(result,), keeps_bytes=result.size_bytes, flops=projection),
     )  # fmt: skip
 
 
-def held_bytes(steps: Sequence[Step]) -> list[int]:
+def held_bytes(steps: Sequence[UlyssesStep]) -> list[int]:
     """Bytes that stay allocated after each step."""
     held, found = 0, []
     for step in steps:
@@ -182,7 +184,7 @@ def held_bytes(steps: Sequence[Step]) -> list[int]:
     return found
 
 
-def running_peaks_bytes(steps: Sequence[Step]) -> list[int]:
+def running_peaks_bytes(steps: Sequence[UlyssesStep]) -> list[int]:
     """Largest sum of what is held and what is transient, over all steps so far; the log never resets it."""
     peak, found = 0, []
     for step, held in zip(steps, held_bytes(steps), strict=True):
@@ -193,7 +195,7 @@ def running_peaks_bytes(steps: Sequence[Step]) -> list[int]:
 
 def exchanged_bytes(i: Inputs, cp_kind: str) -> dict[str, float]:
     """Bytes that one rank receives forward, by exchange: (P − 1)/P of what an exchange carries."""
-    found = sequence_exchanges(
+    found = context_messages(
         cp_kind=cp_kind, cp=i.P, tokens=i.N // i.P, query_width=i.d, key_width=i.d, value_width=i.d,
         output_width=i.d, element_bytes=i.dtype_bytes,
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Table: one row of a CSV of measured runs, read into a Scenario by stated defaults, never by the measurement."""
+"""CSV row: one row of a CSV of measured runs, read into a Scenario by stated defaults, never by the measurement."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
-from estimator.scenario.hardware import Chip
+from estimator.scenario.framework import FRAMEWORKS, Framework
+from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -22,7 +23,7 @@ STATED_NETWORK_LATENCY_S = 5e-6
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class CsvRow:
     """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted."""
 
     source_id: str
@@ -33,7 +34,7 @@ class Row:
     measured_memory_bytes: float | None
 
 
-def scenario_of_row(row: Mapping[str, str]) -> Row:
+def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
     """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason."""
     cells = {key.strip(): (value or "").strip() for key, value in row.items() if key}
     assumptions: list[str] = []
@@ -50,7 +51,7 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
     memory_gib = number(cells.get("measured_peak_mem_gib", ""))
     if scenario is not None and step_s is None and memory_gib is None:
         scenario, reason = None, "no measured step time, throughput or memory"
-    return Row(
+    return CsvRow(
         source_id=cells.get("source_id", ""),
         scenario=scenario,
         assumptions=tuple(assumptions),
@@ -62,10 +63,8 @@ def scenario_of_row(row: Mapping[str, str]) -> Row:
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
     precision = cells.get("precision", "").lower()
-    if "fp4" in precision:
-        return f"precision {precision} is not modelled yet"
     if precision and precision not in PRECISIONS:
-        return f"precision {precision!r} is not known"
+        return f"precision {precision!r} is not modelled"
     if not cells.get("hardware"):
         return "no hardware named"
     for column in ("n_layers", "d_model", "n_heads", "seq_len", "global_batch"):
@@ -233,12 +232,11 @@ def known_experts(name: str) -> int:
 
 
 PRECISIONS = {
-    "fp32": "fp32", "float32": "fp32", "tf32": "tf32", "bf16": "bf16", "bfloat16": "bf16", "fp16": "fp16-amp",
-    "float16": "fp16-amp", "amp_bf16": "bf16-amp", "bf16-amp": "bf16-amp", "autocast": "bf16-amp",
-    "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp", "bf16-mixed": "bf16-amp",
-    "amp_fp16": "fp16-amp", "fp16-amp": "fp16-amp",
-    "fp16 mixed": "fp16-amp", "bf16 mixed": "bf16-amp",
-    "fp8": "fp8", "amp_fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "fp8-ds": "fp8", "fp8-sc": "fp8",
+    **{name: name for name in PEAK_FIELD},
+    "float32": "fp32", "bfloat16": "bf16", "fp16": "fp16-amp", "float16": "fp16-amp", "amp_bf16": "bf16-amp",
+    "autocast": "bf16-amp", "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp",
+    "bf16-mixed": "bf16-amp", "amp_fp16": "fp16-amp", "fp16 mixed": "fp16-amp", "bf16 mixed": "bf16-amp",
+    "amp_fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "fp8-ds": "fp8", "fp8-sc": "fp8",
     "fp8 other granularity (parenthesised value)": "fp8",
 }  # fmt: skip
 SHARDINGS = {
@@ -255,12 +253,7 @@ ATTENTIONS = {
 UNSTATED_OPTIMIZER = "distributed-optimizer use not stated"
 """Notes of tables that tell FSDP from Megatron's own DistributedDataParallel, not how the latter shards its optimizer;
 Megatron-Bridge's recipes do (use_distributed_optimizer in src/megatron/bridge/recipes/common.py)."""
-MEGATRON_BUCKET = 40_000_000
-MEGATRON_BUCKET_PER_RANK = 1_000_000
-"""Megatron-Core's buckets where none are stated: gradients, and gradients for each data parallel rank, whichever is
-more (megatron/core/distributed/distributed_data_parallel.py)."""
 NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
-MEGATRON_DROPOUT = 0.1
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
 
@@ -280,7 +273,9 @@ def plan_and_training(
     framework = cells.get("framework") or "pytorch-eager"
     if not cells.get("framework"):
         assumptions.append("framework = pytorch-eager")
-    recent = framework in ("megatron", "xla") and not chip.name.startswith(EAGER_DEFAULT_CHIPS)
+    software = _software(framework)
+    published = software.published
+    recent = published.recipes and not chip.name.startswith(EAGER_DEFAULT_CHIPS)
     tp, pp = whole("tp", 1), whole("pp", 1)
     cp, ep, vp = (int(number(cells.get(column, "")) or 1) for column in ("cp", "ep", "vp"))
     chips = whole("n_gpus", 1)
@@ -308,12 +303,12 @@ def plan_and_training(
         "micro_batch": whole("micro_batch", 1),
         "sequence_parallel": split,
         "overlap": cells.get("ddp_mode", "") not in ("naive", "flat")
-        and (recent or not (framework == "megatron" and sharding == "ddp")),
+        and (recent or not (published.exposes_ddp and sharding == "ddp")),
     }
     if cells.get("ddp_mode") in ("naive", "flat"):
         plan["ddp_mode"] = cells["ddp_mode"]
-    if cp > 1 and framework == "megatron":
-        assumptions.append("cp_kind = ring (Megatron's default, peer to peer)")
+    if cp > 1:
+        assumptions.append("cp_kind = ring (peer to peer)")
     if vp > 1 and pp > 1:
         plan |= {"virtual_stages": vp, "schedule": "interleaved"}
     if ep > 1:
@@ -321,17 +316,20 @@ def plan_and_training(
     bucket_mb = number(cells.get("bucket_mb", ""))
     if bucket_mb:
         plan["bucket_bytes"] = int(bucket_mb * 2**20)
-    elif framework == "megatron":
-        # Its main gradients have 4 bytes.
-        plan["bucket_bytes"] = 4 * max(MEGATRON_BUCKET, MEGATRON_BUCKET_PER_RANK * dp * cp)
+    elif published.bucket_parameters:
+        least, per_rank = published.bucket_parameters
+        # Main gradients have 4 bytes.
+        plan["bucket_bytes"] = 4 * max(least, per_rank * dp * cp)
         if dp * cp > 1:
-            assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} (Megatron's default)")
+            assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} ({software.label}'s default)")
     return plan, _training(cells, chip, framework, whole, assumptions)
 
 
 def _training(
     cells: Mapping[str, str], chip: Chip, framework: str, whole: Any, assumptions: list[str]
 ) -> dict[str, Any]:
+    software = _software(framework)
+    eager_dropout = software.published.eager_attention_dropout
     precision = PRECISIONS.get(cells.get("precision", "").lower(), "")
     if not precision:
         precision = "bf16" if chip.bf16_flops_per_s else "fp16-amp"
@@ -341,16 +339,16 @@ def _training(
         assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
     if attention is None:
         old = (
-            framework == "megatron"
+            eager_dropout is not None
             and chip.name.startswith(EAGER_DEFAULT_CHIPS)
             and "transformer_engine" not in cells.get("notes", "")
         )
         attention = "eager" if old else "sdpa"
         assumptions.append(f"attention = {attention}")
     dropout = 0.0
-    if attention == "eager" and framework == "megatron":
-        dropout = MEGATRON_DROPOUT
-        assumptions.append(f"dropout = {dropout} (Megatron-LM's default)")
+    if attention == "eager" and eager_dropout is not None:
+        dropout = eager_dropout
+        assumptions.append(f"dropout = {dropout} ({software.label}'s default)")
     return {
         "seq_len": whole("seq_len", 1),
         "global_batch": whole("global_batch", 1),
@@ -362,6 +360,11 @@ def _training(
         "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
         "optimizer": cells.get("optimizer", "").lower() or "adamw",
     }
+
+
+def _software(framework: str) -> Framework:
+    """A name that there is none of is refused with the scenario."""
+    return FRAMEWORKS.get(framework, Framework(label=framework))
 
 
 def _recompute(value: str, assumptions: list[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
@@ -12,7 +12,7 @@ from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
-from estimator.validation.csv_row import Row, scenario_of_row
+from estimator.validation.csv_row import CsvRow, scenario_of_row
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +31,7 @@ class Errors:
 class Predicted:
     """One row with its prediction and errors in percent; ``fits``: the prediction finds room in its chips' memory."""
 
-    row: Row
+    row: CsvRow
     hardware: str
     model: str
     source: str
@@ -93,7 +93,7 @@ def validate(rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None
     return score(predict_rows(rows, calibration))
 
 
-def score(found: list[Predicted | Skipped]) -> Validation:
+def score(found: Sequence[Predicted | Skipped]) -> Validation:
     """Add up the errors of predicted rows."""
     done = [item for item in found if isinstance(item, Predicted)]
     groups: dict[str, dict[str, list[float]]] = {"hardware": {}, "model": {}, "source": {}}

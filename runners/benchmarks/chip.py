@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from estimator.scenario.breakdown import Category
 from estimator.scenario.codec import encode
 from estimator.scenario.hardware import Chip
 from estimator.scenario.model import Model
@@ -170,7 +171,7 @@ def _host_seconds(ranks: Ranks, seconds: float) -> dict[str, float]:
 def _kernels(ranks: Ranks, work: Callable[[], Any]) -> int:
     """Count device kernels, or on a CPU the ops that compute."""
     reduced = reduce_trace(profiled_events(ranks.cuda, work), device=ranks.cuda)
-    return max(1, sum(kernel.count for kernel in reduced.kernels if kernel.category != "host"))
+    return max(1, sum(kernel.count for kernel in reduced.kernels if kernel.category != Category.HOST))
 
 
 def _launch_seconds(ranks: Ranks) -> float:

@@ -11,20 +11,22 @@ from pathlib import Path
 
 import torch
 
+from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from runners.job import Job
 from runners.model.by_name import model_of
 from runners.options import DdpOptions, options_of
-from runners.parallel.variants import Marks, Setting, Spread, Variant, parse, prepare
+from runners.parallel.variants import EXCHANGE, Marks, Spread, Variant, VariantSetting, parse, prepare
 from runners.ranks import Ranks, gather, synchronize
 from runners.rows import Report, Row, Suite, begin, peak_bytes, reset_peak, used_bytes
+from runners.summary import MEASURED_PHASES
 from runners.timing import between, spread_columns, stamp
 from runners.trace.profile import profiled_events
 from runners.trace.reduced import reduce_trace
 
-PHASES = ("forward", "backward", "communication", "optimizer")
+PHASES = (Phase.FORWARD, Phase.BACKWARD, EXCHANGE, Phase.OPTIMIZER)
 
 ALWAYS = (
     "single",
@@ -81,7 +83,9 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
         training = Training(
             seq_len=seq_len, global_batch=options.micro_batch, precision=precision, attention=options.attention
         )
-        setting = Setting(model=model, training=training, plan=Plan(micro_batch=options.micro_batch), seed=job.seed)
+        setting = VariantSetting(
+            model=model, training=training, plan=Plan(micro_batch=options.micro_batch), seed=job.seed
+        )
         row = suite.measure(columns_of(variant, setting, suite.ranks), partial(_measure, suite, variant, setting))
         if options.profile and row["status"] == "ok":
             profiles.append((row, partial(_profiled, suite, variant, setting)))
@@ -96,7 +100,7 @@ def every_variant(world_size: int) -> tuple[str, ...]:
     return (*ALWAYS, *(text.format(m=2 * world_size) for text in PIPELINES))
 
 
-def columns_of(variant: Variant, setting: Setting, ranks: Ranks) -> Row:
+def columns_of(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Row:
     """What is known of a row before it is measured."""
     columns: Row = {
         "variant": variant.text,
@@ -117,7 +121,7 @@ def columns_of(variant: Variant, setting: Setting, ranks: Ranks) -> Row:
     return columns
 
 
-def _measure(suite: Suite, variant: Variant, setting: Setting) -> Row:
+def _measure(suite: Suite, variant: Variant, setting: VariantSetting) -> Row:
     ranks = suite.ranks
     reset_peak(ranks)
     left_over = used_bytes(ranks)
@@ -128,7 +132,7 @@ def _measure(suite: Suite, variant: Variant, setting: Setting) -> Row:
         spread.discard()
 
 
-def _row(suite: Suite, variant: Variant, setting: Setting, spread: Spread) -> Row:
+def _row(suite: Suite, variant: Variant, setting: VariantSetting, spread: Spread) -> Row:
     ranks, job = suite.ranks, suite.job
     _steps(spread, ranks, job.warmup)
     samples = _steps(spread, ranks, job.steps)
@@ -140,13 +144,13 @@ def _row(suite: Suite, variant: Variant, setting: Setting, spread: Spread) -> Ro
     spread_of_steps = spread_columns(steps_s)
     step_s = spread_of_steps.pop("median_s")
     row: Row = {"step_s": step_s, **spread_of_steps}
-    row |= {f"{name}_s": phases[name] for name in ("forward", "backward", "optimizer")}
-    row["communication_wait_s"] = phases["communication"] if spread.silent or variant.kind == "zero1" else None
+    row |= {f"{name}_s": phases[name] for name in MEASURED_PHASES}
+    row["communication_wait_s"] = phases[EXCHANGE] if spread.silent or variant.kind == "zero1" else None
     without = statistics.median(_combined(ranks, quiet)[0]) if quiet else None
     row["step_without_communication_s"] = without
     row["exposed_communication_s"] = None if without is None else max(0.0, step_s - without)
     row["profiled_exposed_s"] = None
-    busy = sum(phases[name] for name in ("forward", "backward", "optimizer"))
+    busy = sum(phases[name] for name in MEASURED_PHASES)
     row["bubble_s"] = max(0.0, step_s - busy) if variant.kind == "pp" else None
     row["global_batch"] = spread.global_batch
     row["tokens_per_s"] = spread.global_batch * setting.training.seq_len / step_s
@@ -189,7 +193,7 @@ def _combined(ranks: Ranks, samples: list[dict[str, float]]) -> tuple[list[float
     return steps_s, phases
 
 
-def _profiled(suite: Suite, variant: Variant, setting: Setting) -> Row:
+def _profiled(suite: Suite, variant: Variant, setting: VariantSetting) -> Row:
     """Build it once more and profile one step."""
     ranks = suite.ranks
     spread = prepare(variant, setting, ranks)
@@ -199,4 +203,4 @@ def _profiled(suite: Suite, variant: Variant, setting: Setting) -> Row:
     finally:
         spread.discard()
     scores = (setting.plan.micro_batch * setting.model.heads, setting.training.seq_len)
-    return {"profiled_exposed_s": reduce_trace(events, scores, device=ranks.cuda).busy_s("communication")}
+    return {"profiled_exposed_s": reduce_trace(events, scores, device=ranks.cuda).busy_s(Category.COMMUNICATION)}

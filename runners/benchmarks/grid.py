@@ -9,6 +9,7 @@ from itertools import product
 
 import torch
 
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.model import Model
@@ -168,8 +169,8 @@ def _profiled(suite: Suite, cell: GridCell) -> Row:
         reduced = profile(trainer)
     finally:
         discard(trainer)
-    row: Row = {f"{category}_s": reduced.busy_s(category) for category in WORK if category not in MEASURED_PHASES}
-    row["optimizer_busy_s"] = reduced.busy_s("optimizer")
+    row: Row = {f"{category}_s": reduced.busy_s(category) for category in WORK if category != Category.OPTIMIZER}
+    row["optimizer_busy_s"] = reduced.busy_s(Category.OPTIMIZER)
     row["kernels"] = sum(kernel.count for kernel in reduced.kernels)
     row["kernel_flops"] = sum(kernel.flops or 0.0 for kernel in reduced.kernels) or None
     return row

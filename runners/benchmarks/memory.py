@@ -6,7 +6,7 @@ from collections.abc import Callable
 from itertools import product
 from pathlib import Path
 
-from estimator.scenario.breakdown import MEMORY_KINDS
+from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem
@@ -22,6 +22,7 @@ from runners.refusals import refusals
 from runners.row_status import Unsupported
 from runners.rows import Report, Row, Suite, begin, used_bytes
 from runners.snapshot import record
+from runners.summary import MEASURED_PHASES
 from runners.train_step import Trainer, discard, one_step, prepare
 
 DEFINITIONS = {
@@ -97,10 +98,12 @@ def _row(suite: Suite, trainer: Trainer, snapshot: Path | None) -> Row:
         record(lambda: one_step(trainer, lambda phase: None), snapshot)
     found, warnings = memory(trainer, peaks)
     row: Row = {"peak_bytes": found.peak_bytes, "reserved_bytes": found.reserved_bytes, "before_bytes": before}
-    for phase in ("forward", "backward", "optimizer"):
+    for phase in MEASURED_PHASES:
         row[f"{phase}_peak_bytes"] = peaks[phase]["allocated_bytes"] if phase in peaks else None
     row |= {
-        f"{kind}_bytes": found.by_kind.get(kind, 0.0) for kind in MEMORY_KINDS if found.by_kind and kind != "logits"
+        f"{kind}_bytes": found.by_kind.get(kind, 0.0)
+        for kind in MEMORY_KINDS
+        if found.by_kind and kind != MemoryKind.LOGITS
     }
     row["parameters"] = _count(trainer)
     if warnings:

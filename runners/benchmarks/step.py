@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
 from estimator.scenario.parameters import model_flops_per_token
@@ -46,8 +47,8 @@ DEFINITIONS = {
     "its waiting for the host included; optimizer includes zero_grad",
     "phases_s": "medians over steps of the mean over ranks, scaled to add to the median step; what the profiled step "
     "shows the device to be idle in a phase is taken out of it and is host_wait",
-    "exposed_communication": "median step with gradient all-reduce minus median step under no_sync, not below zero, "
-    "taken out of backward",
+    Phase.EXPOSED_COMMUNICATION: "median step with gradient all-reduce minus median step under no_sync, not below "
+    "zero, taken out of backward",
     "throughput": "rates at the median step; model FLOPs are 6 per matrix weight and token and 12·layers·width·length, "
     "a forward alone a third; mfu_frac is their share of the chip's dense peak; kernel FLOPs are of the profiled step",
     "breakdown_s": "busy time by category of one profiled step without communication; communication is the exposed "

@@ -14,12 +14,12 @@ from torch.nn.parallel import DistributedDataParallel
 
 from runners.model.training import optimizer_of
 from runners.model.transformer import build
-from runners.parallel.variants import MIB, Setting, Spread, Variant, held, step_of
+from runners.parallel.variants import MIB, Spread, Variant, VariantSetting, held, step_of
 from runners.ranks import Ranks
 from runners.train_step import empty
 
 
-def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
+def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Build one copy per rank, equal everywhere, and the chosen exchange of its gradients."""
     module = build(setting.model, setting.training, setting.plan, ranks.device)
     exchange: Callable[[bool], AbstractContextManager[Any]] = lambda communicate: nullcontext()  # noqa: E731

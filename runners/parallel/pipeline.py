@@ -17,9 +17,10 @@ from torch import Tensor, nn
 from torch.distributed import pipelining
 from torch.distributed.pipelining import PipelineStage
 
+from estimator.scenario.breakdown import Phase
 from runners.model.training import autocast, batch, optimizer_of
 from runners.model.transformer import Transformer, build
-from runners.parallel.variants import Marks, Setting, Spread, Variant, held
+from runners.parallel.variants import Marks, Spread, Variant, VariantSetting, held
 from runners.ranks import Ranks
 from runners.row_status import Unsupported
 from runners.train_step import empty
@@ -35,9 +36,9 @@ SINGLE = ("gpipe", "1f1b")
 """Schedules that take one stage; the others take a list of them."""
 
 CHUNKS = {
-    "forward_one_chunk": "forward",
-    "backward_one_chunk": "backward",
-    "backward_weight_one_chunk": "backward",
+    "forward_one_chunk": Phase.FORWARD,
+    "backward_one_chunk": Phase.BACKWARD,
+    "backward_weight_one_chunk": Phase.BACKWARD,
 }
 """What a stage does for one micro-batch, by PipelineStage's names, and the phase that it belongs to."""
 
@@ -45,7 +46,7 @@ CHUNKS = {
 class Stage(nn.Module):
     """Some blocks of the transformer, with the embedding where they are the first and the head where the last."""
 
-    def __init__(self, setting: Setting, index: int, count: int, device: str) -> None:
+    def __init__(self, setting: VariantSetting, index: int, count: int, device: str) -> None:
         super().__init__()
         layers = setting.model.layers // count
         torch.manual_seed(setting.seed + index)
@@ -76,7 +77,7 @@ class Stage(nn.Module):
         return x
 
 
-def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
+def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Build this rank's stages and their schedule; raise Unsupported where they do not fit."""
     per_rank, world = variant.virtual_stages, ranks.world_size
     if setting.model.tied_embedding:
@@ -112,7 +113,7 @@ def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
         values: dict[str, Any] = {"target": targets, "losses": losses} if has_last else {}
         schedule.step(*((tokens,) if has_first else ()), **values)
         last[:] = [torch.stack(losses).mean().detach()] if losses else []
-        with marks.phase("optimizer"):
+        with marks.phase(Phase.OPTIMIZER):
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 
@@ -138,7 +139,7 @@ def loss_of_logits(logits: Tensor, targets: Tensor) -> Tensor:
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def _stages(variant: Variant, setting: Setting, ranks: Ranks, count: int) -> list[tuple[PipelineStage, Stage]]:
+def _stages(variant: Variant, setting: VariantSetting, ranks: Ranks, count: int) -> list[tuple[PipelineStage, Stage]]:
     found = []
     for index in stages_of(variant.schedule, ranks.rank, ranks.world_size, variant.virtual_stages):
         part = Stage(setting, index, count, ranks.device)

@@ -12,17 +12,17 @@ from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from runners.model.training import AUTOCAST_DTYPES, optimizer_of
 from runners.model.transformer import build
 from runners.parallel.collectives import all_gather, reduce_scatter
-from runners.parallel.variants import Setting, Spread, Variant, held, step_of
+from runners.parallel.variants import Spread, Variant, VariantSetting, held, step_of
 from runners.ranks import Ranks
 from runners.train_step import empty
 
 
-def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
+def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Build the model, shard it or its optimizer; data differ from rank to rank."""
     return (_fsdp if variant.kind == "fsdp" else _zero1)(variant, setting, ranks)
 
 
-def _fsdp(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
+def _fsdp(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """fully_shard for every block and for the rest (Zhao 2023, arXiv 2304.11277; FSDP2 of PyTorch).
 
     ``mixed`` gathers and computes in bf16 or fp16 and reduces in fp32 in place of autocast.
@@ -51,13 +51,13 @@ def _fsdp(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
     )
 
 
-def _without_autocast(setting: Setting) -> Setting:
+def _without_autocast(setting: VariantSetting) -> VariantSetting:
     from dataclasses import replace
 
     return replace(setting, training=replace(setting.training, precision="fp32"))
 
 
-def _zero1(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
+def _zero1(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Every rank averages its share of all gradients, steps its share of the parameters and sends them to all.
 
     Gradients, parameters and moments lie in one flat tensor each, of which rank r owns the r-th part

@@ -22,13 +22,13 @@ from torch.distributed.tensor.parallel import (
 
 from runners.model.training import optimizer_of
 from runners.model.transformer import build
-from runners.parallel.variants import Setting, Spread, Variant, held, step_of
+from runners.parallel.variants import Spread, Variant, VariantSetting, held, step_of
 from runners.ranks import Ranks
 from runners.row_status import Unsupported
 from runners.train_step import empty
 
 
-def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
+def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Build the whole model and split it; all ranks see the same data. Raises Unsupported."""
     model, degree = setting.model, ranks.world_size
     if model.position != "rope":

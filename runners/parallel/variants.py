@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import record_function
 
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem
@@ -22,6 +23,8 @@ from runners.row_status import Unsupported
 from runners.timing import between, stamp
 
 MIB = 2**20
+EXCHANGE = "communication"
+"""A mark of steps whose exchange follows backward, beside the marks of the phases."""
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v")
 
 MAKERS = {
@@ -55,7 +58,7 @@ class Variant:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
+class VariantSetting:
     """What is trained: model, numbers, sequences per rank and micro-batch, and the seed."""
 
     model: Model
@@ -137,7 +140,7 @@ FLAGS: dict[tuple[str, str], dict[str, Any]] = {
 }
 
 
-def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
+def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Build a variant on this rank; raise Unsupported where it does not fit model or machine."""
     refused = model_refusals(setting.model)
     if refused:
@@ -153,7 +156,7 @@ def prepare(variant: Variant, setting: Setting, ranks: Ranks) -> Spread:
 def step_of(
     module: nn.Module,
     optimizer: torch.optim.Optimizer,
-    setting: Setting,
+    setting: VariantSetting,
     ranks: Ranks,
     *,
     seed: int,
@@ -172,16 +175,16 @@ def step_of(
 
     def step(marks: Marks, communicate: bool) -> None:
         with exchange(communicate):
-            with marks.phase("forward"), autocast(setting.training, ranks.device):
+            with marks.phase(Phase.FORWARD), autocast(setting.training, ranks.device):
                 loss = loss_of(module, tokens, targets)
-            with marks.phase("backward"):
+            with marks.phase(Phase.BACKWARD):
                 torch.autograd.backward(loss)
         if finish is not None and communicate:
-            with marks.phase("communication"):
+            with marks.phase(EXCHANGE):
                 finish()
         last[:] = [loss.detach()]
         del loss
-        with marks.phase("optimizer"):
+        with marks.phase(Phase.OPTIMIZER):
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
 

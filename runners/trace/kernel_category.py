@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from estimator.scenario.breakdown import CATEGORIES
+from estimator.scenario.breakdown import CATEGORIES, Category
 
 COMMUNICATION = (
     r"nccl|rccl|gloo|mscclpp|nvshmem|oneccl|^c10d::|^_c10d|"
@@ -45,15 +45,15 @@ ELEMENTWISE = (
 )
 
 RULES: tuple[tuple[str, str], ...] = (
-    ("communication", COMMUNICATION),
-    ("other", COPY),
-    ("host", HOST),
-    ("elementwise", FUSED_POINTWISE),
-    ("elementwise", LOG_SOFTMAX),
-    ("attention", ATTENTION),
-    ("optimizer", OPTIMIZER),
-    ("matmul", MATMUL),
-    ("elementwise", ELEMENTWISE),
+    (Category.COMMUNICATION, COMMUNICATION),
+    (Category.OTHER, COPY),
+    (Category.HOST, HOST),
+    (Category.ELEMENTWISE, FUSED_POINTWISE),
+    (Category.ELEMENTWISE, LOG_SOFTMAX),
+    (Category.ATTENTION, ATTENTION),
+    (Category.OPTIMIZER, OPTIMIZER),
+    (Category.MATMUL, MATMUL),
+    (Category.ELEMENTWISE, ELEMENTWISE),
 )
 """Category and pattern, the first that matches wins: attention before matmul, as its kernels contain products, and the
 loss's log-softmax before attention's softmax.
@@ -72,4 +72,4 @@ def category_of(name: str) -> str:
     for category, pattern in _COMPILED:
         if pattern.search(name):
             return category
-    return "other"
+    return Category.OTHER

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.measurement import Kernel
 from runners.trace.aten_cost import bytes_of, flops_of
 from runners.trace.kernel_category import category_of
@@ -15,6 +16,8 @@ from runners.trace.kernel_category import category_of
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 PHASE_PREFIX = "phase:"
 NO_PHASE = ""
+ARITHMETIC = (Category.MATMUL, Category.ATTENTION)
+"""Categories whose ops have FLOPs to share among their kernels."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +104,7 @@ def _device_pieces(complete: list[Mapping[str, Any]], phases: _Phases, scores: t
         category = _category(event["name"], phase, op, scores)
         piece = _Piece(event["name"], category, phase, event["ts"], event["dur"])
         pieces.append(piece)
-        if category_of(event["name"]) in ("matmul", "attention"):
+        if category_of(event["name"]) in ARITHMETIC:
             of_op.setdefault(arguments.get("External id"), []).append(piece)
     for identity, parts in of_op.items():
         _share_arithmetic(ops.get(identity), parts)
@@ -127,16 +130,16 @@ def _host_pieces(complete: list[Mapping[str, Any]], phases: _Phases, scores: tup
     for event in complete:
         if event.get("cat") == "cpu_op":
             threads.setdefault((event.get("pid"), event.get("tid")), []).append(event)
-        elif event.get("cat") == "user_annotation" and category_of(event["name"]) == "communication":
+        elif event.get("cat") == "user_annotation" and category_of(event["name"]) == Category.COMMUNICATION:
             phase = phases.at(event["ts"])
-            pieces.append(_Piece(event["name"], "communication", phase, event["ts"], event["dur"]))
+            pieces.append(_Piece(event["name"], Category.COMMUNICATION, phase, event["ts"], event["dur"]))
     for events in threads.values():
         for event, self_time, parent in _self_times(events):
             phase = phases.at(event["ts"])
             category = _category(event["name"], phase, event, scores)
             flops, bytes_ = _arithmetic(event)
-            if parent and flops is None and category_of(event["name"]) in ("matmul", "attention"):
-                category = "host"  # linear, matmul and their like only choose the op below them
+            if parent and flops is None and category_of(event["name"]) in ARITHMETIC:
+                category = Category.HOST  # linear, matmul and their like only choose the op below them
             pieces.append(_Piece(event["name"], category, phase, event["ts"], self_time, flops, bytes_))
     return pieces
 
@@ -159,18 +162,18 @@ def _self_times(events: list[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any]
 
 def _category(name: str, phase: str, op: Mapping[str, Any] | None, scores: tuple[int, int] | None) -> str:
     """By name; but plain ops of the optimizer are the optimizer, and those on the score matrix are attention."""
-    category = "host" if name.startswith("c10d::") else category_of(name)  # that op only starts the collective
-    if category == "other" and op is not None and not name.startswith(("Mem", "mem")):
-        category = category_of(op["name"]) if category_of(op["name"]) != "host" else "other"
-    if phase == "optimizer" and category in ("elementwise", "other"):
-        return "optimizer"
-    if op is not None and scores is not None and category in ("matmul", "elementwise"):
+    category = Category.HOST if name.startswith("c10d::") else category_of(name)  # that op only starts the collective
+    if category == Category.OTHER and op is not None and not name.startswith(("Mem", "mem")):
+        category = category_of(op["name"]) if category_of(op["name"]) != Category.HOST else Category.OTHER
+    if phase == Phase.OPTIMIZER and category in (Category.ELEMENTWISE, Category.OTHER):
+        return Category.OPTIMIZER
+    if op is not None and scores is not None and category in (Category.MATMUL, Category.ELEMENTWISE):
         heads, length = scores
         product = op["name"] in ("aten::bmm", "aten::baddbmm")
         for shape in op.get("args", {}).get("Input Dims", []):
             on_scores = len(shape) > 2 and list(shape[-2:]) == [length, length]
             if (product or on_scores) and math.prod(shape[:-2]) == heads:
-                return "attention"
+                return Category.ATTENTION
     return category
 
 
@@ -185,7 +188,7 @@ def _arithmetic(op: Mapping[str, Any]) -> tuple[float | None, float | None]:
 def _exclusive(pieces: list[_Piece]) -> Iterable[tuple[_Piece, float]]:
     """Seconds of each kernel that no earlier one covers; communication only gets what all others leave."""
     covered: list[tuple[float, float]] = []
-    work = sorted((p for p in pieces if p.category != "communication"), key=lambda p: p.start)
+    work = sorted((p for p in pieces if p.category != Category.COMMUNICATION), key=lambda p: p.start)
     reached = float("-inf")
     for piece in work:
         begin, end = max(piece.start, reached), piece.start + piece.length
@@ -194,7 +197,7 @@ def _exclusive(pieces: list[_Piece]) -> Iterable[tuple[_Piece, float]]:
             covered.append((begin, end))
             reached = end
     reached, starts = float("-inf"), [begin for begin, _ in covered]
-    for piece in sorted((p for p in pieces if p.category == "communication"), key=lambda p: p.start):
+    for piece in sorted((p for p in pieces if p.category == Category.COMMUNICATION), key=lambda p: p.start):
         begin, end = max(piece.start, reached), piece.start + piece.length
         hidden = 0.0
         for low, high in covered[max(0, bisect_right(starts, begin) - 1) :]:

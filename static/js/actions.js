@@ -1,8 +1,7 @@
-// @ts-check
 /** What a person can do to the state; every view calls these, none changes the state by itself. */
-import { adaptations } from "./adapted.js";
+import { coupledChanges } from "./changes.js";
 import { lastAxis, validAxis } from "./axes.js";
-import { laidBeside } from "./lay.js";
+import { relayoutKeepingBatch } from "./relayout.js";
 import { median } from "./measured.js";
 import { batched, chipOf, complete, get, modelOf, resized, same, withField } from "./scenario.js";
 import { set, state } from "./state.js";
@@ -63,7 +62,7 @@ const healing = (path) => state.problems.length > 0 && origin(path) !== state.sc
 
 /** Change the scenario for one field, and say what followed. @param {Scenario} scenario @param {string} path */
 function move(scenario, path) {
-  set({ adapted: { scenario, changes: adaptations(scenario, state.scenario, path) } });
+  set({ adapted: { scenario, changes: coupledChanges(scenario, state.scenario, path) } });
   setScenario(scenario);
 }
 
@@ -120,7 +119,7 @@ export function preview(path, point, ofThis) {
   const valid = ofThis && !healing(path);
   const scenario = valid ? point.scenario : withField(origin(path), path, point.value, usualNode());
   if (same(scenario, state.scenario)) return;
-  set({ adapted: { scenario, changes: adaptations(scenario, state.drag?.scenario ?? state.scenario, path) } });
+  set({ adapted: { scenario, changes: coupledChanges(scenario, state.drag?.scenario ?? state.scenario, path) } });
   set(
     valid && point.estimate?.ops
       ? { scenario, estimate: point.estimate, estimated: scenario, problems: [] }
@@ -192,7 +191,7 @@ export function setChips(chips, { batch = false } = {}) {
   const { scenario, catalog } = state;
   const { plan, training } = scenario;
   const next = withField(scenario, "cluster.chips", chips, usualNode());
-  const laid = batch ? laidBeside(plan, chips, training.global_batch, modelOf(scenario, catalog)) : null;
+  const laid = batch ? relayoutKeepingBatch(plan, chips, training, modelOf(scenario, catalog)) : null;
   move(laid ? batched({ ...next, training, plan: { ...plan, ...laid } }, scenario) : next, "cluster.chips");
 }
 

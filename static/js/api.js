@@ -1,4 +1,3 @@
-// @ts-check
 /** The server's endpoints; every failure becomes an ApiError that carries problems people can act on. */
 import { saidTogether } from "./format.js";
 import { set } from "./state.js";
@@ -26,11 +25,7 @@ export function problemOf(status, text) {
   const problems = Array.isArray(document.problems) ? document.problems : [];
   const words = saidTogether(problems);
   const detail = typeof document.detail === "string" ? document.detail : "";
-  return new ApiError(
-    words || detail || document.title || `The server answered ${status}.`,
-    status,
-    problems,
-  );
+  return new ApiError(words || detail || document.title || `The server answered ${status}.`, status, problems);
 }
 
 /**

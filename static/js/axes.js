@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Whole axes of the current scenario, fetched once when a slider is grabbed (or while nothing else happens), so that a
  * drag is local. An axis stays valid while the current scenario is one of its points: moving along it changes nothing.

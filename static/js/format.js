@@ -1,4 +1,3 @@
-// @ts-check
 /** Numbers as people read them: three significant digits, decimal prefixes, a thin space between thousands. */
 
 const THIN = "\u202f"; // narrow, and it does not break
@@ -153,5 +152,5 @@ export function csv({ columns, rows }) {
     return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
   };
   const head = columns.map(({ title, unit }) => (unit ? `${title} (${unit})` : title));
-  return [head, ...rows].map((row) => row.map(cell).join(",")).join("\r\n") + "\r\n";
+  return [head, ...rows].map((row) => `${row.map(cell).join(",")}\r\n`).join("");
 }

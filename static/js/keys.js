@@ -1,4 +1,3 @@
-// @ts-check
 /** Keyboard shortcuts: one table serves the listener and the dialog that explains them. */
 
 /** @typedef {{keys: string[], does: string, act?: () => void}} Shortcut */

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * Starts the page: catalogue, state from the URL, the views, keys, drops, and what happens when the server
  * goes.
@@ -11,16 +10,16 @@ import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
 import { unknownIn, VIEWS } from "./url.js";
-import { createCompare } from "./views/compare.js";
-import { createHelp, createImport } from "./views/dialogs.js";
-import { byId, h } from "./views/dom.js";
-import { createExplore } from "./views/explore.js";
-import { createFindModel } from "./views/findmodel.js";
-import { importFiles, importText, listenForDrops } from "./views/imports.js";
-import { createRuns } from "./views/runs.js";
-import { createSearch } from "./views/search.js";
-import { createStudies } from "./views/studies.js";
-import { copy, notice, toast, trying } from "./views/toast.js";
+import { createCompare } from "./views/compare/compare.js";
+import { createHelp, createImport } from "./views/shared/dialogs.js";
+import { byId, h } from "./views/shared/dom.js";
+import { createExplore } from "./views/explore/explore.js";
+import { createFindModel } from "./views/explore/findModel.js";
+import { importFiles, importText, listenForDrops } from "./views/shared/imports.js";
+import { createRuns } from "./views/runs/runs.js";
+import { createSearch } from "./views/search/search.js";
+import { createStudies } from "./views/studies/studies.js";
+import { copy, notice, toast, trying } from "./views/shared/toast.js";
 
 const RETRY_MS = 3000;
 const PENDING_MS = 2000;

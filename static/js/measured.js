@@ -1,4 +1,3 @@
-// @ts-check
 /** What a measurement says about one step, without guessing what it does not say. Pure. */
 import { seconds } from "./format.js";
 import { resized, same } from "./scenario.js";

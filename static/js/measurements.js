@@ -1,4 +1,3 @@
-// @ts-check
 /** Measurements and the state: the list of them, the one beside the prediction, and opening one where it can be seen. */
 import { writeUrl } from "./actions.js";
 import { api, ApiError } from "./api.js";
@@ -77,17 +76,22 @@ export async function refreshMeasurements() {
   if (!same(measurements, state.measurements)) set({ measurements });
 }
 
+let loading = ""; // the measurement on its way
+
 /** Fetch the measured side of Explore. */
 export async function loadMeasurement() {
   const { measured } = state;
   if (!measured) return set({ measurement: null, measuredScenario: null });
-  if (state.measurement?.id === measured) return undefined;
+  if (state.measurement?.id === measured || loading === measured) return undefined;
+  loading = measured;
   try {
     const measurement = await api.measurement(measured);
     if (state.measured === measured) set({ measurement, measuredScenario: scenarioOf(measurement) });
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (state.measured === measured && error.status) set({ measurement: null, measuredScenario: null, measured: "" });
+  } finally {
+    if (loading === measured) loading = "";
   }
   return undefined;
 }

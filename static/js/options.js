@@ -1,4 +1,3 @@
-// @ts-check
 /** Options of a benchmark between what a person types and what a job holds. Pure. */
 
 /** @typedef {import("./types.js").BenchmarkOption} BenchmarkOption */
@@ -21,8 +20,7 @@ export function readOption({ type, list }, text) {
 }
 
 /** The default as a person would type it. @param {BenchmarkOption} option */
-export const defaultText = ({ default: own }) =>
-  Array.isArray(own) ? own.join(", ") || "default" : String(own ?? "");
+export const defaultText = ({ default: own }) => (Array.isArray(own) ? own.join(", ") || "default" : String(own ?? ""));
 
 /**
  * Problems of one option, those of its items too.

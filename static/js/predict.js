@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * From the current scenario to its estimate: out of a fetched axis where there is one, else from the server; the
  * newest wins.
@@ -45,6 +44,7 @@ const QUIET_MS = 250;
 let generation = 0;
 /** @type {AbortController | null} */
 let underway = null;
+let asked = ""; // what is underway
 let idle = 0;
 let idleTimer = 0;
 
@@ -56,16 +56,19 @@ export function startPredicting() {
 
 /** Estimate the current scenario. */
 export async function predict() {
-  const mine = ++generation;
   const { scenario } = state;
   const key = canonical(scenario);
+  if (underway && asked === key) return undefined;
+  const mine = ++generation;
   underway?.abort();
+  underway = null;
   if (state.estimated && canonical(state.estimated) === key) return set({ problems: [], busy: false });
   const found = [...FRONT, ...MORE]
     .map((field) => validAxis(field, key)?.legal.find((point) => point.key === key))
     .find(Boolean);
   if (found?.estimate?.ops) return set({ estimate: found.estimate, estimated: scenario, problems: [], busy: false });
   underway = new AbortController();
+  asked = key;
   set({ busy: true });
   try {
     const estimate = await api.estimate(scenario, underway.signal);
@@ -77,6 +80,8 @@ export async function predict() {
         ? error.problems
         : [{ field: "server", message: error.message, remedy: "" }];
     set({ problems, busy: false });
+  } finally {
+    if (mine === generation) underway = null;
   }
   return undefined;
 }
@@ -84,19 +89,19 @@ export async function predict() {
 /** Another value of the plan or of the batch may be the way out. @param {import("./types.js").Problem} problem */
 const isOfPlan = ({ field }) => /^(plan|training)\./.test(field);
 
+/** Whether a field says anything in the present scenario. @param {string} field */
+export function hasAxis(field) {
+  if (["plan.ep", "plan.expert_tp"].includes(field)) return modelOf(state.scenario, state.catalog).experts > 0;
+  return field !== "plan.virtual_stages" || state.scenario.plan.pp > 1;
+}
+
 /** Fetch the axes behind the small curves while the page rests, one after the other, sliders first. */
 function scheduleAxes() {
   clearTimeout(idleTimer);
   const mine = ++idle;
   if (state.drag || state.view !== "explore") return;
   idleTimer = window.setTimeout(async () => {
-    const { plan } = state.scenario;
-    const experts = modelOf(state.scenario, state.catalog).experts > 0;
-    const idleFields = [...FRONT, ...(state.more ? MORE : [])].filter(
-      (field) =>
-        (experts || !["plan.ep", "plan.expert_tp"].includes(field)) && (plan.pp > 1 || field !== "plan.virtual_stages"),
-    );
-    for (const field of idleFields) {
+    for (const field of [...FRONT, ...(state.more ? MORE : [])].filter(hasAxis)) {
       if (mine !== idle || !state.online || !state.problems.every(isOfPlan)) return;
       // a scenario that cannot even be read has no axes
       if (!(await fetchAxis(field)) && state.problems.length) return;

@@ -1,4 +1,3 @@
-// @ts-check
 /** Runs and the state: the list as the server has it, whoever started them, and one at work followed live. */
 import { api, follow, isFinal } from "./api.js";
 import { refreshMeasurements } from "./measurements.js";
@@ -64,7 +63,8 @@ export function createFollowing(ended) {
     const now = state.runs?.find((run) => run.id === id);
     if (!now || isFinal(now.state)) return;
     if (event.kind === "progress") put({ ...now, state: "running", progress: event });
-    else if (isFinal(event.state)) void refresh().catch(() => {}); // the next look finds it
+    else if (isFinal(event.state))
+      void refresh().catch(() => {}); // the next look finds it
     else if (event.state !== now.state) {
       // a stream begins with what is over
       if (event.state !== "queued") put({ ...now, state: event.state, message: event.message ?? "" });

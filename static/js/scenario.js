@@ -1,8 +1,7 @@
-// @ts-check
 /** Scenarios as plain values: complete, name, compare, change one field, describe. Pure. */
-import { batchFollowing, following } from "./follow.js";
+import { batchFollowing, following } from "./coupledFields.js";
 import { significant } from "./format.js";
-import { laidOn } from "./lay.js";
+import { relayout } from "./relayout.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 /** @typedef {import("./types.js").Catalog} Catalog */
@@ -133,9 +132,10 @@ export function resized(cluster, total, usual) {
 export function withField(scenario, path, value, usual) {
   const next = structuredClone(scenario);
   const [part, name] = path.split(".");
+  const size = Math.max(usual, scenario.cluster.chips_per_node); // nodes larger than usual stay that large
   if (path === "cluster.chips") {
-    Object.assign(next.plan, laidOn(next.plan, value));
-    next.cluster = resized(next.cluster, value, usual);
+    Object.assign(next.plan, relayout(next.plan, value));
+    next.cluster = resized(next.cluster, value, size);
     return batched(next, scenario);
   }
   /** @type {any} */ (next)[part][name] = value;
@@ -151,7 +151,7 @@ export function withField(scenario, path, value, usual) {
     total >= 1 &&
     total !== next.cluster.chips_per_node * next.cluster.nodes
   ) {
-    next.cluster = resized(next.cluster, total, usual);
+    next.cluster = resized(next.cluster, total, size);
   }
   return batched(next, scenario);
 }
@@ -209,3 +209,5 @@ export function describe(scenario, catalog) {
 
 /** What one chip is called. @param {import("./types.js").Part} chip */
 export const chipWord = (chip) => (/tpu/i.test(chip.name ?? "") ? "TPU" : /cpu/i.test(chip.name ?? "") ? "CPU" : "GPU");
+/** What time × chips is called, as in GPU-hours. @param {Scenario} scenario @param {Catalog} catalog */
+export const chipHoursWord = (scenario, catalog) => `${chipWord(chipOf(scenario, catalog))}-hours`;

@@ -1,4 +1,3 @@
-// @ts-check
 /** One store: what the page shows. Changes are told once per frame, with the names of what changed. */
 
 import { ANYTHING, USUAL_SPLIT } from "./url.js";
@@ -14,7 +13,7 @@ import { ANYTHING, USUAL_SPLIT } from "./url.js";
  *   baselineEstimate: import("./types.js").Estimate | null, theme: number, more: boolean, wanted: import("./url.js").Wanted,
  *   split: import("./url.js").Split, unshown: boolean, study: string,
  *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
- *   adapted: {scenario: Scenario, changes: import("./adapted.js").Adaptation[]} | null,
+ *   adapted: {scenario: Scenario, changes: import("./changes.js").CoupledChange[]} | null,
  * }} State
  */
 

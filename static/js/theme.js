@@ -1,4 +1,3 @@
-// @ts-check
 // Runs before the first paint, as a classic script, so that no wrong theme flashes.
 (() => {
   const dark = matchMedia("(prefers-color-scheme: dark)");

@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The shapes that cross the wire; the server's dataclasses are the authority.
  *
@@ -40,9 +39,11 @@
  * @typedef {{name: string, about: string, least_ranks: number, most_ranks: number | null,
  *   options: BenchmarkOption[]}} Benchmark
  * @typedef {{key: string, label: string, value: Part, aliases: string[], sources: Part, parameters?: number}} Entry
+ * @typedef {{key: string, label: string, hue: string}} Named  a category, phase or kind of memory; `--hue-…` colours it
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
  *   message: string}[], fields: Record<string, {type: string, choices: string[] | null,
- *   minimum: number | null, maximum: number | null, help: string, default: any}>, default_scenario: Scenario,
+ *   minimum: number | null, maximum: number | null, help: string, default: any}>, categories: Named[], phases: Named[],
+ *   memory_kinds: Named[], axes: {key: string, label: string}[], default_scenario: Scenario,
  *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog
  *
  * @typedef {{name: string, type: string, choices: string[] | null, minimum: number | null, maximum: number | null,

@@ -1,4 +1,3 @@
-// @ts-check
 /** Sending files: raw body by PUT, progress and cancel (fetch reports no upload progress, so XMLHttpRequest). */
 import { ApiError, problemOf } from "./api.js";
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.disk import DataFolder
-from app.pages import compress_plotly
-from app.settings import Settings
+from app.pages import compress_plotly, plotly_file
+from app.settings import ROOT, Settings
 from app.store import Store
+from tests.app.examples import HEADROOM
 from tests.app.postgres import Postgres, engine
 from tests.app.small_disk import SmallDisk
 
@@ -29,7 +31,7 @@ def _no_settings_from_outside(monkeypatch):
 def _compressed_plotly(tmp_path_factory) -> Path:
     data = DataFolder(tmp_path_factory.mktemp("compressed"))
     data.create()
-    return compress_plotly(data)
+    return compress_plotly(plotly_file(ROOT / "static"), data)
 
 
 @pytest.fixture
@@ -78,6 +80,19 @@ def shared_client(tmp_path_factory, _compressed_plotly) -> Iterator[TestClient]:
     settings = Settings(data=folder / "data", samples=folder / "samples", probe_cpu=False)
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as found:
         yield found
+
+
+@pytest.fixture
+def served(tmp_path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """A running ``headroom serve`` of its own, and its address."""
+    command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
+    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false", "HEADROOM_NO_TOKEN": "true"}
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
+    try:
+        yield process, process.stdout.readline().split()[-1]
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.fixture(scope="session")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 
 import pytest
 import sqlalchemy as sa
 
+from app.cli import run
 from app.database import engine_of, prepare
 from app.disk import DataFolder
 from app.store import Store
@@ -39,6 +41,7 @@ def test_a_damaged_sqlite_index_is_made_again(tmp_path):
         ("no url", "not a database URL"),
         ("mysql://user@host/name", "'mysql' is not supported"),
         ("postgresql://user:secret@127.0.0.1:1/name", "does not answer"),
+        ("postgresql+nothing://user:secret@127.0.0.1:1/name", "driver nothing is not installed. Write postgresql://"),
         ("sqlite:////nowhere/at/all/index.sqlite3", "does not answer"),
     ],
 )
@@ -47,6 +50,20 @@ def test_a_database_that_cannot_be_used_is_named_without_its_password(url, words
         Store(url, data, tmp_path).open()
     assert "HEADROOM_DATABASE_URL" in str(caught.value)
     assert "secret" not in str(caught.value)
+
+
+def test_without_the_driver_of_postgresql_the_start_names_what_to_install(monkeypatch, capsys, tmp_path):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "psycopg"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    monkeypatch.setenv("HEADROOM_DATABASE_URL", "postgresql://user:secret@127.0.0.1:1/name")
+    assert run(["serve", "--data", str(tmp_path / "data"), "--port", "0"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == (
+        "headroom: HEADROOM_DATABASE_URL: PostgreSQL's driver psycopg is not installed. "
+        "Install it by make run EXTRAS=postgres or pip install 'psycopg[binary]', or unset the variable.\n"
+    )
+    assert captured.out == ""
 
 
 def test_tables_of_another_version_are_made_again(tmp_path):

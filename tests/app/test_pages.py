@@ -3,23 +3,53 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
 import re
+import shutil
 
 from fastapi.testclient import TestClient
 
 from app.main import create_app
-from app.pages import plotly_file, plotly_url
-from app.settings import Settings
+from app.pages import BASIC_BUNDLE, plotly_file, plotly_url, plotly_version, wheel_file
+from app.settings import ROOT, Settings
 from tests.app.waiting import until
 
+STATIC = ROOT / "static"
+BUNDLE_SHA256 = "99784e3abfb07b142a15e521a439e6d9addceadb3f79553fd24c72774f0649ba"
+"""plotly-basic.min.js in the archive of npm's plotly.js-basic-dist-min 4.1.1."""
 
-def test_the_page_names_the_installed_plotly(client):
+
+def test_the_bundle_is_the_published_one_with_its_licence():
+    assert hashlib.sha256((STATIC / BASIC_BUNDLE).read_bytes()).hexdigest() == BUNDLE_SHA256
+    licence = (STATIC / BASIC_BUNDLE).with_name("LICENSE").read_text()
+    assert licence.startswith("MIT License")
+    assert "Plotly" in licence
+
+
+def test_the_bundle_is_of_the_version_of_the_pinned_wheel():
+    assert plotly_version(STATIC / BASIC_BUNDLE) == plotly_version(wheel_file())
+    assert plotly_file(STATIC) == STATIC / BASIC_BUNDLE
+
+
+def test_a_wheel_of_another_version_serves_its_own(tmp_path):
+    static = shutil.copytree(STATIC, tmp_path / "static")
+    bundle = static / BASIC_BUNDLE
+    bundle.write_text("/**\n* plotly.js (basic - minified) v0.9.0\n*/")
+    settings = Settings(data=tmp_path / "data", samples=tmp_path, probe_cpu=False, static=static)
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        named = f"/plotly-{plotly_version(wheel_file())}.min.js"
+        assert f'src="{named}"' in client.get("/").text
+        assert client.get(named, headers={"accept-encoding": "identity"}).content == wheel_file().read_bytes()
+
+
+def test_the_page_names_the_plotly_that_is_served(client):
     response = client.get("/")
     assert response.status_code == 200
     assert response.headers["content-type"].startswith("text/html")
     assert response.headers["cache-control"] == "no-cache"
-    named = re.findall(r"/plotly-[0-9.]+\.min\.js", response.text)
-    assert named == [plotly_url()]
+    named = re.findall(r"/plotly-[^\"]+\.js", response.text)
+    assert named == [plotly_url(plotly_file(STATIC))]
+    assert named == re.findall(r"/plotly-[^\"]+\.js", (STATIC / "index.html").read_text())
 
 
 def test_every_file_that_the_page_names_is_served_and_revalidated(client):
@@ -40,8 +70,8 @@ def test_plotly_is_compressed_once_and_kept_for_ever(tmp_path):
         packed = until(lambda: _packed(client), 30)
         assert "immutable" in packed.headers["cache-control"]
         assert packed.headers["vary"] == "accept-encoding"
-        assert packed.content == plotly_file().read_bytes()
-        plain = client.get(plotly_url(), headers={"accept-encoding": "identity"})
+        assert packed.content == plotly_file(STATIC).read_bytes()
+        plain = client.get(plotly_url(plotly_file(STATIC)), headers={"accept-encoding": "identity"})
         assert "content-encoding" not in plain.headers
         assert plain.content == packed.content
     (kept,) = (settings.data / "cache").glob("plotly-*.gz")
@@ -53,5 +83,5 @@ def test_plotly_is_compressed_once_and_kept_for_ever(tmp_path):
 
 
 def _packed(client):
-    response = client.get(plotly_url(), headers={"accept-encoding": "gzip"})
+    response = client.get(plotly_url(plotly_file(STATIC)), headers={"accept-encoding": "gzip"})
     return response if response.headers.get("content-encoding") == "gzip" else None

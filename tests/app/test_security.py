@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from urllib.parse import unquote
+
 import pytest
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from app.main import create_app
+from app.security import FORGOTTEN_S, FREE_GUESSES, MOST_CLIENTS, Guesses, cookie_name
 from tests.app.examples import scenario
 
 TOKEN = "a long secret, with % and ü"
@@ -101,6 +104,73 @@ def test_a_browser_gets_a_cookie_and_its_state_back(open_client):
     assert "SameSite=strict" in cookie
     assert open_client.get("/api/runs").status_code == 200
     assert open_client.get("/").status_code == 200
+
+
+def test_the_cookie_does_not_tell_the_token_and_is_the_ports_own(open_client):
+    response = open_client.get("/", params={"token": TOKEN})
+    (name, value), *_ = response.cookies.items()
+    assert name == "headroom_8000"
+    assert TOKEN not in unquote(value)
+    open_client.cookies.clear()
+    assert open_client.get("/api/runs", headers={"authorization": f"Bearer {value}"}).status_code == 401
+    elsewhere = open_client.get("/", params={"token": TOKEN}, headers={"host": "headroom.example:8001"})
+    assert [name for name, _ in elsewhere.cookies.items()] == ["headroom_8001"]
+
+
+@pytest.mark.parametrize(
+    ("host", "name"),
+    [("127.0.0.1:8000", "8000"), ("headroom.example", "80"), ("[::1]:81", "81"), ("[::1]", "80"), ("a:b; c", "80")],
+)
+def test_the_cookie_is_named_after_the_port_that_the_browser_knows(host, name):
+    assert cookie_name(host) == f"headroom_{name}"
+
+
+def wrong(client, guess="wrong"):
+    return client.get("/api/runs", headers={"authorization": f"Bearer {guess}".encode()})
+
+
+def test_who_guesses_is_soon_told_to_wait_and_not_even_a_right_guess_is_seen(open_client):
+    found = [wrong(open_client, f"guess {number}").status_code for number in range(FREE_GUESSES + 1)]
+    assert found == [401] * FREE_GUESSES + [429]
+    waiting = wrong(open_client, TOKEN)
+    assert waiting.status_code == 429
+    assert waiting.headers["content-type"] == "application/problem+json"
+    assert 1 <= int(waiting.headers["retry-after"]) <= 60
+    assert open_client.get("/", params={"token": "wrong"}).status_code == 429
+
+
+def test_who_gives_no_token_guesses_nothing(open_client):
+    assert {open_client.get("/api/runs").status_code for _ in range(3 * FREE_GUESSES)} == {401}
+
+
+def test_who_is_in_stays_in_while_others_at_the_address_guess(open_client):
+    open_client.get("/", params={"token": TOKEN})
+    other = TestClient(open_client.app, base_url="http://headroom.example:8000")
+    assert [wrong(other).status_code for _ in range(FREE_GUESSES + 1)][-1] == 429
+    assert open_client.get("/api/runs").status_code == 200
+
+
+def test_waits_double_up_to_a_minute_and_are_forgotten():
+    now_s = [0.0]
+    guesses = Guesses(lambda: now_s[0])
+    waits = []
+    for _ in range(FREE_GUESSES + 8):
+        waits.append(guesses.wait_s("a"))
+        now_s[0] += max(waits[-1], 0.0)
+        guesses.note("a")
+    assert waits == [0.0] * FREE_GUESSES + [1, 2, 4, 8, 16, 32, 60, 60]
+    assert guesses.wait_s("b") == 0
+    now_s[0] += 2 * FORGOTTEN_S
+    assert guesses.wait_s("a") <= 0
+    guesses.note("a")
+    assert guesses.wait_s("a") == 0
+
+
+def test_only_so_many_guessers_are_remembered():
+    guesses = Guesses()
+    for number in range(2 * MOST_CLIENTS):
+        guesses.note(str(number))
+    assert len(guesses._wrong) == MOST_CLIENTS
 
 
 def test_a_wrong_token_in_the_address_gives_no_cookie(open_client):

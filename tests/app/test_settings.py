@@ -11,6 +11,8 @@ from app.commands.settings import settings_from
 from app.settings import Settings, default_data_folder, is_loopback
 from estimator.scenario.problems import InputProblems
 
+SECRET = "sixteen letters!"
+
 
 def test_the_data_folder_follows_the_xdg_rule(monkeypatch):
     monkeypatch.setenv("XDG_DATA_HOME", "/somewhere")
@@ -40,11 +42,26 @@ def test_these_are_not_and_need_a_token(host):
     assert not is_loopback(host)
     (problem,) = Settings(host=host).problems()
     assert "HEADROOM_TOKEN" in problem.remedy
-    assert Settings(host=host, token="secret").problems() == []
+    assert Settings(host=host, token=SECRET).problems() == []
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "127.0.0.1"])
+@pytest.mark.parametrize("token", ["a", " ", " " * 40, "fifteen letters", "  fifteen letters  "])
+def test_a_token_that_can_be_guessed_is_refused(host, token):
+    (problem,) = Settings(host=host, token=token).problems()
+    assert problem.field == "HEADROOM_TOKEN"
+    assert "16 characters" in problem.remedy
+
+
+def test_a_token_and_none_contradict_each_other(monkeypatch):
+    monkeypatch.setenv("HEADROOM_NO_TOKEN", "1")
+    assert Settings().problems() == []
+    (problem,) = Settings(token=SECRET).problems()
+    assert "HEADROOM_TOKEN" in problem.message
 
 
 def test_the_token_is_not_shown():
-    assert "secret" not in repr(Settings(token="secret"))
+    assert SECRET not in repr(Settings(token=SECRET))
 
 
 def test_a_wrong_variable_is_named(monkeypatch):

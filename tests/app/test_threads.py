@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
 import subprocess
 import sys
 
 import pytest
+from fastapi.routing import APIRoute
 
-from tests.app.examples import write_run
+from app.api import ROUTERS
+from tests.app.examples import scenario, write_run
 from tests.browser.server import ROOT
 
 READ = """
@@ -17,7 +20,7 @@ from pathlib import Path
 from app.encoding import encode_json
 from app.runs.run import RUN, Run
 from app.summary import SUMMARY, read_measurement, summarize
-from estimator.measurement import Measurement
+from estimator.scenario.measurement import Measurement
 
 result = Path(sys.argv[1])
 run = encode_json(Run(id="a", job={}))
@@ -52,3 +55,28 @@ def test_many_threads_read_a_kind_of_document_for_the_first_time_at_once(attempt
     command = [sys.executable, "-c", READ, str(result)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stdout) == (0, "24\n"), done.stderr
+
+
+def test_an_estimate_takes_no_thread(shared_client, monkeypatch):
+    monkeypatch.setattr("anyio.to_thread.run_sync", None)
+    monkeypatch.setattr("asyncio.to_thread", None)
+    assert shared_client.post("/api/estimate", json=scenario()).status_code == 200
+
+
+def test_what_endpoints_depend_on_takes_no_thread():
+    """FastAPI calls each dependency that is no coroutine in a thread, which costs as much as a small estimate."""
+    found = {
+        dependency.call
+        for router in ROUTERS
+        for route in router.routes
+        if isinstance(route, APIRoute)
+        for dependency in _below(route.dependant)
+    }
+    assert found
+    assert [call for call in found if not inspect.iscoroutinefunction(call)] == []
+
+
+def _below(dependant):
+    for dependency in dependant.dependencies:
+        yield dependency
+        yield from _below(dependency)

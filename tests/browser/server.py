@@ -17,29 +17,41 @@ START_S = 60
 
 
 class Server:
-    """``headroom serve`` on a free (or a given) port; ``after`` another one, this machine is measured already."""
+    """``headroom serve`` on a free (or a given) port with the code of ``root``.
 
-    def __init__(self, data: Path, port: int = 0, after: Server | None = None) -> None:
+    ``after`` another one this machine is measured already. It lets everybody in, whoever else uses this machine, unless
+    ``environment`` says otherwise.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        port: int = 0,
+        after: Server | None = None,
+        environment: dict[str, str] | None = None,
+        root: Path = ROOT,
+    ) -> None:
         self.data = data
         if after:
             shutil.copytree(after.data / "cache", data / "cache", dirs_exist_ok=True)
-        environment = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
+        chosen = {"HEADROOM_NO_TOKEN": "true"} if environment is None else environment
+        outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         command = ["from app.cli import main; main()", "serve", "--port", str(port), "--data", str(data)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", *command],
-            cwd=ROOT,
-            env=environment | {"HEADROOM_PROBE_SECONDS": "1"},
+            cwd=root,
+            env=outside | {"HEADROOM_PROBE_SECONDS": "1", "PYTHONPATH": str(root)} | chosen,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
         assert self.process.stdout is not None
-        said = []
-        while not said or "listens on " not in said[-1]:
-            said.append(self.process.stdout.readline())
-            assert said[-1], f"the server did not start: {''.join(said)}"
-        line = said[-1]
-        self.url = line.rsplit("listens on ", 1)[1].strip()
+        self.said: list[str] = []
+        while not self.said or "listens on " not in self.said[-1]:
+            self.said.append(self.process.stdout.readline())
+            assert self.said[-1], f"the server did not start: {''.join(self.said)}"
+        self.opening = self.said[-1].rsplit("listens on ", 1)[1].strip()
+        self.url = self.opening.partition("/?")[0]
         self.port = int(self.url.rsplit(":", 1)[1])
 
     def get(self, path: str) -> dict:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 import struct
 
+import plotly.graph_objects
 import pytest
 from playwright.sync_api import expect
+from plotly.basedatatypes import BaseTraceType
 
 from tests.browser.looking import EIGHT_GPUS, bring_into_view, wait_for_figures
+from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
 
@@ -27,6 +31,18 @@ def test_figures_have_table_csv_and_png(open_page):
     kinds = {row[0]: row[1] for row in rows[1:]}
     parts = sum(float(value) for kind, value in kinds.items() if kind not in ("peak", "reserved", "capacity"))
     assert parts == pytest.approx(float(kinds["peak"]))
+
+
+def test_plotly_draws_every_type_of_trace_that_the_figures_name(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    drawn = set(page.evaluate("Object.keys(Plotly.PlotSchema.get().traces)"))
+    kinds = [getattr(plotly.graph_objects, name) for name in dir(plotly.graph_objects)]
+    traces = {one.__name__.lower() for one in kinds if isinstance(one, type) and issubclass(one, BaseTraceType)}
+    figures = (ROOT / "static" / "js" / "figures").glob("*.js")
+    named = {kind for figure in figures for kind in re.findall(r'\btype: "(\w+)"', figure.read_text())} & traces
+    assert {"bar", "scatter"} <= named
+    assert named <= drawn
 
 
 def test_a_picture_of_a_figure_stands_alone(open_page):

@@ -125,7 +125,7 @@ def test_the_batch_follows_dp_in_one_field(call, path, value, dp, micro_batch, g
     changed = call("scenario", "withField", scenario, path, value, 8)
     found = (changed["plan"]["dp"], changed["plan"]["micro_batch"], changed["training"]["global_batch"])
     assert found == (dp, micro_batch, global_batch)
-    followed = {one["path"] for one in call("adapted", "adaptations", changed, scenario, path)}
+    followed = {one["path"] for one in call("changes", "coupledChanges", changed, scenario, path)}
     expected = {"plan.micro_batch"} if micro_batch != 4 else {"training.global_batch"} if global_batch != 16 else set()
     assert followed == expected
 
@@ -133,16 +133,16 @@ def test_the_batch_follows_dp_in_one_field(call, path, value, dp, micro_batch, g
 def test_a_plan_is_laid_on_another_number_of_chips_with_as_little_change_as_possible(call):
     plan = {"dp": 2, "tp": 8, "cp": 1, "pp": 2, "virtual_stages": 2, "schedule": "interleaved", "ep": 16,
             "expert_tp": 1, "shard_ranks": 2, "tp_kind": "1d"}  # fmt: skip
-    fewer = call("lay", "laidOn", plan, 12)
+    fewer = call("relayout", "relayout", plan, 12)
     assert (fewer["tp"], fewer["cp"], fewer["pp"], fewer["dp"]) == (4, 1, 1, 3)
     assert (fewer["virtual_stages"], fewer["schedule"], fewer["ep"], fewer["shard_ranks"]) == (1, "1f1b", 4, 0)
-    assert call("lay", "laidOn", plan, 64) == {"tp": 8, "cp": 1, "pp": 2, "dp": 4}
+    assert call("relayout", "relayout", plan, 64) == {"tp": 8, "cp": 1, "pp": 2, "dp": 4}
     model = {"heads": 32, "kv_heads": 8, "ffn": 8192}
-    small = {"dp": 4, "tp": 1, "cp": 1, "pp": 1}
-    beside = call("lay", "laidBeside", small, 64, 16, model)
+    small, batch = {"dp": 4, "tp": 1, "cp": 1, "pp": 1}, {"global_batch": 16, "seq_len": 1024}
+    beside = call("relayout", "relayoutKeepingBatch", small, 64, batch, model)
     assert (beside["dp"], beside["tp"]) == (16, 4)
-    assert call("lay", "laidBeside", small, 8, 16, model)["dp"] == 8
-    assert call("lay", "laidBeside", small, 48, 16, model) is None
+    assert call("relayout", "relayoutKeepingBatch", small, 8, batch, model)["dp"] == 8
+    assert call("relayout", "relayoutKeepingBatch", small, 48, batch, model) is None
 
 
 def test_the_curve_spans_the_axis_and_shades_what_does_not_fit(call):
@@ -182,7 +182,7 @@ def test_gradients_join_the_line_of_their_op(call):
             ("qkv gradient sum", "backward", 1.0),
         ]
     ]
-    found = call("figures/oplines", "linesOf", ops, False)
+    found = call("figures/opLines", "linesOf", ops, False)
     assert [(one["name"], one["forward_s"], one["backward_s"], one["flops"]) for one in found] == [
         ("q projection", 1.0, 4.0, 4.0),
         ("qkv gradient sum", 0.0, 0.5, 4.0),
@@ -200,7 +200,7 @@ def test_an_op_that_a_layer_runs_twice_counts_twice_in_the_layer(call):
             ("k, v projections gradient sum", "backward", 2, 1.0),
         ]
     ]
-    twice, once = call("figures/oplines", "linesOf", ops, False)
+    twice, once = call("figures/opLines", "linesOf", ops, False)
     assert (twice["per_layer"], once["per_layer"]) == (2, 1)
     assert twice["forward_s"] + twice["backward_s"] == pytest.approx(twice["seconds"] / twice["count"])
     assert (twice["forward_s"], twice["backward_s"], twice["launches"]) == (1.0, 2.0, 2.0)
@@ -212,7 +212,7 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
         {"model": "xl", "status": "oom"},
         {"d_model": 16, "peak_bytes": 3, "heads": 1},
     ]
-    found = call("views/table", "tablesOf", rows)
+    found = call("views/shared/table", "tablesOf", rows)
     assert [len(one["table"]["rows"]) for one in found] == [2, 1]
     assert found[0]["table"]["columns"][1] == {"title": "forward", "unit": "s"}
     assert found[0]["table"]["rows"][1] == ["xl", None, "oom"]
@@ -232,7 +232,7 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     ],
 )
 def test_a_column_s_name_gives_its_title_and_unit(call, name, title, unit):
-    assert call("views/table", "columnOf", name) == {"title": title, "unit": unit}
+    assert call("views/shared/table", "columnOf", name) == {"title": title, "unit": unit}
 
 
 @pytest.mark.parametrize(
@@ -257,7 +257,7 @@ def test_a_column_s_name_gives_its_title_and_unit(call, name, title, unit):
 def test_how_far_predictions_are_off_is_said_in_words(call, columns, said):
     errors = {name: dict(zip(("n", "median_ape", "bias"), its, strict=True)) for name, its in columns.items()}
     predicted = {"chip": "X", "rows": [], "errors": errors, "assumptions": [], "unpredicted": ""}
-    assert call("predictedrows", "errorWords", predicted) == f"Predicted on X: {said}."
+    assert call("predictedRows", "errorWords", predicted) == f"Predicted on X: {said}."
 
 
 def test_problems_with_one_remedy_are_one_sentence(call):
@@ -287,7 +287,7 @@ def test_a_plan_names_its_placement_only_where_it_says_something(call, degrees, 
     if placement is None:
         del plan["placement"]  # what a search found leaves out what is the default
     fields = {"plan.placement": {"default": "tp-cp-dp-pp"}, "plan.sharding": {"default": "ddp"}}
-    found = call("planwords", "planWords", plan, fields)
+    found = call("planLabel", "planLabel", plan, fields)
     assert (found["degrees"], found["rest"]) == said
 
 
@@ -364,3 +364,39 @@ def test_the_spread_of_measured_steps_is_said_where_there_are_several(call):
         "Measured: the median of 3 steps, 500 ms to 4.44 s."
     )
     assert call("measured", "spreadWords", {"steps_s": [0.5]}) == call("measured", "spreadWords", None) == ""
+
+
+def test_remedies_do_the_same_work_on_the_same_chips_and_fit(call):
+    def scenario(plan, training):
+        return {
+            "plan": {"dp": 4, "tp": 2, "pp": 1, "cp": 1, "micro_batch": 1, **plan},
+            "training": {"seq_len": 1024, "global_batch": 8, "framework": "pytorch-eager", **training},
+        }
+
+    def point(field, value, seconds, *, fits=True, **also):
+        part, name = field.split(".")
+        changed = {"plan": {}, "training": {}}
+        changed[part][name] = value
+        changed["training"].update(also)
+        return {
+            "value": value,
+            "scenario": scenario(changed["plan"], changed["training"]),
+            "estimate": {"step_time_s": seconds, "memory": {"fits": fits}},
+        }
+
+    axes = [
+        {"field": field, "points": [point(field, *values, **also) for *values, also in points]}
+        for field, points in {
+            "plan.micro_batch": [(1, 1.0, {}), (2, 0.9, {}), (4, 0.8, {}), (8, 0.7, {"fits": False})],
+            "training.framework": [("pytorch-compile", 0.6, {}), ("ideal", 0.1, {})],
+            "plan.tp": [(1, 0.4, {"global_batch": 16}), (2, 1.0, {})],
+            "training.precision": [("fp8", 0.3, {})],
+            "plan.recompute": [("none", 0.99, {})],
+        }.items()
+    ]
+    found = call("remedies", "remedies", {"scenario": scenario({}, {}), "step_time_s": 1.0, "axes": axes})
+    assert [(one["field"], one["value"], one["step_time_s"]) for one in found] == [
+        ("training.framework", "pytorch-compile", 0.6),
+        ("plan.micro_batch", 4, 0.8),
+    ]
+    assert [one["gain_frac"] for one in found] == pytest.approx([0.4, 0.2])

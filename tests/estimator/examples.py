@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from estimator.cost.efficiency import Efficiencies, efficiencies, ideal
-from estimator.estimate.assemble import Lines, Rank, lines_of, parts_of, rank_of, setting_of
+from estimator.estimate.assemble import Lines, Rank, lines_of, parts_in_line, parts_of, rank_of, setting_of
 from estimator.scenario.hardware import Chip, Cluster, Link
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.schedule.micro_batch import Pass
@@ -105,6 +105,6 @@ def built(one: Scenario, e: Efficiencies | None = None) -> Built:
     rank = rank_of(one, e)
     setting = setting_of(one, rank)
     lines = lines_of(rank, one.cluster, setting.groups, e)
-    parts = parts_of(rank, lines, one.training, e)
+    parts = parts_in_line(parts_of(rank, one.training, e), lines)
     passes = stage_passes(setting, parts, e)
     return Built(rank=rank, setting=setting, lines=lines, parts=parts, passes=passes, step=step(setting, passes, e))

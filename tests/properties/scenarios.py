@@ -7,10 +7,11 @@ from typing import Any
 from hypothesis import strategies as st
 
 from estimator.scenario import catalog
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
 from estimator.scenario.plan import CP_KINDS, DDP_MODES, PLACEMENTS, RECOMPUTES, SCHEDULES, SHARDINGS
 from estimator.scenario.scenario import Scenario, scenario_from_json
-from estimator.scenario.training import ATTENTIONS, FRAMEWORKS, OPTIMIZERS
+from estimator.scenario.training import ATTENTIONS, OPTIMIZERS
 
 DEGREES = (1, 2, 4, 8)
 CHIPS = ("v100-32gb", "a100-80gb-sxm", "h100-sxm", "h200-sxm", "b200", "mi300x", "rtx-4090")
@@ -120,7 +121,7 @@ def documents(draw: st.DrawFn, **fixed: Any) -> dict[str, Any]:
             "attention": pick("attention", ATTENTIONS),
             "dropout": draw(st.sampled_from((0.0, 0.1))),
             "compile": draw(st.booleans()),
-            "framework": pick("framework", FRAMEWORKS),
+            "framework": pick("framework", tuple(FRAMEWORKS)),
         },
     }
     drawn = {**found["model"], **found["plan"], **found["training"]}

@@ -18,12 +18,12 @@ from estimator.cost.host import phase_wait_s
 from estimator.cost.price import price
 from estimator.estimate.assemble import rank_of
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.plan import SCHEDULES
 from estimator.scenario.scenario import Scenario
-from estimator.schedule.bubble import Bubble, bubble_s, in_flight
 from estimator.schedule.micro_batch import StageTimes
+from estimator.schedule.schedules import Bubble, bubble_s, in_flight
 from tests.estimator.examples import cluster
 from tests.properties.scenarios import DEGREES, scenarios
 
@@ -107,7 +107,7 @@ def test_waiting_for_the_host(rows):
 
 
 def all_ops(scenario: Scenario, **arrays: Any) -> list[Op]:
-    found = network(dims(scenario, **arrays))
+    found = network(rank_sizes(scenario, **arrays))
     return [*found.embedding, *(op for block in found.blocks for op in block.ops), *found.head]
 
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.estimate.estimate import estimate
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.scenario import Scenario, scenario_from_json
-from estimator.scenario.training import FRAMEWORKS
 from tests.properties.scenarios import scenarios
 
 ROUNDING = 1 + 1e-9

@@ -5,7 +5,7 @@ Two effects of the model trade a little against each other, so the laws are test
 - Communication hides behind memory-bound kernels only, and its share changes where the device waits for a host that ran
   ahead before. Hence: without overlap, or with a host that takes no time.
 - Optimizer and data parallel exchange are those of the first pipeline stage, and the host's lead there is not that of
-  the stage that sets the pace. Hence: for one stage, or for the pipeline without them.
+  the critical stage. Hence: for one stage, or for the pipeline without them.
 - Zero-bubble schedules fill idle time with the gradients of weights; where the device waits for the host anyway, faster
   kernels leave less to fill it with. Hence: with a host that takes no time.
 """

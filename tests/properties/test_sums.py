@@ -14,7 +14,6 @@ from estimator.cost.efficiency import efficiencies
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.estimate import estimate
 from estimator.memory.memory import stage_parameters
-from estimator.operations.rank_sizes import PYTORCH_FRAMEWORKS
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
 from estimator.scenario.codec import encode
 from estimator.scenario.parameters import model_flops_per_token, parameters
@@ -106,7 +105,7 @@ def test_an_all_reduce_sends_what_a_scatter_and_a_gather_send(scenario):
     # attention, which gathers the latents, and for parallel attention, whose inputs are two and whose output is one.
     assume(not scenario.model.kv_lora_rank and not scenario.model.parallel_residual)
     # A replicated head needs the whole stream and sums nothing.
-    apart = {"head input gather"} if scenario.training.framework in PYTORCH_FRAMEWORKS else set()
+    apart = {"head input gather"} if not scenario.training.traits.vocab_parallel else set()
 
     def sent(split: bool) -> float:
         plan = replace(scenario.plan, sequence_parallel=split)

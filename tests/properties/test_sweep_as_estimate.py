@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.estimate.estimate import efficiencies_of, estimate
-from estimator.estimate.explain import effective
+from estimator.estimate.assemble import effective, efficiencies_of
+from estimator.estimate.estimate import estimate
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.plan import (
     CP_KINDS,
     DDP_MODES,
@@ -55,7 +56,7 @@ def searches(draw: st.DrawFn) -> tuple[Scenario, dict[str, Any], dict[str, Any]]
     cluster = cluster_from_json({"chip": chip, "chips_per_node": per_node, "nodes": nodes})
     # An estimate of what does not fit also looks for what would, which takes longer than the rest
     cluster = replace(cluster, chip=replace(cluster.chip, memory_bytes=1e18))
-    framework = draw(st.sampled_from(("megatron", "pytorch-eager", "pytorch-compile", "xla", "ideal")))
+    framework = draw(st.sampled_from(tuple(FRAMEWORKS)))
     training = training_from_json(
         {
             "seq_len": draw(st.sampled_from((1024, 4096, 8192))),

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.schedule.bubble import bubble_s
 from estimator.schedule.micro_batch import Stages, StageTimes
+from estimator.schedule.schedules import bubble_s
 from estimator.schedule.simulation.simulate import simulate
 from estimator.schedule.zero_bubble_v import MORE, STAYS, TWO, WORK, counted
 
@@ -34,7 +34,7 @@ def passes(smallest: float, largest: float):
 def step_s(first, middle, last, p: int, m: int, send_s: float = 0.0) -> float:
     found = bubble_s("zero-bubble-v", first=first, middle=middle, last=last, stages=p, micro_batches=m,
                      virtual_stages=2, send_s=send_s)  # fmt: skip
-    return m * Stages(first=first, middle=middle, last=last, count=p).pace_s + found.idle_s + found.send_s
+    return m * Stages(first=first, middle=middle, last=last, count=p).slowest_s + found.idle_s + found.send_s
 
 
 def simulated_s(first, middle, last, p: int, m: int, send_s: float = 0.0) -> float:

@@ -34,7 +34,7 @@ def test_a_device_without_an_entry_has_its_memory_and_no_peaks():
 @pytest.mark.usefixtures("added")
 def test_a_device_of_the_catalogue_is_that_chip():
     chip = dataclasses.replace(catalog.chip("h200-sxm"), name="cpu", kind="cpu")
-    catalog.add("chips", catalog.Entry(key="cpu", label="CPU", value=chip))
+    catalog.add("chips", catalog.CatalogEntry(key="cpu", label="CPU", value=chip))
     cluster, known = cluster_here(Ranks(world_size=2))
     assert known
     assert cluster.chip == chip

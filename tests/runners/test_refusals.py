@@ -10,7 +10,7 @@ import pytest
 
 from estimator.scenario.parameters import parameters
 from runners.options import OPTIONS
-from runners.refusals import compiled, grid_refusals, model_refusals, rank_refusals, refusals
+from runners.refusals import grid_refusals, model_refusals, rank_refusals, refusals
 from tests.runners.examples import scenario
 
 
@@ -64,12 +64,6 @@ def test_a_plan_that_step_does_not_follow_is_refused(field, value):
 
 def test_sharding_is_nothing_on_one_rank():
     assert refused(scenario(plan={"sharding": "fsdp"})) == []
-
-
-def test_compiling_has_two_names():
-    assert compiled(scenario(training={"compile": True}).training)
-    assert compiled(scenario(training={"framework": "pytorch-compile"}).training)
-    assert not compiled(scenario().training)
 
 
 def test_asking_needs_no_torch():

@@ -14,6 +14,7 @@ from estimator.communication.grid import (
     share,
     summa_moves,
 )
+from estimator.communication.message import received_bytes
 from tests.simulation.machine import Machine, groups_along, scattered
 
 M, K, N = 36, 72, 108
@@ -112,7 +113,8 @@ class Cube:
 def check(machine, moves, own, ranks):
     for phase in ("forward", "backward"):
         for axis in ("row", "column", "depth"):
-            counted = sum(move.elements for move in moves if (move.phase, move.axis) == (phase, axis))
+            group = f"grid_{axis}"
+            counted = sum(received_bytes(m, m.ranks) for m in moves if (m.phase, m.group) == (phase, group))
             assert machine.received(phase, axis) == pytest.approx(counted, rel=1e-12)
         assert machine.received(phase) == pytest.approx(received(moves, phase), rel=1e-12)
         flops = own.flops_forward if phase == "forward" else own.flops_backward

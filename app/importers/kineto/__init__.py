@@ -14,6 +14,7 @@ from app.importers.kineto.stream import StreamReport, events
 from app.importers.kineto.trace_columns import Trace, collect
 from app.importers.kineto.work_spans import kernels, sums
 from app.importers.source import Source
+from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 
 _CPU, _CUDA = 0, 1
@@ -41,7 +42,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     world_size, rank, ground = header.ranks(report.metadata, trace, filename)
     found = collectives(trace, every, world_size, warnings)
     warnings += about_kernels(
-        named, merged, launched, trace, ground, bool(found) or totals.breakdown_s["communication"] > 0
+        named, merged, launched, trace, ground, bool(found) or totals.breakdown_s[Category.COMMUNICATION] > 0
     )
     measurement = Measurement(
         label=_label(filename),

@@ -8,9 +8,10 @@ from app.importers.kineto.flops import arithmetic, score_size, touches_scores
 from app.importers.kineto.intervals import Floats, Wholes
 from app.importers.kineto.trace_columns import Trace
 from app.importers.kineto.work_spans import CODE
+from estimator.scenario.breakdown import Category
 from runners.trace.kernel_category import category_of
 
-ARITHMETIC = ("matmul", "attention")
+ARITHMETIC = (Category.MATMUL, Category.ATTENTION)
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")
 
 
@@ -53,14 +54,15 @@ def arithmetic_of(trace: Trace, op: Wholes) -> tuple[Floats, Floats]:
 def _category(name: str, op_name: str, shape: tuple[bytes, bytes, bytes] | None, sizes: set[tuple[int, int]]) -> str:
     category = category_of(name)
     behind = category_of(op_name) if op_name else ""
-    if category != "communication" and (behind == "attention" or (category == "other" and behind in ARITHMETIC)):
+    unknown = category == Category.OTHER
+    if category != Category.COMMUNICATION and (behind == Category.ATTENTION or (unknown and behind in ARITHMETIC)):
         category = behind
     if shape is None or not sizes:
         return category
     if op_name in _PRODUCTS and score_size(op_name, shape) in sizes:
-        return "attention"
-    if category in ("matmul", "elementwise") and touches_scores(shape, sizes):
-        return "attention"
+        return Category.ATTENTION
+    if category in (Category.MATMUL, Category.ELEMENTWISE) and touches_scores(shape, sizes):
+        return Category.ATTENTION
     return category
 
 

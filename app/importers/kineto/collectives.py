@@ -11,6 +11,7 @@ from app.importers.kineto.flops import input_bytes
 from app.importers.kineto.intervals import contains, union
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace, Wholes
+from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import MeasuredCollective, Warning
 from runners.trace.kernel_category import category_of
 
@@ -50,7 +51,7 @@ def collectives(
 def _of_kernels(trace: Trace, events: Wholes, groups: Groups) -> int:
     silent = 0
     for index in events.tolist():
-        if category_of(trace.names[trace.device.name[index]]) != "communication":
+        if category_of(trace.names[trace.device.name[index]]) != Category.COMMUNICATION:
             continue
         message = trace.device.extra[index]
         found = _described(trace, message) if message >= 0 else None
@@ -67,7 +68,7 @@ def _of_ranges(trace: Trace, every: list[StepWindow], world_size: int, groups: G
     measured = contains(starts, ends, trace.marks.floats("ts"))
     for index in np.flatnonzero(measured).tolist():
         name = trace.names[trace.marks.name[index]]
-        if category_of(name) != "communication":
+        if category_of(name) != Category.COMMUNICATION:
             continue
         shape, kind = trace.marks.extra[index], collective_kind(name)
         size = input_bytes(trace.shapes[shape]) if shape >= 0 else None

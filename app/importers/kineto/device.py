@@ -10,8 +10,9 @@ from app.importers.kineto.launches import Launches, phases
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace
 from app.importers.kineto.work_spans import CODE, HOST, PHASE, WorkSpans
+from estimator.scenario.breakdown import Category, Phase
 
-PLAIN = (CODE["elementwise"], CODE["other"])
+PLAIN = (CODE[Category.ELEMENTWISE], CODE[Category.OTHER])
 """What names alone cannot tell from the optimizer's own work."""
 
 
@@ -22,7 +23,8 @@ def device_work(trace: Trace, launched: Launches, step: StepWindow) -> WorkSpans
     name, op = trace.device.wholes("name")[index], launched.op[index]
     phase = phases(trace, launched.time[index], launched.thread[index])
     category = categories(trace, name, op)
-    category = np.where(category == HOST, CODE["other"], category)  # it ran on the device, whatever its name recalls
+    # it ran on the device, whatever its name recalls
+    category = np.where(category == HOST, CODE[Category.OTHER], category)
     category = optimizers(category, phase)
     flops, moved = _shared(trace, category, length, op)
     for place in np.flatnonzero(np.isin(index, list(trace.claimed))).tolist():
@@ -41,7 +43,7 @@ def device_work(trace: Trace, launched: Launches, step: StepWindow) -> WorkSpans
 
 def optimizers(category: Wholes, phase: Wholes) -> Wholes:
     """Plain kernels of the optimizer phase are the optimizer."""
-    return np.where((phase == PHASE["optimizer"]) & np.isin(category, PLAIN), CODE["optimizer"], category)
+    return np.where((phase == PHASE[Phase.OPTIMIZER]) & np.isin(category, PLAIN), CODE[Category.OPTIMIZER], category)
 
 
 def _shared(trace: Trace, category: Wholes, length: Floats, op: Wholes) -> tuple[Floats, Floats]:

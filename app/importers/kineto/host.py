@@ -12,6 +12,7 @@ from app.importers.kineto.nesting import innermost
 from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace
 from app.importers.kineto.work_spans import CODE, HOST, MESSAGE, PHASE, WorkSpans, joined
+from estimator.scenario.breakdown import Category, Phase
 from runners.trace.kernel_category import category_of
 
 _STARTS_ONLY = "c10d::"
@@ -64,13 +65,13 @@ def _collectives(trace: Trace, step: StepWindow) -> WorkSpans:
     begins = trace.marks.floats("ts")
     inside = np.flatnonzero((begins >= step.begin) & (begins < step.end))
     names = trace.marks.wholes("name")[inside]
-    speaking = [one for one in np.unique(names).tolist() if category_of(trace.names[one]) == "communication"]
+    speaking = [one for one in np.unique(names).tolist() if category_of(trace.names[one]) == Category.COMMUNICATION]
     mine = inside[np.isin(names, speaking)]
     unknown = np.full(len(mine), np.nan)
     return WorkSpans(
         name=trace.marks.wholes("name")[mine],
         category=np.full(len(mine), MESSAGE),
-        phase=np.full(len(mine), PHASE["backward"]),
+        phase=np.full(len(mine), PHASE[Phase.BACKWARD]),
         start=begins[mine],
         end=begins[mine] + trace.marks.floats("dur")[mine],
         calls=np.ones(len(mine), dtype=np.int64),

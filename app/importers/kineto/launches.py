@@ -19,11 +19,12 @@ from app.importers.kineto.trace_columns import (
     marks,
 )
 from app.importers.kineto.work_spans import PHASE
+from estimator.scenario.breakdown import Phase
 from runners.trace.reduced import PHASE_PREFIX
 
 OPTIMIZER_MARK = "Optimizer."
-BACKWARD = PHASE["backward"]
-_WORK = ("forward", "backward", "optimizer")
+BACKWARD = PHASE[Phase.BACKWARD]
+_WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,8 +105,8 @@ def phases(trace: Trace, time: Floats, thread: Wholes) -> Wholes:
         names = [trace.names[trace.marks.name[i]].removeprefix(PHASE_PREFIX) for i in marked]
         codes = np.array([PHASE.get(name, BACKWARD) if name in _WORK else BACKWARD for name in names])
         index = np.searchsorted(begins, time, side="right") - 1
-        return np.where(index >= 0, codes[np.maximum(index, 0)], PHASE["forward"])
-    found = np.full(len(time), PHASE["forward"])
+        return np.where(index >= 0, codes[np.maximum(index, 0)], PHASE[Phase.FORWARD])
+    found = np.full(len(time), PHASE[Phase.FORWARD])
     engine = [i for i, name in enumerate(trace.names) if name.startswith(BACKWARD_PREFIX)]
     engine_ops = np.flatnonzero(np.isin(trace.ops.wholes("name"), engine))
     ops_of = {one: engine_ops[members] for one, members in groups(trace.ops.wholes("thread")[engine_ops])}
@@ -113,7 +114,7 @@ def phases(trace: Trace, time: Floats, thread: Wholes) -> Wholes:
         if one in ops_of:
             found[mine[contains(*_ranges(trace.ops, ops_of[one]), time[mine])]] = BACKWARD
     optimizer = _ranges(trace.marks, np.array(marks(trace, OPTIMIZER_MARK), dtype=np.int64))
-    found[contains(*optimizer, time)] = PHASE["optimizer"]
+    found[contains(*optimizer, time)] = PHASE[Phase.OPTIMIZER]
     return found
 
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from app.importers.kineto.intervals import Floats, Wholes, exclusive, exposed
-from estimator.scenario.breakdown import CATEGORIES, PHASES
+from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase
 from estimator.scenario.measurement import Kernel
 
 CODE = {category: code for code, category in enumerate(CATEGORIES)}
 PHASE = {phase: code for code, phase in enumerate(PHASES)}
-MESSAGE, HOST = CODE["communication"], CODE["host"]
+MESSAGE, HOST = CODE[Category.COMMUNICATION], CODE[Category.HOST]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,8 +68,10 @@ def sums(spans: WorkSpans, begin: float, end: float) -> Sums:
     by_phase = np.bincount(spans.phase[work], weights=seconds, minlength=len(PHASES))
     alone = float(exposed(start[message], stop[message], start[work], stop[work]).sum()) * 1e-6
     idle = max(0.0, (end - begin) * 1e-6 - float(by_category.sum()) - alone)
-    breakdown = dict(zip(CATEGORIES, by_category.tolist(), strict=True)) | {"communication": alone, "host": idle}
-    phases = dict(zip(PHASES, by_phase.tolist(), strict=True)) | {"exposed_communication": alone, "host_wait": idle}
+    breakdown = dict(zip(CATEGORIES, by_category.tolist(), strict=True))
+    breakdown |= {Category.COMMUNICATION: alone, Category.HOST: idle}
+    phases = dict(zip(PHASES, by_phase.tolist(), strict=True))
+    phases |= {Phase.EXPOSED_COMMUNICATION: alone, Phase.HOST_WAIT: idle}
     return Sums(phases_s=phases, breakdown_s=breakdown)
 
 

@@ -1,4 +1,4 @@
-"""Hugging Face config.json to Model: one function and one entry of defaults for each architecture."""
+"""Hugging Face config: config.json to Model: one function and one entry of defaults for each architecture."""
 
 from __future__ import annotations
 

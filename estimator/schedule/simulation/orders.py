@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Work(NamedTuple):
+class OrderedWork(NamedTuple):
     """One piece of a rank's order: F forward, B backward (to the input alone where W is apart), W to the weights."""
 
     kind: str
@@ -24,7 +24,7 @@ class Schedule:
     on the way back to rank 0.
     """
 
-    order: Callable[[int, int, int, int], list[Work]]
+    order: Callable[[int, int, int, int], list[OrderedWork]]
     overlaps: bool = True
     split: bool = False
     folded: bool = False
@@ -36,42 +36,42 @@ class Schedule:
         return chunk * stages + rank
 
 
-def gpipe(rank: int, stages: int, micro_batches: int, chunks: int) -> list[Work]:
+def gpipe(rank: int, stages: int, micro_batches: int, chunks: int) -> list[OrderedWork]:
     """All forwards, then all backwards (Huang 2019, arXiv 1811.06965, section 2.3)."""
     return [*_whole("F", micro_batches), *_whole("B", micro_batches)]
 
 
-def one_forward_one_backward(rank: int, stages: int, micro_batches: int, chunks: int) -> list[Work]:
+def one_forward_one_backward(rank: int, stages: int, micro_batches: int, chunks: int) -> list[OrderedWork]:
     """After min(m, p − 1 − rank) forwards, forward and backward in turn (Narayanan 2021, arXiv 2104.04473, 2.2.1)."""
     return _alternate(_whole("F", micro_batches), _whole("B", micro_batches), stages - 1 - rank)
 
 
-def interleaved(rank: int, stages: int, micro_batches: int, chunks: int) -> list[Work]:
+def interleaved(rank: int, stages: int, micro_batches: int, chunks: int) -> list[OrderedWork]:
     """After 2(p − 1 − rank) + (v − 1)p forwards of a chunk, one forward and one backward in turn.
 
     Micro-batches go in groups of p through every chunk; backward meets the chunks in reverse (Narayanan 2021,
     arXiv 2104.04473, section 2.2.2; Megatron-LM, core/pipeline_parallel/schedules.py, for the warm-up).
     """
     groups = range(0, micro_batches, stages)
-    forward = [Work("F", c, g + k) for g in groups for c in range(chunks) for k in range(stages)]
-    backward = [Work("B", c, g + k) for g in groups for c in reversed(range(chunks)) for k in range(stages)]
+    forward = [OrderedWork("F", c, g + k) for g in groups for c in range(chunks) for k in range(stages)]
+    backward = [OrderedWork("B", c, g + k) for g in groups for c in reversed(range(chunks)) for k in range(stages)]
     return _alternate(forward, backward, 2 * (stages - 1 - rank) + (chunks - 1) * stages)
 
 
-def zero_bubble_h1(rank: int, stages: int, micro_batches: int, chunks: int) -> list[Work]:
+def zero_bubble_h1(rank: int, stages: int, micro_batches: int, chunks: int) -> list[OrderedWork]:
     """1F1B with W apart from B, and ``rank`` micro-batches later, so that every rank holds as many as the first.
 
     ZB-H1, the handcrafted schedule with the memory of 1F1B (Qi 2023, arXiv 2401.10241).
     """
-    found: list[Work] = []
+    found: list[OrderedWork] = []
     for work in one_forward_one_backward(rank, stages, micro_batches, chunks):
         found.append(work)
         if work.kind == "B" and work.micro_batch >= rank:
-            found.append(Work("W", 0, work.micro_batch - rank))
-    return found + [Work("W", 0, k) for k in range(max(micro_batches - rank, 0), micro_batches)]
+            found.append(OrderedWork("W", 0, work.micro_batch - rank))
+    return found + [OrderedWork("W", 0, k) for k in range(max(micro_batches - rank, 0), micro_batches)]
 
 
-def zero_bubble_v(rank: int, stages: int, micro_batches: int, chunks: int) -> list[Work]:
+def zero_bubble_v(rank: int, stages: int, micro_batches: int, chunks: int) -> list[OrderedWork]:
     """Two chunks per rank, down the ranks and back up, packed for F = B = W.
 
     ZB-V (Qi 2023, arXiv 2401.10241v1; Qi 2024, arXiv 2405.15362, V-ZB). Filling takes 2p − 1
@@ -93,7 +93,7 @@ def zero_bubble_v(rank: int, stages: int, micro_batches: int, chunks: int) -> li
     seen: Counter[str] = Counter()
     found = []
     for name in names:
-        found.append(Work(name[0], int(name[1]), seen[name]))
+        found.append(OrderedWork(name[0], int(name[1]), seen[name]))
         seen[name] += 1
     return [work for work in found if work.micro_batch < micro_batches]
 
@@ -113,11 +113,11 @@ def schedule_named(name: str, virtual_stages: int) -> Schedule:
     return SCHEDULES["1f1b" if name == "interleaved" and virtual_stages == 1 else name]
 
 
-def _whole(kind: str, micro_batches: int) -> list[Work]:
-    return [Work(kind, 0, k) for k in range(micro_batches)]
+def _whole(kind: str, micro_batches: int) -> list[OrderedWork]:
+    return [OrderedWork(kind, 0, k) for k in range(micro_batches)]
 
 
-def _alternate(forward: list[Work], backward: list[Work], warm_up: int) -> list[Work]:
+def _alternate(forward: list[OrderedWork], backward: list[OrderedWork], warm_up: int) -> list[OrderedWork]:
     warm_up = min(warm_up, len(forward))
     steady = [work for pair in zip(forward[warm_up:], backward, strict=False) for work in pair]
     return forward[:warm_up] + steady + backward[len(forward) - warm_up :]

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from estimator.schedule.micro_batch import StageTimes
-from estimator.schedule.simulation.orders import Work, schedule_named
+from estimator.schedule.simulation.orders import OrderedWork, schedule_named
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Event:
+class SimulatedWork:
     """One piece of work on one rank; ``kind`` is F, B or W (B with W inside where the schedule does not part them)."""
 
     rank: int
@@ -25,7 +25,7 @@ class Event:
 class Timeline:
     """One step: events by start, its length, and per rank the seconds without work and the most micro-batches held."""
 
-    events: tuple[Event, ...]
+    events: tuple[SimulatedWork, ...]
     total_s: float
     idle_s: tuple[float, ...]
     in_flight: tuple[float, ...]
@@ -53,7 +53,7 @@ def simulate(
     home = {position: index // chunks for index, position in enumerate(path)}
     free_at, next_of = [0.0] * stages, [0] * stages
     arrived_at: dict[tuple[str, int, int], float] = {}
-    events: list[Event] = []
+    events: list[SimulatedWork] = []
     moved = True
     while moved:
         moved = False
@@ -66,7 +66,7 @@ def simulate(
                     break
                 start = max(free_at[rank], ready)
                 end = start + seconds[rank][work.kind]
-                events.append(Event(rank=rank, chunk=work.chunk, micro_batch=work.micro_batch, kind=work.kind,
+                events.append(SimulatedWork(rank=rank, chunk=work.chunk, micro_batch=work.micro_batch, kind=work.kind,
                                     start_s=start, end_s=end))  # fmt: skip
                 to = {"F": at + 1, "B": at - 1}.get(work.kind, at)
                 message = send_s if home.get(to, rank) != rank else 0.0
@@ -84,7 +84,7 @@ def simulate(
     )
 
 
-def _ready_s(work: Work, at: int, end: int, arrived_at: dict[tuple[str, int, int], float]) -> float | None:
+def _ready_s(work: OrderedWork, at: int, end: int, arrived_at: dict[tuple[str, int, int], float]) -> float | None:
     if work.kind == "W" or (work.kind == "F" and at == 0):
         return 0.0
     if work.kind == "F":
@@ -99,7 +99,7 @@ def _seconds(times: StageTimes, chunks: int, *, split: bool) -> dict[str, float]
     return {"F": forward, "B": towards_input + weight}
 
 
-def _most_held(order: Sequence[Work], last: str) -> int:
+def _most_held(order: Sequence[OrderedWork], last: str) -> int:
     held = most = 0
     for work in order:
         held += (work.kind == "F") - (work.kind == last)

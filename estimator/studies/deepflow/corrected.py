@@ -11,7 +11,7 @@ from estimator.studies.deepflow.inputs import Inputs, machine_of, model_of, rate
 from estimator.studies.deepflow.log import components, memory_lines, time_per_step_s
 from estimator.studies.deepflow.lstm import Lstm
 from estimator.studies.deepflow.lstm_plan import LstmPlan
-from estimator.studies.deepflow.lstm_step import Step, step
+from estimator.studies.deepflow.lstm_step import LstmStep, step
 from estimator.studies.deepflow.technology import SHARES, Machine
 
 
@@ -123,7 +123,7 @@ def within_budget(i: Inputs, plan: LstmPlan) -> Inputs:
     return replace(used, **{name: getattr(used, name) / total for name in SHARES})
 
 
-def corrected_step(i: Inputs, plan: LstmPlan) -> tuple[Machine, Step]:
+def corrected_step(i: Inputs, plan: LstmPlan) -> tuple[Machine, LstmStep]:
     """Machine and step with every contradiction resolved."""
     own = within_budget(i, plan)
     machine = machine_of(own, plan)
@@ -164,6 +164,6 @@ def lines(i: Inputs, plan: LstmPlan) -> Iterator[tuple[str, str, float, str]]:
     yield "result", "time_per_step", time_per_step_s(i.batch, i.sequence), "s"
 
 
-def _pointwise(fixed: Step, quantity: str) -> float:
+def _pointwise(fixed: LstmStep, quantity: str) -> float:
     assert fixed.cb.pointwise is not None
     return float(getattr(fixed.cb.pointwise.pointwise, quantity))

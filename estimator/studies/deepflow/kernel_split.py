@@ -58,7 +58,7 @@ class KernelSplit:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Collective:
+class KernelCollective:
     """One exchange among ``ranks``: ``words`` are those of the whole tensor that is gathered, reduced or redistributed.
 
     Every rank sends (and receives) (ranks − 1)/ranks of them; in an all-to-all that much of its own 1/ranks, in an
@@ -86,7 +86,7 @@ class Cut:
     """What one processor does for one product or gradient."""
 
     products: tuple[Product, ...]
-    collectives: tuple[Collective, ...]
+    collectives: tuple[KernelCollective, ...]
 
 
 def split_of(kind: str, first: int, second: int) -> KernelSplit:
@@ -121,10 +121,10 @@ def forward(p: Product, split: KernelSplit, *, gather: bool = True) -> Cut:
     of C are gathered inside each row where the next product needs them (``gather``).
     """
     local = Product(name=p.name, a=p.a / split.rows, b=p.b / split.inner, c=p.c / split.columns)
-    moves = [Collective(name=f"{p.name} sums", kind="reduce-scatter", ranks=split.inner, words=p.a * p.c)]
+    moves = [KernelCollective(name=f"{p.name} sums", kind="reduce-scatter", ranks=split.inner, words=p.a * p.c)]
     if gather:
         words = p.a / split.rows * p.c
-        moves.append(Collective(name=f"{p.name} columns", kind="all-gather", ranks=split.columns, words=words))
+        moves.append(KernelCollective(name=f"{p.name} columns", kind="all-gather", ranks=split.columns, words=words))
     return Cut(products=(local,), collectives=_real(moves))
 
 
@@ -138,9 +138,9 @@ def backward_weights(p: Product, split: KernelSplit, name: str) -> Cut:
     d1 = split.rows
     local = Product(name=name, a=p.b / (split.inner * d1), b=p.a, c=p.c / split.columns)
     moves = [
-        Collective(name=f"{name} activations", kind="all-to-all", ranks=d1, words=p.a * p.b),
-        Collective(name=f"{name} gradient", kind="all-gather", ranks=d1, words=p.a * p.c / split.columns),
-        Collective(name=f"{name} weights", kind="all-gather", ranks=d1, words=p.b * p.c / split.columns),
+        KernelCollective(name=f"{name} activations", kind="all-to-all", ranks=d1, words=p.a * p.b),
+        KernelCollective(name=f"{name} gradient", kind="all-gather", ranks=d1, words=p.a * p.c / split.columns),
+        KernelCollective(name=f"{name} weights", kind="all-gather", ranks=d1, words=p.b * p.c / split.columns),
     ]
     return Cut(products=(local,), collectives=_real(moves))
 
@@ -154,10 +154,10 @@ def backward_activations(p: Product, split: KernelSplit, name: str) -> Cut:
     d2 = split.columns
     local = Product(name=name, a=p.a / split.rows, b=p.c, c=p.b / (split.inner * d2))
     moves = [
-        Collective(name=f"{name} gradient", kind="all-gather", ranks=split.inner, words=p.a * p.c),
-        Collective(name=f"{name} gradient", kind="all-gather", ranks=d2, words=p.a / split.rows * p.c),
-        Collective(name=f"{name} weights", kind="all-to-all", ranks=d2, words=p.b * p.c),
-        Collective(name=f"{name} result", kind="all-gather", ranks=d2, words=p.a / split.rows * p.b),
+        KernelCollective(name=f"{name} gradient", kind="all-gather", ranks=split.inner, words=p.a * p.c),
+        KernelCollective(name=f"{name} gradient", kind="all-gather", ranks=d2, words=p.a / split.rows * p.c),
+        KernelCollective(name=f"{name} weights", kind="all-to-all", ranks=d2, words=p.b * p.c),
+        KernelCollective(name=f"{name} result", kind="all-gather", ranks=d2, words=p.a / split.rows * p.b),
     ]
     return Cut(products=(local,), collectives=_real(moves))
 
@@ -167,5 +167,5 @@ def alone(ranks: Number) -> bool:
     return isinstance(ranks, int) and ranks == 1
 
 
-def _real(moves: list[Collective]) -> tuple[Collective, ...]:
+def _real(moves: list[KernelCollective]) -> tuple[KernelCollective, ...]:
     return tuple(move for move in moves if not alone(move.ranks))

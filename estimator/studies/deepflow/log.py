@@ -13,7 +13,7 @@ from estimator.studies.deepflow.lstm import Lstm
 from estimator.studies.deepflow.lstm_memory import Held
 from estimator.studies.deepflow.lstm_plan import LstmPlan
 from estimator.studies.deepflow.lstm_price import PricedPointwise, PricedProduct, Rates
-from estimator.studies.deepflow.lstm_step import Step
+from estimator.studies.deepflow.lstm_step import LstmStep
 from estimator.studies.deepflow.technology import Machine
 
 TIB = 1024.0**4
@@ -26,7 +26,7 @@ Line = tuple[str, str, float | int, str]
 """Group, name, value, unit."""
 
 
-def lines(i: Inputs, m: Lstm, machine: Machine, r: Rates, plan: LstmPlan, step: Step) -> Iterator[Line]:
+def lines(i: Inputs, m: Lstm, machine: Machine, r: Rates, plan: LstmPlan, step: LstmStep) -> Iterator[Line]:
     """Yield the figures of the log in its order."""
     for name in ("Hidden", "Projection", "Softmax"):
         yield from _updates(name, step, r)
@@ -60,7 +60,7 @@ def time_per_step_s(batch: int, sequence: int) -> float:
     return DAY_S / max(1, math.floor(DATA_SCALE * TOKENS / (batch * sequence)))
 
 
-def components(of: Step) -> Iterator[tuple[str, float]]:
+def components(of: LstmStep) -> Iterator[tuple[str, float]]:
     """Yield the components of a step in seconds, each executed once, by the names of the log."""
     for name, seconds in (
         ("Cf", of.cf.seconds), ("Cb", of.cb.seconds), ("R", of.updates["Hidden"].seconds),
@@ -88,7 +88,7 @@ def memory_lines(group: str, held: dict[str, Held], machine: Machine, *, overflo
         yield group, "Memory Overflow Rate", overflow, ""
 
 
-def _updates(name: str, step: Step, r: Rates) -> Iterator[Line]:
+def _updates(name: str, step: LstmStep, r: Rates) -> Iterator[Line]:
     group, update = f"{name} optimizer", step.updates[name]
     for word, priced in (("applyGrad", update.apply), ("gradclip", update.clip)):
         yield group, f"{word} inflection_point", _ridge(r), "FLOP/B"
@@ -131,7 +131,7 @@ def _pointwise(priced: PricedPointwise | None, r: Rates) -> Iterator[Line]:
     yield group, "point_time", _real(priced.seconds), "s"
 
 
-def _components(m: Lstm, of: Step) -> Iterator[Line]:
+def _components(m: Lstm, of: LstmStep) -> Iterator[Line]:
     for name, seconds in components(of):
         yield "components", name, seconds, "s"
     yield "components", "#Parameters", lstm_memory.parameters(m, softmax_width=m.hidden) / 1e9, "1e9"

@@ -8,7 +8,7 @@ from estimator.cost.cache_roofline import Cost, Level, combined_s, loop_flops, p
 from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.units import Number
 from estimator.studies.deepflow import lstm
-from estimator.studies.deepflow.kernel_split import Collective, alone
+from estimator.studies.deepflow.kernel_split import KernelCollective, alone
 from estimator.studies.deepflow.lstm import Pointwise, Product
 from estimator.studies.deepflow.technology import Machine
 
@@ -107,7 +107,7 @@ def price_pointwise(p: Pointwise, r: Rates) -> PricedPointwise:
 
 def price_update(name: str, elements: Number, r: Rates, replicas: int = 1) -> Update:
     """Sum of a part's gradients over the replicas, their application and clipping."""
-    reduce = Collective(name=f"{name} gradients", kind="all-reduce", ranks=replicas, words=elements)
+    reduce = KernelCollective(name=f"{name} gradients", kind="all-reduce", ranks=replicas, words=elements)
     return Update(
         apply=price_pointwise(lstm.update(name, elements, r.element_bytes), r),
         clip=price_pointwise(lstm.clipping(name, elements, r.element_bytes), r),
@@ -125,7 +125,7 @@ def transfer_s(words: Number, r: Rates) -> Number:
     return words * r.element_bytes / r.link_bytes_per_s + r.link_latency_s
 
 
-def collective_s(c: Collective, r: Rates) -> Number:
+def collective_s(c: KernelCollective, r: Rates) -> Number:
     """Ring of P processors: P − 1 messages (2(P − 1) for an all-reduce), a sum and a launch after each that reduces.
 
     One message holds what a rank sends over the number of messages; a sum is one FLOP on three accesses per word.

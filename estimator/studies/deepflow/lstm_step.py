@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from estimator.scenario.arrays import where
 from estimator.scenario.units import Number
 from estimator.studies.deepflow import kernel_split, lstm
-from estimator.studies.deepflow.kernel_split import Collective, Cut, KernelSplit
+from estimator.studies.deepflow.kernel_split import Cut, KernelCollective, KernelSplit
 from estimator.studies.deepflow.lstm import Lstm, Pointwise
 from estimator.studies.deepflow.lstm_exchanges import embedding_gather, embedding_rows, gate_exchange, moved_s, row_sums
 from estimator.studies.deepflow.lstm_plan import LstmPlan, check, replica
@@ -30,13 +30,13 @@ class Component:
 
     products: tuple[PricedProduct, ...] = ()
     pointwise: PricedPointwise | None = None
-    collectives: tuple[Collective, ...] = ()
+    collectives: tuple[KernelCollective, ...] = ()
     communication_s: Number = 0.0
     seconds: Number = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class LstmStep:
     """All components, by the names of the reference, and the step that they make."""
 
     cf: Component
@@ -55,7 +55,11 @@ class Step:
 
 
 def price(
-    cuts: tuple[Cut, ...], r: Rates, point: Pointwise | None = None, degree: int = 1, extra: tuple[Collective, ...] = ()
+    cuts: tuple[Cut, ...],
+    r: Rates,
+    point: Pointwise | None = None,
+    degree: int = 1,
+    extra: tuple[KernelCollective, ...] = (),
 ) -> Component:
     """One processor's products one after the other, its share of the pointwise work, and the collectives."""
     products = tuple(price_product(p, r) for cut in cuts for p in cut.products)
@@ -142,7 +146,9 @@ def embedding(m: Lstm, r: Rates, split: KernelSplit, replicas: int) -> tuple[Num
     )
 
 
-def step(m: Lstm, r: Rates, plan: LstmPlan | None = None, *, projected: bool = False, corrected: bool = False) -> Step:
+def step(
+    m: Lstm, r: Rates, plan: LstmPlan | None = None, *, projected: bool = False, corrected: bool = False
+) -> LstmStep:
     """Price one step of one processor of ``plan``; raises InputProblems for degrees that cannot be.
 
     ``projected`` puts the projection into the step and narrows the softmax, which the reference leaves out;
@@ -155,7 +161,7 @@ def step(m: Lstm, r: Rates, plan: LstmPlan | None = None, *, projected: bool = F
 
 def priced(
     m: Lstm, r: Rates, plan: LstmPlan, *, projected: bool = False, corrected: bool = False, several: bool = True
-) -> Step:
+) -> LstmStep:
     """Price one step of a plan on ``several`` processors or one, or of many plans whose degrees are arrays, unchecked.
 
     Plans of an array cut each part in the same kind of way, and each runs on several processors.
@@ -179,7 +185,7 @@ def priced(
     if projected:
         seconds = seconds + (projection_f.seconds + projection_b.seconds + updates["Projection"].seconds)
     seconds = seconds + updates["Softmax"].seconds + (forward + backward)
-    return Step(
+    return LstmStep(
         cf=cf, cb=cb, softmax_f=softmax_f, softmax_b=softmax_b, projection_f=projection_f, projection_b=projection_b,
         embedding_f_s=embedding_f, embedding_b_s=embedding_b, updates=updates, hand_over_s=hand_over,
         forward_s=forward, backward_s=backward, seconds=seconds,

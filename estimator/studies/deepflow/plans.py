@@ -16,7 +16,7 @@ from estimator.studies.deepflow.technology import ring_links
 
 
 @dataclass(frozen=True, kw_only=True)
-class Row:
+class PlanRow:
     """One plan: its time, the bytes that its fullest chip keeps, and whether they fit."""
 
     plan: LstmPlan
@@ -32,7 +32,7 @@ class Row:
         return f"dp {p.dp}, lp {p.lp}, hlp {p.hlp}, hidden {p.hidden.label}, softmax {p.softmax.label}"
 
 
-def best(i: Inputs) -> list[Row]:
+def best(i: Inputs) -> list[PlanRow]:
     """All plans on ``i.chips`` chips that divide the model; those that fit first, each from fast to slow.
 
     The softmax is cut over all chips of a replica, or over a half of its own where lp = hlp + 1; the embedding is cut
@@ -48,7 +48,7 @@ def best(i: Inputs) -> list[Row]:
     if not i.link_power_frac:
         return []
     found = _plans(i, m)
-    rows: list[Row | None] = [None] * len(found)
+    rows: list[PlanRow | None] = [None] * len(found)
     for kinds in dict.fromkeys((plan.hidden.kind, plan.softmax.kind) for plan in found):
         here = [place for place, plan in enumerate(found) if (plan.hidden.kind, plan.softmax.kind) == kinds]
         some = [found[place] for place in here]
@@ -87,8 +87,8 @@ def _plans(i: Inputs, m: Lstm) -> list[LstmPlan]:
     ]
 
 
-def _row(plan: LstmPlan, seconds: float, held: float, capacity: float, alone_s: float) -> Row:
-    return Row(
+def _row(plan: LstmPlan, seconds: float, held: float, capacity: float, alone_s: float) -> PlanRow:
+    return PlanRow(
         plan=plan, seconds=seconds, bytes=held, fits=held <= capacity,
         efficiency_frac=alone_s / (seconds * plan.chips),
     )  # fmt: skip

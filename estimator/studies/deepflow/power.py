@@ -7,7 +7,6 @@ search here is differential evolution (Storn and Price 1997) on the vectorised f
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,12 +23,16 @@ LEAST_FRAC = 1e-3
 """Smallest share of what the four divide; without compute or memory no step ends."""
 POINTS = 120
 GENERATIONS = 60
+POPULATION = 60
+CROSSED_FRAC = 0.7
+AGREEMENT = 1e-6
+"""Spread of the population's times, to their mean, at which the search has ended."""
 
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sweep:
+class PowerSweep:
     """Time along one line through the splits: memory's share of what compute and memory have together."""
 
     memory_frac: Array
@@ -58,7 +61,7 @@ def seconds_of(i: Inputs, shares: Array) -> Array:
     return np.broadcast_to(np.asarray(seconds, dtype=float), shares.shape[:1]).copy()
 
 
-def sweep(i: Inputs) -> Sweep:
+def sweep(i: Inputs) -> PowerSweep:
     """Move power between compute and memory, everything else as given."""
     together = i.core_power_frac + i.dram_power_frac
     memory = np.linspace(0.01, 0.99, POINTS)
@@ -69,41 +72,45 @@ def sweep(i: Inputs) -> Sweep:
     seconds = seconds_of(i, shares)
     technology = _with(technology_of(i), shares)
     capacity = np.asarray(machine(technology).memory_bytes, dtype=float)
-    return Sweep(memory_frac=memory, seconds=seconds, memory_bytes=capacity, best=int(np.argmin(seconds)))
+    return PowerSweep(memory_frac=memory, seconds=seconds, memory_bytes=capacity, best=int(np.argmin(seconds)))
 
 
 def search(i: Inputs) -> Search:
-    """Find the fastest split of the power that the four shares have together; the same answer every time."""
-    from scipy.optimize import differential_evolution  # type: ignore[import-untyped]
+    """Find the fastest split of the power that the four shares have together; the same answer every time.
 
+    Differential evolution as best/1/bin: trial = best + F·(a − b) in some of the shares, F drawn anew each generation.
+    """
     given = np.array([getattr(i, name) for name in SPLIT], dtype=float)
     together = float(given.sum())
-    begin = np.clip(given / together, LEAST_FRAC, 1.0)
 
     def shares(weights: Array) -> Array:
         divided: Array = weights / weights.sum(axis=1, keepdims=True) * together
         return divided
 
-    counted = [1]
-
-    def seconds(weights: Array) -> Array:
-        counted.append(np.atleast_2d(weights.T).shape[0])
-        return seconds_of(i, shares(np.atleast_2d(weights.T)))
-
+    random = np.random.default_rng(0)
+    weights = random.uniform(LEAST_FRAC, 1.0, (POPULATION, len(SPLIT)))
+    weights[0] = np.clip(given / together, LEAST_FRAC, 1.0)
+    seconds = seconds_of(i, shares(weights))
     path = [(tuple(map(float, given)), float(seconds_of(i, given[None, :])[0]))]
-
-    def note(intermediate_result: Any) -> None:
-        weights = np.asarray(intermediate_result.x, dtype=float)[None, :]
-        path.append((tuple(map(float, shares(weights)[0])), float(intermediate_result.fun)))
-
-    differential_evolution(
-        seconds, [(LEAST_FRAC, 1.0)] * len(SPLIT),
-        x0=begin, vectorized=True, updating="deferred", polish=False, rng=0, maxiter=GENERATIONS, popsize=15,
-        init="sobol", tol=1e-6, callback=note,
-    )  # fmt: skip
-    return Search(
-        shares=tuple(each for each, _ in path), seconds=tuple(each for _, each in path), evaluations=sum(counted)
-    )
+    evaluations = 1 + POPULATION
+    for _ in range(GENERATIONS):
+        a, b = random.permuted(np.tile(np.arange(POPULATION), (POPULATION, 1)), axis=1)[:, :2].T
+        moved = weights[np.argmin(seconds)] + random.uniform(0.5, 1.0) * (weights[a] - weights[b])
+        outside = (moved < LEAST_FRAC) | (moved > 1.0)
+        moved = np.where(outside, random.uniform(LEAST_FRAC, 1.0, moved.shape), moved)
+        crossed = random.random(moved.shape) < CROSSED_FRAC
+        crossed[np.arange(POPULATION), random.integers(len(SPLIT), size=POPULATION)] = True
+        trial = np.where(crossed, moved, weights)
+        trial_s = seconds_of(i, shares(trial))
+        evaluations += POPULATION
+        better = trial_s <= seconds
+        weights[better], seconds[better] = trial[better], trial_s[better]
+        best = int(np.argmin(seconds))
+        path.append((tuple(map(float, shares(weights[best : best + 1])[0])), float(seconds[best])))
+        if np.std(seconds) <= AGREEMENT * np.mean(seconds):
+            break
+    return Search(shares=tuple(each for each, _ in path), seconds=tuple(each for _, each in path),
+                  evaluations=evaluations)  # fmt: skip
 
 
 def _tile(tile: int, capacity_bytes: Number, i: Inputs) -> Number:

@@ -6,20 +6,20 @@ from dataclasses import asdict
 from typing import Any
 
 from estimator.cost.cache_roofline import Cost
-from estimator.estimate.cache_roofline_table import AtLevel, Hierarchy, Roof, Row
+from estimator.estimate.cache_roofline_table import AtLevel, CacheRow, Hierarchy, Roof
 from estimator.scenario.units import Number
 from estimator.studies.deepflow import corrected, log, lstm_memory, plans, power
 from estimator.studies.deepflow.inputs import Inputs, machine_of, model_of, plan_of, rates_of
 from estimator.studies.deepflow.lstm import Lstm
 from estimator.studies.deepflow.lstm_plan import LstmPlan
 from estimator.studies.deepflow.lstm_price import PricedProduct, Rates
-from estimator.studies.deepflow.lstm_step import Step, step
+from estimator.studies.deepflow.lstm_step import LstmStep, step
 from estimator.studies.deepflow.technology import SHARES, Machine
 
 SHOWN_PLANS = 100
 
 
-def composition(of: Step) -> tuple[tuple[str, float], ...]:
+def composition(of: LstmStep) -> tuple[tuple[str, float], ...]:
     """Parts of the step that add up to Time: the reference's sum, recurrent cells as they are scheduled."""
     hidden = _real(of.updates["Hidden"].seconds)
     return (
@@ -94,7 +94,7 @@ def search(i: Inputs) -> dict[str, Any]:
     }
 
 
-def hierarchy(m: Lstm, machine: Machine, r: Rates, plan: LstmPlan, of: Step) -> Hierarchy:
+def hierarchy(m: Lstm, machine: Machine, r: Rates, plan: LstmPlan, of: LstmStep) -> Hierarchy:
     """Products of one processor's step at every level of its machine."""
     cells = float(m.layers // plan.hlp * m.sequence)
     counted = [
@@ -128,7 +128,7 @@ def binding(of: Hierarchy) -> list[dict[str, Any]]:
     return [{"name": name, "seconds": seconds[name]} for name in sorted(seconds, key=lambda one: -seconds[one])]
 
 
-def compared(i: Inputs, plan: LstmPlan, m: Lstm, machine: Machine, r: Rates, priced: Step) -> list[dict[str, Any]]:
+def compared(i: Inputs, plan: LstmPlan, m: Lstm, machine: Machine, r: Rates, priced: LstmStep) -> list[dict[str, Any]]:
     """Figures that a contradiction touches, as the reference has them and corrected, with the numbers of it."""
     fixed = {(group, name): value for group, name, value, _ in corrected.lines(i, plan)}
     rows = []
@@ -142,13 +142,13 @@ def compared(i: Inputs, plan: LstmPlan, m: Lstm, machine: Machine, r: Rates, pri
     return rows
 
 
-def _row(priced: PricedProduct, count: float, phase: str, r: Rates) -> Row:
+def _row(priced: PricedProduct, count: float, phase: str, r: Rates) -> CacheRow:
     turned = bool(priced.transposed.seconds < priced.as_is.seconds)
     cost: Cost = priced.transposed if turned else priced.as_is
     times = {"compute": _real(cost.compute_s)} | {
         level.level: _real(seconds) for level, seconds in zip(cost.traffic, cost.level_s, strict=True)
     }
-    return Row(
+    return CacheRow(
         name=priced.product.name, layer="", phase=phase, count=count, batch=1.0,
         m=_real(priced.product.a), n=_real(priced.product.c), k=_real(priced.product.b), precision="",
         flops=_real(cost.flops), compute_s=times["compute"],

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from estimator.communication.grid import (
-    Move,
     bias_moves,
     key_value_moves,
     latency_steps,
@@ -13,6 +12,7 @@ from estimator.communication.grid import (
     norm_moves,
     share,
 )
+from estimator.communication.message import Message, received_bytes
 from estimator.studies.transformer_tables import rows as formulas
 from estimator.studies.transformer_tables.inputs import Inputs
 from estimator.studies.transformer_tables.rows import Exchange, Row, Words
@@ -92,19 +92,20 @@ def _norm(layer: str, i: Inputs, words: Words) -> Row:
     return _exchanging(row, norm_moves(i.tp_kind, i.tokens, side=side, depth=i.tp_depth), i, STATISTIC_BYTES)
 
 
-def _exchanging(row: Row, moves: list[Move], i: Inputs, width_bytes: float) -> Row:
+def _exchanging(row: Row, moves: list[Message], i: Inputs, width_bytes: float) -> Row:
     """Write a row's collectives; neighbours are 1 chip apart along a grid's row, q along a column, q² in depth."""
     side = i.side
-    apart = {"row": 1, "column": side, "depth": side * side}
+    apart = {"grid_row": 1, "grid_column": side, "grid_depth": side * side}
     found: dict[str, list[Exchange]] = {"forward": [], "backward": []}
     for move in moves:
-        if float(move.ranks) > 1:
+        ranks = 1 if move.ranks is None else int(move.ranks)
+        if ranks > 1:
             found[move.phase].append(
                 Exchange(
                     type=move.kind.replace("-", ""),
-                    bytes=float(move.elements) * width_bytes,
-                    size=int(move.ranks),
-                    span=int(move.ranks) * apart[move.axis],
+                    bytes=float(received_bytes(move, ranks)) * width_bytes,
+                    size=ranks,
+                    span=ranks * apart[move.group],
                     steps=float(latency_steps([move])),
                 )
             )

@@ -14,11 +14,11 @@ from estimator.scenario import catalog
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.problems import InputProblems
 from estimator.validation.predicted_rows import attention, collectives, sequence, steps
-from estimator.validation.predicted_rows.device import Place
+from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered
 from estimator.validation.score import Errors, errors
 
-RowOf = Callable[[Mapping[str, Any], Place], dict[str, float]]
+RowOf = Callable[[Mapping[str, Any], TableDevice], dict[str, float]]
 
 PREDICTED: dict[str, RowOf] = {
     "step": steps.grid_row,
@@ -60,7 +60,7 @@ def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
     """
     if not chip:
         return unpredicted_table(measurement, NO_CHIP)
-    place = Place(chip=chip, ranks=max(1, measurement.world_size))
+    place = TableDevice(chip=chip, ranks=max(1, measurement.world_size))
     row_of = PREDICTED.get(measurement.origin.format)
     name = measurement.device.get("name")
     if catalog.chip(chip).name == catalog.THIS_CPU and name and str(name) not in place.label:
@@ -85,7 +85,7 @@ def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
     return PredictedTable(chip="", rows=rows, errors={}, assumptions=(), unpredicted=why)
 
 
-def _why_not(measurement: Measurement, row_of: RowOf | None, place: Place) -> str:
+def _why_not(measurement: Measurement, row_of: RowOf | None, place: TableDevice) -> str:
     if row_of is None:
         return UNKNOWN_ROWS
     rows = [row for row in measurement.rows if status_of_row(row) == "ok"]
@@ -96,7 +96,7 @@ def _why_not(measurement: Measurement, row_of: RowOf | None, place: Place) -> st
     )
 
 
-def _row(row_of: RowOf, row: Mapping[str, Any], place: Place) -> dict[str, float]:
+def _row(row_of: RowOf, row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     if status_of_row(row) != "ok":
         return {}
     return {
@@ -106,7 +106,7 @@ def _row(row_of: RowOf, row: Mapping[str, Any], place: Place) -> dict[str, float
     }
 
 
-def _formula(row_of: RowOf, row: Mapping[str, Any], place: Place) -> dict[str, float]:
+def _formula(row_of: RowOf, row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     try:
         return row_of(row, place)
     except InputProblems:  # not what its benchmark writes, or nothing that the estimator can build

@@ -9,10 +9,11 @@ from typing import Any
 from estimator.cost.price import price
 from estimator.operations.attention import core
 from estimator.operations.op import Op, gemm, kernels
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.scenario import catalog
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import PEAK_FIELD
-from estimator.validation.predicted_rows.device import Place, whole, word
+from estimator.validation.predicted_rows.device import TableDevice, whole, word
 
 FUSED = {"sdpa-cudnn": "sdpa", "triton": "sdpa", "sdpa-flash": "flash"}
 """Which attention of the estimator an implementation is: torch's best kernel (and ours, which keeps up with it), or
@@ -24,7 +25,7 @@ PRECISIONS = {"fp16": "bf16"}
 WHOLE = {"forward": ("forward",), "backward": ("backward",), "both": ("forward", "backward")}
 
 
-def attention_row(row: Mapping[str, Any], place: Place) -> dict[str, float]:
+def attention_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     """Predict a row of ``attention``: device time of its kernels, which the host has launched before they begin."""
     name, precision = word(row, "implementation"), word(row, "precision")
     precision = PRECISIONS.get(precision, precision)
@@ -42,7 +43,7 @@ def attention_row(row: Mapping[str, Any], place: Place) -> dict[str, float]:
     return {"median_s": seconds} if seconds else {}
 
 
-def _fused(row: Mapping[str, Any], place: Place, precision: str, attention: str) -> list[Op]:
+def _fused(row: Mapping[str, Any], place: TableDevice, precision: str, attention: str) -> list[Op]:
     heads, dim, batch = (whole(row, column) for column in ("heads", "head_dim", "batch"))
     model = {"network": "attention", "layers": 1, "hidden": heads * dim, "heads": heads, "ffn": 1, "vocab": 1}
     training = {
@@ -51,7 +52,7 @@ def _fused(row: Mapping[str, Any], place: Place, precision: str, attention: str)
         "precision": precision,
         "attention": attention,
     }
-    ops = core(dims(place.scenario(model, {"micro_batch": batch}, training)))
+    ops = core(rank_sizes(place.scenario(model, {"micro_batch": batch}, training)))
     return [op if row.get("causal") else replace(op, visible_frac=1.0) for op in ops if op.kind == "attention"]
 
 
@@ -67,7 +68,7 @@ def _naive(row: Mapping[str, Any], precision: str) -> list[Op]:
 
     def product(phase: str, columns: int, inner: int) -> Op:
         return gemm("product", "attention", phase, m=length, n=columns, k=inner, batch=batch, element_bytes=element,
-                    precision=precision, category="attention")  # fmt: skip
+                    precision=precision, category=Category.ATTENTION)  # fmt: skip
 
     def passes(phase: str, tensors: int) -> Op:
         masks, square = int(bool(row.get("causal"))), float(batch) * length * length

@@ -1,4 +1,4 @@
-"""Place: where a table was measured, and what had to be assumed to predict it."""
+"""Device: where a table was measured, and what had to be assumed to predict it."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def chip_of(measurement: Measurement) -> str:
 
 
 @dataclass(kw_only=True)
-class Place:
+class TableDevice:
     """A chip of the catalogue, and the ranks that a row has where it names none, all of them in one node."""
 
     chip: str

@@ -7,10 +7,10 @@ from typing import Any
 
 from estimator.cost.collectives import Group, collective_s
 from estimator.cost.price import price
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario import catalog
-from estimator.validation.predicted_rows.device import Place, whole, word
+from estimator.validation.predicted_rows.device import TableDevice, whole, word
 
 OPS = {
     "q, k, v": ("q projection", "k, v projections"),
@@ -24,7 +24,7 @@ ALL_TO_ALLS = {"all-to-all q, k, v": 3, "all-to-all c": 1}
 """How many tensors a step sends, one all-to-all each."""
 
 
-def layer_row(row: Mapping[str, Any], place: Place) -> dict[str, float]:
+def layer_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     """Predict a row of ``ulysses``: products, fused attention and all-to-alls; not the copies between them."""
     step, ranks = word(row, "step"), whole(row, "ranks")
     if step in ALL_TO_ALLS and ranks > 1:
@@ -42,7 +42,7 @@ def layer_row(row: Mapping[str, Any], place: Place) -> dict[str, float]:
         "precision": word(row, "precision"),
         "attention": attention,
     }
-    d = dims(place.scenario(model, {"cp": ranks, "cp_kind": "ulysses"}, training))
+    d = rank_sizes(place.scenario(model, {"cp": ranks, "cp_kind": "ulysses"}, training))
     chip = catalog.chip(place.chip)
     return {
         "median_s": sum(

@@ -9,20 +9,21 @@ from typing import Any
 
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario import catalog
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.scenario import Scenario
-from estimator.validation.predicted_rows.device import Place, whole, word
+from estimator.validation.predicted_rows.device import TableDevice, whole, word
 
 Row = Mapping[str, Any]
 
 MIB = 2**20
-PARTS = ("forward", "backward", "optimizer")
+PARTS = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 MODE_PARTS = {"forward": PARTS[:1], "forward-backward": PARTS[:2], "step": PARTS}
 FOREACH = ("default", "foreach")
 """Kernels of the optimizer that the estimator prices; on a GPU the default is foreach."""
 
 
-def grid_row(row: Row, place: Place) -> dict[str, float]:
+def grid_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a row of ``step --models``: seconds of its parts, waiting for the host included, and the peak.
 
     A replayed CUDA graph does not wait for the host, and keeps its own memory, which is not predicted. A forward
@@ -33,7 +34,7 @@ def grid_row(row: Row, place: Place) -> dict[str, float]:
         return {}
     one, parts = _estimate(_scenario(row, place)), MODE_PARTS[mode]
     found = {f"{part}_s": _part_s(one, part, wait=not graph) for part in parts}
-    if "optimizer" in parts and row.get("optimizer_kernel") not in FOREACH:
+    if Phase.OPTIMIZER in parts and row.get("optimizer_kernel") not in FOREACH:
         return {name: found[name] for name in ("forward_s", "backward_s")}
     found["step_s"] = sum(found.values())
     if not graph and mode != "forward":
@@ -41,13 +42,13 @@ def grid_row(row: Row, place: Place) -> dict[str, float]:
     return found
 
 
-def memory_row(row: Row, place: Place) -> dict[str, float]:
+def memory_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict the peak of a row of ``memory``; that of a forward alone, which keeps nothing, is not predicted."""
     mode = word(row, "pass")
     return {"peak_bytes": _peak_bytes(row, place, mode)} if mode in MODE_PARTS and mode != "forward" else {}
 
 
-def variant_row(row: Row, place: Place) -> dict[str, float]:
+def variant_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a row of ``ddp``: the step, what of its communication is exposed, the bubble and the fullest rank.
 
     Seconds in which a profiler saw communication alone are not predicted: waiting for other ranks is in them. Nor is
@@ -59,8 +60,8 @@ def variant_row(row: Row, place: Place) -> dict[str, float]:
     one = _estimate(_scenario(row, place, plan))
     found = {
         "step_s": one.step_time_s,
-        "exposed_communication_s": one.phases_s["exposed_communication"],
-        "bubble_s": one.phases_s["bubble"],
+        "exposed_communication_s": one.phases_s[Phase.EXPOSED_COMMUNICATION],
+        "bubble_s": one.phases_s[Phase.BUBBLE],
     }
     return found if word(row, "kind") in OWN_BUFFERS else {**found, "peak_bytes": one.memory.peak_bytes}
 
@@ -94,7 +95,7 @@ def variant_plan(row: Row) -> dict[str, Any]:
     return plans.get(kind, {})
 
 
-def text_row(row: Row, place: Place) -> dict[str, float]:
+def text_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a line of an imported table of step times whose model the catalogue knows."""
     if "catalogue_model" not in row or "seq_len" not in row:
         return {}
@@ -102,13 +103,13 @@ def text_row(row: Row, place: Place) -> dict[str, float]:
     parts = {part: _part_s(one, part) for part in PARTS}
     return {
         **{f"{part}_s": seconds for part, seconds in parts.items()},
-        "forward_backward_s": parts["forward"] + parts["backward"],
+        "forward_backward_s": parts[Phase.FORWARD] + parts[Phase.BACKWARD],
         "step_s": one.step_time_s,
         "peak_bytes": one.memory.peak_bytes,
     }
 
 
-def text_data_parallel_row(row: Row, place: Place) -> dict[str, float]:
+def text_data_parallel_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a line of an imported table of data parallel steps; forward, backward and optimizer are one rank's."""
     found = text_row(row, place)
     mode = row.get("ddp_mode", "")
@@ -118,7 +119,7 @@ def text_data_parallel_row(row: Row, place: Place) -> dict[str, float]:
     return {**found, "step_s": _estimate(_text_scenario(row, place, variant_plan(variant))).step_time_s}
 
 
-def _text_scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -> Scenario:
+def _text_scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
     """What a line of text leaves out is assumed: one sequence, fp32, and the attention that its model is known with."""
     model = word(row, "catalogue_model")
     # CS336's assignment writes attention out; its fused kernel is a later part
@@ -130,7 +131,7 @@ def _text_scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -
     return _scenario({**row, **known, "model": model, "micro_batch": known["batch"]}, place, plan)
 
 
-def _scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -> Scenario:
+def _scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
     model, sequences = catalog.model(word(row, "model")), whole(row, "micro_batch")
     model = replace(model, layers=whole(row, "layers", model.layers))
     plan = {"micro_batch": sequences, "recompute": word(row, "recompute", "none"), **(plan or {"dp": 1})}
@@ -145,7 +146,7 @@ def _scenario(row: Row, place: Place, plan: dict[str, Any] | None = None) -> Sce
     return place.scenario(encode(model), plan, training)
 
 
-def _peak_bytes(row: Row, place: Place, mode: str) -> float:
+def _peak_bytes(row: Row, place: TableDevice, mode: str) -> float:
     """Peak of a step, or of forward and backward alone: SGD without momentum keeps no state beside them."""
     optimizer = "adamw" if mode == "step" else "sgd"
     return _estimate(_scenario({**row, "optimizer": optimizer}, place)).memory.peak_bytes

@@ -1,43 +1,32 @@
-// @ts-check
-/** What all figures share: layout, hatching, escaping, category order. Pure: data and colours in, plain objects out. */
+/** What all figures share: layout, hatching, escaping, tokens. Pure: data and colours in, plain objects out. */
 
 import { short } from "../format.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 
-export const CATEGORIES = [
-  "matmul",
-  "attention",
-  "elementwise",
-  "communication",
-  "bubble",
-  "optimizer",
-  "host",
-  "other",
-];
-export const PHASES = ["forward", "backward", "exposed_communication", "bubble", "optimizer", "host_wait"];
-export const MEMORY_KINDS = [
-  "parameters",
-  "gradients",
-  "optimizer",
-  "activations",
-  "logits",
-  "temporaries",
-  "communication",
-  "framework",
+/** @typedef {import("../types.js").Named} Named */
+
+/** What the catalogue has no name for. */
+export const UNNAMED = "hue-grey";
+/** Tokens of series that are told apart by their place alone. */
+export const SERIES = [
+  "hue-blue",
+  "hue-orange",
+  "hue-violet",
+  "hue-rose",
+  "hue-teal",
+  "hue-ochre",
+  "hue-slate",
+  UNNAMED,
 ];
 
-/** Tokens of names that are not themselves categories. @type {Record<string, string>} */
-const TOKENS = {
-  forward: "matmul",
-  backward: "attention",
-  exposed_communication: "communication",
-  host_wait: "host",
-};
-/** The token that colours a category or phase. @param {string} name */
-export const tokenOf = (name) => (CATEGORIES.includes(name) ? name : (TOKENS[name] ?? "other"));
-/** The token that colours a kind of memory. @param {string} kind */
-export const memoryTokenOf = (kind) => (kind === "optimizer" ? "moments" : kind);
+/** The token of one of the catalogue's names. @param {Named} name */
+export const tokenOf = ({ hue }) => `hue-${hue}`;
+/** The token of one of `names`, by its key. @param {Named[]} names @param {string} key */
+export function tokenOfKey(names, key) {
+  const found = names.find((one) => one.key === key);
+  return found ? tokenOf(found) : UNNAMED;
+}
 
 /** @param {string} name */
 export const words = (name) => name.replaceAll("_", " ");

@@ -1,8 +1,7 @@
-// @ts-check
 /** Compare: one stacked bar per item, time or memory; predictions hatched, measurements solid. */
 import { plural, quantity, scaleFor, significant } from "../format.js";
 import { total } from "../measured.js";
-import { CATEGORIES, MEMORY_KINDS, barMarker, escaped, layout, memoryTokenOf, tokenOf, words } from "./base.js";
+import { barMarker, escaped, layout, tokenOf, UNNAMED } from "./base.js";
 
 /**
  * @typedef {{label: string, kind: string, step_time_s: number | null, breakdown_s: Record<string, number>,
@@ -13,8 +12,7 @@ const LONGEST = 30;
 const LONGEST_OF_TWO = 15;
 
 /** @param {string} text @param {number} [longest] */
-const oneLine = (text, longest = LONGEST) =>
-  escaped(text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
+const oneLine = (text, longest = LONGEST) => escaped(text.length > longest ? `${text.slice(0, longest - 1)}…` : text);
 
 /** What tells items of one model apart stands behind its name. @param {string} text */
 function twoLines(text) {
@@ -24,12 +22,12 @@ function twoLines(text) {
 }
 
 /**
- * @param {{items: Item[], of: "time" | "memory", colour: import("../types.js").Colour, narrow: boolean}} input
+ * @param {{items: Item[], of: "time" | "memory", names: import("../types.js").Named[],
+ *   colour: import("../types.js").Colour, narrow: boolean}} input  `names`: categories, or kinds of memory
  * @returns {import("../types.js").Figure & {legend: [token: string, text: string][]}}
  */
-export function compareBars({ items, of, colour, narrow }) {
+export function compareBars({ items, of, names, colour, narrow }) {
   const time = of === "time";
-  const names = time ? CATEGORIES : MEMORY_KINDS;
   const parts = items.map((item) => (time ? item.breakdown_s : item.memory?.by_kind) ?? {});
   const sums = items.map((item, at) => (time ? item.step_time_s : item.memory?.peak_bytes) ?? total(parts[at]));
   const largest = Math.max(...sums, 0);
@@ -39,7 +37,7 @@ export function compareBars({ items, of, colour, narrow }) {
   const trace = (/** @type {string} */ name, /** @type {string} */ token, /** @type {number[]} */ values) => ({
     type: "bar",
     orientation: "h",
-    name: words(name),
+    name,
     y: rows,
     x: values.map((value) => value / scale.factor),
     width: 0.62,
@@ -47,21 +45,20 @@ export function compareBars({ items, of, colour, narrow }) {
     hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>",
     marker: barMarker(colour(token), colour, predicted),
   });
-  const used = names.filter((name) => parts.some((part) => part[name] > 0));
+  const used = names.filter((name) => parts.some((part) => part[name.key] > 0));
   const data = used.map((name) =>
     trace(
-      name,
-      time ? tokenOf(name) : memoryTokenOf(name),
-      parts.map((part) => part[name] ?? 0),
+      name.label,
+      tokenOf(name),
+      parts.map((part) => part[name.key] ?? 0),
     ),
   );
   const unsplit = sums.map((sum, at) => (total(parts[at]) > 0 ? 0 : sum));
-  const token = time ? tokenOf : memoryTokenOf;
   /** @type {[string, string][]} */
-  const legend = used.map((name) => [token(name), words(name)]);
+  const legend = used.map((name) => [tokenOf(name), name.label]);
   if (unsplit.some((value) => value > 0)) {
-    data.push(trace("not split", "other", unsplit));
-    legend.push(["other", "not split"]);
+    data.push(trace("not split", UNNAMED, unsplit));
+    legend.push([UNNAMED, "not split"]);
   }
   const label = narrow ? twoLines : oneLine;
   return {
@@ -100,13 +97,13 @@ export function compareBars({ items, of, colour, narrow }) {
       columns: [
         { title: "item", text: true },
         { title: "", text: true },
-        ...used.map((name) => ({ title: words(name), unit: time ? "s" : "bytes" })),
+        ...used.map(({ label }) => ({ title: label, unit: time ? "s" : "bytes" })),
         { title: time ? "step" : "peak", unit: time ? "s" : "bytes" },
       ],
       rows: items.map(({ label, kind }, at) => [
         label,
         kind,
-        ...used.map((name) => parts[at][name] ?? null),
+        ...used.map(({ key }) => parts[at][key] ?? null),
         sums[at] || null,
       ]),
     },

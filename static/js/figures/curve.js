@@ -1,4 +1,3 @@
-// @ts-check
 /**
  * The small curve over a slider: how one number moves along the slider's whole axis, and where memory does not
  * suffice.

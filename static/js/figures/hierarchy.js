@@ -1,7 +1,6 @@
-// @ts-check
 /** Hierarchical roofline: one roof for each level of memory, and every product once at each level. */
 import { count, plural, quantity, significant } from "../format.js";
-import { escaped, layout } from "./base.js";
+import { escaped, layout, SERIES } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /**
@@ -12,14 +11,13 @@ import { escaped, layout } from "./base.js";
  * @typedef {{chip: string, mode: string, precision: string, flops_per_s: number, roofs: Roof[], rows: Row[]}} Hierarchy
  */
 
-const TOKENS = ["matmul", "communication", "attention", "bubble", "elementwise", "host"];
 const LARGEST_PX = 26;
 const SMALLEST_PX = 6;
 const HEIGHT_PX = 340;
 const CARD = "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>";
 
 /** The token that colours a level, by its place from the farthest. @param {number} at */
-const tokenOfLevel = (at) => TOKENS[at % TOKENS.length];
+const tokenOfLevel = (at) => SERIES[at % SERIES.length];
 
 /** What the colours of the levels stand for. @param {Hierarchy} hierarchy @returns {[string, string, string][]} */
 export const levelNames = ({ roofs }) =>

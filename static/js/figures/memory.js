@@ -1,20 +1,20 @@
-// @ts-check
 /** Memory: what the fullest rank holds at the peak, against the chip's capacity. */
 import { bytes, scaleFor, significant } from "../format.js";
 import { total } from "../measured.js";
-import { MEMORY_KINDS, barMarker, layout, memoryTokenOf, roundUp, words } from "./base.js";
+import { barMarker, layout, roundUp, tokenOf, UNNAMED } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
+/** @typedef {import("../types.js").Named} Named */
 
 const SMALL = 0.1; // of the unit
 
 /**
  * @param {{memory: import("../types.js").Memory, measured: import("../types.js").Measurement["memory"] | null,
- *   largest_bytes: number, colour: Colour}} input
+ *   kinds: Named[], largest_bytes: number, colour: Colour}} input  `kinds`: those of the catalogue
  * @returns {import("../types.js").Figure & {scale: {factor: number, unit: string},
- *   kinds: [kind: string, predicted: string, measured: string][]}}  `kinds` in the unit of the scale
+ *   kinds: [kind: Named, predicted: string, measured: string][]}}  `kinds` in the unit of the scale
  */
-export function memory({ memory: predicted, measured, largest_bytes, colour }) {
+export function memory({ memory: predicted, measured, kinds, largest_bytes, colour }) {
   const peak = measured?.peak_bytes ?? null;
   const split = measured && total(measured.by_kind) > 0 ? measured.by_kind : null;
   const largest = Math.max(largest_bytes, predicted.peak_bytes, peak ?? 0);
@@ -24,16 +24,16 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
   const scale = scaleFor(near ? Math.max(predicted.capacity_bytes, largest) : largest, "bytes");
   const range = [0, near ? top / scale.factor : roundUp(top / scale.factor)];
   const bars = peak === null ? ["predicted"] : ["predicted", "measured"];
-  const data = MEMORY_KINDS.map((kind) => {
-    const values = [predicted.by_kind[kind] ?? 0, split?.[kind] ?? 0].slice(0, bars.length);
+  const data = kinds.map((kind) => {
+    const values = [predicted.by_kind[kind.key] ?? 0, split?.[kind.key] ?? 0].slice(0, bars.length);
     return {
       type: "bar",
-      name: words(kind),
+      name: kind.label,
       x: bars,
       y: values.map((value) => value / scale.factor),
       customdata: values.map((value) => bytes(value)),
       hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>",
-      marker: barMarker(colour(memoryTokenOf(kind)), colour, [true, false]),
+      marker: barMarker(colour(tokenOf(kind)), colour, [true, false]),
     };
   });
   if (peak !== null && !split) {
@@ -44,7 +44,7 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
       y: [0, peak / scale.factor],
       customdata: ["", bytes(peak)],
       hovertemplate: "%{fullData.name}: %{customdata}<extra></extra>",
-      marker: barMarker(colour("other"), colour, false),
+      marker: barMarker(colour(UNNAMED), colour, false),
     });
   }
   const capacity = predicted.capacity_bytes / scale.factor;
@@ -66,11 +66,9 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
     scale,
     said: peak === null ? "hatched: predicted" : "hatched: predicted, solid: measured",
     axes: { y: `memory of one chip, ${scale.unit}` },
-    kinds: MEMORY_KINDS.filter((kind) => predicted.by_kind[kind] > 0 || (split?.[kind] ?? 0) > 0).map((kind) => [
-      kind,
-      amount(predicted.by_kind[kind] ?? 0),
-      split ? amount(split[kind] ?? 0) : "",
-    ]),
+    kinds: kinds
+      .filter(({ key }) => predicted.by_kind[key] > 0 || (split?.[key] ?? 0) > 0)
+      .map((kind) => [kind, amount(predicted.by_kind[kind.key] ?? 0), split ? amount(split[kind.key] ?? 0) : ""]),
     layout: layout(colour, {
       barmode: "stack",
       height: 284,
@@ -126,7 +124,7 @@ export function memory({ memory: predicted, measured, largest_bytes, colour }) {
         { title: "measured", unit: "bytes" },
       ],
       rows: [
-        ...MEMORY_KINDS.map((kind) => [words(kind), predicted.by_kind[kind] ?? 0, split ? (split[kind] ?? 0) : null]),
+        ...kinds.map(({ key, label }) => [label, predicted.by_kind[key] ?? 0, split ? (split[key] ?? 0) : null]),
         ["peak", predicted.peak_bytes, peak],
         ["reserved", predicted.reserved_bytes, measured?.reserved_bytes ?? null],
         ["capacity", predicted.capacity_bytes, null],

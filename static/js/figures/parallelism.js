@@ -1,8 +1,7 @@
-// @ts-check
 /** Ways to split one block: a number per token along tokens or lengths, with the points where ways change places. */
 import { count, quantity, scaleFor, short, significant } from "../format.js";
 import { layout, logTicks } from "./base.js";
-import { labelOf, sentences } from "./waywords.js";
+import { labelOf, sentences } from "./splitText.js";
 
 /** @typedef {import("../types.js").Comparison} Comparison */
 
@@ -12,7 +11,7 @@ export const METRICS = /** @type {[string, string, string][]} */ ([
   ["communication_s", "sends' time", "s"],
   ["activations_bytes", "activations", "bytes"],
 ]);
-const TOKENS = ["matmul", "communication", "attention", "elementwise"];
+const TOKENS = ["hue-blue", "hue-orange", "hue-violet", "hue-teal"];
 
 /** The token that colours a way. @param {Comparison} comparison @param {string} name */
 export const tokenOfWay = ({ ways }, name) => TOKENS[ways.findIndex((way) => way.name === name) % TOKENS.length];

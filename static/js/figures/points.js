@@ -1,4 +1,3 @@
-// @ts-check
 /** Points of the roofline: work with its FLOPs, bytes and seconds, held against the roofs. */
 
 /**

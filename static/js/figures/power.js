@@ -1,7 +1,6 @@
-// @ts-check
 /** The power split: time along one line through it with the least marked, and the way of the search to the optimum. */
 import { percent, quantity, significant } from "../format.js";
-import { layout, logTicks } from "./base.js";
+import { layout, logTicks, SERIES } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /**
@@ -9,7 +8,6 @@ import { layout, logTicks } from "./base.js";
  * @typedef {{names: string[], shares: number[][], seconds: number[], evaluations: number}} Search
  */
 
-export const SHARE_TOKENS = ["matmul", "communication", "attention", "bubble"];
 /** @param {string} name  of a share */
 export const shareWord = (name) =>
   ({ core_power_frac: "compute", dram_power_frac: "memory", l2_power_frac: "L2", shared_power_frac: "shared memory" })[
@@ -84,7 +82,7 @@ export function powerPath({ search: { names, shares, seconds, evaluations }, col
         name: shareWord(name),
         x: places,
         y: shares.map((each) => each[of]),
-        line: { width: 0.5, color: colour(SHARE_TOKENS[of]) },
+        line: { width: 0.5, color: colour(SERIES[of]) },
         hovertemplate: `${shareWord(name)} %{y:.1%}<extra></extra>`,
       })),
       {

@@ -1,7 +1,6 @@
-// @ts-check
 /** Roofline: FLOP/s against FLOP per byte; roofs per precision, predicted ops hollow, measured kernels solid. */
 import { percent, quantity, significant } from "../format.js";
-import { CATEGORIES, escaped, layout, tokenOf } from "./base.js";
+import { escaped, layout, tokenOf, tokenOfKey } from "./base.js";
 import { boundsOf, pointsOf, unitOf, worksOf, worksOfKernels } from "./points.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
@@ -32,11 +31,11 @@ const CARD = [
 
 /**
  * @param {{estimate: import("../types.js").Estimate, kernels: import("../types.js").Kernel[],
- *   measuredStep_s: number | null, precision: string, colour: Colour, range?: {x: number[], y: number[]} | null,
+ *   measuredStep_s: number | null, precision: string, categories: import("../types.js").Named[], colour: Colour, range?: {x: number[], y: number[]} | null,
  *   narrow: boolean}} input
  * @returns {import("../types.js").Figure & {range: {x: number[], y: number[]}, left_out: number, measured: number}}
  */
-export function roofline({ estimate, kernels, measuredStep_s, precision, colour, range, narrow }) {
+export function roofline({ estimate, kernels, measuredStep_s, precision, categories, colour, range, narrow }) {
   const { roofs } = estimate;
   const predicted = pointsOf(worksOf(estimate.ops), roofs, estimate.step_time_s, precision);
   const all = kernels.reduce((sum, { total_s }) => sum + total_s, 0);
@@ -69,8 +68,8 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
     marker: {
       size: points.map(({ share_frac }) => Math.max(SMALLEST_PX, LARGEST_PX * Math.sqrt(Math.min(1, share_frac)))),
       opacity: 1,
-      color: hollow ? "rgba(0,0,0,0)" : points.map(({ category }) => faded(colour(tokenOf(category)))),
-      line: { width: hollow ? 1.8 : 1, color: points.map(({ category }) => colour(tokenOf(category))) },
+      color: hollow ? "rgba(0,0,0,0)" : points.map(({ category }) => faded(colour(tokenOfKey(categories, category)))),
+      line: { width: hollow ? 1.8 : 1, color: points.map(({ category }) => colour(tokenOfKey(categories, category))) },
     },
   });
   // a log axis of six decades and more is labelled at every second one
@@ -135,7 +134,11 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, colour,
         },
       ],
     }),
-    legend: CATEGORIES.filter((name) => [...predicted, ...measured].some(({ category }) => tokenOf(category) === name)).map((name) => [name, name]),
+    legend: categories
+      .filter((name) =>
+        [...predicted, ...measured].some(({ category }) => tokenOfKey(categories, category) === tokenOf(name)),
+      )
+      .map((name) => [tokenOf(name), name.label]),
     range: bounds,
     measured: measured.length,
     left_out: kernels.length - measured.length,

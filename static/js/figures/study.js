@@ -1,18 +1,16 @@
-// @ts-check
 /** A study's curves: one figure for each group of series; bars lie, so that the names of many layers can be read. */
 import { count, plural, significant } from "../format.js";
-import { escaped, layout, logTicks, roundUp } from "./base.js";
+import { escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
 
 /** @typedef {import("../types.js").StudySeries} Series */
 
-const TOKENS = ["matmul", "communication", "attention", "bubble", "elementwise", "host", "optimizer", "other"];
-const NAMED = { forward: "matmul", backward: "attention" };
+const NAMED = { forward: "hue-blue", backward: "hue-violet" };
 const BAR_PX = 21;
 const CUT = { wide: 24, narrow: 16 };
 
 /** The token that colours a series of a group. @param {Series} series @param {number} at */
 export const tokenOfSeries = ({ name }, at) =>
-  /** @type {Record<string, string>} */ (NAMED)[name] ?? TOKENS[at % TOKENS.length];
+  /** @type {Record<string, string>} */ (NAMED)[name] ?? SERIES[at % SERIES.length];
 
 /** @param {number | string} value */
 const shown = (value) =>

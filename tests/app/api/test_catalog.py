@@ -15,6 +15,14 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from tests.app.examples import MEASUREMENT, SCENARIO
 
+EXPERTS = {
+    "model": "mixtral-8x7b",
+    "cluster": {"chip": "h200-sxm", "nodes": 4},
+    "plan": {"dp": 4, "tp": 2, "cp": 2, "pp": 2, "ep": 4, "expert_tp": 2, "sharding": "fsdp"},
+    "training": {"seq_len": 4096, "global_batch": 16, "precision": "bf16-amp"},
+}
+"""Messages along every axis."""
+
 
 @pytest.fixture
 def client(shared_client):
@@ -56,6 +64,19 @@ def test_every_plain_field_is_described(catalog):
     assert described["plan.schedule"]["choices"] == ["gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v"]
     assert described["cluster.nodes"]["minimum"] == 1
     assert described["training.seq_len"]["default"] is None
+
+
+def test_what_figures_show_is_named_in_the_order_of_an_estimate(client, catalog):
+    found = client.post("/api/estimate", json=EXPERTS).json()
+    names = {kind: [entry["key"] for entry in catalog[kind]] for kind in ("categories", "phases", "memory_kinds")}
+    assert names["categories"] == list(found["breakdown_s"])
+    assert names["phases"] == list(found["phases_s"])
+    assert names["memory_kinds"] == list(found["memory"]["by_kind"])
+    for kind in names:
+        assert all(entry["label"] and entry["hue"] for entry in catalog[kind])
+    axes = {one["key"]: one["label"] for one in catalog["axes"]}
+    assert all(axes.values())
+    assert set(axes) == {one["axis"] for one in found["collectives"]}
 
 
 def test_defaults_are_legal(catalog):

@@ -5,9 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import time
+from http.client import HTTPConnection
 
+import httpx2
 import pytest
+from fastapi.testclient import TestClient
 
+from app.api.sweep import SearchProgress, Stopped
+from app.main import create_app
+from estimator.search.sweep import sweep
 from tests.app.examples import LLAMA
 
 SPEC = {key: LLAMA[key] for key in ("model", "cluster", "training")}
@@ -95,11 +101,54 @@ def test_a_bad_specification_is_refused_before_anything_is_told(client):
 
 
 def test_a_search_that_nobody_waits_for_ends():
-    from app.api.sweep import SearchProgress, Stopped
-    from estimator.search.sweep import sweep
-
-    progress = SearchProgress()
+    progress = SearchProgress(60)
     progress.stop.set()
     with pytest.raises(Stopped):
         sweep(SPEC, None, progress.note)
-    assert 0 < progress.tried < sweep(SPEC).plans_tried
+    assert progress.tried < sweep(SPEC).plans_tried
+
+
+ENDLESS = {
+    "model": "deepseek-v3",
+    "cluster": {"chip": "h100-sxm", "nodes": 2048},
+    "training": {"seq_len": 8192, "global_batch": 16_384},
+}
+"""Tens of seconds, the first ten of them before any plan is tried."""
+
+
+@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
+def test_a_client_that_leaves_frees_the_slot(served, accept):
+    _, address = served
+    leaving = HTTPConnection(address.removeprefix("http://"))
+    headers = {"content-type": "application/json", "accept": accept}
+    leaving.request("POST", "/api/sweep", json.dumps(ENDLESS), headers)
+    time.sleep(2)
+    leaving.close()
+    began_s = time.monotonic()
+    small = SPEC | {"locked": {"tp": 1, "pp": 1}}
+    assert httpx2.post(f"{address}/api/sweep", json=small, timeout=60).status_code == 200
+    assert time.monotonic() - began_s < 8, "the search that nobody waits for must not hold the slot"
+
+
+@pytest.mark.parametrize("headers", [{}, NDJSON])
+def test_a_search_may_take_a_bounded_time(settings, headers):
+    bounded = settings.model_copy(update={"search_limit_s": 0.2})
+    with TestClient(create_app(bounded), base_url="http://127.0.0.1:8000") as client:
+        answer = client.post("/api/sweep", json=LARGE, headers=headers)
+    refusal = json.loads(answer.text.splitlines()[-1])
+    (problem,) = refusal["problems"]
+    assert (problem["field"], answer.status_code) == ("locked", 200 if headers else 422)
+    assert "0.2 s" in problem["message"]
+    assert "Lock a field" in problem["remedy"]
+
+
+def test_more_chips_than_anybody_has_are_refused_at_once(client):
+    cluster = {"chip": "h100-sxm", "nodes": 100_000, "chips_per_node": 100_000}
+    training = {"seq_len": 1024, "global_batch": 512}
+    began_s = time.monotonic()
+    response = client.post("/api/sweep", json={"model": "gpt2", "cluster": cluster, "training": training})
+    assert time.monotonic() - began_s < 2
+    assert response.status_code == 422
+    (problem,) = response.json()["problems"]
+    assert problem["field"] == "cluster.nodes"
+    assert "at most 10 nodes" in problem["remedy"]

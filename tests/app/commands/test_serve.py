@@ -8,27 +8,13 @@ import subprocess
 import time
 
 import httpx2
-import pytest
 
 from app.cli import run
 from tests.app.examples import HEADROOM
 
 
-@pytest.fixture
-def server(tmp_path):
-    """A running ``headroom serve`` with the command that started it."""
-    command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
-    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false"}
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
-    try:
-        yield process, process.stdout.readline().split()[-1]
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def test_serve_prints_its_address_answers_and_ends_well(server):
-    process, address = server
+def test_serve_prints_its_address_answers_and_ends_well(served):
+    process, address = served
     with httpx2.Client(base_url=address) as client:
         assert client.get("/api/health").json()["status"] == "ok"
         took_s = []
@@ -42,8 +28,8 @@ def test_serve_prints_its_address_answers_and_ends_well(server):
     assert process.stderr.read() == ""
 
 
-def test_serve_says_in_one_line_what_hinders_its_start(server, tmp_path):
-    _, address = server
+def test_serve_says_in_one_line_what_hinders_its_start(served, tmp_path):
+    _, address = served
     port = address.rpartition(":")[2]
     for arguments, words in (
         (["--port", port], f"headroom: port: 127.0.0.1:{port} cannot be listened on"),
@@ -55,6 +41,32 @@ def test_serve_says_in_one_line_what_hinders_its_start(server, tmp_path):
         assert found.returncode == 2
         assert found.stderr.startswith(words)
         assert len(found.stderr.splitlines()) == 1
+
+
+def test_serve_makes_a_token_where_others_are_logged_in(tmp_path):
+    who = tmp_path / "bin" / "who"
+    who.parent.mkdir()
+    who.write_text("#!/bin/sh\necho 'nobody pts/0 2026-11-20 10:00 (10.0.0.7)'\n")
+    who.chmod(0o755)
+    command = [*HEADROOM, "serve", "--port", "0", "--data", str(tmp_path / "served")]
+    environment = {**os.environ, "HEADROOM_PROBE_CPU": "false", "PATH": f"{who.parent}:{os.environ['PATH']}"}
+    for extra, known in (([], True), (["--no-token"], False)):
+        process = subprocess.Popen([*command, *extra], stdout=subprocess.PIPE, text=True, env=environment)
+        try:
+            said = [process.stdout.readline()]
+            if known:
+                said.append(process.stdout.readline())
+                assert "others use this machine: nobody" in said[0]
+            url = said[-1].split()[-1]
+            assert ("/?token=" in url) == known
+            address = url.partition("/?")[0]
+            assert httpx2.get(f"{address}/api/runs").status_code == (401 if known else 200)
+            if known:
+                bearer = {"authorization": f"Bearer {url.partition('=')[2]}"}
+                assert httpx2.get(f"{address}/api/runs", headers=bearer).status_code == 200
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
 
 
 def test_serve_refuses_to_listen_for_others_without_a_token(capsys):

@@ -41,6 +41,7 @@ def serve(settings):
     def start():
         command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0"]
         environment = {**os.environ, "HEADROOM_DATA": str(settings.data), "HEADROOM_PROBE_CPU": "false"}
+        environment["HEADROOM_NO_TOKEN"] = "true"
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         line = process.stdout.readline()
         assert line.startswith("Headroom listens on http://127.0.0.1:"), line

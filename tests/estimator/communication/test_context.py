@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from estimator.communication.context import copied_width, sequence_exchanges
+from estimator.communication.context import context_messages, copied_width
 from estimator.cost.collectives import TRAFFIC
 from estimator.scenario.legality import sequence_problems
 from estimator.scenario.plan import CP_KINDS
@@ -14,8 +14,8 @@ N, D, P = 60_000, 16_384, 16
 """Tokens, hidden size and ranks of the first reference log of a Ulysses layer, bf16."""
 
 
-def exchanges(kind, cp=P, width=D, kv_width=D, tokens=N // P, **rest):
-    return sequence_exchanges(
+def sent(kind, cp=P, width=D, kv_width=D, tokens=N // P, **rest):
+    return context_messages(
         cp_kind=kind, cp=cp, tokens=tokens, query_width=width, key_width=kv_width, value_width=kv_width,
         output_width=width, element_bytes=2, **rest,
     )  # fmt: skip
@@ -30,26 +30,26 @@ def received(found, phase, cp=P):
 
 
 def test_volumes_of_the_reference_layer():
-    found = [x for x in exchanges("ulysses") if x.phase == "forward"]
+    found = [x for x in sent("ulysses") if x.phase == "forward"]
     assert len(found) == 4
     for x in found:
         assert x.payload_bytes == 122.88e6
         assert received([x], "forward") == pytest.approx(115.20e6)
     assert received(found, "forward") == pytest.approx(460.8e6)
-    assert received(exchanges("ulysses"), "backward") == pytest.approx(460.8e6)
-    assert received(exchanges("all-gather"), "forward") == pytest.approx(3.69e9, abs=0.005e9)
-    assert received(exchanges("ring"), "forward") == pytest.approx(3.69e9, abs=0.005e9)
+    assert received(sent("ulysses"), "backward") == pytest.approx(460.8e6)
+    assert received(sent("all-gather"), "forward") == pytest.approx(3.69e9, abs=0.005e9)
+    assert received(sent("ring"), "forward") == pytest.approx(3.69e9, abs=0.005e9)
 
 
 @given(st.sampled_from(CP_KINDS), st.booleans(), st.booleans())
 def test_one_rank_sends_nothing(kind, keep, recompute):
-    found = exchanges(kind, cp=1, keep=keep, recompute=recompute)
+    found = sent(kind, cp=1, keep=keep, recompute=recompute)
     assert received(found, "forward", cp=1) == received(found, "backward", cp=1) == 0
 
 
 @given(st.integers(2, 64), st.integers(1, 4096), st.booleans())
 def test_ring_and_gather_move_the_same_and_backward_twice_that(cp, tokens, keep):
-    ring, gather = (exchanges(kind, cp=cp, tokens=tokens, keep=keep) for kind in ("ring", "all-gather"))
+    ring, gather = (sent(kind, cp=cp, tokens=tokens, keep=keep) for kind in ("ring", "all-gather"))
     forward = received(ring, "forward", cp)
     assert received(gather, "forward", cp) == pytest.approx(forward)
     assert received(ring, "backward", cp) == pytest.approx(2 * forward)
@@ -59,7 +59,7 @@ def test_ring_and_gather_move_the_same_and_backward_twice_that(cp, tokens, keep)
 @given(st.integers(2, 64))
 def test_ulysses_falls_with_the_ranks_and_the_others_do_not(cp):
     def forward(kind, ranks):
-        return received(exchanges(kind, cp=ranks, tokens=N / ranks), "forward", ranks)
+        return received(sent(kind, cp=ranks, tokens=N / ranks), "forward", ranks)
 
     assert forward("ulysses", 2 * cp) < forward("ulysses", cp)
     assert forward("ring", 2 * cp) > forward("ring", cp)
@@ -69,7 +69,7 @@ def test_ulysses_falls_with_the_ranks_and_the_others_do_not(cp):
 
 def test_only_ring_runs_beside_attention():
     for kind in CP_KINDS:
-        assert all(x.beside_attention == (kind == "ring") for x in exchanges(kind, recompute=True))
+        assert all((x.hides_behind == "attention") == (kind == "ring") for x in sent(kind, recompute=True))
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_only_ring_runs_beside_attention():
     [("ulysses", False, 1), ("ring", False, 1), ("all-gather", True, 1), ("all-gather", False, 0)],
 )
 def test_recomputation_repeats_forward_unless_backward_gathers_anyway(kind, keep, again):
-    once, twice = (received(exchanges(kind, keep=keep, recompute=full), "backward") for full in (False, True))
-    assert twice - once == pytest.approx(again * received(exchanges(kind), "forward"))
+    once, twice = (received(sent(kind, keep=keep, recompute=full), "backward") for full in (False, True))
+    assert twice - once == pytest.approx(again * received(sent(kind), "forward"))
 
 
 @given(st.integers(2, 64), st.sampled_from([1, 2, 4, 8]), st.integers(1, 16), st.integers(1, 8))
@@ -91,7 +91,7 @@ def test_degrees_named_as_remedy_are_legal(cp, tp, group, kv_heads):
 
 
 def test_wider_gradients_travel_wider():
-    narrow, wide = (received(exchanges("ring", gradient_bytes=width), "backward") for width in (2, 4))
+    narrow, wide = (received(sent("ring", gradient_bytes=width), "backward") for width in (2, 4))
     assert wide == pytest.approx(1.5 * narrow)
 
 
@@ -99,7 +99,7 @@ def test_few_key_heads_are_copied_for_ulysses():
     assert copied_width(8, 128, tp=1, cp=4) == 8 * 128
     assert copied_width(8, 128, tp=4, cp=8) == 8 * 128
     assert copied_width(8, 128, tp=16, cp=2) == 2 * 128
-    many, few = (received(exchanges("ulysses", kv_width=w * 128), "forward") for w in (128, 16))
+    many, few = (received(sent("ulysses", kv_width=w * 128), "forward") for w in (128, 16))
     assert few == pytest.approx(many * (2 * 128 + 2 * 16) / (4 * 128))
 
 
@@ -107,9 +107,9 @@ def test_arrays_give_what_scalars_give():
     cp, tokens = np.array([1.0, 2.0, 8.0]), np.array([64.0, 32.0, 16.0])
     for kind in CP_KINDS:
         for phase in ("forward", "backward"):
-            together = received(exchanges(kind, cp=cp, tokens=tokens), phase, cp)
+            together = received(sent(kind, cp=cp, tokens=tokens), phase, cp)
             for i in range(3):
-                assert together[i] == received(exchanges(kind, cp=cp[i], tokens=tokens[i]), phase, cp[i])
+                assert together[i] == received(sent(kind, cp=cp[i], tokens=tokens[i]), phase, cp[i])
 
 
 MODEL = {"tp": 2, "heads": 32, "kv_heads": 8, "seq_len": 4096}

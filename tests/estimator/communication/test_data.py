@@ -1,41 +1,51 @@
 """Data parallelism: the shares and the traffic of the ZeRO paper (arXiv 1910.02054)."""
 
+from dataclasses import replace
+
 import pytest
 
-from estimator.communication.data import Shares, Sync, shares, syncs
+from estimator.communication.data import StateShares, data_messages, shares
+from estimator.communication.message import Message
 from estimator.cost.collectives import TRAFFIC
-from estimator.scenario.plan import Plan
-from estimator.scenario.precision import numbers
+from estimator.scenario.plan import SHARDINGS, Plan
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.training import Training
 
 PSI = 1000.0
 """Parameters of a rank's stage."""
 
 
-def exchanges(sharding: str, *, precision="bf16", **changes) -> list[Sync]:
+def sent(sharding: str, *, precision="bf16", **changes) -> list[Message]:
     training = Training(seq_len=1, global_batch=1, precision=precision)
     sizes = {"parameters": PSI, "layers": 4, "tensors": 9, "micro_batches": 1, "bucket_bytes": 500.0}
-    return syncs(sharding=sharding, numbers=numbers(training, Plan(sharding=sharding)), **{**sizes, **changes})
+    return data_messages(
+        sharding=sharding, numbers=byte_widths(training, Plan(sharding=sharding)), **{**sizes, **changes}
+    )
+
+
+def total_bytes(message: Message) -> float:
+    """Payload of all executions."""
+    return message.payload_bytes * message.count
 
 
 def traffic(sharding: str, **rest) -> float:
     """Elements that a rank sends, in units of (n − 1)/n; 2 bytes each."""
-    return sum(sync.payload_bytes * TRAFFIC[sync.kind] for sync in exchanges(sharding, **rest)) / 2
+    return sum(total_bytes(message) * TRAFFIC[message.kind] for message in sent(sharding, **rest)) / 2
 
 
 @pytest.mark.parametrize(
     ("sharding", "expected"),
     [
-        ("ddp", Shares(parameters=1.0, gradients=1.0, optimizer=1.0)),
-        ("zero1", Shares(parameters=1.0, gradients=1.0, optimizer=1 / 8)),
-        ("zero2", Shares(parameters=1.0, gradients=1 / 8, optimizer=1 / 8)),
-        ("zero3", Shares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
-        ("fsdp", Shares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
+        ("ddp", StateShares(parameters=1.0, gradients=1.0, optimizer=1.0)),
+        ("zero1", StateShares(parameters=1.0, gradients=1.0, optimizer=1 / 8)),
+        ("zero2", StateShares(parameters=1.0, gradients=1 / 8, optimizer=1 / 8)),
+        ("zero3", StateShares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
+        ("fsdp", StateShares(parameters=1 / 8, gradients=1 / 8, optimizer=1 / 8)),
     ],
 )
 def test_what_each_stage_of_zero_shards(sharding, expected):
     assert shares(sharding, 8) == expected
-    assert shares(sharding, 1) == Shares(parameters=1.0, gradients=1.0, optimizer=1.0)
+    assert shares(sharding, 1) == StateShares(parameters=1.0, gradients=1.0, optimizer=1.0)
 
 
 def test_zeros_table_of_7_5_billion_parameters_on_64_ranks():
@@ -55,10 +65,10 @@ def test_zero_1_and_2_send_what_ddp_sends():
 
 @pytest.mark.parametrize("sharding", ["ddp", "zero1", "zero2"])
 def test_gradients_in_the_buffers_that_travel_are_not_copied(sharding):
-    plain, in_place = exchanges(sharding), exchanges(sharding, in_place=True)
-    assert sum(sync.copies_bytes for sync in plain) == 2 * PSI * 2
-    assert sum(sync.copies_bytes for sync in in_place) == 0
-    assert [sync.payload_bytes for sync in in_place] == [sync.payload_bytes for sync in plain]
+    plain, in_place = sent(sharding), sent(sharding, in_place=True)
+    assert sum(message.copies_bytes for message in plain) == 2 * PSI * 2
+    assert sum(message.copies_bytes for message in in_place) == 0
+    assert [message.payload_bytes for message in in_place] == [message.payload_bytes for message in plain]
 
 
 def test_fsdp_gathers_twice_and_scatters_once():
@@ -75,45 +85,53 @@ def test_only_ddp_and_zero_1_wait_for_the_last_micro_batch():
 
 
 def test_fsdps_mixed_precision_gathers_2_bytes_and_scatters_4():
-    found = exchanges("fsdp", precision="bf16-amp")
-    assert [(sync.kind, sync.payload_bytes) for sync in found] == [
+    found = sent("fsdp", precision="bf16-amp")
+    assert [(message.kind, total_bytes(message)) for message in found] == [
         ("all-gather", 2 * PSI), ("all-gather", 2 * PSI), ("reduce-scatter", 4 * PSI)
     ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("bucket_bytes", "messages"), [(500.0, 4), (2000.0, 1), (1e9, 1), (300.0, 7), (1.0, 9)])
 def test_buckets_are_as_many_as_are_needed(bucket_bytes, messages):
-    (sync,) = exchanges("ddp", bucket_bytes=bucket_bytes)
-    assert sync.count == messages
-    assert sync.payload_bytes == 2 * PSI
+    (message,) = sent("ddp", bucket_bytes=bucket_bytes)
+    assert message.count == messages
+    assert total_bytes(message) == pytest.approx(2 * PSI)
 
 
 def test_fsdp_sends_one_message_per_layer():
-    assert {sync.count for sync in exchanges("fsdp", layers=6, micro_batches=2)} == {12}
+    assert {message.count for message in sent("fsdp", layers=6, micro_batches=2)} == {12}
 
 
 def test_gradients_are_exchanged_beside_backward_and_parameters_before_they_are_used():
-    assert {sync.name: sync.beside for sync in exchanges("zero1")} == {
-        "gradient scatter": "backward", "parameter gather": "forward"
+    assert {message.name: (message.phase, message.hides_behind) for message in sent("zero1")} == {
+        "gradient scatter": ("backward", "compute"), "parameter gather": ("forward", "compute")
     }  # fmt: skip
-    assert [sync.beside for sync in exchanges("fsdp")] == ["forward", "backward", "backward"]
+    assert [message.phase for message in sent("fsdp")] == ["forward", "backward", "backward"]
 
 
 def test_hybrid_sharding_sums_the_shards_over_the_copies_beside_backward():
-    plain, hybrid = exchanges("fsdp", micro_batches=3), exchanges("fsdp", micro_batches=3, shard_ranks=8, hybrid=True)
+    plain, hybrid = sent("fsdp", micro_batches=3), sent("fsdp", micro_batches=3, shard_ranks=8, hybrid=True)
     assert hybrid[:-1] == plain
     copies = hybrid[-1]
     # Once a step, layer by layer, whatever the micro-batches: one rank's shard of the gradients.
-    assert (copies.kind, copies.group, copies.beside) == ("all-reduce", "replica", "backward")
-    assert (copies.count, copies.late) == (4, False)
-    assert copies.payload_bytes == 2 * PSI / 8
+    assert (copies.kind, copies.group, copies.phase) == ("all-reduce", "replica", "backward")
+    assert (copies.count, copies.hides_behind) == (4, "compute")
+    assert total_bytes(copies) == 2 * PSI / 8
 
 
 @pytest.mark.parametrize(
-    ("mode", "messages", "copied", "late"), [("bucketed", 4, 2, False), ("flat", 1, 4, True), ("naive", 9, 0, True)]
+    ("mode", "messages", "copied", "behind"), [("bucketed", 4, 2, "compute"), ("flat", 1, 4, ""), ("naive", 9, 0, "")]
 )
-def test_the_three_ways_of_ddp_send_the_same_bytes(mode, messages, copied, late):
+def test_the_three_ways_of_ddp_send_the_same_bytes(mode, messages, copied, behind):
     # Naive: tensor by tensor, no copies. Flat: one buffer, filled before and emptied after. Both wait for backward.
-    (sync,) = exchanges("ddp", ddp_mode=mode)
-    assert (sync.payload_bytes, sync.count, sync.late) == (2 * PSI, messages, late)
-    assert sync.copies_bytes == copied * 2 * PSI
+    (message,) = sent("ddp", ddp_mode=mode)
+    assert (message.count, message.hides_behind) == (messages, behind)
+    assert total_bytes(message) == pytest.approx(2 * PSI)
+    assert message.copies_bytes == copied * 2 * PSI
+
+
+@pytest.mark.parametrize("sharding", SHARDINGS)
+def test_experts_send_what_dense_parameters_do_among_their_own_copies(sharding):
+    dense, experts = sent(sharding), sent(sharding, axis="edp")
+    assert {message.axis for message in dense} == {"dp"}
+    assert [replace(message, axis="edp", group="expert_data") for message in dense] == experts

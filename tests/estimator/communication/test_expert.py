@@ -2,22 +2,23 @@
 
 import pytest
 
-from estimator.communication.expert import ExpertExchange, expert_exchanges
-from estimator.operations.rank_sizes import dims
+from estimator.communication.expert import expert_messages
+from estimator.communication.message import Message
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import MIXTRAL, scenario
 
 ROW = 256 * 2
 """One token of the stream, 2 bytes an element."""
 
 
-def exchanges(model=MIXTRAL, framework="megatron", **plan) -> dict[tuple[str, str], ExpertExchange]:
-    found = expert_exchanges(dims(scenario(model, plan=plan, framework=framework)))
+def sent(model=MIXTRAL, framework="megatron", **plan) -> dict[tuple[str, str], Message]:
+    found = expert_messages(rank_sizes(scenario(model, plan=plan, framework=framework)))
     assert len({(x.name, x.phase) for x in found}) == len(found)
     return {(x.name, x.phase): x for x in found}
 
 
 def by_group(group: str, **rest) -> list[tuple[str, str, float, float]]:
-    return [(x.kind, x.phase, x.payload_bytes, x.count) for x in exchanges(**rest).values() if x.group == group]
+    return [(x.kind, x.phase, x.payload_bytes, x.count) for x in sent(**rest).values() if x.group == group]
 
 
 def test_every_token_goes_to_its_experts_and_back_both_ways():

@@ -2,19 +2,20 @@
 
 import pytest
 
-from estimator.communication.tensor import block_exchanges, edge_exchanges
+from estimator.communication.tensor import tensor_messages, vocabulary_messages
 from estimator.cost.collectives import TRAFFIC
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
 
 PAYLOAD = 128 * 256 * 2
 """s·b·h of 2 bytes."""
 
 
-def exchanges(model=GPT, *, sequence_parallel=False, framework="megatron", recompute="none", precision="bf16"):
+def sent(model=GPT, *, sequence_parallel=False, framework="megatron", recompute="none", precision="bf16"):
     plan = {"tp": 2, "sequence_parallel": sequence_parallel, "recompute": recompute}
-    return block_exchanges(
-        dims(scenario(model, plan=plan, framework=framework, precision=precision)), sequence_parallel=sequence_parallel
+    return tensor_messages(
+        rank_sizes(scenario(model, plan=plan, framework=framework, precision=precision)),
+        sequence_parallel=sequence_parallel,
     )
 
 
@@ -23,7 +24,7 @@ def traffic(found, phase: str) -> float:
 
 
 def test_two_all_reduces_forward_and_two_backward():
-    found = exchanges()
+    found = sent()
     assert [(one.kind, one.phase, one.count) for one in found] == [
         ("all-reduce", "forward", 2), ("all-reduce", "backward", 2)
     ]  # fmt: skip
@@ -32,21 +33,21 @@ def test_two_all_reduces_forward_and_two_backward():
 
 def test_sequence_parallelism_sends_the_same_bytes_forward():
     # Korthikanti 2022, section 4.2.2: a reduce-scatter and an all-gather are an all-reduce.
-    split = exchanges(sequence_parallel=True)
+    split = sent(sequence_parallel=True)
     assert {one.kind for one in split} == {"all-gather", "reduce-scatter"}
-    assert traffic(split, "forward") == traffic(exchanges(), "forward") == 4 * PAYLOAD
+    assert traffic(split, "forward") == traffic(sent(), "forward") == 4 * PAYLOAD
 
 
 def test_sequence_parallelism_gathers_the_inputs_again_for_the_weight_gradients():
     # The same section: only the rank's own part of the inputs is kept, at the price of one gather for each product.
-    assert traffic(exchanges(sequence_parallel=True), "backward") == traffic(exchanges(), "backward") + 2 * PAYLOAD
+    assert traffic(sent(sequence_parallel=True), "backward") == traffic(sent(), "backward") + 2 * PAYLOAD
 
 
 def test_unfused_projections_reduce_the_gradient_of_each_of_them():
     # DTensor: q, k, v, gate and up each give a partial gradient of their input.
-    (_, backward) = exchanges(LLAMA, framework="pytorch-eager")
+    (_, backward) = sent(LLAMA, framework="pytorch-eager")
     assert backward.count == 5
-    (_, backward) = exchanges({**LLAMA, "gated_ffn": False}, framework="pytorch-eager")
+    (_, backward) = sent({**LLAMA, "gated_ffn": False}, framework="pytorch-eager")
     assert backward.count == 4
 
 
@@ -64,7 +65,7 @@ REPEATED = {
 @pytest.mark.parametrize("framework", REPEATED)
 def test_full_recomputation_repeats_what_the_frameworks_checkpoint_runs_again(framework, sequence_parallel):
     none, full = (
-        exchanges(sequence_parallel=sequence_parallel, recompute=recompute, framework=framework)
+        sent(sequence_parallel=sequence_parallel, recompute=recompute, framework=framework)
         for recompute in ("none", "full")
     )
     again = {x.kind: x.count for x in full if x.name.endswith(" again")}
@@ -74,15 +75,15 @@ def test_full_recomputation_repeats_what_the_frameworks_checkpoint_runs_again(fr
 
 
 def test_a_block_that_ends_in_experts_sums_attentions_output_again():
-    d = dims(scenario(MIXTRAL, plan={"tp": 2, "recompute": "full"}, framework="pytorch-eager"))
-    (again,) = (x for x in block_exchanges(d, sequence_parallel=False, ffn=False) if x.name.endswith(" again"))
+    d = rank_sizes(scenario(MIXTRAL, plan={"tp": 2, "recompute": "full"}, framework="pytorch-eager"))
+    (again,) = (x for x in tensor_messages(d, sequence_parallel=False, ffn=False) if x.name.endswith(" again"))
     assert again.count == 1
 
 
 def test_dtensor_keeps_what_it_gathered():
     # Each linear saves its whole input, so that backward gathers the gradients of the two outputs alone.
     def gathers(framework: str) -> float:
-        return traffic([x for x in exchanges(sequence_parallel=True, framework=framework) if x.kind == "all-gather"],
+        return traffic([x for x in sent(sequence_parallel=True, framework=framework) if x.kind == "all-gather"],
                        "backward")  # fmt: skip
 
     assert gathers("megatron") == 2 * gathers("pytorch-eager") == 4 * PAYLOAD
@@ -90,7 +91,7 @@ def test_dtensor_keeps_what_it_gathered():
 
 def parallel(framework: str, **rest) -> dict[tuple[str, str], float]:
     model = {**GPT, "parallel_residual": True, **rest.pop("model", {})}
-    return {(x.kind, x.phase): x.count for x in exchanges(model, framework=framework, **rest)}
+    return {(x.kind, x.phase): x.count for x in sent(model, framework=framework, **rest)}
 
 
 def test_parallel_attention_and_network_are_summed_together():
@@ -107,7 +108,7 @@ def test_parallel_attention_and_network_are_summed_together():
 
 
 def test_parallel_attention_and_network_under_sequence_parallelism():
-    found = exchanges({**GPT, "parallel_residual": True}, sequence_parallel=True)
+    found = sent({**GPT, "parallel_residual": True}, sequence_parallel=True)
     assert {x.name: x.count for x in found} == {
         "sequence gather": 2, "sequence scatter": 1, "gradient gather": 1, "input gather for weights": 2,
         "gradient scatter": 2,
@@ -121,26 +122,28 @@ LATENT = {**LLAMA, "kv_heads": 0, "head_dim": 48, "kv_lora_rank": 64, "q_lora_ra
 @pytest.mark.parametrize("sequence_parallel", [False, True])
 def test_latent_attention_sends_its_latents_both_ways(sequence_parallel):
     # Up-projections read 96 + 64 + 16 columns, and their gradients are that wide; the network's are 256 wide.
-    found = {x.name: x for x in exchanges(LATENT, sequence_parallel=sequence_parallel)}
+    found = {x.name: x for x in sent(LATENT, sequence_parallel=sequence_parallel)}
     columns = 128 * 2 * (96 + 64 + 16 + 256)
-    names = ["block input gradient sums"]
+    names = ["tensor parallel gradient all-reduce"]
     if sequence_parallel:
         names = ["sequence gather", "input gather for weights", "gradient scatter"]
     for name in names:
         assert found[name].payload_bytes * found[name].count == columns, name
-    rows = "gradient gather" if sequence_parallel else "block output sums"
+    rows = "gradient gather" if sequence_parallel else "tensor parallel all-reduce"
     assert found[rows].payload_bytes == PAYLOAD
 
 
 def test_fp32_sends_twice_the_bytes_of_bf16():
-    assert traffic(exchanges(precision="fp32", framework="pytorch-eager"), "forward") == 2 * traffic(
-        exchanges(precision="bf16", framework="pytorch-eager"), "forward"
+    assert traffic(sent(precision="fp32", framework="pytorch-eager"), "forward") == 2 * traffic(
+        sent(precision="bf16", framework="pytorch-eager"), "forward"
     )
 
 
 def test_a_vocabulary_parallel_head_sums_three_scalars_per_token_and_one_gradient():
     # Shoeybi 2019, section 3: maximum, sum of exponentials and target logit are reduced, never the logits.
-    embedding, head = edge_exchanges(dims(scenario(GPT, plan={"tp": 2}, framework="megatron")), sequence_parallel=False)
+    embedding, head = vocabulary_messages(
+        rank_sizes(scenario(GPT, plan={"tp": 2}, framework="megatron")), sequence_parallel=False
+    )
     assert [(one.kind, one.payload_bytes) for one in embedding] == [("all-reduce", PAYLOAD)]
     assert [(one.phase, one.payload_bytes * one.count) for one in head] == [
         ("forward", 3 * 4 * 128), ("backward", PAYLOAD)
@@ -148,22 +151,24 @@ def test_a_vocabulary_parallel_head_sums_three_scalars_per_token_and_one_gradien
 
 
 def test_a_replicated_head_exchanges_nothing():
-    assert edge_exchanges(dims(scenario(GPT, plan={"tp": 2}, framework="pytorch-eager")), sequence_parallel=False) == (
+    assert vocabulary_messages(
+        rank_sizes(scenario(GPT, plan={"tp": 2}, framework="pytorch-eager")), sequence_parallel=False
+    ) == (
         [],
         [],
     )
 
 
 def test_a_replicated_head_gathers_a_split_stream():
-    d = dims(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="pytorch-eager"))
-    embedding, head = edge_exchanges(d, sequence_parallel=True)
+    d = rank_sizes(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="pytorch-eager"))
+    embedding, head = vocabulary_messages(d, sequence_parallel=True)
     assert [(x.kind, x.phase, x.payload_bytes) for x in embedding] == [("all-gather", "backward", PAYLOAD)]
     assert [(x.kind, x.phase, x.payload_bytes) for x in head] == [("all-gather", "forward", PAYLOAD)]
 
 
 def test_sequence_parallel_edges_send_the_same_bytes_forward():
-    d = dims(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="megatron"))
-    summed, split = (edge_exchanges(d, sequence_parallel=value) for value in (False, True))
+    d = rank_sizes(scenario(GPT, plan={"tp": 2, "sequence_parallel": True}, framework="megatron"))
+    summed, split = (vocabulary_messages(d, sequence_parallel=value) for value in (False, True))
     assert [traffic([x for part in found for x in part], "forward") for found in (summed, split)] == [
         2 * PAYLOAD + 2 * 3 * 4 * 128
     ] * 2

@@ -5,7 +5,7 @@ import pytest
 from estimator.cost.device_time import COMPONENTS, DIRECTIONS, attention_s, work_of
 from estimator.cost.price import price
 from estimator.operations.op import Op, again, gemm, kernels
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, cluster, flawless, scenario
 
@@ -24,9 +24,9 @@ def kernel(phase: str, **rest) -> Op:
 @pytest.mark.parametrize(
     ("op", "direction", "component", "launched"),
     [
-        (product("forward"), "forward", "matmul", "forward"),
-        (product("backward"), "input", "matmul", "input"),
-        (product("backward", weight=True), "weight", "matmul", "weight"),
+        (product("forward"), "forward", "products", "forward"),
+        (product("backward"), "input", "products", "input"),
+        (product("backward", weight=True), "weight", "products", "weight"),
         (product("forward", category="attention"), "forward", "attention products", "forward"),
         (kernel("forward", category="attention"), "forward", "attention kernels", "forward"),
         (kernel("backward"), "input", "kernels", "input"),
@@ -43,7 +43,7 @@ def test_an_op_has_one_place(op, direction, component, launched):
 @pytest.mark.parametrize("model", [LLAMA, GPT, MIXTRAL])
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_nothing_is_lost(model, attention):
-    ops = network(dims(scenario(model, attention=attention, plan={"recompute": "full"}))).blocks[0].ops
+    ops = network(rank_sizes(scenario(model, attention=attention, plan={"recompute": "full"}))).blocks[0].ops
     found = work_of(ops, CHIP, E)
     for phase, directions in (("forward", ["forward"]), ("backward", ["input", "weight"])):
         seconds = sum(sum(found.seconds[direction]) for direction in directions)
@@ -52,7 +52,7 @@ def test_nothing_is_lost(model, attention):
 
 
 def test_half_of_a_products_backward_is_for_the_weights():
-    ops = network(dims(scenario(LLAMA, seq_len=4096))).blocks[0].ops
+    ops = network(rank_sizes(scenario(LLAMA, seq_len=4096))).blocks[0].ops
     flops = {
         weight: sum(op.flops * op.count for op in ops if op.kind == "gemm" and op.phase == "backward"
                     and op.weight == weight) for weight in (False, True)
@@ -62,7 +62,7 @@ def test_half_of_a_products_backward_is_for_the_weights():
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
 def test_attentions_core_is_what_a_ring_hides_behind(attention):
-    ops = network(dims(scenario(LLAMA, attention=attention))).blocks[0].ops
+    ops = network(rank_sizes(scenario(LLAMA, attention=attention))).blocks[0].ops
     found = attention_s(work_of(ops, CHIP, E))
     for phase in ("forward", "backward"):
         core = [op for op in ops if op.category == "attention" and op.phase == phase]

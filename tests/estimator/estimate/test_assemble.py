@@ -1,4 +1,4 @@
-"""Rank: a scenario's ops, messages and layout, and many degrees at once."""
+"""Assemble: a scenario's ops, messages and layout, and many degrees at once."""
 
 import numpy as np
 import pytest
@@ -50,7 +50,7 @@ def test_the_schedule_decides_chunks_and_where_the_head_is(schedule, virtual, ch
 def test_scaled_components_scale_their_seconds():
     one = built(scenario(LLAMA))
     scale = np.full((5, 1), 3.0)
-    scaled = parts_of(one.rank, one.lines, one.setting.training, E, scale)
+    scaled = parts_of(one.rank, one.setting.training, E, scale)
     assert scaled.blocks[0].forward_s == pytest.approx(3 * one.parts.blocks[0].forward_s)
     assert scaled.head.weight_s == pytest.approx(3 * one.parts.head.weight_s)
 
@@ -79,6 +79,7 @@ def test_lines_follow_the_groups():
     far = lines_of(rank, apart.cluster, setting_of(apart, rank).groups, E).blocks[0][0]
     assert near.ranks == far.ranks == 4
     # Two of the four are on another node: the sum passes a port of 1 GB/s on each of two ranks.
-    payload = 128 * 256 * 2
-    assert near.seconds == pytest.approx(2 * 3 / 4 * payload / 1e10)
-    assert far.seconds == pytest.approx(2 * 3 / 4 * payload / 2e9 + 2 * 1e-5)
+    payload, count = 128 * 256 * 2, near.message.count
+    assert count == 2
+    assert near.seconds == pytest.approx(count * 2 * 3 / 4 * payload / 1e10)
+    assert far.seconds == pytest.approx(count * (2 * 3 / 4 * payload / 2e9 + 2 * 1e-5))

@@ -12,10 +12,9 @@ from typing import Any
 
 import pytest
 
-from estimator.estimate.assemble import rank_of, setting_of
-from estimator.estimate.estimate import Estimate, efficiencies_of, estimate
-from estimator.estimate.explain import effective
-from estimator.memory.rank_memory import BlockShard
+from estimator.estimate.assemble import effective, efficiencies_of, rank_of, setting_of
+from estimator.estimate.estimate import Estimate, estimate
+from estimator.memory.rank_memory import BlockMemory
 from estimator.scenario.scenario import scenario_from_json
 
 
@@ -24,7 +23,7 @@ class Case:
     """One step: its estimate, what its last kind of block holds on a rank, and the blocks of its stages."""
 
     found: Estimate
-    block: BlockShard
+    block: BlockMemory
     layers: list[float]
 
     def sent(self, axis: str, phase: str) -> dict[str, float]:

@@ -24,7 +24,7 @@ SECONDS = BUILT.step.seconds
 
 
 def interval(e: Efficiencies) -> tuple[float, float]:
-    return interval_s(BUILT.rank, BUILT.setting, int(BUILT.step.pace), e)
+    return interval_s(BUILT.rank, BUILT.setting, int(BUILT.step.critical_stage), e)
 
 
 def narrowed(names):

@@ -3,25 +3,25 @@
 import pytest
 
 from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
 
 
 def moments(model=LLAMA, **rest):
-    d = dims(scenario(model, **rest))
+    d = rank_sizes(scenario(model, **rest))
     return block_moments(d, network(d).blocks[0])
 
 
 def test_korthikantis_34_bytes_per_token_and_width():
     # arXiv 2205.05198, table 2 without scores: 34·s·b·h; dropout masks (3 bytes) are the difference without dropout.
     megatron = {"framework": "megatron", "attention": "flash", "precision": "bf16", "seq_len": 1024}
-    kept = kept_bytes(network(dims(scenario(GPT, dropout=0.1, **megatron))).blocks[0].ops)
+    kept = kept_bytes(network(rank_sizes(scenario(GPT, dropout=0.1, **megatron))).blocks[0].ops)
     assert kept / (1024 * 256) == pytest.approx(34, abs=1)
 
 
 def test_weights_that_autocast_copies_are_not_kept_with_the_activations():
-    amp = network(dims(scenario(LLAMA, precision="bf16-amp"))).blocks[0].ops
+    amp = network(rank_sizes(scenario(LLAMA, precision="bf16-amp"))).blocks[0].ops
     copies = sum(op.saved_bytes * op.count for op in amp if op.name.endswith("weight cast"))
     every = sum(op.saved_bytes * op.count for op in amp if op.phase == "forward")
     assert copies > 0
@@ -29,14 +29,14 @@ def test_weights_that_autocast_copies_are_not_kept_with_the_activations():
 
 
 def test_the_loss_is_counted_as_logits():
-    head = network(dims(scenario(LLAMA))).head
+    head = network(rank_sizes(scenario(LLAMA))).head
     assert loss_bytes(head) == 128 * 1024 * 2
     assert kept_bytes(head) > loss_bytes(head)
 
 
 def test_vocabulary_parallel_ranks_hold_their_share_of_the_logits():
-    whole = logits_bytes(dims(scenario(LLAMA, framework="megatron")))
-    shared = logits_bytes(dims(scenario(LLAMA, framework="megatron", plan={"tp": 2})))
+    whole = logits_bytes(rank_sizes(scenario(LLAMA, framework="megatron")))
+    shared = logits_bytes(rank_sizes(scenario(LLAMA, framework="megatron", plan={"tp": 2})))
     assert shared == (whole[0] / 2, whole[1] / 2)
 
 

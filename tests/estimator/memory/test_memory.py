@@ -11,12 +11,12 @@ from estimator.estimate.report import MemoryOfStage, stage_memories
 from estimator.memory.activations import kept_bytes, logits_bytes
 from estimator.memory.memory import stage_memory, stage_parameters
 from estimator.operations.optimizer import optimizer
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.breakdown import MEMORY_KINDS
 from estimator.scenario.parameters import parameters
 from estimator.scenario.scenario import scenario_from_json
-from estimator.schedule.bubble import in_flight
+from estimator.schedule.schedules import in_flight
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, built, document, scenario
 
 WORKSPACE = 1000.0
@@ -109,14 +109,14 @@ def test_eager_attention_peaks_where_the_gradient_of_the_scores_lives():
     ],
 )
 def test_bytes_per_logit(precision, framework, end, peak):
-    d = dims(scenario(LLAMA, precision=precision, framework=framework))
+    d = rank_sizes(scenario(LLAMA, precision=precision, framework=framework))
     assert logits_bytes(d) == (128 * 1024 * end, 128 * 1024 * peak)
 
 
 def test_activations_are_what_each_block_and_the_head_keep():
     model = {**LLAMA, "vocab": 100_000}
     one = scenario(model, seq_len=512)
-    ops = network(dims(one))
+    ops = network(rank_sizes(one))
     final_norm = next(op for op in ops.head if op.name == "final norm")
     logits = next(op for op in ops.head if op.name == "logits")
     expected = 4 * kept_bytes(ops.blocks[0].ops) + final_norm.saved_bytes + logits.saved_bytes
@@ -166,7 +166,7 @@ def test_communication_buffers():
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
 def test_a_stage_keeps_the_micro_batches_in_flight(schedule):
     found = memories(GPT, plan={"pp": 4, "schedule": schedule}, global_batch=6, seq_len=1024, framework="megatron")
-    per_layer = kept_bytes(network(dims(scenario(GPT, seq_len=1024, framework="megatron"))).blocks[0].ops)
+    per_layer = kept_bytes(network(rank_sizes(scenario(GPT, seq_len=1024, framework="megatron"))).blocks[0].ops)
     assert [stage.in_flight for stage in found] == [in_flight(schedule, i, 4, 6) for i in range(4)]
     for stage in found[:-1]:
         assert stage.by_kind["activations"] == per_layer * stage.in_flight
@@ -179,7 +179,7 @@ def test_gpipe_holds_the_logits_of_every_micro_batch():
     model = {**GPT, "vocab": 50_000}
     many = memories(model, plan=plan, global_batch=5, seq_len=1024, framework="megatron")[-1]
     one = memories(model, plan={**plan, "schedule": "1f1b"}, global_batch=5, seq_len=1024, framework="megatron")[-1]
-    end, _ = logits_bytes(dims(scenario(model, seq_len=1024, framework="megatron")))
+    end, _ = logits_bytes(rank_sizes(scenario(model, seq_len=1024, framework="megatron")))
     assert many.by_kind["logits"] - one.by_kind["logits"] == 4 * end
 
 
@@ -207,7 +207,7 @@ def test_a_cpu_updates_tensor_by_tensor():
     one = scenario_from_json(data)
     (found,) = stage_memories(built(one).setting, WORKSPACE)
     assert found.by_kind["temporaries"] == 2 * TABLE
-    (op,) = optimizer(one.training, dims(one).numbers, 1e6, 10.0, multi_tensor=False)
+    (op,) = optimizer(one.training, rank_sizes(one).numbers, 1e6, 10.0, multi_tensor=False)
     assert op.launches == 8 * 10
 
 

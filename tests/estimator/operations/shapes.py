@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import Dims, dims
-from estimator.operations.transformer import Block, network
+from estimator.operations.rank_sizes import RankSizes, rank_sizes
+from estimator.operations.transformer import BlockOps, network
 from estimator.scenario.codec import decode
 from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
@@ -54,11 +54,11 @@ def scenario_of(model: dict[str, Any], plan: dict[str, Any] | None = None, **tra
     )
 
 
-def dims_of(model: dict[str, Any], plan: dict[str, Any] | None = None, **training: Any) -> Dims:
-    return dims(scenario_of(model, plan, **training))
+def dims_of(model: dict[str, Any], plan: dict[str, Any] | None = None, **training: Any) -> RankSizes:
+    return rank_sizes(scenario_of(model, plan, **training))
 
 
-def blocks_of(model: dict[str, Any], plan: dict[str, Any] | None = None, **training: Any) -> dict[str, Block]:
+def blocks_of(model: dict[str, Any], plan: dict[str, Any] | None = None, **training: Any) -> dict[str, BlockOps]:
     return {block.name: block for block in network(dims_of(model, plan, **training)).blocks}
 
 

@@ -7,7 +7,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from estimator.estimate.estimate import estimate
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from runners.model import training as trained
@@ -82,7 +82,7 @@ def counted_flops(one: Scenario, device: str) -> int:
 
 
 def estimated_flops(one: Scenario) -> float:
-    found = network(dims(one))
+    found = network(rank_sizes(one))
     runs = [(block.ops, block.layers) for block in found.blocks] + [(found.head, 1)]
     return sum(
         float(op.flops * op.count) * times for ops, times in runs for op in ops if op.kind in ("gemm", "attention")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from estimator.cost.price import price
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import NetworkOps, network
 from estimator.scenario.hardware import Chip
 from tests.estimator.examples import CHIP, GPT, LLAMA, flawless
@@ -21,7 +21,7 @@ FRAMEWORKS = ("megatron", "pytorch-eager")
 
 
 def ops_of(model, plan=None, **training) -> NetworkOps:
-    return network(dims(scenario_of(model, plan, **training)))
+    return network(rank_sizes(scenario_of(model, plan, **training)))
 
 
 def every_op(found: NetworkOps) -> list[tuple[Op, float]]:
@@ -155,9 +155,9 @@ def test_arrays_of_degrees_give_what_each_alone_gives(name, drawn):
     each, choices, training = drawn
     one = scenario_of(ALL[name], choices, **training)
     columns = {key: np.array([row[key] for row in each], dtype=float) for key in each[0]}
-    together = network(dims(one, **columns))
+    together = network(rank_sizes(one, **columns))
     for index, row in enumerate(each):
-        alone = network(dims(one, **row))
+        alone = network(rank_sizes(one, **row))
         for field in FIELDS:
             expected = per_phase(alone, field)
             found = per_phase(together, field, index)

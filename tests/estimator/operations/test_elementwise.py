@@ -3,12 +3,12 @@
 import pytest
 
 from estimator.operations import elementwise
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import GPT, LLAMA, scenario
 
 
 def dims_of(model=LLAMA, *, precision="bf16", framework="pytorch-eager", **training):
-    return dims(scenario(model, precision=precision, framework=framework, **training))
+    return rank_sizes(scenario(model, precision=precision, framework=framework, **training))
 
 
 def moved(piece):
@@ -16,8 +16,8 @@ def moved(piece):
 
 
 ALL = {
-    "rms norm": lambda d: elementwise.rms_norm(d, d.numbers.residual),
-    "layer norm": lambda d: elementwise.layer_norm(d, d.numbers.residual),
+    "rms norm": lambda d: elementwise.rms_norm(d, d.widths.residual),
+    "layer norm": lambda d: elementwise.layer_norm(d, d.widths.residual),
     "rotary positions": elementwise.rope,
     "activation": elementwise.activation,
     "residual": elementwise.residual,

@@ -3,13 +3,13 @@
 import pytest
 
 from estimator.operations.linear import linear
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import GPT, LLAMA, scenario
 from tests.estimator.operations.shapes import dims_of
 
 
 def ops_of(model=LLAMA, *, plan=None, precision="bf16", framework="pytorch-eager", **changes):
-    d = dims(scenario(model, plan=plan or {}, precision=precision, framework=framework))
+    d = rank_sizes(scenario(model, plan=plan or {}, precision=precision, framework=framework))
     found = linear(d, "up", "layer", **{"inputs": 256, "outputs": 512, **changes})
     return {op.name: op for op in found}
 
@@ -68,7 +68,7 @@ def test_a_bias_costs_a_sum_over_tokens_in_backward():
 
 
 def test_what_only_weight_gradients_need_is_marked():
-    ops = linear(dims(scenario(GPT, precision="bf16-amp")), "up", "layer", inputs=256, outputs=512, bias=True)
+    ops = linear(rank_sizes(scenario(GPT, precision="bf16-amp")), "up", "layer", inputs=256, outputs=512, bias=True)
     assert {op.name for op in ops if op.weight} == {
         "up weight gradient",
         "up weight gradient cast",

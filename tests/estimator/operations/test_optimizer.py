@@ -2,13 +2,13 @@
 
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from tests.estimator.examples import GPT, scenario
 
 
 def adamw(framework: str, **training) -> Op:
-    d = dims(scenario(GPT, framework=framework, **training))
-    (op,) = optimizer(d.training, d.numbers, 1e6, 10.0, multi_tensor=True)
+    d = rank_sizes(scenario(GPT, framework=framework, **training))
+    (op,) = optimizer(d.training, d.widths, 1e6, 10.0, multi_tensor=True)
     return op
 
 
@@ -23,8 +23,8 @@ def test_the_optimizer_moves_what_its_kernels_touch():
 
 
 def test_accumulating_reads_both_and_writes_one():
-    d = dims(scenario(GPT, precision="bf16-amp"))
-    (op,) = gradient_accumulation(d.training, d.numbers, 1e6, 10.0)
+    d = rank_sizes(scenario(GPT, precision="bf16-amp"))
+    (op,) = gradient_accumulation(d.training, d.widths, 1e6, 10.0)
     assert op.bytes == 3 * 4e6
-    fused = dims(scenario(GPT, framework="megatron"))
-    assert gradient_accumulation(fused.training, fused.numbers, 1e6, 10.0) == []
+    fused = rank_sizes(scenario(GPT, framework="megatron"))
+    assert gradient_accumulation(fused.training, fused.widths, 1e6, 10.0) == []

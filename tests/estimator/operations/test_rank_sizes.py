@@ -3,42 +3,42 @@
 import numpy as np
 import pytest
 
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.scenario.grid_shape import grid_of
 from tests.estimator.examples import GPT, LLAMA, scenario
 from tests.estimator.operations.shapes import DEEPSEEK, dims_of
 
 
 def test_widths_are_divided_by_tp():
-    d = dims(scenario({**LLAMA, "kv_heads": 4}, plan={"tp": 4, "micro_batch": 3}))
+    d = rank_sizes(scenario({**LLAMA, "kv_heads": 4}, plan={"tp": 4, "micro_batch": 3}))
     assert (d.heads, d.query_width, d.kv_width, d.ffn) == (2, 64, 32, 176)
     assert (d.tokens, d.sequences, d.hidden) == (3 * 128, 3, 256)
 
 
 def test_a_rank_holds_at_least_one_key_value_head():
     # Llama 3 405B on 16 ranks: 8 key/value heads, so that two ranks hold a copy of each.
-    d = dims(scenario("llama3-405b", plan={"tp": 16}))
+    d = rank_sizes(scenario("llama3-405b", plan={"tp": 16}))
     assert d.kv_width == d.head_dim == 128
     assert d.query_width == 8 * 128
-    spread = dims(scenario("llama3-405b", plan={"tp": 8}), tp=np.array([1.0, 8.0, 16.0, 64.0]))
+    spread = rank_sizes(scenario("llama3-405b", plan={"tp": 8}), tp=np.array([1.0, 8.0, 16.0, 64.0]))
     assert spread.kv_width.tolist() == [1024, 128, 128, 128]
 
 
 def test_sequence_parallelism_splits_the_stream_only():
-    d = dims(scenario(LLAMA, plan={"tp": 2, "sequence_parallel": True}))
+    d = rank_sizes(scenario(LLAMA, plan={"tp": 2, "sequence_parallel": True}))
     assert (d.tokens, d.stream_tokens) == (128, 64)
-    assert dims(scenario(LLAMA, plan={"tp": 2})).stream_tokens == 128
+    assert rank_sizes(scenario(LLAMA, plan={"tp": 2})).stream_tokens == 128
 
 
 @pytest.mark.parametrize(("framework", "vocab"), [("megatron", 256), ("xla", 256), ("pytorch-eager", 1024)])
 def test_only_vocabulary_parallel_frameworks_split_the_vocabulary(framework, vocab):
-    assert dims(scenario(LLAMA, plan={"tp": 4}, framework=framework)).vocab == vocab
+    assert rank_sizes(scenario(LLAMA, plan={"tp": 4}, framework=framework)).vocab == vocab
 
 
 def test_positions_are_learned_rows_only_where_learned():
-    assert dims(scenario(GPT)).positions == 128
-    assert dims(scenario({**GPT, "max_positions": 512})).positions == 512
-    assert dims(scenario(LLAMA)).positions == 0
+    assert rank_sizes(scenario(GPT)).positions == 128
+    assert rank_sizes(scenario({**GPT, "max_positions": 512})).positions == 512
+    assert rank_sizes(scenario(LLAMA)).positions == 0
 
 
 def test_context_parallelism_splits_tokens_and_nothing_else():

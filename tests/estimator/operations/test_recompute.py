@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from estimator.operations.op import Op
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from tests.estimator.examples import LLAMA, scenario
 from tests.estimator.operations.shapes import ATTENTION, DEEPSEEK, FFN, MIXTRAL, blocks_of, flops, kept, named
@@ -13,7 +13,7 @@ from tests.estimator.operations.shapes import ATTENTION, DEEPSEEK, FFN, MIXTRAL,
 
 def layer_of(recompute: str, *, model=LLAMA, framework="pytorch-eager", attention="eager") -> tuple[Op, ...]:
     one = scenario(model, plan={"recompute": recompute}, framework=framework, attention=attention)
-    (block,) = network(dims(one)).blocks
+    (block,) = network(rank_sizes(one)).blocks
     return block.ops
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from estimator.operations.rank_sizes import dims
+from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.model import Model, block_kinds
 from estimator.scenario.parameters import linear_parameters_per_layer
-from tests.estimator.examples import GPT, scenario
+from tests.estimator.examples import GPT, LLAMA, scenario
 from tests.estimator.operations.shapes import (
     ALL,
     ATTENTION,
@@ -40,7 +40,7 @@ def table(name: str) -> list[dict[str, str]]:
 def test_forward_and_backward_flops_of_the_cs336_models(row):
     seq_len, batch = int(row["seq_len"]), int(row["batch"])
     one = scenario(f"cs336-{row['model'].lower()}", plan={"micro_batch": batch}, seq_len=seq_len, attention="eager")
-    ops, layers = network(dims(one)), one.model.layers
+    ops, layers = network(rank_sizes(one)), one.model.layers
     forward = layers * flops(ops.blocks[0].ops, "forward") + flops(ops.head, "forward")
     backward = layers * flops(ops.blocks[0].ops, "backward") + flops(ops.head, "backward")
     assert forward == int(row["forward_flops"])
@@ -57,7 +57,7 @@ def test_narayanans_flops_with_full_recomputation():
         {**GPT, "layers": 3, "hidden": 64, "heads": 2, "ffn": 256, "vocab": 500},
         plan={"recompute": "full", "micro_batch": 5}, framework="megatron", attention="eager",
     )  # fmt: skip
-    ops = network(dims(one))
+    ops = network(rank_sizes(one))
     total = sum(3 * flops(ops.blocks[0].ops, phase) + flops(ops.head, phase) for phase in ("forward", "backward"))
     s, h, layers, vocab, batch = 128, 64, 3, 500, 5
     assert total == pytest.approx(96 * batch * s * layers * h**2 * (1 + s / (6 * h) + vocab / (16 * layers * h)))
@@ -90,7 +90,7 @@ def megatron(row: dict[str, str]):
 )  # fmt: skip
 def test_activation_memory_of_korthikanti(row):
     one = megatron(row)
-    found = one.model.layers * kept(network(dims(one)).blocks[0].ops)
+    found = one.model.layers * kept(network(rank_sizes(one)).blocks[0].ops)
     assert found / 2**30 == pytest.approx(float(row["value"]), rel=1e-6)
 
 
@@ -101,7 +101,7 @@ def test_activation_memory_of_korthikanti(row):
 def test_activation_memory_relative_to_tensor_parallelism_alone(row):
     one = megatron(row)
     baseline = megatron({**row, "recompute": "none", "sequence_parallel": "false"})
-    share = kept(network(dims(one)).blocks[0].ops) / kept(network(dims(baseline)).blocks[0].ops)
+    share = kept(network(rank_sizes(one)).blocks[0].ops) / kept(network(rank_sizes(baseline)).blocks[0].ops)
     # Printed with two digits, but drawn from rounded sizes: the formula itself lies within 0.1 points.
     assert 100 * share == pytest.approx(float(row["value"]), abs=0.1)
 
@@ -109,7 +109,7 @@ def test_activation_memory_relative_to_tensor_parallelism_alone(row):
 @pytest.mark.parametrize("row", [row for row in MEMORY if row["quantity"] == "states"], ids=lambda row: row["model"])
 def test_states_are_18_bytes_per_parameter(row):
     one = megatron(row)
-    n = dims(one).numbers
+    n = rank_sizes(one).numbers
     per_rank = one.model.layers / int(row["pp"]) * linear_parameters_per_layer(one.model) / one.plan.tp
     assert per_rank * (n.parameter + n.gradient + n.optimizer) / 2**30 == pytest.approx(float(row["value"]), rel=1e-6)
 
@@ -225,3 +225,38 @@ def test_a_network_is_described_in_a_fraction_of_a_millisecond():
     best_s = min(timeit.repeat(lambda: network(d), number=20, repeat=20)) / 20
     assert best_s < 1e-3, "every move of a slider pays for this; about 0.13 ms on an idle core"
     assert named(network(d).blocks[0].ops)["qkv projection"].m == 128
+
+
+def test_the_embedding_gradient_touches_the_whole_table():
+    ops = {op.name: op for op in network(rank_sizes(scenario(LLAMA))).embedding}
+    assert ops["embedding gradient table"].bytes == 1024 * 256 * 2
+    assert ops["embedding"].bytes == 2 * 128 * 256 * 2
+    learned = {op.name: op for op in network(rank_sizes(scenario(GPT))).embedding}
+    assert learned["embedding gradient table"].bytes == (1024 + 128) * 256 * 2
+
+
+@pytest.mark.parametrize(("vocab", "aligned"), [(50_257, False), (50_264, True), (1024, True)])
+def test_odd_vocabularies_are_not_aligned(vocab, aligned):
+    ops = network(rank_sizes(scenario({**LLAMA, "vocab": vocab}))).head
+    assert {op.aligned for op in ops if op.kind == "gemm"} == {aligned}
+
+
+def test_the_head_stays_in_16_bit_under_fp8():
+    ops = network(dims_of(LLAMA, precision="fp8"))
+    assert {op.precision for op in ops.head if op.kind == "gemm"} == {"bf16"}
+    assert "fp8" in {op.precision for op in ops.blocks[0].ops}
+
+
+def test_bare_stacks_have_no_edges():
+    for model in (FFN, ATTENTION):
+        assert network(dims_of(model)).embedding == network(dims_of(model)).head == ()
+
+
+def test_a_grid_divides_table_look_ups_and_logits_over_all_its_ranks():
+    whole, grid = (network(dims_of(LLAMA, plan)) for plan in ({}, {"tp": 4, "tp_kind": "2d"}))
+    for one, part in zip((*whole.embedding, *whole.head), (*grid.embedding, *grid.head), strict=True):
+        assert part.flops * part.count == one.flops / 4, one.name
+        if one.kind == "kernels":
+            assert part.bytes == one.bytes / 4, one.name
+    table = named(network(dims_of(LLAMA, {"tp": 8, "tp_kind": "3d"})).embedding)["embedding gradient table"]
+    assert table.bytes == 1024 * 256 * 2 / 8

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from estimator.scenario import catalog
-from estimator.scenario.hardware import Chip
+from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.parameters import active_parameters, embedding_parameters, head_parameters, parameters
 from estimator.scenario.problems import InputProblems
 
@@ -345,15 +345,14 @@ def test_nemotron_parameters_in_and_beside_the_embedding(name: str, billions: tu
 
 
 @pytest.mark.parametrize("entry", catalog.entries("models"), ids=lambda entry: entry.key)
-def test_every_model_is_possible(entry: catalog.Entry):
+def test_every_model_is_possible(entry: catalog.CatalogEntry):
     assert entry.value.problems() == []
 
 
 @pytest.mark.parametrize("entry", CHIPS, ids=lambda entry: entry.key)
-def test_peaks_rise_as_precision_falls_and_are_never_the_sparse_ones(entry: catalog.Entry):
+def test_peaks_rise_as_precision_falls_and_are_never_the_sparse_ones(entry: catalog.CatalogEntry):
     chip: Chip = entry.value
-    ladder = [chip.fp32_flops_per_s, chip.tf32_flops_per_s, chip.bf16_flops_per_s, chip.fp8_flops_per_s]
-    present = [peak for peak in ladder if peak]
+    present = [peak for field in dict.fromkeys(PEAK_FIELD.values()) if (peak := getattr(chip, field))]
     assert present == sorted(present)
     if chip.bf16_flops_per_s and chip.fp16_flops_per_s:
         assert chip.fp16_flops_per_s == chip.bf16_flops_per_s, "both accumulate in fp32"
@@ -367,7 +366,7 @@ def test_dense_bf16_peaks(name: str, peak: float):
 
 
 @pytest.mark.parametrize("entry", CHIPS, ids=lambda entry: entry.key)
-def test_every_chip_names_links_that_exist_and_has_plausible_sizes(entry: catalog.Entry):
+def test_every_chip_names_links_that_exist_and_has_plausible_sizes(entry: catalog.CatalogEntry):
     chip: Chip = entry.value
     link, network = catalog.link(chip.link), catalog.link(chip.network)
     assert link.bytes_per_s >= network.bytes_per_s or chip.link.startswith("pcie")

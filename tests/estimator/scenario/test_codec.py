@@ -99,3 +99,9 @@ def test_long_values_are_shown_short():
     message = problems_of({"name": "y" * 1000, "inner": {"width": 1}})["name"]
     assert "..." in message
     assert len(message) < 120
+
+
+def test_types_are_read_once(monkeypatch):
+    decode(Outer, {"inner": {"width": 1}})
+    monkeypatch.setattr("estimator.scenario.codec.get_type_hints", None)
+    assert decode(Outer, {"inner": {"width": 2}}).inner.width == 2

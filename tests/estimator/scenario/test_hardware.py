@@ -1,5 +1,7 @@
 """Hardware: peaks by precision, and what a chip cannot do."""
 
+from dataclasses import fields
+
 import pytest
 
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
@@ -14,8 +16,9 @@ def test_each_precision_runs_at_the_peak_of_its_unit(precision, peak):
     assert peak_flops_per_s(Chip(**CHIP), precision) == peak
 
 
-def test_every_precision_of_the_contract_has_a_peak_field():
-    assert set(PEAK_FIELD) == set(PRECISIONS)
+def test_every_precision_of_the_contract_has_a_peak_of_chips():
+    assert {"fp32", "tf32", "fp16-amp", "bf16-amp", "bf16", "fp8"} <= set(PRECISIONS)
+    assert {PEAK_FIELD[precision] for precision in PRECISIONS} <= {field.name for field in fields(Chip)}
 
 
 def test_nodes_multiply_chips():

@@ -3,7 +3,7 @@
 import pytest
 
 from estimator.scenario.plan import Plan
-from estimator.scenario.precision import numbers
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.training import Training
 
 STATES = [
@@ -24,7 +24,7 @@ STATES = [
 @pytest.mark.parametrize(("precision", "framework", "sharding", "widths", "autocast"), STATES)
 def test_bytes_of_states(precision, framework, sharding, widths, autocast):
     training = Training(seq_len=1, global_batch=1, precision=precision, framework=framework)
-    n = numbers(training, Plan(sharding=sharding))
+    n = byte_widths(training, Plan(sharding=sharding))
     assert (n.parameter, n.gradient, n.optimizer) == widths
     assert n.autocast == autocast
     assert n.compute == (4 if precision in ("fp32", "tf32") else 2)
@@ -36,7 +36,7 @@ def test_bytes_of_states(precision, framework, sharding, widths, autocast):
 @pytest.mark.parametrize("framework", ["megatron", "pytorch-eager", "pytorch-compile"])
 def test_fp8_keeps_what_bf16_keeps_and_multiplies_linears_in_one_byte(framework):
     low, high = (
-        numbers(Training(seq_len=1, global_batch=1, precision=precision, framework=framework), Plan())
+        byte_widths(Training(seq_len=1, global_batch=1, precision=precision, framework=framework), Plan())
         for precision in ("fp8", "bf16")
     )
     for name in ("compute", "residual", "parameter", "gradient", "optimizer", "autocast", "peak"):

@@ -77,7 +77,7 @@ def test_the_plan_may_be_left_out():
         ("plan.micro_batch", 5, "training.global_batch"),
         ("training.global_batch", 23, "training.global_batch"),
         ("plan.schedule", "2f2b", "plan.schedule"),
-        ("training.precision", "fp4", "training.precision"),
+        ("training.precision", "int3", "training.precision"),
         ("plan.offload", "tape", "plan.offload"),
         ("plan.ep", 2, "plan.ep"),
         ("plan.shard_ranks", 3, "plan.shard_ranks"),

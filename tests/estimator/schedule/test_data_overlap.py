@@ -1,16 +1,17 @@
-"""Communication: payloads and exposure of what data parallel ranks exchange in a step."""
+"""Data overlap: payloads and exposure of what data parallel ranks exchange in a step."""
 
 import pytest
 
+from estimator.communication.message import PricedMessage
 from estimator.cost.efficiency import Efficiencies, efficiencies
 from estimator.scenario.scenario import scenario_from_json
-from estimator.schedule.data_overlap import PricedSync, data_parallel
+from estimator.schedule.data_overlap import data_parallel
 from tests.estimator.examples import Built, built
 
 E = efficiencies("hopper")
 
 
-def first_stage(e: Efficiencies = E, model: str = "llama3-8b", **plan) -> list[PricedSync]:
+def first_stage(e: Efficiencies = E, model: str = "llama3-8b", **plan) -> list[PricedMessage]:
     chips = plan.get("dp", 1) * plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1)
     scenario = scenario_from_json(
         {
@@ -26,6 +27,10 @@ def first_stage(e: Efficiencies = E, model: str = "llama3-8b", **plan) -> list[P
                          setting.micro_batches, setting.cluster, e)  # fmt: skip
 
 
+def total_bytes(found: PricedMessage) -> float:
+    return found.message.payload_bytes * found.message.count
+
+
 def test_one_replica_exchanges_nothing():
     assert first_stage() == []
     assert first_stage(tp=2, pp=2) == []
@@ -33,8 +38,8 @@ def test_one_replica_exchanges_nothing():
 
 def test_ddp_sums_every_gradient_once_in_buckets():
     (found,) = first_stage(dp=4)
-    assert (found.sync.kind, found.axis, found.ranks) == ("all-reduce", "dp", 4)
-    assert found.sync.payload_bytes == 2 * 8_030_261_248
+    assert (found.message.kind, found.message.axis, found.ranks) == ("all-reduce", "dp", 4)
+    assert total_bytes(found) == pytest.approx(2 * 8_030_261_248)
     assert 0 < found.exposed_s < found.seconds
     assert found.copies_exposed_s > 0
 
@@ -48,24 +53,24 @@ def test_exchange_and_copies_show_in_the_same_share():
 
 def test_fsdp_gathers_twice_and_scatters_once_per_micro_batch():
     found = first_stage(dp=4, sharding="fsdp", micro_batch=1)
-    assert [(f.sync.kind, f.sync.beside) for f in found] == [
+    assert [(f.message.kind, f.message.phase) for f in found] == [
         ("all-gather", "forward"),
         ("all-gather", "backward"),
         ("reduce-scatter", "backward"),
     ]
-    assert all(f.sync.count == 32 * 2 for f in found), "32 blocks, two micro-batches"
+    assert all(f.message.count == 32 * 2 for f in found), "32 blocks, two micro-batches"
 
 
 def test_experts_are_exchanged_apart_among_their_own_copies():
     found = first_stage(model="mixtral-8x7b", dp=8, ep=4)
-    assert [(f.axis, f.ranks) for f in found] == [("dp", 8), ("edp", 2)]
+    assert [(f.message.axis, f.ranks) for f in found] == [("dp", 8), ("edp", 2)]
     experts = 32 * 8 * 3 * 4096 * 14336
-    assert found[1].sync.payload_bytes == 2 * experts / 4
-    assert found[0].sync.payload_bytes == 2 * (46_702_792_704 - experts)
+    assert total_bytes(found[1]) == pytest.approx(2 * experts / 4)
+    assert total_bytes(found[0]) == pytest.approx(2 * (46_702_792_704 - experts))
 
 
 def test_experts_that_no_other_rank_has_are_not_exchanged():
-    assert [f.axis for f in first_stage(model="mixtral-8x7b", dp=8, ep=8)] == ["dp"]
+    assert [f.message.axis for f in first_stage(model="mixtral-8x7b", dp=8, ep=8)] == ["dp"]
 
 
 def test_context_ranks_hold_the_same_parameters():
@@ -74,8 +79,8 @@ def test_context_ranks_hold_the_same_parameters():
 
 
 def test_what_one_exchange_has_hidden_behind_another_cannot():
-    alone = [f for f in first_stage(dp=4, sharding="zero3") if f.sync.beside == "backward"]
-    both = [f for f in first_stage(dp=4, sharding="fsdp") if f.sync.beside == "backward"]
+    alone = [f for f in first_stage(dp=4, sharding="zero3") if f.message.phase == "backward"]
+    both = [f for f in first_stage(dp=4, sharding="fsdp") if f.message.phase == "backward"]
     assert (len(alone), len(both)) == (1, 2)
     scatter, later_scatter = alone[0], both[1]
     assert scatter.seconds == later_scatter.seconds

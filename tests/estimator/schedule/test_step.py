@@ -27,7 +27,7 @@ class Found:
     """A priced step as people read it."""
 
     seconds: float
-    pace: int
+    critical_stage: int
     phases_s: dict[str, float]
     breakdown_s: dict[str, float]
     wait_s: dict[str, float]
@@ -45,7 +45,7 @@ def priced(one: Scenario, e: Efficiencies | None = None) -> Found:
     timing = found.step
     return Found(
         seconds=timing.seconds,
-        pace=int(timing.pace),
+        critical_stage=int(timing.critical_stage),
         phases_s=phases,
         breakdown_s=breakdown,
         wait_s={
@@ -194,7 +194,7 @@ def test_the_pipeline_waits_once_for_every_other_stage():
     first, _, last = one.setting.kinds
     found = run(plan={"pp": 2}, global_batch=5)
     passes = [device_s(one, stage, "forward", "backward") for stage in (first, last)]
-    assert found.pace == 2, "the last of the three kinds: it has the head"
+    assert found.critical_stage == 2, "the last of the three kinds: it has the head"
     assert found.phases_s["bubble"] == pytest.approx(passes[0])
     # Gradients add up and the optimizer runs on the first stage, which ends its backward last.
     held, _, _, _, _ = stage_parameters(one.setting.shard, first)

@@ -1,10 +1,10 @@
-"""Zero-bubble V by hand: equal stages, a slow first stage, one micro-batch, and rows of different plans together."""
+"""Zero-bubble V: the ways through a step, and steps by hand: equal stages, a slow first one, one micro-batch."""
 
 import numpy as np
 import pytest
 
 from estimator.schedule.micro_batch import Stages, StageTimes
-from estimator.schedule.zero_bubble_v import AT_ONCE, zero_bubble_v
+from estimator.schedule.zero_bubble_v import AT_ONCE, MORE, ROUND, TWO, WORK, counts, zero_bubble_v
 
 
 def times(forward_s: float, input_s: float, weight_s: float) -> StageTimes:
@@ -68,3 +68,31 @@ def test_rows_of_all_numbers_of_stages_are_priced_as_each_alone():
 
 def row(found: StageTimes, i: int) -> StageTimes:
     return times(*(float(x[i]) for x in (found.forward_s, found.input_s, found.weight_s)))
+
+
+def test_counts_are_read_with_and_without_stages():
+    (found,) = counts(("F0 2p-1  B0 p  W0 -p  F -2p+3  S 4",)).tolist()
+    written = {name: tuple(pair) for name, pair in zip(WORK, found, strict=True) if any(pair)}
+    assert written == {"F0": (-1, 2), "B0": (0, 1), "W0": (0, -1), "F": (3, -2), "S": (4, 0)}
+    assert not counts(("",)).any()
+
+
+@pytest.mark.parametrize("paths", [TWO, MORE])
+def test_every_rank_has_ways_there_and_on_and_no_way_twice(paths):
+    assert set(paths.begin) == set(paths.end)
+    for ways in (*paths.begin.values(), *paths.end.values(), paths.one, paths.as_many):
+        assert ways
+        assert len(set(ways)) == len(ways)
+
+
+def test_two_stages_have_none_between():
+    for ways in (*TWO.begin.values(), *TWO.end.values(), TWO.one, TWO.as_many):
+        assert not counts(ways)[:, 3:6].any()
+
+
+@pytest.mark.parametrize("p", [3, 4, 8])
+def test_whole_paths_pass_every_rank_forward_and_backward(p):
+    # Down the ranks and back up: each has a forward and a backward of both chunks on the way of one micro-batch.
+    found = counts(MORE.one) @ [1, p]
+    assert (found[:, [0, 3, 6]] == [2, 2 * p - 4, 2]).all()
+    assert (counts((ROUND,)) @ [1, p])[0].sum() == 2 + 2 + 2 * (p - 1) + 2 * p - 4 + 2 + 2

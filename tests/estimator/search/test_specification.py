@@ -23,6 +23,25 @@ def test_what_can_be_searched_comes_back_as_it_is():
     assert checked(GOOD) is GOOD
 
 
+@pytest.mark.parametrize(("nodes", "per_node"), [(100_000, 100_000), (1_001, 1_000)])
+def test_a_cluster_that_nobody_has_is_refused_with_the_most_nodes(nodes, per_node):
+    with pytest.raises(InputProblems) as caught:
+        checked(GOOD | {"cluster": {"chip": "h100-sxm", "nodes": nodes, "chips_per_node": per_node}})
+    (problem,) = caught.value.problems
+    assert problem.field == "cluster.nodes"
+    assert f"{1_000_000 // per_node} nodes of {per_node}" in problem.remedy
+
+
+def test_a_million_chips_can_be_searched():
+    checked(GOOD | {"cluster": {"chip": "h100-sxm", "nodes": 100_000, "chips_per_node": 10}})
+
+
+def test_a_long_list_of_values_is_refused():
+    with pytest.raises(InputProblems) as caught:
+        checked(GOOD | {"search": {"recompute_every": [1] * 65}})
+    assert [problem.field for problem in caught.value.problems] == ["search.recompute_every"]
+
+
 def test_all_mistakes_are_named_at_once():
     bad = {
         "model": "gpt-2000", "training": {"seq_len": 0, "global_batch": 8}, "limits": {"memory_bytes": True},

@@ -11,7 +11,7 @@ from estimator.estimate.estimate import estimate
 from estimator.scenario.plan import CP_KINDS, DDP_MODES, OFFLOADS, RECOMPUTES, SHARDINGS
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
-from estimator.search.sweep import MAX_PLANS, sweep
+from estimator.search.sweep import sweep
 from tests.estimator.examples import LLAMA, MIXTRAL, document
 
 SPEC = {
@@ -218,7 +218,6 @@ def test_best_is_at_most_ten_and_in_order(found):
 
 
 def test_a_space_too_large_names_what_to_lock(monkeypatch):
-    assert MAX_PLANS == 50_000_000
     monkeypatch.setattr("estimator.search.sweep.MAX_PLANS", 100)
     with pytest.raises(InputProblems) as caught:
         sweep(SPEC)
@@ -226,6 +225,26 @@ def test_a_space_too_large_names_what_to_lock(monkeypatch):
     assert problem.field == "locked"
     assert "100" in problem.message
     assert "Lock" in problem.remedy
+
+
+def test_shapes_too_many_to_price_name_what_to_lock(monkeypatch):
+    monkeypatch.setattr("estimator.search.space.MAX_SHAPES", 20)
+    with pytest.raises(InputProblems, match=r"more than 20 .* Lock a field") as caught:
+        sweep(SPEC)
+    assert caught.value.problems[0].field == "locked"
+
+
+def test_progress_is_heard_while_plans_are_still_listed_and_ends_the_search():
+    heard = []
+
+    def listen(tried: int, fitting: int) -> None:
+        heard.append(tried)
+        if len(heard) == 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep(SPEC, None, listen)
+    assert heard == [0] * 50
 
 
 @pytest.mark.parametrize(

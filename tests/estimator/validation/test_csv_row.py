@@ -1,4 +1,4 @@
-"""Table: a row of a CSV becomes a scenario by stated defaults, or a reason; never a traceback, never a guess."""
+"""CSV row: what cells mean, which model and which scenario a row of a table tells, and what it leaves to assume."""
 
 from __future__ import annotations
 
@@ -6,7 +6,15 @@ import pytest
 
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import PRECISIONS as MODELLED
-from estimator.validation.csv_row import PRECISIONS, SHARDINGS, scenario_of_row
+from estimator.validation.csv_row import (
+    MEGATRON_VOCAB,
+    PRECISIONS,
+    SHARDINGS,
+    flag,
+    model_of_row,
+    number,
+    scenario_of_row,
+)
 
 ROW = {
     "source_id": "row_1",
@@ -270,3 +278,50 @@ def test_spaces_and_missing_columns_do_not_matter():
     row = scenario_of_row({f" {key} ": f" {value} " for key, value in ROW.items()})
     assert row.scenario == scenario_of_row(ROW).scenario
     assert scenario_of_row({}).reason
+
+
+@pytest.mark.parametrize(("text", "value"), [("", None), ("nan", None), ("inf", None), ("n/a", None), ("1e3", 1000.0)])
+def test_number(text, value):
+    assert number(text) == value
+
+
+@pytest.mark.parametrize(("text", "default", "value"), [("", True, True), ("Yes", False, True), ("0", True, False)])
+def test_flag(text, default, value):
+    assert flag(text, default) is value
+
+
+SHAPE = {"n_layers": "4", "d_model": "64", "n_heads": "4"}
+
+
+def test_the_catalogue_tells_the_blocks_of_a_known_model_of_the_same_shape():
+    assumptions: list[str] = []
+    row = {
+        "model": "Qwen3-0.6B",
+        "n_layers": "28",
+        "d_model": "1024",
+        "n_heads": "16",
+        "vocab": "151936",
+        "d_ff": "3072",
+    }
+    found = model_of_row(row, assumptions)
+    assert (found["norm"], found["qk_norm"], found["head_dim"], found["tied_embedding"]) == ("rms", True, 128, True)
+    assert assumptions == []
+
+
+def test_a_truncated_model_is_known_by_its_family_and_says_so():
+    assumptions: list[str] = []
+    found = model_of_row({**SHAPE, "model": "Llama-3 70B, 4 layers", "d_ff": "224", "vocab": "1000"}, assumptions)
+    assert (found["gated_ffn"], found["norm"], found["position"], found["bias"]) == (True, "rms", "rope", False)
+    assert assumptions == ["Llama blocks, untied embedding"]
+
+
+def test_a_gpt_of_unknown_width_and_vocabulary_takes_stated_defaults():
+    assumptions: list[str] = []
+    found = model_of_row({**SHAPE, "model": "GPT 1B"}, assumptions)
+    assert (found["ffn"], found["vocab"], found["tied_embedding"]) == (4 * 64, MEGATRON_VOCAB, True)
+    assert [text.split(" ")[0] for text in assumptions] == ["GPT", "d_ff", "vocab"]
+
+
+def test_columns_beat_the_family():
+    found = model_of_row({**SHAPE, "model": "GPT", "gated_ffn": "true", "tied_embedding": "false"}, [])
+    assert (found["gated_ffn"], found["tied_embedding"]) == (True, False)

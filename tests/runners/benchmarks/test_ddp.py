@@ -15,7 +15,7 @@ from runners.model.by_name import model_of
 from runners.model.transformer import build
 from runners.parallel.gradients import copy_back, flattened, in_buckets
 from runners.parallel.pipeline import stages_of
-from runners.parallel.variants import MIB, SCHEDULES, Setting, parse
+from runners.parallel.variants import MIB, SCHEDULES, VariantSetting, parse
 from tests.runners.benchmarks.torchrun import measure
 
 DATA = ["naive", "flat", "overlapped", "bucketed:1", "bucketed:25", "torch-ddp:25", "zero1", "fsdp", "fsdp:no-reshard"]
@@ -139,7 +139,9 @@ def test_stages_lie_in_turns_or_in_a_v():
 
 
 def test_the_tiny_model_can_be_cut():
-    setting = Setting(model=model_of("tiny", 2), training=Training(seq_len=8, global_batch=1), plan=Plan(), seed=0)
+    setting = VariantSetting(
+        model=model_of("tiny", 2), training=Training(seq_len=8, global_batch=1), plan=Plan(), seed=0
+    )
     module = build(setting.model, setting.training, setting.plan, "meta")
     assert len(module.blocks) == 2
     with pytest.raises(InputProblems):

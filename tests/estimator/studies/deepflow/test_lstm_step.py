@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from estimator.scenario.problems import InputProblems
-from estimator.studies.deepflow.kernel_split import Collective, KernelSplit, split_of
+from estimator.studies.deepflow.kernel_split import KernelCollective, KernelSplit, split_of
 from estimator.studies.deepflow.lstm import Lstm, Pointwise, Product
 from estimator.studies.deepflow.lstm_plan import LstmPlan, check
 from estimator.studies.deepflow.lstm_price import collective_s, price_pointwise, price_product, rates, transfer_s
@@ -34,14 +34,14 @@ def test_pointwise_work_pays_memory_latency_and_each_launch():
 def test_collectives_are_rings_of_messages():
     words = 1e6
     message_s = transfer_s(words / 4, LINKED)
-    gather = Collective(name="", kind="all-gather", ranks=4, words=words)
+    gather = KernelCollective(name="", kind="all-gather", ranks=4, words=words)
     assert collective_s(gather, LINKED) == pytest.approx(3 * message_s)
     add_s = price_pointwise(Pointwise(name="", flops=words / 4, bytes=3 * words, launches=1), LINKED).seconds
-    scatter = Collective(name="", kind="reduce-scatter", ranks=4, words=words)
+    scatter = KernelCollective(name="", kind="reduce-scatter", ranks=4, words=words)
     assert collective_s(scatter, LINKED) == pytest.approx(3 * (message_s + add_s))
-    reduce = Collective(name="", kind="all-reduce", ranks=4, words=words)
+    reduce = KernelCollective(name="", kind="all-reduce", ranks=4, words=words)
     assert collective_s(reduce, LINKED) == pytest.approx(6 * message_s + 3 * add_s)
-    shift = Collective(name="", kind="shift", ranks=4, words=words)
+    shift = KernelCollective(name="", kind="shift", ranks=4, words=words)
     assert collective_s(shift, LINKED) == pytest.approx(message_s)
 
 

@@ -66,6 +66,22 @@ def test_the_search_begins_at_the_reference_never_rises_and_beats_a_grid():
     assert power.search(REFERENCE) == found
 
 
+@pytest.mark.parametrize(
+    ("inputs", "scipy_s"),
+    [
+        ({}, 103.73267928833236),
+        ({"mode": "bound"}, 103.73795046571774),
+        ({"batch": 64}, 15.467933348413808),
+        ({"hidden": 4096}, 17.733285368754082),
+        ({"dram_power_frac": 0.1}, 126.83787507398588),
+        ({"batch": 1, "hidden": 64, "vocab": 100}, 0.049341585688018996),
+    ],
+)
+def test_the_search_finds_what_differential_evolution_of_scipy_found(inputs, scipy_s):
+    """What scipy 1.17.1 found with the same population, generations and factors, begun from Sobol points."""
+    assert power.search(Inputs(**inputs)).seconds[-1] == pytest.approx(scipy_s, rel=5e-4)
+
+
 def test_the_sweep_marks_its_least():
     found = power.sweep(REFERENCE)
     assert found.seconds[found.best] == found.seconds.min()

@@ -8,7 +8,7 @@ import pytest
 
 from estimator.scenario import catalog
 from estimator.validation.predicted_rows.attention import attention_row
-from estimator.validation.predicted_rows.device import Place
+from estimator.validation.predicted_rows.device import TableDevice
 
 ROW = {
     "implementation": "sdpa-cudnn", "precision": "bf16", "batch": 16, "heads": 16, "seq_len": 16_384, "head_dim": 128,
@@ -17,7 +17,7 @@ ROW = {
 
 
 def seconds(**changes) -> float:
-    return attention_row({**ROW, **changes}, Place(chip="h200-sxm", ranks=1))["median_s"]
+    return attention_row({**ROW, **changes}, TableDevice(chip="h200-sxm", ranks=1))["median_s"]
 
 
 def test_a_causal_kernel_computes_half_of_the_square():
@@ -43,7 +43,7 @@ def test_a_mask_costs_naive_attention_two_more_passes():
 
 
 def test_what_is_not_priced_is_empty():
-    at = Place(chip="h200-sxm", ranks=1)
+    at = TableDevice(chip="h200-sxm", ranks=1)
     for changes in ({"implementation": "compiled"}, {"implementation": "sdpa-math"}, {"precision": "fp32"}):
         assert attention_row({**ROW, **changes}, at) == {}
     assert attention_row({**ROW, "implementation": "naive", "precision": "fp32"}, at)
@@ -53,7 +53,7 @@ def test_a_cpu_has_one_fused_kernel_in_every_precision(monkeypatch):
     on_gpu_s = seconds()
     chip = replace(catalog.chip("h200-sxm"), kind="cpu")
     monkeypatch.setattr(catalog, "chip", lambda name: chip)
-    at = Place(chip="h200-sxm", ranks=1)
+    at = TableDevice(chip="h200-sxm", ranks=1)
     row = {**ROW, "implementation": "sdpa-flash"}
     assert attention_row(row, at)["median_s"] == on_gpu_s
     assert attention_row({**row, "precision": "fp32"}, at)["median_s"] > on_gpu_s

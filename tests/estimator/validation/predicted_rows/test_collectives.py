@@ -9,14 +9,14 @@ from estimator.cost.efficiency import efficiencies
 from estimator.scenario import catalog
 from estimator.scenario.scenario import cluster_from_json
 from estimator.validation.predicted_rows.collectives import run_row, text_row
-from estimator.validation.predicted_rows.device import Place
+from estimator.validation.predicted_rows.device import TableDevice
 
 RUN = {"kind": "all-gather", "library": "nccl", "ranks": 4, "bytes": 1e8}
 TEXT = {"kind": "all-gather", "backend": "nccl", "world_size": 4, "size_bytes": 1e8}
 
 
-def place(ranks: int = 1) -> Place:
-    return Place(chip="h100-sxm", ranks=ranks)
+def place(ranks: int = 1) -> TableDevice:
+    return TableDevice(chip="h100-sxm", ranks=ranks)
 
 
 def test_a_run_and_a_text_are_priced_alike():

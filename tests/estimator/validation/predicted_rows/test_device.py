@@ -6,20 +6,20 @@ import pytest
 
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.problems import InputProblems
-from estimator.validation.predicted_rows.device import LARGEST, Place, chip_of, whole, word
+from estimator.validation.predicted_rows.device import LARGEST, TableDevice, chip_of, whole, word
 
 
 def test_a_node_has_the_links_of_its_chip():
-    cluster = Place(chip="NVIDIA H200", ranks=2).cluster(4)
+    cluster = TableDevice(chip="NVIDIA H200", ranks=2).cluster(4)
     assert (cluster.chips, cluster.nodes, cluster.link.bytes_per_s) == (4, 1, 450e9)
 
 
 def test_a_scenario_has_as_many_chips_as_its_plan():
     training = {"seq_len": 128, "global_batch": 2}
-    found = Place(chip="h200-sxm", ranks=1).scenario("gpt2", {"dp": 2, "tp": 2}, training)
+    found = TableDevice(chip="h200-sxm", ranks=1).scenario("gpt2", {"dp": 2, "tp": 2}, training)
     assert found.cluster.chips == 4
     with pytest.raises(InputProblems, match="heads"):
-        Place(chip="h200-sxm", ranks=1).scenario("gpt2", {"tp": 5}, training)
+        TableDevice(chip="h200-sxm", ranks=1).scenario("gpt2", {"tp": 5}, training)
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_measurement_ran_on_its_device_and_every_cpu_is_this_one(device, chip)
 
 
 def test_assumptions_are_kept_once():
-    place = Place(chip="h200-sxm", ranks=1)
+    place = TableDevice(chip="h200-sxm", ranks=1)
     for words in ("b", "a", "b"):
         place.assume(words)
     assert tuple(place.assumed) == ("b", "a")

@@ -67,7 +67,7 @@ def test_without_a_chip_nothing_is_predicted_and_the_reason_is_said():
 @pytest.mark.parametrize("name", ["cpu", "CPU", "this-cpu"])
 def test_this_cpu_is_told_from_another_that_was_measured_by_whichever_name(name):
     chip = replace(catalog.chip("a100"), kind="cpu", name="cpu", label="Cores of mine")
-    catalog.add("chips", catalog.Entry(key="cpu", label="Cores of mine", value=chip, aliases=("this-cpu",)))
+    catalog.add("chips", catalog.CatalogEntry(key="cpu", label="Cores of mine", value=chip, aliases=("this-cpu",)))
     table = replace(measured("attention", []), device={"kind": "cpu", "name": "Other cores"})
     assert predicted_table(table, name).assumptions == ("this CPU, though another was measured (Other cores)",)
     assert predicted_table(replace(table, device={"name": "Cores of mine"}), name).assumptions == ()

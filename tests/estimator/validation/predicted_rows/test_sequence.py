@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from estimator.validation.predicted_rows.device import Place
+from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.sequence import layer_row
 
 ROW = {"core": "eager", "ranks": 4, "seq_len": 16_384, "hidden": 4096, "heads": 32, "precision": "bf16", "bytes": 2**25}
 
 
 def seconds(step: str, **changes) -> float:
-    return layer_row({**ROW, "step": step, **changes}, Place(chip="h200-sxm", ranks=4))["median_s"]
+    return layer_row({**ROW, "step": step, **changes}, TableDevice(chip="h200-sxm", ranks=4))["median_s"]
 
 
 def test_three_projections_take_three_times_the_output():
@@ -31,4 +31,4 @@ def test_three_tensors_take_three_all_to_alls():
 
 @pytest.mark.parametrize("step", ["init", "reshape c", "ring attention", "layer"])
 def test_copies_and_sums_are_left_out(step):
-    assert layer_row({**ROW, "step": step}, Place(chip="h200-sxm", ranks=4)) == {}
+    assert layer_row({**ROW, "step": step}, TableDevice(chip="h200-sxm", ranks=4)) == {}

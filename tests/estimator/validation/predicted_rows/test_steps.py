@@ -7,7 +7,7 @@ import pytest
 from estimator.estimate.estimate import estimate
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
-from estimator.validation.predicted_rows.device import Place
+from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.steps import (
     grid_row,
     memory_row,
@@ -25,8 +25,8 @@ STEP = {
 }  # fmt: skip
 
 
-def place() -> Place:
-    return Place(chip="h200-sxm", ranks=1)
+def place() -> TableDevice:
+    return TableDevice(chip="h200-sxm", ranks=1)
 
 
 def alone(ranks: int = 1, plan: dict | None = None, **training):

@@ -1,0 +1,142 @@
+"""Message: one collective of one group of ranks, and what it costs where the group stands.
+
+From the formula that causes it to the table that shows it a collective is this one record; every number of it may be an
+array over plans.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from estimator.communication.placement import Groups
+from estimator.cost.collectives import TRAFFIC, Group, collective_s
+from estimator.cost.efficiency import Efficiencies
+from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.hardware import Cluster
+from estimator.scenario.units import Number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """A collective of a group (a field of ``Groups``), ``count`` times per micro-batch and part, or per step.
+
+    - ``axis``: of the plan, as tables show it; experts' own ranks are ``ep``, ``expert_tp`` and ``edp``.
+    - ``payload_bytes`` of one execution: the gathered tensor of an all-gather or reduce-scatter, else a rank's own.
+    - ``hides_behind``: ``attention`` (it passes while attention works on another piece), ``compute`` (beside the whole
+      ``phase``), or nothing: it stands in line.
+    - ``ranks``: neighbours of the group that take part where not all of it does.
+    - ``host``: ranks that meet in it from launch-bound hosts (1: none).
+    - ``copies_bytes``: moved in and out of flat buffers on the same rank, for all executions together.
+    """
+
+    name: str
+    kind: str
+    axis: str
+    group: str
+    phase: str
+    payload_bytes: Number
+    count: Number = 1.0
+    hides_behind: str = ""
+    ranks: Number | None = None
+    host: Number = 1.0
+    copies_bytes: Number = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PricedMessage:
+    """A message with its ranks and the seconds of all its executions: in all, and what compute does not hide."""
+
+    message: Message
+    ranks: Number
+    seconds: Number
+    exposed_s: Number
+    copies_exposed_s: Number = 0.0
+
+
+def priced(message: Message, groups: Groups, cluster: Cluster, e: Efficiencies) -> PricedMessage:
+    """Price a message in its group; all of it shows."""
+    group = members(getattr(groups, message.group), message.ranks)
+    seconds = collective_s(message.kind, message.payload_bytes, group, cluster, e) * message.count
+    return PricedMessage(message=message, ranks=group.ranks, seconds=seconds, exposed_s=seconds)
+
+
+def priced_in_line(
+    messages: Sequence[Message],
+    groups: Groups,
+    cluster: Cluster,
+    e: Efficiencies,
+    *,
+    attention_s: Mapping[str, Number],
+    device_s: Mapping[str, Number],
+) -> list[PricedMessage]:
+    """Price the messages inside a micro-batch of one part of the network, whose compute takes these seconds by phase.
+
+    Those beside attention (ring) show only what lasts longer than a piece of it. Those beside compute show only what
+    all of them together take longer than it, each by the same share: half a micro-batch computes while the other half
+    is sent. A lower bound hides every message so.
+    """
+    passing: dict[str, Number] = {}
+    beside_s: dict[str, Number] = {}
+    found = []
+    for message in messages:
+        line = priced(message, groups, cluster, e)
+        found.append(line)
+        if e.lower_bound or message.hides_behind == "compute":
+            beside_s[message.phase] = beside_s.get(message.phase, 0.0) + line.seconds
+        elif message.hides_behind == "attention":
+            passing[message.phase] = passing.get(message.phase, 0.0) + message.count
+    shown = {phase: maximum(sent - device_s[phase], 0.0) / maximum(sent, 1e-30) for phase, sent in beside_s.items()}
+
+    def shows(line: PricedMessage) -> PricedMessage:
+        phase = line.message.phase
+        if e.lower_bound or line.message.hides_behind == "compute":
+            return replace(line, exposed_s=line.seconds * shown[phase])
+        if line.message.hides_behind == "attention":
+            return replace(line, exposed_s=_beside_attention(line, attention_s[phase], passing[phase]))
+        return line
+
+    return list(map(shows, found))
+
+
+def received_bytes(message: Message, ranks: Number) -> Number:
+    """Bytes that each of ``ranks`` receives (and sends) in all executions: factor · (n − 1)/n · payload."""
+    share = 1.0 if message.kind == "p2p" else (ranks - 1) / ranks
+    return message.payload_bytes * TRAFFIC[message.kind] * share * message.count
+
+
+def members(group: Group, ranks: Number | None) -> Group:
+    """Return the part of a group that takes part in a collective: ``ranks`` neighbours of it, or all."""
+    if ranks is None:
+        return group
+    return Group(ranks=ranks, ranks_per_node=minimum(group.ranks_per_node, ranks))
+
+
+def merged(messages: Sequence[Message]) -> dict[tuple[str, ...], Message]:
+    """Add messages up that differ in size and name alone, under what they have in common.
+
+    Time is linear in bytes for one kind and group, so count · t(mean payload) is the sum over the messages. Those
+    beside attention, and those of some ranks of a group, stay apart.
+    """
+    found: dict[tuple[str, ...], Message] = {}
+    for message in messages:
+        apart = message.hides_behind == "attention" or message.ranks is not None
+        key = (message.phase, message.kind, message.group, message.hides_behind, message.name if apart else "")
+        before = found.get(key)
+        if before is None:
+            found[key] = message
+            continue
+        count = before.count + message.count
+        total = before.payload_bytes * before.count + message.payload_bytes * message.count
+        found[key] = replace(before, count=count, payload_bytes=total / maximum(count, 1e-30))
+    return found
+
+
+def _beside_attention(x: PricedMessage, attention_s: Number, passing: Number) -> Number:
+    """What shows of messages of which ``passing`` go round while attention works on a piece.
+
+    A ring of n ranks has n pieces and n − 1 messages: nothing comes during the last piece.
+    """
+    count = x.message.count
+    pieces = passing * x.ranks / maximum(x.ranks - 1, 1.0)
+    return maximum(x.seconds - count * (attention_s / maximum(pieces, 1.0)), 0.0)

@@ -1,0 +1,126 @@
+"""Framework: what the software that runs a step does its own way, one record each; a new one is one entry.
+
+Traits decide by branches which kernels run, what is kept and what is sent; host time per launch is in ``efficiencies``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedDefaults:
+    """What tables of measured runs leave unsaid, because it is this framework's default or its recipes' custom.
+
+    ``recipes``: on recent chips its published recipes shard the optimizer (ZeRO-1), use sequence parallelism and
+    overlap. ``exposes_ddp``: elsewhere plain data parallelism runs after backward. ``bucket_parameters``: least size
+    of a gradient bucket, and per data parallel rank. ``eager_attention_dropout``: dropout of runs on older chips, whose
+    attention kept the scores; None where attention was fused from the start.
+    """
+
+    recipes: bool = False
+    exposes_ddp: bool = False
+    bucket_parameters: tuple[int, int] | None = None
+    eager_attention_dropout: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Framework:
+    """Traits of one framework; each default is what plain PyTorch does.
+
+    - ``fuses``: element-wise kernels are compiled into a few, without ``compile`` being set.
+    - ``host``: whose host time per launch applies: ``eager``, ``fused``, ``megatron``, or none.
+    - ``lower_bound``: no software at all: no host, no kernels but the needed ones, nothing sent that need not be.
+    - ``vocab_parallel``: embedding and head are split over the tensor parallel ranks.
+    - ``vocab_parallel_loss``: the loss over a split vocabulary runs in fp32, kernel by kernel (Megatron-Core).
+    - ``master_weights``: 2-byte parameters beside fp32 master weights and fp32 main gradients.
+    - ``in_place_buffers``: parameters and gradients live in the buffers that travel (Megatron-Core's
+      param_and_grad_buffer), so that nothing is copied in and out.
+    - ``adds_in_products``: weight-gradient products add to the main gradient, which they read and write.
+    - ``accumulates``: one more micro-batch's gradients are added by kernels of their own.
+    - ``fused_optimizer``: the update needs no temporaries.
+    - ``merges_parallel``: outputs of parallel attention and FFN are added before one sum over the ranks (GPT-NeoX,
+      gpt_j_residual in megatron/model/transformer.py).
+    - ``merges_input_gradients``: where both read one norm, their input gradients are added before one sum.
+    - ``fuses_projections``: queries, keys and values are one product.
+    - ``keeps_gathered``: under sequence parallelism gathered inputs stay for backward (DTensor) instead of being
+      gathered again (Megatron).
+    - ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant CheckpointFunction), not
+      only as far as backward needs it (PyTorch's early stop, XLA's dead code).
+    - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    - ``measurable``: the runners run a step as it does.
+    """
+
+    label: str
+    fuses: bool = False
+    host: str = "eager"
+    lower_bound: bool = False
+    vocab_parallel: bool = False
+    vocab_parallel_loss: bool = False
+    master_weights: bool = False
+    in_place_buffers: bool = False
+    adds_in_products: bool = False
+    accumulates: bool = True
+    fused_optimizer: bool = False
+    merges_parallel: bool = False
+    merges_input_gradients: bool = True
+    fuses_projections: bool = False
+    keeps_gathered: bool = False
+    redoes_whole_blocks: bool = False
+    weighs_inside_experts: bool = False
+    measurable: bool = False
+    published: PublishedDefaults = PublishedDefaults()
+
+
+FRAMEWORKS = {
+    "pytorch-eager": Framework(label="PyTorch, eager", keeps_gathered=True, measurable=True),
+    "pytorch-compile": Framework(
+        label="PyTorch, compiled", fuses=True, host="fused", keeps_gathered=True, measurable=True
+    ),
+    "megatron": Framework(
+        label="Megatron",
+        fuses=True,
+        host="megatron",
+        vocab_parallel=True,
+        vocab_parallel_loss=True,
+        master_weights=True,
+        in_place_buffers=True,
+        adds_in_products=True,
+        accumulates=False,
+        fused_optimizer=True,
+        merges_parallel=True,
+        merges_input_gradients=False,
+        fuses_projections=True,
+        redoes_whole_blocks=True,
+        weighs_inside_experts=True,
+        # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
+        published=PublishedDefaults(
+            recipes=True, exposes_ddp=True, bucket_parameters=(40_000_000, 1_000_000), eager_attention_dropout=0.1
+        ),
+    ),
+    "xla": Framework(
+        label="XLA (JAX)",
+        fuses=True,
+        host="fused",
+        vocab_parallel=True,
+        master_weights=True,
+        fused_optimizer=True,
+        merges_parallel=True,
+        fuses_projections=True,
+        published=PublishedDefaults(recipes=True),
+    ),
+    "ideal": Framework(
+        label="ideal: a lower bound",
+        fuses=True,
+        host="none",
+        lower_bound=True,
+        vocab_parallel=True,
+        in_place_buffers=True,
+        accumulates=False,
+        fused_optimizer=True,
+        merges_parallel=True,
+        fuses_projections=True,
+        weighs_inside_experts=True,
+    ),
+}
+"""Frameworks by the name that scenarios give."""

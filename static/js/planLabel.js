@@ -1,0 +1,52 @@
+/** A plan in a few words: degrees first, then what is not the usual. Pure. */
+
+const DEGREES = ["dp", "tp", "cp", "pp", "ep"];
+/** Fields that are said by another's word. */
+const SILENT = [...DEGREES, "virtual_stages", "tp_depth", "placement"];
+/** @type {Record<string, string>} */
+const SHARDINGS = { ddp: "DDP", zero1: "ZeRO-1", zero2: "ZeRO-2", zero3: "ZeRO-3", fsdp: "FSDP" };
+
+/**
+ * How a field is said where it is not the usual.
+ * @type {Record<string, (plan: import("./types.js").Part) => string>}
+ */
+const SAID = {
+  tp_kind: ({ tp_kind, tp_depth }) =>
+    `${tp_kind.toUpperCase()} tensor${tp_kind === "2.5d" && tp_depth > 1 ? `, depth ${tp_depth}` : ""}`,
+  sequence_parallel: () => "SP",
+  cp_kind: ({ cp_kind }) => `cp by ${cp_kind}`,
+  schedule: ({ schedule, virtual_stages }) =>
+    virtual_stages > 1 ? `${schedule} × ${virtual_stages}` : schedule.replace("zero-bubble", "zero bubble"),
+  sharding: ({ sharding }) => SHARDINGS[sharding] ?? sharding,
+  shard_ranks: ({ shard_ranks }) => `sharded over ${shard_ranks}`,
+  micro_batch: ({ micro_batch }) => `micro-batch ${micro_batch}`,
+  recompute: ({ recompute }) => `${recompute} recomputation`,
+  recompute_every: ({ recompute_every }) => `every ${recompute_every} blocks`,
+  offload: ({ offload }) => `${offload === "both" ? "optimizer and activations" : offload} offloaded`,
+  overlap: () => "no overlap",
+};
+
+/** Axes that have ranks, nearest neighbours first. @param {import("./types.js").Part} plan @param {string} [placement] */
+const order = (plan, placement = "") =>
+  placement
+    .split("-")
+    .filter((axis) => plan[axis] > 1)
+    .join(", ");
+
+/**
+ * @param {import("./types.js").Part} plan
+ * @param {Record<string, {default: any}>} fields  of the catalogue
+ * @returns {{degrees: string, rest: string}}
+ */
+export function planLabel(plan, fields) {
+  const degrees = DEGREES.filter((name) => (plan[name] ?? 1) > 1).map((name) => `${name} ${plan[name]}`);
+  const alone = !((plan.dp ?? 1) > 1 || (plan.cp ?? 1) > 1);
+  const usual = fields["plan.placement"]?.default;
+  const placed = order(plan, plan.placement ?? usual);
+  const rest = Object.keys(plan)
+    .filter((name) => !SILENT.includes(name) && plan[name] !== fields[`plan.${name}`]?.default)
+    .filter((name) => !(alone && name === "sharding"))
+    .map((name) => SAID[name]?.(plan) ?? `${name.replaceAll("_", " ")} ${plan[name]}`);
+  if (placed !== order(plan, usual)) rest.push(`neighbours ${placed}`);
+  return { degrees: degrees.join(" · ") || "one chip", rest: rest.join(", ") };
+}

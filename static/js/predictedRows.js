@@ -1,0 +1,64 @@
+/** A measured table beside its predictions: columns after the measured ones, and errors in words. Pure. */
+import { change, count, percent } from "./format.js";
+
+/** @typedef {import("./types.js").PredictedRows} PredictedRows */
+
+/** The end of the name of a column of signed errors; tables write them with their sign. */
+const ERROR = "_error_change";
+
+/** A column's name without its unit. @param {string} name */
+const bare = (name) => name.replace(/^[a-z]+_per_s$/, "rate").replace(/_([a-z]+_per_s|bytes|s)$/, "");
+
+/**
+ * Rows with two columns more behind each that is predicted: what it should be, and by how much that is off.
+ * @param {Record<string, any>[]} rows @param {PredictedRows | null} predicted
+ * @returns {Record<string, any>[]}
+ */
+export function besideRows(rows, predicted) {
+  if (!predicted) return rows;
+  const columns = new Set(Object.keys(predicted.errors));
+  return rows.map((row, at) => {
+    const should = predicted.rows[at] ?? {};
+    return Object.fromEntries(
+      Object.entries(row).flatMap(([name, value]) =>
+        columns.has(name)
+          ? [
+              [name, value],
+              [`predicted_${name}`, should[name] ?? null],
+              [bare(name) + ERROR, name in should ? should[name] / value - 1 : null],
+            ]
+          : [[name, value]],
+      ),
+    );
+  });
+}
+
+/**
+ * How far the predictions of one column are off: half of them by less, and all together in which direction.
+ * @param {string} name @param {{n: number, median_ape: number, bias: number}} errors  in percent
+ * @param {boolean} again  whether what was said before is of as many
+ */
+function spread(name, { n, median_ape, bias }, again) {
+  const what = bare(name).replaceAll("_", " ");
+  const side =
+    Math.abs(bias) < 0.05 ? "neither too low nor too high" : `${size(bias)} too ${bias < 0 ? "low" : "high"}`;
+  if (n === 1) return again ? `that of ${what} is ${side}` : `the one prediction of ${what} is ${side}`;
+  const half = again ? `of ${what}` : `half of the ${count(n)} predictions of ${what} are`;
+  return `${half} within ${percent(median_ape / 100, 2)}, on average ${side}`;
+}
+
+/** @param {number} bias */
+const size = (bias) => change(Math.abs(bias) / 100).slice(1);
+
+/**
+ * How far predictions are off, column by column, the columns with most rows first; else why nothing is predicted.
+ * @param {PredictedRows | null} predicted
+ */
+export function errorWords(predicted) {
+  const all = Object.entries(predicted?.errors ?? {}).sort(([, a], [, b]) => b.n - a.n);
+  if (!predicted) return "";
+  if (!all.length) return `Not predicted: ${predicted.unpredicted}`;
+  const parts = all.map(([name, errors], at) => spread(name, errors, all[at - 1]?.[1].n === errors.n));
+  const assumed = predicted.assumptions.length ? ` Assumed: ${predicted.assumptions.join("; ")}.` : "";
+  return `Predicted on ${predicted.chip}: ${parts.join("; ")}.${assumed}`;
+}

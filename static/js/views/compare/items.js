@@ -1,0 +1,51 @@
+/** What is compared: the shown scenario, the measured run, and the pins. */
+import { setShown, togglePin } from "../../actions.js";
+import { isTable } from "../../measured.js";
+import { setMeasured } from "../../measurements.js";
+import { describe, same, shortLabel } from "../../scenario.js";
+import { state } from "../../state.js";
+import { pinned } from "../../url.js";
+
+/** @typedef {{measurement: string} | {scenario: import("../../types.js").Scenario, label: string}} Item */
+/** @typedef {{item: Item, remove: () => void}} Compared */
+
+const MOST_ITEMS = 32;
+
+/** Items for a comparison, in order, and how each is taken out; tables have nothing to put beside a step. */
+export function comparedItems() {
+  const { scenario, catalog, measured, pins, base, unshown } = state;
+  /** @type {Compared[]} */
+  const items = [];
+  if (!unshown) items.push({ item: { scenario, label: describe(scenario, catalog) }, remove: () => setShown(false) });
+  if (measured) items.push({ item: { measurement: measured }, remove: () => setMeasured("") });
+  const tables = new Set((state.measurements ?? []).filter(isTable).map(({ id }) => id));
+  for (const pin of pins) {
+    const remove = () => togglePin(pin);
+    if (pin.startsWith("m:")) {
+      if (pin.slice(2) !== measured && !tables.has(pin.slice(2)))
+        items.push({ item: { measurement: pin.slice(2) }, remove });
+    } else {
+      const its = pinned(pin, base);
+      if (unshown || !same(its, scenario))
+        items.push({
+          item: { scenario: its, label: unshown ? describe(its, catalog) : nameBeside(its, scenario) },
+          remove,
+        });
+    }
+  }
+  return items.slice(0, MOST_ITEMS);
+}
+
+/** Measurements that are open, tables too. */
+export const opened = () => [
+  ...new Set([
+    ...state.pins.filter((pin) => pin.startsWith("m:")).map((pin) => pin.slice(2)),
+    ...(state.measured ? [state.measured] : []),
+  ]),
+];
+
+/** Beside the shown scenario a pinned one is named by what it changes. @param {any} its @param {any} shown */
+const nameBeside = (its, shown) =>
+  same(its.model, shown.model) && same(its.cluster.chip, shown.cluster.chip)
+    ? shortLabel(its, shown)
+    : describe(its, state.catalog);

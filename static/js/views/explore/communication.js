@@ -1,0 +1,89 @@
+/** The communication table: every collective of the step, who takes part, its time and what of that is exposed. */
+import { bytes, csv, percent, seconds, significant } from "../../format.js";
+import { words } from "../../figures/base.js";
+import { state } from "../../state.js";
+import { download, h } from "../shared/dom.js";
+import { createScroller } from "../shared/scroller.js";
+import { grid } from "../shared/table.js";
+
+/**
+ * The ranks that take part, and what they share. Ranks of dp and of cp hold the same parameters, so that both sum
+ * their gradients in one group; copies stay on the chip.
+ * @param {import("../../types.js").Collective} collective @returns {[text: string, title?: string]}
+ */
+function over({ kind, axis, ranks }) {
+  const { dp = 1, cp = 1 } = state.estimated?.plan ?? {};
+  const size = significant(ranks, 6);
+  if (kind === "copy") return ["–", "on the chip itself"];
+  if (axis === "dp" && cp > 1) return [`dp·cp ${size}`, `dp ${dp} × cp ${cp}: ranks of both hold the same parameters`];
+  return [`${axis} ${size}`, state.catalog.axes.find(({ key }) => key === axis)?.label];
+}
+
+/** @param {{name: () => string}} options */
+export function createCommunication({ name }) {
+  /** @type {import("../../types.js").Collective[]} */
+  let now = [];
+  const sub = h("span", { class: "sub" });
+  const box = createScroller("Communication");
+  const keys = /** @type {const} */ (["name", "kind", "axis", "ranks", "bytes", "count", "seconds", "exposed_s"]);
+  const save = () =>
+    download(
+      `${name()}-communication.csv`,
+      csv({ columns: keys.map((title) => ({ title })), rows: now.map((one) => keys.map((key) => one[key])) }),
+    );
+  const element = h(
+    "section",
+    { class: "card", id: "communication" },
+    h(
+      "header",
+      {},
+      h("h3", { text: "Communication" }),
+      sub,
+      h(
+        "span",
+        { class: "acts" },
+        h("button", { type: "button", text: "CSV", "aria-label": "Communication: download CSV", onclick: save }),
+      ),
+    ),
+    box.element,
+  );
+
+  /** @param {import("../../types.js").Estimate} estimate */
+  function update({ collectives, step_time_s, chips }) {
+    now = collectives;
+    const exposed_s = collectives.reduce((sum, one) => sum + one.exposed_s, 0);
+    sub.textContent = collectives.length
+      ? `${seconds(exposed_s)} exposed, ${percent(exposed_s / step_time_s)} of the step`
+      : "";
+    if (!collectives.length) {
+      box.fill(
+        h("p", { class: "empty", text: chips === 1 ? "One chip: nothing to send." : "This plan sends nothing." }),
+      );
+      return;
+    }
+    box.fill(
+      grid(
+        ["collective", "over", "each", "×", "time", "exposed"],
+        collectives.map((one) => {
+          const [text, title] = over(one);
+          return h(
+            "tr",
+            {},
+            h(
+              "td",
+              { class: "wrap" },
+              words(one.name || one.kind),
+              one.name && one.name !== one.kind ? h("small", { text: words(one.kind) }) : null,
+            ),
+            h("td", { text, title }),
+            h("td", { text: bytes(one.bytes) }),
+            h("td", { text: significant(Number(one.count.toPrecision(6)), 6) }),
+            h("td", { text: seconds(one.seconds) }),
+            h("td", { text: one.exposed_s ? seconds(one.exposed_s) : "hidden" }),
+          );
+        }),
+      ),
+    );
+  }
+  return { element, update };
+}

@@ -1,0 +1,203 @@
+/**
+ * One number of the plan: slider over its legal values, number box, curve of its whole axis, and what is wrong with
+ * it.
+ */
+import { grab, preview, release, reset, setField } from "../../actions.js";
+import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
+import { curve } from "../../figures/curve.js";
+import { count, saidTogether } from "../../format.js";
+import { get, same } from "../../scenario.js";
+import { state } from "../../state.js";
+import { h } from "../shared/dom.js";
+import { createFieldProblem } from "../shared/fieldProblem.js";
+import { createRefusals } from "./refusals.js";
+
+/** @param {import("../../axes.js").AxisPoint[]} points @param {number} value */
+const nearest = (points, value) =>
+  points.length
+    ? points.reduce((best, one) => (Math.abs(one.value - value) < Math.abs(best.value - value) ? one : best))
+    : null;
+
+/**
+ * @param {{path: string, label: string, unit: string, help: string, minimum?: number, words?: Record<number, string>}}
+ *   options  `words` says what special values mean
+ */
+export function createField({ path, label, unit, help, minimum = 1, words = {} }) {
+  const id = `field-${path.replace(".", "-")}`;
+  const range = h("input", { type: "range", id, min: 0, max: 0, step: 1, value: 0, disabled: true, title: help });
+  const number = h("input", {
+    type: "number",
+    min: minimum,
+    step: 1,
+    "aria-label": `${label}, exact value`,
+    inputmode: "numeric",
+  });
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 100 100");
+  svg.setAttribute("preserveAspectRatio", "none");
+  svg.setAttribute("aria-hidden", "true");
+  const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+  svg.append(line);
+  const shade = h("div", { "aria-hidden": true });
+  const knob = h("i", { class: "knob", hidden: true });
+  const refusals = createRefusals();
+  const problem = createFieldProblem(path);
+  const element = h(
+    "div",
+    { class: "field", "data-field": path },
+    h("label", {
+      for: id,
+      text: label,
+      title: `${help}. Double-click: back to the default.`,
+      ondblclick: () => reset(path),
+    }),
+    refusals.button,
+    number,
+    h("div", { class: "track" }, shade, svg, knob, range),
+    refusals.list,
+    problem.element,
+  );
+  /** @type {import("../../axes.js").Axis | null} */
+  let axis = null;
+  let refused = ""; // why a value that the person typed is refused
+  /** @type {import("../../types.js").Scenario | null} */
+  let refusedFor = null;
+  /** @type {number | null} */
+  let wanted = null; // where the slider was moved to before the axis of this scenario was there
+  let going = Promise.resolve();
+  let box = ""; // the drawn curve
+  /** @type {{points: [number, number][]}} */
+  let drawn = { points: [] };
+
+  const here = () => get(state.scenario, path);
+  const index = () => axis?.legal.findIndex((point) => same(point.value, here())) ?? -1;
+  const fetchNow = () => void fetchAxis(path);
+
+  /**
+   * Go to a value of the axis. While that is of an older scenario the newest value waits until this scenario's own is
+   * there, so that no slider leads to what is not legal.
+   * @param {number} value
+   */
+  function go(value) {
+    forget();
+    const waits = wanted !== null;
+    wanted = value;
+    if (!waits) going = arrive();
+  }
+
+  async function arrive() {
+    if (!validAxis(path)) await fetchAxis(path);
+    const valid = validAxis(path);
+    const value = /** @type {number} */ (wanted);
+    wanted = null;
+    const point = nearest((valid ?? axis)?.legal ?? [], value);
+    if (point) preview(path, point, Boolean(valid));
+  }
+
+  /** One legal value further. @param {number} way */
+  async function step(way) {
+    if (!validAxis(path)) await fetchAxis(path);
+    const legal = lastAxis(path)?.legal ?? [];
+    const next = way > 0 ? legal.find(({ value }) => value > here()) : legal.findLast(({ value }) => value < here());
+    forget();
+    if (next) setField(path, next.value);
+    else update();
+  }
+
+  const forget = () => {
+    refused = "";
+  };
+  const letGo = () => void going.then(release);
+
+  range.addEventListener("pointerdown", () => {
+    fetchNow();
+    grab(path);
+  });
+  range.addEventListener("pointerenter", fetchNow);
+  range.addEventListener("focus", fetchNow);
+  range.addEventListener("input", () => {
+    const point = axis?.legal[range.valueAsNumber];
+    if (!point) return;
+    grab(path);
+    go(point.value);
+  });
+  range.addEventListener("change", letGo);
+  range.addEventListener("pointerup", letGo);
+  range.addEventListener("pointercancel", letGo);
+  let typed = false; // what is being typed is not overwritten when the panel is drawn anew
+  number.addEventListener("input", () => (typed = true));
+  number.addEventListener("blur", () => (typed = false));
+  number.addEventListener("focus", () => {
+    fetchNow();
+    number.select();
+  });
+  number.addEventListener("keydown", (event) => {
+    const way = { ArrowUp: 1, ArrowDown: -1 }[event.key];
+    if (!way || !axis) return;
+    event.preventDefault(); // one legal value further, not one more
+    void step(way);
+  });
+  number.addEventListener("change", () => void type(number.valueAsNumber));
+
+  /** Take a typed value. @param {number} value */
+  async function type(value) {
+    if (!validAxis(path)) await fetchAxis(path);
+    typed = false;
+    const point = validAxis(path)?.refused.find((one) => one.value === value);
+    refused = point ? saidTogether(point.problems) : "";
+    if (!Number.isInteger(value) || value < minimum) refused = `A whole number of at least ${minimum} is needed.`;
+    refusedFor = state.scenario;
+    if (refused) update();
+    else if (value !== here()) setField(path, value);
+    else update();
+  }
+
+  function drawAxis() {
+    const key = `${state.axes} ${axis?.legal.length}`;
+    if (!axis || key === box) return;
+    box = key;
+    const { points, no_fit } = curve(axis.legal.map(({ estimate }) => estimate));
+    drawn = { points };
+    line.setAttribute("points", points.map((pair) => pair.join()).join(" "));
+    shade.replaceChildren(
+      ...no_fit.map(([from, to]) =>
+        h("div", {
+          class: "no-fit",
+          title: "does not fit into memory",
+          style: {
+            left: `calc(8px + ${from / 100} * (100% - 16px))`,
+            width: `calc(${(to - from) / 100} * (100% - 16px))`,
+          },
+        }),
+      ),
+    );
+    refusals.update(axis.refused);
+  }
+
+  function update() {
+    if (refusedFor !== state.scenario) forget();
+    const fresh = validAxis(path);
+    axis = fresh ?? lastAxis(path);
+    element.classList.toggle("stale", !fresh);
+    drawAxis();
+    const at = index();
+    // where no value is legal the slider still shows which one this is
+    const all = (axis?.legal.length ? axis?.legal : axis?.points) ?? [];
+    const shown = at >= 0 ? at : all.findIndex((point) => point === nearest(all, here()));
+    range.disabled = !axis?.legal.length || (axis.legal.length < 2 && at >= 0);
+    range.max = String(Math.max(0, all.length - 1));
+    if (shown >= 0 && wanted === null) range.value = String(shown);
+    range.style.setProperty("--fill", `${(100 * Math.max(0, shown)) / Math.max(1, Number(range.max))}%`);
+    range.setAttribute("aria-valuetext", `${label} ${words[here()] ?? `${count(here())}${unit && ` ${unit}`}`}`);
+    if (!typed && (document.activeElement !== number || !refused))
+      number.value = refused && document.activeElement === number ? number.value : String(here());
+    const point = drawn.points[at];
+    knob.hidden = !point;
+    if (point) {
+      knob.style.left = `calc(8px + ${point[0] / 100} * (100% - 16px))`;
+      knob.style.top = `${2 + 0.18 * point[1]}px`;
+    }
+    element.classList.toggle("wrong", problem.update(refused));
+  }
+  return { element, update, path };
+}

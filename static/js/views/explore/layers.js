@@ -1,0 +1,211 @@
+/** The table of ops: one transformer layer and one micro-batch, or the whole step; then embedding, head, optimizer. */
+import { bytes, csv, percent, quantity, scaleFor, significant } from "../../format.js";
+import { tokenOfKey } from "../../figures/base.js";
+import { state } from "../../state.js";
+import { download, h, swatch } from "../shared/dom.js";
+import { linesOf, shapeText } from "../../figures/opLines.js";
+import { createLayerTable } from "./layerTable.js";
+import { createScroller } from "../shared/scroller.js";
+import { grid } from "../shared/table.js";
+
+/** @typedef {import("../../figures/opLines.js").Line} Line */
+
+/** Parts of the network that are no layer, in the order of the table. @type {[string, string][]} */
+const OTHERS = [
+  ["embedding", "Embedding"],
+  ["head", "Head and loss"],
+  ["optimizer", "Optimizer"],
+];
+
+/** Columns that a narrow page leaves to "every column"; the shape stands under the name there. */
+const WIDE = [1, 2, 3, 4, 5, 8];
+
+/** @param {Line} line */
+const shapeOf = ({ per_layer, shape }) => (per_layer > 1 && shape ? `${per_layer} × (${shape})` : shape);
+
+/** @param {HTMLElement} cell */
+function wide(cell) {
+  cell.classList.add("wide");
+  return cell;
+}
+
+/** Kinds of layers as the model has them, then what is outside. @param {import("../../types.js").Op[]} ops */
+function groupsOf(ops) {
+  const present = [...new Set(ops.map(({ layer }) => layer))];
+  const others = OTHERS.filter(([name]) => present.includes(name));
+  const layers = present.filter((name) => !others.some(([other]) => other === name));
+  const title = (/** @type {string} */ name) =>
+    name === "layer" ? "Transformer layer" : `${name[0].toUpperCase()}${name.slice(1)}`;
+  return [...layers.map((name) => /** @type {[string, string]} */ ([name, title(name)])), ...others];
+}
+
+/** @param {{name: () => string}} options */
+export function createLayers({ name }) {
+  let mode = 0;
+  /** @type {import("../../types.js").Estimate | null} */
+  let estimate = null;
+  const sub = h("span", { class: "sub" });
+  const box = createScroller("Ops per layer");
+  const every = createLayerTable({ name });
+  every.element.hidden = true;
+  const modes = ["one layer", "whole step", "every column"].map((text, at) =>
+    h("button", {
+      type: "button",
+      text,
+      "aria-pressed": String(!at),
+      onclick: () => {
+        mode = at;
+        modes.forEach((mode, of) => mode.setAttribute("aria-pressed", String(of === at)));
+        draw();
+      },
+    }),
+  );
+  const element = h(
+    "section",
+    { class: "card w12", id: "layers" },
+    h(
+      "header",
+      {},
+      h("h3", { text: "Per layer" }),
+      sub,
+      h(
+        "span",
+        { class: "acts" },
+        modes,
+        h("span", { class: "sep" }),
+        h("button", { type: "button", text: "CSV", "aria-label": "Per layer: download CSV", onclick: save }),
+      ),
+    ),
+    box.element,
+    every.element,
+  );
+
+  function save() {
+    if (!estimate) return;
+    if (mode === 2) {
+      void every.save();
+      return;
+    }
+    const columns = /** @type {const} */ ([
+      "name",
+      "layer",
+      "phase",
+      "category",
+      "shape",
+      "count",
+      "flops",
+      "bytes",
+      "launches",
+      "saved_bytes",
+      "seconds",
+      "bound",
+      "precision",
+    ]);
+    const rows = estimate.ops.map((op) =>
+      columns.map((column) => (column === "shape" ? shapeText(op.shape) : op[column])),
+    );
+    download(`${name()}-ops.csv`, csv({ columns: columns.map((title) => ({ title })), rows }));
+  }
+
+  function draw() {
+    if (!estimate) return;
+    const now = estimate;
+    const perStep = mode === 1;
+    box.element.hidden = mode === 2;
+    every.element.hidden = mode !== 2;
+    if (mode === 2) {
+      sub.textContent = "one rank, one layer and micro-batch; sends stand with the op that needs them";
+      void every.update();
+      return;
+    }
+    sub.replaceChildren(
+      perStep ? "one rank, all layers and micro-batches of a step" : "one rank, one layer and micro-batch",
+      perStep ? "" : h("span", { class: "wide", text: "; FLOPs, bytes and launches of the forward" }),
+    );
+    const groups = groupsOf(now.ops).map(([layer, title]) => ({
+      title,
+      lines: linesOf(
+        now.ops.filter((op) => op.layer === layer),
+        perStep,
+      ),
+    }));
+    const all = groups.flatMap(({ lines }) => lines);
+    const time = scaleFor(
+      Math.max(...all.map(({ forward_s, backward_s, other_s }) => Math.max(forward_s, backward_s, other_s))),
+      "s",
+    );
+    const cell = (/** @type {number} */ value, /** @type {string} */ text) =>
+      h("td", { title: value ? String(value) : null, class: !value && "quiet", text: value ? text : "–" });
+    const seconds = (/** @type {number} */ value) => cell(value, significant(value / time.factor));
+    const heads = [
+      "op",
+      "shape",
+      "FLOPs",
+      "bytes",
+      "FLOP/byte",
+      "launches",
+      `forward, ${time.unit}`,
+      `backward, ${time.unit}`,
+      "saved",
+      "bound",
+      "of the step",
+    ];
+    const line = (/** @type {Line} */ one) =>
+      h(
+        "tr",
+        {},
+        h(
+          "td",
+          {},
+          swatch(tokenOfKey(state.catalog.categories, one.category)),
+          one.name,
+          h("small", { class: "stacked", text: shapeOf(one) }),
+        ),
+        h("td", { class: "wide", text: shapeOf(one) }),
+        wide(cell(one.flops, quantity(one.flops, ""))),
+        wide(cell(one.bytes, bytes(one.bytes))),
+        h("td", { class: "wide", text: one.bytes && one.flops ? significant(one.flops / one.bytes) : "–" }),
+        h("td", { class: "wide", text: significant(one.launches) }),
+        seconds(one.forward_s + (one.backward_s ? 0 : one.other_s)),
+        seconds(one.backward_s),
+        wide(cell(one.saved_bytes, bytes(one.saved_bytes))),
+        h("td", { text: one.bound }),
+        h(
+          "td",
+          {},
+          percent(one.seconds / now.step_time_s, 2),
+          h(
+            "span",
+            { class: "share" },
+            h("i", {
+              style: {
+                width: `${Math.min(100, (100 * one.seconds) / now.step_time_s)}%`,
+                background: `var(--${tokenOfKey(state.catalog.categories, one.category)})`,
+              },
+            }),
+          ),
+        ),
+      );
+    box.fill(
+      grid(
+        heads,
+        groups.flatMap(({ title, lines }) => {
+          const times = lines[0].count;
+          const text = times > 1 && !perStep ? `${title}, × ${significant(times, 6)} in a step` : title;
+          return [
+            h("tr", { class: "group" }, h("th", { colspan: heads.length, scope: "rowgroup" }, h("span", { text }))),
+            ...lines.map(line),
+          ];
+        }),
+        { wide: WIDE },
+      ),
+    );
+  }
+  return {
+    element,
+    update: (/** @type {import("../../types.js").Estimate} */ now) => {
+      estimate = now;
+      draw();
+    },
+  };
+}

@@ -1,0 +1,47 @@
+/** A button that takes the model from a Hugging Face config.json; the server reads it, the scenario holds it inline. */
+import { setOwnModel } from "../../actions.js";
+import { ApiError, api } from "../../api.js";
+import { said as sentence, short } from "../../format.js";
+import { announce, h } from "../shared/dom.js";
+
+export function createModelFile() {
+  const said = h("div", { hidden: true });
+  const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const picker = h("input", {
+    type: "file",
+    accept: ".json,application/json",
+    hidden: true,
+    "aria-label": "config.json of a model",
+    onchange: () => picker.files?.[0] && void read(picker.files[0]),
+  });
+  const button = h("button", {
+    type: "button",
+    class: "ghost",
+    text: "From config.json",
+    title: "Take the model from a Hugging Face config.json",
+    onclick: () => picker.click(),
+  });
+
+  /** @param {File} file */
+  async function read(file) {
+    picker.value = "";
+    problem.hidden = said.hidden = true;
+    try {
+      const { model, parameters, assumptions } = await api.model(file);
+      setOwnModel(model);
+      said.replaceChildren(...assumptions.map((text) => h("p", { class: "hint", text })));
+      said.hidden = !assumptions.length;
+      announce(`${model.name}: ${short(parameters)} parameters`);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      const keys = error.problems.map((one) => `${one.field}: ${sentence(one)}`);
+      problem.replaceChildren(h("b", { text: `${file.name} cannot be used: ` }), keys.join(" ") || error.message);
+      problem.hidden = false;
+    }
+  }
+  /** Forget what was said about a file whose model is no longer shown. */
+  const clear = () => {
+    problem.hidden = said.hidden = true;
+  };
+  return { element: h("div", { class: "row modelfile" }, button, picker), said, problem, clear };
+}

@@ -1,0 +1,37 @@
+/** What is wrong with the scenario as a whole, and what its estimate warns of. */
+import { setScenario } from "../../actions.js";
+import { sentences } from "../../format.js";
+import { state } from "../../state.js";
+import { h } from "../shared/dom.js";
+
+/** @param {string} title @param {string[]} texts @param {HTMLElement[]} more */
+const notice = (title, texts, ...more) =>
+  h(
+    "div",
+    { class: "notice" },
+    h("b", { text: title }),
+    texts.filter(Boolean).map((text) => h("p", { text })),
+    more,
+  );
+
+/** @param {() => import("../../types.js").Problem[]} unplaced  problems that no field of the panel shows */
+export function createNotices(unplaced) {
+  const element = h("div", { class: "notices", "aria-live": "polite" });
+
+  function update() {
+    const { problems, estimate, estimated, base } = state;
+    if (!problems.length) {
+      const warned = estimate?.problems ?? [];
+      element.replaceChildren(...warned.map(({ message, remedy }) => notice(message, [remedy])));
+      return;
+    }
+    const title = problems[0].field === "server" ? "The estimate failed." : "This scenario cannot be estimated.";
+    const which = unplaced().length ? unplaced() : problems;
+    const [to, text] = estimated
+      ? [estimated, "Back to the last one that could, which the figures still show"]
+      : [base, "Back to the sample"];
+    const back = h("button", { type: "button", class: "link", text, onclick: () => setScenario(to) });
+    element.replaceChildren(notice(title, sentences(which), back));
+  }
+  return { element, update };
+}

@@ -1,0 +1,134 @@
+/** Controls of the plan: the usual in front, the others folded; what a model or plan has no use for is hidden. */
+import { get, modelOf, same } from "../../scenario.js";
+import { set, state } from "../../state.js";
+import { h, put } from "../shared/dom.js";
+import { createField } from "./field.js";
+import { createSegments } from "./segments.js";
+import { createSelect } from "./select.js";
+
+/** @typedef {{element: HTMLElement, update: () => void, path: string}} Control */
+/** @typedef {(plan: import("../../types.js").Part, model: import("../../types.js").Part) => boolean} When */
+
+/** Short words for choices; a choice without one is shown by its own name. @type {Record<string, string>} */
+const WORDS = {
+  ddp: "DDP",
+  zero1: "ZeRO-1",
+  zero2: "ZeRO-2",
+  zero3: "ZeRO-3",
+  fsdp: "FSDP",
+  gpipe: "GPipe",
+  "1f1b": "1F1B",
+  "zero-bubble": "zero bubble (ZB-H1)",
+  "zero-bubble-v": "zero bubble (ZB-V)",
+  "1d": "1D",
+  "2d": "2D",
+  "2.5d": "2.5D",
+  "3d": "3D",
+  ulysses: "Ulysses",
+  "pytorch-eager": "eager",
+  "pytorch-compile": "compile",
+  megatron: "Megatron",
+  xla: "XLA",
+  sdpa: "SDPA",
+  flash1: "flash 1",
+  "fp16-amp": "fp16 amp",
+  "bf16-amp": "bf16 amp",
+};
+
+/** A value of a field as the panel says it. @param {string} value */
+export const word = (value) => WORDS[value] ?? (/^\w+(-\w+){3}$/.test(value) ? value.replaceAll("-", " · ") : value);
+const help = (/** @type {string} */ path) => state.catalog.fields[path]?.help ?? "";
+const choices = (/** @type {string} */ path) => state.catalog.fields[path]?.choices ?? [];
+
+/** @param {string} path @param {string} label @param {string} unit @param {Record<number, string>} [words] */
+export const numberOf = (path, label, unit, words) =>
+  createField({ path, label, unit, help: help(path), minimum: state.catalog.fields[path]?.minimum ?? 1, words });
+/** @param {string} path @param {string} label */
+export const choiceOf = (path, label) =>
+  createSegments({
+    path,
+    label,
+    help: help(path),
+    choices: choices(path).map((value) => ({ value, label: word(value) })),
+  });
+/** @param {string} path @param {string} label */
+const menuOf = (path, label) => createSelect({ path, label, help: help(path), choices: choices(path), word });
+/** @param {string} path @param {string} label */
+const switchOf = (path, label) =>
+  createSegments({
+    path,
+    label,
+    help: help(path),
+    choices: [
+      { value: false, label: "off" },
+      { value: true, label: "on" },
+    ],
+  });
+
+/** @type {When} */
+const experts = (_, model) => model.experts > 0;
+
+export function createPlan() {
+  /** @type {[Control, When?][]} */
+  const degrees = [
+    [numberOf("plan.dp", "Data parallel", "ranks")],
+    [numberOf("plan.tp", "Tensor parallel", "ranks")],
+    [numberOf("plan.cp", "Context parallel", "ranks")],
+    [numberOf("plan.pp", "Pipeline", "stages")],
+    [numberOf("plan.virtual_stages", "Virtual stages", "chunks per rank"), ({ pp }) => pp > 1],
+    [numberOf("plan.ep", "Expert parallel", "ranks"), experts],
+    [numberOf("plan.micro_batch", "Micro-batch", "sequences")],
+  ];
+  /** @type {[Control, When?][]} */
+  const usual = [
+    [choiceOf("plan.sharding", "Sharding")],
+    [choiceOf("plan.recompute", "Recompute")],
+    [menuOf("plan.schedule", "Pipeline schedule"), ({ pp }) => pp > 1],
+    [switchOf("plan.sequence_parallel", "Sequence parallel (Megatron)")],
+  ];
+  /** @type {[Control, When?][]} */
+  const folded = [
+    [choiceOf("plan.tp_kind", "Tensor parallel kind")],
+    [numberOf("plan.tp_depth", "Depth of 2.5D", "layers of ranks"), ({ tp_kind }) => tp_kind === "2.5d"],
+    [choiceOf("plan.cp_kind", "Context parallel kind")],
+    [numberOf("plan.expert_tp", "Tensor parallel in experts", "ranks"), experts],
+    [numberOf("plan.shard_ranks", "Hybrid sharding (0: all)", "ranks share a copy", { 0: "all ranks" })],
+    [numberOf("plan.recompute_every", "Checkpoint every", "blocks")],
+    [choiceOf("plan.offload", "Offload to host memory")],
+    [choiceOf("plan.ddp_mode", "Gradient exchange")],
+    [switchOf("plan.overlap", "Overlap of communication")],
+    [menuOf("plan.placement", "Placement, neighbours first")],
+  ];
+  const all = [...degrees, ...usual, ...folded];
+  const of = (/** @type {[Control, When?][]} */ some) => some.map(([{ element }]) => element);
+  const chosen = h("span", { class: "chosen" });
+  const more = h("details", { class: "more" }, h("summary", {}, h("b", { text: "More" }), chosen), ...of(folded));
+  more.addEventListener("toggle", () => set({ more: more.open }));
+  const element = h(
+    "div",
+    {},
+    of(degrees),
+    h("p", { class: "hint", text: "Curves: tokens/s per chip along the whole axis; shaded: does not fit." }),
+    of(usual),
+    more,
+  );
+
+  function update() {
+    const { scenario, catalog, problems } = state;
+    const model = modelOf(scenario, catalog);
+    const usualValue = (/** @type {string} */ path) => same(get(scenario, path), catalog.fields[path]?.default);
+    const wrong = (/** @type {string} */ path) => problems.some(({ field }) => field === path);
+    for (const [{ element: one, path, update: draw }, when] of all) {
+      // a value that is not the usual one is never hidden, nor what is wrong with it
+      one.hidden = Boolean(when) && !when?.(scenario.plan, model) && usualValue(path) && !wrong(path);
+      if (!one.hidden) draw();
+    }
+    const set_ = folded
+      .filter(([{ path }]) => !usualValue(path))
+      .map(([{ path }]) => `${path.slice(5).replaceAll("_", " ")} ${word(String(get(scenario, path)))}`);
+    put(chosen, set_.join(", ") || "kinds, hybrid sharding, checkpoints, offload, placement");
+    more.classList.toggle("set", set_.length > 0);
+    if (folded.some(([{ path }]) => wrong(path))) more.open = true;
+  }
+  return { element, update, paths: all.map(([{ path }]) => path) };
+}

@@ -1,0 +1,72 @@
+/** The step time: the primary figure, drawn in the frame of every change; its table of errors; the run's warnings. */
+import { stepTime as stepTimeFigure } from "../../figures/stepTime.js";
+import { plural } from "../../format.js";
+import { apart, beside, deviceName, spreadWords, stepTime } from "../../measured.js";
+import { state } from "../../state.js";
+import { colour, h, narrow, put } from "../shared/dom.js";
+import { createErrors } from "../shared/errorTable.js";
+import { FigureCard } from "../shared/figure.js";
+import { isMeasuredScenario } from "./tiles.js";
+import { warningList } from "../shared/warnings.js";
+
+/** Why no measurement stands beside the prediction. @param {import("../../types.js").Scenario} scenario */
+function absence(scenario) {
+  const { measurement } = state;
+  if (!measurement) return "no measurement chosen";
+  return apart(state, scenario) === "chip" ? `measured on ${deviceName(measurement)}` : "another model was measured";
+}
+
+/** @param {{name: () => string}} options */
+export function createTime({ name }) {
+  /** @type {"category" | "phase"} */
+  let by = "category";
+  const modes = /** @type {const} */ (["category", "phase"]).map((word) => {
+    const mode = h("button", { type: "button", text: `by ${word}`, "aria-pressed": String(word === by) });
+    mode.onclick = () => {
+      by = word;
+      modes.forEach((one) => one.setAttribute("aria-pressed", String(one === mode)));
+      update();
+    };
+    return mode;
+  });
+  const errors = createErrors();
+  const warnings = h("details", { class: "warned", hidden: true });
+  const card = new FigureCard({
+    id: "step-time",
+    title: "Step time",
+    height: 118,
+    span: "w7",
+    actions: modes,
+    table: false,
+    name,
+  });
+  const spread = h("p", { class: "hint", hidden: true });
+  card.below.append(errors.element, spread, warnings);
+
+  function update() {
+    const { estimate, drag } = state;
+    if (!estimate) return;
+    const measurement = beside(state, state.estimated ?? state.scenario);
+    const measuredStep_s = stepTime(measurement);
+    const largest_s = drag?.largest_s ?? 0;
+    const absent = absence(state.estimated ?? state.scenario);
+    const names = by === "phase" ? state.catalog.phases : state.catalog.categories;
+    const shown = { estimate, measurement, measuredStep_s, absent, by, names, largest_s };
+    const figure = stepTimeFigure({ ...shown, colour, narrow: narrow() });
+    const { rows, scale } = figure;
+    card.now(() => figure);
+    put(card.sub, `${measurement ? "predicted against measured" : `predicted; ${absent}`}, ${scale.unit}`);
+    const step = { predicted: estimate.step_time_s, measured: measuredStep_s };
+    errors.update({ rows, scale, by, step, same: isMeasuredScenario() });
+    put(spread, spreadWords(measurement));
+    spread.hidden = !spread.textContent;
+  }
+
+  function showWarnings() {
+    const found = state.measurement?.warnings ?? [];
+    const text = `${plural(found.length, "warning")} of the measurement`;
+    warnings.hidden = !found.length;
+    warnings.replaceChildren(h("summary", { text }), warningList(found));
+  }
+  return { element: card.element, update, showWarnings };
+}

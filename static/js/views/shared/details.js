@@ -1,0 +1,196 @@
+/** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings; one card each. */
+import { api, ApiError } from "../../api.js";
+import { count, csv, plural } from "../../format.js";
+import { besideRows, errorWords } from "../../predictedRows.js";
+import { state } from "../../state.js";
+import { download, h } from "./dom.js";
+import { createScroller } from "./scroller.js";
+import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
+import { warningList } from "./warnings.js";
+
+/** @typedef {import("../../types.js").Measurement} Measurement */
+/** @typedef {import("../../types.js").PredictedRows} PredictedRows */
+/** @typedef {{title: string, table: import("../../types.js").Table}} Titled */
+
+const CONTENTS_FROM = 4;
+
+/** Nothing, where the server refuses. @param {unknown} error */
+const orNull = (error) => (error instanceof ApiError ? null : Promise.reject(error));
+
+/** @param {string} [id]  of its element */
+export function createDetails(id = "details") {
+  const element = h("div", { class: "w12 column", id });
+  /** @type {Map<string, Promise<any>>} */
+  const known = new Map();
+  let shown = "";
+
+  /**
+   * An answer that is asked for once; a refusal is asked for again.
+   * @template T @param {string} key @param {() => Promise<T>} ask @returns {Promise<T>}
+   */
+  function once(key, ask) {
+    if (!known.has(key)) {
+      const answer = ask();
+      known.set(key, answer);
+      answer.catch(() => known.delete(key));
+    }
+    return /** @type {Promise<T>} */ (known.get(key));
+  }
+
+  /** @param {string} id @returns {Promise<Measurement | null>} */
+  const measurementOf = (id) => once(id, () => api.measurement(id)).catch(orNull);
+
+  /** @param {Measurement | null} measurement @returns {Promise<PredictedRows | null>} */
+  async function predicted(measurement) {
+    if (!measurement?.rows.length) return null;
+    const chip = saysWhere(measurement) ? "" : scenarioChip();
+    const key = `${measurement.id} rows ${chip}`;
+    const found = await once(key, () => api.rows(measurement.id, chip)).catch(orNull);
+    if (found?.unpredicted) known.delete(key); // a CPU that is not measured yet may be soon
+    return found;
+  }
+
+  /** @param {string[]} ids */
+  async function update(ids) {
+    const key = [...ids, scenarioChip()].join();
+    if (key === shown) return;
+    shown = key;
+    const found = await Promise.all(ids.map(measurementOf));
+    const beside = await Promise.all(found.map(predicted));
+    if (key !== shown) return;
+    const cards = found.flatMap((one, at) => (one ? card(one, beside[at]) : []));
+    const contents = h(
+      "nav",
+      { class: "pins", "aria-label": "Tables" },
+      cards.map(({ label, element: to }) =>
+        h(
+          "span",
+          { class: "chip" },
+          h("button", { type: "button", class: "text", text: label, onclick: () => to.scrollIntoView() }),
+        ),
+      ),
+    );
+    element.replaceChildren(...(cards.length >= CONTENTS_FROM ? [contents] : []), ...cards.map((one) => one.element));
+  }
+  return { element, update };
+}
+
+/** The chip of the page's scenario, "" where it is none of the catalogue. */
+function scenarioChip() {
+  const { chip } = state.scenario?.cluster ?? {};
+  return typeof chip === "string" ? chip : "";
+}
+
+/**
+ * Whether a measurement says what it ran on; where it does not, its table is predicted on the scenario's chip.
+ * @param {Measurement} measurement
+ */
+const saysWhere = ({ device }) => Boolean(device.name || device.kind === "cpu");
+
+/**
+ * @param {Measurement} measurement @param {PredictedRows | null} predicted
+ * @returns {{label: string, element: HTMLElement}[]}
+ */
+function card(measurement, predicted) {
+  const tables = tablesIn({ ...measurement, rows: besideRows(measurement.rows, predicted) });
+  const words = errorWords(predicted);
+  if (!tables.length && !measurement.warnings?.length) return [];
+  const label = measurement.label || measurement.id;
+  const many = tables.length > 1;
+  const save = () =>
+    tables.forEach(({ title, table }) =>
+      download(
+        `${[label, many && title]
+          .filter(Boolean)
+          .join("-")
+          .replace(/[^\w.-]+/g, "-")}.csv`,
+        csv(table),
+      ),
+    );
+  const element = h(
+    "section",
+    { class: "card", "data-details": measurement.id },
+    h(
+      "header",
+      {},
+      h("h3", { text: label }),
+      h("span", { class: "sub", text: many ? "" : tables.map(({ title }) => title).join() }),
+      tables.length
+        ? h(
+            "span",
+            { class: "acts" },
+            h("button", { type: "button", text: "CSV", "aria-label": `${label}: download CSV`, onclick: save }),
+          )
+        : null,
+    ),
+    words && h("p", { class: "hint", text: words }),
+    tables
+      .map(({ title, table: whole }) => {
+        const { table, words: common } = withoutCommon(whole);
+        return [
+          many ? h("p", { class: "hint", text: title }) : null,
+          common && h("p", { class: "hint", text: `All rows: ${common}` }),
+          filled(`${title} of ${label}`, table),
+        ];
+      })
+      .flat(),
+    measurement.warnings?.length
+      ? h(
+          "details",
+          { class: "warned", open: !tables.length },
+          h("summary", {
+            text: plural(measurement.warnings.length, "warning"),
+          }),
+          warningList(measurement.warnings),
+        )
+      : null,
+  );
+  return [{ label, element }];
+}
+
+/** @param {string} label @param {import("../../types.js").Table} table */
+function filled(label, table) {
+  const scroller = createScroller(label, "tall");
+  scroller.fill(tableView(table));
+  return scroller.element;
+}
+
+/** @param {Measurement} measurement @returns {Titled[]} */
+function tablesIn({ rows, kernels, collectives }) {
+  const found = tablesOf(rows).map(({ name, table }) => ({
+    title: [name.replaceAll("_", " "), `${count(table.rows.length)} rows`].filter(Boolean).join(", "),
+    table,
+  }));
+  if (kernels.length) {
+    const sorted = [...kernels].sort((a, b) => b.total_s - a.total_s);
+    found.push({
+      title: `${count(kernels.length)} kernels of one step, by time`,
+      table: pick(sorted, { name: "", category: "", count: "", total_s: "", flops: "flops", bytes: "bytes" }),
+    });
+  }
+  // an import that has rows says the same there, with more beside it
+  if (collectives.length && !rows.length) {
+    found.push({
+      title: `${count(collectives.length)} collectives`,
+      table: pick(collectives, {
+        kind: "",
+        bytes: "bytes",
+        ranks: "",
+        seconds: "s",
+        algorithm_bytes_per_s: "",
+        bus_bytes_per_s: "",
+      }),
+    });
+  }
+  return found;
+}
+
+/**
+ * @param {Record<string, any>[]} some
+ * @param {Record<string, string>} units  by key; "" reads the unit from the key
+ * @returns {import("../../types.js").Table}
+ */
+const pick = (some, units) => ({
+  columns: Object.entries(units).map(([key, unit]) => (unit ? { title: key, unit } : columnOf(key))),
+  rows: some.map((one) => Object.keys(units).map((key) => one[key] ?? null)),
+});

@@ -1,0 +1,132 @@
+/** Dialogs: keyboard shortcuts, and importing by file or by pasted text. */
+import { h, icon } from "./dom.js";
+import { copy } from "./toast.js";
+
+/** @param {string} title @param {(Node | string)[]} body */
+export function createDialog(title, body) {
+  const element = h(
+    "dialog",
+    { "aria-label": title },
+    h(
+      "header",
+      {},
+      h("span", { text: title }),
+      h(
+        "button",
+        { type: "button", class: "plain", "aria-label": "Close", onclick: () => element.close() },
+        icon("close"),
+      ),
+    ),
+    h("div", { class: "body" }, body),
+  );
+  element.addEventListener("click", (event) => {
+    if (event.target === element) element.close(); // the backdrop belongs to the dialog itself
+  });
+  document.body.append(element);
+  return element;
+}
+
+/** @param {import("../../keys.js").Shortcut[]} shortcuts */
+export const createHelp = (shortcuts) =>
+  createDialog("Keyboard shortcuts", [
+    h(
+      "dl",
+      { class: "keys" },
+      shortcuts.flatMap(({ keys, does }) => [
+        h(
+          "dt",
+          {},
+          keys.map((key) => h("kbd", { text: key })),
+        ),
+        h("dd", { text: does }),
+      ]),
+    ),
+  ]);
+
+const CAPTURES = [
+  [
+    "PyTorch profiler trace",
+    'with torch.profiler.profile(record_shapes=True) as prof: step()\nprof.export_chrome_trace("trace.json.gz")',
+  ],
+  [
+    "Headroom's own runner, on any host with torch",
+    "python -m runners step --scenario scenario.json --out result.json",
+  ],
+];
+
+/** @param {{files: (files: File[]) => void, text: (text: string, name: string) => void}} send */
+export function createImport({ files, text }) {
+  const picker = h("input", {
+    type: "file",
+    multiple: true,
+    class: "sr",
+    tabindex: -1,
+    "aria-label": "Files to import",
+    onchange: () => {
+      files([...(picker.files ?? [])]);
+      picker.value = "";
+      element.close();
+    },
+  });
+  const paste = h("textarea", {
+    class: "paste",
+    id: "paste",
+    spellcheck: "false",
+    placeholder:
+      "Model      Params       Forward (s)     Backward (s)\nsmall_seq128 128,625,408 0.0250±0.0036 0.0383±0.0030",
+  });
+  const name = h("input", {
+    type: "text",
+    value: "pasted.txt",
+    "aria-label": "Name of the pasted text",
+    maxlength: 120,
+  });
+  const send = () => {
+    if (!paste.value.trim()) return paste.focus();
+    text(paste.value, name.value.trim() || "pasted.txt");
+    paste.value = "";
+    return element.close();
+  };
+  const element = createDialog("Import", [
+    h(
+      "div",
+      { class: "drop" },
+      "Drop files anywhere on this page: result JSON, PyTorch traces (.json, .json.gz), text tables.",
+      h("button", { type: "button", class: "primary", text: "Choose files", onclick: () => picker.click() }),
+      picker,
+    ),
+    h("label", { for: "paste", text: "Or paste a table as text: step times, attention, all-reduce, DDP" }),
+    paste,
+    h(
+      "div",
+      { class: "row", style: { display: "flex", gap: "8px" } },
+      name,
+      h("button", { type: "button", class: "primary", text: "Import text", onclick: send }),
+    ),
+    h(
+      "details",
+      {},
+      h("summary", { text: "How to capture" }),
+      CAPTURES.map(([title, code]) =>
+        h(
+          "div",
+          { style: { marginTop: "8px" } },
+          h(
+            "p",
+            { class: "hint" },
+            `${title} `,
+            h("button", { type: "button", class: "link", text: "Copy", onclick: () => copy(code, "Copied") }),
+          ),
+          h("pre", { class: "block", text: code }),
+        ),
+      ),
+    ),
+  ]);
+  return {
+    element,
+    open: () => {
+      element.showModal();
+      paste.focus();
+    },
+  };
+}

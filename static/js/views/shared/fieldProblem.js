@@ -1,0 +1,42 @@
+/**
+ * What is wrong with a field: why the last choice was refused, else what the server finds impossible or worth a note,
+ * and that it followed another field.
+ */
+import { changeText, alsoChanged } from "../../changes.js";
+import { saidTogether } from "../../format.js";
+import { state } from "../../state.js";
+import { h } from "./dom.js";
+import { toast } from "./toast.js";
+
+/** What followed the last move, as long as the scenario is the one that it led to. */
+export const followed = () => (state.adapted?.scenario === state.scenario ? state.adapted.changes : []);
+
+/** Say it where the fields that followed may be out of sight. */
+export function tellFollowed() {
+  const text = alsoChanged(followed());
+  if (text) toast(text);
+}
+
+/** @param {string} path */
+export function createFieldProblem(path) {
+  const element = h("div", { class: "problem", role: "alert", hidden: true });
+  const own = (/** @type {import("../../types.js").Problem[]} */ problems) =>
+    saidTogether(problems.filter(({ field }) => field === path));
+
+  /** @param {string} refused  why, or nothing @returns {boolean} whether the field's value cannot be */
+  function update(refused) {
+    const wrong = own(state.problems);
+    const notes = state.problems.length ? "" : own(state.estimate?.problems ?? []);
+    const adapted = followed().filter((one) => one.path === path);
+    const text = refused || [wrong, notes, ...adapted.map(changeText)].filter(Boolean).join(" ");
+    const bad = Boolean(refused || wrong);
+    element.hidden = !text;
+    element.classList.toggle("mild", !bad);
+    if (text) {
+      const title = refused ? "Refused: " : bad ? "Not possible: " : adapted.length ? "Adapted: " : "Note: ";
+      element.replaceChildren(h("b", { text: title }), text);
+    }
+    return bad;
+  }
+  return { element, update };
+}

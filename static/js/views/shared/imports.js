@@ -1,0 +1,161 @@
+/** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
+import { ApiError } from "../../api.js";
+import { percent, plural } from "../../format.js";
+import { openMeasurement, refreshMeasurements } from "../../measurements.js";
+import { chief, upload } from "../../upload.js";
+import { announce, byId, h, icon } from "./dom.js";
+import { trying } from "./toast.js";
+import { warningList } from "./warnings.js";
+
+const AT_ONCE = 2;
+const DONE_MS = 6000;
+const EXPANDED = 3;
+/** @type {(() => void)[]} */
+const queue = [];
+let active = 0;
+
+function next() {
+  while (active < AT_ONCE && queue.length) {
+    active += 1;
+    queue.shift()?.();
+  }
+}
+
+/** @param {File[]} files */
+export const importFiles = (files) => files.forEach((file) => importBlob(file, file.name));
+/** @param {string} text @param {string} name */
+export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
+
+const closeAll = h("button", {
+  type: "button",
+  class: "close-all",
+  text: "Close all",
+  onclick: () => {
+    for (const card of notices())
+      /** @type {HTMLElement | null} */ (card.querySelector(".head button:not(.title)"))?.click();
+  },
+});
+const notices = () => [...byId("tray").querySelectorAll(".import")];
+
+/** Notices that a person unfolded. @type {WeakSet<Element>} */
+const opened = new WeakSet();
+
+/** @param {Element} card @param {boolean} yes */
+function fold(card, yes) {
+  card.classList.toggle("folded", yes);
+  card.querySelector(".head .title")?.setAttribute("aria-expanded", String(!yes));
+}
+
+/** The newest notices stand open, older ones as their head; several can be closed at once. */
+function arrange() {
+  const cards = notices();
+  cards.forEach((card, at) => fold(card, at >= EXPANDED && !opened.has(card)));
+  if (cards.length > 1) byId("tray").prepend(closeAll);
+  else closeAll.remove();
+}
+
+/** @param {Blob} blob @param {string} filename */
+function importBlob(blob, filename) {
+  const bar = h("i");
+  const status = h("p", { class: "quiet", text: "waiting" });
+  const close = h("button", { type: "button", "aria-label": `Cancel ${filename}` }, icon("close"));
+  const body = h("div", {});
+  const title = h("button", {
+    type: "button",
+    class: "title",
+    text: filename,
+    title: filename,
+    "aria-expanded": "true",
+  });
+  const card = h(
+    "div",
+    { class: "import", role: "status" },
+    h("div", { class: "head" }, title, close),
+    h("div", { class: "progress" }, bar),
+    status,
+    body,
+  );
+  byId("tray").prepend(card);
+  byId("tray").scrollTop = 0;
+  arrange();
+  title.onclick = () => {
+    const folded = card.classList.contains("folded");
+    if (folded) opened.add(card);
+    else opened.delete(card);
+    fold(card, !folded);
+  };
+  const remove = () => {
+    card.remove();
+    arrange();
+  };
+  let cancel = () => {
+    queue.splice(queue.indexOf(start), 1);
+    remove();
+  };
+  close.onclick = () => cancel();
+
+  async function start() {
+    const sending = upload(blob, filename, (sent) => {
+      bar.style.width = `${100 * sent}%`;
+      status.textContent = sent < 1 ? `sending, ${percent(sent)}` : "reading";
+    });
+    cancel = sending.cancel;
+    try {
+      succeed(await sending.done);
+    } catch (error) {
+      fail(error instanceof ApiError ? error : new ApiError("The answer could not be read.", 0));
+    } finally {
+      cancel = remove;
+      close.setAttribute("aria-label", `Dismiss ${filename}`);
+      active -= 1;
+      next();
+    }
+  }
+
+  /** @param {import("../../upload.js").Imported} imported */
+  async function succeed({ measurements, warnings }) {
+    bar.parentElement?.remove();
+    status.className = "";
+    const found = [plural(measurements.length, "measurement"), warnings.length && plural(warnings.length, "warning")];
+    status.textContent = found.filter(Boolean).join(", ");
+    if (warnings.length) body.append(warningList(warnings));
+    announce(`${filename} imported: ${status.textContent}`);
+    await trying(refreshMeasurements());
+    const first = chief(measurements);
+    if (!first) return;
+    await trying(openMeasurement(first.id));
+    if (!warnings.length) setTimeout(remove, DONE_MS);
+  }
+
+  /** @param {ApiError} error */
+  function fail(error) {
+    if (error.message === "Cancelled.") return remove();
+    bar.parentElement?.remove();
+    card.classList.add("failed");
+    card.setAttribute("role", "alert");
+    status.className = "";
+    status.replaceChildren(h("b", { class: "worse", text: "Not imported. " }), error.message);
+    return undefined;
+  }
+  queue.push(start);
+  next();
+}
+
+/** Make the whole window a drop target for files. */
+export function listenForDrops() {
+  const has = (/** @type {DragEvent} */ { dataTransfer }) => dataTransfer?.types.includes("Files");
+  let depth = 0;
+  const mark = (/** @type {number} */ now) => {
+    depth = Math.max(0, now);
+    document.body.classList.toggle("dropping", depth > 0);
+  };
+  addEventListener("dragenter", (event) => has(event) && mark(depth + 1));
+  addEventListener("dragleave", (event) => has(event) && mark(depth - 1));
+  addEventListener("dragover", (event) => has(event) && event.preventDefault());
+  addEventListener("drop", (event) => {
+    mark(0);
+    if (!has(event)) return;
+    event.preventDefault();
+    importFiles([...(event.dataTransfer?.files ?? [])]);
+  });
+}

@@ -1,0 +1,67 @@
+"""Framework: every record predicts, each of its traits shows in a number, and no other name is one."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+
+import pytest
+
+from estimator.estimate.estimate import estimate
+from estimator.scenario.framework import FRAMEWORKS, Framework
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import Scenario
+from estimator.scenario.training import Training
+from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
+
+GROUPED = {"tp": 2, "dp": 2, "ep": 2, "recompute": "full"}
+SCENARIOS = [
+    scenario(LLAMA, global_batch=4),
+    scenario(LLAMA, plan={"tp": 2, "sequence_parallel": True}),
+    scenario({**GPT, "parallel_residual": True, "norms_per_layer": 1}, plan={"tp": 2, "dp": 2}),
+    scenario({**MIXTRAL, "vocab": 32_768}, plan=GROUPED, global_batch=4),
+]
+TRAITS = [f.name for f in fields(Framework) if isinstance(f.default, bool) and f.name != "measurable"]
+
+
+def numbers_of(one: Scenario, framework: str) -> tuple[float, float]:
+    found = estimate(replace(one, training=replace(one.training, framework=framework)))
+    assert 0 < found.step_time_s < 1e3
+    assert found.step_time_s == pytest.approx(sum(found.phases_s.values()))
+    return found.step_time_s, found.memory.peak_bytes
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_every_framework_predicts(name):
+    assert FRAMEWORKS[name].label
+    for one in SCENARIOS:
+        seconds, peak_bytes = numbers_of(one, name)
+        assert seconds >= numbers_of(one, "ideal")[0]
+        assert peak_bytes > 0
+
+
+@pytest.mark.parametrize("trait", TRAITS)
+@pytest.mark.parametrize("name", ["pytorch-eager", "megatron"])
+def test_every_trait_shows_in_a_number(name, trait, monkeypatch):
+    # Names of their own, because ranks are kept by what their scenario says.
+    usual, other = f"{name} but for {trait}: no", f"{name} but for {trait}: yes"
+    traits = FRAMEWORKS[name]
+    if trait == "merges_input_gradients":
+        traits = replace(traits, merges_parallel=True)
+    monkeypatch.setitem(FRAMEWORKS, usual, traits)
+    monkeypatch.setitem(FRAMEWORKS, other, replace(traits, **{trait: not getattr(traits, trait)}))
+    assert any(numbers_of(one, usual) != numbers_of(one, other) for one in SCENARIOS)
+
+
+def test_compiling_has_two_names():
+    plain = Training(seq_len=1, global_batch=1)
+    assert replace(plain, compile=True).fused
+    assert replace(plain, framework="pytorch-compile").fused
+    assert not plain.fused
+
+
+def test_a_framework_that_is_none_names_those_that_are():
+    with pytest.raises(InputProblems) as caught:
+        scenario(framework="caffe")
+    (problem,) = caught.value.problems
+    assert problem.field == "training.framework"
+    assert all(name in problem.remedy for name in FRAMEWORKS)

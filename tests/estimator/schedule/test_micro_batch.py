@@ -1,0 +1,157 @@
+"""Micro-batch: parts from device and host, collectives in line, and the stages that they make."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from estimator.communication.message import Message, PricedMessage
+from estimator.cost.device_time import Work
+from estimator.scenario.training import Training
+from estimator.schedule.micro_batch import Part, Stages, StageTimes, part_of, slowest, stage_pass, total, with_messages
+from tests.estimator.examples import flawless
+
+E = flawless()
+HOST = flawless(host_forward_s=1.0, host_backward_s=2.0, host_collective_s=10.0)
+EAGER = Training(seq_len=1, global_batch=1)
+WORK = Work(
+    seconds={"forward": [1.0, 2.0, 3.0, 4.0, 5.0], "input": [6.0, 0.0, 0.0, 0.0, 7.0], "weight": [8.0, 0, 0, 0, 9.0]},
+    launches={"forward": 1.0, "recomputed": 2.0, "input": 3.0, "weight": 4.0},
+    priced=(),
+)
+
+
+def message(phase: str, *, count: float, host: float = 1.0) -> Message:
+    return Message(name="x", kind="all-reduce", axis="tp", group="tp", phase=phase, payload_bytes=1.0, count=count,
+                   host=host)  # fmt: skip
+
+
+def test_directions_add_their_components():
+    found = part_of(WORK, [], EAGER, HOST)
+    assert (found.forward_s, found.input_s, found.weight_s) == (15.0, 13.0, 17.0)
+    # All but the memory-bound kernels fill the chip.
+    assert (found.products_forward_s, found.products_backward_s) == (10.0, 14.0)
+
+
+def test_recomputed_kernels_are_launched_like_forward_and_belong_to_backward():
+    found = part_of(WORK, [], EAGER, HOST)
+    assert (found.launches_forward, found.launches_backward) == (1.0, 9.0)
+    assert (found.host_forward_s, found.host_backward_s) == (1.0, 2.0 + 7 * 2.0)
+
+
+def test_collectives_cost_the_host_as_often_as_they_run():
+    found = part_of(WORK, [message("forward", count=3.0, host=4.0), message("backward", count=2.0)], EAGER, HOST)
+    # Three blocking collectives of four ranks; one rank alone waits for nobody.
+    assert found.host_forward_s == 1.0 + 3 * 10.0 * 3
+    assert found.host_backward_s == 2.0 + 7 * 2.0
+    assert (found.inline_forward_s, found.inline_backward_s) == (0.0, 0.0), "priced where the group stands"
+
+
+def test_what_shows_of_priced_messages_stands_in_line():
+    part = part_of(WORK, [], EAGER, HOST)
+    priced = [
+        PricedMessage(message=message(phase, count=count), ranks=4, seconds=100.0, exposed_s=exposed_s)
+        for phase, count, exposed_s in (("forward", 3.0, 6.0), ("backward", 2.0, 0.5), ("backward", 1.0, 0.25))
+    ]
+    # Seconds are of all executions already.
+    assert with_messages(part, priced) == replace(part, inline_forward_s=6.0, inline_backward_s=0.75)
+
+
+def test_components_can_be_scaled():
+    found = part_of(WORK, [], EAGER, HOST, np.array([2.0, 2.0, 1.0, 0.0, 10.0]))
+    assert found.forward_s == 2 + 4 + 3 + 0 + 50
+    assert found.products_forward_s == 2 + 4 + 3
+    assert found.host_forward_s == 1.0
+
+
+def test_a_total_takes_each_part_as_often_as_it_runs():
+    one, other = Part(forward_s=1.0, launches_forward=2.0), Part(forward_s=10.0, weight_s=3.0)
+    assert total([(one, 4.0), (other, 0.5)]) == Part(forward_s=9.0, weight_s=1.5, launches_forward=8.0)
+    many = total([(one, np.array([1.0, 2.0])), (other, 1.0)])
+    assert many.forward_s == pytest.approx([11.0, 12.0])
+
+
+PART = Part(
+    forward_s=4.0, input_s=5.0, weight_s=3.0, products_forward_s=1.0, products_backward_s=6.0,
+    host_forward_s=2.0, host_backward_s=6.0, launches_forward=10.0, launches_backward=20.0,
+    inline_forward_s=0.5, inline_backward_s=0.25,
+)  # fmt: skip
+
+
+def test_a_host_that_runs_ahead_leaves_device_and_collectives():
+    found = stage_pass(PART, E)
+    assert (found.wait_forward_s, found.wait_backward_s) == (0.0, 0.0)
+    assert found.backward_s == 8.0
+    times = found.times
+    assert (times.forward_s, times.input_s, times.weight_s) == (4.5, 5.25, 3.0)
+    assert times.seconds == 12.75
+    # Ahead by what the device takes longer: 4.5 − 2 in forward, 8.25 − 6 in backward.
+    assert found.lead_s == 4.75
+
+
+def test_a_slow_host_sets_the_pace():
+    found = stage_pass(Part(forward_s=4.0, host_forward_s=10.0, input_s=5.0, host_backward_s=7.0), E)
+    assert found.window_forward_s == 10.0
+    assert found.window_backward_s == 7.0
+    assert found.lead_s == 0.0
+
+
+def test_collectives_in_line_cover_a_host_that_lags():
+    found = stage_pass(Part(forward_s=4.0, inline_forward_s=5.0, host_forward_s=10.0), E)
+    assert found.wait_forward_s == 1.0
+    assert found.times.forward_s == 10.0
+
+
+def test_every_launch_leaves_a_gap():
+    found = stage_pass(PART, flawless(kernel_gap_s=0.01))
+    assert found.wait_forward_s == pytest.approx(0.1)
+    assert found.wait_backward_s == pytest.approx(0.2)
+
+
+def test_products_are_a_share_of_the_window():
+    found = stage_pass(PART, E)
+    assert found.products_forward_frac == 1 / 4
+    assert found.products_backward_frac == 6 / 8
+    assert stage_pass(Part(), E).products_forward_frac == 0.0
+
+
+def test_offload_shows_what_compute_does_not_hide():
+    found = stage_pass(PART, E, offload_s=5.0)
+    assert (found.transfer_forward_s, found.transfer_backward_s) == (1.0, 0.0)
+    assert found.times.forward_s == 5.5
+
+
+def test_the_slowest_stage_sets_the_pace_and_the_first_among_equals():
+    passes = [stage_pass(Part(forward_s=seconds), E) for seconds in (1.0, 3.0, 3.0)]
+    assert slowest(passes) == (1, passes[1])
+
+
+def test_each_of_many_plans_has_its_own_slowest_stage():
+    columns = ([1.0, 5.0, 2.0], [2.0, 2.0, 2.0], [3.0, 1.0, 2.0])
+    passes = [stage_pass(Part(forward_s=np.array(column)), E) for column in columns]
+    index, one = slowest(passes)
+    assert list(index) == [2, 0, 0]
+    assert list(one.times.forward_s) == [3.0, 5.0, 2.0]
+
+
+def times(seconds) -> StageTimes:
+    return StageTimes(forward_s=seconds / 4, input_s=seconds / 2, weight_s=seconds / 4)
+
+
+def test_a_stage_is_forward_and_both_halves_of_backward():
+    assert StageTimes(forward_s=1.0, input_s=2.0, weight_s=4.0).seconds == 7.0
+
+
+def test_two_stages_have_no_middle_that_sets_the_pace():
+    assert [Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=n).slowest_s for n in (2, 3)] == [
+        4.0,
+        8.0,
+    ]
+    found = Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=np.array([2, 3]))
+    assert list(found.slowest_s) == [4.0, 8.0]
+
+
+def test_all_stages_together():
+    total = Stages(first=times(2.0), middle=times(8.0), last=times(4.0), count=5).total
+    assert (total.forward_s, total.input_s, total.weight_s) == (7.5, 15.0, 7.5)
+    assert total.seconds == 2 + 3 * 8 + 4

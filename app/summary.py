@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from estimator.scenario.measurement import Measurement, Origin
+from estimator.scenario.measurement import Measurement, Origin, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -38,7 +37,7 @@ _MEASUREMENT = msgspec.json.Decoder(Measurement)  # both on import, as ``app.run
 
 
 def summarize(measurement: Measurement, *, created_s: float, bundled: bool = False, upload_id: str = "") -> Summary:
-    """Reduce a measurement to its line in the list; its step time is the median over steps."""
+    """Reduce a measurement to its line in the list; its step time is that of its steps."""
     return Summary(
         id=measurement.id,
         label=measurement.label,
@@ -46,7 +45,7 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         status=measurement.status,
         device_name=str(measurement.device.get("name") or ""),
         world_size=measurement.world_size,
-        step_time_s=statistics.median(measurement.steps_s) if measurement.steps_s else None,
+        step_time_s=step_time_s(measurement.steps_s),
         peak_bytes=measurement.memory.peak_bytes,
         rows=len(measurement.rows),
         kernels=len(measurement.kernels),

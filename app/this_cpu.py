@@ -82,6 +82,13 @@ class ThisCpu:
             return []
         return [{"key": catalog.THIS_CPU, "label": LABEL, "state": self.state, "message": self._reason()}]
 
+    def doubts(self) -> dict[str, str]:
+        """Say why a prediction for this CPU says nothing, by the chip's key; empty where it does say something."""
+        if self.state != "ready" or self.share_frac >= LEAST_SHARE_FRAC:
+            return {}
+        said = f"{LABEL} was measured while other programs left {100 * self.share_frac:.0f} % of it"
+        return {catalog.THIS_CPU: f"{said}: its prediction says nothing. A start of the server without them mends it."}
+
     def refuse_unprobed(self, scenario_json: object) -> None:
         """Raise InputProblems where a scenario wants the chip ``cpu`` before it is measured."""
         if self.state == "ready" or not wants_cpu(scenario_json):

@@ -43,12 +43,16 @@ class Entry(TypedDict):
 
 
 class Catalog(TypedDict):
-    """All that the scenario panel offers; ``pending``: chips that are not measured yet."""
+    """All that the scenario panel offers.
+
+    ``pending``: chips that are not measured yet; ``doubts``: why predictions for a chip say nothing, by its key.
+    """
 
     models: list[Entry]
     chips: list[Entry]
     links: list[Entry]
     pending: list[dict[str, str]]
+    doubts: dict[str, str]
     fields: dict[str, dict[str, Any]]
     default_scenario: dict[str, Any]
     sample: dict[str, Any] | None
@@ -76,6 +80,7 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "chips": [_entry(entry) for entry in catalog.entries("chips")],
         "links": [_entry(entry) for entry in catalog.entries("links")],
         "pending": context.cpu.pending(),
+        "doubts": context.cpu.doubts(),
         "fields": fields(),
         "categories": _names(SHOWN_CATEGORIES),
         "phases": _names(SHOWN_PHASES),

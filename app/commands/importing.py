@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import statistics
 import sys
 from pathlib import Path
 
 from app.commands.files import print_json
 from app.importers.imported import Imported, ImportRefused
 from app.importers.sandbox import import_sandboxed
-from estimator.scenario.measurement import Measurement
+from estimator.scenario.measurement import Measurement, step_time_s
 from estimator.scenario.units import bytes_text, counted, seconds
 
 
@@ -54,8 +53,9 @@ def _import(path: Path) -> Imported:
 
 def _line(measurement: Measurement) -> str:
     parts = [measurement.label or measurement.origin.format, f"[{measurement.origin.format}]"]
-    if measurement.steps_s:
-        parts.append(f"step {seconds(statistics.median(measurement.steps_s))}")
+    step_s = step_time_s(measurement.steps_s)
+    if step_s is not None:
+        parts.append(f"step {seconds(step_s)}")
     if measurement.memory.peak_bytes:
         parts.append(f"peak {bytes_text(measurement.memory.peak_bytes)}")
     for count, word in ((len(measurement.rows), "row"), (len(measurement.kernels), "kernel")):

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import shlex
 import signal
-import statistics
 import sys
 from pathlib import Path
 from typing import Any
@@ -27,7 +26,7 @@ from app.this_cpu import ThisCpu
 from estimator.estimate.estimate import estimate
 from estimator.scenario.breakdown import SHOWN_PHASES
 from estimator.scenario.codec import encode
-from estimator.scenario.measurement import Measurement
+from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import bytes_text, seconds
 from runners.job import FINAL_STATES, Job, Request
@@ -163,11 +162,12 @@ def _document(done: Run, measurement: Measurement | None, found: MeasuredRows | 
 
 def _text(done: Run, measurement: Measurement) -> list[str]:
     text = [f"run {done.id}: {done.state}"]
-    if measurement.steps_s:
-        low_s, high_s = min(measurement.steps_s), max(measurement.steps_s)
-        median_s = statistics.median(measurement.steps_s)
-        text.append(f"step time    {seconds(median_s)}  ({seconds(low_s)} to {seconds(high_s)})")
-        text += _predicted(measurement, median_s)
+    step_s, ratio = step_time_s(measurement.steps_s), disturbance(measurement.steps_s)
+    if step_s is not None:
+        spread = f"{seconds(min(measurement.steps_s))} to {seconds(max(measurement.steps_s))}"
+        words = f"disturbed: steps differ by {ratio:.1f}×; the fastest is shown" if ratio else spread
+        text.append(f"step time    {seconds(step_s)}  ({words})")
+        text += _predicted(measurement, None if ratio else step_s)
     phases_s = [(shown.label, measurement.phases_s.get(name)) for name, shown in SHOWN_PHASES.items()]
     text += [f"  {label:22} {seconds(value)}" for label, value in phases_s if value]
     if measurement.memory.peak_bytes:
@@ -175,12 +175,12 @@ def _text(done: Run, measurement: Measurement) -> list[str]:
     return text
 
 
-def _predicted(measurement: Measurement, measured_s: float) -> list[str]:
+def _predicted(measurement: Measurement, measured_s: float | None) -> list[str]:
     scenario = scenario_of(measurement)
     if scenario is None:
         return []
     found = estimate(scenario)
-    difference = found.step_time_s / measured_s - 1
+    difference = f", {found.step_time_s / measured_s - 1:+.1%}" if measured_s else ""
     chips, chip = scenario.cluster.chips, scenario.cluster.chip
     where = f"{chips} × {chip.name}" if chips > 1 else chip.name
-    return [f"predicted    {seconds(found.step_time_s)} on {where}, {difference:+.1%}"]
+    return [f"predicted    {seconds(found.step_time_s)} on {where}{difference}"]

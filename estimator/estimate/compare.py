@@ -6,14 +6,13 @@ A prediction and a measurement end in the same names (estimator.scenario.breakdo
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
-from estimator.scenario.measurement import Measurement
+from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
@@ -36,7 +35,10 @@ class ComparedMemory:
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """What is comparable of one prediction or measurement; None and missing names mean not known."""
+    """What is comparable of one prediction or measurement; None and missing names mean not known.
+
+    ``disturbance``: slowest over fastest step where something else disturbed them, else 0; no time is subtracted then.
+    """
 
     label: str
     kind: str
@@ -49,6 +51,7 @@ class Item:
     status: str = "ok"
     scenario: dict[str, Any] = field(default_factory=dict)
     host_wait_by_phase_s: dict[str, float] = field(default_factory=dict)
+    disturbance: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,12 +109,12 @@ def of_estimate(estimate: Estimate, scenario: Scenario, label: str) -> Item:
 
 
 def of_measurement(measurement: Measurement) -> Item:
-    """Summarise a measurement; its step time is the median, its MFU needs a complete scenario.
+    """Summarise a measurement; its step time is that of its steps, its MFU needs a complete scenario.
 
     MFU = F·tokens / (step time · chips · peak), F the model FLOPs of a token
     (estimator.scenario.parameters.model_flops_per_token).
     """
-    step_time_s = statistics.median(measurement.steps_s) if measurement.steps_s else None
+    step_s = step_time_s(measurement.steps_s)
     capacity_bytes = measurement.device.get("memory_bytes")
     scenario = measurement.scenario
     tokens_per_s = mfu = None
@@ -122,15 +125,16 @@ def of_measurement(measurement: Measurement) -> Item:
     if complete is not None:
         scenario = scenario_to_json(complete)
         capacity_bytes = capacity_bytes or complete.cluster.chip.memory_bytes
-        if step_time_s:
-            tokens_per_s = complete.tokens / step_time_s
+        if step_s:
+            tokens_per_s = complete.tokens / step_s
             flops = model_flops_per_token(complete.model, complete.training.seq_len)
             peak = peak_flops_per_s(complete.cluster.chip, complete.training.precision)
             mfu = flops * tokens_per_s / (complete.cluster.chips * peak)
     return Item(
         label=measurement.label or measurement.id,
         kind="measured",
-        step_time_s=step_time_s,
+        disturbance=disturbance(measurement.steps_s),
+        step_time_s=step_s,
         tokens_per_s=tokens_per_s,
         mfu=mfu,
         phases_s=dict(measurement.phases_s),
@@ -201,12 +205,13 @@ def _flatten(value: Mapping[str, Any], where: str = "") -> dict[str, Any]:
 
 
 def _delta(item: Item, base: Item) -> Delta:
+    timed = item is base or not (item.disturbance or base.disturbance)
     return Delta(
-        step_time_s=_minus(item.step_time_s, base.step_time_s),
-        step_time_frac=_fraction(item.step_time_s, base.step_time_s),
-        tokens_per_s_frac=_fraction(item.tokens_per_s, base.tokens_per_s),
-        phases_s=_minus_by_name(item.phases_s, base.phases_s, PHASES),
-        breakdown_s=_minus_by_name(item.breakdown_s, base.breakdown_s, CATEGORIES),
+        step_time_s=_minus(item.step_time_s, base.step_time_s) if timed else None,
+        step_time_frac=_fraction(item.step_time_s, base.step_time_s) if timed else None,
+        tokens_per_s_frac=_fraction(item.tokens_per_s, base.tokens_per_s) if timed else None,
+        phases_s=_minus_by_name(item.phases_s, base.phases_s, PHASES) if timed else {},
+        breakdown_s=_minus_by_name(item.breakdown_s, base.breakdown_s, CATEGORIES) if timed else {},
         peak_bytes_frac=_fraction(item.memory.peak_bytes, base.memory.peak_bytes),
         memory_bytes=_minus_by_name(item.memory.by_kind, base.memory.by_kind, MEMORY_KINDS),
     )

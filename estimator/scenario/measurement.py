@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import statistics
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -90,6 +91,23 @@ class Measurement:
     warnings: tuple[Warning, ...] = ()
     samples: dict[str, Any] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
+
+
+DISTURBED_RATIO = 2.0
+"""Steps of one run that differ by more were disturbed by something else, and their median says as little."""
+
+
+def disturbance(steps_s: Sequence[float]) -> float:
+    """Slowest over fastest step where that is more than :data:`DISTURBED_RATIO`, else 0."""
+    ratio = max(steps_s) / min(steps_s) if steps_s and min(steps_s) > 0 else 0.0
+    return ratio if ratio > DISTURBED_RATIO else 0.0
+
+
+def step_time_s(steps_s: Sequence[float]) -> float | None:
+    """Seconds of one step: the median of the measured ones, the fastest where they were disturbed; None without any."""
+    if not steps_s:
+        return None
+    return min(steps_s) if disturbance(steps_s) else statistics.median(steps_s)
 
 
 def status_of_row(row: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 import { coupledChanges } from "./changes.js";
 import { lastAxis, validAxis } from "./axes.js";
 import { relayoutKeepingBatch } from "./relayout.js";
-import { median } from "./measured.js";
+import { stepTime } from "./measured.js";
 import { batched, chipOf, complete, get, modelOf, resized, same, withField } from "./scenario.js";
 import { set, state } from "./state.js";
 import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
@@ -103,7 +103,7 @@ export function grab(field) {
       field,
       scenario,
       estimate,
-      largest_s: bound(times, Math.max(estimate?.step_time_s ?? 0, median(state.measurement?.steps_s) ?? 0)),
+      largest_s: bound(times, Math.max(estimate?.step_time_s ?? 0, stepTime(state.measurement) ?? 0)),
       largest_bytes: bound(peaks, estimate?.memory.peak_bytes ?? 0),
     },
   });

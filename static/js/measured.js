@@ -21,12 +21,24 @@ export function median(values) {
 /** @param {Record<string, number> | undefined} amounts */
 export const total = (amounts) => Object.values(amounts ?? {}).reduce((sum, value) => sum + value, 0);
 
+/** Steps of one run that differ by more were disturbed by something else, and their median says as little. */
+const DISTURBED_RATIO = 2;
+
+/** Slowest over fastest step where something else disturbed them, else 0. @param {Measurement | null} measurement */
+export function disturbance(measurement) {
+  const times = measurement?.steps_s ?? [];
+  const ratio = times.length ? Math.max(...times) / Math.min(...times) : 0;
+  return ratio > DISTURBED_RATIO && Number.isFinite(ratio) ? ratio : 0;
+}
+
 /**
- * Seconds of one step: the median of the measured steps, else what its parts add to.
+ * Seconds of one step: the median of the measured steps, the fastest where they were disturbed, else what its parts add
+ * to.
  * @param {Measurement | null} measurement
  */
 export function stepTime(measurement) {
   if (!measurement) return null;
+  if (disturbance(measurement)) return Math.min(...measurement.steps_s);
   return median(measurement.steps_s) ?? (total(measurement.phases_s) || total(measurement.breakdown_s) || null);
 }
 
@@ -34,8 +46,22 @@ export function stepTime(measurement) {
 export function spreadWords(measurement) {
   const times = measurement?.steps_s ?? [];
   if (times.length < 2) return "";
+  const ratio = disturbance(measurement);
+  if (ratio) return `Disturbed: ${times.length} steps differ by ${ratio.toFixed(1)}×; the fastest is shown.`;
   return `Measured: the median of ${times.length} steps, ${seconds(Math.min(...times))} to ${seconds(Math.max(...times))}.`;
 }
+
+/**
+ * Why the peaks of a scenario's chip, and so its prediction, say nothing; "" where they do.
+ * @param {Scenario} scenario @param {import("./types.js").Catalog} catalog
+ */
+export const doubtOf = (scenario, { doubts = {} }) => doubts[chipNamed(scenario.cluster)] ?? "";
+
+/**
+ * Whether a prediction and a measurement can be held against each other: neither was disturbed.
+ * @param {Measurement | null} measurement @param {Scenario} scenario @param {import("./types.js").Catalog} catalog
+ */
+export const comparable = (measurement, scenario, catalog) => !disturbance(measurement) && !doubtOf(scenario, catalog);
 
 /**
  * What a measurement and the shown scenario are too far apart for: "model", where it is known to be of another model, or

@@ -41,7 +41,7 @@
  * @typedef {{key: string, label: string, value: Part, aliases: string[], sources: Part, parameters?: number}} Entry
  * @typedef {{key: string, label: string, hue: string}} Named  a category, phase or kind of memory; `--hue-…` colours it
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
- *   message: string}[], fields: Record<string, {type: string, choices: string[] | null,
+ *   message: string}[], doubts?: Record<string, string>, fields: Record<string, {type: string, choices: string[] | null,
  *   minimum: number | null, maximum: number | null, help: string, default: any}>, categories: Named[], phases: Named[],
  *   memory_kinds: Named[], axes: {key: string, label: string}[], default_scenario: Scenario,
  *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog

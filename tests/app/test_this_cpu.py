@@ -86,6 +86,17 @@ cp {chip} "$2"
 """
 
 
+@pytest.mark.parametrize(("share_frac", "doubted"), [(0.11, True), (0.8, False)])
+def test_a_prediction_for_a_cpu_that_was_busy_when_it_was_measured_is_doubted(data, share_frac, doubted):
+    kept = {"chip": encode(replace(catalog.chip("a100"), kind="cpu")), "samples": {"cpu_share_frac": share_frac}}
+    write_json(ThisCpu(data, 0.1).cache_file, kept)
+    cpu = ThisCpu(data, 0.1)
+    assert cpu.doubts() == {}
+    assert cpu.load()
+    assert list(cpu.doubts()) == (["cpu"] if doubted else [])
+    assert all("left 11 % of it" in words for words in cpu.doubts().values())
+
+
 @pytest.mark.parametrize(("share_frac", "kept_frac"), [(0.2, 0.3), (0.4, 0.4), (0.9, 0.9)])
 def test_of_two_measurements_the_one_that_had_more_of_the_cpu_is_kept(data, monkeypatch, caplog, share_frac, kept_frac):
     def measured(frac):

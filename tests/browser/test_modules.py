@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from playwright.sync_api import Browser
 
+from estimator.scenario.measurement import disturbance, step_time_s
 from tests.browser.server import Server
 
 pytestmark = pytest.mark.browser
@@ -360,10 +363,21 @@ def test_what_a_link_says_that_the_page_does_not_know(call):
 
 
 def test_the_spread_of_measured_steps_is_said_where_there_are_several(call):
-    assert call("measured", "spreadWords", {"steps_s": [0.5, 4.44, 3]}) == (
-        "Measured: the median of 3 steps, 500 ms to 4.44 s."
+    assert call("measured", "spreadWords", {"steps_s": [0.5, 0.94, 0.8]}) == (
+        "Measured: the median of 3 steps, 500 ms to 940 ms."
+    )
+    assert call("measured", "spreadWords", {"steps_s": [0.8, 1.55, 0.5]}) == (
+        "Disturbed: 3 steps differ by 3.1×; the fastest is shown."
     )
     assert call("measured", "spreadWords", {"steps_s": [0.5]}) == call("measured", "spreadWords", None) == ""
+
+
+@given(st.lists(st.floats(1e-5, 1e3), max_size=9))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_step_takes_what_the_server_says_it_does(call, steps_s):
+    measurement = {"steps_s": steps_s, "phases_s": {}, "breakdown_s": {}}
+    assert call("measured", "stepTime", measurement) == pytest.approx(step_time_s(steps_s))
+    assert call("measured", "disturbance", measurement) == pytest.approx(disturbance(steps_s))
 
 
 def test_remedies_do_the_same_work_on_the_same_chips_and_fit(call):

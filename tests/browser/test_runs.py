@@ -32,7 +32,8 @@ def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page
     expect(page.locator(".tabs .count")).to_have_text("1")
     expect(run.locator(".state")).to_have_text("ok", timeout=RUN_MS)
     expect(run).to_contain_text("per step")
-    expect(page.locator("#run-result tr.total")).to_contain_text("%")
+    # on a busy machine steps, or the CPU's probe, are disturbed, and no error is told
+    expect(page.locator("#run-result tr.total")).to_contain_text(re.compile(r"%|–"))
     expect(page.locator(".tabs .count")).to_have_count(0)
     written = page.request.get(f"{page.url.split('/?')[0]}/api/runs/{run.get_attribute('data-run')}/log").text()
     log = page.get_by_role("heading", name="Log")
@@ -57,7 +58,7 @@ def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page
     wait_for_figures(page)
     expect(page.locator("#step-time tr.total td").nth(2)).to_have_text(in_table)
     expect(page.locator("#step-time .hint")).to_contain_text(
-        re.compile(r"Measured: the median of \d+ steps, .+ to .+\.")
+        re.compile(r"Measured: the median of \d+ steps, .+ to .+\.|Disturbed: \d+ steps differ by .+×")
     )
 
 

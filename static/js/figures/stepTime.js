@@ -25,11 +25,23 @@ export function errorRows({ predicted, measured, names }) {
 
 /**
  * @param {{estimate: import("../types.js").Estimate, measurement: import("../types.js").Measurement | null,
- *   measuredStep_s: number | null, absent: string, by: "category" | "phase", names: Named[],
- *   largest_s: number, colour: Colour, narrow: boolean}} input  `names`: categories or phases of the catalogue
+ *   measuredStep_s: number | null, judged: boolean, absent: string, by: "category" | "phase", names: Named[],
+ *   largest_s: number, colour: Colour, narrow: boolean}} input  `names`: categories or phases of the catalogue; `judged`:
+ *   whether what the two differ by says anything
  * @returns {import("../types.js").Figure & {rows: Row[], scale: {factor: number, unit: string}}}
  */
-export function stepTime({ estimate, measurement, measuredStep_s, absent, by, names, largest_s, colour, narrow }) {
+export function stepTime({
+  estimate,
+  measurement,
+  measuredStep_s,
+  judged,
+  absent,
+  by,
+  names,
+  largest_s,
+  colour,
+  narrow,
+}) {
   const predicted = by === "phase" ? estimate.phases_s : estimate.breakdown_s;
   const given = measurement ? (by === "phase" ? measurement.phases_s : measurement.breakdown_s) : null;
   const split = given && total(given) > 0 ? given : null;
@@ -75,7 +87,8 @@ export function stepTime({ estimate, measurement, measuredStep_s, absent, by, na
     font: { size: 12, color: colour("ink") },
   });
   const error = measuredStep_s === null ? 0 : estimate.step_time_s / measuredStep_s - 1;
-  const beside = measuredStep_s === null ? "" : `, measured ${seconds(measuredStep_s)}, error ${change(error)}`;
+  const wrong = judged ? `, error ${change(error)}` : "";
+  const beside = measuredStep_s === null ? "" : `, measured ${seconds(measuredStep_s)}${wrong}`;
   const both = measuredStep_s === null ? "hatched: predicted" : "hatched: predicted, solid: measured";
   return {
     data,

@@ -105,7 +105,18 @@ def test_a_measurement_of_the_predicted_step_shows_no_difference():
 
 
 def test_the_median_step_stands_for_a_measurement():
-    assert of_measurement(Measurement(steps_s=(9.0, 1.0, 2.0))).step_time_s == 2.0
+    assert of_measurement(Measurement(steps_s=(1.9, 1.0, 1.2))).step_time_s == 1.2
+
+
+def test_a_disturbed_measurement_is_its_fastest_step_and_has_no_time_beside_others():
+    disturbed = of_measurement(Measurement(label="disturbed", steps_s=(9.0, 1.0, 2.0), phases_s={"forward": 1.0}))
+    calm = of_measurement(Measurement(label="calm", steps_s=(2.0, 2.1), phases_s={"forward": 0.5}))
+    assert (disturbed.step_time_s, disturbed.disturbance, calm.disturbance) == (1.0, 9.0, 0.0)
+    for items in ([disturbed, calm], [calm, disturbed]):
+        found = compare(items)
+        assert found.deltas[0].step_time_frac == 0
+        assert (found.deltas[1].step_time_s, found.deltas[1].step_time_frac) == (None, None)
+        assert found.deltas[1].phases_s == {}
     assert of_measurement(Measurement(status="oom")).step_time_s is None
     assert of_measurement(Measurement(status="oom")).status == "oom"
 

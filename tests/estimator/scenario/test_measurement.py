@@ -17,8 +17,10 @@ from estimator.scenario.measurement import (
     Origin,
     Warning,
     any_measured,
+    disturbance,
     rows_by_status,
     statuses_text,
+    step_time_s,
 )
 
 times = st.floats(0, 1e6)
@@ -64,3 +66,10 @@ def test_rows_are_counted_by_what_became_of_them():
     assert list(counts.items()) == [("ok", 2), ("oom", 1)]
     assert statuses_text(counts) == "2 ok, 1 oom"
     assert statuses_text(rows_by_status([])) == ""
+
+
+def test_steps_that_differ_by_more_than_two_times_are_disturbed():
+    assert (disturbance((1.0, 2.0)), disturbance((1.0, 3.1, 1.2)), disturbance(())) == (0.0, 3.1, 0.0)
+    assert step_time_s((1.0, 2.0, 1.4)) == 1.4
+    assert step_time_s((3.1, 1.0, 1.2)) == 1.0
+    assert step_time_s(()) is None

@@ -73,6 +73,9 @@ export function createSideBySide() {
   return { element, update, empty };
 }
 
+/** That steps were disturbed, whose fastest is shown. @param {any} item */
+const disturbed = ({ disturbance }) => (disturbance ? `disturbed: steps differ by ${disturbance.toFixed(1)}×` : "");
+
 /** @param {any} item @param {any} its  deltas @param {number} at @param {number} baseline @param {() => void} remove */
 function line(item, its, at, baseline, remove) {
   const of = at === baseline ? null : its;
@@ -93,7 +96,7 @@ function line(item, its, at, baseline, remove) {
       h("span", { class: "clamp", text: item.label }),
       h("small", {
         class: "stacked",
-        text: [item.kind, item.status !== "ok" && item.status].filter(Boolean).join(", "),
+        text: [item.kind, item.status !== "ok" && item.status, disturbed(item)].filter(Boolean).join(", "),
       }),
     ),
     h("td", { class: "wide text quiet", text: item.kind }),
@@ -103,7 +106,7 @@ function line(item, its, at, baseline, remove) {
     h("td", { text: percent(item.mfu) }),
     h("td", {}, bytes(item.memory?.peak_bytes), delta("small", of?.peak_bytes_frac)),
     delta("td", of?.peak_bytes_frac),
-    h("td", { class: "wide", text: item.status ?? "" }),
+    h("td", { class: "wide", text: disturbed(item) || (item.status ?? "") }),
     h(
       "td",
       {},

@@ -1,6 +1,6 @@
 /** The headline: step time, tokens/s per chip, MFU, peak memory, what limits the step. */
 import { arrow, bytes, change, percent, quantity, short, split } from "../../format.js";
-import { stepTime } from "../../measured.js";
+import { comparable, disturbance, stepTime } from "../../measured.js";
 import { chipOf, chipWord, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../shared/dom.js";
@@ -132,10 +132,14 @@ function delta(into, frac, word, lessIsBetter) {
 function besideMeasured(into, estimate) {
   const seconds = stepTime(state.measurement);
   const own = state.measurement && isMeasuredScenario();
-  if (!seconds || !own) return;
+  if (!seconds || !own) return undefined;
   into.className = "";
+  if (!comparable(state.measurement, state.estimated ?? state.scenario, state.catalog)) {
+    const what = disturbance(state.measurement) ? "disturbed" : "peaks not known";
+    return put(into, `${quantity(seconds, "s")} measured; ${what}`);
+  }
   const error = estimate.step_time_s / seconds - 1;
-  put(into, `${arrow(error)} ${change(error)} vs measured`);
+  return put(into, `${arrow(error)} ${change(error)} vs measured`);
 }
 
 /** Whether the shown scenario is the one that was measured; known once the measurement's own is completed. */

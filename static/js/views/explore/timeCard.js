@@ -1,7 +1,7 @@
 /** The step time: the primary figure, drawn in the frame of every change; its table of errors; the run's warnings. */
 import { stepTime as stepTimeFigure } from "../../figures/stepTime.js";
 import { plural } from "../../format.js";
-import { apart, beside, deviceName, spreadWords, stepTime } from "../../measured.js";
+import { apart, beside, comparable, deviceName, disturbance, doubtOf, spreadWords, stepTime } from "../../measured.js";
 import { state } from "../../state.js";
 import { colour, h, narrow, put } from "../shared/dom.js";
 import { createErrors } from "../shared/errorTable.js";
@@ -46,19 +46,23 @@ export function createTime({ name }) {
   function update() {
     const { estimate, drag } = state;
     if (!estimate) return;
-    const measurement = beside(state, state.estimated ?? state.scenario);
+    const scenario = state.estimated ?? state.scenario;
+    const measurement = beside(state, scenario);
     const measuredStep_s = stepTime(measurement);
+    const judged = comparable(measurement, scenario, state.catalog);
     const largest_s = drag?.largest_s ?? 0;
-    const absent = absence(state.estimated ?? state.scenario);
+    const absent = absence(scenario);
     const names = by === "phase" ? state.catalog.phases : state.catalog.categories;
-    const shown = { estimate, measurement, measuredStep_s, absent, by, names, largest_s };
+    // what splits disturbed steps is not the fastest one's
+    const split = disturbance(measurement) ? null : measurement;
+    const shown = { estimate, measurement: split, measuredStep_s, judged, absent, by, names, largest_s };
     const figure = stepTimeFigure({ ...shown, colour, narrow: narrow() });
     const { rows, scale } = figure;
     card.now(() => figure);
     put(card.sub, `${measurement ? "predicted against measured" : `predicted; ${absent}`}, ${scale.unit}`);
     const step = { predicted: estimate.step_time_s, measured: measuredStep_s };
-    errors.update({ rows, scale, by, step, same: isMeasuredScenario() });
-    put(spread, spreadWords(measurement));
+    errors.update({ rows, scale, by, step, same: isMeasuredScenario(), judged });
+    put(spread, [spreadWords(measurement), doubtOf(scenario, state.catalog)].filter(Boolean).join(" "));
     spread.hidden = !spread.textContent;
   }
 

@@ -2,7 +2,8 @@
 import { api, ApiError } from "../../api.js";
 import { errorRows } from "../../figures/stepTime.js";
 import { bytes, change, scaleFor } from "../../format.js";
-import { misnamedWords, spreadWords, stepTime, total } from "../../measured.js";
+import { comparable, disturbance, doubtOf, misnamedWords, spreadWords, stepTime, total } from "../../measured.js";
+import { complete } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../shared/dom.js";
 import { createErrors } from "../shared/errorTable.js";
@@ -38,18 +39,21 @@ export function createResult() {
     const scale = scaleFor(Math.max(step_s ?? 0, prediction.step_time_s), "s");
     put(sub, `prediction against measurement, ${scale.unit}`);
     const misnamed = misnamedWords(measurement, state.catalog.chips);
-    const measured = total(measurement.phases_s) ? measurement.phases_s : null;
+    const ran = complete(measurement.scenario, state.catalog);
+    const judged = comparable(measurement, ran, state.catalog);
+    const measured = !disturbance(measurement) && total(measurement.phases_s) ? measurement.phases_s : null;
     errors.update({
       rows: errorRows({ predicted: prediction.phases_s, measured, names: state.catalog.phases }),
       scale,
       step: { predicted: prediction.step_time_s, measured: step_s },
       same: !misnamed,
+      judged,
       by: "phase",
     });
     const peak = measurement.memory.peak_bytes;
     const held = prediction.memory.peak_bytes;
     const peaks = peak && `Peak memory ${bytes(held)} predicted, ${bytes(peak)} measured, ${change(held / peak - 1)}.`;
-    put(hint, [misnamed, spreadWords(measurement), peaks].filter(Boolean).join(" "));
+    put(hint, [misnamed, spreadWords(measurement), doubtOf(ran, state.catalog), peaks].filter(Boolean).join(" "));
   }
   return { element, update };
 }

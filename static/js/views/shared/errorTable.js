@@ -42,14 +42,15 @@ export function createErrors() {
 
   /**
    * @param {{rows: import("../../figures/stepTime.js").Row[], scale: {factor: number,
-   *   unit: string}, step: {predicted: number, measured: number | null}, same: boolean, by: string}} input
+   *   unit: string}, step: {predicted: number, measured: number | null}, same: boolean, judged: boolean,
+   *   by: string}} input  `judged`: whether what the two differ by says anything
    */
-  function update({ rows, scale, step, same, by }) {
+  function update({ rows, scale, step, same, judged, by }) {
     put(heads[0], by);
     table.classList.toggle("alone", step.measured === null);
     // beside another scenario's run a difference is no error of the prediction
     put(heads[3], same || step.measured === null ? "error" : "difference");
-    put(heads[4], step.measured === null ? "" : "of the step");
+    put(heads[4], step.measured === null || !judged ? "" : "of the step");
     const all = [...rows, { label: "step", token: "", ...step }];
     const largest = Math.max(
       0.02,
@@ -62,9 +63,10 @@ export function createErrors() {
       put(cells[0], amount(predicted / scale.factor));
       put(cells[1], measured === null ? "–" : amount(measured / scale.factor));
       const frac = measured ? predicted / measured - 1 : null;
-      put(cells[2], measured === null ? "–" : frac === null ? "only predicted" : change(frac));
-      cells[2].className = same && frac !== null && Math.abs(frac) > LARGE_FRAC ? "worse" : "";
-      const part = measured === null || !step.measured || !token ? 0 : (predicted - measured) / step.measured;
+      put(cells[2], measured === null || !judged ? "–" : frac === null ? "only predicted" : change(frac));
+      cells[2].className = same && judged && frac !== null && Math.abs(frac) > LARGE_FRAC ? "worse" : "";
+      const part =
+        measured === null || !judged || !step.measured || !token ? 0 : (predicted - measured) / step.measured;
       const width = (50 * Math.abs(part)) / largest;
       Object.assign(bar.style, {
         width: `${width}%`,
@@ -72,7 +74,7 @@ export function createErrors() {
         background: token && `var(--${token})`,
       });
       /** @type {HTMLElement} */ (bar.parentElement).title = part ? `${change(part)} of the measured step` : "";
-      /** @type {HTMLElement} */ (bar.parentElement).hidden = step.measured === null || !token;
+      /** @type {HTMLElement} */ (bar.parentElement).hidden = step.measured === null || !judged || !token;
       return row;
     });
     if (wanted.length !== body.children.length || wanted.some((row, at) => body.children[at] !== row))

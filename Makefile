@@ -46,8 +46,8 @@ test: setup-test browser postgres slurm lint ## set up what is missing, then run
 	$(if $(ARGS),$(PYTEST) $(ARGS))
 
 test-browser: setup-test browser ## run the tests that open a browser
-	@# In a process of their own, because they keep an event loop running; beside the others, because they often wait.
-	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
+	@# In processes of their own, because they keep an event loop running; beside the others, because they often wait.
+	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) -n 2 --dist loadfile $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
 
 test-others: setup-test postgres slurm ## run the tests that open none, file by file on all cores
 	$(PYTEST) -n auto --maxprocesses 8 --dist loadfile $(BROWSING:%=--ignore %)

@@ -15,6 +15,7 @@ const PURE = [
   "static/js/planLabel.js",
   "static/js/predictedRows.js",
   "static/js/relayout.js",
+  "static/js/remedies.js",
   "static/js/scenario.js",
   "static/js/sweeping.js",
   "static/js/url.js",

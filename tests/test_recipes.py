@@ -338,8 +338,10 @@ def _with_loss_chunks(place: Path, *folders: str) -> None:
     )
     _add(estimator / "scenario" / "plan.py", last, textwrap.indent(_block("python plan"), "    "))
     sizes = estimator / "operations" / "rank_sizes.py"
-    _add(sizes, "    recompute: str\n", textwrap.indent(_block("python rank_sizes Dims"), "    "))
-    _add(sizes, "        recompute=plan.recompute,\n", "        " + _block("text rank_sizes dims").strip() + ",\n")
+    _add(sizes, "    recompute: str\n", textwrap.indent(_block("python rank_sizes RankSizes"), "    "))
+    _add(
+        sizes, "        recompute=plan.recompute,\n", "        " + _block("text rank_sizes rank_sizes").strip() + ",\n"
+    )
     formula = textwrap.indent(_block("python activations"), "    ")
     activations = estimator / "memory" / "activations.py"
     _add(activations, "    count = d.tokens * d.vocab\n", formula)
@@ -471,6 +473,9 @@ def test_benchmark(tmp_path: Path):
     assert all(row["seconds_s"] > 0 for row in result["rows"])
     events = [json.loads(line) for line in (job / "events.jsonl").read_text().splitlines()]
     assert [event["state"] for event in events if event["kind"] == "state"] == ["running", "ok"]
+    _copy(tmp_path, "app")
+    listed = "import app.api.benchmarks as api; print(api._described('sort')['options'])"
+    assert _python(tmp_path, "-c", listed).strip() == "[]"
 
 
 RUN_BOTH = """

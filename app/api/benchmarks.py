@@ -13,7 +13,7 @@ from app.api.documented import documented
 from app.api.fields import WORDS, described
 from estimator.scenario.codec import types_of
 from runners.job import BENCHMARKS
-from runners.options import OPTIONS, about
+from runners.options import OPTIONS, Nothing, about
 from runners.refusals import ranks_of
 
 router = APIRouter()
@@ -53,7 +53,7 @@ def _described(name: str) -> dict[str, Any]:
         "about": about(name),
         "least_ranks": ranks.least,
         "most_ranks": ranks.most,
-        "options": _options(OPTIONS[name]),
+        "options": _options(OPTIONS.get(name, Nothing)),
     }
 
 

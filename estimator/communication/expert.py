@@ -18,7 +18,7 @@ def expert_messages(d: RankSizes) -> list[Message]:
     """
     model = d.model
     copies = model.top_k * (model.capacity_factor or 1.0)
-    payload = d.routed_tokens * copies * d.hidden * d.numbers.compute
+    payload = d.routed_tokens * copies * d.hidden * d.widths.compute
     split = payload * d.expert_tp
     back = d.training.traits.redoes_whole_blocks or not d.training.traits.weighs_inside_experts
 

@@ -58,7 +58,7 @@ def _grid(d: RankSizes, *, attention: bool, ffn: bool) -> list[Message]:
         query_width=model.query_width,
         ffn_in_width=(2 if model.gated_ffn else 1) * model.ffn,
         ffn=model.ffn,
-        element_bytes=d.numbers.compute,
+        element_bytes=d.widths.compute,
         keep=False,
         micro_batch=d.sequences * row_ranks,
         attention=attention,
@@ -84,7 +84,7 @@ def _context(d: RankSizes) -> list[Message]:
         key_width=kv * model.dim,
         value_width=kv * value_dim,
         output_width=model.heads / d.tp * value_dim,
-        element_bytes=d.numbers.compute,
+        element_bytes=d.widths.compute,
         recompute=d.recompute == "full",
     )
 

@@ -72,26 +72,31 @@ def priced_in_line(
 ) -> list[PricedMessage]:
     """Price the messages inside a micro-batch of one part of the network, whose compute takes these seconds by phase.
 
-    Those beside attention (ring) show only what lasts longer than a piece of it. A lower bound hides all that compute
-    of the same part and phase can, each message by the same share: half a micro-batch computes while the other is sent.
+    Those beside attention (ring) show only what lasts longer than a piece of it. Those beside compute show only what
+    all of them together take longer than it, each by the same share: half a micro-batch computes while the other half
+    is sent. A lower bound hides every message so.
     """
-    found = [priced(message, groups, cluster, e) for message in messages]
-    if e.lower_bound:
-        share = {}
-        for phase in {message.phase for message in messages}:
-            sent_s = sum((x.seconds for x in found if x.message.phase == phase), start=0.0)
-            share[phase] = maximum(sent_s - device_s[phase], 0.0) / maximum(sent_s, 1e-30)
-        return [replace(x, exposed_s=x.seconds * share[x.message.phase]) for x in found]
     passing: dict[str, Number] = {}
+    beside_s: dict[str, Number] = {}
+    found = []
     for message in messages:
-        if message.hides_behind == "attention":
+        line = priced(message, groups, cluster, e)
+        found.append(line)
+        if e.lower_bound or message.hides_behind == "compute":
+            beside_s[message.phase] = beside_s.get(message.phase, 0.0) + line.seconds
+        elif message.hides_behind == "attention":
             passing[message.phase] = passing.get(message.phase, 0.0) + message.count
-    return [
-        replace(x, exposed_s=_beside_attention(x, attention_s[x.message.phase], passing[x.message.phase]))
-        if x.message.hides_behind == "attention"
-        else x
-        for x in found
-    ]
+    shown = {phase: maximum(sent - device_s[phase], 0.0) / maximum(sent, 1e-30) for phase, sent in beside_s.items()}
+
+    def shows(line: PricedMessage) -> PricedMessage:
+        phase = line.message.phase
+        if e.lower_bound or line.message.hides_behind == "compute":
+            return replace(line, exposed_s=line.seconds * shown[phase])
+        if line.message.hides_behind == "attention":
+            return replace(line, exposed_s=_beside_attention(line, attention_s[phase], passing[phase]))
+        return line
+
+    return list(map(shows, found))
 
 
 def received_bytes(message: Message, ranks: Number) -> Number:

@@ -16,7 +16,7 @@ def tensor_messages(
     2022, arXiv 2205.05198, section 4.2.2. Parallel attention and FFN are added before one sum (GPT-NeoX, gpt_j_residual
     in megatron/model/transformer.py); its column linears still sum their input gradients one by one.
     """
-    payload = d.tokens * d.hidden * d.numbers.compute
+    payload = d.tokens * d.hidden * d.widths.compute
     pairs = float(attention) + float(ffn)
     merged = d.model.parallel_residual and d.training.traits.merges_parallel and pairs == 2
     sums = 1.0 if merged else pairs
@@ -88,7 +88,7 @@ def vocabulary_messages(d: RankSizes, *, sequence_parallel: bool) -> tuple[list[
     """
     # A grid divides the vocabulary over the columns of a row.
     group, ranks = ("tp", d.tp) if d.tp_kind == "1d" else ("grid_row", d.grid_side)
-    payload = d.tokens * d.hidden_width * d.numbers.compute
+    payload = d.tokens * d.hidden_width * d.widths.compute
 
     def one(name: str, kind: str, phase: str, size_bytes: Number = payload, count: float = 1.0) -> Message:
         return Message(name=name, kind=kind, axis="tp", group=group, phase=phase, payload_bytes=size_bytes,

@@ -26,7 +26,7 @@ def launch_s(training: Training, phase: str, e: Efficiencies) -> float:
     return e.host_forward_s if forward else e.host_backward_s
 
 
-def collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
+def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
     """Host time per blocking collective: ranks that launch in step wait for the slowest, more so the more there are."""
     return 0.0 if training.traits.lower_bound else e.host_collective_s * (ranks - 1)
 

@@ -13,21 +13,19 @@ from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.units import bytes_text, seconds
 
-REMEDIES = {
-    Category.MATMUL: "Matrix products bind: a lower precision or a faster chip helps, more memory bandwidth does not.",
-    Category.ATTENTION: "Attention binds: a fused kernel, a shorter sequence or wider heads help.",
-    Category.ELEMENTWISE: "Memory traffic of element-wise kernels binds: compiling (fusing them) is the first remedy.",
-    Category.COMMUNICATION: "Exposed communication binds: a smaller degree on that axis, or larger micro-batches, hide "
-    "more.",
-    Category.OPTIMIZER: "The optimizer's memory traffic binds: a fused optimizer or sharding it over dp helps.",
-    Category.BUBBLE: "The pipeline bubble binds: more micro-batches per step, or fewer stages, shrink it.",
-    Category.HOST: "The host binds: the chip waits for launches; compile, CUDA graphs or a larger micro-batch help.",
+CAUSES = {
+    Category.MATMUL: "Matrix products bind.",
+    Category.ATTENTION: "Attention binds.",
+    Category.ELEMENTWISE: "Memory traffic of element-wise kernels binds.",
+    Category.COMMUNICATION: "Exposed communication binds.",
+    Category.OPTIMIZER: "The optimizer's memory traffic binds.",
+    Category.BUBBLE: "The pipeline bubble binds.",
+    Category.HOST: "The host binds: the chip waits for launches.",
     Category.OTHER: "Copies bind.",
 }
 
 
 def limits(
-    scenario: Scenario,
     step_s: float,
     breakdown_s: dict[str, float],
     collectives: tuple[Collective, ...],
@@ -35,13 +33,11 @@ def limits(
     reserved: float,
     capacity: float,
 ) -> str:
-    """Name the largest part of the step, its share, and the first remedy."""
+    """Name the largest part of the step and its share; what would help is told by estimates of other values alone."""
     name, value = max(breakdown_s.items(), key=lambda item: item[1])
     share = value / step_s
     label = SHOWN_CATEGORIES[name].label.capitalize()
-    sentence = f"{label} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {REMEDIES[name]}"
-    if name == Category.MATMUL and scenario.plan.recompute != "none":
-        sentence += " Recomputing less saves products where memory allows."
+    sentence = f"{label} takes {seconds(value)} of {seconds(step_s)} ({share:.0%}). {CAUSES[name]}"
     exposed_s = breakdown_s[Category.COMMUNICATION]
     if exposed_s > 0.1 * step_s and name != Category.COMMUNICATION:
         worst = max(collectives, key=lambda c: c.exposed_s)

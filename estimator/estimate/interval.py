@@ -39,7 +39,7 @@ def interval_s(rank: Rank, setting: Setting, critical_stage: int, e: Efficiencie
     products and fused attention by the share of peak of this precision, memory-bound kernels by the share of
     bandwidth. The same stage is the critical one in all of them.
     """
-    precision, attention = setting.shard.numbers.peak, setting.training.attention
+    precision, attention = setting.shard.widths.peak, setting.training.attention
     varied, scale = _variants(e, precision, attention)
     _, found = timed(rank, setting, varied, scale=scale, critical_stage=critical_stage)
     seconds = np.broadcast_to(np.asarray(found.seconds, dtype=float), (VARIANTS,))

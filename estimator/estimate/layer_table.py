@@ -101,8 +101,8 @@ def _rows(
             found = tensors_of(d, one.op, trained=row.trained)
             row.in_bytes = None if found.in_bytes is None else float(found.in_bytes)
             row.out_bytes = None if found.out_bytes is None else float(found.out_bytes)
-            row.weights_bytes = float(found.weight_elements) * d.numbers.parameter
-            row.gradients_bytes = float(found.weight_elements) * d.numbers.gradient
+            row.weights_bytes = float(found.weight_elements) * d.widths.parameter
+            row.gradients_bytes = float(found.weight_elements) * d.widths.gradient
     names = list(rows)
     for line in lines:
         for name, count in owners(line, names, d):

@@ -17,7 +17,7 @@ from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
 from estimator.scenario.units import Number
-from estimator.schedule.bubble import in_flight
+from estimator.schedule.schedules import in_flight
 from estimator.schedule.step import Setting, Step, once_per_step
 
 
@@ -185,7 +185,7 @@ def _tied(timing: Step, setting: Setting) -> list[Collective]:
     seconds = float(timing.tied_s)
     if seconds == 0:
         return []
-    moved = float(setting.shard.head_parameters) * setting.shard.numbers.gradient
+    moved = float(setting.shard.head_parameters) * setting.shard.widths.gradient
     return [
         Collective(name="tied embedding gradient sum", kind="all-reduce", axis="pp", phase="backward", ranks=2,
                    bytes=moved, count=1.0, seconds=seconds, exposed_s=seconds)

@@ -32,10 +32,10 @@ def logits_bytes(d: RankSizes) -> tuple[Number, Number]:
     if d.training.traits.vocab_parallel_loss:
         return count * 4.0, count * 8.0
     if d.fused:
-        return count * d.numbers.compute, count * 2 * d.numbers.compute
-    if d.numbers.autocast:
+        return count * d.widths.compute, count * 2 * d.widths.compute
+    if d.widths.autocast:
         return count * 6.0, count * 10.0
-    return count * d.numbers.compute, count * 3 * d.numbers.compute
+    return count * d.widths.compute, count * 3 * d.widths.compute
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,13 +59,13 @@ def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
     Eager attention's backward holds the scores' gradient and the softmax's result: 8 bytes per score in fp32; 2-byte
     precisions hold both in fp32 but have dropped the 2-byte copy of the weights: 6. One fused kernel's backward: 2·e.
     """
-    e = d.numbers.compute
+    e = d.widths.compute
     forward = [op for op in block.plain if op.phase == "forward"]
     names = [op.name for op in forward]
     # A network of one half only has no border: all of it is FFN, or all of it is attention.
     border = names.index("attention residual") if "attention residual" in names else 0
     freed = kept_bytes(tuple(forward[border:])) if d.model.network != "attention" else 0.0
-    stream = 2 * d.tokens * d.hidden_width * d.numbers.residual
+    stream = 2 * d.tokens * d.hidden_width * d.widths.residual
     heads: Number = 0.0
     if d.model.network != "ffn":
         heads = 3 * d.tokens * d.query_width * e

@@ -108,7 +108,7 @@ def stage_memory(
     block's backward, the first block's backward (all gradients, few activations), and the optimizer step (gradients
     and one multi-tensor temporary).
     """
-    n = shard.numbers
+    n = shard.widths
     dense, expert, cast, _, _ = stage_parameters(shard, kind)
     parameters = dense + expert
     optimizer_bytes = 0.0 if policy.offload_optimizer else _optimizer_bytes(shard)
@@ -235,17 +235,17 @@ def _gathered_bytes(shard: RankMemory, kind: StageKind, policy: Policy, block: B
         whole = whole + where(ranks > 1, kept + each, 0.0)
     dense, _, _, _, _ = stage_parameters(shard, kind)
     root = where(policy.data_ranks > 1, dense - inside_dense, 0.0)
-    return (whole + root) * shard.numbers.compute
+    return (whole + root) * shard.widths.compute
 
 
 def _optimizer_bytes(shard: RankMemory) -> float:
     """Bytes per parameter: Adam's two moments, and fp32 master weights where the framework keeps them."""
     master = 4.0 if shard.training.traits.master_weights else 0.0
-    return shard.numbers.optimizer if shard.training.optimizer == "adamw" else master
+    return shard.widths.optimizer if shard.training.optimizer == "adamw" else master
 
 
 def _update_bytes(shard: RankMemory, policy: Policy, parameters: Number) -> Number:
     """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
     if shard.training.traits.fused_optimizer or shard.training.optimizer == "sgd":
         return 0.0
-    return (parameters if policy.multi_tensor else shard.optimizer_tensor) * shard.numbers.parameter
+    return (parameters if policy.multi_tensor else shard.optimizer_tensor) * shard.widths.parameter

@@ -48,7 +48,7 @@ class RankMemory:
     optimizer_tensor: Number
     tied: bool
     recomputed: bool | Number
-    numbers: ByteWidths
+    widths: ByteWidths
     training: Training
 
 
@@ -71,11 +71,11 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
         head_kept_bytes=kept_bytes(ops.head) - loss_bytes(ops.head),
         logits_end_bytes=end if transformer else 0.0,
         logits_peak_bytes=peak if transformer else 0.0,
-        message_bytes=d.stream_tokens * d.hidden * d.numbers.residual,
+        message_bytes=d.stream_tokens * d.hidden * d.widths.residual,
         optimizer_tensor=d.hidden * maximum(d.vocab, d.ffn),
         tied=model.tied_embedding,
         recomputed=d.recompute != "none",
-        numbers=d.numbers,
+        widths=d.widths,
         training=d.training,
     )
 

@@ -84,7 +84,7 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     ops = _eager(d, layer, found) if d.training.attention == "eager" else _fused(d, layer, found, window)
     if d.cp_kind == "ring" and not (isinstance(d.cp, (int, float)) and d.cp == 1):
         ops += _ring_sums(d, layer)
-    if d.numbers.autocast and d.model.position == "rope":
+    if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
         elements = d.tokens * (d.query_width + d.key_width)
         casts = KernelCost(stream=6, launches=2), KernelCost(strided=1, slow_bytes=6, launches=2)
@@ -98,7 +98,7 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
     Backward multiplies five times, 2·S²·(3·Dk + 2·Dv): scores again, and the gradients of weights, v, q, k. FLOPs are
     counted over the full square, as torch's counter does; the kernel skips what causality or a window masks.
     """
-    n, batch = d.numbers, s.batch * s.pieces
+    n, batch = d.widths, s.batch * s.pieces
     product = 2.0 * batch * s.queries * s.keys
     value_dim = d.model.value_dim
     statistics = 4.0 * s.batch * s.queries
@@ -135,7 +135,7 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
 
 def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
     """Scores, softmax and weighted values as separate kernels; the S² matrices live in memory."""
-    n, e = d.numbers, d.numbers.compute
+    n, e = d.widths, d.widths.compute
     batch, queries, keys = s.batch * s.pieces, s.queries, s.keys
     width, value_dim = d.head_dim, float(d.model.value_dim)
 
@@ -167,7 +167,7 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
 
 def _ring_sums(d: RankSizes, layer: str) -> list[Op]:
     """After each further piece: the output so far (fp32) is rescaled and added to; in backward three gradients are."""
-    e, more = d.numbers.compute, d.cp - 1
+    e, more = d.widths.compute, d.cp - 1
     outputs = d.tokens * d.core_width * more
     gradients = d.tokens * (d.query_width + d.key_width + d.value_width) * more
     return [
@@ -197,7 +197,7 @@ def attention_part(d: RankSizes, layer: str, window: int = 0) -> list[Op]:
 
 
 def _projections(d: RankSizes, layer: str) -> list[Op]:
-    model, n = d.model, d.numbers
+    model, n = d.model, d.widths
     bias = model.bias or model.qkv_bias
     kept = d.kept_tokens * d.hidden
     pairs = d.query_width + d.key_width

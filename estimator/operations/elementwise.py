@@ -55,10 +55,10 @@ def norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
 
 def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Rotary positions of queries and keys: x·cos + rotate_half(x)·sin, two tensors."""
-    e = d.numbers.compute
+    e = d.widths.compute
     if d.fused:
         return KernelCost(stream=2 * e, launches=2, flops=3), KernelCost(stream=2 * e, launches=2, flops=3)
-    if d.numbers.autocast:
+    if d.widths.autocast:
         # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32.
         forward = KernelCost(stream=12, strided=1.5, mixed=2, slow_bytes=24, launches=10, flops=3)
         return forward, KernelCost(stream=30, strided=4.5, slow_bytes=40, launches=20, flops=3)
@@ -71,9 +71,9 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
 
     Gated: act(gate) · up. What is kept includes the input of the following projection.
     """
-    e = d.numbers.compute
+    e = d.widths.compute
     # Under fp8 the projection keeps a narrower copy of its own instead.
-    product = 0.0 if d.numbers.quantised else e
+    product = 0.0 if d.widths.quantised else e
     if d.model.gated_ffn:
         if d.fused:
             return KernelCost(stream=3 * e, flops=6, saved=2 * e + product), KernelCost(stream=5 * e, flops=10)
@@ -82,7 +82,7 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if d.fused or d.model.activation != "gelu-tanh":
         return KernelCost(stream=2 * e, flops=8, saved=e + product), KernelCost(stream=3 * e, flops=12)
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
-    if d.numbers.autocast:
+    if d.widths.autocast:
         forward = KernelCost(stream=58, mixed=2, strided=1, slow_bytes=26, launches=10, flops=8, saved=16)
         return forward, KernelCost(stream=90, mixed=2, strided=2, slow_bytes=36, launches=14, flops=14)
     forward = KernelCost(stream=18 * e, launches=8, flops=8, saved=4 * e + product)
@@ -91,7 +91,7 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
 
 def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Adding a block's output to the stream, after dropout; backward adds the two gradients that meet there."""
-    n = d.numbers
+    n = d.widths
     if n.autocast:
         both = KernelCost(mixed=1, slow_bytes=10, flops=1), KernelCost(stream=12, flops=1)
     else:
@@ -101,7 +101,7 @@ def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
 
 def softmax(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Scale, mask, softmax and dropout of the score matrix, per score."""
-    n = d.numbers
+    n = d.widths
     if d.fused:
         e = n.compute
         both = KernelCost(stream=2 * e, flops=8, saved=e), KernelCost(stream=3 * e, flops=6)
@@ -140,7 +140,7 @@ PERSISTENT_ROW_BYTES = 227_000
 
 def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Log-softmax and negative log-likelihood per logit; ``saved`` is what backward needs of it."""
-    n = d.numbers
+    n = d.widths
     e = 4.0 if n.autocast else n.compute
     if d.training.traits.vocab_parallel_loss:
         # Vocabulary-parallel: upcast, maximum, subtract, exp, sum, divide, all in fp32; then scale and downcast.

@@ -26,7 +26,7 @@ def feed_forward(
 
     ``shares_input``: attention's projections have kept the input already.
     """
-    model, n = d.model, d.numbers
+    model, n = d.model, d.widths
     rows = d.tokens if rows is None else rows
     inputs = d.hidden if whole else d.hidden_width
     up_count = 2 if model.gated_ffn else 1

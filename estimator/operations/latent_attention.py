@@ -15,7 +15,7 @@ def projections(d: RankSizes, layer: str) -> list[Op]:
     Down-projections and the norms on the latents are whole on every rank of tp and work on its share of the stream;
     up-projections are split by heads. The rotary key is one for all heads; q and k are put together from both parts.
     """
-    model, n = d.model, d.numbers
+    model, n = d.model, d.widths
     rows = d.stream_tokens
     heads_dim = model.dim - model.qk_rope_head_dim + model.value_dim
     bias = model.bias or model.qkv_bias

@@ -28,7 +28,7 @@ def tensors_of(d: RankSizes, op: Op, *, trained: bool) -> Tensors:
     """
     if op.kind == "gemm":
         return _product(d, op, trained)
-    width = d.numbers.compute
+    width = d.widths.compute
     if op.kind == "attention":
         read = d.tokens * (d.query_width + d.key_width + d.value_width)
         return Tensors(in_bytes=read * width, out_bytes=d.tokens * d.core_width * width)
@@ -40,7 +40,7 @@ def tensors_of(d: RankSizes, op: Op, *, trained: bool) -> Tensors:
 
 
 def _product(d: RankSizes, op: Op, trained: bool) -> Tensors:
-    width = d.numbers.compute
+    width = d.widths.compute
     whole = op.name.startswith("expert ") or op.name in WHOLE
     steps, gather = (1.0, 1.0) if whole or not trained else (d.steps, d.row_gather)
     times = op.count / steps
@@ -62,7 +62,7 @@ Sized = tuple[Number, float]
 
 def _elements(d: RankSizes) -> dict[str, tuple[Sized, Sized, Number]]:
     """Elements in and out with their bytes each, and weights, of kernels that have one tensor in and one out."""
-    model, e, residual = d.model, d.numbers.compute, d.numbers.residual
+    model, e, residual = d.model, d.widths.compute, d.widths.residual
     stream = d.stream_tokens * d.hidden
     per_norm = d.hidden_width * (2 if model.norm == "layer" else 1)
     routed = routed_rows(d) * d.expert_ffn if model.experts else 0.0

@@ -36,7 +36,7 @@ def linear(
     multiply ``rows`` each, ``launches`` kernels at a time. On a grid ``inputs`` and ``outputs`` are the rank's share,
     and panels are multiplied one after another (see RankSizes), unless every rank holds the ``whole`` weight.
     """
-    n = d.numbers
+    n = d.widths
     rows = d.tokens if rows is None else rows
     kept = batch * rows * inputs if kept is None else kept
     steps, gather = (1.0, 1.0) if whole else (d.steps, d.row_gather)

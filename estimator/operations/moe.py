@@ -22,7 +22,7 @@ def routed_rows(d: RankSizes) -> Number:
 
 def expert_part(d: RankSizes, layer: str) -> list[Op]:
     """Return the ops that replace the dense network in a block with experts (Megatron-Core's dropless layer)."""
-    model, n = d.model, d.numbers
+    model, n = d.model, d.widths
     e = n.residual if n.autocast else n.compute
     tokens = d.routed_tokens
     loops: Number = 1.0 if d.fused else d.local_experts
@@ -54,7 +54,7 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
 
 def _shared(d: RankSizes, layer: str) -> list[Op]:
     """Experts that see every token: one dense network, split as one; the router has kept most of its input."""
-    model, e = d.model, d.numbers.compute
+    model, e = d.model, d.widths.compute
     kept = maximum(d.kept_tokens - d.routed_tokens, 0.0) * d.hidden
     ops: list[Op] = []
     if model.shared_expert_gate:

@@ -68,7 +68,7 @@ class RankSizes:
     cp_kind: str
     ep: Number
     expert_tp: Number
-    numbers: ByteWidths
+    widths: ByteWidths
     model: Model
     training: Training
     recompute: str
@@ -148,7 +148,7 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         cp_kind=plan.cp_kind,
         ep=ep,
         expert_tp=expert_tp,
-        numbers=byte_widths(training, plan),
+        widths=byte_widths(training, plan),
         model=model,
         training=training,
         recompute=plan.recompute,

@@ -29,14 +29,14 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
     if d.recompute == "full":
         elements = d.stream_tokens * d.hidden
         kept = kernels("block input", layer, "forward", elements=elements, launches=0.0,
-                       saved_bytes=elements * d.numbers.residual)  # fmt: skip
+                       saved_bytes=elements * d.widths.residual)  # fmt: skip
         end = _not_redone(d, _block_end(d, experts))
         redone = [op for op in forward if not op.name.endswith(WEIGHT_COPIES) and op.name not in end]
         return [kept, *map(unsaved, forward), *map(again, redone), *backward]
     if d.model.network == "ffn":
         return ops
     # Selective: the core's inputs and output are kept, its inside is not.
-    kept_bytes = attention.shape(d).elements * d.numbers.compute
+    kept_bytes = attention.shape(d).elements * d.widths.compute
     kept = kernels("q, k, v, output", layer, "forward", elements=d.tokens, launches=0.0, saved_bytes=kept_bytes)
     end = _not_redone(d, CORE_END)
     inside = [op for op in forward if op.name in CORE_OPS and op.name not in end]

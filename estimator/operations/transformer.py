@@ -93,7 +93,7 @@ def _block(d: RankSizes, layer: str, *, experts: bool, window: int) -> list[Op]:
     if model.network == "attention":
         return attention_part(d, layer, window)
     stream = d.stream_tokens * d.hidden
-    norm, residual = elementwise.norm(d, d.numbers.residual), elementwise.residual(d)
+    norm, residual = elementwise.norm(d, d.widths.residual), elementwise.residual(d)
     norms = model.norms_per_layer
     one_norm = model.parallel_residual and norms == 1
     ops = pair("attention norm", layer, stream, *norm) if norms > 0 else []
@@ -105,7 +105,7 @@ def _block(d: RankSizes, layer: str, *, experts: bool, window: int) -> list[Op]:
         ops += pair("ffn norm", layer, stream, *norm)
     ops += _ffn(d, layer, experts, shares_input=one_norm)
     if one_norm:
-        ops.append(kernels("norm gradient sum", layer, "backward", elements=stream, stream=3 * d.numbers.residual,
+        ops.append(kernels("norm gradient sum", layer, "backward", elements=stream, stream=3 * d.widths.residual,
                            flops_per_element=1))  # fmt: skip
     if norms > 3:
         ops += pair("ffn output norm", layer, stream, *norm)
@@ -117,7 +117,7 @@ def _ffn(d: RankSizes, layer: str, experts: bool, *, shares_input: bool = False)
 
 
 def _ffn_gradient_bytes(d: RankSizes, experts: bool) -> Number:
-    model, e = d.model, d.numbers.compute
+    model, e = d.model, d.widths.compute
     up_count = 2 if model.gated_ffn else 1
     if model.network == "attention":
         return 0.0
@@ -130,7 +130,7 @@ def _ffn_gradient_bytes(d: RankSizes, experts: bool) -> Number:
 
 def embedding(d: RankSizes) -> list[Op]:
     """Return the token (and position) look-up; backward scatters into a zeroed gradient of the whole table."""
-    n, elements = d.numbers, d.tokens * d.hidden_width
+    n, elements = d.widths, d.tokens * d.hidden_width
     lookups = 2 if d.model.position == "learned" else 1
     width = n.parameter if n.autocast else n.residual
     table = (d.vocab + d.positions) * d.hidden_width / d.row_gather
@@ -146,7 +146,7 @@ def embedding(d: RankSizes) -> list[Op]:
 
 def head(d: RankSizes) -> list[Op]:
     """Return the final norm, the logits and the loss; logits are not multiplied in fp8."""
-    n = d.numbers
+    n = d.widths
     ops = pair("final norm", "head", d.stream_tokens * d.hidden, *elementwise.norm(d, n.residual))
     aligned = d.model.vocab * n.compute % 16 == 0
     ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, aligned=aligned, quantised=False,

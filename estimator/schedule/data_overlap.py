@@ -42,7 +42,7 @@ def data_parallel(
         for message in data_messages(
             axis=axis,
             sharding=plan.sharding,
-            numbers=shard.numbers,
+            numbers=shard.widths,
             parameters=parameters,
             layers=kind.layers,
             tensors=count,

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, Work
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import collective_s as host_collective_s
-from estimator.cost.host import launch_s, phase_wait_s
+from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s
 from estimator.scenario.arrays import maximum, picked, where
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
@@ -53,7 +52,7 @@ def part_of(
     early, late = launch_s(training, "forward", e), launch_s(training, "backward", e)
     host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for message in messages:
-        host[message.phase] += host_collective_s(training, message.host, e) * message.count
+        host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
     return Part(
         forward_s=forward,
         input_s=towards_input,

@@ -23,10 +23,9 @@ from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
-from estimator.schedule.bubble import Bubble, bubble_s
 from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, slowest, stage_pass, total
-from estimator.schedule.schedules import FORMULAS
+from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,8 +142,8 @@ def once_per_step(setting: Setting, kind: StageKind) -> tuple[list[Op], list[Op]
     kept = dense * policy.dense.gradients + expert * policy.expert.gradients
     count = tensors + expert_tensors
     return (
-        optimizer(shard.training, shard.numbers, owned, count, multi_tensor=policy.multi_tensor),
-        gradient_accumulation(shard.training, shard.numbers, kept, count),
+        optimizer(shard.training, shard.widths, owned, count, multi_tensor=policy.multi_tensor),
+        gradient_accumulation(shard.training, shard.widths, kept, count),
     )
 
 
@@ -188,7 +187,7 @@ def _tied_s(setting: Setting, e: Efficiencies) -> Number:
     if not setting.shard.tied or kinds[0].head:
         return 0.0
     near = where(setting.groups.send_across, 1.0, 2.0)
-    payload = setting.shard.head_parameters * setting.shard.numbers.gradient
+    payload = setting.shard.head_parameters * setting.shard.widths.gradient
     return collective_s("all-reduce", payload, Group(ranks=2.0, ranks_per_node=near), setting.cluster, e)
 
 
@@ -197,7 +196,7 @@ def _optimizer_s(setting: Setting, ops: list[Op], e: Efficiencies) -> Number:
         return _seconds(ops, setting.cluster, e)
     dense, expert, _, _, _ = stage_parameters(setting.shard, setting.kinds[0])
     owned = dense * setting.policy.dense.optimizer + expert * setting.policy.expert.optimizer
-    return host_update_s(owned, setting.shard.numbers, setting.cluster.chip, e)
+    return host_update_s(owned, setting.shard.widths, setting.cluster.chip, e)
 
 
 def _seconds(ops: list[Op], cluster: Cluster, e: Efficiencies) -> Number:

@@ -14,8 +14,8 @@ from estimator.estimate.assemble import setting
 from estimator.memory.memory import stage_memory
 from estimator.scenario.arrays import taken
 from estimator.scenario.plan import Plan
-from estimator.schedule.bubble import in_flight
 from estimator.schedule.micro_batch import Part
+from estimator.schedule.schedules import in_flight
 from estimator.schedule.step import Parts, Setting, stage_passes, step
 from estimator.search.price_table import PriceTable, Rows, distinct, in_line, staged, table_of, usable_rows
 from estimator.search.space import Choice, Shape, Sharing, Space, changes, plan_of

@@ -264,9 +264,7 @@ def sent_bytes(lines: list[PricedMessage]) -> Any:
 
 
 def _weights(rank: Rank) -> list[Any]:
-    return [
-        (block.dense_parameters + block.expert_parameters) * rank.d.numbers.parameter for block in rank.shard.blocks
-    ]
+    return [(block.dense_parameters + block.expert_parameters) * rank.d.widths.parameter for block in rank.shard.blocks]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -89,19 +89,19 @@ export async function predict() {
 /** Another value of the plan or of the batch may be the way out. @param {import("./types.js").Problem} problem */
 const isOfPlan = ({ field }) => /^(plan|training)\./.test(field);
 
+/** Whether a field says anything in the present scenario. @param {string} field */
+export function hasAxis(field) {
+  if (["plan.ep", "plan.expert_tp"].includes(field)) return modelOf(state.scenario, state.catalog).experts > 0;
+  return field !== "plan.virtual_stages" || state.scenario.plan.pp > 1;
+}
+
 /** Fetch the axes behind the small curves while the page rests, one after the other, sliders first. */
 function scheduleAxes() {
   clearTimeout(idleTimer);
   const mine = ++idle;
   if (state.drag || state.view !== "explore") return;
   idleTimer = window.setTimeout(async () => {
-    const { plan } = state.scenario;
-    const experts = modelOf(state.scenario, state.catalog).experts > 0;
-    const idleFields = [...FRONT, ...(state.more ? MORE : [])].filter(
-      (field) =>
-        (experts || !["plan.ep", "plan.expert_tp"].includes(field)) && (plan.pp > 1 || field !== "plan.virtual_stages"),
-    );
-    for (const field of idleFields) {
+    for (const field of [...FRONT, ...(state.more ? MORE : [])].filter(hasAxis)) {
       if (mine !== idle || !state.online || !state.problems.every(isOfPlan)) return;
       // a scenario that cannot even be read has no axes
       if (!(await fetchAxis(field)) && state.problems.length) return;

@@ -13,7 +13,7 @@ import { same } from "./scenario.js";
  */
 
 export const VIEWS = ["explore", "search", "runs", "compare", "studies"];
-export const OBJECTIVES = ["step_time", "cost", "memory"];
+export const OBJECTIVES = ["step_time", "memory"];
 /** @type {Wanted} */
 export const ANYTHING = { objective: OBJECTIVES[0], memory_gb: 0, slowest_s: 0, locked: {} };
 /** @type {Split} */

@@ -68,3 +68,38 @@ def test_a_load_asks_for_each_thing_once(open_page):
     once = [one for one in asked if one.startswith(("POST /api/estimate", "GET /api/measurements/"))]
     assert "POST /api/estimate" in once
     assert [one for one in set(once) if one != "POST /api/estimate/axis" and once.count(one) > 1] == []
+
+
+def test_what_limits_the_step_names_only_changes_that_were_estimated_the_best_first(open_page, server):
+    page = open_page(EIGHT_GPUS)
+    wait_for_figures(page)
+    lines = page.locator("#tile-limits .remedies li")
+    expect(lines.first.get_by_role("button")).to_be_visible(timeout=60_000)
+    said = [re.fullmatch(r"(.+) −([\d.]+) %: ([\d.]+) (m?s)", text) for text in lines.all_inner_texts()]
+    assert all(said), lines.all_inner_texts()
+    gains = [float(one[2]) for one in said]
+    assert gains == sorted(gains, reverse=True)
+    assert gains[0] > 2
+    # nothing that any axis offers on the same chips for the same work is faster than what is named first
+    fastest = page.evaluate(
+        """async () => {
+            const [{ validAxis }, { state }, { REMEDY_FIELDS }] = await Promise.all(
+                ["axes", "state", "remedies"].map((name) => import(`/js/${name}.js`)));
+            const { plan, training } = state.scenario;
+            const chips = ({ dp, tp, cp, pp }) => dp * tp * cp * pp;
+            const same = (one) => chips(one.plan) === chips(plan) && one.training.global_batch === training.global_batch
+                && one.training.precision === training.precision
+                && [training.framework, "pytorch-compile"].includes(one.training.framework);
+            const times = REMEDY_FIELDS.flatMap((field) => validAxis(field)?.legal ?? [])
+                .filter(({ scenario, estimate }) => same(scenario) && estimate.memory.fits)
+                .map(({ estimate }) => estimate.step_time_s);
+            return Math.min(...times);
+        }"""
+    )
+    named_s = float(said[0][3]) / (1000 if said[0][4] == "ms" else 1)
+    assert named_s == pytest.approx(fastest, rel=0.01)
+    lines.first.get_by_role("button").click()
+    settled(page)
+    step = page.locator("#tile-step-time dd").first.inner_text().split()
+    assert step == [said[0][3], said[0][4]]
+    assert page.locator("#tile-limits").inner_text().count("first remedy") == 0

@@ -364,3 +364,39 @@ def test_the_spread_of_measured_steps_is_said_where_there_are_several(call):
         "Measured: the median of 3 steps, 500 ms to 4.44 s."
     )
     assert call("measured", "spreadWords", {"steps_s": [0.5]}) == call("measured", "spreadWords", None) == ""
+
+
+def test_remedies_do_the_same_work_on_the_same_chips_and_fit(call):
+    def scenario(plan, training):
+        return {
+            "plan": {"dp": 4, "tp": 2, "pp": 1, "cp": 1, "micro_batch": 1, **plan},
+            "training": {"seq_len": 1024, "global_batch": 8, "framework": "pytorch-eager", **training},
+        }
+
+    def point(field, value, seconds, *, fits=True, **also):
+        part, name = field.split(".")
+        changed = {"plan": {}, "training": {}}
+        changed[part][name] = value
+        changed["training"].update(also)
+        return {
+            "value": value,
+            "scenario": scenario(changed["plan"], changed["training"]),
+            "estimate": {"step_time_s": seconds, "memory": {"fits": fits}},
+        }
+
+    axes = [
+        {"field": field, "points": [point(field, *values, **also) for *values, also in points]}
+        for field, points in {
+            "plan.micro_batch": [(1, 1.0, {}), (2, 0.9, {}), (4, 0.8, {}), (8, 0.7, {"fits": False})],
+            "training.framework": [("pytorch-compile", 0.6, {}), ("ideal", 0.1, {})],
+            "plan.tp": [(1, 0.4, {"global_batch": 16}), (2, 1.0, {})],
+            "training.precision": [("fp8", 0.3, {})],
+            "plan.recompute": [("none", 0.99, {})],
+        }.items()
+    ]
+    found = call("remedies", "remedies", {"scenario": scenario({}, {}), "step_time_s": 1.0, "axes": axes})
+    assert [(one["field"], one["value"], one["step_time_s"]) for one in found] == [
+        ("training.framework", "pytorch-compile", 0.6),
+        ("plan.micro_batch", 4, 0.8),
+    ]
+    assert [one["gain_frac"] for one in found] == pytest.approx([0.4, 0.2])

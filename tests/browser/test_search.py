@@ -12,6 +12,9 @@ pytestmark = pytest.mark.browser
 
 SEARCH = EIGHT_GPUS + "&view=search&measured=none"
 WIDE = SEARCH.replace("nodes=1", "nodes=128").replace("dp=8", "dp=1024").replace("global_batch=64", "global_batch=2048")
+LARGE = SEARCH
+for then, now in {"llama3-8b": "llama3-70b", "nodes=1": "nodes=4", "dp=8": "dp=32", "fsdp": "ddp"}.items():
+    LARGE = LARGE.replace(then, now)
 COUNTS = "#search-status .counts"
 
 
@@ -32,7 +35,7 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(open_page):
     expect(rows).to_have_count(10)
 
 
-def test_gpu_hours_are_those_of_a_billion_tokens(open_page):
+def test_gpu_hours_are_those_of_a_billion_tokens_and_no_objective_of_their_own(open_page):
     page = open_page(SEARCH)
     row = page.locator("#best-plans tbody tr").first
     expect(row).to_be_visible(timeout=60_000)
@@ -40,8 +43,10 @@ def test_gpu_hours_are_those_of_a_billion_tokens(open_page):
     tokens_per_s, hours = (row.locator("td").nth(at).inner_text() for at in (2, 5))
     assert tokens_per_s.endswith("k")
     assert number(hours) == pytest.approx(8 * 1e9 / (1e3 * number(tokens_per_s)) / 3600, rel=0.01)
-    page.get_by_role("radio", name="GPU-hours").check(force=True)
-    expect(page.locator("#best-plans header")).to_contain_text("by GPU-hours", timeout=60_000)
+    # the number of chips is given: they sort as the step time does
+    expect(page.locator("#search fieldset").get_by_role("radio")).to_have_count(2)
+    page = open_page(SEARCH + "&objective=cost")
+    expect(page.get_by_role("radio", name="step time")).to_be_checked()
 
 
 def test_plans_that_tie_are_one_row_with_the_number_of_the_others(open_page):
@@ -89,6 +94,28 @@ def test_a_point_of_the_front_opens_its_plan(open_page):
     expect_view(page, "explore")
     wait_for_figures(page)
     assert number(page.locator("#tile-peak-memory dd").first.inner_text()) == pytest.approx(number(wanted), rel=0.01)
+
+
+def test_a_present_plan_that_needs_many_times_the_memory_stands_at_the_edge_with_its_value(open_page):
+    page = open_page(LARGE)
+    expect(page.locator(COUNTS)).to_contain_text("per second", timeout=60_000)
+    page.locator("#front").scroll_into_view_if_needed()
+    page.wait_for_selector("#front .scatterlayer .point", state="attached")
+    settled(page)
+    present_bytes, [low, high], shown, capacity, tallest = page.evaluate(
+        """async () => {
+            const { state } = await import("/js/state.js");
+            const { data, _fullLayout: { yaxis } } = document.querySelector("#front .plot");
+            const { peak_bytes, capacity_bytes } = state.estimate.memory;
+            return [peak_bytes, yaxis.range, data[2].y[0] * 1e9, capacity_bytes, Math.max(...data[0].y) * 1e9];
+        }"""
+    )
+    assert present_bytes > 5 * capacity
+    assert (low, high * 1e9) == (0, pytest.approx(1.08 * max(capacity, tallest)))
+    assert shown == pytest.approx(high * 1e9)
+    expect(page.locator("#front .annotation", has_text="present plan")).to_contain_text(
+        f"{present_bytes / 1e12:.2f} TB"
+    )
 
 
 def test_objective_limits_and_locked_fields_are_in_the_url(open_page):

@@ -22,8 +22,8 @@ from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.plan import SCHEDULES
 from estimator.scenario.scenario import Scenario
-from estimator.schedule.bubble import Bubble, bubble_s, in_flight
 from estimator.schedule.micro_batch import StageTimes
+from estimator.schedule.schedules import Bubble, bubble_s, in_flight
 from tests.estimator.examples import cluster
 from tests.properties.scenarios import DEGREES, scenarios
 

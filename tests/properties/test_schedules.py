@@ -21,8 +21,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.scenario.plan import SCHEDULES
-from estimator.schedule.bubble import bubble_s, in_flight
 from estimator.schedule.micro_batch import StageTimes
+from estimator.schedule.schedules import bubble_s, in_flight
 from estimator.schedule.simulation.orders import SCHEDULES as SHAPES
 from estimator.schedule.simulation.simulate import simulate
 

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.schedule.bubble import bubble_s
 from estimator.schedule.micro_batch import Stages, StageTimes
+from estimator.schedule.schedules import bubble_s
 from estimator.schedule.simulation.simulate import simulate
 from estimator.schedule.zero_bubble_v import MORE, STAYS, TWO, WORK, counted
 

@@ -15,10 +15,14 @@ import { escaped, layout, logTicks } from "./base.js";
 export function front({ plans, best, present, capacity_bytes, colour, narrow }) {
   const all = [...plans, ...(present ? [present] : [])];
   const largest_s = Math.max(0, ...all.map(({ step_time_s }) => step_time_s));
-  const top = Math.max(capacity_bytes, ...all.map(({ peak_bytes }) => peak_bytes));
+  // the present plan may need many times what there is: it must not press the others into a line
+  const top = Math.max(capacity_bytes, ...plans.map(({ peak_bytes }) => peak_bytes));
+  const end = top * 1.08;
+  const above = present && present.peak_bytes > end ? present : null;
   const time = scaleFor(largest_s, "s");
   const memory = scaleFor(top, "bytes");
-  const wide = largest_s > 6 * Math.min(...all.map(({ step_time_s }) => step_time_s), largest_s);
+  const least_s = Math.min(...all.map(({ step_time_s }) => step_time_s), largest_s);
+  const wide = largest_s > 6 * least_s;
   const trace = (/** @type {string} */ name, /** @type {Shown[]} */ some, /** @type {any} */ marker) => ({
     type: "scatter",
     mode: "markers",
@@ -33,6 +37,19 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
     hovertemplate: `${name}: %{customdata}<extra></extra>`,
   });
   const capacity = capacity_bytes / memory.factor;
+  const middle_s = wide ? Math.sqrt(largest_s * least_s) : (largest_s + least_s) / 2;
+  /** The value of a point that stands above the axis, on the side where there is room. @param {Shown} one */
+  const edge = ({ step_time_s, peak_bytes }) => ({
+    x: wide ? Math.log10(step_time_s / time.factor) : step_time_s / time.factor,
+    y: end / memory.factor,
+    xanchor: step_time_s > middle_s ? "right" : "left",
+    xshift: step_time_s > middle_s ? -10 : 10,
+    yanchor: "middle",
+    showarrow: false,
+    text: `present plan ↑ ${quantity(peak_bytes, "bytes")}`,
+    font: { size: 11, color: colour("hue-orange") },
+    bgcolor: colour("card"),
+  });
   return {
     data: [
       {
@@ -46,12 +63,15 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
         color: colour("accent"),
         line: { width: 2 },
       }),
-      trace("present plan", present ? [present] : [], {
-        size: 11,
-        symbol: "diamond-open",
-        color: colour("hue-orange"),
-        line: { width: 2 },
-      }),
+      {
+        ...trace("present plan", present ? [present] : [], {
+          size: 11,
+          symbol: "diamond-open",
+          color: colour("hue-orange"),
+          line: { width: 2 },
+        }),
+        ...(above && { y: [end / memory.factor], cliponaxis: false }),
+      },
     ],
     layout: layout(colour, {
       height: narrow ? 280 : 330,
@@ -69,7 +89,7 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
       },
       yaxis: {
         rangemode: "tozero",
-        range: [0, (top / memory.factor) * 1.08],
+        range: [0, end / memory.factor],
         title: { text: `peak memory, ${memory.unit}` },
       },
       shapes: [
@@ -94,6 +114,7 @@ export function front({ plans, best, present, capacity_bytes, colour, narrow }) 
           text: `limit ${significant(capacity)}`,
           font: { size: 11, color: colour("bad") },
         },
+        ...(above ? [edge(above)] : []),
       ],
     }),
     said: "plans that none beats in both; ring: the best; ◇ present plan",

@@ -89,6 +89,16 @@ def test_a_lower_bound_hides_all_that_compute_can_by_the_same_share():
     assert [found.exposed_s for found in in_line(apart, device_s=2.0, e=bound)] == pytest.approx([1.0, 0.0])
 
 
+def test_messages_beside_compute_share_it_and_leave_the_others_in_line():
+    sent = [
+        message("p2p", "cp", payload_bytes=1e10, count=3.0, hides_behind="compute"),
+        message("p2p", "cp", payload_bytes=1e10, count=1.0, hides_behind="compute"),
+        message("p2p", "cp", payload_bytes=1e10, count=2.0),
+    ]
+    assert [found.exposed_s for found in in_line(sent, device_s=3.0)] == pytest.approx([0.75, 0.25, 2.0])
+    assert [found.exposed_s for found in in_line(sent, device_s=5.0)] == pytest.approx([0.0, 0.0, 2.0])
+
+
 def test_what_each_rank_receives():
     expected = {"all-reduce": 1.5, "all-gather": 0.75, "reduce-scatter": 0.75, "all-to-all": 0.75, "p2p": 1.0}
     assert {kind: received_bytes(message(kind), 4) / 3e9 for kind in TRAFFIC} == expected

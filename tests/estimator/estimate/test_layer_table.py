@@ -78,7 +78,7 @@ def test_weights_of_a_block_are_its_parameters(one):
     rank = rank_of(effective(one), efficiencies_of(one, None))
     rows = layer_table(one)
     for block in rank.ops.blocks:
-        held = sum(row.weights_bytes for row in rows if row.part == block.name) / rank.d.numbers.parameter
+        held = sum(row.weights_bytes for row in rows if row.part == block.name) / rank.d.widths.parameter
         parameters = block.parameters
         # Biases of norms' and linears' widths stand in no row.
         expected = parameters.split + parameters.whole + parameters.expert

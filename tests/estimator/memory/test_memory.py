@@ -16,7 +16,7 @@ from estimator.operations.transformer import network
 from estimator.scenario.breakdown import MEMORY_KINDS
 from estimator.scenario.parameters import parameters
 from estimator.scenario.scenario import scenario_from_json
-from estimator.schedule.bubble import in_flight
+from estimator.schedule.schedules import in_flight
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, built, document, scenario
 
 WORKSPACE = 1000.0

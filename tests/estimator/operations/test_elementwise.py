@@ -16,8 +16,8 @@ def moved(piece):
 
 
 ALL = {
-    "rms norm": lambda d: elementwise.rms_norm(d, d.numbers.residual),
-    "layer norm": lambda d: elementwise.layer_norm(d, d.numbers.residual),
+    "rms norm": lambda d: elementwise.rms_norm(d, d.widths.residual),
+    "layer norm": lambda d: elementwise.layer_norm(d, d.widths.residual),
     "rotary positions": elementwise.rope,
     "activation": elementwise.activation,
     "residual": elementwise.residual,

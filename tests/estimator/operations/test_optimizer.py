@@ -8,7 +8,7 @@ from tests.estimator.examples import GPT, scenario
 
 def adamw(framework: str, **training) -> Op:
     d = rank_sizes(scenario(GPT, framework=framework, **training))
-    (op,) = optimizer(d.training, d.numbers, 1e6, 10.0, multi_tensor=True)
+    (op,) = optimizer(d.training, d.widths, 1e6, 10.0, multi_tensor=True)
     return op
 
 
@@ -24,7 +24,7 @@ def test_the_optimizer_moves_what_its_kernels_touch():
 
 def test_accumulating_reads_both_and_writes_one():
     d = rank_sizes(scenario(GPT, precision="bf16-amp"))
-    (op,) = gradient_accumulation(d.training, d.numbers, 1e6, 10.0)
+    (op,) = gradient_accumulation(d.training, d.widths, 1e6, 10.0)
     assert op.bytes == 3 * 4e6
     fused = rank_sizes(scenario(GPT, framework="megatron"))
-    assert gradient_accumulation(fused.training, fused.numbers, 1e6, 10.0) == []
+    assert gradient_accumulation(fused.training, fused.widths, 1e6, 10.0) == []

@@ -5,8 +5,8 @@ import pytest
 
 from estimator.scenario.legality import schedule_problems
 from estimator.scenario.plan import SCHEDULES
-from estimator.schedule.bubble import bubble_s, in_flight
 from estimator.schedule.micro_batch import StageTimes
+from estimator.schedule.schedules import bubble_s, in_flight
 from estimator.schedule.simulation.simulate import simulate
 
 

@@ -102,6 +102,7 @@ export function createExplore(root) {
     drawRest();
     say();
   });
+  subscribe(["axes", "scenario", "estimated", "problems", "drag"], tiles.updateRemedies);
   subscribe(["view"], () => {
     if (state.view !== "explore") return;
     time.update();

@@ -35,8 +35,8 @@ const WORDS = {
   "bf16-amp": "bf16 amp",
 };
 
-/** @param {string} value */
-const word = (value) => WORDS[value] ?? (/^\w+(-\w+){3}$/.test(value) ? value.replaceAll("-", " · ") : value);
+/** A value of a field as the panel says it. @param {string} value */
+export const word = (value) => WORDS[value] ?? (/^\w+(-\w+){3}$/.test(value) ? value.replaceAll("-", " · ") : value);
 const help = (/** @type {string} */ path) => state.catalog.fields[path]?.help ?? "";
 const choices = (/** @type {string} */ path) => state.catalog.fields[path]?.choices ?? [];
 

@@ -4,6 +4,7 @@ import { stepTime } from "../../measured.js";
 import { chipOf, chipWord, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../shared/dom.js";
+import { createRemedies } from "./remedies.js";
 import { capacityHint } from "./specs.js";
 
 /** @param {string} id @param {string} title @param {string} kind */
@@ -35,6 +36,8 @@ export function createTiles() {
     "Hardware: what the chips execute, with recomputation, but without tiles that a causal kernel skips.";
   const peak = tile("peak-memory", "Peak memory");
   const limits = tile("limits", "What limits this step", "limits");
+  const faster = createRemedies();
+  limits.element.append(h("dd", { class: "more" }, faster.element));
   const element = h(
     "dl",
     { class: "tiles" },
@@ -101,7 +104,7 @@ export function createTiles() {
     );
     peak.note.className = fits ? "" : "worse";
   }
-  return { element, update };
+  return { element, update, updateRemedies: faster.update };
 }
 
 /** What the numbers are compared with: the state when a slider was grabbed, else the pinned baseline. */

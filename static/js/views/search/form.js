@@ -1,14 +1,14 @@
 /** What a search looks for: chips, objective, limits, and fields of the plan that are locked. */
 import { setChips, setWanted } from "../../actions.js";
 import { bytes, said } from "../../format.js";
-import { chipHoursWord, chipOf, describe } from "../../scenario.js";
+import { chipOf, describe } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, icon, put } from "../shared/dom.js";
 import { tellFollowed } from "../shared/fieldProblem.js";
 
+/** Not GPU-hours: the number of chips is given, so that they sort as the step time does. */
 const OBJECTIVES = /** @type {[string, string][]} */ ([
   ["step_time", "step time"],
-  ["cost", "GPU-hours"],
   ["memory", "memory"],
 ]);
 /** Fields that a search moves; only these can be locked. */
@@ -58,8 +58,7 @@ export function createSearchForm() {
       value,
       onchange: () => setWanted({ objective: value }),
     });
-    const label = h("span", { text });
-    return { value, input, label, element: h("label", {}, input, label) };
+    return { value, input, element: h("label", {}, input, h("span", { text })) };
   });
   const locked = h("div", { class: "locked" });
   const field = h("select", { id: "search-lock", onchange: () => offer() });
@@ -147,7 +146,6 @@ export function createSearchForm() {
     for (const one of objectives) {
       one.input.checked = one.value === wanted.objective;
       one.element.classList.toggle("on", one.input.checked);
-      if (one.value === "cost") put(one.label, chipHoursWord(scenario, catalog));
     }
     if (!field.options.length) {
       field.append(...LOCKABLE.map((name) => h("option", { value: name, text: words(name) })));

@@ -1,7 +1,7 @@
 /** Search: every plan of the present model on the present cluster; the best ones, and the front of time and memory. */
 import { api, ApiError } from "../../api.js";
 import { count, plural, saidTogether, seconds, short } from "../../format.js";
-import { canonical, chipHoursWord } from "../../scenario.js";
+import { canonical } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { specification } from "../../sweeping.js";
 import { announce, h, put } from "../shared/dom.js";
@@ -142,8 +142,7 @@ export function createSearch(root) {
       problem.replaceChildren(h("div", { class: "notice" }, h("b", { text: "No plan fits." }), remedy));
       return;
     }
-    const by = answer.objective === "cost" ? chipHoursWord(state.scenario, state.catalog) : answer.objective;
-    put(bestSub, `by ${by.replaceAll("_", " ")}; a click opens the plan in Explore`);
+    put(bestSub, `by ${answer.objective.replaceAll("_", " ")}; a click opens the plan in Explore`);
     best.fill(planTable(found));
     others.fill(planTable(pareto));
     figure.update(pareto, found[0]);

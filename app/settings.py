@@ -52,7 +52,7 @@ class Settings(BaseSettings):
     )
     json_limit_bytes: int = Field(2 * MIB, ge=1024, description="largest JSON body")
     upload_limit_bytes: int = Field(2048 * MIB, ge=1024, description="largest upload")
-    search_limit_s: float = Field(90.0, gt=0, le=86_400, description="wall-clock bound of one search")
+    search_limit_s: float = Field(90.0, gt=0, le=86_400, description="processor time that one search may take")
     request_wait_s: float = Field(
         30.0, gt=0, le=3600, description="most seconds for a request's head, and of silence within its body"
     )

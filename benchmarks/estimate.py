@@ -38,7 +38,17 @@ CASES: dict[str, dict[str, Any]] = {
     },
 }  # fmt: skip
 """The first has the degrees of Llama 3's long-context stage (arXiv 2407.21783, table 4)."""
+README_TABLE = (("8b", 1, 64), ("8b", 8, 512), ("8b", 128, 2048), ("70b", 128, 2048))
+"""Searches whose speed README.md tells: Llama 3 of that size, nodes of 8 H100, sequences of 4096 tokens per step."""
 SWEEPS: dict[str, dict[str, Any]] = {
+    **{
+        f"Llama 3 {size.upper()} on {8 * nodes} H100": {
+            "model": f"llama3-{size}",
+            "cluster": {"chip": "h100-sxm", "nodes": nodes},
+            "training": {"seq_len": 4096, "global_batch": batch},
+        }
+        for size, nodes, batch in README_TABLE
+    },
     "Llama 3 70B on 1024 H200": {
         "model": "llama3-70b",
         "cluster": {"chip": "h200-sxm", "nodes": 128},

@@ -20,7 +20,8 @@ from estimator.search.axis import Axis, axis
 router = APIRouter()
 
 MOST_STAGES_AT_ONCE = 32
-"""An estimate takes about a millisecond per pipeline stage; longer ones leave the event loop free for others."""
+"""An estimate takes one to ten milliseconds up to here, less than a thread is worth, and fifty for thousands of stages;
+those leave the event loop free for others."""
 
 
 @router.post("/api/estimate")

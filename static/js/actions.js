@@ -72,13 +72,20 @@ export function setField(path, value) {
   move(point ? point.scenario : withField(origin(path), path, value, usualNode()), path);
 }
 
+/** The bundled sample leaves when another model or chip is chosen; a run that was chosen stays. */
+function leaveSample() {
+  if (state.measured === state.sample) set({ measured: "" });
+}
+
 /** @param {string} key */
 export function setModel(key) {
+  leaveSample();
   setScenario({ ...state.scenario, model: key });
 }
 
 /** Take a model that is in no catalogue into the scenario. @param {any} model */
 export function setOwnModel(model) {
+  leaveSample();
   setScenario(complete({ ...state.scenario, model }, state.catalog));
 }
 
@@ -86,6 +93,7 @@ export function setOwnModel(model) {
 export function setChip(key) {
   const usual = state.catalog.chips.find((entry) => entry.key === key)?.value.chips_per_node ?? 8;
   const { chips_per_node, nodes } = state.scenario.cluster;
+  leaveSample();
   setScenario({ ...state.scenario, cluster: resized({ chip: key }, chips_per_node * nodes, usual) });
 }
 
@@ -135,7 +143,10 @@ export function release() {
 
 /** @param {string} path */
 export function reset(path) {
-  if (path === "all") return setScenario(state.base);
+  if (path === "all") {
+    set({ measured: state.sample });
+    return setScenario(state.base);
+  }
   return setField(path, get(state.base, path));
 }
 

@@ -95,3 +95,42 @@ def test_both_figures_have_the_legend_of_their_colours(open_page):
     for card, kinds in (("#compare-time", ("matmul", "attention")), ("#compare-memory", ("parameters", "activations"))):
         for kind in kinds:
             expect(page.locator(f"{card} .legend")).to_contain_text(kind)
+
+
+def test_the_bundled_sample_leaves_when_something_is_chosen(open_page, server):
+    sample = server.get("/api/catalog")["sample"]["measurement_id"]
+    bundled = [one["id"] for one in server.get("/api/measurements")["measurements"] if one["bundled"]]
+    other = next(one for one in bundled if one != sample)
+    page = open_page("/?view=compare")
+    rows = page.locator("#compared tbody tr")
+    box = page.locator(f'.library [data-measurement="{sample}"]').get_by_role("checkbox")
+    expect(rows).to_have_count(2)
+    expect(rows.nth(1)).to_contain_text("measured")
+    page.locator(f'.library [data-measurement="{other}"]').get_by_role("checkbox").check()
+    expect(rows).to_have_count(2)
+    label = next(one["label"] for one in server.get("/api/measurements")["measurements"] if one["id"] == other)
+    expect(rows.nth(1)).to_contain_text(label)
+    # who wants it beside the others chooses it
+    expect(box).not_to_be_checked()
+    box.check()
+    expect(rows).to_have_count(3)
+
+
+def test_another_model_or_chip_leaves_the_bundled_sample_behind(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    chip = page.locator("#explore .pins .chip", has_text="measured")
+    expect(chip).to_have_count(1)
+    page.select_option("#chip", "h100-sxm")
+    expect(chip).to_have_count(0)
+    assert query(page, "measured") == "none"
+    expect(page.locator("#explore .pins")).not_to_contain_text("the run")
+    page.go_back()
+    expect(chip).to_have_count(1)
+    page.select_option("#model", "gpt2")
+    expect(chip).to_have_count(0)
+    page.keyboard.press("3")
+    expect(page.locator("#compared tbody tr")).to_have_count(1)
+    page.keyboard.press("1")
+    page.get_by_role("button", name="Back to the sample").click()
+    expect(chip).to_have_count(1)

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.browser
 
 
 def test_a_run_of_another_model_is_not_drawn_beside_the_prediction(open_page):
-    page = open_page()
+    page = open_page("/?measured=2-llama3.2-1b-bf16-h200")
     wait_for_figures(page)
     errors = page.locator(".errors tr.total td")
     expect(errors.nth(2)).to_have_text(re.compile(r"\d"))

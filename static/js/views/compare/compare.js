@@ -109,7 +109,7 @@ export function createCompare(root) {
     ways.draw();
   });
   subscribe(["view"], () => void (state.view === "compare" && trying(refreshMeasurements())));
-  subscribe(["measurements", "pins", "measured"], library.update);
+  subscribe(["measurements", "pins", "measured", "scenario"], library.update);
   library.onopen = (id) => void trying(openMeasurement(id));
   library.onpick = (ids, on) => setPins(ids, on);
   void update();

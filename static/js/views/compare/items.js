@@ -11,9 +11,19 @@ import { pinned } from "../../url.js";
 
 const MOST_ITEMS = 32;
 
+/**
+ * The measured run that is compared, "" for none: the bundled sample only while nothing was chosen, as it would put
+ * another model and chip beside what was.
+ */
+export function comparedRun() {
+  const { measured, sample, pins, scenario, base } = state;
+  return measured === sample && (pins.length || !same(scenario, base)) ? "" : measured;
+}
+
 /** Items for a comparison, in order, and how each is taken out; tables have nothing to put beside a step. */
 export function comparedItems() {
-  const { scenario, catalog, measured, pins, base, unshown } = state;
+  const { scenario, catalog, pins, base, unshown } = state;
+  const measured = comparedRun();
   /** @type {Compared[]} */
   const items = [];
   if (!unshown) items.push({ item: { scenario, label: describe(scenario, catalog) }, remove: () => setShown(false) });
@@ -40,7 +50,7 @@ export function comparedItems() {
 export const opened = () => [
   ...new Set([
     ...state.pins.filter((pin) => pin.startsWith("m:")).map((pin) => pin.slice(2)),
-    ...(state.measured ? [state.measured] : []),
+    ...[comparedRun()].filter(Boolean),
   ]),
 ];
 

@@ -2,6 +2,7 @@
 import { api } from "../../api.js";
 import { bytes, count, seconds, when } from "../../format.js";
 import { state } from "../../state.js";
+import { comparedRun } from "./items.js";
 import { h } from "../shared/dom.js";
 import { createRemove, forget } from "../shared/remove.js";
 
@@ -25,7 +26,7 @@ export function createLibrary() {
     onopen: (/** @type {string} */ _id) => {},
     onpick: (/** @type {string[]} */ _ids, /** @type {boolean} */ _on) => {},
   };
-  const picked = (/** @type {Summary} */ { id }) => state.pins.includes(`m:${id}`) || id === state.measured;
+  const picked = (/** @type {Summary} */ { id }) => state.pins.includes(`m:${id}`) || id === comparedRun();
 
   /** What deletes an upload, where all that came in its file is shown. @param {Summary[]} some */
   function removal(some) {
@@ -55,7 +56,7 @@ export function createLibrary() {
       onchange: () => acts.onpick([one.id], box.checked),
     });
     box.checked = picked(one);
-    box.disabled = one.id === state.measured;
+    box.disabled = one.id === comparedRun();
     const open =
       one.step_time_s || one.kernels
         ? h("button", {

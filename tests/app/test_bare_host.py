@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -13,7 +15,9 @@ from pathlib import Path
 import pytest
 
 from app.settings import ROOT
+from estimator.scenario import catalog
 from estimator.scenario.scenario import scenario_from_json
+from runners.parallel.variants import parse
 from runners.refusals import refusals
 from tests.app.examples import scenario
 from tests.markdown import blocks
@@ -81,7 +85,7 @@ def test_each_of_the_two_is_needed(name, tmp_path):
 
 
 def test_the_readme_shows_these_steps():
-    (steps,) = (block.text for block in blocks(ROOT / "README.md", "sh") if "scp" in block.text)
+    (steps,) = (block.text for block in blocks(ROOT / "README.md", "sh") if "scp -r" in block.text)
     written = re.search(r"echo '(\{.+?\})' > SCENARIO\.json", steps, re.DOTALL)
     assert written
     assert refusals(scenario_from_json(json.loads(written[1])), world_size=1, cuda=True) == [], "it can be measured"
@@ -89,3 +93,39 @@ def test_the_readme_shows_these_steps():
     assert "python -m runners step --scenario SCENARIO.json --out RESULT.json" in steps
     assert "curl --upload-file RESULT.json" in steps
     assert "/api/uploads?filename=RESULT.json" in steps
+
+
+def test_the_readme_spreads_a_model_over_ranks_in_every_way_that_it_names(client, tmp_path):
+    (steps,) = (block.text for block in blocks(ROOT / "README.md", "sh") if "runners ddp" in block.text)
+    line = steps.splitlines()[0].removeprefix("ssh gpu-host ")
+    written = shlex.split(line)
+    assert written[:2] == ["torchrun", "--nproc-per-node"]
+    ranks, name = int(written[2]), written[written.index("--models") + 1]
+    variants = [parse(text) for text in written[written.index("--variants") + 1].split(",")]
+    assert {one.kind for one in variants} == {"fsdp", "zero1", "tp", "pp"}
+    model = catalog.model(name)
+    assert not model.tied_embedding, "tensor and pipeline parallelism refuse a head that is the embedding"
+    assert {model.heads % ranks, model.kv % ranks, model.ffn % ranks, model.layers % ranks} == {0}
+    assert all(one.micro_batches >= ranks for one in variants if one.kind == "pp")
+
+    # the same command with fewer ranks of a small model, on the CPU
+    host = host_with(tmp_path / "host", *FOLDERS)
+    written[2], written[written.index("--models") + 1] = "2", "tiny"
+    sizes = ("--device", "cpu", "--seq-lens", "16", "--precisions", "fp32", "--warmup", "1", "--steps", "2")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", *written[1:], *sizes)
+    environment = {key: value for key, value in os.environ.items() if key not in ("RANK", "WORLD_SIZE", "PYTHONPATH")}
+    done = subprocess.run(
+        torchrun,
+        cwd=host,
+        env=environment | {"OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    response = client.put("/api/uploads?filename=DDP.json", content=(host / "DDP.json").read_bytes())
+    assert response.status_code == 201, response.text
+    (measured,) = response.json()["measurements"]
+    rows = client.get(f"/api/measurements/{measured['id']}").json()["rows"]
+    assert [(row["variant"], row["status"]) for row in rows] == [(one.text, "ok") for one in variants]

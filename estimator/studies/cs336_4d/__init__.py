@@ -20,7 +20,7 @@ from estimator.studies.cs336_4d.mesh import (
     splits,
 )
 from estimator.studies.cs336_4d.notes import NOTES
-from estimator.studies.cs336_4d.sharding import device_bytes, least_ranks, most_tokens
+from estimator.studies.cs336_4d.sharding import device_bytes, held_bytes, least_ranks, most_tokens, resident_bytes
 from estimator.studies.study import Figure, Result, Series, Value, printed, printed_figures
 
 TITLE = "4D parallelism of a 220 billion parameter feed-forward stack"
@@ -37,7 +37,14 @@ IMPOSSIBLE = "impossible"
 def run(inputs: Inputs) -> Result:
     """Answer (a) to (d) for these inputs."""
     shown = printed_figures("cs336-4d") if inputs == Inputs() else {}
-    figures = [*_states(inputs), *_degrees(inputs), *_bounds(inputs), *_splits(inputs), *_levers(inputs)]
+    figures = [
+        *_states(inputs),
+        *_degrees(inputs),
+        *_bounds(inputs),
+        *_splits(inputs),
+        *_levers(inputs),
+        *_stages(inputs),
+    ]
     return Result(
         study="cs336-4d",
         inputs=inputs,
@@ -141,15 +148,28 @@ def _levers(i: Inputs) -> list[Figure]:
         return _finite(least_batch(one, one.X, one.Y, overlapped=overlapped) / one.X)
 
     faster = replace(i, chip_flops_per_s=2 * i.chip_flops_per_s)
-    staged = least_batch(i, max(i.X / i.pipeline, 1), i.Y, overlapped=True)
     return [
         _figure(group, "as it is", shard(i), "", 1),
         _figure(group, "exchanges of both axes one after the other", shard(i, overlapped=False), "", 1),
         _figure(group, "weights sent in half the bytes", shard(replace(i, sent_bytes=i.sent_bytes / 2)), "", 1),
         _figure(group, "compute twice as fast", shard(faster), "", 1),
         _figure(group, "one more mesh axis for FSDP", shard(replace(i, M_X=min(i.M_X + 1, 16))), "", 1),
-        _figure(group, f"{i.pipeline} pipeline stages in X's place: overall batch", _finite(staged), "tokens", 0),
     ]
+
+
+def _stages(i: Inputs) -> list[Figure]:
+    group = "(d) lever, pipeline stages in X's place"
+    batch = least_batch(i, max(i.X / i.pipeline, 1), i.Y, overlapped=True)
+    over = f"{i.pipeline} stages, {i.micro_batches} micro-batches"
+    return [
+        _figure(group, f"overall batch, {over}, weights gathered once", _finite(batch), "tokens", 0),
+        _figure(group, f"overall batch, {over}, weights gathered for each",
+                _finite(batch * i.micro_batches), "tokens", 0),
+        _figure(group, "gathered weights of a stage on a chip", resident_bytes(i) * GB, "GB", 2),
+        _figure(group, "those and a chip's share of the states", (resident_bytes(i) + held_bytes(i)) * GB, "GB", 2),
+        _figure(group, f"idle share of a step, {over}",
+                100 * (i.pipeline - 1) / (i.micro_batches + i.pipeline - 1), "%", 1),
+    ]  # fmt: skip
 
 
 def _degree_curve(i: Inputs) -> tuple[Series, ...]:

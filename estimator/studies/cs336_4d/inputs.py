@@ -31,6 +31,7 @@ class Inputs:
     M_Y: int = spec(1, minimum=1, maximum=16, help="mesh axes of tensor parallelism")
     chips: int = spec(64, minimum=1, maximum=10**6, help="chips to split in (d)")
     pipeline: int = spec(4, minimum=1, maximum=10**5, help="pipeline stages of the lever in (d)")
+    micro_batches: int = spec(16, minimum=1, maximum=10**6, help="m: micro-batches of a step over these stages")
 
     @property
     def parameters(self) -> int:

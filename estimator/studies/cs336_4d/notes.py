@@ -14,8 +14,12 @@ NOTES = (
     "Editions of the Scaling Book differ in this.",
     "(d) More tensor parallelism divides the batch until Y = F·M_Y/α, where its own exchanges bind.",
     "(d) Pipeline stages divide X at the same number of chips; the bubble (p − 1)/(m + p − 1) is the price (arXiv "
-    "2104.04473), less with zero-bubble schedules (arXiv 2401.10241). Weights sent in 8 bits halve FSDP's bound "
+    "2104.04473), less with zero-bubble schedules (arXiv 2401.10241). The batch is that of all m micro-batches only "
+    "while a stage keeps the weights that it gathered for the first of them until the last, s·parameters/(p·Y) bytes "
+    "of every chip; a stage that gathers them for each micro-batch needs m times the batch.",
+    "(d) Weights sent in 8 bits halve FSDP's bound "
     "(ZeRO++, arXiv 2306.10209); computing in 8 bits doubles C and the bound. Sharding inside a fast sub-mesh and "
-    "replicating outside keeps gathers on fast axes (MiCS, arXiv 2205.00119). Gradient accumulation does not "
-    "help: every micro-batch gathers the weights again.",
+    "replicating outside keeps gathers on fast axes (MiCS, arXiv 2205.00119). Gradient accumulation does "
+    "not make the batch smaller: micro-batches that share one gather make up the batch together, and those that gather "
+    "again need as much each.",
 )

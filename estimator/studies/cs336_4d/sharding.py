@@ -29,3 +29,13 @@ def most_tokens(i: Inputs) -> int | None:
     """Tokens from which the activations that are not sharded fill a device; None where all are sharded or none kept."""
     each = (1 - i.sharded_activation_frac) * i.token_bytes
     return math.ceil(i.chip_bytes / each) if each > 0 else None
+
+
+def resident_bytes(i: Inputs) -> float:
+    """Gathered weights of one pipeline stage on a chip of it: s·parameters/(p·Y); FSDP divides only what is at rest."""
+    return i.sent_bytes * i.parameters / (i.pipeline * i.Y)
+
+
+def held_bytes(i: Inputs) -> float:
+    """States at rest on a chip with pipeline stages in X's place: of p·max(X/p, 1)·Y chips."""
+    return i.state_bytes / (i.pipeline * max(i.X / i.pipeline, 1) * i.Y)

@@ -138,4 +138,29 @@ def test_levers_move_the_bound_as_the_equations_say():
     assert found["weights sent in half the bytes"] == pytest.approx(now / 2)
     assert found["compute twice as fast"] == pytest.approx(2 * now)
     assert found["one more mesh axis for FSDP"] == pytest.approx(now * 2 / 3)
-    assert found["4 pipeline stages in X's place: overall batch"] == pytest.approx(now * 16 / 4)
+
+
+def test_stages_need_the_small_batch_only_while_their_gathered_weights_stay():
+    inputs = Inputs()
+    found = {name: one.value for (group, name), one in figures().items() if group.startswith("(d) lever, pipeline")}
+    once = found["overall batch, 4 stages, 16 micro-batches, weights gathered once"]
+    each = found["overall batch, 4 stages, 16 micro-batches, weights gathered for each"]
+    assert once == pytest.approx(5111.11, abs=0.01)
+    assert each == pytest.approx(16 * once)
+    # one gather hides behind the compute of all micro-batches together, and of each where it is repeated
+    for batch, gathers in ((once, 1), (each, 16)):
+        times = pass_times(inputs, batch, 4, 4)
+        assert times.compute_s == pytest.approx(gathers * times.fsdp_s)
+    resident_gb = found["gathered weights of a stage on a chip"]
+    assert resident_gb == pytest.approx(2 * 219_848_638_464 / (4 * 4) / 1e9)
+    whole_gb = found["those and a chip's share of the states"]
+    assert whole_gb == pytest.approx(resident_gb + 16 * 219_848_638_464 / 64 / 1e9)
+    assert whole_gb * 1e9 < inputs.chip_bytes
+    assert found["idle share of a step, 4 stages, 16 micro-batches"] == pytest.approx(100 * 3 / 19)
+
+
+def test_no_note_says_that_every_micro_batch_gathers():
+    notes = study("cs336-4d").notes
+    assert not [note for note in notes if "every micro-batch gathers the weights again" in note]
+    (staged,) = [note for note in notes if "gathered for the first of them until the last" in note]
+    assert "m times the batch" in staged

@@ -41,7 +41,7 @@ export default [
       "no-param-reassign": "error",
       "no-restricted-properties": [
         "error",
-        ...MARKUP.map((property) => ({ property, message: "Text is a text node: views/shared/dom.js." })),
+        ...MARKUP.map((property) => ({ property, message: "Text is a text node: views/common/dom.js." })),
       ],
       "no-self-compare": "error",
       "no-template-curly-in-string": "error",

@@ -77,9 +77,9 @@ def test_errors_of_types_are_found(page: Path, commands: dict[str, list[str]]):
 
 
 LINT_ERRORS = {
-    "views/shared/unused.js": ("const unused = 1;\n", "no-unused-vars"),
-    "views/shared/undefined.js": ("export const text = nowhere;\n", "no-undef"),
-    "views/shared/markup.js": (
+    "views/common/unused.js": ("const unused = 1;\n", "no-unused-vars"),
+    "views/common/undefined.js": ("export const text = nowhere;\n", "no-undef"),
+    "views/common/markup.js": (
         '/** @param {HTMLElement} at */\nexport const wrong = (at) => (at.innerHTML = "<b>");\n',
         "no-restricted-properties",
     ),

@@ -19,7 +19,7 @@ interface Window {
   Plotly?: Plotly;
 }
 
-/** Chromium's; see views/shared/queue.js. */
+/** Chromium's; see views/common/queue.js. */
 interface Navigator {
   scheduling?: { isInputPending?(options: { includeContinuous: boolean }): boolean };
 }

@@ -19,7 +19,7 @@ BARS = "#step-time .barlayer .point path"
 
 
 _RESTS = """async (drawn) => {
-    const [{ idle }, { state }] = await Promise.all([import("/js/views/shared/queue.js"), import("/js/state.js")]);
+    const [{ idle }, { state }] = await Promise.all([import("/js/views/common/queue.js"), import("/js/state.js")]);
     const rests = () => !state.busy && (!drawn || idle());
     if (!rests()) return false;
     // what changed is told in the next frame: only then is its estimate asked for, or what was asked for shown

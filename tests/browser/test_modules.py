@@ -215,7 +215,7 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
         {"model": "xl", "status": "oom"},
         {"d_model": 16, "peak_bytes": 3, "heads": 1},
     ]
-    found = call("views/shared/table", "tablesOf", rows)
+    found = call("views/common/table", "tablesOf", rows)
     assert [len(one["table"]["rows"]) for one in found] == [2, 1]
     assert found[0]["table"]["columns"][1] == {"title": "forward", "unit": "s"}
     assert found[0]["table"]["rows"][1] == ["xl", None, "oom"]
@@ -235,7 +235,7 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
     ],
 )
 def test_a_column_s_name_gives_its_title_and_unit(call, name, title, unit):
-    assert call("views/shared/table", "columnOf", name) == {"title": title, "unit": unit}
+    assert call("views/common/table", "columnOf", name) == {"title": title, "unit": unit}
 
 
 @pytest.mark.parametrize(

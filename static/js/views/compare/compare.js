@@ -6,14 +6,14 @@ import { plural } from "../../format.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
 import { state, subscribe } from "../../state.js";
 import { comparedItems, opened } from "./items.js";
-import { createDetails } from "../shared/details.js";
-import { byId, colour, h, narrow, put } from "../shared/dom.js";
-import { FigureCard } from "../shared/figure.js";
+import { createDetails } from "../common/details.js";
+import { byId, colour, h, narrow, put } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
 import { createLibrary } from "./library.js";
 import { createParallelism } from "./parallelism.js";
-import { createSheet } from "../shared/sheet.js";
+import { createSheet } from "../common/sheet.js";
 import { createDifferences, createSideBySide } from "./sideBySide.js";
-import { trying } from "../shared/toast.js";
+import { trying } from "../common/toast.js";
 
 /** @typedef {import("./items.js").Compared} Compared */
 /** @typedef {import("./sideBySide.js").Comparison} Comparison */

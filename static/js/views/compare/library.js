@@ -3,8 +3,8 @@ import { api } from "../../api.js";
 import { bytes, count, seconds, when } from "../../format.js";
 import { state } from "../../state.js";
 import { comparedRun } from "./items.js";
-import { h } from "../shared/dom.js";
-import { createRemove, forget } from "../shared/remove.js";
+import { h } from "../common/dom.js";
+import { createRemove, forget } from "../common/remove.js";
 
 /** @typedef {import("../../types.js").Summary} Summary */
 

@@ -6,10 +6,10 @@ import { labelOf, sentences } from "../../figures/splitText.js";
 import { bytes, count, saidTogether, seconds } from "../../format.js";
 import { chipOf, describe } from "../../scenario.js";
 import { state } from "../../state.js";
-import { colour, h, narrow, put, swatch } from "../shared/dom.js";
-import { FigureCard } from "../shared/figure.js";
-import { createScroller } from "../shared/scroller.js";
-import { grid } from "../shared/table.js";
+import { colour, h, narrow, put, swatch } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
+import { createScroller } from "../common/scroller.js";
+import { grid } from "../common/table.js";
 
 /** @typedef {import("../../types.js").Comparison} Comparison */
 /** @typedef {{ranks: number, tensor: Comparison, sequence: Comparison, assumptions: string[]}} Parallelism */

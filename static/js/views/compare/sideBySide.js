@@ -5,9 +5,9 @@
 import { setBaseline } from "../../actions.js";
 import { arrow, bytes, change, csv, percent, quantity, seconds, short, significant } from "../../format.js";
 import { same } from "../../scenario.js";
-import { breakable, download, h, icon } from "../shared/dom.js";
-import { createScroller } from "../shared/scroller.js";
-import { columnOf, grid } from "../shared/table.js";
+import { breakable, download, h, icon } from "../common/dom.js";
+import { createScroller } from "../common/scroller.js";
+import { columnOf, grid } from "../common/table.js";
 
 /** @typedef {{items: any[], deltas: any[], differences: {field: string, values: any[]}[]}} Comparison */
 

@@ -1,5 +1,5 @@
 /** The list of what the prediction assumed. */
-import { h } from "../shared/dom.js";
+import { h } from "../common/dom.js";
 
 export function createAssumptions() {
   const list = h("ul", { class: "facts" });

@@ -2,9 +2,9 @@
 import { bytes, csv, percent, seconds, significant } from "../../format.js";
 import { words } from "../../figures/base.js";
 import { state } from "../../state.js";
-import { download, h } from "../shared/dom.js";
-import { createScroller } from "../shared/scroller.js";
-import { grid } from "../shared/table.js";
+import { download, h } from "../common/dom.js";
+import { createScroller } from "../common/scroller.js";
+import { grid } from "../common/table.js";
 
 /**
  * The ranks that take part, and what they share. Ranks of dp and of cp hold the same parameters, so that both sum

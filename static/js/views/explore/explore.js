@@ -6,8 +6,8 @@ import { beside, stepTime } from "../../measured.js";
 import { loadMeasurement } from "../../measurements.js";
 import { set, state, subscribe } from "../../state.js";
 import { pinned } from "../../url.js";
-import { announce, colour, h, narrow, put } from "../shared/dom.js";
-import { FigureCard } from "../shared/figure.js";
+import { announce, colour, h, narrow, put } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
 import { createLayers } from "./layers.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
@@ -15,10 +15,10 @@ import { createMemory } from "./memoryCard.js";
 import { createNotices } from "./notices.js";
 import { createPanel } from "./panel.js";
 import { createPins } from "./pins.js";
-import { later, watch } from "../shared/queue.js";
+import { later, watch } from "../common/queue.js";
 import { createTiles } from "./tiles.js";
 import { createTime } from "./timeCard.js";
-import { trying } from "../shared/toast.js";
+import { trying } from "../common/toast.js";
 
 /** How names of downloaded files begin. */
 function name() {

@@ -8,8 +8,8 @@ import { curve } from "../../figures/curve.js";
 import { count, saidTogether } from "../../format.js";
 import { get, same } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h } from "../shared/dom.js";
-import { createFieldProblem } from "../shared/fieldProblem.js";
+import { h } from "../common/dom.js";
+import { createFieldProblem } from "../common/fieldProblem.js";
 import { createRefusals } from "./refusals.js";
 
 /** @param {import("../../axes.js").AxisPoint[]} points @param {number} value */

@@ -2,8 +2,8 @@
 import { setModel } from "../../actions.js";
 import { count, short } from "../../format.js";
 import { state } from "../../state.js";
-import { createDialog } from "../shared/dialogs.js";
-import { h } from "../shared/dom.js";
+import { createDialog } from "../common/dialogs.js";
+import { h } from "../common/dom.js";
 
 const MOST = 60;
 

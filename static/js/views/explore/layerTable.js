@@ -1,9 +1,9 @@
 /** Every op of one layer, of the embedding and of the head with all that is known of it; the server makes the rows. */
 import { api, ApiError } from "../../api.js";
 import { state } from "../../state.js";
-import { download } from "../shared/dom.js";
-import { createScroller } from "../shared/scroller.js";
-import { tableView } from "../shared/table.js";
+import { download } from "../common/dom.js";
+import { createScroller } from "../common/scroller.js";
+import { tableView } from "../common/table.js";
 
 /** Title and unit by field, in the order of the table. @type {[string, string, string?][]} */
 const COLUMNS = [

@@ -2,11 +2,11 @@
 import { bytes, csv, percent, quantity, scaleFor, significant } from "../../format.js";
 import { tokenOfKey } from "../../figures/base.js";
 import { state } from "../../state.js";
-import { download, h, swatch } from "../shared/dom.js";
+import { download, h, swatch } from "../common/dom.js";
 import { linesOf, shapeText } from "../../figures/opLines.js";
 import { createLayerTable } from "./layerTable.js";
-import { createScroller } from "../shared/scroller.js";
-import { grid } from "../shared/table.js";
+import { createScroller } from "../common/scroller.js";
+import { grid } from "../common/table.js";
 
 /** @typedef {import("../../figures/opLines.js").Line} Line */
 

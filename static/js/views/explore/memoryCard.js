@@ -2,10 +2,10 @@
 import { tokenOf } from "../../figures/base.js";
 import { memory } from "../../figures/memory.js";
 import { state } from "../../state.js";
-import { colour, h, put } from "../shared/dom.js";
-import { FigureCard } from "../shared/figure.js";
-import { createScroller } from "../shared/scroller.js";
-import { tableView } from "../shared/table.js";
+import { colour, h, put } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
+import { createScroller } from "../common/scroller.js";
+import { tableView } from "../common/table.js";
 
 /** @typedef {import("../../types.js").Estimate} Estimate */
 

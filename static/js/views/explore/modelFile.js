@@ -2,7 +2,7 @@
 import { setOwnModel } from "../../actions.js";
 import { ApiError, api } from "../../api.js";
 import { said as sentence, short } from "../../format.js";
-import { announce, h } from "../shared/dom.js";
+import { announce, h } from "../common/dom.js";
 
 export function createModelFile() {
   const said = h("div", { hidden: true });

@@ -2,7 +2,7 @@
 import { setScenario } from "../../actions.js";
 import { sentences } from "../../format.js";
 import { state } from "../../state.js";
-import { h } from "../shared/dom.js";
+import { h } from "../common/dom.js";
 
 /** @param {string} title @param {string[]} texts @param {HTMLElement[]} more */
 const notice = (title, texts, ...more) =>

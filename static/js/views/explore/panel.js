@@ -3,13 +3,13 @@ import { reset, setChip, setChips, setModel } from "../../actions.js";
 import { count, plural, saidTogether } from "../../format.js";
 import { chipOf, chips, chipWord, describe } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 import { capacityHint, chipSpecs, modelSpecs } from "./specs.js";
-import { tellFollowed } from "../shared/fieldProblem.js";
+import { tellFollowed } from "../common/fieldProblem.js";
 import { createModelFile } from "./modelFile.js";
 import { choiceOf, createPlan, numberOf } from "./plan.js";
-import { createSheet } from "../shared/sheet.js";
-import { copy } from "../shared/toast.js";
+import { createSheet } from "../common/sheet.js";
+import { copy } from "../common/toast.js";
 
 const BATCH = /** @type {[string, string, string][]} */ ([
   ["training.seq_len", "Sequence length", "tokens"],

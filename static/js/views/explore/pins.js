@@ -8,8 +8,8 @@ import { openMeasurement, setMeasured } from "../../measurements.js";
 import { chipOf, describe, differences, shortLabel } from "../../scenario.js";
 import { state } from "../../state.js";
 import { pinned, pinOf } from "../../url.js";
-import { h, icon } from "../shared/dom.js";
-import { trying } from "../shared/toast.js";
+import { h, icon } from "../common/dom.js";
+import { trying } from "../common/toast.js";
 
 /** @param {string} kind @param {string} text @param {{open?: () => void, close?: () => void, title?: string}} acts */
 function chip(kind, text, { open, close, title = "" }) {

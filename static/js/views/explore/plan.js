@@ -1,7 +1,7 @@
 /** Controls of the plan: the usual in front, the others folded; what a model or plan has no use for is hidden. */
 import { get, modelOf, same } from "../../scenario.js";
 import { set, state } from "../../state.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 import { createField } from "./field.js";
 import { createSegments } from "./segments.js";
 import { createSelect } from "./select.js";

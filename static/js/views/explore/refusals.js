@@ -1,6 +1,6 @@
 /** Values that a field refuses: how many, and, unfolded, why. */
 import { count, plural } from "../../format.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 
 /** @typedef {import("../../axes.js").AxisPoint} AxisPoint */
 

@@ -5,7 +5,7 @@ import { change, seconds } from "../../format.js";
 import { hasAxis } from "../../predict.js";
 import { REMEDY_FIELDS, remedies } from "../../remedies.js";
 import { state } from "../../state.js";
-import { h } from "../shared/dom.js";
+import { h } from "../common/dom.js";
 import { word } from "./plan.js";
 
 const MOST = 3;

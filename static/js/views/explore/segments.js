@@ -4,8 +4,8 @@ import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
 import { bytes, change, saidTogether } from "../../format.js";
 import { get, same } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h, put } from "../shared/dom.js";
-import { createFieldProblem } from "../shared/fieldProblem.js";
+import { h, put } from "../common/dom.js";
+import { createFieldProblem } from "../common/fieldProblem.js";
 
 /** @param {{path: string, label: string, choices: {value: any, label: string}[], help: string}} options */
 export function createSegments({ path, label, choices, help }) {

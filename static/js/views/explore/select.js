@@ -4,8 +4,8 @@ import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
 import { change, saidTogether } from "../../format.js";
 import { get } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h, put } from "../shared/dom.js";
-import { createFieldProblem } from "../shared/fieldProblem.js";
+import { h, put } from "../common/dom.js";
+import { createFieldProblem } from "../common/fieldProblem.js";
 
 /**
  * @param {{path: string, label: string, choices: string[], help: string, word: (value: string) => string}} options

@@ -3,7 +3,7 @@ import { arrow, bytes, change, percent, quantity, short, split } from "../../for
 import { comparable, disturbance, stepTime } from "../../measured.js";
 import { chipOf, chipWord, same } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 import { createRemedies } from "./remedies.js";
 import { capacityHint } from "./specs.js";
 

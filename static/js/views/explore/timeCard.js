@@ -3,11 +3,11 @@ import { stepTime as stepTimeFigure } from "../../figures/stepTime.js";
 import { plural } from "../../format.js";
 import { apart, beside, comparable, deviceName, disturbance, doubtOf, spreadWords, stepTime } from "../../measured.js";
 import { state } from "../../state.js";
-import { colour, h, narrow, put } from "../shared/dom.js";
-import { createErrors } from "../shared/errorTable.js";
-import { FigureCard } from "../shared/figure.js";
+import { colour, h, narrow, put } from "../common/dom.js";
+import { createErrors } from "../common/errorTable.js";
+import { FigureCard } from "../common/figure.js";
 import { isMeasuredScenario } from "./tiles.js";
-import { warningList } from "../shared/warnings.js";
+import { warningList } from "../common/warnings.js";
 
 /** Why no measurement stands beside the prediction. @param {import("../../types.js").Scenario} scenario */
 function absence(scenario) {

@@ -3,9 +3,9 @@ import { writeUrl } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
 import { said } from "../../format.js";
 import { set, state, subscribe } from "../../state.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 import { createLaunchForm } from "./launchForm.js";
-import { copy, toast } from "../shared/toast.js";
+import { copy, toast } from "../common/toast.js";
 
 const DRY_RUN_MS = 250;
 

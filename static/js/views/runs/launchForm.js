@@ -2,7 +2,7 @@
 import { plural } from "../../format.js";
 import { chips, describe } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 import { createOptionForm } from "./optionForm.js";
 
 /** @typedef {import("../../types.js").Problem} Problem */

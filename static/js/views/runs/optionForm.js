@@ -2,8 +2,8 @@
 import { saidTogether } from "../../format.js";
 import { defaultText, problemsOf, readOption } from "../../options.js";
 import { same } from "../../scenario.js";
-import { h, put } from "../shared/dom.js";
-import { columnOf } from "../shared/table.js";
+import { h, put } from "../common/dom.js";
+import { columnOf } from "../common/table.js";
 
 /** @typedef {import("../../types.js").BenchmarkOption} BenchmarkOption */
 /** @typedef {import("../../types.js").Problem} Problem */

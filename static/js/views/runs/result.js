@@ -5,8 +5,8 @@ import { bytes, change, scaleFor } from "../../format.js";
 import { comparable, disturbance, doubtOf, misnamedWords, spreadWords, stepTime, total } from "../../measured.js";
 import { complete } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h, put } from "../shared/dom.js";
-import { createErrors } from "../shared/errorTable.js";
+import { h, put } from "../common/dom.js";
+import { createErrors } from "../common/errorTable.js";
 
 export function createResult() {
   const errors = createErrors();

@@ -5,9 +5,9 @@ import { bytes, plural, seconds, when } from "../../format.js";
 import { isTable } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
 import { set, state } from "../../state.js";
-import { h, put } from "../shared/dom.js";
-import { createRemove, forget } from "../shared/remove.js";
-import { trying } from "../shared/toast.js";
+import { h, put } from "../common/dom.js";
+import { createRemove, forget } from "../common/remove.js";
+import { trying } from "../common/toast.js";
 
 /**
  * @param {string} id

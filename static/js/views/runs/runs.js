@@ -3,13 +3,13 @@ import { api, ApiError, isFinal } from "../../api.js";
 import { isTable } from "../../measured.js";
 import { createFollowing, LOOK_MS } from "../../runs.js";
 import { state, subscribe } from "../../state.js";
-import { announce, arrange, h, put } from "../shared/dom.js";
-import { createDetails } from "../shared/details.js";
+import { announce, arrange, h, put } from "../common/dom.js";
+import { createDetails } from "../common/details.js";
 import { createLaunch } from "./launch.js";
 import { createResult } from "./result.js";
-import { createSheet } from "../shared/sheet.js";
+import { createSheet } from "../common/sheet.js";
 import { createRunRow } from "./runRow.js";
-import { trying } from "../shared/toast.js";
+import { trying } from "../common/toast.js";
 
 /** @typedef {import("../../types.js").Run} Run */
 const LOG_MS = 1500;

@@ -3,8 +3,8 @@ import { setChips, setWanted } from "../../actions.js";
 import { bytes, said } from "../../format.js";
 import { chipOf, describe } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h, icon, put } from "../shared/dom.js";
-import { tellFollowed } from "../shared/fieldProblem.js";
+import { h, icon, put } from "../common/dom.js";
+import { tellFollowed } from "../common/fieldProblem.js";
 
 /** Not GPU-hours: the number of chips is given, so that they sort as the step time does. */
 const OBJECTIVES = /** @type {[string, string][]} */ ([

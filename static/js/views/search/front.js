@@ -5,8 +5,8 @@ import { bytes } from "../../format.js";
 import { planLabel } from "../../planLabel.js";
 import { chipOf } from "../../scenario.js";
 import { state } from "../../state.js";
-import { colour, h, narrow, put } from "../shared/dom.js";
-import { FigureCard } from "../shared/figure.js";
+import { colour, h, narrow, put } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
 
 /** @typedef {import("../../types.js").Found} Found */
 

@@ -4,8 +4,8 @@ import { bytes, percent, plural, seconds, short, significant } from "../../forma
 import { planLabel } from "../../planLabel.js";
 import { chipHoursWord } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h } from "../shared/dom.js";
-import { grid } from "../shared/table.js";
+import { h } from "../common/dom.js";
+import { grid } from "../common/table.js";
 
 /** GPU-hours, which go with the step time, have no room on a narrow page. */
 const WIDE = [5];

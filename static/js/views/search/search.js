@@ -4,12 +4,12 @@ import { count, plural, saidTogether, seconds, short } from "../../format.js";
 import { canonical } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { specification } from "../../sweeping.js";
-import { announce, h, put } from "../shared/dom.js";
+import { announce, h, put } from "../common/dom.js";
 import { planTable } from "./planTable.js";
 import { createFront } from "./front.js";
-import { createScroller } from "../shared/scroller.js";
+import { createScroller } from "../common/scroller.js";
 import { createSearchForm } from "./form.js";
-import { createSheet } from "../shared/sheet.js";
+import { createSheet } from "../common/sheet.js";
 
 /** @typedef {import("../../types.js").Sweep} Sweep */
 

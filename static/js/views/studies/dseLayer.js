@@ -1,9 +1,9 @@
 /** A Llama layer on a real chip: the same roofline, level by level, for a chip of the catalogue. */
 import { api } from "../../api.js";
 import { hierarchical, levelNames } from "../../figures/hierarchy.js";
-import { colour, h, narrow } from "../shared/dom.js";
-import { FigureCard } from "../shared/figure.js";
-import { trying } from "../shared/toast.js";
+import { colour, h, narrow } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
+import { trying } from "../common/toast.js";
 
 const USUAL = { chip: "h200-sxm", mode: "bound" };
 

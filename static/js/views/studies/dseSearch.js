@@ -2,9 +2,9 @@
 import { api } from "../../api.js";
 import { SERIES } from "../../figures/base.js";
 import { powerPath, shareWord } from "../../figures/power.js";
-import { colour, h } from "../shared/dom.js";
-import { FigureCard } from "../shared/figure.js";
-import { trying } from "../shared/toast.js";
+import { colour, h } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
+import { trying } from "../common/toast.js";
 
 /** @param {{name: () => string}} options */
 export function createPathSearch({ name }) {

@@ -1,6 +1,6 @@
 /** Sliders of the pathfinding page: power and its shares, energies, bandwidths, the model. Live while they move. */
 import { count, significant } from "../../format.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 
 /**
  * @typedef {{name: string, label: string, low: number, high: number, log?: boolean, whole?: boolean, unit?: string,

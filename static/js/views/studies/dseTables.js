@@ -1,8 +1,8 @@
 /** Tables of the machine from technology: its plans on many chips, and what contradicts itself beside its correction. */
 import { quantity } from "../../format.js";
-import { h, put } from "../shared/dom.js";
-import { createScroller } from "../shared/scroller.js";
-import { tableView } from "../shared/table.js";
+import { h, put } from "../common/dom.js";
+import { createScroller } from "../common/scroller.js";
+import { tableView } from "../common/table.js";
 
 /** @typedef {import("../../types.js").Table} Table */
 

@@ -1,6 +1,6 @@
 /** The headline of the machine from technology: time, memory overflow, what binds the products, power shares. */
 import { percent, quantity, significant, split } from "../../format.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 
 const BUDGET = 1.0005; // shares beyond it are more than their rounding
 

@@ -1,6 +1,6 @@
 /** Inputs of a study: a number box or a choice each; what the server refuses stands under its input. */
 import { saidTogether } from "../../format.js";
-import { h, put } from "../shared/dom.js";
+import { h, put } from "../common/dom.js";
 
 /** @typedef {import("../../types.js").StudyInput} StudyInput */
 

@@ -4,13 +4,13 @@ import { api, ApiError } from "../../api.js";
 import { groupsOf, studyFigure, tokenOfSeries } from "../../figures/study.js";
 import { said } from "../../format.js";
 import { set, state, subscribe } from "../../state.js";
-import { colour, h, narrow, put } from "../shared/dom.js";
-import { FigureCard } from "../shared/figure.js";
+import { colour, h, narrow, put } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
 import { createPathfinding, LIVE_GROUPS } from "./dse.js";
-import { createSheet } from "../shared/sheet.js";
+import { createSheet } from "../common/sheet.js";
 import { createStudyForm } from "./form.js";
 import { createStudyTable } from "./table.js";
-import { trying } from "../shared/toast.js";
+import { trying } from "../common/toast.js";
 
 /** @typedef {import("../../types.js").Study} Study */
 

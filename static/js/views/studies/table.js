@@ -1,8 +1,8 @@
 /** Figures of a study in their groups: value, unit, what the reference prints, and whether both agree. */
 import { count, csv, significant } from "../../format.js";
-import { breakable, download, h, put } from "../shared/dom.js";
-import { createScroller } from "../shared/scroller.js";
-import { grid } from "../shared/table.js";
+import { breakable, download, h, put } from "../common/dom.js";
+import { createScroller } from "../common/scroller.js";
+import { grid } from "../common/table.js";
 
 /** @typedef {import("../../types.js").StudyFigure} Figure */
 

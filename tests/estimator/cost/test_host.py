@@ -2,7 +2,7 @@
 
 import pytest
 
-from estimator.cost.host import collective_s, launch_s, phase_wait_s
+from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s
 from estimator.scenario.training import Training
 from tests.estimator.examples import flawless
 
@@ -30,9 +30,9 @@ def test_each_framework_has_its_own_launches(framework, compiled, forward, backw
 
 def test_a_blocking_collective_waits_for_every_further_rank():
     training = Training(seq_len=1, global_batch=1)
-    assert collective_s(training, 1, E) == 0
-    assert collective_s(training, 8, E) == 49.0
-    assert collective_s(Training(seq_len=1, global_batch=1, framework="ideal"), 8, E) == 0
+    assert blocking_collective_s(training, 1, E) == 0
+    assert blocking_collective_s(training, 8, E) == 49.0
+    assert blocking_collective_s(Training(seq_len=1, global_batch=1, framework="ideal"), 8, E) == 0
 
 
 @pytest.mark.parametrize(

@@ -207,7 +207,7 @@ def test_a_cpu_updates_tensor_by_tensor():
     one = scenario_from_json(data)
     (found,) = stage_memories(built(one).setting, WORKSPACE)
     assert found.by_kind["temporaries"] == 2 * TABLE
-    (op,) = optimizer(one.training, rank_sizes(one).numbers, 1e6, 10.0, multi_tensor=False)
+    (op,) = optimizer(one.training, rank_sizes(one).widths, 1e6, 10.0, multi_tensor=False)
     assert op.launches == 8 * 10
 
 

@@ -109,7 +109,7 @@ def test_activation_memory_relative_to_tensor_parallelism_alone(row):
 @pytest.mark.parametrize("row", [row for row in MEMORY if row["quantity"] == "states"], ids=lambda row: row["model"])
 def test_states_are_18_bytes_per_parameter(row):
     one = megatron(row)
-    n = rank_sizes(one).numbers
+    n = rank_sizes(one).widths
     per_rank = one.model.layers / int(row["pp"]) * linear_parameters_per_layer(one.model) / one.plan.tp
     assert per_rank * (n.parameter + n.gradient + n.optimizer) / 2**30 == pytest.approx(float(row["value"]), rel=1e-6)
 

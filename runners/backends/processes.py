@@ -81,13 +81,19 @@ def killed(number: int) -> str:
 
 
 def rank_killed(folder: Path) -> str:
-    """Say so where torchrun reports in the run's log that a signal ended the first of its ranks to fail; else ""."""
+    """Say so where torchrun reports in the run's log that a signal ended one of its ranks; else "".
+
+    The rank that failed first is its root cause. A neighbour that loses the connection to a killed rank may be seen
+    failing before it; torchrun itself ends the ranks that are left with SIGTERM.
+    """
     log = folder / LOG_FILE
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _REPORT_BYTES))
-        report = file.read().decode("utf-8", "replace").rpartition("Root Cause")[2]
-        if found := _RANK_KILLED.search(report):
-            return killed(int(found[1]))
+        others, _, first = file.read().decode("utf-8", "replace").rpartition("Root Cause")
+        signals = [int(number) for number in _RANK_KILLED.findall(first)]
+        signals += [number for number in map(int, _RANK_KILLED.findall(others)) if number != signal.SIGTERM]
+        if signals:
+            return killed(signals[0])
     return ""
 
 

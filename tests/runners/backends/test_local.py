@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from runners.backends import Status, local
-from runners.backends.processes import marked, processes_of, start_time
+from runners.backends.processes import marked, processes_of, rank_killed, start_time
 from runners.job import (
     CANCEL_FILE,
     LOG_FILE,
@@ -235,3 +235,18 @@ def test_what_one_machine_has_not_is_a_problem(tmp_path):
     assert [problem.field for problem in local.problems(replace(job, world_size=65))] == ["world_size"]
     on_gpu = local.problems(replace(job, device="cuda", world_size=64))
     assert [problem.field for problem in on_gpu] == ["device"]
+
+
+@pytest.mark.parametrize(
+    ("others", "first", "said"),
+    [
+        ("", -9, "killed, signal 9 (SIGKILL): perhaps out of memory"),
+        # A neighbour that lost the connection was seen failing first; torchrun ended the third.
+        ("exitcode  : -9 (pid: 7)\nexitcode  : -15 (pid: 8)\n", 1, "killed, signal 9 (SIGKILL): perhaps out of memory"),
+        ("exitcode  : -15 (pid: 8)\n", 1, ""),
+    ],
+)
+def test_a_rank_that_a_signal_ended_is_found_in_the_report_of_torchrun(tmp_path, others, first, said):
+    report = f"Failures:\n{others}Root Cause (first observed failure):\nexitcode  : {first} (pid: 6)\n"
+    (tmp_path / LOG_FILE).write_text(report)
+    assert rank_killed(tmp_path) == said

@@ -150,8 +150,10 @@ def test_stopping_the_server_ends_the_event_streams_and_not_the_run(serve, setti
         process.send_signal(signal.SIGINT)
         for _ in lines:
             pass
-    assert process.wait(10) == 0
-    assert time.monotonic() - began_s < 4
+        ended_s = time.monotonic()
+    assert process.wait(20) == 0
+    # Streams that waited for the server's patience with connections would end after 5 s.
+    assert ended_s - began_s < 4
     folder = settings.data / "runs" / run_id
     assert processes_of(folder)
     _, client = serve()

@@ -55,8 +55,8 @@ class Call:
 
     ``dispatches``: ops that the host went through since the call before, this one included (views cost time, too).
     ``recomputed``: runs a second time in backward. ``compiled``: stands in a region that the program compiles, recorded
-    as eager would run it, so that its neighbours may fuse. ``waits_for``: index of an earlier call. ``measured_s``: device
-    seconds of its kernels where it was profiled, else None.
+    as eager would run it, so that its neighbours may fuse. ``waits_for``: index of an earlier call. ``measured_s``:
+    device seconds of its kernels where it was profiled, else None.
     """
 
     kind: str

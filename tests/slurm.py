@@ -91,7 +91,7 @@ class Slurm:
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stderr}{self.logs()}"
@@ -205,7 +205,7 @@ class Slurm:
         assert installer is not None
         options = ("--no-defaults", f"--datadir={data}", f"--user={user}")
         install = (installer, *options, "--auth-root-authentication-method=socket", f"--auth-root-socket-user={user}")
-        subprocess.run((*install, "--skip-test-db"), check=True, capture_output=True, timeout=60)
+        subprocess.run((*install, "--skip-test-db"), check=True, capture_output=True, timeout=240)
         small = ("--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0", "--skip-networking")
         self._daemon("mariadbd", *options, *small, f"--socket={socket_path}")
         self._until(socket_path.exists)
@@ -217,7 +217,7 @@ class Slurm:
         path = program(command[0])
         assert path is not None
         environment = {**os.environ, **self.environment}
-        done = subprocess.run((path, *command[1:]), env=environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run((path, *command[1:]), env=environment, capture_output=True, text=True, timeout=120)
         return done.stdout + done.stderr
 
     def _daemon(self, name: str, *arguments: object, log: str = "") -> None:

@@ -25,13 +25,13 @@ def serving(
     try:
         line = process.stdout.readline()
         assert line.startswith("Headroom listens on http://127.0.0.1:"), line + process.stderr.read()
-        with httpx2.Client(base_url=line.split()[-1], timeout=60) as client:
+        with httpx2.Client(base_url=line.split()[-1], timeout=120) as client:
             yield process, client
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         try:
-            process.communicate(timeout=20)
+            process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()

@@ -67,18 +67,31 @@ class Slurm:
         for process in reversed(self._started):
             process.kill()
             process.wait()
-        for pid in self._left():
+        self._kill(self._left())
+
+    def clear(self) -> None:
+        """End what a failed test may have left: a job without an end would keep a core busy for all tests to come."""
+        self.run("scancel", f"--user={os.geteuid()}")
+        deadline_s = time.monotonic() + 10
+        while self._left() and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        self._kill(self._left())
+
+    @staticmethod
+    def _kill(pids: list[int]) -> None:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def _left(self) -> list[int]:
-        """Processes of jobs, and those that watch over them, which a failed test may leave."""
+        """Processes of jobs, and those that watch over them; not the daemons, nor the controller's own helper."""
         mark = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
-        found = []
+        found, others = [], {os.getpid(), *(process.pid for process in self._started)}
         for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
+            if entry.name.isdigit() and int(entry.name) not in others:
                 with contextlib.suppress(OSError):
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    ours = mark in (entry / "environ").read_bytes().split(b"\0")
+                    if ours and (entry / "comm").read_text() != "slurmscriptd\n":
                         found.append(int(entry.name))
         return found
 

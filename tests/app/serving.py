@@ -18,7 +18,10 @@ from tests.app.examples import HEADROOM, ROOT
 def serving(
     data: Path, *, wrap=lambda *command: list(command), **environment: str
 ) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
-    """Serve a data folder; gives (process, client). ``wrap`` puts another command before it."""
+    """Serve a data folder; gives (process, client). ``wrap`` puts another command before it.
+
+    Whatever is done to the server, it must not have failed where it did not expect to.
+    """
     command = wrap(*HEADROOM, "serve", "--port", "0", "--data", str(data))
     given = {**os.environ, "HEADROOM_PROBE_CPU": "false", "PYTHONPATH": str(ROOT), **environment}
     process = subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
@@ -31,8 +34,9 @@ def serving(
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         try:
-            process.communicate(timeout=120)
+            _, errors = process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             raise
+    assert "Traceback" not in errors, errors

@@ -166,7 +166,7 @@ class Slurm:
             "SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1",
             "ReturnToService=0",  # a node that failed stays down until somebody looks at it
             "MinJobAge=300",
-            "KillWait=5",
+            "KillWait=20",
             "InactiveLimit=0",
             "SlurmctldTimeout=60",
             "SlurmdTimeout=60",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import tempfile
 from functools import partial
@@ -19,8 +20,9 @@ from runners.guard.journal import journal_of, recover
 from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json, read_measurement
 from runners.options import about, add_arguments, from_arguments, options_of
 from runners.reference.command import add_reference
+from runners.reference.plans import plans
 from runners.terminal import event_text, result_text
-from runners.worker import BAD_INPUT, FAILED, leave, rank_and_world_size, work
+from runners.worker import BAD_INPUT, FAILED, leave, raise_cancelled, rank_and_world_size, work
 
 PROBE_OVERTIME_S = 120.0
 """What a probe may take longer than it was asked to: importing torch, and the largest product."""
@@ -66,6 +68,23 @@ def _probe(options: argparse.Namespace) -> int:
     code = int(probes.run(options.out, options.seconds, options.device))
     _say(f"{options.out}: its object 'chip' is this device, for a scenario's cluster")
     return code
+
+
+def _series(options: argparse.Namespace) -> int:
+    series = import_module("runners.series")  # imports torch
+    rank, world_size = rank_and_world_size()
+    entries = series.entries_of(plans(world_size, small=options.small)) if options.list is None else series.read_series(options.list)
+    wanted = [name.strip() for name in options.only.split(",") if name.strip()]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, raise_cancelled)
+    watch = heartbeat.Watch(
+        rank=rank, world_size=world_size, time_limit_s=options.limit_s * 1.1, row_limit_s=options.row_limit_s
+    )
+    heartbeat.start(watch)
+    chosen = [entry for entry in entries if not wanted or entry.name in wanted]
+    failed = series.run(chosen, options.out, options.device, _say, limit_s=options.limit_s, again=options.again)
+    heartbeat.end()
+    return FAILED if failed else 0
 
 
 def _recover(options: argparse.Namespace) -> int:
@@ -141,6 +160,20 @@ def _parser() -> argparse.ArgumentParser:
     probe.set_defaults(command=_probe)
 
     add_reference(commands.add_parser("reference", help="all that the estimator is held against, unattended"))
+
+    many = commands.add_parser("series", help="many scenarios' steps in one group of processes, a result for each")
+    many.add_argument(
+        "list", type=Path, nargs="?", metavar="LIST.json",
+        help="steps: name, scenario, options, warmup, steps; default: the reference series for so many processes",
+    )  # fmt: skip
+    many.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where NAME.json goes, for each")
+    many.add_argument("--only", default="", metavar="LIST", help="names of steps")
+    many.add_argument("--small", action="store_true", help="the reference series at tiny sizes, to try it out on a CPU")
+    many.add_argument("--again", action="store_true", help="measure also what has a result in the folder")
+    many.add_argument("--limit-s", type=float, default=0.0, metavar="S", help="begin no step after it (default: none)")
+    many.add_argument("--row-limit-s", type=float, default=120.0, metavar="S", help="end all if a step takes longer")
+    many.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: GPUs if any")
+    many.set_defaults(command=_series)
 
     lost = commands.add_parser("recover", help="the result of a run that was killed, from the rows on disk")
     lost.add_argument("result", type=Path, metavar="RESULT.json", help="what the run would have written")

@@ -78,8 +78,9 @@ def memory(trainer: Trainer, peaks: dict[str, dict[str, float]]) -> tuple[Measur
     tracked: float | None = None
     by_kind: dict[str, float] = {}
     found: list[Warning] = []
-    if trainer.scenario.training.fused or trainer.graphs:
+    if trainer.scenario.training.fused or trainer.graphs or trainer.exchange is not None:
         where = "CUDA graphs" if trainer.graphs else "compiled code"
+        where = "ranks that share a model" if trainer.exchange is not None else where
         found = [Warning(code="memory_kinds_unknown", message=f"kinds of memory are not told apart in {where}")]
     else:
         try:

@@ -20,6 +20,7 @@ LIBRARIES = ("gloo", "nccl")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "p2p")
 PASSES = ("forward", "forward-backward", "step")
 OPTIMIZER_KERNELS = ("default", "foreach", "fused", "for-loop")
+EXPERTS = ("default", "loop", "grouped")
 LADDERS = ("gemm", "attention", "elementwise", "reduction", "copy", "launch", "optimizer", "collective")
 ATTENTION_CORES = (
     "naive", "compiled", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "sdpa-math", "triton"
@@ -42,6 +43,9 @@ class StepOptions:
     mode: str = spec("step", choices=PASSES, help="how much of a training step runs; forward alone keeps no graph")
     graph: bool = spec(False, help="replay the step's phases as CUDA graphs")
     optimizer_kernel: str = spec("default", choices=OPTIMIZER_KERNELS, help="which of PyTorch's optimizer kernels")
+    experts: str = spec(
+        "default", choices=EXPERTS, help="experts one after another or in grouped products; default: grouped if compiled"
+    )
     snapshot: bool = spec(False, help="write the allocator's snapshot of one step beside the trace, as JSON")
     models: tuple[str, ...] = spec((), help="names of the catalogue, or tiny; the rest of the grid applies to each")
     layers: int = spec(0, minimum=0, maximum=10_000, help="grid: blocks to keep of each model; 0: all")

@@ -65,7 +65,7 @@ def busy_machine(load: dict[str, float]) -> list[Warning]:
     if not load or load["others_cores"] <= BUSY_FRAC * load["cores"]:
         return []
     message = (
-        f"other programs kept {load['others_cores']:.1f} of {load['cores']:.0f} processors busy meanwhile: times may be "
-        "longer than this machine's own"
+        f"other programs kept {load['others_cores']:.1f} of {load['cores']:.0f} processors busy meanwhile: times may "
+        "be longer than this machine's own"
     )
     return [Warning(code="busy_machine", message=message)]

@@ -157,6 +157,9 @@ def refusals(
     if options.graph and model.experts and not (options.experts == "grouped" or training.fused):
         message = "the host waits for the numbers of tokens of each expert"
         refuse("options.graph", message, "Set options.experts to grouped.")
+    if model.experts and options.experts == "grouped" and cuda and training.precision in ("fp32", "tf32"):
+        message = f"grouped products on a GPU take numbers of two bytes, not {training.precision}"
+        refuse("options.experts", message, "Choose loop, or precision bf16 or bf16-amp.")
     if options.graph and not cuda:
         refuse("options.graph", "CUDA graphs need a GPU", "Leave graph out, or choose device cuda.")
     if options.graph and world_size > 1:

@@ -1,8 +1,8 @@
 """Series: many scenarios' steps in one group of processes, a result for each: ``python -m runners series LIST.json``.
 
-Starting processes and importing torch takes longer than most steps; one group of ranks measures them all. Every result is
-on disk before the next scenario begins: what is there already is left alone, so that a series that was ended goes on where
-it was. All are timed first and profiled afterwards, because a profiler slows what runs after it.
+Starting processes and importing torch takes longer than most steps; one group of ranks measures them all. Every result
+is on disk before the next scenario begins: what is there already is left alone, so that a series that was ended goes on
+where it was. All are timed first and profiled afterwards, because a profiler slows what runs after it.
 """
 
 from __future__ import annotations
@@ -75,14 +75,22 @@ class _Step:
 
 
 def run(
-    entries: list[Entry], out: Path, device: str, say: Callable[[str], None], *, limit_s: float = 0.0, again: bool = False
+    entries: list[Entry],
+    out: Path,
+    device: str,
+    say: Callable[[str], None],
+    *,
+    limit_s: float = 0.0,
+    again: bool = False,
 ) -> int:
     """Measure the entries that have no result in ``out``; return how many failed."""
     gc.freeze()
     ranks = join(device)
     end_s = time.monotonic() + limit_s if limit_s else float("inf")
     out.mkdir(parents=True, exist_ok=True)
-    wanted = [entry for entry, is_there in zip(entries, _there(entries, out, ranks), strict=True) if again or not is_there]
+    wanted = [
+        entry for entry, is_there in zip(entries, _there(entries, out, ranks), strict=True) if again or not is_there
+    ]
     steps: list[_Step] = []
     failed = 0
     for number, entry in enumerate(wanted, 1):
@@ -150,9 +158,7 @@ def _over(ranks: Ranks, end_s: float) -> bool:
 
 
 def _job(entry: Entry) -> Job:
-    return Job(
-        scenario=entry.scenario, options=entry.options, warmup=entry.warmup, steps=entry.steps, label=entry.name
-    )
+    return Job(scenario=entry.scenario, options=entry.options, warmup=entry.warmup, steps=entry.steps, label=entry.name)
 
 
 def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measurement]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
 from estimator.scenario.measurement import Warning
-from estimator.scenario.units import seconds
+from estimator.scenario.units import seconds as seconds_text
 from runners.ranks import Ranks, gather
 from runners.trace.reduced import Reduced
 
@@ -91,16 +91,30 @@ def communication_by_rank(ranks: Ranks, profiled: Reduced) -> dict[str, Any]:
     }
 
 
+def exposed_by_phase(
+    by_rank: Sequence[Sequence[Sample]], communication: Mapping[str, Any], profiled: Reduced
+) -> dict[str, float]:
+    """Mean over ranks of what communication adds to each phase, less where profiling made the phase longer."""
+    phases = phases_with_waiting(by_rank, 0.0)
+    found = {}
+    for name in MEASURED_PHASES:
+        exposed_s = statistics.fmean(communication["exposed_s"][name])
+        work_s = sum(s for category, s in profiled.phases_s.get(name, {}).items() if category in WORK)
+        found[name] = exposed_s * min(1.0, phases[name] / (exposed_s + work_s)) if exposed_s else 0.0
+    return found
+
+
 def host_bound(phases_s: Mapping[str, float], communication: Mapping[str, Any]) -> list[Warning]:
     """Say where the device waits for the host a good part of the step: the host was measured, not the device."""
     step_s, wait_s = sum(phases_s.values()), phases_s[Phase.HOST_WAIT]
     if wait_s < HOST_BOUND_FRAC * step_s:
         return []
-    message = f"launches take longer than the device works: it waits for the host {seconds(wait_s)} of {seconds(step_s)}"
+    waits, step = seconds_text(wait_s), seconds_text(step_s)
+    message = f"launches take longer than the device works: it waits for the host {waits} of {step}"
     exposed_s = phases_s[Phase.EXPOSED_COMMUNICATION]
     if exposed_s and communication:
-        least_s = communication["exposed_minimum_s"]
-        message += f", and {seconds(exposed_s)} of exposed communication are mostly waiting ({seconds(least_s)} at least)"
+        exposed, least = seconds_text(exposed_s), seconds_text(communication["exposed_minimum_s"])
+        message += f", and {exposed} of exposed communication are mostly waiting ({least} in the rank that waits least)"
     return [Warning(code="host_bound", message=f"{message}; larger sizes measure the device")]
 
 

@@ -30,17 +30,20 @@ GRAPH_WARMUP = 3
 class Trainer:
     """What one training step needs; ``phase`` says where in a step the process is, for failures.
 
-    ``training`` is what the loss is computed under. ``exchange`` and ``pipeline`` are those of plans that are more than
-    DistributedDataParallel.
+    ``loss_of`` gives the loss of a batch. ``scores`` is (sequences · heads, length) where attention's products are
+    known by them. ``exchange`` and ``pipeline`` are those of plans that are more than DistributedDataParallel.
+    ``scenario`` is None where a program of somebody else's is measured.
     """
 
     module: nn.Module
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler | None
-    batches: list[tuple[Tensor, Tensor]]
-    scenario: Scenario
-    training: Training
+    batches: list[Any]
+    loss_of: Callable[[Any], Tensor]
     ranks: Ranks
+    scenario: Scenario | None = None
+    scores: tuple[int, int] | None = None
+    fused: bool = False
     mode: str = "step"
     exchange: Any = None
     pipeline: Any = None
@@ -86,8 +89,10 @@ def prepare(
         optimizer=optimizer_of(module, training, optimizer_kernel, capturable=graph),
         scaler=torch.amp.GradScaler(ranks.device.partition(":")[0]) if training.precision == "fp16-amp" else None,
         batches=[batch(model, training, plan, ranks.device) for _ in range(scenario.micro_batches)],
+        loss_of=partial(_loss_of, module, training, ranks.device, scenario.micro_batches),
         scenario=scenario,
-        training=training,
+        scores=_scores(scenario),
+        fused=training.fused,
         ranks=ranks,
         mode=mode,
     )
@@ -99,9 +104,7 @@ def is_plain(plan: Plan) -> bool:
     return plan.tp == plan.pp == plan.cp == plan.ep == 1 and bucketed
 
 
-def _under_plan(
-    scenario: Scenario, ranks: Ranks, seed: int, *, mode: str, way: str, optimizer_kernel: str
-) -> Trainer:
+def _under_plan(scenario: Scenario, ranks: Ranks, seed: int, *, mode: str, way: str, optimizer_kernel: str) -> Trainer:
     from runners.parallel.plan import prepare as prepare_plan  # DTensor takes as long to import as all of torch
 
     built = prepare_plan(scenario, ranks, seed, way=way, optimizer_kernel=optimizer_kernel)
@@ -110,8 +113,10 @@ def _under_plan(
         optimizer=built.optimizer,
         scaler=None,
         batches=built.batches,
+        loss_of=partial(_loss_of, built.module, built.training, ranks.device, scenario.micro_batches),
         scenario=scenario,
-        training=built.training,
+        scores=_scores(scenario),
+        fused=scenario.training.fused,
         ranks=ranks,
         mode=mode,
         exchange=built.exchange,
@@ -130,11 +135,11 @@ def one_step(trainer: Trainer, done: Callable[[str], None], *, communicate: bool
                 graph.replay()
             done(name)
         return
-    for index, (tokens, targets) in enumerate(trainer.batches if trainer.pipeline is None else ()):
+    for index, batch_ in enumerate(trainer.batches if trainer.pipeline is None else ()):
         last = index == len(trainer.batches) - 1
         with _gradients(trainer, last, communicate):
             with _phase(trainer, Phase.FORWARD):
-                loss = _forward(trainer, tokens, targets)
+                loss = _forward(trainer, batch_)
             done(Phase.FORWARD)
             if trainer.mode != "forward":
                 with _phase(trainer, Phase.BACKWARD):
@@ -183,7 +188,7 @@ def capture(trainer: Trainer) -> None:
         return made
 
     for pair in trainer.batches:
-        loss = recorded(Phase.FORWARD, partial(_forward, trainer, *pair))
+        loss = recorded(Phase.FORWARD, partial(_forward, trainer, pair))
         if trainer.mode != "forward":
             recorded(Phase.BACKWARD, partial(_backward, trainer, loss))
         trainer.loss = loss.detach()
@@ -212,10 +217,19 @@ def empty(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         local.untyped_storage().resize_(0)
 
 
-def _forward(trainer: Trainer, tokens: Tensor, targets: Tensor) -> Tensor:
-    with torch.set_grad_enabled(trainer.mode != "forward"), autocast(trainer.training, trainer.ranks.device):
-        loss = loss_of(trainer.module, tokens, targets)
-        return loss / len(trainer.batches) if len(trainer.batches) > 1 else loss
+def _forward(trainer: Trainer, batch_: Any) -> Tensor:
+    with torch.set_grad_enabled(trainer.mode != "forward"):
+        return trainer.loss_of(batch_)
+
+
+def _loss_of(module: nn.Module, training: Training, device: str, count: int, pair: tuple[Tensor, Tensor]) -> Tensor:
+    with autocast(training, device):
+        loss = loss_of(module, *pair)
+        return loss / count if count > 1 else loss
+
+
+def _scores(scenario: Scenario) -> tuple[int, int]:
+    return scenario.plan.micro_batch * scenario.model.heads, scenario.training.seq_len
 
 
 def _backward(trainer: Trainer, loss: Tensor) -> None:
@@ -235,8 +249,8 @@ def _gradients(trainer: Trainer, last: bool, communicate: bool) -> AbstractConte
     if trainer.exchange is not None:
         context: AbstractContextManager[Any] = trainer.exchange.micro_batch(last)
         return context
-    local = not (last and communicate) and isinstance(trainer.module, DistributedDataParallel)
-    return trainer.module.no_sync() if local else nullcontext()
+    local = not (last and communicate)
+    return trainer.module.no_sync() if local and isinstance(trainer.module, DistributedDataParallel) else nullcontext()
 
 
 def _phase(trainer: Trainer, name: str) -> AbstractContextManager[Any]:

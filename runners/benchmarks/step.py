@@ -23,8 +23,8 @@ from runners.clocks import clocks
 from runners.environment import bound_bytes, device, environment, other_chip
 from runners.guard import heartbeat
 from runners.job import SNAPSHOT_FILE, Job, progress
-from runners.options import StepOptions, options_of
 from runners.load import busy_machine, load_since, moment
+from runners.options import StepOptions, options_of
 from runners.ranks import Ranks, gather, join, leave
 from runners.refusals import refusals
 from runners.row_status import is_out_of_memory
@@ -33,6 +33,7 @@ from runners.summary import (
     MEASURED_PHASES,
     Sample,
     communication_by_rank,
+    exposed_by_phase,
     exposed_communication_s,
     host_bound,
     phases_and_breakdown,
@@ -207,7 +208,7 @@ def profiled(
     communication = communication_by_rank(ranks, with_it)
     exposed: float | dict[str, float] = exposed_communication_s(steps_s, slowest(alone))
     if not plain:
-        exposed = {phase: statistics.fmean(communication["exposed_s"][phase]) for phase in MEASURED_PHASES}
+        exposed = exposed_by_phase(samples, communication, with_it)
     waiting = phases_with_waiting(samples, exposed)
     phases_s, breakdown_s = phases_and_breakdown(waiting, quiet)
     if not quiet.kernels:
@@ -236,7 +237,7 @@ def profiled(
             "load": load,
             "peak_bytes_by_rank": [row[0] or None for row in every_peak],
             "phases_with_waiting_s": waiting,
-            "throughput": throughput(trainer, steps_s, with_it.kernels),
+            "throughput": throughput(trainer, steps_s, with_it.kernels) if trainer.scenario is not None else {},
             "clocks": found.clocks,
             "options": job.options,
             "ranks": samples,
@@ -272,6 +273,7 @@ def throughput(trainer: Trainer, steps_s: list[float], kernels: Sequence[Kernel]
     MFU is of the peak of the scenario's chip at the scenario's precision; null where the run is on another device.
     """
     scenario, step_s = trainer.scenario, statistics.median(steps_s)
+    assert scenario is not None
     share = {"forward": 1 / 3}.get(trainer.mode, 1.0)
     flops = share * model_flops_per_token(scenario.model, scenario.training.seq_len) * scenario.tokens
     known = [kernel.flops for kernel in kernels if kernel.flops is not None]

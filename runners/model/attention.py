@@ -19,7 +19,7 @@ from runners.flash.attention import flash_attention
 from runners.model.layers import RMSNorm, linear
 
 Core = Callable[[Tensor, Tensor, Tensor, Tensor | None, int, str, float], Tensor]
-"""From q, k, v (B, heads, S, dim), what is added to the scores, query heads per key head, kind and dropout to values."""
+"""q, k, v (B, heads, S, dim), what is added to the scores, query heads per key head, kind and dropout to values."""
 
 
 class Attention(nn.Module):

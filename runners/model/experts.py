@@ -1,8 +1,8 @@
 """Mixture of experts, dropless: a router, the experts that it chooses for each token, and their weighted sum.
 
-Tokens are sorted by expert; then experts run one after another (``loop``, as eager models of Hugging Face do), or all at
-once in grouped products (``grouped``, torch's ``grouped_mm``). What holds other ranks' experts is put in between as
-``dispatch`` (``runners/parallel/experts.py``).
+Tokens are sorted by expert; then experts run one after another (``loop``) or all at once in grouped products
+(``grouped``, torch's ``grouped_mm``). What brings rows to other ranks' experts is put in between as ``dispatch``
+(``runners/parallel/experts.py``).
 """
 
 from __future__ import annotations
@@ -62,16 +62,18 @@ class Experts(nn.Module):
         weights = (weights / weights.sum(dim=-1, keepdim=True)).to(flat.dtype)
         with torch.no_grad():
             order = torch.argsort(chosen.flatten(), stable=True)
-            counts = torch.bincount(chosen.flatten(), minlength=self.count)
+            ones = torch.ones_like(order)
+            # Unlike bincount, this does not wait for the device
+            counts = order.new_zeros(self.count).scatter_add_(0, chosen.flatten(), ones)
             tokens = order // self.top_k
-        rows = flat[tokens]
+        rows = flat.index_select(0, tokens)
         back: Callable[[Tensor], Tensor] | None = None
         if self.dispatch is not None:
             rows, counts, back = self.dispatch(rows, counts)
         y = (_grouped if self.way == "grouped" else _one_by_one)(self, rows, counts)
         if back is not None:
             y = back(y)
-        y = y * weights.flatten()[order].unsqueeze(-1)
+        y = y * weights.flatten().index_select(0, order).unsqueeze(-1)
         return torch.zeros_like(flat, dtype=y.dtype).index_add(0, tokens, y).view(x.shape)
 
     def inner(self, up: Tensor) -> Tensor:
@@ -83,10 +85,8 @@ class Experts(nn.Module):
 
 
 def _one_by_one(experts: Experts, rows: Tensor, counts: Tensor) -> Tensor:
-    parts = rows.split(counts.tolist())  # the host waits for the device here, once in a block
-    found = [
-        experts.inner(part @ up) @ down for part, up, down in zip(parts, experts.up, experts.down, strict=True)
-    ]
+    parts = torch.split(rows, counts.tolist())  # the host waits for the device here, once in a block
+    found = [experts.inner(part @ up) @ down for part, up, down in zip(parts, experts.up, experts.down, strict=True)]
     return torch.cat(found)
 
 
@@ -112,5 +112,5 @@ class MixtureOfExperts(nn.Module):
         y: Tensor = self.routed(x)
         if self.shared is None:
             return y
-        shared = self.shared(x)
+        shared: Tensor = self.shared(x)
         return y + (shared if self.gate is None else torch.sigmoid(self.gate(x)) * shared)

@@ -87,8 +87,10 @@ class Block(nn.Module):
         kind = LatentAttention if model.latent else Attention
         self.attention = kind(model, training, plan, factory)
         self.ffn_norm = norm(model, factory)
-        self.ffn = _network(model, factory, share, seed) if has_experts(model, index) else None
-        if self.ffn is None:
+        self.ffn: nn.Module
+        if has_experts(model, index):
+            self.ffn = _experts(model, factory, share, seed)
+        else:
             self.ffn = FeedForward(model, model.ffn, factory)
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, bias: Tensor | None) -> Tensor:
@@ -102,7 +104,7 @@ def has_experts(model: Model, index: int) -> bool:
     return model.experts > 0 and index >= model.dense_layers and (index + 1) % model.moe_every == 0
 
 
-def _network(model: Model, factory: dict[str, Any], share: Share, seed: int) -> nn.Module:
+def _experts(model: Model, factory: dict[str, Any], share: Share, seed: int) -> nn.Module:
     each = model.experts // share.of
     held = range(share.experts * each, (share.experts + 1) * each)
     shared = FeedForward(model, model.shared_ffn, factory) if model.shared_experts else None
@@ -114,8 +116,8 @@ class Transformer(nn.Module):
     """Tokens (B, S) to logits (B, S, V), or the part of that which one rank holds.
 
     Each block is drawn from a seed of its own, so that it is the same on whichever rank it lies; its name is its index
-    in the whole model. ``places`` are the positions of this rank's tokens and ``key_places`` those that they attend to, where they
-    are not all; ``bias_length`` is the length of a mask that is not as long as ``x``.
+    in the whole model. ``places`` are the positions of this rank's tokens and ``key_places`` those that they attend
+    to, where they are not all; ``bias_length`` is the length of a mask that is not as long as ``x``.
     """
 
     def __init__(
@@ -207,9 +209,7 @@ def _run(blocks: list[nn.Module], x: Tensor, rotary: tuple[Tensor, Tensor] | Non
     return x
 
 
-def build(
-    model: Model, training: Training, plan: Plan, device: str, share: Share | None = None
-) -> Transformer:
+def build(model: Model, training: Training, plan: Plan, device: str, share: Share | None = None) -> Transformer:
     """Build the model on ``device`` (``meta`` for counting), or a share of it, drawn from the current random seed."""
     factory = {"device": device, "dtype": torch.bfloat16 if training.precision in HALF_PARAMETERS else torch.float32}
     return Transformer(model, training, plan, factory, share)

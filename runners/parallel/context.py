@@ -35,7 +35,7 @@ def share_sequences(module: Transformer, plan: Plan, axis: Axis, seq_len: int, d
     if plan.cp_kind == "ring":
         module.eager = False  # its masks are by chunk
     for block in module.blocks.values():
-        block.attention.core = cores[plan.cp_kind]
+        block.attention.core = cores[plan.cp_kind]  # type: ignore[union-attr]
 
 
 def places(cp_kind: str, seq_len: int, axis: Axis) -> Tensor:
@@ -46,9 +46,7 @@ def places(cp_kind: str, seq_len: int, axis: Axis) -> Tensor:
 
 
 def _ulysses(axis: Axis) -> Core:
-    def core(
-        q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float
-    ) -> Tensor:
+    def core(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float) -> Tensor:
         copies = -(-axis.size // k.shape[1])  # each rank needs at least one head of its own
         q, k, v = (_heads(x, axis) for x in (q, repeat_heads(k, copies), repeat_heads(v, copies)))
         of_heads = eager_core if kind == "eager" else fused_core
@@ -67,9 +65,7 @@ def _heads(x: Tensor, axis: Axis) -> Tensor:
 
 
 def _ring(axis: Axis) -> Core:
-    def core(
-        q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float
-    ) -> Tensor:
+    def core(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float) -> Tensor:
         del bias, dropout  # masks are by chunk; dropout is refused before
         width = v.shape[-1]
         q, k, v = _cast((q, k, v))
@@ -83,12 +79,10 @@ def _ring(axis: Axis) -> Core:
 
 
 def _all_gather(axis: Axis) -> Core:
-    def core(
-        q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float
-    ) -> Tensor:
+    def core(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, groups: int, kind: str, dropout: float) -> Tensor:
         q, k, v = _cast((q, k, v))
         whole = _in_order(torch.cat((k, v), dim=-1), axis)
-        keys, values = whole.split((k.shape[-1], v.shape[-1]), dim=-1)
+        keys, values = torch.split(whole, [k.shape[-1], v.shape[-1]], dim=-1)
         with _gathered_again(whole, torch.cat((k, v), dim=-1), axis):
             if kind == "eager":
                 return eager_core(q, keys, values, bias, groups, kind, dropout)
@@ -140,7 +134,7 @@ def _gathered_again(whole: Tensor, own: Tensor, axis: Axis) -> AbstractContextMa
 def _in_order(x: Tensor, axis: Axis) -> Tensor:
     """Gather (B, heads, S/cp, dim) of all ranks and put their chunks into the order of the sequence."""
     whole = gather(x.permute(2, 0, 1, 3), axis)
-    chunks = whole.unflatten(0, (axis.size, 2, -1))
+    chunks = whole.view(axis.size, 2, -1, *whole.shape[1:])
     ordered = torch.cat((chunks[:, 0], chunks[:, 1].flip(0)))
     return ordered.flatten(0, 1).permute(1, 2, 0, 3)  # of one storage, whoever gathers
 

@@ -42,7 +42,7 @@ def all_reduced(groups: list[Averaged], *, mode: str, bucket_bytes: int, beside_
     """Gradients summed after backward in one flat tensor or one by one, or in buckets, beside backward if asked to."""
     groups = [group for group in groups if group.parameters and (group.axis.size > 1 or group.divisor > 1)]
     if mode == "naive":
-        return Exchange(finish=lambda: [_one_by_one(group) for group in groups] and None)
+        return Exchange(finish=lambda: _one_by_one(groups))
     limit = bucket_bytes if mode == "bucketed" else 2**62
     buckets = [_Bucket(tensors, group) for group in groups for tensors in in_buckets(group.parameters, limit)]
     beside = beside_backward and mode == "bucketed"
@@ -107,12 +107,13 @@ class _Bucket:
         self.sent, self.work, self.flat = False, None, torch.empty(0)
 
 
-def _one_by_one(group: Averaged) -> None:
-    for parameter in group.parameters:
-        gradient = local_gradient(parameter)
-        if group.axis.size > 1:
-            dist.all_reduce(gradient, group=group.axis.group)
-        gradient.div_(group.divisor)
+def _one_by_one(groups: list[Averaged]) -> None:
+    for group in groups:
+        for parameter in group.parameters:
+            gradient = local_gradient(parameter)
+            if group.axis.size > 1:
+                dist.all_reduce(gradient, group=group.axis.group)
+            gradient.div_(group.divisor)
 
 
 class ShardedStates:
@@ -157,7 +158,7 @@ class _StateBucket:
         size = -(-self.count // shard.size)
         self.flat = torch.zeros(size * shard.size, dtype=locals_[0].dtype, device=locals_[0].device)
         copy_back_into(self.flat[: self.count], locals_)
-        views = self.flat[: self.count].split([tensor.numel() for tensor in locals_])
+        views = torch.split(self.flat[: self.count], [tensor.numel() for tensor in locals_])
         self.parameters = [
             nn.Parameter(_like(view.view_as(tensor), old))
             for view, tensor, old in zip(views, locals_, parameters, strict=True)
@@ -176,9 +177,7 @@ class _StateBucket:
         for parameter in self.parameters:
             parameter.grad = None
         self.part = torch.empty_like(self.owned)
-        self.work = reduce_scatter(
-            self.part, self.whole, dist.ReduceOp.SUM, group=self.shard.group, async_op=True
-        )
+        self.work = reduce_scatter(self.part, self.whole, dist.ReduceOp.SUM, group=self.shard.group, async_op=True)
         self.sent = True
 
     def receive(self) -> None:

@@ -35,6 +35,6 @@ def dispatch_over(axis: Axis) -> Dispatch:
             unsorted = torch.empty_like(y).index_copy(0, order, y)
             return all_to_all(unsorted, axis, sent, received)
 
-        return arrived[order], by_sender.sum(0), back
+        return arrived.index_select(0, order), by_sender.sum(0), back
 
     return dispatch

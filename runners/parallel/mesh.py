@@ -27,8 +27,8 @@ class Mesh:
     """This rank's place under a plan, by axis.
 
     ``data``: ranks that average gradients, dp · cp; of them ``shard`` share one copy of what is sharded and ``replica``
-    hold copies of it. ``experts``: ranks that hold all experts together, ``expert_data``: those that hold the same ones.
-    ``states`` has the dimensions pp, replica, shard, tp.
+    hold copies of it. ``experts``: ranks that hold all experts together, ``expert_data``: those that hold the same
+    ones. ``states`` has the dimensions pp, replica, shard, tp.
     """
 
     pp: Axis
@@ -61,9 +61,7 @@ def _mesh(
     data = degree["dp"] * degree["cp"]
     experts = data * degree["tp"]
     by_axis = DeviceMesh(device, ranks, mesh_dim_names=("pp", "dp", "cp", "tp"))
-    by_data = DeviceMesh(
-        device, ranks.reshape(degree["pp"], data, degree["tp"]), mesh_dim_names=("pp", "data", "tp")
-    )
+    by_data = DeviceMesh(device, ranks.reshape(degree["pp"], data, degree["tp"]), mesh_dim_names=("pp", "data", "tp"))
     states = DeviceMesh(
         device,
         ranks.reshape(degree["pp"], data // shard, shard, degree["tp"]),

@@ -1,7 +1,7 @@
 """One training step under a plan: this rank's share of the model, its optimizer, and what it exchanges.
 
-Built of torch's own parts: DTensor for tensor parallelism, fully_shard for ZeRO-3 and FSDP, torch.distributed.pipelining
-for pipelines, DistributedDataParallel for plain data parallelism.
+Built of torch's own parts: DTensor for tensor parallelism, fully_shard for ZeRO-3 and FSDP,
+torch.distributed.pipelining for pipelines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 
-from estimator.scenario.plan import Plan
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import Training
 from runners.model.experts import Experts
@@ -146,9 +145,7 @@ def _fully_shard(part: Transformer, scenario: Scenario, mesh: Mesh) -> None:
         )
 
 
-def _states(
-    module: nn.Module, scenario: Scenario, mesh: Mesh, kernel: str
-) -> tuple[Exchange, torch.optim.Optimizer]:
+def _states(module: nn.Module, scenario: Scenario, mesh: Mesh, kernel: str) -> tuple[Exchange, torch.optim.Optimizer]:
     """How gradients of this rank's parameters meet, and who updates them."""
     plan, training = scenario.plan, scenario.training
     own = _of_experts(module) if plan.ep * plan.tp > 1 else []

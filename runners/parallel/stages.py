@@ -108,9 +108,7 @@ class Pipeline:
         self.tokens, self.targets = batch
         self.done: Callable[[str], None] = lambda phase: None
         self.note: Callable[[str], None] = lambda phase: None
-        stages = [
-            PipelineStage(stage, index, count, torch.device(device), group=axis.group) for index, stage in parts
-        ]
+        stages = [PipelineStage(stage, index, count, torch.device(device), group=axis.group) for index, stage in parts]
         for stage in stages:
             for name, phase in CHUNKS.items():
                 setattr(stage, name, self._marked(getattr(stage, name), phase))

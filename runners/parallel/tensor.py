@@ -56,8 +56,8 @@ def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
 def split(module: Transformer, mesh: DeviceMesh, *, sequence_parallel: bool, split_vocabulary: bool) -> None:
     """Split a module, or the blocks of it that are here, over the ranks of ``mesh``.
 
-    The embedding is whole on every rank, and so is the head unless ``split_vocabulary``; both are split where the head is
-    the embedding.
+    The embedding is whole on every rank, and so is the head unless ``split_vocabulary``; both are split where the head
+    is the embedding.
     """
     degree = mesh.size()
     for block in module.blocks.values():
@@ -93,8 +93,9 @@ def _styles(module: Transformer, sequence_parallel: bool, split_vocabulary: bool
             )
     for name, block in module.blocks.items():
         here = f"blocks.{name}"
-        attention = _latent if isinstance(block.attention, LatentAttention) else _attention
-        styles = {f"attention.{part}": style for part, style in attention(block.attention, stream).items()}
+        latent = isinstance(block.attention, LatentAttention)
+        parts = (_latent if latent else _attention)(block.attention, stream)
+        styles = {f"attention.{part}": style for part, style in parts.items()}
         if isinstance(block.ffn, MixtureOfExperts):
             styles["ffn.routed"] = _RoutedShare(stream)
             styles["ffn.routed.router"] = SequenceParallel(sequence_dim=0, use_local_output=True)
@@ -106,7 +107,7 @@ def _styles(module: Transformer, sequence_parallel: bool, split_vocabulary: bool
             styles |= _feed_forward("ffn", block.ffn, stream)
         if sequence_parallel:
             styles |= {norm: SequenceParallel() for norm in ("attention_norm", "ffn_norm")}
-            if attention is _attention:
+            if not latent:
                 styles["attention"] = _gathered(3)
         plan |= {f"{here}.{part}": style for part, style in styles.items()}
     return plan
@@ -119,7 +120,7 @@ def _attention(attention: Any, stream: Placement) -> dict[str, ParallelStyle]:
     return {**found, "o": RowwiseParallel(output_layouts=stream)}
 
 
-def _latent(attention: LatentAttention, stream: Placement) -> dict[str, ParallelStyle]:
+def _latent(attention: Any, stream: Placement) -> dict[str, ParallelStyle]:
     """Down-projections and norms whole, on each rank's share of the stream; up-projections by heads."""
     found: dict[str, ParallelStyle] = {
         "q_up": ColwiseParallel(input_layouts=stream),

@@ -38,12 +38,11 @@ class _Ring(torch.autograd.Function):
             if turn + 1 < axis.size:
                 coming, wait = _exchange(held, axis)
             queries, keys = _halves(turn, axis, q.shape[2])
-            part, part_sums = forward(q[:, :, queries], *(x[:, :, keys] for x in held), False)
+            part, part_sums = forward(q[:, :, queries], held[0][:, :, keys], held[1][:, :, keys], False)
             before = sums[:, :, queries]
             total = torch.logaddexp(before, part_sums)
-            out[:, :, queries] = out[:, :, queries] * torch.exp(before - total).unsqueeze(-1) + part.float() * torch.exp(
-                part_sums - total
-            ).unsqueeze(-1)
+            shares = [torch.exp(x - total).unsqueeze(-1) for x in (before, part_sums)]
+            out[:, :, queries] = out[:, :, queries] * shares[0] + part.float() * shares[1]
             sums = sums.clone()
             sums[:, :, queries] = total
         out = out.to(q.dtype)
@@ -68,10 +67,16 @@ class _Ring(torch.autograd.Function):
             if turn + 1 < axis.size:
                 coming, wait = _exchange(held, axis)
             queries, keys = _halves(turn, axis, q.shape[2])
+            keys_values = [x[:, :, keys] for x in held]
             part = backward(
-                gradient[:, :, queries], q[:, :, queries], *(x[:, :, keys] for x in held), out[:, :, queries],
-                sums[:, :, queries], False,
-            )  # fmt: skip
+                gradient[:, :, queries],
+                q[:, :, queries],
+                keys_values[0],
+                keys_values[1],
+                out[:, :, queries],
+                sums[:, :, queries],
+                False,
+            )
             dq[:, :, queries] += part[0]
             # Gradients follow the keys from rank to rank, each of which adds its part, and end where those belong
             if turn == 1:
@@ -113,9 +118,7 @@ def _halves(turn: int, axis: Axis, length: int) -> tuple[slice, slice]:
 def _exchange(held: list[Tensor], axis: Axis) -> tuple[list[Tensor], Callable[[], None]]:
     """Send to the next rank and receive from the one before; returns what comes and how to wait for it."""
     coming = [torch.empty_like(tensor) for tensor in held]
-    after, before = (
-        dist.get_global_rank(axis.group, (axis.rank + step) % axis.size) for step in (1, -1)
-    )
+    after, before = (dist.get_global_rank(axis.group, (axis.rank + step) % axis.size) for step in (1, -1))
     operations = [dist.P2POp(dist.isend, tensor, after, axis.group) for tensor in held]
     operations += [dist.P2POp(dist.irecv, tensor, before, axis.group) for tensor in coming]
     works = dist.batch_isend_irecv(operations)
@@ -142,9 +145,9 @@ def _flash(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tenso
 def _flash_backward(
     gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, sums: Tensor, causal: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
-    state = torch.zeros(2, dtype=torch.uint64, device=q.device)  # of dropout, which there is none of
+    state = torch.empty(2, dtype=torch.uint64, device=q.device)  # of dropout, which there is none of
     found = torch.ops.aten._scaled_dot_product_flash_attention_backward(
-        gradient, q, k, v, out, sums, None, None, q.shape[2], k.shape[2], 0.0, causal, state, state[:0]
+        gradient, q, k, v, out, sums.contiguous(), None, None, q.shape[2], k.shape[2], 0.0, causal, state, state[:0]
     )
     return found[0], found[1], found[2]
 
@@ -152,7 +155,8 @@ def _flash_backward(
 def _eager(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Tensor]:
     scores = _scores(q, k, causal)
     sums = torch.logsumexp(scores, dim=-1)
-    return torch.matmul(torch.exp(scores - sums.unsqueeze(-1)).to(v.dtype), v), sums
+    weights = torch.exp(scores - sums.unsqueeze(-1)).to(v.dtype)
+    return torch.matmul(weights, v), sums
 
 
 def _eager_backward(
@@ -166,7 +170,7 @@ def _eager_backward(
 
 
 def _scores(q: Tensor, k: Tensor, causal: bool) -> Tensor:
-    scores = torch.matmul(q, k.transpose(2, 3)).float() * q.shape[-1] ** -0.5
+    scores: Tensor = torch.matmul(q, k.transpose(2, 3)).float() * q.shape[-1] ** -0.5
     if causal:
         hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
         scores = scores.masked_fill(hidden, -torch.inf)

@@ -1,7 +1,7 @@
-"""Plans: the steps of a series that spread one model over the GPUs of a host, so that the estimator is held against them.
+"""Plans: the steps of a series that spread one model over the GPUs of a host, for the estimator to be held against.
 
-Experts, latent attention, sharded, tensor, pipeline and context parallel steps and their combinations, of sizes at which
-the device binds and, by ``small``, at which the host does.
+Experts, latent attention, sharded, tensor, pipeline and context parallel steps and their combinations, of sizes at
+which the device binds and, by small models, at which the host does.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ def _fits(step: Step, ranks: int) -> bool:
     _, name, plan, _, _ = step
     model: dict[str, Any] = _model(name)
     chunks = 2 if plan.get("virtual_stages", 1) > 1 or plan.get("schedule") == "zero-bubble-v" else 1
-    return model["layers"] >= plan.get("pp", 1) * chunks and (model.get("kv_heads") or 64) % plan.get("tp", 1) == 0
+    heads = model.get("kv_heads") or model["heads"]
+    return bool(model["layers"] >= plan.get("pp", 1) * chunks and heads % plan.get("tp", 1) == 0)
 
 
 def _model(name: str) -> dict[str, Any]:

@@ -50,21 +50,25 @@ TWO: dict[str, dict[str, Any]] = {
     "zero-bubble-v tied": {"plan": {"pp": 2, "schedule": "zero-bubble-v"}, "model": {**GPT2, "layers": 4},
                            "batches": 4},
 }  # fmt: skip
-EIGHT: dict[str, dict[str, Any]] = {
-    "tp pp dp": {"plan": {"tp": 2, "pp": 2, "dp": 2, "sequence_parallel": True}, "batches": 2},
-    "tp fsdp": {"plan": {"tp": 2, "dp": 4, "sharding": "fsdp", "sequence_parallel": True}},
-    "hybrid": {"plan": {"dp": 8, "sharding": "fsdp", "shard_ranks": 4}},
-    "hybrid zero2": {"plan": {"dp": 4, "tp": 2, "sharding": "zero2", "shard_ranks": 2}},
-    "cp tp dp": {"plan": {"tp": 2, "cp": 2, "dp": 2, "cp_kind": "ring", "placement": "cp-tp-dp-pp"}},
-    "ring 4 fsdp": {"plan": {"cp": 4, "dp": 2, "cp_kind": "ring", "sharding": "fsdp"}},
-    "ulysses 4, copied heads": {"plan": {"cp": 4, "dp": 2, "cp_kind": "ulysses", "sharding": "zero1"}},
-    "all-gather 4": {"plan": {"cp": 4, "dp": 2, "cp_kind": "all-gather"}},
-    "ep 4": {"plan": {"dp": 8, "ep": 4}, "model": MOE, "options": GROUPED},
-    "pp 4 tied dp": {"plan": {"pp": 4, "dp": 2, "schedule": "1f1b"}, "model": {**GPT2, "layers": 5}, "batches": 4},
-    "pp fsdp": {"plan": {"pp": 2, "dp": 4, "sharding": "fsdp"}, "batches": 2},
-    "pp zero1 tp": {"plan": {"pp": 2, "dp": 2, "tp": 2, "sharding": "zero1"}, "batches": 2},
+FOUR: dict[str, dict[str, Any]] = {
+    "tp fsdp": {"plan": {"tp": 2, "dp": 2, "sharding": "fsdp", "sequence_parallel": True}},
+    "hybrid": {"plan": {"dp": 4, "sharding": "fsdp", "shard_ranks": 2}},
+    "hybrid zero2": {"plan": {"dp": 4, "sharding": "zero2", "shard_ranks": 2}, "batches": 2},
+    "cp tp, placed": {"plan": {"tp": 2, "cp": 2, "cp_kind": "ring", "placement": "cp-tp-dp-pp"}},
+    "ring fsdp": {"plan": {"cp": 4, "cp_kind": "ring", "sharding": "fsdp"}},
+    "ulysses zero1, copied heads": {"plan": {"cp": 4, "cp_kind": "ulysses", "sharding": "zero1"}},
+    "all-gather dp": {"plan": {"cp": 2, "dp": 2, "cp_kind": "all-gather"}},
+    "ep of half": {"plan": {"dp": 4, "ep": 2}, "model": MOE, "options": GROUPED},
+    "pp ep": {"plan": {"pp": 2, "dp": 2, "ep": 2}, "model": MOE, "batches": 2},
+    "pp tied dp": {"plan": {"pp": 2, "dp": 2, "schedule": "1f1b"}, "model": {**GPT2, "layers": 5}, "batches": 2},
+    "pp fsdp": {"plan": {"pp": 2, "dp": 2, "sharding": "fsdp"}, "batches": 2},
+    "pp zero1 tp": {"plan": {"pp": 2, "tp": 2, "sharding": "zero1", "schedule": "zero-bubble"}, "batches": 2},
+    "pp latent tp sequence": {"plan": {"pp": 2, "tp": 2, "sequence_parallel": True}, "model": MLA, "batches": 2},
 }
-PLANS = {**TWO, **EIGHT}
+EIGHT: dict[str, dict[str, Any]] = {
+    "tp pp dp": {"plan": {"tp": 2, "pp": 2, "dp": 2, "sequence_parallel": True}, "batches": 2}
+}
+PLANS = {**TWO, **FOUR, **EIGHT}
 
 
 def document(name: str) -> dict[str, Any]:

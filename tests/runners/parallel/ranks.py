@@ -1,6 +1,6 @@
 """Many plans in one group of ranks: ``python -m tests.runners.parallel.ranks RANKS OUT NAME…``.
 
-Torch is imported once, then each rank is a fork of the process, which is all that makes this quick. Each compares what a
+Torch is imported once, then each rank is a fork of the process, which is what makes this quick. Each compares what a
 plan's step changes in its parameters with what the whole module in one process changes, rank by rank.
 """
 
@@ -24,7 +24,7 @@ from runners.model.transformer import Share, Transformer, build
 from runners.parallel.mesh import mesh_of
 from runners.ranks import Ranks
 from runners.train_step import Trainer, one_step, prepare
-from tests.runners.parallel.plans import document, PLANS
+from tests.runners.parallel.plans import PLANS, document
 
 RATE = 1024.0
 """Learning rate, so large that what a step changes is not lost in the digits of what it changes."""

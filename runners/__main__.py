@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import signal
 import sys
 import tempfile
+from dataclasses import fields
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -17,10 +19,11 @@ from runners.benchmarks import MODULES
 from runners.guard import heartbeat
 from runners.guard.journal import journal_of, recover
 from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json, read_measurement
-from runners.options import about, add_arguments, from_arguments, options_of
+from runners.options import ProgramOptions, about, add_arguments, add_fields, from_arguments, options_of
 from runners.reference.command import add_reference
+from runners.reference.plans import plans
 from runners.terminal import event_text, result_text
-from runners.worker import BAD_INPUT, FAILED, leave, rank_and_world_size, work
+from runners.worker import BAD_INPUT, FAILED, leave, raise_cancelled, rank_and_world_size, work
 
 PROBE_OVERTIME_S = 120.0
 """What a probe may take longer than it was asked to: importing torch, and the largest product."""
@@ -41,9 +44,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace) -> int:
     values = from_arguments(options)
-    if options.benchmark == "step" and options.scenario is None and options.job is None and "models" not in values:
-        options.parser.error("one of --scenario, --job and --models is required")
-    _refuse(_problems(options))
+    program = options.benchmark == "step" and bool(options.module or options.hf)
+    sources = (options.scenario, options.job, values.get("models"), options.benchmark != "step" or program)
+    if not any(sources):
+        options.parser.error("one of --scenario, --job, --models, --module and --hf is required")
+    _refuse([*_problems(options), *(_program_problems(options, values) if program else [])])
     if options.job is not None:
         job = read_job(options.job)
         return work(job, options.job / RESULT_FILE, partial(append_event, options.job), options.trace, options.job)
@@ -53,10 +58,34 @@ def _measure(options: argparse.Namespace) -> int:
     document |= {"scenario": scenario, "options": values, "world_size": rank_and_world_size()[1]}
     job = decode(Job, document)
     options_of(job.benchmark, job.options)
-    code = work(job, options.out, _print_event, options.trace)
+    run = _program_run(options, values) if program else None
+    code = work(job, options.out, _print_event, options.trace, run=run)
     if code == 0 and rank_and_world_size()[0] == 0:
         _say(f"{result_text(read_measurement(options.out))}: {options.out}")
     return code
+
+
+def _program_problems(options: argparse.Namespace, values: dict[str, Any]) -> list[Problem]:
+    """What a program of somebody else's cannot be measured with."""
+    found = []
+    if options.module and options.hf:
+        found.append(Problem(field="--hf", message="stands beside --module", remedy="Give one of them."))
+    if options.scenario is not None or options.job is not None:
+        message = "a program says itself what its step is"
+        found.append(Problem(field="--scenario", message=message, remedy="Leave it out, or --module and --hf."))
+    for name in sorted(set(values) - {"optimizer_kernel"}):
+        message = "says something of a scenario's step, not of a program's"
+        found.append(Problem(field=f"--{name.replace('_', '-')}", message=message, remedy="Leave it out."))
+    return found
+
+
+def _program_run(options: argparse.Namespace, values: dict[str, Any]) -> Any:
+    """How a program is measured in place of a scenario; never part of a job, which others may send."""
+    names = (field.name for field in fields(ProgramOptions))
+    chosen = decode(ProgramOptions, {name: getattr(options, name) for name in names if hasattr(options, name)}, "")
+    found = import_module("runners.benchmarks.program_step")  # imports torch
+    kernel = values.get("optimizer_kernel", "default")
+    return partial(found.run, module=options.module, hf=options.hf, options=chosen, kernel=kernel)
 
 
 def _probe(options: argparse.Namespace) -> int:
@@ -66,6 +95,27 @@ def _probe(options: argparse.Namespace) -> int:
     code = int(probes.run(options.out, options.seconds, options.device))
     _say(f"{options.out}: its object 'chip' is this device, for a scenario's cluster")
     return code
+
+
+def _series(options: argparse.Namespace) -> int:
+    series = import_module("runners.series")  # imports torch
+    rank, world_size = rank_and_world_size()
+    entries = (
+        series.entries_of(plans(world_size, small=options.small))
+        if options.list is None
+        else series.read_series(options.list)
+    )
+    wanted = [name.strip() for name in options.only.split(",") if name.strip()]
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, raise_cancelled)
+    watch = heartbeat.Watch(
+        rank=rank, world_size=world_size, time_limit_s=options.limit_s * 1.1, row_limit_s=options.row_limit_s
+    )
+    heartbeat.start(watch)
+    chosen = [entry for entry in entries if not wanted or entry.name in wanted]
+    failed = series.run(chosen, options.out, options.device, _say, limit_s=options.limit_s, again=options.again)
+    heartbeat.end()
+    return FAILED if failed else 0
 
 
 def _recover(options: argparse.Namespace) -> int:
@@ -142,6 +192,20 @@ def _parser() -> argparse.ArgumentParser:
 
     add_reference(commands.add_parser("reference", help="all that the estimator is held against, unattended"))
 
+    many = commands.add_parser("series", help="many scenarios' steps in one group of processes, a result for each")
+    many.add_argument(
+        "list", type=Path, nargs="?", metavar="LIST.json",
+        help="steps: name, scenario, options, warmup, steps; default: the reference series for so many processes",
+    )  # fmt: skip
+    many.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="where NAME.json goes, for each")
+    many.add_argument("--only", default="", metavar="LIST", help="names of steps")
+    many.add_argument("--small", action="store_true", help="the reference series at tiny sizes, to try it out on a CPU")
+    many.add_argument("--again", action="store_true", help="measure also what has a result in the folder")
+    many.add_argument("--limit-s", type=float, default=0.0, metavar="S", help="begin no step after it (default: none)")
+    many.add_argument("--row-limit-s", type=float, default=120.0, metavar="S", help="end all if a step takes longer")
+    many.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: GPUs if any")
+    many.set_defaults(command=_series)
+
     lost = commands.add_parser("recover", help="the result of a run that was killed, from the rows on disk")
     lost.add_argument("result", type=Path, metavar="RESULT.json", help="what the run would have written")
     lost.set_defaults(command=_recover)
@@ -170,7 +234,17 @@ def _add_benchmark(parser: argparse.ArgumentParser, name: str) -> None:
         "--row-limit-s", type=float, default=900.0, metavar="S", help="end it if a row takes longer (default 900)"
     )
     add_arguments(parser.add_argument_group("what is measured"), name)
+    if name == "step":
+        _add_program(parser.add_argument_group("a program in place of a scenario"))
     parser.set_defaults(command=_measure, benchmark=name, parser=parser)
+
+
+def _add_program(group: argparse._ArgumentGroup) -> None:
+    group.add_argument(
+        "--module", default="", metavar="FILE:FACTORY", help="FACTORY() gives (module, batch[, optimizer])"
+    )
+    group.add_argument("--hf", default="", metavar="CONFIG.json", help="a model of Hugging Face; needs transformers")
+    add_fields(group, ProgramOptions)
 
 
 if __name__ == "__main__":

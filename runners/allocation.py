@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch.nn.parallel import DistributedDataParallel
@@ -49,7 +51,7 @@ def tracked_peak(trainer: Trainer) -> tuple[float, dict[str, float]]:
     from torch.distributed._tools.mem_tracker import MemTracker  # takes as long to import as all of torch
 
     tracker = MemTracker()
-    tracker.track_external(trainer.module, trainer.optimizer, *[tensor for pair in trainer.batches for tensor in pair])
+    tracker.track_external(trainer.module, trainer.optimizer, *_tensors(trainer.batches))
 
     def done(phase: str) -> None:
         if phase == Phase.BACKWARD:
@@ -78,8 +80,9 @@ def memory(trainer: Trainer, peaks: dict[str, dict[str, float]]) -> tuple[Measur
     tracked: float | None = None
     by_kind: dict[str, float] = {}
     found: list[Warning] = []
-    if trainer.scenario.training.fused or trainer.graphs:
+    if trainer.fused or trainer.graphs or trainer.exchange is not None:
         where = "CUDA graphs" if trainer.graphs else "compiled code"
+        where = "ranks that share a model" if trainer.exchange is not None else where
         found = [Warning(code="memory_kinds_unknown", message=f"kinds of memory are not told apart in {where}")]
     else:
         try:
@@ -106,6 +109,15 @@ def memory(trainer: Trainer, peaks: dict[str, dict[str, float]]) -> tuple[Measur
 def resident_peak_bytes() -> float:
     """The most memory that this process ever held, libraries and all (Linux counts it in KiB)."""
     return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+
+
+def _tensors(batch: Any) -> list[torch.Tensor]:
+    """All tensors of a batch, however it holds them."""
+    if isinstance(batch, Mapping):
+        batch = tuple(batch.values())
+    if isinstance(batch, (tuple, list)):
+        return [tensor for part in batch for tensor in _tensors(part)]
+    return [batch] if isinstance(batch, torch.Tensor) else []
 
 
 def _state_bytes(trainer: Trainer) -> float:

@@ -14,12 +14,15 @@ from typing import Any
 
 from estimator.scenario.codec import decode, spec, types_of
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.scenario.training import ATTENTIONS, PRECISIONS
+from estimator.scenario.training import ATTENTIONS, OPTIMIZERS, PRECISIONS
 
 LIBRARIES = ("gloo", "nccl")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "p2p")
 PASSES = ("forward", "forward-backward", "step")
 OPTIMIZER_KERNELS = ("default", "foreach", "fused", "for-loop")
+PROGRAM_PRECISIONS = ("fp32", "tf32", "bf16-amp", "bf16")
+PROGRAM_ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
+EXPERTS = ("default", "loop", "grouped")
 LADDERS = ("gemm", "attention", "elementwise", "reduction", "copy", "launch", "optimizer", "collective")
 ATTENTION_CORES = (
     "naive", "compiled", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "sdpa-math", "triton"
@@ -42,6 +45,11 @@ class StepOptions:
     mode: str = spec("step", choices=PASSES, help="how much of a training step runs; forward alone keeps no graph")
     graph: bool = spec(False, help="replay the step's phases as CUDA graphs")
     optimizer_kernel: str = spec("default", choices=OPTIMIZER_KERNELS, help="which of PyTorch's optimizer kernels")
+    experts: str = spec(
+        "default",
+        choices=EXPERTS,
+        help="experts one after another or in grouped products; default: grouped if compiled",
+    )
     snapshot: bool = spec(False, help="write the allocator's snapshot of one step beside the trace, as JSON")
     models: tuple[str, ...] = spec((), help="names of the catalogue, or tiny; the rest of the grid applies to each")
     layers: int = spec(0, minimum=0, maximum=10_000, help="grid: blocks to keep of each model; 0: all")
@@ -56,6 +64,19 @@ class StepOptions:
     recomputes: tuple[str, ...] = spec(("none",), choices=("none", "selective", "full"), help="grid: recomputation")
     profile: bool = spec(False, help="grid: also busy seconds by category of one profiled step")
     limit_s: float = spec(1800.0, minimum=1, maximum=86_400, help="grid: no configuration starts after this time")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProgramOptions:
+    """What a program of somebody else's is measured or traced with, where it does not say so itself."""
+
+    batch: int = spec(1, minimum=1, maximum=1_000_000, help="sequences of a batch")
+    seq: int = spec(512, minimum=1, maximum=100_000_000, help="tokens of a sequence")
+    precision: str = spec("bf16-amp", choices=PROGRAM_PRECISIONS, help="amp casts, bf16 converts the module")
+    optimizer: str = spec("adamw", choices=OPTIMIZERS, help="where the program brings none")
+    attention: str = spec("sdpa", choices=PROGRAM_ATTENTIONS, help="of a Hugging Face model")
+    checkpointing: bool = spec(False, help="of a Hugging Face model: activations computed again in backward")
+    compile: bool = spec(False, help="torch.compile")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,13 +216,17 @@ def whole(text: str) -> int:
 
 def add_arguments(parser: argparse._ActionsContainer, benchmark: str) -> None:
     """Give a command line one flag for each option, lists separated by commas."""
-    cls = OPTIONS.get(benchmark, Nothing)
+    add_fields(parser, OPTIONS.get(benchmark, Nothing), "option_")
+
+
+def add_fields(parser: argparse._ActionsContainer, cls: type[Any], prefix: str = "") -> None:
+    """Give a command line one flag for each field; those that are not given leave no value."""
     hints = types_of(cls)
     for field in dataclasses.fields(cls):
         flag, kind = f"--{field.name.replace('_', '-')}", hints[field.name]
         common: dict[str, Any] = {
             "default": argparse.SUPPRESS,
-            "dest": f"option_{field.name}",
+            "dest": f"{prefix}{field.name}",
             "help": _help(field),
         }
         if kind is bool:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import math
 import os
 import shutil
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from estimator.scenario.framework import FRAMEWORKS
+from estimator.scenario.model import PLAIN as MODEL_PLAIN
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
-from estimator.scenario.plan import Plan
 from estimator.scenario.precision import QUANTISED
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario
@@ -24,16 +25,11 @@ from runners.model.by_name import unknown_models
 from runners.options import StepOptions
 
 NO_OPTIONS = StepOptions()
-DENSE = {"network": "transformer", "experts": 0, "kv_lora_rank": 0, "sliding_window": 0}
-"""Fields of a model that must have this value for the runner's model to be it."""
-UNSPLIT = ("tp", "pp", "cp", "ep")
-"""Axes that the step benchmark does not split."""
-FOLLOWED = ("dp", "sharding", "micro_batch", "recompute", "bucket_bytes", "overlap", "placement")
-"""Fields of a plan that the step benchmark follows, or refuses by what else is asked for."""
-IDLE = ("tp_kind", "tp_depth", "sequence_parallel", "cp_kind", "virtual_stages", "schedule", "expert_tp", "shard_ranks")
-"""Fields of a plan that say nothing where no axis but dp is split."""
-PLAIN = {f.name: f.default for f in fields(Plan) if f.name not in (*UNSPLIT, *FOLLOWED, *IDLE)}
-"""The others, which the step benchmark does not know: it measures them at their default only."""
+BUILT = ("experts", "kv_lora_rank")
+"""Of the fields by which a model is more than a dense transformer with plain attention, those that are measured."""
+PLAIN = {"tp_kind": "1d", "expert_tp": 1, "offload": "none"}
+"""Fields of a plan that are measured at this value only."""
+SHARDED = ("zero1", "zero2", "zero3", "fsdp")
 HALF_PARAMETERS = ("bf16",)
 """Precisions in which the runner's model keeps its parameters in two bytes; in the others it keeps fp32."""
 
@@ -110,20 +106,19 @@ def refusals(
     def refuse(field: str, message: str, remedy: str) -> None:
         found.append(Problem(field=field, message=message, remedy=remedy))
 
-    for axis in UNSPLIT:
-        if getattr(plan, axis) > 1:
-            refuse(f"plan.{axis}", f"{axis} = {getattr(plan, axis)} is not measured yet", f"Set plan.{axis} to 1.")
     for field, only in PLAIN.items():
         value = getattr(plan, field)
         if value != only:
             refuse(f"plan.{field}", f"{value!r} is not measured by step", f"Set plan.{field} to {only}.")
     found += model_refusals(model)
-    if not found and plan.dp != world_size:
+    if not found and plan.chips != world_size:
+        axes = [axis for axis in ("dp", "tp", "cp", "pp") if getattr(plan, axis) > 1] or ["dp"]
+        product = " · ".join(f"{axis} = {getattr(plan, axis)}" for axis in axes)
         refuse(
-            "plan.dp",
-            f"dp = {plan.dp}, but {world_size} processes run",
-            f"Set plan.dp and cluster to {world_size} chips, or start {plan.dp} processes "
-            f"(torchrun --nproc-per-node {plan.dp}).",
+            f"plan.{axes[0]}",
+            f"{product}{'' if len(axes) == 1 else f' = {plan.chips}'}, but {world_size} processes run",
+            f"Set plan and cluster to {world_size} chips, or start {plan.chips} processes "
+            f"(torchrun --nproc-per-node {plan.chips}).",
         )
     weights_bytes = parameters(model) * (2 if training.precision in HALF_PARAMETERS else 4)
     if weights_bytes > memory_bytes:
@@ -135,10 +130,8 @@ def refusals(
         refuse("training.precision", f"{training.precision} is not measured", "Choose bf16 or bf16-amp.")
     if training.attention == "flash1":
         refuse("training.attention", "FlashAttention 1 is not part of torch", "Set training.attention to sdpa.")
-    if plan.dp > 1 and plan.sharding != "ddp":
-        refuse("plan.sharding", f"{plan.sharding!r} is not measured yet", "Set plan.sharding to ddp.")
-    if plan.dp > 1 and not plan.overlap:
-        refuse("plan.overlap", "DDP without overlap is not measured yet", "Set plan.overlap to true.")
+    if plan.chips > 1:
+        found += _plan_refusals(scenario, options)
     if not training.traits.measurable:
         refuse(
             "training.framework",
@@ -158,6 +151,15 @@ def refusals(
     if training.attention == "flash" and cuda and model.dim > WIDEST:
         message = f"the flash kernel takes head dimensions up to {WIDEST}, not {model.dim}"
         refuse("training.attention", message, "Choose sdpa.")
+    if training.attention == "flash" and cuda and model.value_dim != model.dim:
+        message = f"the flash kernel takes values as wide as keys, {model.dim}, not {model.value_dim}"
+        refuse("training.attention", message, "Choose sdpa.")
+    if options.graph and model.experts and not (options.experts == "grouped" or training.fused):
+        message = "the host waits for the numbers of tokens of each expert"
+        refuse("options.graph", message, "Set options.experts to grouped.")
+    if model.experts and options.experts == "grouped" and cuda and training.precision in ("fp32", "tf32"):
+        message = f"grouped products on a GPU take numbers of two bytes, not {training.precision}"
+        refuse("options.experts", message, "Choose loop, or precision bf16 or bf16-amp.")
     if options.graph and not cuda:
         refuse("options.graph", "CUDA graphs need a GPU", "Leave graph out, or choose device cuda.")
     if options.graph and world_size > 1:
@@ -175,16 +177,62 @@ def refusals(
     return found
 
 
-def model_refusals(model: Model) -> list[Problem]:
-    """List what the measured transformer is not: mixture of experts, latent attention, windows, other networks."""
+def model_refusals(model: Model, *, dense: bool = False) -> list[Problem]:
+    """List what the measured transformer is not: windows, sinks, other networks; ``dense``: experts and latents too."""
     found = []
-    for field, only in DENSE.items():
+    for field in model.special:
         value = getattr(model, field)
-        if value != only:
-            message = f"{value!r} is not measured: the runner's model is a dense transformer"
-            remedy = f"Set model.{field} to {only}, or choose a dense model."
+        if dense or field not in BUILT:
+            what = "a dense transformer" if dense else "a transformer with plain or latent attention and two norms"
+            message = f"{value!r} is not measured: the runner's model is {what}"
+            remedy = f"Set model.{field} to {MODEL_PLAIN[field]}, or choose another model."
             found.append(Problem(field=f"model.{field}", message=message, remedy=remedy))
+    if model.capacity_factor and not dense:
+        message = "experts with a capacity are not measured: every token reaches its experts"
+        found.append(Problem(field="model.capacity_factor", message=message, remedy="Set it to 0."))
+    if model.experts and model.bias and not dense:
+        message = "experts with biases are not measured"
+        found.append(Problem(field="model.bias", message=message, remedy="Set model.bias to false."))
     return found
+
+
+def _plan_refusals(scenario: Scenario, options: StepOptions) -> Iterator[Problem]:
+    """Yield what a plan over several ranks cannot be measured with."""
+    model, plan, training = scenario.model, scenario.plan, scenario.training
+    model_split = max(plan.tp, plan.cp, plan.pp, plan.ep) > 1
+    if plan.tp > 1 and model.kv % plan.tp:
+        message = f"tp = {plan.tp} does not divide {model.kv} key/value heads, and copies of heads are not measured"
+        yield Problem(field="plan.tp", message=message, remedy=f"Choose a tp that divides {model.kv}.")
+    if plan.tp > 1 and model.experts and training.seq_len % (plan.tp * plan.cp):
+        message = f"{plan.tp} ranks route a share of the tokens each, and do not divide {training.seq_len}"
+        yield Problem(field="plan.tp", message=message, remedy="Choose a seq_len that is a multiple of tp · cp.")
+    if model.position == "alibi" and (plan.tp > 1 or plan.cp > 1):
+        message = "alibi is not measured where ranks share heads or sequences"
+        yield Problem(field="model.position", message=message, remedy="Set tp and cp to 1.")
+    if plan.cp > 1 and training.dropout:
+        message = "attention over several ranks has no dropout"
+        yield Problem(field="training.dropout", message=message, remedy="Set it to 0, or cp to 1.")
+    if training.fused and model_split:
+        message = "torch.compile is measured under data parallelism alone"
+        yield Problem(field="training.compile", message=message, remedy="Measure eager, or set tp, cp, pp and ep to 1.")
+    if training.precision == "fp16-amp" and (model_split or plan.sharding != "ddp"):
+        message = "the scaler of fp16-amp is measured under plain data parallelism alone"
+        yield Problem(field="training.precision", message=message, remedy="Choose bf16-amp.")
+    if options.mode != "step" and plan.pp > 1:
+        message = "a pipeline runs forward and backward at once"
+        yield Problem(field="options.mode", message=message, remedy="Set it to step.")
+    if plan.pp > 1 and plan.schedule != "gpipe" and scenario.micro_batches < plan.pp:
+        message = f"{plan.schedule} needs at least {plan.pp} micro-batches, not {scenario.micro_batches}"
+        remedy = f"Set training.global_batch to {plan.pp * plan.dp * plan.micro_batch} or more, or schedule to gpipe."
+        yield Problem(field="training.global_batch", message=message, remedy=remedy)
+    if plan.pp > 1 and model.tied_embedding and plan.sharding in ("zero1", "zero2"):
+        message = f"a tied table on two stages is not measured under {plan.sharding}"
+        yield Problem(field="plan.sharding", message=message, remedy="Choose ddp or fsdp.")
+    copies = plan.dp * plan.cp * plan.tp // plan.ep
+    if model.experts and plan.sharding in SHARDED and max(plan.tp, plan.ep) > 1 and copies > 1:
+        message = f"{copies} ranks hold the same experts, whose states step shards only beside all others"
+        remedy = "Set sharding to ddp, or ep to 1 and tp to 1, or ep to dp · cp · tp."
+        yield Problem(field="plan.sharding", message=message, remedy=remedy)
 
 
 def has_compiler() -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
+from estimator.scenario.breakdown import Phase
 from runners.ranks import Ranks, gather, synchronize
 from runners.summary import MEASURED_PHASES, Sample
 from runners.timing import between, stamp
@@ -24,10 +25,15 @@ def timed_step(trainer: Trainer, *, communicate: bool = True) -> Sample:
     marks.append(("", stamp(cuda)))
     one_step(trainer, lambda phase: marks.append((phase, stamp(cuda))), communicate=communicate)
     synchronize(trainer.ranks)
-    sample = dict.fromkeys(MEASURED_PHASES, 0.0)
+    sample = dict.fromkeys(phases_of(trainer), 0.0)
     for (_, begin), (phase, end) in pairwise(marks):
         sample[phase] += between(begin, end)
     return {"step": between(marks[0][1], marks[-1][1]), **sample}
+
+
+def phases_of(trainer: Trainer) -> tuple[str, ...]:
+    """The phases that a step's marks tell apart."""
+    return (*MEASURED_PHASES, Phase.BUBBLE) if trainer.pipeline is not None else MEASURED_PHASES
 
 
 def timed_steps(
@@ -47,7 +53,7 @@ def timed_steps(
 
 def samples_by_rank(ranks: Ranks, samples: list[Sample]) -> list[list[Sample]]:
     """Collect the samples of all ranks, by rank and step, on every rank."""
-    names = ("step", *MEASURED_PHASES)
+    names = tuple(samples[0]) if samples else ()
     flat = gather(ranks, [sample[name] for sample in samples for name in names])
     width = len(names)
     return [[dict(zip(names, row[i : i + width], strict=True)) for i in range(0, len(row), width)] for row in flat]

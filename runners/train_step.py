@@ -14,9 +14,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function
 
 from estimator.scenario.breakdown import Phase
+from estimator.scenario.plan import Plan
 from estimator.scenario.scenario import Scenario
+from estimator.scenario.training import Training
 from runners.model.training import autocast, batch, loss_of, optimizer_of
-from runners.model.transformer import build
+from runners.model.transformer import Share, build
 from runners.ranks import Ranks
 
 TORCH_BUCKET_BYTES = 25 * 1024 * 1024
@@ -26,15 +28,25 @@ GRAPH_WARMUP = 3
 
 @dataclass(kw_only=True)
 class Trainer:
-    """What one training step needs; ``phase`` says where in a step the process is, for failures."""
+    """What one training step needs; ``phase`` says where in a step the process is, for failures.
+
+    ``loss_of`` gives the loss of a batch. ``scores`` is (sequences · heads, length) where attention's products are
+    known by them. ``exchange`` and ``pipeline`` are those of plans that are more than DistributedDataParallel.
+    ``scenario`` is None where a program of somebody else's is measured.
+    """
 
     module: nn.Module
     optimizer: torch.optim.Optimizer
     scaler: torch.amp.GradScaler | None
-    batches: list[tuple[Tensor, Tensor]]
-    scenario: Scenario
+    batches: list[Any]
+    loss_of: Callable[[Any], Tensor]
     ranks: Ranks
+    scenario: Scenario | None = None
+    scores: tuple[int, int] | None = None
+    fused: bool = False
     mode: str = "step"
+    exchange: Any = None
+    pipeline: Any = None
     graphs: list[tuple[str, torch.cuda.CUDAGraph]] = field(default_factory=list)
     phase: str = "build"
     loss: Tensor | None = None
@@ -48,16 +60,20 @@ def prepare(
     mode: str = "step",
     optimizer_kernel: str = "default",
     graph: bool = False,
+    experts: str = "default",
 ) -> Trainer:
     """Build model, data and optimizer on this rank's device; parameters are equal on all ranks, data are not.
 
     ``mode`` says how much of a step runs: forward (which keeps nothing for a backward), forward-backward, or step.
-    ``graph`` is for ``capture`` later.
+    ``graph`` is for ``capture`` later. ``experts`` says how experts run, by default one after another unless compiled.
     """
     model, plan, training = scenario.model, scenario.plan, scenario.training
     torch.set_float32_matmul_precision("high" if training.precision == "tf32" else "highest")
+    way = ("grouped" if training.fused else "loop") if experts == "default" else experts
+    if ranks.world_size > 1 and not is_plain(plan):
+        return _under_plan(scenario, ranks, seed, mode=mode, way=way, optimizer_kernel=optimizer_kernel)
     torch.manual_seed(seed)
-    module = build(model, training, plan, ranks.device)
+    module: nn.Module = build(model, training, plan, ranks.device, Share(blocks=range(model.layers), way=way))
     if ranks.world_size > 1:
         module = DistributedDataParallel(
             module,
@@ -73,9 +89,38 @@ def prepare(
         optimizer=optimizer_of(module, training, optimizer_kernel, capturable=graph),
         scaler=torch.amp.GradScaler(ranks.device.partition(":")[0]) if training.precision == "fp16-amp" else None,
         batches=[batch(model, training, plan, ranks.device) for _ in range(scenario.micro_batches)],
+        loss_of=partial(_loss_of, module, training, ranks.device, scenario.micro_batches),
         scenario=scenario,
+        scores=_scores(scenario),
+        fused=training.fused,
         ranks=ranks,
         mode=mode,
+    )
+
+
+def is_plain(plan: Plan) -> bool:
+    """Whether a plan is data parallelism alone, as DistributedDataParallel does it."""
+    bucketed = plan.sharding == "ddp" and plan.ddp_mode == "bucketed" and plan.overlap
+    return plan.tp == plan.pp == plan.cp == plan.ep == 1 and bucketed
+
+
+def _under_plan(scenario: Scenario, ranks: Ranks, seed: int, *, mode: str, way: str, optimizer_kernel: str) -> Trainer:
+    from runners.parallel.plan import prepare as prepare_plan  # DTensor takes as long to import as all of torch
+
+    built = prepare_plan(scenario, ranks, seed, way=way, optimizer_kernel=optimizer_kernel)
+    return Trainer(
+        module=built.module,
+        optimizer=built.optimizer,
+        scaler=None,
+        batches=built.batches,
+        loss_of=partial(_loss_of, built.module, built.training, ranks.device, scenario.micro_batches),
+        scenario=scenario,
+        scores=_scores(scenario),
+        fused=scenario.training.fused,
+        ranks=ranks,
+        mode=mode,
+        exchange=built.exchange,
+        pipeline=built.pipeline,
     )
 
 
@@ -90,11 +135,11 @@ def one_step(trainer: Trainer, done: Callable[[str], None], *, communicate: bool
                 graph.replay()
             done(name)
         return
-    for index, (tokens, targets) in enumerate(trainer.batches):
+    for index, batch_ in enumerate(trainer.batches if trainer.pipeline is None else ()):
         last = index == len(trainer.batches) - 1
-        with _local_gradients(trainer.module, not (last and communicate)):
+        with _gradients(trainer, last, communicate):
             with _phase(trainer, Phase.FORWARD):
-                loss = _forward(trainer, tokens, targets)
+                loss = _forward(trainer, batch_)
             done(Phase.FORWARD)
             if trainer.mode != "forward":
                 with _phase(trainer, Phase.BACKWARD):
@@ -102,8 +147,17 @@ def one_step(trainer: Trainer, done: Callable[[str], None], *, communicate: bool
                 done(Phase.BACKWARD)
         trainer.loss = loss.detach()
         del loss
+    if trainer.pipeline is not None:
+        trainer.exchange.micro_batch(False)
+        trainer.loss = trainer.pipeline.step(done, partial(setattr, trainer, "phase"))
     if trainer.mode == "forward":
         return
+    if trainer.exchange is not None:
+        with _phase(trainer, Phase.BACKWARD):
+            if trainer.pipeline is not None:
+                trainer.pipeline.sum_tied()
+            trainer.exchange.finish()
+        done(Phase.BACKWARD)
     last_phase = Phase.OPTIMIZER if trainer.mode == "step" else Phase.BACKWARD
     with _phase(trainer, last_phase):
         if trainer.mode == "step":
@@ -134,7 +188,7 @@ def capture(trainer: Trainer) -> None:
         return made
 
     for pair in trainer.batches:
-        loss = recorded(Phase.FORWARD, partial(_forward, trainer, *pair))
+        loss = recorded(Phase.FORWARD, partial(_forward, trainer, pair))
         if trainer.mode != "forward":
             recorded(Phase.BACKWARD, partial(_backward, trainer, loss))
         trainer.loss = loss.detach()
@@ -148,6 +202,7 @@ def discard(trainer: Trainer) -> None:
     """Give the memory of a trainer back, for benchmarks that build many."""
     trainer.graphs.clear()
     trainer.batches.clear()
+    trainer.exchange = trainer.pipeline = None
     trainer.loss = None
     empty(trainer.module, trainer.optimizer)
 
@@ -162,11 +217,19 @@ def empty(module: nn.Module, optimizer: torch.optim.Optimizer) -> None:
         local.untyped_storage().resize_(0)
 
 
-def _forward(trainer: Trainer, tokens: Tensor, targets: Tensor) -> Tensor:
-    training = trainer.scenario.training
-    with torch.set_grad_enabled(trainer.mode != "forward"), autocast(training, trainer.ranks.device):
-        loss = loss_of(trainer.module, tokens, targets)
-        return loss / len(trainer.batches) if len(trainer.batches) > 1 else loss
+def _forward(trainer: Trainer, batch_: Any) -> Tensor:
+    with torch.set_grad_enabled(trainer.mode != "forward"):
+        return trainer.loss_of(batch_)
+
+
+def _loss_of(module: nn.Module, training: Training, device: str, count: int, pair: tuple[Tensor, Tensor]) -> Tensor:
+    with autocast(training, device):
+        loss = loss_of(module, *pair)
+        return loss / count if count > 1 else loss
+
+
+def _scores(scenario: Scenario) -> tuple[int, int]:
+    return scenario.plan.micro_batch * scenario.model.heads, scenario.training.seq_len
 
 
 def _backward(trainer: Trainer, loss: Tensor) -> None:
@@ -181,8 +244,13 @@ def _update(trainer: Trainer) -> None:
         trainer.scaler.update()
 
 
-def _local_gradients(module: nn.Module, local: bool) -> AbstractContextManager[Any]:
-    return module.no_sync() if local and isinstance(module, DistributedDataParallel) else nullcontext()
+def _gradients(trainer: Trainer, last: bool, communicate: bool) -> AbstractContextManager[Any]:
+    """What surrounds a micro-batch: gradients of all but the last stay local."""
+    if trainer.exchange is not None:
+        context: AbstractContextManager[Any] = trainer.exchange.micro_batch(last)
+        return context
+    local = not (last and communicate)
+    return trainer.module.no_sync() if local and isinstance(trainer.module, DistributedDataParallel) else nullcontext()
 
 
 def _phase(trainer: Trainer, name: str) -> AbstractContextManager[Any]:

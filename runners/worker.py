@@ -43,8 +43,17 @@ def rank_and_world_size() -> tuple[int, int]:
     return int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def work(job: Job, result: Path, report: Report, trace: Path | None = None, folder: Path | None = None) -> int:
+def work(
+    job: Job,
+    result: Path,
+    report: Report,
+    trace: Path | None = None,
+    folder: Path | None = None,
+    run: Callable[..., Measurement | None] | None = None,
+) -> int:
     """Run ``job`` in this process, write its Measurement to ``result``, report states; return the exit code.
+
+    ``run`` stands in for the job's benchmark.
 
     ``folder`` is the job's, where it has one. Without it an older result in that place stays as it was where the job is
     refused, and is kept as NAME.older.json where the run fails or is stopped, until one succeeds.
@@ -66,7 +75,8 @@ def work(job: Job, result: Path, report: Report, trace: Path | None = None, fold
         _guard(job, result, folder)
         if refused:
             raise InputProblems(refused)
-        measurement, code = importlib.import_module(MODULES[job.benchmark]).run(job, report, trace), OK
+        run = run or importlib.import_module(MODULES[job.benchmark]).run
+        measurement, code = run(job, report, trace), OK
         status = measurement.status if measurement is not None else "ok"
         if status == "failed" or (status != "ok" and world_size > 1):
             code = FAILED  # peers wait for this rank: its failure makes torchrun end them

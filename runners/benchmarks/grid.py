@@ -178,6 +178,7 @@ def _profiled(suite: Suite, cell: GridCell) -> Row:
 
 def _row(suite: Suite, cell: GridCell, trainer: Trainer, known: bool) -> Row:
     ranks, job, scenario = suite.ranks, suite.job, trainer.scenario
+    assert scenario is not None
 
     first_s = timed_step(trainer)["step"]
     if cell.graph:

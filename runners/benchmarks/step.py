@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,26 @@ from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.scenario.scenario import scenario_from_json, scenario_to_json
+from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
 from runners.allocation import allocator_peaks, memory, resident_peak_bytes
 from runners.benchmarks import grid
 from runners.clocks import clocks
 from runners.environment import bound_bytes, device, environment, other_chip
 from runners.guard import heartbeat
 from runners.job import SNAPSHOT_FILE, Job, progress
+from runners.load import busy_machine, load_since, moment
 from runners.options import StepOptions, options_of
-from runners.ranks import join, leave
+from runners.ranks import Ranks, gather, join, leave
 from runners.refusals import refusals
 from runners.row_status import is_out_of_memory
 from runners.snapshot import record
 from runners.summary import (
     MEASURED_PHASES,
     Sample,
+    communication_by_rank,
+    exposed_by_phase,
     exposed_communication_s,
+    host_bound,
     phases_and_breakdown,
     phases_with_waiting,
     slowest,
@@ -47,8 +51,13 @@ DEFINITIONS = {
     "its waiting for the host included; optimizer includes zero_grad",
     "phases_s": "medians over steps of the mean over ranks, scaled to add to the median step; what the profiled step "
     "shows the device to be idle in a phase is taken out of it and is host_wait",
-    Phase.EXPOSED_COMMUNICATION: "median step with gradient all-reduce minus median step under no_sync, not below "
-    "zero, taken out of backward",
+    Phase.EXPOSED_COMMUNICATION: "under DDP median step with gradient all-reduce minus median step under no_sync, not "
+    "below zero, taken out of backward; under other plans the mean over ranks of the seconds of the profiled step in "
+    "which communication ran and nothing else did, taken out of the phase that launched it",
+    "communication": "of the profiled step by rank: seconds of its kernels, and by phase those in which nothing else "
+    "ran; waiting for other ranks is in both, least in the rank that comes last, hence the minimum",
+    Phase.BUBBLE: "of a pipeline: time between the chunks of a rank's schedule, waiting for other stages and sending",
+    "load": "processors that other programs kept busy while steps were measured",
     "throughput": "rates at the median step; model FLOPs are 6 per matrix weight and token and 12·layers·width·length, "
     "a forward alone a third; mfu_frac is their share of the chip's dense peak; kernel FLOPs are of the profiled step",
     "breakdown_s": "busy time by category of one profiled step without communication; communication is the exposed "
@@ -70,24 +79,13 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
         return grid.run(job, report)
     scenario = scenario_from_json(job.scenario)
     ranks = join(job.device)
-    bound = bound_bytes(ranks.cuda)
-    found = refusals(scenario, world_size=ranks.world_size, cuda=ranks.cuda, options=options, memory_bytes=bound)
+    found = cannot(scenario, ranks, options)
     if options.snapshot and trace is None:
         remedy = "Say where, with --trace: the snapshot lands beside it."
         found.append(Problem(field="options.snapshot", message="has no place to go", remedy=remedy))
     if found:
         raise InputProblems(found)
-    found_device = {**device(ranks.cuda), "count": ranks.world_size}
-    blank = Measurement(
-        label=job.label,
-        origin=Origin(kind="run", format="step", producer="headroom runners", version=torch.__version__),
-        device=found_device,
-        world_size=ranks.world_size,
-        rank=ranks.rank,
-        scenario=scenario_to_json(scenario),
-        environment=environment(ranks.cuda),
-        warnings=tuple(other_chip(scenario.cluster.chip, found_device["kind"], found_device["name"])),
-    )
+    blank = blank_of(scenario, ranks, job.label)
     stage = "build"
 
     def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
@@ -100,26 +98,54 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     trainer = None
     try:
         tell("build", 0, 1)
-        trainer = prepare(
-            scenario,
-            ranks,
-            job.seed,
-            mode=options.mode,
-            optimizer_kernel=options.optimizer_kernel,
-            graph=options.graph,
-        )
-        if options.graph:
-            capture(trainer)
+        trainer = prepared(scenario, ranks, job.seed, options)
         tell("build", 1, 1)
-        measurement = _measure(blank, trainer, job, tell, trace)
+        measurement = profiled(blank, trainer, timed(trainer, job, tell), job, tell, trace)
         if options.snapshot and trace is not None:
             measurement = replace(measurement, warnings=(*measurement.warnings, *_snapshot(trainer, trace)))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
-        return _out_of_memory(blank, error, stage, trainer)
+        return out_of_memory(blank, error, stage, trainer)
     leave(ranks)
     return measurement if ranks.rank == 0 else None
+
+
+def cannot(scenario: Scenario, ranks: Ranks, options: StepOptions) -> list[Problem]:
+    """List why this scenario cannot be measured here."""
+    bound = bound_bytes(ranks.cuda)
+    return refusals(scenario, world_size=ranks.world_size, cuda=ranks.cuda, options=options, memory_bytes=bound)
+
+
+def blank_of(scenario: Scenario, ranks: Ranks, label: str) -> Measurement:
+    """What is known of a result before anything is measured."""
+    found_device = {**device(ranks.cuda), "count": ranks.world_size}
+    return Measurement(
+        label=label,
+        origin=Origin(kind="run", format="step", producer="headroom runners", version=torch.__version__),
+        device=found_device,
+        world_size=ranks.world_size,
+        rank=ranks.rank,
+        scenario=scenario_to_json(scenario),
+        environment=environment(ranks.cuda),
+        warnings=tuple(other_chip(scenario.cluster.chip, found_device["kind"], found_device["name"])),
+    )
+
+
+def prepared(scenario: Scenario, ranks: Ranks, seed: int, options: StepOptions) -> Trainer:
+    """Build what is measured, as the options say."""
+    trainer = prepare(
+        scenario,
+        ranks,
+        seed,
+        mode=options.mode,
+        optimizer_kernel=options.optimizer_kernel,
+        graph=options.graph,
+        experts=options.experts,
+    )
+    if options.graph:
+        capture(trainer)
+    return trainer
 
 
 def _snapshot(trainer: Trainer, trace: Path) -> list[Warning]:
@@ -134,50 +160,85 @@ def _snapshot(trainer: Trainer, trace: Path) -> list[Warning]:
     return []
 
 
-def _measure(
-    blank: Measurement, trainer: Trainer, job: Job, tell: Callable[..., None], trace: Path | None
-) -> Measurement:
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """What the clock tells of a step: samples by rank and step, with gradient exchange and without, and around them."""
+
+    samples: list[list[Sample]]
+    alone: list[list[Sample]]
+    loss: float | None
+    load: dict[str, float]
+    peaks: dict[str, dict[str, float]]
+    clocks: list[dict[str, float]]
+
+
+def timed(trainer: Trainer, job: Job, tell: Callable[..., None]) -> Timed:
+    """Warm up, then time steps one by one, and on a GPU read the allocator's peaks of one more."""
     ranks = trainer.ranks
-    total = job.steps * min(ranks.world_size, 2)
-    began = [clocks(ranks.cuda)]
+    silent = trainer.exchange is None and ranks.world_size > 1
+    total = job.steps * (2 if silent else 1)
+    began = clocks(ranks.cuda)
     timed_steps(trainer, "warmup", range(job.warmup), job.warmup, tell)
+    before = moment()
     samples = samples_by_rank(ranks, timed_steps(trainer, "measure", range(job.steps), total, tell))
-    loss = float(trainer.loss) if trainer.loss is not None else math.nan
+    loss = _loss(trainer)
     alone: list[list[Sample]] = []
-    if ranks.world_size > 1:
+    if silent:
         rest = range(job.steps, total)
         alone = samples_by_rank(ranks, timed_steps(trainer, "measure", rest, total, tell, communicate=False))
+    load = load_since(before, ranks)
     peaks = allocator_peaks(trainer) if ranks.cuda else {}
+    return Timed(samples=samples, alone=alone, loss=loss, load=load, peaks=peaks, clocks=[began, clocks(ranks.cuda)])
+
+
+def profiled(
+    blank: Measurement, trainer: Trainer, found: Timed, job: Job, tell: Callable[..., None], trace: Path | None = None
+) -> Measurement:
+    """Profile a step, and put what it and the clock tell together."""
+    ranks = trainer.ranks
+    plain = trainer.exchange is None
+    samples, alone, loss, load, peaks = found.samples, found.alone, found.loss, found.load, found.peaks
     tell("profile", 0, 1)
-    profiled = profile(trainer, keep=trace if ranks.rank == 0 else None)
-    quiet = profile(trainer, communicate=False) if ranks.world_size > 1 else profiled
+    with_it = profile(trainer, keep=trace if ranks.rank == 0 else None)
+    quiet = profile(trainer, communicate=False) if plain and ranks.world_size > 1 else with_it
     used, warnings = memory(trainer, peaks)
+    every_peak = gather(ranks, [used.peak_bytes or 0.0])
     tell("profile", 1, 1)
     steps_s = slowest(samples)
-    waiting = phases_with_waiting(samples, exposed_communication_s(steps_s, slowest(alone)))
+    communication = communication_by_rank(ranks, with_it)
+    exposed: float | dict[str, float] = exposed_communication_s(steps_s, slowest(alone))
+    if not plain:
+        exposed = exposed_by_phase(samples, communication, with_it)
+    waiting = phases_with_waiting(samples, exposed)
     phases_s, breakdown_s = phases_and_breakdown(waiting, quiet)
     if not quiet.kernels:
         message = "the profiler saw no kernel, so work and waiting for the host cannot be told apart"
         warnings.append(Warning(code="no_kernels", message=message))
         phases_s, breakdown_s = waiting, {}
+    elif ranks.cuda:
+        warnings += host_bound(phases_s, communication if ranks.world_size > 1 else {})
+    warnings += busy_machine(load)
     return replace(
         blank,
         steps_s=tuple(steps_s),
         phases_s=phases_s,
         breakdown_s=breakdown_s,
-        kernels=profiled.kernels,
+        kernels=with_it.kernels,
         memory=used,
         warnings=(*blank.warnings, *warnings),
         samples={
             "definitions": DEFINITIONS,
             "warmup": job.warmup,
             "seed": job.seed,
-            "loss": loss if math.isfinite(loss) else None,
+            "loss": loss,
             "spread": {"step": spread(steps_s)}
             | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in MEASURED_PHASES},
+            "communication": communication if ranks.world_size > 1 else {},
+            "load": load,
+            "peak_bytes_by_rank": [row[0] or None for row in every_peak],
             "phases_with_waiting_s": waiting,
-            "throughput": throughput(trainer, steps_s, profiled.kernels),
-            "clocks": [*began, clocks(ranks.cuda)],
+            "throughput": throughput(trainer, steps_s, with_it.kernels) if trainer.scenario is not None else {},
+            "clocks": found.clocks,
             "options": job.options,
             "ranks": samples,
             "ranks_without_communication": alone,
@@ -187,7 +248,8 @@ def _measure(
     )
 
 
-def _out_of_memory(blank: Measurement, error: BaseException, stage: str, trainer: Trainer | None) -> Measurement:
+def out_of_memory(blank: Measurement, error: BaseException, stage: str, trainer: Trainer | None) -> Measurement:
+    """The result of a step for which memory was not enough, wherever it was met."""
     where = stage if trainer is None or trainer.phase == stage else f"{trainer.phase} ({stage})"
     message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
     return replace(
@@ -198,12 +260,20 @@ def _out_of_memory(blank: Measurement, error: BaseException, stage: str, trainer
     )
 
 
+def _loss(trainer: Trainer) -> float | None:
+    """Mean of the last loss over the ranks that have one."""
+    mine = math.nan if trainer.loss is None else float(trainer.loss)
+    told = [row[0] for row in gather(trainer.ranks, [mine]) if math.isfinite(row[0])]
+    return statistics.fmean(told) if told else None
+
+
 def throughput(trainer: Trainer, steps_s: list[float], kernels: Sequence[Kernel]) -> dict[str, float | None]:
     """Achieved rates at the median step: model FLOPs as PaLM counts them, and those of the kernels that tell theirs.
 
     MFU is of the peak of the scenario's chip at the scenario's precision; null where the run is on another device.
     """
     scenario, step_s = trainer.scenario, statistics.median(steps_s)
+    assert scenario is not None
     share = {"forward": 1 / 3}.get(trainer.mode, 1.0)
     flops = share * model_flops_per_token(scenario.model, scenario.training.seq_len) * scenario.tokens
     known = [kernel.flops for kernel in kernels if kernel.flops is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -17,6 +18,9 @@ from estimator.scenario.training import Training
 from runners.flash.attention import flash_attention
 from runners.model.layers import RMSNorm, linear
 
+Core = Callable[[Tensor, Tensor, Tensor, Tensor | None, int, str, float], Tensor]
+"""q, k, v (B, heads, S, dim), what is added to the scores, query heads per key head, kind and dropout to values."""
+
 
 class Attention(nn.Module):
     """Multi-head attention with grouped key/value heads, its core eager, sdpa or flash."""
@@ -26,6 +30,7 @@ class Attention(nn.Module):
         qkv_bias = model.bias or model.qkv_bias
         self.dim, self.groups, self.kind = model.dim, model.heads // model.kv, training.attention
         self.selective, self.dropout = plan.recompute == "selective", training.dropout
+        self.core: Core = eager_core if self.kind == "eager" else fused_core
         widths = [model.query_width, model.kv_width, model.kv_width]
         self.widths = widths
         self.fused = model.position != "rope"
@@ -37,22 +42,24 @@ class Attention(nn.Module):
         self.k_norm = RMSNorm(model.dim, factory) if model.qk_norm else None
 
     def forward(self, x: Tensor, rotary: tuple[Tensor, Tensor] | None, bias: Tensor | None) -> Tensor:
-        batch, length, _ = x.shape
         parts = self.qkv[0](x).split(self.widths, dim=-1) if self.fused else [part(x) for part in self.qkv]
-        q, k, v = (part.view(batch, length, -1, self.dim) for part in parts)
+        q, k, v = (part.unflatten(-1, (-1, self.dim)) for part in parts)
         v = v.transpose(1, 2)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q), self.k_norm(k)
         q, k = q.transpose(1, 2), k.transpose(1, 2)
         if rotary is not None:
             q, k = rotate(q, *rotary), rotate(k, *rotary)
-        core = eager_core if self.kind == "eager" else fused_core
-        if self.selective:
-            y = checkpoint(core, q, k, v, bias, self.groups, self.kind, self.dropout, use_reentrant=False)
-        else:
-            y = core(q, k, v, bias, self.groups, self.kind, self.dropout)
-        out: Tensor = self.o(y.transpose(1, 2).contiguous().view(batch, length, -1))
-        return out
+        return merged(self, q, k, v, bias)
+
+
+def merged(attention: Any, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Heads (B, heads, S, dim) through the core and the output projection, to (B, S, hidden)."""
+    given = (q, k, v, bias, attention.groups, attention.kind, attention.dropout)
+    core = attention.core
+    y = checkpoint(core, *given, use_reentrant=False) if attention.selective else core(*given)
+    out: Tensor = attention.o(y.transpose(1, 2).contiguous().flatten(2))
+    return out
 
 
 def eager_core(

@@ -21,7 +21,7 @@ from runners.train_step import empty
 
 def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Build one copy per rank, equal everywhere, and the chosen exchange of its gradients."""
-    module = build(setting.model, setting.training, setting.plan, ranks.device)
+    module: nn.Module = build(setting.model, setting.training, setting.plan, ranks.device)
     exchange: Callable[[bool], AbstractContextManager[Any]] = lambda communicate: nullcontext()  # noqa: E731
     finish: Callable[[], None] | None = None
     count = held(module)

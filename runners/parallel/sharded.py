@@ -34,7 +34,7 @@ def _fsdp(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     if variant.mixed:
         dtype = AUTOCAST_DTYPES.get(training.precision, torch.bfloat16)
         policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32)
-    blocks = list(module.blocks)  # type: ignore[arg-type]
+    blocks = list(module.blocks.values())
     for part in (*blocks, module):
         fully_shard(part, mesh=mesh, mp_policy=policy, reshard_after_forward=variant.reshard)
     if variant.mixed:

@@ -142,7 +142,7 @@ FLAGS: dict[tuple[str, str], dict[str, Any]] = {
 
 def prepare(variant: Variant, setting: VariantSetting, ranks: Ranks) -> Spread:
     """Build a variant on this rank; raise Unsupported where it does not fit model or machine."""
-    refused = model_refusals(setting.model)
+    refused = model_refusals(setting.model, dense=True)
     if refused:
         raise Unsupported("; ".join(str(problem) for problem in refused))
     if ranks.world_size < 2 and variant.kind != "single":

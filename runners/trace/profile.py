@@ -19,12 +19,10 @@ from runners.train_step import Trainer, one_step
 
 def profile(trainer: Trainer, *, communicate: bool = True, keep: Path | None = None) -> Reduced:
     """Profile one step; ``keep`` is where the Chrome trace goes, .json or .json.gz."""
-    scenario = trainer.scenario
     events = profiled_events(
         trainer.ranks.cuda, lambda: one_step(trainer, lambda phase: None, communicate=communicate), keep
     )
-    scores = (scenario.plan.micro_batch * scenario.model.heads, scenario.training.seq_len)
-    return reduce_trace(events, scores, device=trainer.ranks.cuda)
+    return reduce_trace(events, trainer.scores, device=trainer.ranks.cuda)
 
 
 def profiled_events(cuda: bool, work: Callable[[], None], keep: Path | None = None) -> list[dict[str, Any]]:

@@ -67,7 +67,7 @@ def test_on_a_gpu_the_allocators_peak_counts_and_what_no_tensor_explains_is_fram
 
 def test_compiled_code_tells_no_kinds_apart():
     trainer = prepare(scenario(), Ranks(), seed=0)
-    trainer.scenario = scenario(training={"compile": True})
+    trainer.fused = True
     found, warnings = memory(trainer, {})
     assert (found.peak_bytes, found.by_kind) == (None, {})
     assert [warning.code for warning in warnings] == ["memory_kinds_unknown"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from dataclasses import replace
@@ -12,6 +13,18 @@ from estimator.scenario.parameters import parameters
 from runners.options import OPTIONS
 from runners.refusals import grid_refusals, model_refusals, rank_refusals, refusals
 from tests.runners.examples import scenario
+
+EXPERTS = {"experts": 4, "top_k": 2, "moe_ffn": 32}
+LATENT = {"kv_lora_rank": 16, "qk_rope_head_dim": 8, "head_dim": 24, "v_head_dim": 16, "kv_heads": 4}
+
+
+def over(model=None, training=None, **plan):
+    """A scenario under a plan, over as many chips as that needs."""
+    chips = math.prod(plan.get(axis, 1) for axis in ("dp", "tp", "cp", "pp"))
+    batch = {"global_batch": 2 * plan.get("dp", 1)}
+    return scenario(
+        model=model or {}, plan=plan, cluster={"chips_per_node": chips}, training={**batch, **(training or {})}
+    )
 
 
 def refused(chosen, world_size=1, cuda=False):
@@ -26,11 +39,26 @@ def test_a_plain_scenario_is_refused_nothing():
 @pytest.mark.parametrize(
     ("chosen", "world_size", "cuda", "field"),
     [
-        (scenario(plan={"tp": 2}, cluster={"chips_per_node": 2}), 2, False, "plan.tp"),
-        (scenario(plan={"pp": 2}, cluster={"chips_per_node": 2}), 2, False, "plan.pp"),
+        (over(tp=2), 1, False, "plan.tp"),
+        (over(tp=4), 4, False, "plan.tp"),  # two key/value heads
+        (over(tp=4, tp_kind="2d", model={"kv_heads": 4}), 4, False, "plan.tp_kind"),
+        (over(pp=2), 2, False, "training.global_batch"),  # one micro-batch
+        (over(tp=2, training={"compile": True}), 2, True, "training.compile"),
+        (over(tp=2, training={"precision": "fp16-amp"}), 2, True, "training.precision"),
+        (over(cp=2, training={"dropout": 0.1}), 2, True, "training.dropout"),
+        (over(tp=2, model={"position": "alibi"}), 2, True, "model.position"),
+        (
+            over(pp=2, sharding="zero1", dp=2, model={"tied_embedding": True}, training={"global_batch": 8}),
+            4,
+            False,
+            "plan.sharding",
+        ),
+        (over(dp=4, ep=2, sharding="fsdp", model=EXPERTS), 4, False, "plan.sharding"),
+        (over(tp=2, model=EXPERTS, training={"seq_len": 33}), 2, False, "plan.tp"),
+        (scenario(model={**EXPERTS, "capacity_factor": 1.0}), 1, False, "model.capacity_factor"),
+        (scenario(model={**EXPERTS, "bias": True}), 1, False, "model.bias"),
+        (scenario(model=LATENT, training={"attention": "flash"}), 1, True, "training.attention"),
         (scenario(dp=2), 1, False, "plan.dp"),
-        (scenario(dp=2, plan={"sharding": "zero1"}), 2, False, "plan.sharding"),
-        (scenario(dp=2, plan={"overlap": False}), 2, False, "plan.overlap"),
         (scenario(training={"framework": "megatron"}), 1, False, "training.framework"),
         (scenario(training={"attention": "flash", "dropout": 0.1}), 1, True, "training.attention"),
         (scenario(training={"attention": "flash"}, model={"head_dim": 512}), 1, True, "training.attention"),
@@ -46,16 +74,48 @@ def test_what_cannot_be_measured_is_refused_by_field(chosen, world_size, cuda, f
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("experts", 4), ("kv_lora_rank", 16), ("sliding_window", 8), ("network", "attention")]
+    ("field", "value"),
+    [("sliding_window", 8), ("network", "attention"), ("norms_per_layer", 4), ("parallel_residual", True)],
 )
 def test_a_model_that_the_runner_cannot_build_is_refused(field, value):
     (problem,) = model_refusals(replace(scenario().model, **{field: value}))
     assert problem.field == f"model.{field}"
-    assert "dense transformer" in problem.message
+    assert "plain or latent attention" in problem.message
     assert model_refusals(scenario().model) == []
 
 
-@pytest.mark.parametrize(("field", "value"), [("ddp_mode", "flat"), ("offload", "optimizer"), ("recompute_every", 2)])
+@pytest.mark.parametrize("changes", [EXPERTS, LATENT])
+def test_experts_and_latent_attention_are_measured_by_step_and_not_by_the_table_of_variants(changes):
+    model = scenario(model=changes).model
+    assert model_refusals(model) == []
+    assert "dense transformer" in model_refusals(model, dense=True)[0].message
+
+
+@pytest.mark.parametrize(
+    ("chosen", "ranks"),
+    [
+        (over(tp=2, sequence_parallel=True), 2),
+        (over(pp=2, training={"global_batch": 4}), 2),
+        (over(cp=2, cp_kind="ulysses"), 2),
+        (over(dp=4, sharding="fsdp", shard_ranks=2), 4),
+        (over(dp=2, tp=2, pp=2, training={"global_batch": 8}), 8),
+        (over(dp=4, ep=2, model=EXPERTS), 4),
+        (over(dp=2, overlap=False, ddp_mode="flat"), 2),
+    ],
+)
+def test_plans_over_several_ranks_are_refused_nothing(chosen, ranks):
+    assert refused(chosen, ranks) == []
+
+
+def test_grouped_products_in_four_bytes_are_refused_on_a_gpu():
+    options = OPTIONS["step"](experts="grouped")
+    chosen = scenario(model=EXPERTS)
+    assert refusals(chosen, world_size=1, cuda=False, options=options) == []
+    (problem,) = refusals(chosen, world_size=1, cuda=True, options=options)
+    assert problem.field == "options.experts"
+
+
+@pytest.mark.parametrize(("field", "value"), [("offload", "optimizer"), ("expert_tp", 2)])
 def test_a_plan_that_step_does_not_follow_is_refused(field, value):
     chosen = replace(scenario(), plan=replace(scenario().plan, **{field: value}))
     (problem,) = refused(chosen)

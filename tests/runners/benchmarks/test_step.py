@@ -39,7 +39,7 @@ def test_a_result_holds_all_that_was_measured():
     assert result.breakdown_s["attention"] > 0
     assert result.memory.peak_bytes == sum(result.memory.by_kind.values())
     assert scenario_from_json(result.scenario) == scenario()
-    assert [warning.code for warning in result.warnings] == ["other_chip"]
+    assert {warning.code for warning in result.warnings} - {"busy_machine"} == {"other_chip"}
     assert decode(Measurement, encode(result)) == result
     assert events[0]["phase"] == "build"
     assert events[-1]["phase"] == "profile"

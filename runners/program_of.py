@@ -1,0 +1,210 @@
+"""Programs: other people's modules as training steps, from a factory of theirs or a Hugging Face config.json.
+
+``FACTORY()`` gives ``(module, batch)`` or ``(module, batch, optimizer)``. ``batch`` is what the module is called with:
+a dict of keyword arguments, a tuple of arguments, one tensor; or a function of the module, which computes the loss
+itself. The loss is the result where that is a tensor of one number, else its ``loss``, its first item, or the mean
+square of what it returns. What the factory leaves open the options decide; those it takes by name it is given.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import json
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from estimator.scenario.problems import InputProblems, Problem
+from runners.options import ProgramOptions
+
+DTYPES = {"bf16-amp": torch.bfloat16}
+HALVES = {"bf16": torch.bfloat16}
+LEARNING_RATE = 1e-4
+
+
+@dataclass(kw_only=True)
+class Program:
+    """A module on its device, a batch, the loss of one call, and its optimizer."""
+
+    name: str
+    module: nn.Module
+    batch: Any
+    optimizer: torch.optim.Optimizer
+    options: ProgramOptions
+    tokens: int = 0
+
+    def loss(self, batch: Any) -> Tensor:
+        """Forward, under autocast where the precision says so."""
+        with autocast_of(self.options.precision, device_of(self.module)):
+            return loss_of_output(_call(self.module, batch))
+
+
+def program_of(
+    *, module: str = "", hf: str = "", options: ProgramOptions, device: str, kernel: str = "default"
+) -> Program:
+    """Build a program on ``device``: ``module`` is FILE.py:FACTORY or MODULE:FACTORY, ``hf`` a config.json.
+
+    Raises InputProblems for what cannot be read or does not follow the convention.
+    """
+    torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
+    built, batch, optimizer, tokens = _from_config(hf, options) if hf else _from_factory(module, options)
+    # An optimizer of the factory's holds these very tensors, which a move keeps
+    built = built.to(device).train()
+    if options.precision in HALVES:
+        built = built.to(HALVES[options.precision])
+    if options.compile:
+        built.compile()
+    return Program(
+        name=Path(hf).parent.name or "config" if hf else module,
+        module=built,
+        batch=batch if callable(batch) and not isinstance(batch, (Tensor, Mapping)) else _moved(batch, device),
+        optimizer=optimizer or optimizer_for(built, options.optimizer, kernel),
+        options=options,
+        tokens=tokens,
+    )
+
+
+def optimizer_for(module: nn.Module, name: str, kernel: str = "default") -> torch.optim.Optimizer:
+    """AdamW, or SGD without momentum, over what is trained."""
+    chosen: dict[str, Any] = {flag: kernel == flag for flag in ("foreach", "fused") if kernel != "default"}
+    parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    cls = torch.optim.SGD if name == "sgd" else torch.optim.AdamW
+    return cls(parameters, lr=LEARNING_RATE, **chosen)
+
+
+def autocast_of(precision: str, device: str) -> AbstractContextManager[Any]:
+    """Autocast where the precision is one of it."""
+    dtype = DTYPES.get(precision)
+    return nullcontext() if dtype is None else torch.autocast(torch.device(device).type, dtype=dtype)
+
+
+def device_of(module: nn.Module) -> str:
+    """Where a module's parameters are."""
+    return next((str(parameter.device) for parameter in module.parameters()), "cpu")
+
+
+def loss_of_output(output: Any) -> Tensor:
+    """The number that backward begins at; raise InputProblems where there is none."""
+    if isinstance(output, Mapping) and isinstance(output.get("loss"), Tensor):
+        output = output["loss"]
+    elif isinstance(getattr(output, "loss", None), Tensor):
+        output = output.loss
+    elif isinstance(output, (tuple, list)) and output:
+        return loss_of_output(output[0])
+    if not isinstance(output, Tensor):
+        message = f"returned {type(output).__name__}, which has no loss"
+        raise _problem(message, "Let it return the loss, an object with a loss, or a tensor.")
+    return output if output.numel() == 1 else output.float().square().mean()
+
+
+def _call(module: nn.Module, batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return module(**batch)
+    if isinstance(batch, (tuple, list)):
+        return module(*batch)
+    return module(batch) if isinstance(batch, Tensor) else batch(module)
+
+
+def _moved(batch: Any, device: str) -> Any:
+    if isinstance(batch, Tensor):
+        return batch.to(device)
+    if isinstance(batch, Mapping):
+        return {name: _moved(value, device) for name, value in batch.items()}
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(_moved(value, device) for value in batch)
+    return batch
+
+
+Found = tuple[nn.Module, Any, "torch.optim.Optimizer | None", int]
+
+
+def _from_factory(text: str, options: ProgramOptions) -> Found:
+    where, _, name = text.rpartition(":")
+    if not where or not name:
+        raise _problem(f"{text!r} names no factory", "Give FILE.py:FACTORY or MODULE:FACTORY.")
+    factory = getattr(_imported(where), name, None)
+    if not callable(factory):
+        raise _problem(f"{where} has no function {name}", "Name the function that gives module and batch.")
+    found = factory(**_wanted(factory, options))
+    if not isinstance(found, (tuple, list)) or len(found) not in (2, 3) or not isinstance(found[0], nn.Module):
+        message = f"{name}() gave {type(found).__name__}"
+        raise _problem(message, "Return (module, batch) or (module, batch, optimizer).")
+    module, batch, *rest = found
+    return module, batch, rest[0] if rest else None, _tokens(batch)
+
+
+def _wanted(factory: Callable[..., Any], options: ProgramOptions) -> dict[str, Any]:
+    """Options that a factory takes by name."""
+    values = asdict(options)
+    try:
+        taken = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        return {}
+    return {name: values[name] for name in taken if name in values}
+
+
+def _imported(where: str) -> Any:
+    path = Path(where)
+    try:
+        if path.suffix != ".py":
+            return importlib.import_module(where)
+        if not path.is_file():
+            raise _problem(f"there is no file {path}", "Give the path of a Python file.")
+        sys.path.insert(0, str(path.resolve().parent))
+        found = importlib.util.spec_from_file_location(path.stem, path)
+        assert found is not None
+        assert found.loader is not None
+        module = importlib.util.module_from_spec(found)
+        sys.modules.setdefault(path.stem, module)
+        found.loader.exec_module(module)
+    except ImportError as error:
+        raise _problem(f"{where} cannot be imported: {error}", "Give FILE.py:FACTORY or MODULE:FACTORY.") from None
+    return module
+
+
+def _from_config(text: str, options: ProgramOptions) -> Found:
+    try:
+        transformers = importlib.import_module("transformers")  # the one thing here that a bare host may lack
+    except ImportError:
+        remedy = "Run: pip install transformers."
+        raise InputProblems([Problem(field="hf", message="transformers is not installed", remedy=remedy)]) from None
+    path = Path(text)
+    path = path / "config.json" if path.is_dir() else path
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        config = transformers.AutoConfig.for_model(**document)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        message = f"{path} is no configuration of a known model: {error}"
+        remedy = "Give the config.json of a model that transformers has."
+        raise InputProblems([Problem(field="hf", message=message[:500], remedy=remedy)]) from None
+    # A training step fills no cache of keys and values
+    config.use_cache = False
+    dtype = HALVES.get(options.precision, torch.float32)
+    module = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=options.attention)
+    if options.checkpointing:
+        module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    vocabulary = config.get_text_config().vocab_size
+    tokens = torch.randint(0, vocabulary, (options.batch, options.seq))
+    return module, {"input_ids": tokens, "labels": tokens.clone()}, None, tokens.numel()
+
+
+def _tokens(batch: Any) -> int:
+    """How many whole numbers the first tensor of them holds: tokens, where a batch is of text."""
+    if isinstance(batch, Mapping):
+        batch = tuple(batch.values())
+    for value in batch if isinstance(batch, (tuple, list)) else (batch,):
+        if isinstance(value, Tensor) and not value.is_floating_point():
+            return value.numel()
+    return 0
+
+
+def _problem(message: str, remedy: str) -> InputProblems:
+    return InputProblems([Problem(field="module", message=message, remedy=remedy)])

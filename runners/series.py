@@ -1,0 +1,229 @@
+"""Series: many scenarios' steps in one group of processes, a result for each: ``python -m runners series LIST.json``.
+
+Starting processes and importing torch takes longer than most steps; one group of ranks measures them all. Every result
+is on disk before the next scenario begins: what is there already is left alone, so that a series that was ended goes on
+where it was. All are timed first and profiled afterwards, because a profiler slows what runs after it.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from estimator.scenario.codec import decode, spec
+from estimator.scenario.measurement import Kernel, Measurement, Warning
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import Scenario, scenario_from_json
+from runners.benchmarks.step import Timed, blank_of, cannot, out_of_memory, prepared, profiled, timed
+from runners.guard import heartbeat
+from runners.job import Job, read_json, read_measurement, write_measurement
+from runners.options import StepOptions, options_of
+from runners.ranks import Ranks, join, leave
+from runners.row_status import is_out_of_memory, message_of
+from runners.rows import release
+from runners.train_step import Trainer, discard, one_step
+
+MOST_KERNELS = 40
+"""Kernels that a result of a series names; the others are added up by category."""
+
+NAME_LENGTH = 160
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One step of a series, by name."""
+
+    name: str
+    scenario: dict[str, Any]
+    options: dict[str, Any] = field(default_factory=dict)
+    warmup: int = spec(3, minimum=0, maximum=1000)
+    steps: int = spec(10, minimum=1, maximum=1000)
+
+
+def read_series(path: Path) -> list[Entry]:
+    """Read a list of steps; raise InputProblems."""
+    return entries_of(read_json(path, "series"))
+
+
+def entries_of(document: object) -> list[Entry]:
+    """Read the steps of a series; raise InputProblems."""
+    if not isinstance(document, list):
+        raise InputProblems([Problem(field="series", message="is not a list", remedy="Give a list of objects.")])
+    found = [decode(Entry, one, f"[{index}]") for index, one in enumerate(document)]
+    names = [entry.name for entry in found]
+    twice = sorted({name for name in names if names.count(name) > 1 or not name or "/" in name})
+    if twice:
+        message = f"{twice[0]!r} names two steps, none, or a folder"
+        raise InputProblems([Problem(field="series.name", message=message, remedy="Give each step its own name.")])
+    return found
+
+
+@dataclass(kw_only=True)
+class _Step:
+    entry: Entry
+    scenario: Scenario
+    options: StepOptions
+    blank: Measurement
+    timed: Timed
+
+
+def run(
+    entries: list[Entry],
+    out: Path,
+    device: str,
+    say: Callable[[str], None],
+    *,
+    limit_s: float = 0.0,
+    again: bool = False,
+) -> int:
+    """Measure the entries that have no result in ``out``; return how many failed."""
+    gc.freeze()
+    ranks = join(device)
+    end_s = time.monotonic() + limit_s if limit_s else float("inf")
+    out.mkdir(parents=True, exist_ok=True)
+    wanted = [
+        entry for entry, is_there in zip(entries, _there(entries, out, ranks), strict=True) if again or not is_there
+    ]
+    steps: list[_Step] = []
+    failed = 0
+    for number, entry in enumerate(wanted, 1):
+        if _over(ranks, end_s):
+            break
+        heartbeat.row_begins({"name": entry.name})
+        begin_s = time.monotonic()
+        step, found = _timed(entry, ranks, out)
+        heartbeat.row_ends([])
+        failed += found.status == "failed"
+        if step is not None:
+            steps.append(step)
+        _say(say, ranks, f"{number}/{len(wanted)} {entry.name}", found, time.monotonic() - begin_s)
+    for number, step in enumerate(steps, 1):
+        if _over(ranks, end_s):
+            break
+        heartbeat.row_begins({"name": step.entry.name})
+        begin_s = time.monotonic()
+        found = _profiled(step, ranks, out)
+        heartbeat.row_ends([])
+        _say(say, ranks, f"profile {number}/{len(steps)} {step.entry.name}", found, time.monotonic() - begin_s)
+    leave(ranks)
+    return failed
+
+
+def trimmed(measurement: Measurement) -> Measurement:
+    """Name the kernels that take longest alone; the others are one line for each category, so that files stay small."""
+    kernels = [replace(kernel, name=kernel.name[:NAME_LENGTH]) for kernel in measurement.kernels]
+    rest: dict[str, list[Kernel]] = {}
+    for kernel in kernels[MOST_KERNELS:]:
+        rest.setdefault(kernel.category, []).append(kernel)
+    merged = [
+        Kernel(
+            name=f"{len(group)} other kernels",
+            category=category,
+            count=sum(kernel.count for kernel in group),
+            total_s=sum(kernel.total_s for kernel in group),
+        )
+        for category, group in rest.items()
+    ]
+    samples = {name: value for name, value in measurement.samples.items() if name != "definitions"}
+    return replace(measurement, kernels=(*kernels[:MOST_KERNELS], *merged), samples=samples)
+
+
+def _there(entries: list[Entry], out: Path, ranks: Ranks) -> list[bool]:
+    """Which entries have a result, as the first rank sees its disk."""
+    flags = torch.tensor([float(_measured(out / f"{entry.name}.json")) for entry in entries], device=ranks.device)
+    if ranks.world_size > 1:
+        dist.broadcast(flags, 0)
+    return [bool(flag) for flag in flags.tolist()]
+
+
+def _measured(path: Path) -> bool:
+    try:
+        return all(warning.code != "not_profiled" for warning in read_measurement(path).warnings)
+    except InputProblems:
+        return False
+
+
+def _over(ranks: Ranks, end_s: float) -> bool:
+    flag = torch.tensor([float(time.monotonic() > end_s)], device=ranks.device)
+    if ranks.world_size > 1:
+        dist.broadcast(flag, 0)
+    return bool(flag.item())
+
+
+def _job(entry: Entry) -> Job:
+    return Job(scenario=entry.scenario, options=entry.options, warmup=entry.warmup, steps=entry.steps, label=entry.name)
+
+
+def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measurement]:
+    """Time one entry and write what is known of it; None where it could not be."""
+    job = _job(entry)
+    blank, trainer, options = Measurement(label=entry.name, scenario=entry.scenario), None, StepOptions()
+    try:
+        scenario = scenario_from_json(entry.scenario)
+        options = options_of("step", entry.options)
+        blank = blank_of(scenario, ranks, entry.name)
+        if problems := cannot(scenario, ranks, options):
+            raise InputProblems(problems)
+        _write(ranks, out, entry, _failed(blank, "it was killed in its turn"))
+        trainer = prepared(scenario, ranks, job.seed, options)
+        found = timed(trainer, job, lambda *progress: heartbeat.alive())
+    except InputProblems as error:
+        return None, _write(ranks, out, entry, _failed(blank, "; ".join(map(str, error.problems))))
+    except Exception as error:  # whatever it was, the next step must come
+        failure = _failed(blank, message_of(error))
+        if is_out_of_memory(error):
+            failure = out_of_memory(blank, error, "measure", trainer)
+        return None, _write(ranks, out, entry, failure)
+    finally:
+        _free(trainer, ranks)
+    steps_s = tuple(max(sample["step"] for sample in step) for step in zip(*found.samples, strict=True))
+    unprofiled = Warning(code="not_profiled", message="the series ended before this step was profiled")
+    known = replace(blank, steps_s=steps_s, warnings=(*blank.warnings, unprofiled))
+    step = _Step(entry=entry, scenario=scenario, options=options, blank=blank, timed=found)
+    return step, _write(ranks, out, entry, known)
+
+
+def _profiled(step: _Step, ranks: Ranks, out: Path) -> Measurement:
+    """Build it once more and profile it; the result then says all."""
+    trainer, job = None, _job(step.entry)
+    try:
+        trainer = prepared(step.scenario, ranks, job.seed, step.options)
+        one_step(trainer, lambda phase: None)
+        found = profiled(step.blank, trainer, step.timed, job, lambda *progress: heartbeat.alive())
+        return _write(ranks, out, step.entry, trimmed(found))
+    except Exception as error:  # what was timed stays
+        known = read_measurement(out / f"{step.entry.name}.json") if ranks.rank == 0 else step.blank
+        return replace(known, warnings=(*known.warnings, Warning(code="not_profiled", message=message_of(error))))
+    finally:
+        _free(trainer, ranks)
+
+
+def _free(trainer: Trainer | None, ranks: Ranks) -> None:
+    if trainer is not None:
+        discard(trainer)
+    release(ranks)
+
+
+def _failed(blank: Measurement, message: str) -> Measurement:
+    return replace(blank, status="failed", warnings=(*blank.warnings, Warning(code="failed", message=message)))
+
+
+def _write(ranks: Ranks, out: Path, entry: Entry, measurement: Measurement) -> Measurement:
+    if ranks.rank == 0:
+        write_measurement(out / f"{entry.name}.json", measurement)
+    return measurement
+
+
+def _say(say: Callable[[str], None], ranks: Ranks, head: str, found: Measurement, took_s: float) -> None:
+    if ranks.rank:
+        return
+    steps = f"step {sorted(found.steps_s)[len(found.steps_s) // 2] * 1e3:.2f} ms" if found.steps_s else found.status
+    why = "; ".join(warning.message for warning in found.warnings if warning.code in ("failed", "oom", "host_bound"))
+    say(f"{head}: {steps}, took {took_s:.1f} s{f': {why}' if why else ''}")

@@ -94,6 +94,7 @@ def run(
     It takes this process over for good: torch knows no other device from then on.
     """
     local = _as_launched(chip, world_size, rank)
+    from runners.program import distributed
     from runners.program.chip import Device
     from runners.program.fake import Route
     from runners.program.recording import Recording
@@ -103,6 +104,7 @@ def run(
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)
     route.install()
+    distributed.install(route, world_size, rank)
     counted = Steps(recording, steps)
     counted.install()
     recording.modules.install()

@@ -203,6 +203,8 @@ class _About:
                 ("is_causal", bool(given["is_causal"])),
                 ("mask", mask),
             )
+        if self.name in _PRODUCTS and _runs_as_tf32(self.name, args):
+            found.append(("tf32", True))
         return tuple(found)
 
 
@@ -213,6 +215,21 @@ _KEEPS_DENSITY = {
     aten.index_select.default, aten.squeeze.default, aten.expand.default,
 }  # fmt: skip
 """As dense as what they are made from."""
+
+_PRODUCTS = {
+    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv", "aten::convolution",
+    "aten::convolution_backward",
+}  # fmt: skip
+
+
+def _runs_as_tf32(name: str, args: Any) -> bool:
+    """Whether the program lets products of fp32 round their inputs; of convolutions, torch does by default."""
+    if args[0].dtype != torch.float32:
+        return False
+    if "convolution" in name:
+        return bool(torch._C._get_cudnn_allow_tf32())
+    return bool(torch._C._get_cublas_allow_tf32())
+
 
 _MAY_COPY = {"aten::contiguous", "aten::reshape", "aten::to"}
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import json
 import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
@@ -23,9 +22,10 @@ import torch
 from torch import Tensor, nn
 
 from estimator.scenario.problems import InputProblems, Problem
+from runners.huggingface import of_config
 from runners.options import ProgramOptions
 
-DTYPES = {"bf16-amp": torch.bfloat16}
+DTYPES = {"bf16-amp": torch.bfloat16, "fp16-amp": torch.float16}
 HALVES = {"bf16": torch.bfloat16}
 LEARNING_RATE = 1e-4
 
@@ -41,6 +41,13 @@ class Program:
     options: ProgramOptions
     tokens: int = 0
 
+    @property
+    def scaler(self) -> torch.amp.GradScaler | None:
+        """What scales the loss where fp16 needs it."""
+        if self.options.precision != "fp16-amp":
+            return None
+        return torch.amp.GradScaler(torch.device(device_of(self.module)).type)
+
     def loss(self, batch: Any) -> Tensor:
         """Forward, under autocast where the precision says so."""
         with autocast_of(self.options.precision, device_of(self.module)):
@@ -48,14 +55,21 @@ class Program:
 
 
 def program_of(
-    *, module: str = "", hf: str = "", options: ProgramOptions, device: str, kernel: str = "default"
+    *,
+    module: str = "",
+    hf: str | Mapping[str, Any] = "",
+    options: ProgramOptions,
+    device: str,
+    kernel: str = "default",
 ) -> Program:
     """Build a program on ``device``: ``module`` is FILE.py:FACTORY or MODULE:FACTORY, ``hf`` a config.json.
+
+    ``hf`` may also be what stands in a config.json.
 
     Raises InputProblems for what cannot be read or does not follow the convention.
     """
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
-    built, batch, optimizer, tokens = _from_config(hf, options) if hf else _from_factory(module, options)
+    built, batch, optimizer, tokens = _from_config(hf, options, device) if hf else _from_factory(module, options)
     # An optimizer of the factory's holds these very tensors, which a move keeps
     built = built.to(device).train()
     if options.precision in HALVES:
@@ -63,9 +77,9 @@ def program_of(
     if options.compile:
         built.compile()
     return Program(
-        name=Path(hf).parent.name or "config" if hf else module,
+        name=name_of(hf) if hf else module,
         module=built,
-        batch=batch if callable(batch) and not isinstance(batch, (Tensor, Mapping)) else _moved(batch, device),
+        batch=batch if callable(batch) and not isinstance(batch, (Tensor, Mapping)) else _moved(batch, device, options),
         optimizer=optimizer or optimizer_for(built, options.optimizer, kernel),
         options=options,
         tokens=tokens,
@@ -113,13 +127,15 @@ def _call(module: nn.Module, batch: Any) -> Any:
     return module(batch) if isinstance(batch, Tensor) else batch(module)
 
 
-def _moved(batch: Any, device: str) -> Any:
+def _moved(batch: Any, device: str, options: ProgramOptions) -> Any:
+    """On the device; numbers with a fraction in what the module was converted to."""
     if isinstance(batch, Tensor):
-        return batch.to(device)
+        low = HALVES.get(options.precision) if batch.is_floating_point() else None
+        return batch.to(device) if low is None else batch.to(device, low)
     if isinstance(batch, Mapping):
-        return {name: _moved(value, device) for name, value in batch.items()}
+        return {name: _moved(value, device, options) for name, value in batch.items()}
     if isinstance(batch, (tuple, list)):
-        return type(batch)(_moved(value, device) for value in batch)
+        return type(batch)(_moved(value, device, options) for value in batch)
     return batch
 
 
@@ -170,30 +186,17 @@ def _imported(where: str) -> Any:
     return module
 
 
-def _from_config(text: str, options: ProgramOptions) -> Found:
-    try:
-        transformers = importlib.import_module("transformers")  # the one thing here that a bare host may lack
-    except ImportError:
-        remedy = "Run: pip install transformers."
-        raise InputProblems([Problem(field="hf", message="transformers is not installed", remedy=remedy)]) from None
-    path = Path(text)
-    path = path / "config.json" if path.is_dir() else path
-    try:
-        document = json.loads(path.read_text(encoding="utf-8"))
-        config = transformers.AutoConfig.for_model(**document)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        message = f"{path} is no configuration of a known model: {error}"
-        remedy = "Give the config.json of a model that transformers has."
-        raise InputProblems([Problem(field="hf", message=message[:500], remedy=remedy)]) from None
-    # A training step fills no cache of keys and values
-    config.use_cache = False
-    dtype = HALVES.get(options.precision, torch.float32)
-    module = transformers.AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation=options.attention)
-    if options.checkpointing:
-        module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    vocabulary = config.get_text_config().vocab_size
-    tokens = torch.randint(0, vocabulary, (options.batch, options.seq))
-    return module, {"input_ids": tokens, "labels": tokens.clone()}, None, tokens.numel()
+def name_of(hf: str | Mapping[str, Any]) -> str:
+    """Return what people call the model of a config: its folder, or its type."""
+    return str(hf.get("model_type", "config")) if isinstance(hf, Mapping) else Path(hf).parent.name or "config"
+
+
+def _from_config(hf: str | Mapping[str, Any], options: ProgramOptions, device: str) -> Found:
+    module, batch = of_config(
+        hf, batch=options.batch, seq=options.seq, attention=options.attention,
+        dtype=HALVES.get(options.precision, torch.float32), device=device, checkpointing=options.checkpointing,
+    )  # fmt: skip
+    return module, batch, None, _tokens(batch)
 
 
 def _tokens(batch: Any) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from runners.environment import device, environment
 from runners.guard import heartbeat
 from runners.job import Job, progress
 from runners.options import ProgramOptions
-from runners.program_of import Program, program_of
+from runners.program_of import Program, name_of, program_of
 from runners.ranks import Ranks, join, leave
 from runners.row_status import is_out_of_memory
 from runners.train_step import Trainer
@@ -28,13 +29,13 @@ def run(
     trace: Path | None = None,
     *,
     module: str = "",
-    hf: str = "",
+    hf: str | Mapping[str, Any] = "",
     options: ProgramOptions,
     kernel: str = "default",
 ) -> Measurement | None:
     """Measure one step of the program; on rank 0 return what was found, on others None. Raises InputProblems."""
     ranks = join(job.device)
-    blank = _blank(job, ranks, module or hf)
+    blank = _blank(job, ranks, module or name_of(hf))
     stage = "build"
 
     def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
@@ -69,7 +70,7 @@ def trainer_of(program: Program, ranks: Ranks) -> Trainer:
     return Trainer(
         module=program.module,
         optimizer=program.optimizer,
-        scaler=None,
+        scaler=program.scaler,
         batches=[program.batch],
         loss_of=program.loss,
         fused=program.options.compile,

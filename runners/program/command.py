@@ -10,13 +10,16 @@ import runpy
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from estimator.scenario import catalog
+from estimator.scenario.codec import decode
 from estimator.scenario.hardware import Chip
 from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems, Problem
+from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
 
 FAILED = 1
 CHIP = "h100-sxm"
@@ -28,7 +31,11 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
     parser.add_argument("--out", type=Path, required=True, metavar="OPS.json", help="where the op list goes")
     parser.add_argument(
-        "--world-size", type=int, default=0, metavar="N", help="ranks that it is told of, as by torchrun (default: none)"
+        "--world-size",
+        type=int,
+        default=0,
+        metavar="N",
+        help="ranks that it is told of, as by torchrun (default: none)",
     )
     parser.add_argument("--rank", type=int, default=0, metavar="R", help="which of them it is (default 0)")
     parser.add_argument("--chip", default=CHIP, metavar="KEY", help=f"which GPU torch.cuda tells of (default {CHIP})")
@@ -36,18 +43,13 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
         "--steps", type=int, default=2, metavar="K", help="optimizer steps to run; the last is recorded (default 2)"
     )
     alone = parser.add_argument_group("for --hf and MODULE:FACTORY, which bring no loop of their own")
-    alone.add_argument("--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed")
-    alone.add_argument("--batch", type=int, default=1, metavar="N", help="of --hf: samples (default 1)")
-    alone.add_argument("--seq", type=int, default=1024, metavar="N", help="of --hf: tokens of a sample (default 1024)")
-    alone.add_argument("--attention", default="sdpa", metavar="NAME", help="of --hf: sdpa (default), eager")
     alone.add_argument(
-        "--precision", default="bf16", metavar="NAME", help="bf16 (default), bf16-amp, fp16-amp, fp32 or tf32"
+        "--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed"
     )
     alone.add_argument(
-        "--optimizer", default="adamw", metavar="NAME", help="adamw (default), adamw-fused, adam, sgd or sgd-momentum"
+        "--optimizer-kernel", choices=OPTIMIZER_KERNELS, default="default", help="which of PyTorch's optimizer kernels"
     )
-    alone.add_argument("--checkpointing", action="store_true", help="recompute the model's blocks in the backward")
-    alone.add_argument("--compile", action="store_true", help="compile the module")
+    add_fields(alone, ProgramOptions)
     parser.epilog = "What follows -- is given to the program."
     parser.set_defaults(command=trace, arguments=[])
 
@@ -87,11 +89,20 @@ def _said(options: argparse.Namespace) -> list[str]:
     """The program's own arguments; of a module that came alone, how it is trained."""
     if options.program.endswith(".py"):
         return list(options.arguments)
-    words = ["--precision", options.precision, "--optimizer", options.optimizer]
-    if options.hf is not None:
-        words += ["--batch", str(options.batch), "--seq", str(options.seq), "--attention", options.attention]
-    words += ["--checkpointing"] if options.checkpointing else []
-    return words + (["--compile"] if options.compile else [])
+    words = ["--optimizer-kernel", options.optimizer_kernel] if options.optimizer_kernel != "default" else []
+    chosen = _chosen(options)
+    for field in fields(ProgramOptions):
+        value = getattr(chosen, field.name)
+        if value is True:
+            words.append(f"--{field.name}")
+        elif value is not False:
+            words += [f"--{field.name}", str(value)]
+    return words
+
+
+def _chosen(options: argparse.Namespace) -> ProgramOptions:
+    given = {field.name: getattr(options, field.name) for field in fields(ProgramOptions) if field.name in options}
+    return decode(ProgramOptions, given)
 
 
 class ProgramFailed(Exception):  # noqa: N818  (it carries the program's error)
@@ -176,9 +187,6 @@ def _checked(options: argparse.Namespace) -> Chip:
         message = "is missing" if not options.program else "stands beside --hf"
         remedy = "Give one of SCRIPT.py, MODULE:FACTORY and --hf CONFIG.json."
         found.append(Problem(field="program", message=message, remedy=remedy))
-    for name in ("batch", "seq"):
-        if getattr(options, name) < 1:
-            found.append(Problem(field=f"--{name}", message="is below 1", remedy="Give 1 or more."))
     if options.steps < 1:
         found.append(Problem(field="--steps", message="is below 1", remedy="Give 1 or more; 2 is a steady state."))
     if options.world_size < 0:
@@ -207,20 +215,29 @@ def _program(options: argparse.Namespace) -> Callable[[], Any]:
             field="program", message=f"{options.program} is no script", remedy="Give SCRIPT.py or MODULE:FACTORY."
         )
         raise InputProblems([problem])
-    from runners.program import huggingface, standard_loop
+    chosen, hf = _chosen(options), "" if options.hf is None else str(options.hf)
+    sys.path.insert(0, str(Path.cwd()))
 
-    loop = standard_loop.Loop(
-        precision=options.precision, optimizer=options.optimizer, checkpointing=options.checkpointing,
-        compile=options.compile,
-    )  # fmt: skip
-    if problems := standard_loop.checked(loop):
-        raise InputProblems(problems)
-    if options.hf is None:
-        sys.path.insert(0, str(Path.cwd()))
-        return lambda: standard_loop.of_factory(options.program, loop)()
-    return lambda: huggingface.of_config(
-        options.hf, loop, batch=options.batch, sequence=options.seq, attention=options.attention
-    )()
+    def program() -> None:
+        from runners.program_of import program_of
+
+        train(program_of(module=options.program, hf=hf, options=chosen, device="cuda", kernel=options.optimizer_kernel))
+
+    return program
+
+
+def train(program: Any) -> None:
+    """Train without an end, as ``step`` measures it; the trace ends it."""
+    scaler = program.scaler
+    while True:
+        loss = program.loss(program.batch)
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        if scaler is None:
+            program.optimizer.step()
+        else:
+            scaler.step(program.optimizer)
+            scaler.update()
+        program.optimizer.zero_grad(set_to_none=True)
 
 
 def _run_script(path: Path, arguments: Sequence[str]) -> None:

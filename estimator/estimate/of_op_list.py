@@ -24,13 +24,34 @@ from estimator.estimate.op_list_report import (
 from estimator.estimate.recorded import Recorded, recorded, times_of
 from estimator.estimate.report import MemoryOfStage
 from estimator.memory.timeline import MemoryTimeline, timeline
+from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Category, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
 from estimator.scenario.op_list import NONE, OpList
+from estimator.scenario.problems import InputProblems, Problem
 from estimator.schedule.queue import DEFAULT_STREAM, Order, Queue, order_of, queued
 
 MOST_POINTS = 600
 """Points of the memory curve that an estimate keeps."""
+
+
+def cluster_for(found: OpList, chip: str = "") -> Cluster:
+    """Nodes of the chip that a list was made for, or of ``chip``, as many as its ranks need, joined as is usual.
+
+    Raises InputProblems where the catalogue has no such chip.
+    """
+    if not chip and not found.chip:
+        remedy = "Name the chip that it is to be priced on, a key of the catalogue."
+        raise InputProblems([Problem(field="chip", message="is not said by the op list", remedy=remedy)])
+    one = catalog.chip(chip or found.chip)
+    nodes = -(-found.world_size // one.chips_per_node)
+    return Cluster(
+        chip=one,
+        chips_per_node=one.chips_per_node,
+        nodes=nodes,
+        link=catalog.link(one.link),
+        network=catalog.link(one.network),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

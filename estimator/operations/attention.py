@@ -203,8 +203,11 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
     kept = d.kept_tokens * d.hidden
     pairs = d.query_width + d.key_width
     if d.fused_projections:
-        ops = linear(d, "qkv projection", layer, inputs=d.hidden_width, outputs=pairs + d.value_width, bias=bias,
-                     kept=kept)  # fmt: skip
+        width = pairs + d.value_width
+        ops = linear(d, "qkv projection", layer, inputs=d.hidden_width, outputs=width, bias=bias, kept=kept)
+        if not d.fused:
+            ops.append(kernels("qkv gradients joined", layer, "backward", elements=d.tokens * width,
+                               stream=2 * n.compute))  # fmt: skip
     else:
         ops = linear(d, "q projection", layer, inputs=d.hidden_width, outputs=d.query_width, bias=bias, kept=kept)
         ops += linear(

@@ -57,7 +57,9 @@ def of_config(
     if checkpointing:
         if not getattr(module, "supports_gradient_checkpointing", False):
             raise _bad(f"{type(module).__name__} cannot recompute its blocks", "Leave --checkpointing out.")
-        module.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        module.gradient_checkpointing_enable(  # type: ignore[operator]
+            gradient_checkpointing_kwargs={"use_reentrant": False}
+        )
     return module, tensors
 
 

@@ -35,7 +35,7 @@ def run(
 ) -> Measurement | None:
     """Measure one step of the program; on rank 0 return what was found, on others None. Raises InputProblems."""
     ranks = join(job.device)
-    blank = _blank(job, ranks, module or name_of(hf))
+    blank = blank_of(job, ranks, module or name_of(hf))
     stage = "build"
 
     def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
@@ -78,7 +78,8 @@ def trainer_of(program: Program, ranks: Ranks) -> Trainer:
     )
 
 
-def _blank(job: Job, ranks: Ranks, name: str) -> Measurement:
+def blank_of(job: Job, ranks: Ranks, name: str) -> Measurement:
+    """What is known of a result before anything is measured."""
     return Measurement(
         label=job.label or Path(name).name,
         origin=Origin(kind="run", format="step", producer="headroom runners", version=torch.__version__),

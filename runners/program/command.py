@@ -221,7 +221,14 @@ def _program(options: argparse.Namespace) -> Callable[[], Any]:
     def program() -> None:
         from runners.program_of import program_of
 
-        train(program_of(module=options.program, hf=hf, options=chosen, device="cuda", kernel=options.optimizer_kernel))
+        made = program_of(module=options.program, hf=hf, options=chosen, device="cuda", kernel=options.optimizer_kernel)
+        if options.world_size > 1:
+            import torch
+            from torch.nn.parallel import DistributedDataParallel
+
+            torch.distributed.init_process_group("nccl")
+            made.module = DistributedDataParallel(made.module)
+        train(made)
 
     return program
 

@@ -22,7 +22,7 @@ from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, re
 from runners.options import ProgramOptions, about, add_arguments, add_fields, from_arguments, options_of
 from runners.reference.command import add_reference
 from runners.reference.plans import plans
-from runners.terminal import event_text, result_text
+from runners.terminal import Told, rates_text, result_text
 from runners.worker import BAD_INPUT, FAILED, leave, raise_cancelled, rank_and_world_size, work
 
 PROBE_OVERTIME_S = 120.0
@@ -59,9 +59,12 @@ def _measure(options: argparse.Namespace) -> int:
     job = decode(Job, document)
     options_of(job.benchmark, job.options)
     run = _program_run(options, values) if program else None
-    code = work(job, options.out, _print_event, options.trace, run=run)
+    told = Told()
+    code = work(job, options.out, lambda event: _say(told.text(event)), options.trace, run=run)
     if code == 0 and rank_and_world_size()[0] == 0:
-        _say(f"{result_text(read_measurement(options.out))}: {options.out}")
+        found = read_measurement(options.out)
+        _say(rates_text(found))
+        _say(f"{result_text(found)}: {options.out}")
     return code
 
 
@@ -164,10 +167,6 @@ def _unwritable(path: Path) -> str:
 def _refuse(problems: list[Problem]) -> None:
     if problems:
         raise InputProblems(problems)
-
-
-def _print_event(event: dict[str, Any]) -> None:
-    _say(event_text(event))
 
 
 def _say(text: str) -> None:

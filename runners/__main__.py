@@ -22,6 +22,7 @@ from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, re
 from runners.options import ProgramOptions, about, add_arguments, add_fields, from_arguments, options_of
 from runners.reference.command import add_reference
 from runners.reference.plans import plans
+from runners.series_list import entries_of, read_series
 from runners.terminal import Told, rates_text, result_text
 from runners.worker import BAD_INPUT, FAILED, leave, raise_cancelled, rank_and_world_size, work
 
@@ -103,11 +104,8 @@ def _probe(options: argparse.Namespace) -> int:
 def _series(options: argparse.Namespace) -> int:
     series = import_module("runners.series")  # imports torch
     rank, world_size = rank_and_world_size()
-    entries = (
-        series.entries_of(plans(world_size, small=options.small))
-        if options.list is None
-        else series.read_series(options.list)
-    )
+    given = None if options.list is None else read_series(options.list)
+    entries = entries_of(plans(world_size, small=options.small)) if given is None else given
     wanted = [name.strip() for name in options.only.split(",") if name.strip()]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, raise_cancelled)

@@ -74,7 +74,8 @@ def test_no_line_is_said_twice_and_none_before_something_is_done():
     ]
     said = [text for event in events if (text := told.text(event))]
     assert said == [
-        "build 0/1", "build 1/1", "warmup 3/3  20 ms", "measure 10/20  20 ms", "measure 20/20  10 ms", "profile 1/1", "ok"
+        "build 0/1", "build 1/1", "warmup 3/3  20 ms",
+        "measure 10/20  20 ms", "measure 20/20  10 ms", "profile 1/1", "ok"
     ]  # fmt: skip
 
 

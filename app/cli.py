@@ -174,6 +174,27 @@ def validate(
 
 
 @app.command()
+def predict(
+    series: Annotated[
+        Path | None,
+        typer.Argument(metavar="LIST.json", help="Steps: name and scenario of each. [default: the reference series]"),
+    ] = None,
+    ranks: Annotated[int, typer.Option(metavar="N", help="GPUs of the reference series.")] = 1,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
+    ] = None,
+    results: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Where the series is measured; predictions go there too.")
+    ] = None,
+    as_json: AsJson = False,
+) -> int:
+    """Predict the steps of a series before they are measured, and set measured ones beside them."""
+    from app.commands.predict import predict as command
+
+    return command(series, ranks, calibration, results, as_json)
+
+
+@app.command()
 def sweep(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.json", help="Scenario without a plan, limits, objective.")],
     as_json: AsJson = False,

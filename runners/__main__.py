@@ -23,7 +23,8 @@ from runners.options import ProgramOptions, about, add_arguments, add_fields, fr
 from runners.program.command import add_trace, split
 from runners.reference.command import add_reference
 from runners.reference.plans import plans
-from runners.terminal import event_text, result_text
+from runners.series_list import entries_of, read_series
+from runners.terminal import Told, rates_text, result_text
 from runners.worker import BAD_INPUT, FAILED, leave, raise_cancelled, rank_and_world_size, work
 
 PROBE_OVERTIME_S = 120.0
@@ -64,9 +65,12 @@ def _measure(options: argparse.Namespace) -> int:
     job = decode(Job, document)
     options_of(job.benchmark, job.options)
     run = _program_run(options, values) if program else None
-    code = work(job, options.out, _print_event, options.trace, run=run)
+    told = Told()
+    code = work(job, options.out, lambda event: _say(told.text(event)), options.trace, run=run)
     if code == 0 and rank_and_world_size()[0] == 0:
-        _say(f"{result_text(read_measurement(options.out))}: {options.out}")
+        found = read_measurement(options.out)
+        _say(rates_text(found))
+        _say(f"{result_text(found)}: {options.out}")
     return code
 
 
@@ -105,11 +109,8 @@ def _probe(options: argparse.Namespace) -> int:
 def _series(options: argparse.Namespace) -> int:
     series = import_module("runners.series")  # imports torch
     rank, world_size = rank_and_world_size()
-    entries = (
-        series.entries_of(plans(world_size, small=options.small))
-        if options.list is None
-        else series.read_series(options.list)
-    )
+    given = None if options.list is None else read_series(options.list)
+    entries = entries_of(plans(world_size, small=options.small)) if given is None else given
     wanted = [name.strip() for name in options.only.split(",") if name.strip()]
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, raise_cancelled)
@@ -169,10 +170,6 @@ def _unwritable(path: Path) -> str:
 def _refuse(problems: list[Problem]) -> None:
     if problems:
         raise InputProblems(problems)
-
-
-def _print_event(event: dict[str, Any]) -> None:
-    _say(event_text(event))
 
 
 def _say(text: str) -> None:

@@ -12,64 +12,33 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from estimator.scenario.codec import decode, encode, spec
+from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Kernel, Measurement, Warning
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
 from runners.benchmarks import program_step
 from runners.benchmarks.step import Timed, blank_of, cannot, out_of_memory, prepared, profiled, timed
 from runners.guard import heartbeat
-from runners.job import Job, read_json, read_measurement, write_measurement
-from runners.options import ProgramOptions, StepOptions, options_of
+from runners.job import Job, read_measurement, write_measurement
+from runners.options import StepOptions, options_of
 from runners.program_of import program_of
 from runners.ranks import Ranks, join, leave
 from runners.row_status import is_out_of_memory, message_of
 from runners.rows import release
+from runners.series_list import Entry
 from runners.train_step import Trainer, discard, one_step
 
 MOST_KERNELS = 40
 """Kernels that a result of a series names; the others are added up by category."""
 
 NAME_LENGTH = 160
-
-
-@dataclass(frozen=True, kw_only=True)
-class Entry:
-    """One step of a series, by name."""
-
-    name: str
-    scenario: dict[str, Any] = field(default_factory=dict)
-    config: dict[str, Any] = field(default_factory=dict)
-    program: ProgramOptions = field(default_factory=ProgramOptions)
-    options: dict[str, Any] = field(default_factory=dict)
-    warmup: int = spec(3, minimum=0, maximum=1000)
-    steps: int = spec(10, minimum=1, maximum=1000)
-
-
-def read_series(path: Path) -> list[Entry]:
-    """Read a list of steps; raise InputProblems."""
-    return entries_of(read_json(path, "series"))
-
-
-def entries_of(document: object) -> list[Entry]:
-    """Read the steps of a series; raise InputProblems."""
-    if not isinstance(document, list):
-        raise InputProblems([Problem(field="series", message="is not a list", remedy="Give a list of objects.")])
-    found = [decode(Entry, one, f"[{index}]") for index, one in enumerate(document)]
-    names = [entry.name for entry in found]
-    twice = sorted({name for name in names if names.count(name) > 1 or not name or "/" in name})
-    if twice:
-        message = f"{twice[0]!r} names two steps, none, or a folder"
-        raise InputProblems([Problem(field="series.name", message=message, remedy="Give each step its own name.")])
-    return found
 
 
 @dataclass(kw_only=True)

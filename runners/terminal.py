@@ -7,6 +7,25 @@ from typing import Any
 
 from estimator.scenario.measurement import Measurement, rows_by_status, statuses_text
 from estimator.scenario.units import bytes_text, counted, seconds
+from runners.rates import rate_lines
+
+
+class Told:
+    """What a run's events say that was not said before: no line twice, and none that something is about to begin."""
+
+    def __init__(self) -> None:
+        self.last = ""
+
+    def text(self, event: dict[str, Any]) -> str:
+        """Write one event as a line, or nothing."""
+        if event["kind"] == "progress" and not event["step"] and event["phase"] != "build":
+            return ""
+        text = event_text(event)
+        place = text if event["kind"] == "state" else f"{event['phase']} {event['step']}"
+        if place == self.last and "row" not in event:
+            return ""
+        self.last = place
+        return text
 
 
 def event_text(event: dict[str, Any]) -> str:
@@ -18,6 +37,11 @@ def event_text(event: dict[str, Any]) -> str:
     took = "" if event["step_s"] is None else f"  {seconds(event['step_s'])}"
     text = f"{event['phase']} {event['step']}/{event['steps']}"
     return f"{text}{took}{_row_text(event['row'], bool(took))}" if "row" in event else f"{text}{took}"
+
+
+def rates_text(found: Measurement) -> str:
+    """Write what the ladder of ``probes`` comes to; "" for other benchmarks."""
+    return "\n".join(rate_lines(found.rows)) if found.origin.format == "probes" else ""
 
 
 def result_text(found: Measurement) -> str:

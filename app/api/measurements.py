@@ -58,9 +58,10 @@ def get_measurement(measurement_id: str, context: Ctx) -> Response:
 @router.get("/api/measurements/{measurement_id}/rows")
 @documented({200: PredictedTable}, 404, 422)
 def get_rows(measurement_id: str, context: Ctx, chip: str = "") -> Response:
-    """What each row of a measurement's table should be → {chip, rows: [{column: value}], errors: {column: {n, mape,
-    median_ape, p90_ape, max_ape, bias}}, assumptions, unpredicted}; errors in percent; ``unpredicted`` says why
-    where nothing is. ``?chip=`` asks for another chip than the measurement's own, and is refused where there is none.
+    """What each row of a measurement's table should be → {chip, rows: [{column: value}], reasons: [text], errors:
+    {column: {n, mape, median_ape, p90_ape, max_ape, bias}}, assumptions, unpredicted}; errors in percent; ``reasons``
+    says why a row has no prediction, ``unpredicted`` why none has one. ``?chip=`` asks for another chip than the
+    measurement's own, and is refused where there is none.
     """  # fmt: skip
     measurement = _found(measurement_id, context)
     if len(measurement.rows) > MOST_ROWS:

@@ -26,8 +26,9 @@
  *   memory: {peak_bytes: number | null, reserved_bytes: number | null, by_kind: Amounts}, rows: Part[],
  *   status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
  *   prediction?: Estimate | null}} Measurement
- * @typedef {{chip: string, rows: Amounts[], errors: Record<string, {n: number, median_ape: number, bias: number}>,
- *   assumptions: string[], unpredicted: string}} PredictedRows  of a table's rows, by column; errors in percent
+ * @typedef {{chip: string, rows: Amounts[], reasons: string[],
+ *   errors: Record<string, {n: number, median_ape: number, bias: number}>, assumptions: string[],
+ *   unpredicted: string}} PredictedRows  of a table's rows, by column; errors in percent
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,
  *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
  *   has_scenario: boolean, bundled: boolean, upload_id: string}} Summary

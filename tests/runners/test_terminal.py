@@ -6,7 +6,7 @@ import pytest
 
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin
 from runners.job import progress, state
-from runners.terminal import event_text, result_text
+from runners.terminal import Told, event_text, rates_text, result_text
 
 ATTENTION = {"implementation": "triton", "seq_len": 1024, "causal": True, "pass": "both", "recompute": "none"}
 
@@ -56,3 +56,38 @@ def test_a_result_is_told_by_its_step_or_its_rows():
     rows = Measurement(**blank, rows=({"status": "ok"}, {"status": "ok"}, {"status": "oom"}))
     assert result_text(rows) == "3 rows (2 ok, 1 oom)"
     assert result_text(Measurement(**blank, rows=({"status": "ok"},))) == "1 row (1 ok)"
+
+
+def test_no_line_is_said_twice_and_none_before_something_is_done():
+    told = Told()
+    events = [
+        progress("build", 0, 1, None),
+        progress("build", 1, 1, None),
+        progress("warmup", 0, 3, None),
+        progress("warmup", 3, 3, 0.02),
+        progress("measure", 10, 20, 0.02),
+        progress("measure", 10, 20, None),
+        progress("measure", 20, 20, 0.01),
+        progress("profile", 0, 1, None),
+        progress("profile", 1, 1, None),
+        state("ok"),
+    ]
+    said = [text for event in events if (text := told.text(event))]
+    assert said == [
+        "build 0/1", "build 1/1", "warmup 3/3  20 ms",
+        "measure 10/20  20 ms", "measure 20/20  10 ms", "profile 1/1", "ok"
+    ]  # fmt: skip
+
+
+def test_probes_end_with_their_rates():
+    rows = (
+        {"ladder": "gemm", "precision": "bf16", "status": "ok", "flops_per_s": 7e14},
+        {"ladder": "gemm", "precision": "bf16", "status": "ok", "flops_per_s": 8e14},
+        {"ladder": "gemm", "precision": "fp32", "status": "failed"},
+        {"ladder": "launch", "op": "op", "status": "ok", "launch_s": 8e-6},
+        {"ladder": "launch", "op": "op", "status": "ok", "launch_s": 5e-6},
+        {"ladder": "elementwise", "op": "to fp32", "precision": "fp32", "status": "ok", "bytes_per_s": 1e15},
+    )
+    found = Measurement(origin=Origin(kind="run", format="probes"), rows=rows)
+    assert rates_text(found) == "gemm    bf16 800 TFLOP/s\nlaunch  op 5 µs"
+    assert rates_text(Measurement(rows=rows)) == ""

@@ -6,7 +6,7 @@ collective, is priced by the formulas that price everything, and comes back as n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +35,8 @@ PREDICTED: dict[str, RowOf] = {
 
 NO_CHIP = "the measurement does not say what it ran on"
 NOT_MEASURED = "none of its rows was measured"
+ROW_NOT_MEASURED = "it was not measured"
+ROW_WITHOUT_NUMBERS = "it has no number in a column that is predicted"
 NO_NUMBERS = "its rows have no number in a column that is predicted"
 
 
@@ -42,11 +44,12 @@ NO_NUMBERS = "its rows have no number in a column that is predicted"
 class PredictedTable:
     """Predictions of a table on ``chip``, row by row ({} where there is none), and their errors by column.
 
-    ``unpredicted`` says why where no row has one.
+    ``reasons`` says of each row why it has none, "" where it has; ``unpredicted`` why no row has one.
     """
 
     chip: str
     rows: tuple[dict[str, float], ...]
+    reasons: tuple[str, ...]
     errors: dict[str, Errors]
     assumptions: tuple[str, ...]
     unpredicted: str
@@ -73,6 +76,7 @@ def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
     return PredictedTable(
         chip=place.label,
         rows=found,
+        reasons=tuple(_reasons(measurement, found, row_of, place)),
         errors={column: errors(some) for column, some in percent.items()},
         assumptions=tuple(place.assumed),
         unpredicted="" if percent else _why_not(measurement, row_of, place),
@@ -82,7 +86,23 @@ def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
 def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
     """Write that no row of a measurement has a prediction."""
     rows: tuple[dict[str, float], ...] = ({},) * len(measurement.rows)
-    return PredictedTable(chip="", rows=rows, errors={}, assumptions=(), unpredicted=why)
+    reasons = (why,) * len(rows)
+    return PredictedTable(chip="", rows=rows, reasons=reasons, errors={}, assumptions=(), unpredicted=why)
+
+
+def _reasons(
+    measurement: Measurement, found: Sequence[Mapping[str, float]], row_of: RowOf | None, place: TableDevice
+) -> Iterator[str]:
+    for row, predicted in zip(measurement.rows, found, strict=True):
+        if predicted:
+            yield ""
+        elif (status := status_of_row(row)) != "ok":
+            yield f"{ROW_NOT_MEASURED}: {status}"
+        elif row_of is None:
+            yield UNKNOWN_ROWS
+        else:
+            formula = _formula(row_of, row, place)
+            yield ROW_WITHOUT_NUMBERS if formula else uncovered(measurement.origin.format, [row])
 
 
 def _why_not(measurement: Measurement, row_of: RowOf | None, place: TableDevice) -> str:

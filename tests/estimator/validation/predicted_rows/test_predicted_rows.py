@@ -42,6 +42,13 @@ def test_only_numbers_of_measured_rows_are_predicted():
     ]
     found = predicted_table(measured("collectives", rows), "h200-sxm")
     assert [bool(row) for row in found.rows] == [True, False, False, False, False]
+    assert found.reasons == (
+        "",
+        "it has no number in a column that is predicted",
+        "it was not measured: failed",
+        "its rows ran over gloo, and only NCCL is predicted",
+        "the estimator has no formula for broadcast",
+    )
     (error,) = found.errors.values()
     assert error.n == 1
     assert error.bias == pytest.approx(100 * (found.rows[0]["slowest_median_s"] / 1e-3 - 1))

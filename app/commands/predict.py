@@ -1,0 +1,169 @@
+"""``headroom predict``: the steps of a series before they are measured, and what was measured beside them.
+
+``predictions.json`` in the folder of the results keeps what was predicted first: a later call adds steps that are new
+and compares, but changes no prediction that stands there. Each says whether its step had been measured by then.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from app.commands.files import print_json, read_document, table
+from app.commands.validate import read_efficiencies
+from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.estimate import estimate
+from estimator.scenario.measurement import step_time_s
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.units import bytes_text, counted, seconds
+from runners.job import read_measurement, write_atomically
+from runners.reference.plans import plans
+from runners.series_list import Entry, entries_of, read_series
+
+PREDICTIONS_FILE = "predictions.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prediction:
+    """What a step should take; ``measured_before``: its result was there when it was predicted."""
+
+    name: str
+    efficiencies: str
+    step_time_s: float
+    interval_s: tuple[float, float]
+    phases_s: dict[str, float]
+    peak_bytes: float
+    measured_before: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """A prediction and what was measured; None where it was not, or where memory was not enough."""
+
+    prediction: Prediction
+    step_time_s: float | None = None
+    peak_bytes: float | None = None
+    status: str = ""
+
+    @property
+    def time_error_frac(self) -> float | None:
+        """Predicted over measured step time, less one."""
+        return self.prediction.step_time_s / self.step_time_s - 1 if self.step_time_s else None
+
+    @property
+    def memory_error_frac(self) -> float | None:
+        """The same of the peak."""
+        return self.prediction.peak_bytes / self.peak_bytes - 1 if self.peak_bytes else None
+
+
+def predict(series: Path | None, ranks: int, calibration: Path | None, results: Path | None, as_json: bool) -> int:
+    """Predict a list of steps, or the reference series for so many ranks. Raises InputProblems."""
+    entries = read_series(series) if series else entries_of(plans(ranks))
+    efficiencies = read_efficiencies(calibration) if calibration else None
+    known = _known(results)
+    found = [known.get(entry.name) or _predicted(entry, efficiencies, results) for entry in entries]
+    if results is not None:
+        results.mkdir(parents=True, exist_ok=True)
+        kept = {**known, **{one.name: one for one in found}}
+        write_atomically(results / PREDICTIONS_FILE, [asdict(one) for one in kept.values()])
+    compared = [_compared(one, results) for one in found]
+    if as_json:
+        print_json([_flat(one) for one in compared])
+    else:
+        print("\n".join(_lines(compared)))
+    return 0
+
+
+def _predicted(entry: Entry, efficiencies: Efficiencies | None, results: Path | None) -> Prediction:
+    try:
+        one = estimate(scenario_from_json(entry.scenario), efficiencies)
+    except InputProblems as error:
+        problems = [
+            Problem(field=f"{entry.name}: {p.field}", message=p.message, remedy=p.remedy) for p in error.problems
+        ]
+        raise InputProblems(problems) from None
+    return Prediction(
+        name=entry.name,
+        efficiencies=one.efficiencies,
+        step_time_s=one.step_time_s,
+        interval_s=one.interval_s,
+        phases_s=one.phases_s,
+        peak_bytes=one.memory.peak_bytes,
+        measured_before=results is not None and (results / f"{entry.name}.json").exists(),
+    )
+
+
+def _known(results: Path | None) -> dict[str, Prediction]:
+    """Predictions that stand in a folder already."""
+    path = results / PREDICTIONS_FILE if results is not None else None
+    if path is None or not path.exists():
+        return {}
+    try:
+        found = [Prediction(**{**one, "interval_s": tuple(one["interval_s"])}) for one in read_document(path)]
+    except (TypeError, KeyError):
+        remedy = "Delete it, to predict anew."
+        raise InputProblems([Problem(field=str(path), message="holds no predictions", remedy=remedy)]) from None
+    return {one.name: one for one in found}
+
+
+def _compared(prediction: Prediction, results: Path | None) -> Compared:
+    path = results / f"{prediction.name}.json" if results is not None else None
+    if path is None or not path.exists():
+        return Compared(prediction=prediction)
+    measured = read_measurement(path)
+    return Compared(
+        prediction=prediction,
+        step_time_s=step_time_s(measured.steps_s),
+        peak_bytes=max(_peaks(measured.samples), default=measured.memory.peak_bytes),
+        status=measured.status,
+    )
+
+
+def _peaks(samples: Mapping[str, Any]) -> list[float]:
+    """The fullest rank is what a prediction is of."""
+    return [peak for peak in samples.get("peak_bytes_by_rank", []) if peak]
+
+
+def _flat(one: Compared) -> dict[str, Any]:
+    measured = {"step_time_s": one.step_time_s, "peak_bytes": one.peak_bytes, "status": one.status}
+    errors = {"time_error_frac": one.time_error_frac, "memory_error_frac": one.memory_error_frac}
+    return {**asdict(one.prediction), "measured": measured if one.status else None, **errors}
+
+
+def _lines(found: list[Compared]) -> list[str]:
+    rows = [
+        (
+            one.prediction.name,
+            seconds(one.prediction.step_time_s),
+            seconds(one.step_time_s) if one.step_time_s else one.status,
+            _percent(one.time_error_frac),
+            bytes_text(one.prediction.peak_bytes),
+            bytes_text(one.peak_bytes) if one.peak_bytes else "",
+            _percent(one.memory_error_frac),
+        )
+        for one in found
+    ]
+    header = ("step", "predicted", "measured", "error", "peak", "measured", "error")
+    lines = [table(header, rows)]
+    for name, errors in (
+        ("time", [one.time_error_frac for one in found]),
+        ("memory", [one.memory_error_frac for one in found]),
+    ):
+        known = [abs(error) for error in errors if error is not None]
+        if known:
+            half = statistics.median(known)
+            lines.append(f"{name}: {counted(len(known), 'step')}, median error {half:.1%}, largest {max(known):.1%}")
+    late = sum(one.prediction.measured_before for one in found)
+    if late:
+        lines.append(
+            f"{counted(late, 'step')} had been measured before {'it was' if late == 1 else 'they were'} predicted"
+        )
+    return lines
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:+.1%}"

@@ -1,0 +1,136 @@
+"""Series: many steps in one group of processes under torchrun, a result for each, predictions beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from app.commands.predict import predict
+from estimator.scenario.breakdown import Phase
+from estimator.scenario.measurement import Kernel, Measurement
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import scenario_from_json
+from runners.job import read_measurement
+from runners.options import options_of
+from runners.reference.plans import plans
+from runners.refusals import refusals
+from runners.series import MOST_KERNELS, trimmed
+from runners.series_list import entries_of
+from tests.runners.examples import ROOT, scenario_json
+
+NAMES = ("ddp-2", "fsdp-2", "tp-sequence-2", "cp-ring-2", "ep-grouped-2", "pp-1f1b-2")
+
+
+def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+    command += ["--nproc-per-node", "2", "-m", "runners", "series", *arguments, "--device", "cpu", "--out", str(folder)]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory):
+    """A list with steps of the small reference series, one that cannot be and one that is there already."""
+    folder = tmp_path_factory.mktemp("series")
+    entries = [entry for entry in plans(2, small=True) if entry["name"] in NAMES]
+    entries.append({"name": "refused", "scenario": scenario_json(plan={"tp": 4}, cluster={"chips_per_node": 4})})
+    entries.append({**entries[0], "name": "there"})
+    (folder / "list.json").write_text(json.dumps(entries), encoding="utf-8")
+    (folder / "there.json").write_text(json.dumps({"label": "measured before"}), encoding="utf-8")
+    done = start(folder, str(folder / "list.json"))
+    return folder, done
+
+
+def test_every_step_has_a_result(series):
+    folder, done = series
+    assert done.returncode == 1, done.stderr[-3000:]  # of the one that was refused
+    for name in NAMES:
+        found = read_measurement(folder / f"{name}.json")
+        assert found.status == "ok", found.warnings
+        assert found.world_size == 2
+        assert sum(found.phases_s.values()) == pytest.approx(found.samples["spread"]["step"]["median_s"])
+        assert len(found.samples["communication"]["kernels_s"]) == 2
+        assert found.samples["loss"] > 0
+        assert found.kernels
+    refused = read_measurement(folder / "refused.json")
+    assert refused.status == "failed"
+    assert "plan.tp" in refused.warnings[-1].message
+    assert read_measurement(folder / "there.json").label == "measured before"
+
+
+def test_pipelines_have_bubbles_and_other_plans_exposed_communication(series):
+    folder, _ = series
+    assert read_measurement(folder / "pp-1f1b-2.json").phases_s[Phase.BUBBLE] > 0
+    for name in ("tp-sequence-2", "cp-ring-2", "fsdp-2"):
+        found = read_measurement(folder / f"{name}.json")
+        assert found.phases_s[Phase.EXPOSED_COMMUNICATION] > 0, name
+        assert found.samples["communication"]["exposed_minimum_s"] <= found.samples["communication"]["exposed_mean_s"]
+
+
+def test_predictions_stand_beside_what_was_measured(series, tmp_path, capsys):
+    folder, _ = series
+    entries = [entry for entry in plans(2, small=True) if entry["name"] in NAMES]
+    (tmp_path / "list.json").write_text(json.dumps(entries), encoding="utf-8")
+    assert predict(tmp_path / "list.json", 1, None, tmp_path / "results", as_json=False) == 0
+    first = json.loads((tmp_path / "results" / "predictions.json").read_text())
+    assert [one["name"] for one in first] == [entry["name"] for entry in entries]
+    assert not any(one["measured_before"] for one in first)
+    for name in NAMES:
+        (tmp_path / "results" / f"{name}.json").write_bytes((folder / f"{name}.json").read_bytes())
+    # What was predicted first stays, with whatever it would be predicted now
+    numbers = {
+        "base": "hopper",
+        "ranges": {"gemm_matrix_frac": {"value": 0.1, "low": 0.1, "high": 0.1, "unit": "", "source": ""}},
+    }
+    (tmp_path / "calibration.json").write_text(json.dumps(numbers), encoding="utf-8")
+    capsys.readouterr()
+    predict(tmp_path / "list.json", 1, tmp_path / "calibration.json", tmp_path / "results", as_json=True)
+    compared = json.loads(capsys.readouterr().out)
+    assert [one["step_time_s"] for one in compared] == [one["step_time_s"] for one in first]
+    for one in compared:
+        assert one["time_error_frac"] == pytest.approx(one["step_time_s"] / one["measured"]["step_time_s"] - 1)
+    predict(tmp_path / "list.json", 1, None, folder, as_json=False)
+    assert "6 steps had been measured before they were predicted" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 8])
+def test_the_reference_series_is_legal_and_measurable(ranks):
+    for small in (False, True):
+        found = entries_of(plans(ranks, small=small))
+        assert len(found) >= 20
+        for entry in found:
+            scenario = scenario_from_json(entry.scenario)
+            options = options_of("step", entry.options)
+            assert refusals(scenario, world_size=ranks, cuda=not small, options=options) == [], entry.name
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ({"name": "one"}, "is not a list"),
+        ([{"name": "one", "scenario": {}}, {"name": "one", "scenario": {}}], "'one' names two steps"),
+        ([{"name": "../one", "scenario": {}}], "or a folder"),
+        ([{"scenario": {}}], "name"),
+    ],
+)
+def test_a_list_that_is_none_is_refused(document, words):
+    with pytest.raises(InputProblems, match=words):
+        entries_of(document)
+
+
+def test_a_result_of_a_series_names_its_longest_kernels_alone():
+    kernels = tuple(
+        Kernel(name=f"kernel {i}" * 50, category="matmul" if i % 2 else "other", count=2, total_s=1.0 / (i + 1))
+        for i in range(100)
+    )
+    found = trimmed(replace(Measurement(), kernels=kernels, samples={"definitions": {}, "loss": 1.0}))
+    assert len(found.kernels) == MOST_KERNELS + 2
+    assert sum(kernel.total_s for kernel in found.kernels) == pytest.approx(sum(k.total_s for k in kernels))
+    assert sum(kernel.count for kernel in found.kernels) == 200
+    assert found.samples == {"loss": 1.0}

@@ -179,7 +179,8 @@ def predict(
         Path | None,
         typer.Argument(metavar="LIST.json", help="Steps: name and scenario of each. [default: the reference series]"),
     ] = None,
-    ranks: Annotated[int, typer.Option(metavar="N", help="GPUs of the reference series.")] = 1,
+    ranks: Annotated[int, typer.Option(metavar="N", help="GPUs of the reference series, or of models by config.")] = 1,
+    chip: Annotated[str, typer.Option(metavar="KEY", help="What models by config are traced for.")] = "h200-sxm",
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
     ] = None,
@@ -191,7 +192,7 @@ def predict(
     """Predict the steps of a series before they are measured, and set measured ones beside them."""
     from app.commands.predict import predict as command
 
-    return command(series, ranks, calibration, results, as_json)
+    return command(series, ranks, chip, calibration, results, as_json)
 
 
 @app.command()

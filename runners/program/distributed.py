@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from estimator.scenario.breakdown import MemoryKind
 from runners.program import ddp
@@ -250,6 +251,8 @@ def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: A
     if name.endswith("wait_tensor"):
         collectives.wait_for(args[0])
         return args[0]
+    if name.endswith("_wrap_tensor_autograd"):  # whoever uses it first waits
+        return AsyncCollectiveTensor(args[0])
     *_, group_at, _ = _parts(func)
     if group_at is None:
         return recorder.on_fakes(func, args, kwargs)

@@ -275,7 +275,7 @@ def _returns_or_writes(schema: Any) -> bool:
 def _hashable(value: Any) -> Any:
     if isinstance(value, (bool, int, str, float, torch.dtype)):
         return value
-    if isinstance(value, (list, tuple, torch.Size)) and all(isinstance(one, (bool, int, float)) for one in value):
+    if isinstance(value, (list, tuple, torch.Size)) and all(isinstance(one, (bool, int)) for one in value):
         return tuple(value)
     return None
 

@@ -77,11 +77,15 @@ def predict(
     entries = read_series(series) if series else entries_of(plans(ranks))
     efficiencies = read_efficiencies(calibration) if calibration else None
     known = _known(results)
-    found = []
+    found, refused = [], []
     for entry in entries:
         one = known.get(entry.name)
         if one is None:
-            made = _estimated(entry, efficiencies, ranks, chip)
+            try:
+                made = _estimated(entry, efficiencies, ranks, chip)
+            except InputProblems as error:
+                refused += error.problems
+                continue
             one = _prediction(entry.name, made, results)
             known[one.name] = one
             if results is not None:
@@ -93,6 +97,8 @@ def predict(
         print_json([_flat(one) for one in compared])
     else:
         print("\n".join(_lines(compared)))
+    if refused:
+        raise InputProblems(refused)  # the others stand
     return 0
 
 

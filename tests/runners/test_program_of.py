@@ -51,7 +51,7 @@ def test_a_factory_is_given_what_it_takes_and_its_optimizer_is_used():
         ({"module": "no_such_package:tiny"}, "cannot be imported"),
         ({"module": f"{FILE}:missing"}, "has no function missing"),
         ({"module": f"{FILE}:without_batch"}, "gave Linear"),
-        ({"hf": "nowhere/config.json"}, "is no configuration of a known model"),
+        ({"hf": "nowhere/config.json"}, "cannot be read"),
     ],
 )
 def test_what_is_no_program_is_refused_with_a_remedy(source, words):

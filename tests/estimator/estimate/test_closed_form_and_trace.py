@@ -1,4 +1,4 @@
-"""A scenario's closed form and the trace of the program that it describes: the same kernels, FLOPs, seconds and bytes."""
+"""A scenario's closed form and the trace of the program it describes: the same kernels, FLOPs, seconds and bytes."""
 
 from __future__ import annotations
 
@@ -42,6 +42,7 @@ FAMILIES = {
 class Both:
     """A scenario, and the op list of its program."""
 
+    name: str
     scenario: Scenario
     found: OpList
 
@@ -63,38 +64,77 @@ def both(request, tmp_path_factory) -> Both:
          str(folder / "scenario.json")),
         cwd=ROOT, check=True, capture_output=True, text=True,
     )  # fmt: skip
-    return Both(scenario_from_json(document), from_json(json.loads(out.read_text(encoding="utf-8"))))
+    return Both(request.param, scenario_from_json(document), from_json(json.loads(out.read_text(encoding="utf-8"))))
 
 
-def layer_of(both: Both):
-    """Kernels, product FLOPs and seconds of the middle layer by phase, as the closed form and as the trace has them."""
-    e = efficiencies("hopper")
-    closed = {"forward": [0.0, 0.0, 0.0], "backward": [0.0, 0.0, 0.0]}
-    (work,) = rank_of(both.scenario, e).blocks
-    for one in work.priced:
-        op, sums = one.op, closed[one.op.phase]
-        sums[0] += float(op.launches * op.count)
-        sums[1] += float(op.flops * op.count) if op.kind in ("gemm", "attention") else 0.0
-        sums[2] += float(one.seconds * op.count)
-    traced = {"forward": [0.0, 0.0, 0.0], "backward": [0.0, 0.0, 0.0]}
-    priced = recorded(both.found, cluster_for(both.found), e, interval=False)
+@dataclass
+class Sums:
+    """Of one layer and phase; FLOPs of products and attention."""
+
+    launches: float = 0.0
+    flops: float = 0.0
+    seconds: float = 0.0
+
+    def add(self, op, launches, seconds) -> None:
+        self.launches += float(launches)
+        self.flops += float(op.flops * op.count) if op.kind in ("gemm", "attention") else 0.0
+        self.seconds += float(seconds)
+
+
+LAYER, E = "blocks.1", efficiencies("hopper")
+
+
+def layer_of(both: Both) -> tuple[dict[str, Sums], dict[str, Sums]]:
+    """The middle layer by phase, as the closed form and as the trace has it."""
+    closed = {"forward": Sums(), "backward": Sums()}
+    (block,) = rank_of(both.scenario, E).blocks
+    for one in block.priced:
+        closed[one.op.phase].add(one.op, one.op.launches * one.op.count, one.seconds * one.op.count)
+    traced = {"forward": Sums(), "backward": Sums()}
+    priced = recorded(both.found, cluster_for(both.found), E, interval=False)
     for index, call in enumerate(both.found.calls):
-        if call.kind == "kernel" and call.module != NONE and both.found.modules[call.module].startswith("blocks.1"):
-            sums = traced[priced.phases[index]]
-            done = priced.work_of(index)
-            sums[0] += done.launches
-            sums[1] += sum(float(k.op.flops * k.op.count) for k in done.kernels if k.op.kind in ("gemm", "attention"))
-            sums[2] += done.seconds
+        if call.kind == "kernel" and call.module != NONE and both.found.modules[call.module].startswith(LAYER):
+            for one in priced.work_of(index).kernels:
+                traced[priced.phases[index]].add(one.op, one.op.launches * one.op.count, one.seconds * one.op.count)
     return closed, traced
 
 
-def test_x(both):
+LOOSE = "qwen3, autocast, eager"
+"""Norms of queries and keys turn them fp32 before positions do, which the closed form does not follow: two casts less,
+1.2 % of a layer's backward."""
+
+
+@pytest.mark.parametrize("phase", ["forward", "backward"])
+def test_a_layer_has_the_same_kernels_flops_and_seconds(both, phase):
     closed, traced = layer_of(both)
-    print(closed, traced)
-    first = min(i for i, c in enumerate(both.found.calls) if c.module != NONE and both.found.modules[c.module].startswith("blocks.1") and c.phase=='forward')
-    last = max(i for i, c in enumerate(both.found.calls) if c.module != NONE and both.found.modules[c.module].startswith("blocks.1") and c.phase=='forward')
-    kept = sum(s.bytes for s in both.found.storages if first <= s.born <= last and s.kind == MemoryKind.ACTIVATIONS)
-    (work,) = rank_of(both.scenario, efficiencies("hopper")).blocks
-    print('saved', kept, sum(float(o.op.saved_bytes*o.op.count) for o in work.priced))
-    a, b = estimate(both.scenario), estimate_op_list(both.found, cluster_for(both.found))
-    print(a.step_time_s, b.step_time_s, a.memory.peak_bytes, b.memory.peak_bytes, a.breakdown_s, b.breakdown_s)
+    assert traced[phase].flops == pytest.approx(closed[phase].flops, rel=1e-12)
+    assert traced[phase].launches == pytest.approx(closed[phase].launches, abs=2 if both.name == LOOSE else 0)
+    assert traced[phase].seconds == pytest.approx(closed[phase].seconds, rel=0.015 if both.name == LOOSE else 0.002)
+
+
+def test_a_layer_keeps_the_same_for_backward(both):
+    inside = [
+        index
+        for index, call in enumerate(both.found.calls)
+        if call.phase == "forward" and call.module != NONE and both.found.modules[call.module].startswith(LAYER)
+    ]
+    kept = sum(
+        one.bytes
+        for one in both.found.storages
+        if inside[0] <= one.born <= inside[-1] and one.kind == MemoryKind.ACTIVATIONS
+    )
+    (block,) = rank_of(both.scenario, E).blocks
+    assert kept == pytest.approx(sum(float(one.op.saved_bytes * one.op.count) for one in block.priced), rel=0.001)
+
+
+def test_a_step_takes_and_holds_the_same(both):
+    closed, traced = estimate(both.scenario), estimate_op_list(both.found, cluster_for(both.found))
+    assert traced.breakdown_s["matmul"] == pytest.approx(closed.breakdown_s["matmul"], rel=1e-9)
+    assert traced.breakdown_s["attention"] == pytest.approx(closed.breakdown_s["attention"], rel=0.02)
+    # Positions, the mask and the loss have small kernels that the closed form does not list.
+    assert traced.breakdown_s["elementwise"] == pytest.approx(closed.breakdown_s["elementwise"], rel=0.04)
+    assert traced.breakdown_s["optimizer"] == pytest.approx(closed.breakdown_s["optimizer"], rel=0.02)
+    assert traced.step_time_s == pytest.approx(closed.step_time_s, rel=0.03)
+    assert traced.memory.peak_bytes == pytest.approx(closed.memory.peak_bytes, rel=0.001)
+    assert traced.parameters == closed.parameters
+    assert traced.mfu == pytest.approx(closed.mfu, rel=0.05)

@@ -21,9 +21,9 @@ class KernelCost:
     """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward."""
 
     stream: Number = 0.0
-    strided: float = 0.0
-    mixed: float = 0.0
-    slow_bytes: float = 0.0
+    strided: Number = 0.0
+    mixed: Number = 0.0
+    slow_bytes: Number = 0.0
     launches: float = 1.0
     saved: float = 0.0
     flops: float = 0.0
@@ -88,10 +88,10 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         return KernelCost(stream=2 * e, flops=8, saved=e + product), KernelCost(stream=3 * e, flops=12)
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
     if d.widths.autocast:
-        forward = KernelCost(stream=58, mixed=2, strided=1, slow_bytes=26, launches=9, flops=8, saved=16)
-        return forward, KernelCost(stream=90, mixed=2, strided=2, slow_bytes=36, launches=14, flops=14)
+        forward = KernelCost(stream=44, mixed=2, strided=1, slow_bytes=26, launches=9, flops=8, saved=16)
+        return forward, KernelCost(stream=102, mixed=1, slow_bytes=10, launches=14, flops=14)
     forward = KernelCost(stream=18 * e, launches=8, flops=8, saved=4 * e + product)
-    return forward, KernelCost(stream=30 * e, launches=11, flops=14)
+    return forward, KernelCost(stream=28 * e, launches=11, flops=14)
 
 
 def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:

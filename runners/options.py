@@ -29,8 +29,9 @@ ATTENTION_CORES = (
 )  # fmt: skip
 CORES = ("scores", "eager", "fused")
 SCALES = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30}
-TINY = "tiny"
-"""A transformer of two small blocks that is in no catalogue: for trying a benchmark out."""
+TINY, TINY_TIED = "tiny", "tiny-tied"
+"""Transformers of a few small blocks that are in no catalogue, for trying a benchmark out; the second one's head is its
+embedding."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,8 +54,12 @@ class StepOptions:
     snapshot: bool = spec(False, help="write the allocator's snapshot of one step beside the trace, as JSON")
     models: tuple[str, ...] = spec((), help="names of the catalogue, or tiny; the rest of the grid applies to each")
     layers: int = spec(0, minimum=0, maximum=10_000, help="grid: blocks to keep of each model; 0: all")
-    seq_lens: tuple[int, ...] = spec((512,), minimum=1, help="grid: tokens per sequence")
-    micro_batches: tuple[int, ...] = spec((1,), minimum=1, help="grid: sequences per step")
+    seq_lens: tuple[int, ...] = spec(
+        (), minimum=1, help="grid: tokens per sequence; default: 1024 on a GPU, 512 on a CPU"
+    )
+    micro_batches: tuple[int, ...] = spec(
+        (), minimum=1, help="grid: sequences per step; default: 4 on a GPU, 1 on a CPU"
+    )
     precisions: tuple[str, ...] = spec(("bf16-amp",), choices=PRECISIONS, help="grid: precisions")
     attentions: tuple[str, ...] = spec(("sdpa",), choices=ATTENTIONS, help="grid: attention implementations")
     compiles: tuple[str, ...] = spec(("no",), choices=("no", "yes"), help="grid: whether torch.compile is used")
@@ -119,10 +124,14 @@ class DdpOptions:
     variants: tuple[str, ...] = spec(
         (), help="such as naive, flat, bucketed:25, fsdp:no-reshard, tp:sequence, pp:1f1b:8; default: all that fit"
     )
-    models: tuple[str, ...] = spec((TINY,), help="names of the catalogue, or tiny")
+    models: tuple[str, ...] = spec(
+        (), help="names of the catalogue, or tiny; default: cs336-large on GPUs, tiny on CPUs"
+    )
     layers: int = spec(0, minimum=0, maximum=10_000, help="blocks to keep of each model; 0: all")
-    seq_lens: tuple[int, ...] = spec((512,), minimum=1, help="tokens per sequence")
-    micro_batch: int = spec(1, minimum=1, maximum=100_000, help="sequences per rank and micro-batch")
+    seq_lens: tuple[int, ...] = spec((), minimum=1, help="tokens per sequence; default: 1024 on GPUs, 512 on CPUs")
+    micro_batch: int = spec(
+        0, minimum=0, maximum=100_000, help="sequences per rank and micro-batch; 0: 4 on GPUs, 1 on CPUs"
+    )
     precisions: tuple[str, ...] = spec(("bf16-amp",), choices=PRECISIONS, help="precisions")
     attention: str = spec("sdpa", choices=ATTENTIONS, help="attention implementation")
     profile: bool = spec(False, help="also read the exposed communication off a profiled step")
@@ -148,13 +157,15 @@ class UlyssesOptions:
 class MemoryOptions:
     """Peaks of forward, backward and step, and what they are made of."""
 
-    models: tuple[str, ...] = spec((TINY,), help="names of the catalogue, or tiny")
+    models: tuple[str, ...] = spec(
+        (), help="names of the catalogue, or tiny; default: cs336-small on a GPU, tiny on a CPU"
+    )
     seq_lens: tuple[int, ...] = spec((128, 256, 512), minimum=1, help="tokens per sequence")
     precisions: tuple[str, ...] = spec(("fp32", "bf16-amp"), choices=PRECISIONS, help="precisions")
     passes: tuple[str, ...] = spec(PASSES, choices=PASSES, help="how much of a training step runs")
     attentions: tuple[str, ...] = spec(("eager",), choices=ATTENTIONS, help="attention implementations")
     recomputes: tuple[str, ...] = spec(("none",), choices=("none", "selective", "full"), help="recomputation")
-    micro_batch: int = spec(1, minimum=1, maximum=100_000, help="sequences")
+    micro_batch: int = spec(0, minimum=0, maximum=100_000, help="sequences; 0: 4 on a GPU, 1 on a CPU")
     snapshot: bool = spec(False, help="write the allocator's snapshot of the last step beside the trace, as JSON")
     limit_s: float = spec(600.0, minimum=1, maximum=86_400, help="no configuration starts after this time")
 

@@ -30,6 +30,11 @@ def world_size_from_environment() -> int:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def on_gpu(device: str) -> bool:
+    """Whether work for ``device`` (auto, cpu, cuda) will run on a GPU here."""
+    return device != "cpu" and torch.cuda.is_available()
+
+
 def join(device: str) -> Ranks:
     """Join the processes that torchrun started, over NCCL on GPUs and gloo on CPUs; ``auto`` takes GPUs if any.
 

@@ -19,7 +19,7 @@ from estimator.scenario.parameters import parameters
 from estimator.scenario.precision import QUANTISED
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario
-from estimator.scenario.units import bytes_text
+from estimator.scenario.units import bytes_text, counted
 from runners.flash.tiles import WIDEST
 from runners.model.by_name import unknown_models
 from runners.options import StepOptions
@@ -114,11 +114,12 @@ def refusals(
     if not found and plan.chips != world_size:
         axes = [axis for axis in ("dp", "tp", "cp", "pp") if getattr(plan, axis) > 1] or ["dp"]
         product = " · ".join(f"{axis} = {getattr(plan, axis)}" for axis in axes)
+        run = f"{counted(world_size, 'process', 'processes')} {'runs' if world_size == 1 else 'run'}"
         refuse(
             f"plan.{axes[0]}",
-            f"{product}{'' if len(axes) == 1 else f' = {plan.chips}'}, but {world_size} processes run",
-            f"Set plan and cluster to {world_size} chips, or start {plan.chips} processes "
-            f"(torchrun --nproc-per-node {plan.chips}).",
+            f"{product}{'' if len(axes) == 1 else f' = {plan.chips}'}, but {run}",
+            f"Set plan and cluster to {counted(world_size, 'chip')}, or start "
+            f"{counted(plan.chips, 'process', 'processes')} (torchrun --nproc-per-node {plan.chips}).",
         )
     weights_bytes = parameters(model) * (2 if training.precision in HALF_PARAMETERS else 4)
     if weights_bytes > memory_bytes:

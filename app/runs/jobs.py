@@ -53,7 +53,7 @@ def job_from_json(document: object, cpu: ThisCpu, settings: Settings | None = No
         if job.benchmark == "step":
             # A GPU may be there for the processes that are not this one; the worker asks again
             cuda = job.device != "cpu" and cluster.chip.kind != "cpu"
-            found = refusals(scenario, world_size=scenario.plan.dp, cuda=cuda, options=options)
+            found = refusals(scenario, world_size=scenario.plan.chips, cuda=cuda, options=options)
             found = found or _too_large(scenario, job)
             problems += [dataclasses.replace(problem, field=f"scenario.{problem.field}") for problem in found]
         found = chosen.problems(job)

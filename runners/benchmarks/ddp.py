@@ -17,9 +17,9 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from runners.job import Job
 from runners.model.by_name import model_of
-from runners.options import DdpOptions, options_of
+from runners.options import TINY, DdpOptions, options_of
 from runners.parallel.variants import EXCHANGE, Marks, Spread, Variant, VariantSetting, parse, prepare
-from runners.ranks import Ranks, gather, synchronize
+from runners.ranks import Ranks, gather, on_gpu, synchronize
 from runners.rows import Report, Row, Suite, begin, peak_bytes, reset_peak, used_bytes
 from runners.summary import MEASURED_PHASES
 from runners.timing import between, spread_columns, stamp
@@ -48,6 +48,8 @@ ALWAYS = (
 )
 PIPELINES = ("pp:gpipe:{m}", "pp:1f1b:{m}", "pp:interleaved:{m}", "pp:zero-bubble:{m}", "pp:zero-bubble-v:{m}")
 
+LARGE = "cs336-large"
+
 DEFINITIONS = {
     "step_s": "median over steps of the slowest rank, from an idle device to the end of zero_grad; the columns of the "
     "spread are of the same numbers",
@@ -75,17 +77,15 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     options: DdpOptions = options_of(job.benchmark, job.options)
     texts = options.variants or every_variant(job.world_size)
     variants = [parse(text) for text in texts]
-    models = [model_of(name, options.layers) for name in options.models]
-    cells = list(product(models, options.seq_lens, options.precisions, variants))
+    large = on_gpu(job.device)  # sizes at which the device binds
+    models = [model_of(name, options.layers) for name in options.models or (LARGE if large else TINY,)]
+    lengths, sequences = options.seq_lens or (1024 if large else 512,), options.micro_batch or (4 if large else 1)
+    cells = list(product(models, lengths, options.precisions, variants))
     suite = begin(job, report, len(cells), options.limit_s)
     profiles: list[tuple[Row, Callable[[], Row]]] = []
     for model, seq_len, precision, variant in cells:
-        training = Training(
-            seq_len=seq_len, global_batch=options.micro_batch, precision=precision, attention=options.attention
-        )
-        setting = VariantSetting(
-            model=model, training=training, plan=Plan(micro_batch=options.micro_batch), seed=job.seed
-        )
+        training = Training(seq_len=seq_len, global_batch=sequences, precision=precision, attention=options.attention)
+        setting = VariantSetting(model=model, training=training, plan=Plan(micro_batch=sequences), seed=job.seed)
         row = suite.measure(columns_of(variant, setting, suite.ranks), partial(_measure, suite, variant, setting))
         if options.profile and row["status"] == "ok":
             profiles.append((row, partial(_profiled, suite, variant, setting)))

@@ -23,6 +23,7 @@ from runners.environment import bound_bytes
 from runners.job import Job
 from runners.model.by_name import model_of
 from runners.options import StepOptions, options_of
+from runners.ranks import on_gpu
 from runners.refusals import refusals
 from runners.row_status import Unsupported
 from runners.rows import Report, Row, Suite, begin, used_bytes
@@ -82,7 +83,7 @@ class GridCell:
 def run(job: Job, report: Report) -> Measurement | None:
     """Measure every cell of the grid. Raises InputProblems."""
     options: StepOptions = options_of(job.benchmark, job.options)
-    cells = cells_of(options)
+    cells = cells_of(options, large=on_gpu(job.device))
     suite = begin(job, report, len(cells), options.limit_s)
     profiles: list[tuple[Row, Callable[[], Row]]] = []
     for cell in cells:
@@ -93,8 +94,11 @@ def run(job: Job, report: Report) -> Measurement | None:
     return suite.result(DEFINITIONS)
 
 
-def cells_of(options: StepOptions) -> list[GridCell]:
-    """All combinations, those of one model together; raise InputProblems for a model that is not known."""
+def cells_of(options: StepOptions, *, large: bool = False) -> list[GridCell]:
+    """All combinations, those of one model together; raise InputProblems for a model that is not known.
+
+    ``large``: sizes that are not given are such that a GPU binds.
+    """
     return [
         GridCell(
             model=model,
@@ -117,8 +121,8 @@ def cells_of(options: StepOptions) -> list[GridCell]:
             options.compiles,
             options.graphs,
             options.modes,
-            options.seq_lens,
-            options.micro_batches,
+            options.seq_lens or (1024 if large else 512,),
+            options.micro_batches or (4 if large else 1,),
         )
     ]
 

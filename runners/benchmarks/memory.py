@@ -17,13 +17,16 @@ from runners.cluster_here import cluster_here
 from runners.environment import bound_bytes
 from runners.job import SNAPSHOT_FILE, Job
 from runners.model.by_name import model_of
-from runners.options import MemoryOptions, options_of
+from runners.options import TINY, MemoryOptions, options_of
+from runners.ranks import on_gpu
 from runners.refusals import refusals
 from runners.row_status import Unsupported
 from runners.rows import Report, Row, Suite, begin, used_bytes
 from runners.snapshot import record
 from runners.summary import MEASURED_PHASES
 from runners.train_step import Trainer, discard, one_step, prepare
+
+LARGE = "cs336-small"
 
 DEFINITIONS = {
     "pass": "forward: under no_grad, no state of an optimizer; forward-backward: gradients are dropped after it; step: "
@@ -44,15 +47,17 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     if options.snapshot and trace is None:
         remedy = "Say where, with --trace: the snapshot lands beside it."
         raise InputProblems([Problem(field="options.snapshot", message="has no place to go", remedy=remedy)])
-    models = [model_of(name) for name in options.models]
+    large = on_gpu(job.device)
+    models = [model_of(name) for name in options.models or (LARGE if large else TINY,)]
+    sequences = options.micro_batch or (4 if large else 1)
     grid = list(
         product(models, options.attentions, options.recomputes, options.precisions, options.seq_lens, options.passes)
     )
     suite = begin(job, report, len(grid), options.limit_s)
     warnings: list[Warning] = []
     for index, (model, attention, recompute, precision, seq_len, mode) in enumerate(grid):
-        training = Training(seq_len=seq_len, global_batch=options.micro_batch, precision=precision, attention=attention)
-        plan = Plan(micro_batch=options.micro_batch, recompute=recompute)
+        training = Training(seq_len=seq_len, global_batch=sequences, precision=precision, attention=attention)
+        plan = Plan(micro_batch=sequences, recompute=recompute)
         scenario = Scenario(model=model, cluster=cluster_here(suite.ranks)[0], plan=plan, training=training)
         columns: Row = {
             "model": model.name,
@@ -61,7 +66,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
             "precision": precision,
             "attention": attention,
             "recompute": recompute,
-            "micro_batch": options.micro_batch,
+            "micro_batch": sequences,
         }
         snapshot = trace.with_name(SNAPSHOT_FILE) if options.snapshot and trace and index == len(grid) - 1 else None
         if snapshot is not None and not suite.ranks.cuda:

@@ -9,14 +9,16 @@ from typing import Any
 from estimator.scenario import catalog
 from estimator.scenario.model import Model
 from estimator.scenario.problems import InputProblems, Problem
-from runners.options import TINY
+from runners.options import TINY, TINY_TIED
 
 TINY_MODEL = Model(name=TINY, layers=4, hidden=64, heads=4, kv_heads=4, ffn=128, vocab=128)
+
+TINY_MODELS = {TINY: TINY_MODEL, TINY_TIED: replace(TINY_MODEL, name=TINY_TIED, tied_embedding=True)}
 
 
 def model_of(name: str, layers: int = 0) -> Model:
     """Look a model up, cut to its first ``layers`` blocks unless 0; raise InputProblems."""
-    model = TINY_MODEL if name == TINY else replace(catalog.model(name), name=name)
+    model = TINY_MODELS.get(name) or replace(catalog.model(name), name=name)
     return replace(model, layers=layers) if layers else model
 
 

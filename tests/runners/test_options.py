@@ -24,7 +24,7 @@ from runners.options import OPTIONS, CollectivesOptions, about, add_arguments, f
         ("collectives", {"sizes_bytes": ["1KB"]}, "options.sizes_bytes[0]: '1KB' is neither a whole number nor a size"),
         ("collectives", {"sizes_bytes": ["1e999GiB"]}, "options.sizes_bytes[0]: '1e999GiB' is neither"),
         ("collectives", {"kinds": "all-reduce"}, "options.kinds: must be a list"),
-        ("memory", {"micro_batch": "0"}, "options.micro_batch: 0 is out of range"),
+        ("memory", {"seq_lens": ["0"]}, "options.seq_lens: 0 is out of range"),
         ("memory", "all", "options: must be a JSON object"),
         ("sort", {"any": 1}, "options.any: unknown key"),
     ],

@@ -95,7 +95,10 @@ def test_a_job_that_cannot_be_measured_fails_with_field_and_remedy(tmp_path):
     scenario = scenario_json(plan={"tp": 2}, cluster={"chips_per_node": 2})
     code, errors = end(start(tmp_path, Job(scenario=scenario, device="cpu")))
     assert code == 2
-    assert errors == "plan.tp: tp = 2 is not measured yet. Set plan.tp to 1.\n"
+    assert errors == (
+        "plan.tp: tp = 2, but 1 process runs. "
+        "Set plan and cluster to 1 chip, or start 2 processes (torchrun --nproc-per-node 2).\n"
+    )
     assert read_measurement(tmp_path / RESULT_FILE).status == "failed"
     assert last_state(tmp_path)["message"] == errors.strip()
 

@@ -119,8 +119,8 @@ def test_a_job_without_a_label_gets_one_and_a_retry_another(cpu):
 
 
 def test_what_the_runner_cannot_measure_is_refused_before_anything_starts(cpu):
-    with pytest.raises(InputProblems, match=r"scenario.plan.sharding: 'fsdp' is not measured yet. Set"):
-        job_from_json({"scenario": SHARDED}, cpu)
+    with pytest.raises(InputProblems, match=r"scenario.plan.offload: 'optimizer' is not measured by step. Set"):
+        job_from_json({"scenario": scenario(plan__offload="optimizer")}, cpu)
 
 
 def test_a_run_that_needs_more_than_the_machines_memory_is_refused_on_a_cpu(cpu):

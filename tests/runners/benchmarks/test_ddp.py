@@ -33,12 +33,17 @@ def rows(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def profiled(tmp_path_factory):
-    """Rows of one variant of each kind, by variant and length; some the model does not allow."""
-    variants = "tp,pp:interleaved:4,naive,fsdp,pp:1f1b:4"
-    flags = ("--variants", variants, "--models", "tiny", "--layers", "2", "--seq-lens", "31,32", "--precisions", "fp32")
-    found = measure(tmp_path_factory.mktemp("profiled"), 2, "ddp", *flags, "--profile", steps=1).rows
-    return {(row["variant"], row["seq_len"]): row for row in found}
+def both(tmp_path_factory):
+    """Rows of one variant of each kind, of a model whose head is its own and of one whose head is its embedding."""
+    variants = "single,tp,tp:sequence,pp:interleaved:4,naive,fsdp,pp:1f1b:4,pp:gpipe:1"
+    flags = ("--variants", variants, "--models", "tiny,tiny-tied", "--layers", "2", "--seq-lens", "31,32")
+    return measure(tmp_path_factory.mktemp("both"), 2, "ddp", *flags, "--precisions", "fp32", "--profile", steps=1).rows
+
+
+@pytest.fixture(scope="module")
+def profiled(both):
+    """Those of the first model, by variant and length; some the model does not allow."""
+    return {(row["variant"], row["seq_len"]): row for row in both if row["model"] == "tiny"}
 
 
 def test_every_variant_is_measured(rows):
@@ -86,9 +91,19 @@ def test_every_kind_of_variant_is_profiled(profiled):
 
 def test_what_a_model_does_not_allow_is_a_row(profiled):
     refused = {key: row["message"] for key, row in profiled.items() if row["status"] == "unsupported"}
-    assert set(refused) == {("tp", 31), ("pp:interleaved:4", 31), ("pp:interleaved:4", 32)}
+    assert set(refused) == {("tp", 31), ("tp:sequence", 31), ("pp:interleaved:4", 31), ("pp:interleaved:4", 32)}
     assert "do not divide" in refused["tp", 31]
+    assert "4 stages are more than 2 layers" in refused["pp:interleaved:4", 31]
     assert {row["status"] for key, row in profiled.items() if key not in refused} == {"ok"}
+
+
+def test_a_head_that_is_the_embedding_trains_split_and_on_another_rank_as_in_one(both):
+    found = {row["variant"]: row for row in both if row["model"] == "tiny-tied" and row["seq_len"] == 32}
+    losses = [found[variant]["loss"] for variant in ("single", "tp", "tp:sequence", "pp:gpipe:1")]
+    assert losses == pytest.approx([losses[0]] * 4, abs=2e-5)
+    whole = found["single"]["parameters"]
+    assert found["tp"]["parameters"] < 0.6 * whole  # the table is split too
+    assert found["pp:gpipe:1"]["parameters"] > 0.5 * whole  # both ends hold it
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 from collections.abc import Mapping
@@ -108,26 +109,26 @@ def _classes(batch: int) -> torch.Tensor:
 
 
 def _built(transformers: Any, config: Any, attention: str, dtype: torch.dtype) -> nn.Module:
-    chosen = {"attn_implementation": attention} if attention else {}
     named = [getattr(transformers, name, None) for name in getattr(config, "architectures", None) or ()]
     for kind in named:
         if kind is not None and ("For" in kind.__name__ or "LMHead" in kind.__name__):
-            return _from_config(kind, config, chosen, dtype)
+            return _from_config(kind, config, attention, dtype)
     for name in HEADS:
         kind = getattr(transformers, name, None)
         if kind is not None and type(config) in getattr(kind, "_model_mapping", {}):
-            return _from_config(kind, config, chosen, dtype)
+            return _from_config(kind, config, attention, dtype)
     raise _bad(f"transformers has no model for {type(config).__name__}", "Give a program of your own.")
 
 
-def _from_config(kind: Any, config: Any, chosen: dict[str, Any], dtype: torch.dtype) -> nn.Module:
+def _from_config(kind: Any, config: Any, attention: str, dtype: torch.dtype) -> nn.Module:
     make = kind.from_config if hasattr(kind, "from_config") else kind._from_config
     try:
-        made = make(config, dtype=dtype, **chosen)
+        # What is refused stays written in a config
+        made = make(copy.deepcopy(config), dtype=dtype, attn_implementation=attention)
     except (ValueError, ImportError) as error:
-        if not chosen or "attention" not in str(error).lower():
+        if attention == "eager" or "attention" not in str(error).lower():
             raise
-        made = make(config, dtype=dtype)  # an architecture without that attention has its own
+        made = make(config, dtype=dtype, attn_implementation="eager")  # an architecture that has no other
     assert isinstance(made, nn.Module)
     return made
 

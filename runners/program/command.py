@@ -20,6 +20,9 @@ from estimator.scenario.problems import InputProblems, Problem
 
 FAILED = 1
 CHIP = "h100-sxm"
+NO_CUDA = ("cpu", "tpu")
+"""Families of chips, by their efficiencies, that torch.cuda does not run on."""
+
 NAMED_VERSIONS = ("accelerate", "diffusers", "lightning", "pytorch-lightning", "timm", "torchtitan", "transformers")
 
 
@@ -28,7 +31,11 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
     parser.add_argument("--out", type=Path, required=True, metavar="OPS.json", help="where the op list goes")
     parser.add_argument(
-        "--world-size", type=int, default=0, metavar="N", help="ranks that it is told of, as by torchrun (default: none)"
+        "--world-size",
+        type=int,
+        default=0,
+        metavar="N",
+        help="ranks that it is told of, as by torchrun (default: none)",
     )
     parser.add_argument("--rank", type=int, default=0, metavar="R", help="which of them it is (default 0)")
     parser.add_argument("--chip", default=CHIP, metavar="KEY", help=f"which GPU torch.cuda tells of (default {CHIP})")
@@ -36,7 +43,9 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
         "--steps", type=int, default=2, metavar="K", help="optimizer steps to run; the last is recorded (default 2)"
     )
     alone = parser.add_argument_group("for --hf and MODULE:FACTORY, which bring no loop of their own")
-    alone.add_argument("--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed")
+    alone.add_argument(
+        "--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed"
+    )
     alone.add_argument("--batch", type=int, default=1, metavar="N", help="of --hf: samples (default 1)")
     alone.add_argument("--seq", type=int, default=1024, metavar="N", help="of --hf: tokens of a sample (default 1024)")
     alone.add_argument("--attention", default="sdpa", metavar="NAME", help="of --hf: sdpa (default), eager")
@@ -195,7 +204,7 @@ def _checked(options: argparse.Namespace) -> Chip:
         remedy = f"Give 0 to {max(options.world_size, 1) - 1}."
         found.append(Problem(field="--rank", message="is none of the ranks", remedy=remedy))
     chip = catalog.chip(options.chip)
-    if chip.kind != "gpu":
+    if chip.efficiency in NO_CUDA:
         found.append(Problem(field="--chip", message=f"{chip.label} runs no CUDA", remedy="Choose a GPU."))
     if found:
         raise InputProblems(found)

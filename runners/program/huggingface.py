@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -25,7 +26,7 @@ ATTENTION = ("sdpa", "eager", "flash_attention_2", "flex_attention")
 def of_config(path: Path, loop: Loop, *, batch: int, sequence: int, attention: str) -> Callable[[], None]:
     """Return the program that trains the model of a config; raise InputProblems where it cannot be built."""
     try:
-        import transformers
+        transformers = importlib.import_module("transformers")
     except ImportError:
         remedy = "Install transformers beside Headroom, or give a script."
         raise _bad("--hf", "needs transformers, which is not installed", remedy) from None
@@ -102,7 +103,7 @@ def _from_config(kind: Any, config: Any, chosen: dict[str, Any], dtype: torch.dt
     except (ValueError, ImportError) as error:
         if not chosen or "attention" not in str(error).lower():
             raise
-        return make(config, dtype=dtype)  # an architecture without that attention has its own
+        return make(config, dtype=dtype, attn_implementation="eager")  # it has none of torch's, so its own
 
 
 def _bad(field: str, message: str, remedy: str) -> InputProblems:

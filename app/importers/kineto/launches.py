@@ -44,15 +44,15 @@ def launches(trace: Trace) -> Launches:
     Launch records come from the runtime and from the driver interface; Triton and cuBLAS use the latter alone.
     """
     device = trace.device
-    launch = _join(device.wholes("correlation"), trace.launches.wholes("correlation"))
+    launch = matched(device.wholes("correlation"), trace.launches.wholes("correlation"))
     known = launch >= 0
     safe = np.maximum(launch, 0)
     times, threads = trace.launches.floats("ts"), trace.launches.wholes("thread")
     time = np.where(known, times[safe], device.floats("ts")) if len(times) else device.floats("ts").copy()
     thread = np.where(known, threads[safe], -1) if len(times) else np.full(len(device), -1, dtype=np.int64)
-    op = _join(device.wholes("external"), trace.ops.wholes("external"))
+    op = matched(device.wholes("external"), trace.ops.wholes("external"))
     if len(times):
-        through_launch = _join(trace.launches.wholes("external"), trace.ops.wholes("external"))
+        through_launch = matched(trace.launches.wholes("external"), trace.ops.wholes("external"))
         op = np.where((op < 0) & known, through_launch[safe], op)
         op = _by_time(trace, op, launch)
     graphs = {i for i, name in enumerate(trace.names) if name.startswith(GRAPH_LAUNCHES)}
@@ -63,7 +63,7 @@ def launches(trace: Trace) -> Launches:
     return Launches(time=time, thread=thread, op=op, by_graph=by_graph, unattributed=int(np.count_nonzero(op < 0)))
 
 
-def _join(wanted: Wholes, keys: Wholes) -> Wholes:
+def matched(wanted: Wholes, keys: Wholes) -> Wholes:
     """Index into ``keys`` of each wanted id, −1 where there is none or the id is missing."""
     if not len(keys):
         return np.full(len(wanted), -1, dtype=np.int64)

@@ -21,6 +21,8 @@ class StepWindow:
     name: str
     begin: float
     end: float
+    host_begin: float
+    host_end: float
     launched: Wholes
 
     @property
@@ -80,6 +82,8 @@ def _marked(trace: Trace, launch_time: Floats) -> list[StepWindow]:
             name=name[k],
             begin=float(begin[k]),
             end=float(max(begin[k + 1], begin[k])) if k + 1 < len(indices) and follows[k] else float(end[k]),
+            host_begin=float(host_begin[k]),
+            host_end=float(host_end[k]),
             launched=order[bounds[k] : bounds[k + 1]],
         )
         for k in range(len(indices))
@@ -95,7 +99,10 @@ def _whole(trace: Trace, launch_time: Floats) -> StepWindow:
     spans = [trace.device] if len(trace.device) else [trace.ops, trace.marks]
     starts = np.concatenate([launch_time, *(one.floats("ts") for one in spans)])
     ends = np.concatenate([one.floats("ts") + one.floats("dur") for one in spans])
-    return StepWindow(name="", begin=float(starts.min()), end=float(ends.max()), launched=np.arange(len(trace.device)))
+    begin, end = float(starts.min()), float(ends.max())
+    return StepWindow(
+        name="", begin=begin, end=end, host_begin=-np.inf, host_end=np.inf, launched=np.arange(len(trace.device))
+    )
 
 
 def _without_cut(found: list[StepWindow], trace: Trace, warnings: list[Warning]) -> list[StepWindow]:

@@ -33,8 +33,8 @@ class Proposed:
 class Proposal:
     """A scenario as JSON, None where none can be proposed, which ``reason`` then says; fields by their path.
 
-    ``whole``: the profile holds forward, backward and optimizer, as the step of a scenario does. ``notes``: in what else
-    the profiled step is not one of a scenario.
+    ``whole``: the profile holds forward, backward and optimizer, as the step of a scenario does. ``notes``: in what
+    else the profiled step is not one of a scenario.
     """
 
     scenario: dict[str, Any] | None = None

@@ -18,6 +18,7 @@ from runners.guard import heartbeat
 from runners.guard.journal import journal_of, recover
 from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json, read_measurement
 from runners.options import about, add_arguments, from_arguments, options_of
+from runners.program.command import add_trace, split
 from runners.reference.command import add_reference
 from runners.terminal import event_text, result_text
 from runners.worker import BAD_INPUT, FAILED, leave, rank_and_world_size, work
@@ -28,7 +29,11 @@ PROBE_OVERTIME_S = 120.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code: 0 done (out of memory included), 1 failed, 2 bad input."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    own, behind = split(given) if given[:1] == ["trace"] else (given, [])
+    options = _parser().parse_args(own)
+    if behind:
+        options.arguments = behind
     try:
         code = int(options.command(options))
     except InputProblems as error:
@@ -141,6 +146,8 @@ def _parser() -> argparse.ArgumentParser:
     probe.set_defaults(command=_probe)
 
     add_reference(commands.add_parser("reference", help="all that the estimator is held against, unattended"))
+
+    add_trace(commands.add_parser("trace", help="the op list of a program's step, without a GPU"))
 
     lost = commands.add_parser("recover", help="the result of a run that was killed, from the rows on disk")
     lost.add_argument("result", type=Path, metavar="RESULT.json", help="what the run would have written")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.scenario.arrays import maximum
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
 from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
@@ -50,3 +51,19 @@ def host_update_s(parameters: Number, numbers: ByteWidths, chip: Chip, e: Effici
     """Time of an optimizer that lives in host memory: gradients down, update, parameters up, one after the other."""
     moved = parameters * (numbers.gradient + numbers.parameter)
     return moved / (chip.host_bytes_per_s * e.host_link_frac) + parameters * HOST_ADAM_BYTES / e.host_memory_bytes_per_s
+
+
+def recorded_launch_s(phase: str, launches: float, e: Efficiencies, *, compiled: bool, again: bool) -> Number:
+    """Host time of one recorded call that launches ``launches`` kernels, with all that Python does around it.
+
+    The first kernel costs what ``launch_s`` says; further ones of the same op, and those of an optimizer, which no
+    autograd records, cost a bare launch. ``again``: a forward op that backward runs once more.
+    """
+    if phase == Phase.OPTIMIZER:
+        return launches * e.host_tensor_s
+    forward = phase == Phase.FORWARD or again
+    if compiled:
+        first = e.host_fused_forward_s if forward else e.host_fused_backward_s
+    else:
+        first = e.host_forward_s if forward else e.host_backward_s
+    return first + maximum(launches - 1.0, 0.0) * e.host_tensor_s

@@ -10,6 +10,7 @@ from estimator.operations.linear import linear
 from estimator.operations.op import CAUSAL_FRAC, Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.aten_cost import attention_flops
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
@@ -99,7 +100,6 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
     counted over the full square, as torch's counter does; the kernel skips what causality or a window masks.
     """
     n, batch = d.widths, s.batch * s.pieces
-    product = 2.0 * batch * s.queries * s.keys
     value_dim = d.model.value_dim
     statistics = 4.0 * s.batch * s.queries
     moved = s.reads * n.compute
@@ -113,7 +113,7 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
         m=s.queries,
         n=s.keys,
         k=d.head_dim,
-        flops=product * (d.head_dim + value_dim),
+        flops=attention_flops(batch, s.queries, s.keys, d.head_dim, value_dim, backward=False),
         bytes=moved + statistics * s.pieces,
         launches=s.pieces,
         saved_bytes=s.elements * n.compute + statistics,
@@ -125,7 +125,7 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
         forward,
         name="attention gradient",
         phase="backward",
-        flops=product * (3 * d.head_dim + 2 * value_dim),
+        flops=attention_flops(batch, s.queries, s.keys, d.head_dim, value_dim, backward=True),
         bytes=2.5 * moved + statistics * s.pieces,
         launches=3.0 * s.pieces,
         saved_bytes=0.0,

@@ -138,10 +138,21 @@ PERSISTENT_ROW_BYTES = 227_000
 """A softmax row up to this size stays in shared memory: one pass instead of three (PyTorch's kernel choice)."""
 
 
+def softmax_reads(row_bytes: Number) -> tuple[Number, Number]:
+    """How many tensors softmax and its gradient read, forward and backward, by the size of a row.
+
+    A row that does not stay on the chip is read for its maximum, its sum and its result; in backward the gradient is
+    read for its sum, then gradient and output (aten/src/ATen/native/cuda/SoftMax.cu; 2.0 ms each for 8 192 rows of
+    128 256 in bf16 on H200).
+    """
+    stays = row_bytes <= PERSISTENT_ROW_BYTES
+    return where(stays, 1.0, 3.0), where(stays, 2.0, 3.0)
+
+
 def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Log-softmax and negative log-likelihood per logit; ``saved`` is what backward needs of it."""
     n = d.widths
-    e = 4.0 if n.autocast else n.compute
+    e = n.compute
     if d.training.traits.vocab_parallel_loss:
         # Vocabulary-parallel: upcast, maximum, subtract, exp, sum, divide, all in fp32; then scale and downcast.
         return KernelCost(stream=6 + 4 + 8 + 8 + 4 + 8, launches=9, flops=5, saved=4), KernelCost(
@@ -151,13 +162,23 @@ def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         return KernelCost(stream=2 * n.compute, launches=3, flops=5, saved=n.compute), KernelCost(
             stream=2 * n.compute, flops=3
         )
-    reads = where(d.vocab * e <= PERSISTENT_ROW_BYTES, 1.0, 3.0)
-    forward = KernelCost(stream=(reads + 1) * e, launches=2, flops=5, saved=e)
-    backward = KernelCost(stream=e + (reads + 2) * e, launches=3, flops=3)
+    reads, again = softmax_reads(d.vocab * e)
+    # Backward: a gradient of zeros, one number of each row in it, and the gradient of log-softmax.
     if n.autocast:
-        forward = KernelCost(stream=forward.stream, strided=1, slow_bytes=6, launches=3, flops=5, saved=e)
-        backward = KernelCost(stream=backward.stream + 6, launches=4, flops=3)
+        # Log-softmax stays in 16 bits, the loss is taken of an fp32 copy of it, and its gradient is cast back.
+        forward = KernelCost(stream=(reads + 1) * e, strided=1, slow_bytes=6, launches=3, flops=5, saved=4)
+        return forward, KernelCost(stream=4 + 6 + (again + 1) * e, launches=4, flops=3)
+    forward = KernelCost(stream=(reads + 1) * e, launches=2, flops=5, saved=e)
+    backward = KernelCost(stream=e + (again + 1) * e, launches=3, flops=3)
     return forward, backward
+
+
+FEW_INDICES = 3072
+"""Up to so many tokens the gradient of an embedding is summed in one kernel, beyond them they are sorted first."""
+
+SORTED_LAUNCHES, SORTED_PASSES = 20.0, 3.0
+"""Kernels of a sorted embedding gradient (a radix sort of tokens and places, a count of what is unique, prefix sums),
+and how often its sums walk the tokens' gradients at the pace of mixed types (profile of H200, torch 2.11)."""
 
 
 def pair(

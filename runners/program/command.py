@@ -28,7 +28,11 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
     parser.add_argument("--out", type=Path, required=True, metavar="OPS.json", help="where the op list goes")
     parser.add_argument(
-        "--world-size", type=int, default=0, metavar="N", help="ranks that it is told of, as by torchrun (default: none)"
+        "--world-size",
+        type=int,
+        default=0,
+        metavar="N",
+        help="ranks that it is told of, as by torchrun (default: none)",
     )
     parser.add_argument("--rank", type=int, default=0, metavar="R", help="which of them it is (default 0)")
     parser.add_argument("--chip", default=CHIP, metavar="KEY", help=f"which GPU torch.cuda tells of (default {CHIP})")

@@ -174,10 +174,11 @@ def typed(call: AtenCall, dtype_of: Callable[[tuple[int, ...]], str]) -> AtenCal
     return AtenCall(name=call.name, arguments=arguments)
 
 
-def filled(call: AtenCall, tensors: tuple[Operand, ...]) -> AtenCall:
-    """Put tensors into the lists that were too long to be recorded."""
+def filled(call: AtenCall, tensors: tuple[Operand, ...], lists: int) -> AtenCall:
+    """Put tensors into the first lists, those that were too long to be recorded."""
     arguments = tuple(
-        Argument(tensors=tensors, is_list=True) if argument.cut else argument for argument in call.arguments
+        Argument(tensors=tensors, is_list=True) if argument.cut and at < lists else argument
+        for at, argument in enumerate(call.arguments)
     )
     return AtenCall(name=call.name, arguments=arguments)
 
@@ -304,7 +305,18 @@ def _broadcast(call: AtenCall, name: str) -> tuple[Operand, ...]:
             elif size not in (1, shape[-at]):
                 return ()
     dtype = "bool" if name in _TO_BOOL else _promoted(tensors)
-    return (Operand(shape=tuple(shape), dtype=dtype),)
+    return (_laid(tuple(shape), dtype, next((one for one in tensors if one.shape == tuple(shape)), None)),)
+
+
+def _laid(shape: tuple[int, ...], dtype: str, like: Operand | None) -> Operand:
+    """A result whose dimensions lie in memory in the order of an input's, without its holes."""
+    if like is None or like.strides is None:
+        return Operand(shape=shape, dtype=dtype)
+    steps, strides, own = 1, [0] * len(shape), like.strides
+    for at in sorted(range(len(shape)), key=lambda at: (own[at], shape[at] != 1, -at)):
+        strides[at] = steps
+        steps *= max(shape[at], 1)
+    return _operand(list(shape), dtype, strides)
 
 
 Found = Sequence[Operand | None]
@@ -350,7 +362,11 @@ def _joined(call: AtenCall) -> Found:
 
 def _copied(call: AtenCall) -> Found:
     code = _value(call.text(1)) if plain(call.name) == "_to_copy" else None
-    return (_like(call.tensor(0), dtype=_CODES.get(code, "") if isinstance(code, int) else ""),)
+    entering = call.tensor(0)
+    if entering is None:
+        return ()
+    dtype = _CODES.get(code, "") if isinstance(code, int) else ""
+    return (_laid(entering.shape, dtype or entering.dtype, None if plain(call.name) == "contiguous" else entering),)
 
 
 def _made(call: AtenCall, dtype_at: int) -> Found:

@@ -27,7 +27,7 @@ from app.importers.kineto.intervals import Floats, Wholes, groups
 from app.importers.kineto.launches import Launches, matched, phases
 from app.importers.kineto.nesting import enclosing, parents
 from app.importers.kineto.steps import StepWindow
-from app.importers.kineto.trace_columns import MODULE_PREFIX, NO_ID, Trace
+from app.importers.kineto.trace_columns import MODULE_PREFIX, NO_ID, Shape, Trace
 from app.importers.kineto.work_spans import PHASE
 from estimator.scenario.breakdown import PHASES, Category, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature
@@ -44,10 +44,47 @@ _BACKENDS = ("flash", "efficient", "cudnn")
 _HALF = ("bfloat16", "float16")
 
 
+_STATES = {"_fused_adam_": 4, "_fused_adamw_": 4, "_fused_sgd_": 3, "_amp_foreach_non_finite_check_and_unscale_": 1}
+"""Lists of an optimizer's kernel that have a tensor for each parameter; others are empty or of scalars."""
+
+
+class _CutLists:
+    """What an optimizer's lists held that were too long to be recorded: the parameters, shared by its groups."""
+
+    def __init__(self, trace: Trace, ops: StepOps, works: Works, gradients: tuple[Operand, ...]) -> None:
+        self.turns: Counter[str] = Counter()
+        many: Counter[str] = Counter()
+        for place in works.op[works.op >= 0].tolist():
+            op = int(ops.index[place])
+            name, shape = trace.names[trace.ops.name[op]], trace.ops.extra[op]
+            if shape >= 0 and _is_cut(name, trace.shapes[shape]):
+                many[name] += 1
+        groups = min(many.values(), default=1)
+        matrices = tuple(one for one in gradients if len(one.shape) > 1)
+        vectors = tuple(one for one in gradients if len(one.shape) < 2)
+        if groups == 2 and matrices and vectors:  # with weight decay, and without
+            self.shares: list[tuple[Operand, ...]] = [matrices, vectors]
+        else:
+            self.shares = [gradients[first::groups] for first in range(groups)]
+
+    def of(self, name: str, shape: Shape) -> tuple[Operand, ...] | None:
+        """Tensors of the next call of an op, None where its lists were recorded."""
+        if not _is_cut(name, shape):
+            return None
+        turn = self.turns[name]
+        self.turns[name] += 1
+        return self.shares[turn % len(self.shares)]
+
+
+def _is_cut(name: str, shape: Shape) -> bool:
+    return plain(name).startswith(("_foreach_", "_fused_", "_amp_")) and shape[0].lstrip(b"[ \n\r\t").startswith(b"]")
+
+
 @dataclass(kw_only=True)
 class _Tables:
     """The tables of the list while it grows, and what its tensors were last seen as."""
 
+    lists: _CutLists
     numbers: dict[Any, int] = field(default_factory=dict)
     signatures: list[Signature] = field(default_factory=list)
     groups: dict[tuple[int, ...], int] = field(default_factory=dict)
@@ -67,10 +104,10 @@ def op_list(
     works = device_works(trace, launched, step, ops) if len(trace.device) else host_works(trace, ops)
     if not 0 < len(works) <= MOST_CALLS:
         return None
-    tables = _Tables()
     phase = phases(trace, works.at, works.thread)
     gradients = _gradients(trace, ops, works.at[phase == PHASE[Phase.FORWARD]])
-    found = [_signature(trace, ops, works, at, tables, gradients) for at in range(len(works))]
+    tables = _Tables(lists=_CutLists(trace, ops, works, gradients))
+    found = [_signature(trace, ops, works, at, tables) for at in range(len(works))]
     stream, names = _streams(trace, works, [collective for _, collective in found])
     module, paths = _modules(trace, ops, works)
     dispatched = dispatches(trace, ops, works)
@@ -122,9 +159,7 @@ def op_list(
     )
 
 
-def _signature(
-    trace: Trace, ops: StepOps, works: Works, at: int, tables: _Tables, gradients: tuple[Operand, ...]
-) -> tuple[int, bool]:
+def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Tables) -> tuple[int, bool]:
     """Number of the signature of a work, and whether it is a collective."""
     place, event = int(works.op[at]), int(works.event[at])
     kernel = trace.names[trace.device.name[event]] if event >= 0 else ""
@@ -135,15 +170,14 @@ def _signature(
         name, shape = trace.names[trace.ops.name[op]], trace.ops.extra[op]
     collective = bool(message >= 0 or name.startswith(_COMMUNICATES) or category_of(kernel) == Category.COMMUNICATION)
     dtype = _message_dtype(trace, message) or dtype_of_kernel(kernel)
-    key = (name, shape, dtype, trace.collectives[message] if message >= 0 else None)
+    share = tables.lists.of(name, trace.shapes[shape]) if shape >= 0 else None
+    key = (name, shape, dtype, trace.collectives[message] if message >= 0 else None, share)
     number = tables.numbers.get(key)
     if number is None:
         made = aten_call(name[:_LONGEST_OP], trace.shapes[shape]) if shape >= 0 else AtenCall(name=name[:_LONGEST_OP])
-        if any(argument.cut for argument in made.arguments) and plain(name).startswith(
-            ("_foreach_", "_fused_", "_amp_")
-        ):
-            made = filled(made, gradients)
-            said = "Lists of more than 30 tensors are not recorded; an optimizer's hold all parameters"
+        if share is not None:
+            made = filled(made, share, _STATES.get(plain(name), len(made.arguments)))
+            said = "Lists of more than 30 tensors are not recorded; an optimizer's are taken to hold all parameters"
             tables.assumptions[said] = None
         if any(not one.dtype for one in made.inputs):
             made = typed(made, lambda sizes: dtype or tables.dtypes.get(sizes) or _usual(tables.seen))
@@ -174,15 +208,13 @@ def _collective(trace: Trace, made: AtenCall, message: int, tables: _Tables) -> 
         return Signature(op=made.name, inputs=made.inputs)
     said = trace.collectives[message]
     dtype = kineto_dtype(said.dtype) or "uint8"
-    inputs = made.inputs or (Operand(shape=(said.in_elements,), dtype=dtype),)
     name = made.name if made.name.startswith(_COMMUNICATES[::2]) else f"c10d::{said.name}"
-    arguments: dict[str, Any] = {"in_elements": said.in_elements, "out_elements": said.out_elements}
+    arguments: dict[str, Any] = {}
     members = _members(said.members) or tuple(range(min(said.ranks, _MOST_RANKS)))
     if members:
         arguments["group"] = tables.groups.setdefault(members, len(tables.groups))
-    return Signature(
-        op=name, inputs=inputs, outputs=(Operand(shape=(said.out_elements,), dtype=dtype),), arguments=arguments
-    )
+    sent, received = (Operand(shape=(count,), dtype=dtype) for count in (said.in_elements, said.out_elements))
+    return Signature(op=name, inputs=(sent,), outputs=(received,), arguments=arguments)
 
 
 def _members(text: str) -> tuple[int, ...]:

@@ -26,7 +26,7 @@ below 10 MiB segments of 20 MiB, larger ones have segments rounded to 2 MiB."""
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryTimeline:
-    """Bytes over a step. ``peak_call``: the call before which most is held; ``curve``: (call, bytes held from there on).
+    """Bytes over a step. ``peak_call``: the call before which most is held; ``curve``: (call, bytes from there on).
 
     ``by_kind`` adds to ``peak_bytes``, both in granules; ``reserved_bytes`` is what segments need in all.
     """
@@ -56,7 +56,7 @@ def timeline(storages: Sequence[Storage], calls: int, workspace_bytes: float = 0
     steps = np.zeros(calls + 3, dtype=np.int64)
     np.add.at(steps, born + 1, granules)
     np.add.at(steps, np.maximum(died, born) + 1, -granules)
-    held = np.cumsum(steps[: calls + 2]) + workspace
+    held: NDArray[np.float64] = np.cumsum(steps[: calls + 2]).astype(np.float64) + workspace
     peak = int(np.argmax(held))
     alive = (born + 1 <= peak) & (died + 1 > peak)
     by_kind = np.bincount(kinds[alive], weights=granules[alive], minlength=len(MEMORY_KINDS))

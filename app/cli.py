@@ -194,11 +194,14 @@ def catalog(
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Profiles, logs, results or text tables.")],
     as_json: AsJson = False,
+    ops: Annotated[
+        Path | None, typer.Option("--ops", metavar="OPS.json", help="Write the op list of the one profile here.")
+    ] = None,
 ) -> int:
     """Read profiles, logs or tables into measurements."""
     from app.commands.importing import import_files as command
 
-    return command(files, as_json)
+    return command(files, as_json, ops)
 
 
 @app.command(name="run")

@@ -16,6 +16,7 @@ from app.context import Context, Ctx
 from app.errors import Refused
 from app.summary import Summary, scenario_of
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.estimate.expected import Expected, own_prediction
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.op_list import to_json
 from estimator.scenario.problems import InputProblems
@@ -36,12 +37,14 @@ class Measurements(TypedDict):
 class Beside(TypedDict):
     """What a measurement should have been, and which scenario it may be of.
 
-    ``prediction``: of its scenario, null where that is not complete; ``proposed``: read from the shapes of its op list,
-    null where it has none.
+    ``prediction``: of its scenario, null where that is not complete; ``proposed``: read from the shapes of its op list;
+    ``expected``: its own ops, each priced by itself; both null where it has none, ``expected`` also where its chip is
+    not in the catalogue.
     """
 
     prediction: Estimate | None
     proposed: Proposal | None
+    expected: Expected | None
 
 
 class OpListDocument(TypedDict):
@@ -129,6 +132,7 @@ def _whole(measurement: Measurement, context: Context) -> dict[str, Any]:
     return values | {
         "prediction": estimate(scenario) if scenario else None,
         "proposed": None if ops is None else proposal(ops),
+        "expected": None if ops is None else own_prediction(ops),
     }
 
 

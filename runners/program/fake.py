@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.optim.optimizer as optimizers
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-import torch.optim.optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 from torch.utils import backend_registration
 

@@ -15,15 +15,15 @@ import msgspec
 
 from app.importers.kineto.events import BROKEN
 from app.importers.kineto.flops import convolved_sizes, is_shape
+from estimator.scenario.aten_cost import CAUSAL_AT, ELEMENT_BYTES, torch_name
 from estimator.scenario.op_list import Operand, Signature
 
-_DTYPES = {
-    "float": "float32", "double": "float64", "half": "float16", "bfloat16": "bfloat16", "long int": "int64",
-    "long": "int64", "int": "int32", "short int": "int16", "short": "int16", "signed char": "int8", "char": "int8",
-    "unsigned char": "uint8", "byte": "uint8", "bool": "bool", "float8_e4m3fn": "float8_e4m3fn",
-    "float8_e5m2": "float8_e5m2", "float8_e4m3fnuz": "float8_e4m3fnuz", "float8_e5m2fnuz": "float8_e5m2fnuz",
-    "complex<float>": "complex64", "complex<double>": "complex128", "complex<half>": "complex32",
+_OTHER_TYPES = {
+    "char": "int8", "byte": "uint8", "complex<float>": "complex64", "complex<double>": "complex128",
+    "complex<half>": "complex32",
 }  # fmt: skip
+"""What NCCL's kernels and older profilers write besides."""
+
 _CODES = {
     0: "uint8", 1: "int8", 2: "int16", 3: "int32", 4: "int64", 5: "float16", 6: "float32", 7: "float64",
     9: "complex64", 10: "complex128", 11: "bool", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn",
@@ -50,15 +50,11 @@ _FUNCTOR_DTYPE = re.compile(r"Functor\w*<\s*(?:c10::)?(BFloat16|Half|float|doubl
 _KERNEL_DTYPES = {"BFloat16": "bfloat16", "Half": "float16", "float": "float32", "double": "float64"}
 
 ARGUMENTS: dict[str, dict[str, int]] = {
-    "_scaled_dot_product_flash_attention": {"dropout_p": 3, "is_causal": 4},
-    "_scaled_dot_product_flash_attention_backward": {"dropout_p": 10, "is_causal": 11},
-    "_scaled_dot_product_efficient_attention": {"dropout_p": 5, "is_causal": 6},
-    "_scaled_dot_product_efficient_attention_backward": {"dropout_p": 9, "is_causal": 11},
-    "_scaled_dot_product_cudnn_attention": {"dropout_p": 5, "is_causal": 6},
-    "_scaled_dot_product_cudnn_attention_backward": {"dropout_p": 13, "is_causal": 14},
-    "_scaled_dot_product_flash_attention_for_cpu": {"dropout_p": 3, "is_causal": 4},
-    "_scaled_dot_product_flash_attention_for_cpu_backward": {"dropout_p": 6, "is_causal": 7},
-    "_scaled_dot_product_fused_attention_overrideable": {"dropout_p": 4, "is_causal": 5},
+    **{
+        name: {"dropout_p": 9 if name.endswith("efficient_attention_backward") else at - 1, "is_causal": at}
+        for name, at in CAUSAL_AT.items()
+        if name.startswith("_scaled")
+    },
     "_flash_attn_forward": {"dropout_p": 3, "is_causal": 5},
     "_flash_attn_backward": {"dropout_p": 9, "is_causal": 11},
     "convolution": {"stride": 3, "padding": 4, "dilation": 5, "transposed": 6, "groups": 8},
@@ -76,7 +72,7 @@ ARGUMENTS: dict[str, dict[str, int]] = {
     "_softmax_backward_data": {"dim": 2}, "_log_softmax_backward_data": {"dim": 2},
     "cat": {"dim": 1}, "stack": {"dim": 1}, "gather": {"dim": 1}, "index_select": {"dim": 1},
     "topk": {"k": 1, "dim": 2},
-    "embedding_dense_backward": {"num_weights": 2}, "copy_": {"non_blocking": 2},
+    "embedding_dense_backward": {"num_weights": 2},
 }  # fmt: skip
 """Op without namespace → its arguments that decide time or size, and where they stand."""
 
@@ -143,16 +139,15 @@ def aten_call(name: str, shape: Sequence[bytes]) -> AtenCall:
     return AtenCall(name=name, arguments=tuple(found[: _RESULT_AT.get(plain(name), len(found))]))
 
 
-def signature(call: AtenCall, backend: str = "") -> Signature:
+def signature(call: AtenCall, **more: str) -> Signature:
     """Write a call as a signature, with the arguments that matter and its results."""
     arguments = {
         key: value
         for key, at in ARGUMENTS.get(plain(call.name), {}).items()
         if (value := _value(call.text(at))) is not None
     }
-    if backend:
-        arguments["backend"] = backend
-    return Signature(op=call.name, inputs=call.inputs, outputs=results(call), arguments=arguments)
+    given = {key: value for key, value in more.items() if value}
+    return Signature(op=call.name, inputs=call.inputs, outputs=results(call), arguments={**arguments, **given})
 
 
 def typed(call: AtenCall, dtype_of: Callable[[tuple[int, ...]], str]) -> AtenCall:
@@ -242,7 +237,9 @@ def _tensor_list(sizes: Any, strides: Any, text: str) -> Argument:
 
 def kineto_dtype(kind: str) -> str:
     """The type of tensors as torch prints it, from what the profiler writes; "" where it is none."""
-    return _DTYPES.get(kind.removeprefix("c10::").lower(), "")
+    word = kind.removeprefix("c10::").lower()
+    found = _OTHER_TYPES.get(word) or torch_name(word)
+    return found if found in ELEMENT_BYTES else ""
 
 
 def _value(text: str) -> Any:

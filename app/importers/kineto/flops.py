@@ -37,7 +37,7 @@ def arithmetic(name: str, shape: Sequence[bytes]) -> Arithmetic:
         return None, None
     if name in _FORWARD_CONVOLUTIONS or name == _BACKWARD_CONVOLUTION:
         return _convolution(name, shapes, types, _texts(shape[2]))
-    return flops_of(name, shapes), bytes_of(name, shapes, types)
+    return flops_of(name, shapes, _texts(shape[2])), bytes_of(name, shapes, types)
 
 
 def input_bytes(shape: Sequence[bytes]) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -41,7 +42,8 @@ _WAITS = ("cudaStreamWaitEvent", "hipStreamWaitEvent")
 _ACCUMULATE = "torch::autograd::AccumulateGrad"
 _COMMUNICATES = ("c10d::", "record_param_comms", "_c10d_functional::")
 _BACKENDS = ("flash", "efficient", "cudnn")
-_HALF = ("bfloat16", "float16")
+_COUNTED = re.compile(r"_(\d+)$")
+"""The profiler counts the modules of a class: Linear_3 is written as a traced program's layers are, Linear.3."""
 
 
 _STATES = {"_fused_adam_": 4, "_fused_adamw_": 4, "_fused_sgd_": 3, "_amp_foreach_non_finite_check_and_unscale_": 1}
@@ -171,7 +173,8 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
     collective = bool(message >= 0 or name.startswith(_COMMUNICATES) or category_of(kernel) == Category.COMMUNICATION)
     dtype = _message_dtype(trace, message) or dtype_of_kernel(kernel)
     share = tables.lists.of(name, trace.shapes[shape]) if shape >= 0 else None
-    key = (name, shape, dtype, trace.collectives[message] if message >= 0 else None, share)
+    direction = next((way for way in ("HtoD", "DtoH") if way in kernel), "")
+    key = (name, shape, dtype, direction, trace.collectives[message] if message >= 0 else None, share)
     number = tables.numbers.get(key)
     if number is None:
         made = aten_call(name[:_LONGEST_OP], trace.shapes[shape]) if shape >= 0 else AtenCall(name=name[:_LONGEST_OP])
@@ -184,7 +187,7 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
         written = (
             _collective(trace, made, message, tables)
             if collective
-            else signature(made, backend=next((one for one in _BACKENDS if f"{one}_attention" in name), ""))
+            else signature(made, backend=_backend(name), direction=direction, category=_category(made, kernel))
         )
         number = tables.numbers[key] = len(tables.signatures)
         tables.signatures.append(written)
@@ -192,6 +195,15 @@ def _signature(trace: Trace, ops: StepOps, works: Works, at: int, tables: _Table
         tables.dtypes[one.shape] = one.dtype
         tables.seen[one.dtype] += 1
     return number, collective
+
+
+def _category(made: AtenCall, kernel: str) -> str:
+    """Of a kernel that says nothing else of itself, what its name says."""
+    return "" if made.inputs or made.name != kernel[:_LONGEST_OP] else category_of(kernel)
+
+
+def _backend(name: str) -> str:
+    return next((one for one in _BACKENDS if f"{one}_attention" in name), "")
 
 
 def _usual(seen: Counter[str]) -> str:
@@ -298,7 +310,8 @@ def _module_of(op: int, inner: Wholes, parent: Wholes, sequence: list[int], forw
 def _path(trace: Trace, module: int, around: Wholes) -> str:
     parts: list[str] = []
     while module >= 0 and len(parts) < 64:
-        parts.append(trace.names[trace.modules.name[module]].removeprefix(MODULE_PREFIX))
+        name = trace.names[trace.modules.name[module]].removeprefix(MODULE_PREFIX)
+        parts.append(_COUNTED.sub(r".\1", name))
         module = int(around[module])
     return ".".join(reversed(parts))
 

@@ -118,6 +118,8 @@ export const api = {
   measurements: () => call("/api/measurements").then(({ measurements }) => measurements),
   /** @param {string} id */
   measurement: (id) => call(`/api/measurements/${part(id)}`),
+  /** @param {string} id @param {any} scenario  that it is of @returns {Promise<import("./types.js").Measurement>} */
+  confirm: (id, scenario) => call(`/api/measurements/${part(id)}/scenario`, { method: "PUT", body: scenario }),
   /**
    * What each row of a measurement's table should be on a chip.
    * @param {string} id @param {string} chip @returns {Promise<import("./types.js").PredictedRows>}

@@ -48,6 +48,24 @@ export async function openMeasurement(id) {
   if (state.view === "explore") scrollTo({ top: 0 });
 }
 
+/**
+ * Say of which scenario the shown measurement is, and show that; from then on the two are compared.
+ * @param {import("./types.js").Scenario} scenario
+ */
+export async function confirmScenario(scenario) {
+  const { measurement } = state;
+  if (!measurement) return;
+  const found = await api.confirm(measurement.id, scenario);
+  set({
+    measurement: found,
+    measuredScenario: scenarioOf(found),
+    scenario: namedIn(found) ?? state.scenario,
+    drag: null,
+  });
+  writeUrl();
+  await refreshMeasurements();
+}
+
 /** Bring a measurement's card of Compare into view, now or once it is there. @param {string} id */
 function scrollToDetails(id) {
   const details = document.getElementById("details");

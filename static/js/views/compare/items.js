@@ -6,7 +6,7 @@ import { describe, same, shortLabel } from "../../scenario.js";
 import { state } from "../../state.js";
 import { pinned } from "../../url.js";
 
-/** @typedef {{measurement: string} | {scenario: import("../../types.js").Scenario, label: string}} Item */
+/** @typedef {{measurement: string} | {expected: string} | {scenario: import("../../types.js").Scenario, label: string}} Item */
 /** @typedef {{item: Item, remove: () => void}} Compared */
 
 const MOST_ITEMS = 32;
@@ -28,6 +28,8 @@ export function comparedItems() {
   const items = [];
   if (!unshown) items.push({ item: { scenario, label: describe(scenario, catalog) }, remove: () => setShown(false) });
   if (measured) items.push({ item: { measurement: measured }, remove: () => setMeasured("") });
+  const own = measured && state.measurement?.id === measured && state.measurement.expected && !state.measuredScenario;
+  if (own) items.push({ item: { expected: measured }, remove: () => setMeasured("") });
   const tables = new Set((state.measurements ?? []).filter(isTable).map(({ id }) => id));
   for (const pin of pins) {
     const remove = () => togglePin(pin);

@@ -127,8 +127,7 @@ def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]
     plain = work.category in (Category.ELEMENTWISE, Category.OTHER)
     return ExpectedOp(
         op=s.op,
-        inputs=" ".join("×".join(map(str, one.shape)) or "scalar" for one in s.inputs[:4])
-        + (f" and {len(s.inputs) - 4} more" if len(s.inputs) > 4 else ""),
+        inputs=_inputs(s),
         phase=phase,
         category=Category.OPTIMIZER if phase == Phase.OPTIMIZER and plain else work.category,
         count=int(count),
@@ -140,6 +139,14 @@ def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]
         precision=(longest.op.precision if longest is not None else "") or _dtype(s),
         known=work.known,
     )
+
+
+def _inputs(s: Signature) -> str:
+    """The shapes of the first inputs, and how many more there are."""
+    shown = [one for one in s.inputs if one.shape][:2]
+    more = len(s.inputs) - len(shown)
+    said = ", ".join("×".join(map(str, one.shape)) for one in shown)
+    return f"{said} and {more} more" if said and more else said
 
 
 def _flops(work: Work) -> float:

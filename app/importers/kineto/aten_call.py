@@ -377,12 +377,20 @@ def _normalized(call: AtenCall) -> Found:
     entering = call.tensor(0)
     if entering is None:
         return ()
-    sizes = _value(call.text(1)) if plain(call.name) != "native_group_norm" else None
+    sizes = _value(call.text(1))
     kept = len(entering.shape) - len(sizes) if isinstance(sizes, list) else 1
     rows = (*entering.shape[:kept], *(1 for _ in entering.shape[kept:]))
     statistic = _like(entering, rows, "float32" if entering.dtype != "float64" else "")
     found = [_like(entering), statistic]
     return found if "rms" in call.name else [*found, statistic]
+
+
+def _grouped(call: AtenCall) -> Found:
+    """Mean and deviation of each image and group: (input, weight, bias, N, C, places, groups, eps)."""
+    entering, images, groups = call.tensor(0), _value(call.text(3)), _value(call.text(6))
+    if entering is None or not isinstance(images, int) or not isinstance(groups, int):
+        return (_like(entering),)
+    return _like(entering), *(2 * (_like(entering, (images, groups)),))
 
 
 def _normalized_backward(call: AtenCall) -> Found:
@@ -497,7 +505,8 @@ _RULES: dict[str, Callable[[AtenCall], Found]] = {
         ("zeros_like", "ones_like", "full_like", "cumsum", "triu", "tril", "roll", "flip"), _first
     ),
     "nll_loss_backward": lambda call: (_like(call.tensor(1)),),
-    **dict.fromkeys(("native_layer_norm", "native_group_norm", "_fused_rms_norm"), _normalized),
+    **dict.fromkeys(("native_layer_norm", "_fused_rms_norm"), _normalized),
+    "native_group_norm": _grouped,
     **dict.fromkeys(("native_layer_norm_backward", "_fused_rms_norm_backward"), _normalized_backward),
     **dict.fromkeys(("_softmax", "_log_softmax"), _softmax),
     **dict.fromkeys(("_softmax_backward_data", "_log_softmax_backward_data"), _softmax_backward),

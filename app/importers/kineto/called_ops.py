@@ -23,7 +23,7 @@ _COMPOSITE = (
     "_autocast_to_full_precision", "_autocast_to_reduced_precision", "_batch_norm_impl_index", "batch_norm",
     "_batch_norm_impl_index_backward", "_scaled_dot_product_attention_math", "absolute", "adaptive_avg_pool1d",
     "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "argsort", "argwhere", "avg_pool1d",
-    "bilinear", "binary_cross_entropy_with_logits", "broadcast_tensors", "broadcast_to", "cdist", "chunk", "clip",
+    "bilinear", "broadcast_tensors", "broadcast_to", "cdist", "chunk", "clip",
     "clip_", "concat", "concatenate", "contiguous", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
     "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "cross",
     "cross_entropy_loss", "diff", "divide", "divide_", "dropout", "dropout_", "einsum", "embedding_backward",

@@ -61,18 +61,18 @@ export function createProfile() {
   put(roof.sub, "○ predicted · ● measured, each op by itself");
   const proposal = createProposal();
   const ops = createOps();
-  const all = [time, proposal, roof, ops];
-  const elements = all.map((one) => one.element);
+  const left = h("div", { class: "column w7" }, time.element, roof.element);
+  const right = h("div", { class: "column w5" }, proposal.element);
+  const elements = [left, right, ops.element];
 
   function update() {
     const { measurement } = state;
-    const shown = isProfile();
-    for (const element of elements) element.hidden = !shown;
-    proposal.element.hidden = !measurement || (!shown && Boolean(state.measuredScenario));
+    const own = measurement?.expected;
+    left.hidden = ops.element.hidden = !own;
+    // a run's scenario is known; what was imported without one is asked for
+    right.hidden = !measurement || (!isProfile() && Boolean(state.measuredScenario));
     if (!measurement) return;
     proposal.update();
-    const own = measurement.expected;
-    for (const one of [time, roof, ops]) one.element.hidden = !own;
     if (!own) return;
     drawTime();
     ops.update(own);
@@ -159,7 +159,7 @@ function createOps() {
 /** The card that says of which scenario a measurement is, and asks where that is not known. */
 function createProposal() {
   const sub = h("span", { class: "sub" });
-  const acts = h("p", { class: "row" });
+  const acts = h("div", { class: "row choices" });
   const words = h("div", {});
   const scroller = createScroller("Proposed scenario", "tall");
   const element = h(

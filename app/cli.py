@@ -120,7 +120,11 @@ def serve(
 def estimate(
     scenario: Annotated[
         Path | None,
-        typer.Argument(metavar="SCENARIO.json", help="What to predict; may be left out with --hf.", show_default=False),
+        typer.Argument(
+            metavar="SCENARIO.json|OPS.json",
+            help="What to predict: a scenario, or the op list of a traced program; may be left out with --hf.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
     data: Data = None,
@@ -136,11 +140,17 @@ def estimate(
         Path | None,
         typer.Option(metavar="OUT", help="Write every op of one layer, embedding and head: .csv, .parquet, .xlsx."),
     ] = None,
+    chip: Annotated[
+        str, typer.Option(metavar="KEY", help="Price an op list on this chip. [default: the one that it names]")
+    ] = "",
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
+    ] = None,
 ) -> int:
     """Predict time and memory of one training step."""
     from app.commands.estimate import estimate as command
 
-    return command(scenario, as_json, data, hf, table)
+    return command(scenario, as_json, data, hf, table, chip, calibration)
 
 
 @app.command()

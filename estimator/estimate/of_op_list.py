@@ -24,13 +24,34 @@ from estimator.estimate.op_list_report import (
 from estimator.estimate.recorded import Recorded, recorded, times_of
 from estimator.estimate.report import MemoryOfStage
 from estimator.memory.timeline import MemoryTimeline, timeline
+from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Category, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
 from estimator.scenario.op_list import NONE, OpList
+from estimator.scenario.problems import InputProblems, Problem
 from estimator.schedule.queue import DEFAULT_STREAM, Order, Queue, order_of, queued
 
 MOST_POINTS = 600
 """Points of the memory curve that an estimate keeps."""
+
+
+def cluster_for(found: OpList, chip: str = "") -> Cluster:
+    """Nodes of the chip that a list was made for, or of ``chip``, as many as its ranks need, joined as is usual.
+
+    Raises InputProblems where the catalogue has no such chip.
+    """
+    if not chip and not found.chip:
+        remedy = "Name the chip that it is to be priced on, a key of the catalogue."
+        raise InputProblems([Problem(field="chip", message="is not said by the op list", remedy=remedy)])
+    one = catalog.chip(chip or found.chip)
+    nodes = -(-found.world_size // one.chips_per_node)
+    return Cluster(
+        chip=one,
+        chips_per_node=one.chips_per_node,
+        nodes=nodes,
+        link=catalog.link(one.link),
+        network=catalog.link(one.network),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,7 +82,7 @@ def estimate_op_list(
     low, high = quadrature(np.asarray(queue.seconds)) if interval else (seconds, seconds)
     passed = _passed(queue, order, priced)
     collectives = collectives_of(priced, queue)
-    held = _memory(found, e, cluster, order, queue)
+    held = _memory(priced, e, cluster, order, queue)
     model_flops, executed, precision = _flops(priced)
     peak = peak_flops_per_s(chip, precision) or chip.fp32_flops_per_s
     chips = max(found.world_size, 1)
@@ -157,14 +178,15 @@ def _flops(priced: Recorded) -> tuple[float, float, str]:
     return model, executed, precision
 
 
-def _memory(found: OpList, e: Efficiencies, cluster: Cluster, order: Order, queue: Queue) -> Memory:
-    """The storages' peak; nothing where the list has none."""
-    capacity = cluster.chip.memory_bytes
+def _memory(priced: Recorded, e: Efficiencies, cluster: Cluster, order: Order, queue: Queue) -> Memory:
+    """The storages' peak, without what a compiler does not write; nothing where the list has none."""
+    found, capacity = priced.found, cluster.chip.memory_bytes
     if not found.storages:
         return Memory(peak_bytes=0.0, reserved_bytes=0.0, capacity_bytes=capacity, fits=True, moment="",
                       by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip
     listed = any(one.kind == MemoryKind.FRAMEWORK for one in found.storages)
-    held = timeline(found.storages, len(found.calls), 0.0 if listed else e.workspace_bytes)
+    storages = [one for one in found.storages if one.born not in priced.unwritten]
+    held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes)
     moment = _moment(found, held)
     stage = MemoryOfStage(
         stage=0, layers=0.0, in_flight=1.0, moment=moment, peak_bytes=held.peak_bytes, by_kind=held.by_kind

@@ -48,7 +48,8 @@ class Work:
 class Recorded:
     """An op list and its distinct work: ``of_call`` says which each call does, −1 for waits; ``phases``: of each call.
 
-    ``lacking``: precisions that the chip has no unit for, priced as fp32.
+    ``lacking``: precisions that the chip has no unit for, priced as fp32. ``unwritten``: calls whose results a compiler
+    keeps out of memory.
     """
 
     found: OpList
@@ -56,6 +57,7 @@ class Recorded:
     of_call: tuple[int, ...]
     phases: tuple[str, ...]
     lacking: tuple[str, ...]
+    unwritten: frozenset[int] = frozenset()
 
     def work_of(self, index: int) -> Work:
         """The work of one call that is a kernel or a collective."""
@@ -75,7 +77,8 @@ def phases_of(found: OpList) -> tuple[str, ...]:
 def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool = True) -> Recorded:
     """Find and price the kernels of every distinct call."""
     phases = phases_of(found)
-    joined = fusion.fused(found, phases) if any(call.compiled for call in found.calls) else {}
+    fusing = fusion.fused(found, phases) if any(call.compiled for call in found.calls) else fusion.Joined()
+    joined = fusing.kernels
     scores = score_shapes(found)
     varied = variants(e) if interval and not e.lower_bound else None
     lacking: dict[str, None] = {}
@@ -101,7 +104,8 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                     made = _as_measured(signature, *unpriced[call.signature], varied=interval)
                 work.append(made)
         of_call.append(at)
-    return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking))
+    return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
+                    unwritten=frozenset(fusing.unwritten))  # fmt: skip
 
 
 def _unpriced(found: OpList) -> dict[int, tuple[float, int]]:

@@ -37,9 +37,11 @@ def rms_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     if e == 2:
         # Upcast, square, mean, + eps, rsqrt, scale, downcast, weight: eight kernels, three of them slow.
         forward = KernelCost(stream=18, strided=3, slow_bytes=20, launches=8, saved=6, flops=4)
-        return forward, KernelCost(stream=58, strided=4, slow_bytes=28, launches=15, flops=8)
+        # Backward: weight · g, x · g and its sum; upcast; · x and its sum, · rsqrt; three on the small tensors; the mean's
+        # share expanded; the square's x¹ as a copy, doubled, · share; both added; downcast.
+        return forward, KernelCost(stream=70, strided=4, slow_bytes=24, launches=16, flops=8)
     forward = KernelCost(stream=12, strided=2, slow_bytes=16, launches=6, saved=8, flops=4)
-    return forward, KernelCost(stream=60, strided=3, slow_bytes=28, launches=13, flops=8)
+    return forward, KernelCost(stream=72, strided=3, slow_bytes=20, launches=14, flops=8)
 
 
 def layer_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
@@ -59,11 +61,14 @@ def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if d.fused:
         return KernelCost(stream=2 * e, launches=2, flops=3), KernelCost(stream=2 * e, launches=2, flops=3)
     if d.widths.autocast:
-        # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32.
-        forward = KernelCost(stream=12, strided=1.5, mixed=2, slow_bytes=24, launches=10, flops=3)
-        return forward, KernelCost(stream=30, strided=4.5, slow_bytes=40, launches=20, flops=3)
-    forward = KernelCost(stream=3 * e, strided=3.5, slow_bytes=7 * e, launches=10, flops=3)
-    return forward, KernelCost(stream=5 * e, strided=4.5, slow_bytes=9 * e, launches=18, flops=3)
+        # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32. Backward casts the
+        # gradient of each product back.
+        forward = KernelCost(strided=1.5, mixed=3, slow_bytes=30, launches=10, flops=3)
+        return forward, KernelCost(stream=16, strided=5.5, slow_bytes=34, launches=22, flops=3)
+    # x·cos, −x of a half, both halves joined, ·sin, sum. Backward: two products, −g of a half, zeros and a copy for each
+    # half, two sums.
+    forward = KernelCost(strided=3.5, mixed=1, slow_bytes=10 * e, launches=10, flops=3)
+    return forward, KernelCost(stream=2 * e, strided=5.5, slow_bytes=13 * e, launches=18, flops=3)
 
 
 def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:

@@ -29,8 +29,8 @@ Arithmetic = tuple[float | None, float | None]
 def arithmetic(name: str, shape: Sequence[bytes]) -> Arithmetic:
     """Return FLOPs and least bytes of one call of an op, each None where it is unknown.
 
-    Products and attention as ``estimator.scenario.aten_cost`` counts; convolutions 2 · output · inputs of one output.
-    Parents such as linear, matmul and conv2d count nothing, since the op below them does.
+    As ``estimator.scenario.aten_cost`` counts them. Parents such as linear, matmul and conv2d count nothing, since the
+    op below them does.
     """
     shapes, types = _shapes(shape[0]), _texts(shape[1])
     if not shapes:

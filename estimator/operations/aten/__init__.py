@@ -137,9 +137,12 @@ def is_known(op: str) -> bool:
 def kernels_of(s: Signature) -> list[Op]:
     """The kernels of one call of an op, none for an empty tensor.
 
-    Of an op that the table lacks: one kernel that reads its inputs and writes its outputs once.
+    Of an op that the table lacks: one kernel that reads its inputs and writes its outputs once. Of one without any
+    operand: one launch.
     """
     found = kernels_of_table(s.op)
+    if not s.inputs and not s.outputs:
+        return [kernel(products.name(s))]
     if found is not None and (s.inputs or found in WITHOUT_INPUTS):
         try:
             return found(s)

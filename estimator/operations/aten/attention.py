@@ -57,7 +57,7 @@ def _forward(s: Signature, qkv: tuple[Operand, ...]) -> list[Op]:
     queries, keys, values = _heads_first(s, qkv)
     batch, heads, length, dim = queries.shape
     square = float(batch * heads) * length * keys.shape[2]
-    if square == 0:
+    if square * dim == 0:
         return []
     backend = backend_of(s)
     if backend == "math":

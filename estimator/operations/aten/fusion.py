@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from estimator.operations.aten import elementwise, indexing, kernels_of_table, reductions
 from estimator.operations.aten.operands import count, kernel, moved_bytes
 from estimator.operations.op import Op
-from estimator.scenario.op_list import Call, Operand, OpList, Signature
+from estimator.scenario.op_list import Operand, OpList, Signature
 
 POINTWISE: tuple[Callable[[Signature], list[Op]], ...] = (
     elementwise.arithmetic, elementwise.choice, elementwise.copy, elementwise.write, elementwise.dropout,
@@ -20,23 +20,35 @@ REDUCING: tuple[Callable[[Signature], list[Op]], ...] = (
 )  # fmt: skip
 
 ASSUMED = (
-    "Compiled regions are fused by rule: neighbouring element-wise ops, reductions and norms of a phase that pass their"
-    " results on are one kernel, which reads what it is given and writes what it does not itself use up."
+    "Compiled regions are fused by rule: element-wise ops, reductions and norms that pass their results on to one"
+    " another are one kernel, until a product takes one of them; it reads what it is given and writes what it does not"
+    " itself use up. What it does not write is not kept for backward either, as compilers compute it again."
 )
 
 
 @dataclass
-class _Group:
-    """A kernel in the making: what it reads, and results that no member has taken up yet."""
+class Joined:
+    """What becomes of the calls of compiled regions.
 
-    last: int
-    size: int
+    ``kernels``: of each group at its last member, none at its others; other calls are not in it. ``unwritten``: calls
+    whose results never reach memory.
+    """
+
+    kernels: dict[int, list[Op]] = field(default_factory=dict)
+    unwritten: set[int] = field(default_factory=set)
+
+
+@dataclass
+class _Group:
+    """A kernel in the making: what it reads, and results that no member has taken up yet, each with who made it."""
+
     phase: str
-    members: int = 0
+    last: int = 0
     read: list[Operand] = field(default_factory=list)
-    open: list[Operand] = field(default_factory=list)
+    open: list[tuple[Operand, int]] = field(default_factory=list)
+    made: set[tuple[int, str]] = field(default_factory=set)
     flops: float = 0.0
-    name: str = ""
+    names: list[str] = field(default_factory=list)
 
 
 def fusible(op: str) -> bool:
@@ -45,58 +57,79 @@ def fusible(op: str) -> bool:
     return found in POINTWISE or found in REDUCING
 
 
-def fused(found: OpList, phases: Sequence[str]) -> dict[int, list[Op]]:
-    """The kernels of compiled calls: of each group at its last member, none at its others; other calls are left out.
-
-    A run of neighbours ends at a product, at an exchange, and where the phase changes.
-    """
-    kernels: dict[int, list[Op]] = {}
-    run: list[int] = []
-    for index, call in enumerate(found.calls):
-        joins = call.kind == "kernel" and call.compiled and fusible(found.of(call).op) and not _moves(found, call)
-        if not joins or (run and (phases[index] != phases[run[-1]] or call.stream != found.calls[run[-1]].stream)):
-            _close(found, run, phases, kernels)
-            run = []
-        if joins:
-            run.append(index)
-    _close(found, run, phases, kernels)
-    return kernels
-
-
-def _moves(found: OpList, call: Call) -> bool:
-    return "direction" in found.of(call).arguments
-
-
-def _close(found: OpList, run: Sequence[int], phases: Sequence[str], kernels: dict[int, list[Op]]) -> None:
+def fused(found: OpList, phases: Sequence[str]) -> Joined:
+    """Join the compiled calls of each phase and stream."""
+    joined = Joined()
     groups: list[_Group] = []
-    for index in run:
-        s = found.of(found.calls[index])
+    copies: dict[Operand, set[Signature]] = {}
+    state = ("", -1)
+    for index, call in enumerate(found.calls):
+        if call.kind != "kernel" or not call.compiled or (phases[index], call.stream) != state:
+            _close(groups, joined)
+            groups, copies, state = [], {}, (phases[index], call.stream)
+        if call.kind != "kernel" or not call.compiled:
+            continue
+        s = found.of(call)
+        if not fusible(s.op) or "direction" in s.arguments:
+            _taken_by_product(groups, s, joined)
+            continue
         outputs = s.outputs or s.inputs[:1]
-        size = max(map(count, (*s.inputs, *outputs)), default=0)
-        group = next((one for one in reversed(groups) if one.size == size and _passes_on(one, s)), None)
+        source = s.inputs[0] if s.inputs else None
+        if source in copies and kernels_of_table(s.op) is elementwise.copy:
+            # The same cast of the same tensor, made anew for every product in eager mode.
+            if s in copies[source]:
+                joined.kernels[index] = []
+                joined.unwritten.add(index)
+                continue
+            copies[source].add(s)
+        group = next((one for one in reversed(groups) if _passes_on(one, s)), None)
         if group is None:
-            group = _Group(last=index, size=size, phase=phases[index])
+            group = _Group(phase=phases[index])
             groups.append(group)
-        group.last, group.members = index, group.members + 1
-        for one in s.inputs:
-            if one in group.open:
-                group.open.remove(one)
-            elif one not in group.read:
-                group.read.append(one)
-        group.open += outputs
-        group.flops += float(size)
-        group.name = f"{group.name} {s.op.rpartition('::')[2]}".strip()
-        kernels[index] = []
+        _add(group, s, index, joined)
+        for one in outputs:
+            copies[one] = set()
+    _close(groups, joined)
+    return joined
+
+
+def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
+    outputs = s.outputs or s.inputs[:1]
+    for one in s.inputs:
+        maker = next((pair for pair in group.open if pair[0] == one), None)
+        if maker is not None:
+            group.open.remove(maker)
+            joined.unwritten.add(maker[1])
+        elif one not in group.read:
+            group.read.append(one)
+    group.open += [(one, index) for one in outputs]
+    group.made |= {(count(one), one.dtype) for one in outputs}
+    group.flops += float(max(map(count, (*s.inputs, *outputs)), default=0))
+    group.names.append(s.op.rpartition("::")[2])
+    group.last = index
+    joined.kernels[index] = []
+
+
+def _taken_by_product(groups: list[_Group], s: Signature, joined: Joined) -> None:
+    """End the groups whose results another kernel reads."""
+    read = {(count(one), one.dtype) for one in s.inputs}
+    taken = [one for one in groups if one.made & read]
+    _close(taken, joined)
+    groups[:] = [one for one in groups if one not in taken]
+
+
+def _close(groups: Sequence[_Group], joined: Joined) -> None:
     for group in groups:
-        if group.size:
-            moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, group.open))
-            kernels[group.last] = [kernel(_shown(group.name), stream=moved, flops=group.flops)]
+        written = [one for one, _ in group.open]
+        joined.unwritten -= {index for _, index in group.open}
+        moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
+        if moved:
+            joined.kernels[group.last] = [kernel(_shown(group.names), stream=moved, flops=group.flops)]
 
 
 def _passes_on(group: _Group, s: Signature) -> bool:
-    return any(one in group.open for one in s.inputs)
+    return any(pair[0] in s.inputs for pair in group.open)
 
 
-def _shown(name: str) -> str:
-    words = name.replace("aten::", "").split()
-    return f"fused {' '.join(words[:4])}{' …' if len(words) > 4 else ''}"
+def _shown(names: Sequence[str]) -> str:
+    return f"fused {' '.join(names[:4])}{' …' if len(names) > 4 else ''}"

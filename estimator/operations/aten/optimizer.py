@@ -19,7 +19,9 @@ walks (aten/src/ATen/native/cuda/MultiTensorApply.cuh)."""
 LISTS = {"lerp": 2, "addcmul": 3, "addcdiv": 3, "copy": 2}
 """Lists of tensors that a foreach op reads, where it is not one; binary ops are told by their inputs."""
 
-BINARY = ("add", "sub", "mul", "div", "maximum", "minimum", "pow", "clamp_max", "clamp_min")
+PAIRED = ("add", "sub", "maximum", "minimum", "clamp_max", "clamp_min")
+"""Binary ops that take two lists where both halves of their tensors are alike and no overload tells; others take
+numbers: optimizers scale by numbers and add lists."""
 
 FUSED = {"adam": 4, "adamw": 4, "sgd": 2, "adagrad": 3}
 """Lists of a fused step as large as the parameters: parameters, gradients, moments."""
@@ -56,7 +58,7 @@ def foreach(s: Signature) -> list[Op]:
     tensors = [one for one in s.inputs if one.shape or name in ("copy",)] or list(s.inputs)
     if not tensors:
         return []
-    lists = LISTS.get(name, 2 if name in BINARY and _pairs(tensors) else 1)
+    lists = _lists(s, name, tensors)
     each = max(len(tensors) // lists, 1)
     first = tensors[:each]
     in_place = s.op.partition(".")[0].endswith("_")
@@ -81,7 +83,7 @@ def tensors_of(s: Signature) -> int:
     if not s.op.rpartition("::")[2].startswith("_foreach_"):
         return max(len(s.inputs) // (_fused_lists(s) + 1), 1)
     tensors = [one for one in s.inputs if one.shape] or list(s.inputs)
-    return max(len(tensors) // LISTS.get(name, 2 if name in BINARY and _pairs(tensors) else 1), 1)
+    return max(len(tensors) // _lists(s, name, tensors), 1)
 
 
 def fused(s: Signature) -> list[Op]:
@@ -108,6 +110,16 @@ def unscale(s: Signature) -> list[Op]:
 def _fused_lists(s: Signature) -> int:
     name = s.op.rpartition("::")[2].partition(".")[0].strip("_").removeprefix("fused_")
     return FUSED.get(name, 4)
+
+
+def _lists(s: Signature, name: str, tensors: Sequence[Operand]) -> int:
+    """How many lists of tensors a foreach op reads, by its overload where the name has it."""
+    if name in LISTS:
+        return LISTS[name]
+    overload = s.op.partition(".")[2]
+    if overload:
+        return 2 if overload == "List" else 1
+    return 2 if name in PAIRED and _pairs(tensors) else 1
 
 
 def _pairs(tensors: Sequence[Operand]) -> bool:

@@ -10,14 +10,11 @@ from dataclasses import dataclass, field
 
 from estimator.cost.efficiency import Efficiencies, efficiencies
 from estimator.estimate.estimate import Estimate
-from estimator.estimate.of_op_list import estimate_op_list
+from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.recorded import Recorded, Work, recorded
-from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
-from estimator.scenario.hardware import Cluster
 from estimator.scenario.op_list import OpList, Signature
 from estimator.scenario.problems import InputProblems
-from estimator.scenario.scenario import cluster_from_json
 
 ATTENTION_FLOPS = (
     "Attention counts the half of the scores that causality leaves, where its kernel skips the other half."
@@ -73,16 +70,9 @@ class Expected:
     notes: tuple[str, ...] = field(default=(ATTENTION_FLOPS,))
 
 
-def cluster_of(found: OpList, chip: str = "") -> Cluster:
-    """The chips that an op list ran on, or as many of another, in nodes of the usual size; raises InputProblems."""
-    named = catalog.chip(chip or found.chip)
-    per_node = math.gcd(found.world_size, min(found.world_size, named.chips_per_node))
-    return cluster_from_json({"chip": named.name, "chips_per_node": per_node, "nodes": found.world_size // per_node})
-
-
 def expected(found: OpList, chip: str = "", calibration: Efficiencies | None = None) -> Expected:
     """Price every call of a profile; raise InputProblems where its chip is not in the catalogue and none is given."""
-    cluster = cluster_of(found, chip)
+    cluster = cluster_for(found, chip)
     e = calibration or efficiencies(cluster.chip.efficiency)
     priced = recorded(found, cluster, e, interval=False)
     rows: dict[tuple[int, str], list[float]] = {}

@@ -376,11 +376,16 @@ def _vocabulary(seen: _Seen, hidden: int) -> dict[str, Proposed]:
         for s in seen.embeddings
         if s.inputs[0].shape[1:] == (hidden,) and math.prod(s.inputs[1].shape) == _tokens(seen)
     ]
-    heads = [out for (entering, out), count in seen.products.items() if entering == hidden and count == 1]
+    width = seen.attention.heads * seen.attention.dim
+    heads = [
+        out
+        for (entering, out), count in seen.products.items()
+        if entering == hidden and count == 1 and out > 3 * width and (out, hidden) not in seen.products
+    ]
     largest = max(heads, default=0)
     if tables and max(tables) > 1:
         rows = max(tables)
-        agrees = f", and the head is {hidden} → {rows}" if rows in heads else ""
+        agrees = f", and the head is {hidden} → {rows}" if (hidden, rows) in seen.products else ""
         return {"model.vocab": _sure(rows, f"the tokens are looked up in {rows} × {hidden}{agrees}")}
     losses = [s.inputs[0].shape[-1] for _, s in seen.forward if _name(s) in ("_log_softmax", "nll_loss_forward")]
     if losses and losses[0] > 1:

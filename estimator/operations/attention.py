@@ -158,7 +158,12 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
     if not d.fused:
         # q, k, v become contiguous per head (k and v repeated to all heads), and the result goes back.
         copies = KernelCost(strided=4, slow_bytes=8 * e, launches=4)
-        ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), copies)
+        shared = d.kv_width / d.core_width
+        back = KernelCost(strided=2 + 2 * shared, slow_bytes=2 * e * (2 + 2 * shared), launches=4)
+        if d.model.kv != d.model.heads:
+            # The gradients of repeated heads are summed.
+            back = replace(back, stream=2 * e * (1 + shared), launches=6)
+        ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), back)
     else:
         ops += pair(
             "head copies", layer, d.tokens * d.core_width, KernelCost(launches=0, saved=merged), KernelCost(launches=0)
@@ -203,8 +208,11 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
     kept = d.kept_tokens * d.hidden
     pairs = d.query_width + d.key_width
     if d.fused_projections:
-        ops = linear(d, "qkv projection", layer, inputs=d.hidden_width, outputs=pairs + d.value_width, bias=bias,
-                     kept=kept)  # fmt: skip
+        width = pairs + d.value_width
+        ops = linear(d, "qkv projection", layer, inputs=d.hidden_width, outputs=width, bias=bias, kept=kept)
+        if not d.fused:
+            ops.append(kernels("qkv gradients joined", layer, "backward", elements=d.tokens * width,
+                               stream=2 * n.compute))  # fmt: skip
     else:
         ops = linear(d, "q projection", layer, inputs=d.hidden_width, outputs=d.query_width, bias=bias, kept=kept)
         ops += linear(

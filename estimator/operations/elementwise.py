@@ -21,9 +21,9 @@ class KernelCost:
     """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward."""
 
     stream: Number = 0.0
-    strided: float = 0.0
-    mixed: float = 0.0
-    slow_bytes: float = 0.0
+    strided: Number = 0.0
+    mixed: Number = 0.0
+    slow_bytes: Number = 0.0
     launches: float = 1.0
     saved: float = 0.0
     flops: float = 0.0
@@ -37,8 +37,8 @@ def rms_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     if e == 2:
         # Upcast, square, mean, + eps, rsqrt, scale, downcast, weight: eight kernels, three of them slow.
         forward = KernelCost(stream=18, strided=3, slow_bytes=20, launches=8, saved=6, flops=4)
-        # Backward: weight · g, x · g and its sum; upcast; · x and its sum, · rsqrt; three on the small tensors; the mean's
-        # share expanded; the square's x¹ as a copy, doubled, · share; both added; downcast.
+        # Backward: weight · g, x · g and its sum; upcast; · x and its sum, · rsqrt; three on the small tensors; the
+        # mean's share expanded; the square's x¹ as a copy, doubled, · share; both added; downcast.
         return forward, KernelCost(stream=70, strided=4, slow_bytes=24, launches=16, flops=8)
     forward = KernelCost(stream=12, strided=2, slow_bytes=16, launches=6, saved=8, flops=4)
     return forward, KernelCost(stream=72, strided=3, slow_bytes=20, launches=14, flops=8)
@@ -47,7 +47,7 @@ def rms_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
 def layer_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     """LayerNorm over its input, one kernel forward, two backward (input; weight and bias)."""
     e = bytes_in
-    return KernelCost(stream=2 * e, flops=7, saved=e), KernelCost(stream=5 * e, launches=2 if d.fused else 3, flops=12)
+    return KernelCost(stream=2 * e, flops=7, saved=e), KernelCost(stream=5 * e, launches=2, flops=12)
 
 
 def norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
@@ -65,8 +65,8 @@ def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         # gradient of each product back.
         forward = KernelCost(strided=1.5, mixed=3, slow_bytes=30, launches=10, flops=3)
         return forward, KernelCost(stream=16, strided=5.5, slow_bytes=34, launches=22, flops=3)
-    # x·cos, −x of a half, both halves joined, ·sin, sum. Backward: two products, −g of a half, zeros and a copy for each
-    # half, two sums.
+    # x·cos, −x of a half, both halves joined, ·sin, sum. Backward: two products, −g of a half, zeros and a copy for
+    # each half, two sums.
     forward = KernelCost(strided=3.5, mixed=1, slow_bytes=10 * e, launches=10, flops=3)
     return forward, KernelCost(stream=2 * e, strided=5.5, slow_bytes=13 * e, launches=18, flops=3)
 
@@ -88,17 +88,18 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         return KernelCost(stream=2 * e, flops=8, saved=e + product), KernelCost(stream=3 * e, flops=12)
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
     if d.widths.autocast:
-        forward = KernelCost(stream=58, mixed=2, strided=1, slow_bytes=26, launches=10, flops=8, saved=16)
-        return forward, KernelCost(stream=90, mixed=2, strided=2, slow_bytes=36, launches=14, flops=14)
+        forward = KernelCost(stream=44, mixed=2, strided=1, slow_bytes=26, launches=9, flops=8, saved=16)
+        return forward, KernelCost(stream=102, mixed=1, slow_bytes=10, launches=14, flops=14)
     forward = KernelCost(stream=18 * e, launches=8, flops=8, saved=4 * e + product)
-    return forward, KernelCost(stream=30 * e, launches=11, flops=14)
+    return forward, KernelCost(stream=28 * e, launches=11, flops=14)
 
 
 def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Adding a block's output to the stream, after dropout; backward adds the two gradients that meet there."""
     n = d.widths
     if n.autocast:
-        both = KernelCost(mixed=1, slow_bytes=10, flops=1), KernelCost(stream=12, flops=1)
+        # Backward casts the gradient of what came in 16 bits, then adds.
+        both = KernelCost(mixed=1, slow_bytes=10, flops=1), KernelCost(stream=18, launches=2, flops=1)
     else:
         both = KernelCost(stream=3 * n.residual, flops=1), KernelCost(stream=3 * n.residual, flops=1)
     return _dropped(d, both, width=n.compute, keeps_output=False)

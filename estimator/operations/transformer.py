@@ -137,7 +137,7 @@ def embedding(d: RankSizes) -> list[Op]:
     # More tokens than FEW_INDICES are sorted before their gradients are added.
     launches = where(d.tokens > FEW_INDICES, SORTED_LAUNCHES, 1.0) * lookups
     passes = where(d.tokens > FEW_INDICES, SORTED_PASSES, 1.0) * lookups
-    return [
+    ops = [
         kernels("embedding", "embedding", "forward", elements=elements, stream=(2 * lookups + lookups - 1) * width,
                 launches=2 * lookups - 1.0),
         kernels("embedding gradient", "embedding", "backward", elements=elements * passes, mixed=1.0, slow_bytes=width,
@@ -145,6 +145,12 @@ def embedding(d: RankSizes) -> list[Op]:
         kernels("embedding gradient table", "embedding", "backward", elements=table, stream=width,
                 launches=lookups * 1.0),
     ]  # fmt: skip
+    if d.model.tied_embedding and not d.fused:
+        # Added to what the head left.
+        shared = d.vocab * d.hidden_width / d.row_gather
+        ops.append(kernels("tied gradient sum", "embedding", "backward", elements=shared, stream=3 * n.gradient,
+                           flops_per_element=1))  # fmt: skip
+    return ops
 
 
 def head(d: RankSizes) -> list[Op]:

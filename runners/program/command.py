@@ -39,6 +39,19 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--steps", type=int, default=2, metavar="K", help="optimizer steps to run; the last is recorded (default 2)"
     )
+    alone = parser.add_argument_group("for --hf and MODULE:FACTORY, which bring no loop of their own")
+    alone.add_argument("--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed")
+    alone.add_argument("--batch", type=int, default=1, metavar="N", help="of --hf: samples (default 1)")
+    alone.add_argument("--seq", type=int, default=1024, metavar="N", help="of --hf: tokens of a sample (default 1024)")
+    alone.add_argument("--attention", default="sdpa", metavar="NAME", help="of --hf: sdpa (default), eager")
+    alone.add_argument(
+        "--precision", default="bf16", metavar="NAME", help="bf16 (default), bf16-amp, fp16-amp, fp32 or tf32"
+    )
+    alone.add_argument(
+        "--optimizer", default="adamw", metavar="NAME", help="adamw (default), adamw-fused, adam, sgd or sgd-momentum"
+    )
+    alone.add_argument("--checkpointing", action="store_true", help="recompute the model's blocks in the backward")
+    alone.add_argument("--compile", action="store_true", help="compile the module")
     parser.epilog = "What follows -- is given to the program."
     parser.set_defaults(command=trace, arguments=[])
 
@@ -58,7 +71,7 @@ def trace(options: argparse.Namespace) -> int:
     program = _program(options)
     try:
         found = run(
-            program, chip=chip, name=options.program, arguments=options.arguments, steps=options.steps,
+            program, chip=chip, name=options.program or options.hf.name, arguments=_said(options), steps=options.steps,
             world_size=options.world_size, rank=options.rank,
         )  # fmt: skip
     except ProgramFailed as failed:
@@ -72,6 +85,17 @@ def trace(options: argparse.Namespace) -> int:
     collectives = sum(call.kind == "collective" for call in found.calls)
     print(f"{options.out}: {kernels} kernel ops, {collectives} collectives", file=sys.stderr, flush=True)
     return 0
+
+
+def _said(options: argparse.Namespace) -> list[str]:
+    """The program's own arguments; of a module that came alone, how it is trained."""
+    if options.program.endswith(".py"):
+        return list(options.arguments)
+    words = ["--precision", options.precision, "--optimizer", options.optimizer]
+    if options.hf is not None:
+        words += ["--batch", str(options.batch), "--seq", str(options.seq), "--attention", options.attention]
+    words += ["--checkpointing"] if options.checkpointing else []
+    return words + (["--compile"] if options.compile else [])
 
 
 class ProgramFailed(Exception):  # noqa: N818  (it carries the program's error)
@@ -98,6 +122,7 @@ def run(
     It takes this process over for good: torch knows no other device from then on.
     """
     local = _as_launched(chip, world_size, rank)
+    from runners.program import distributed
     from runners.program.chip import Device
     from runners.program.fake import Route
     from runners.program.recording import Recording
@@ -107,6 +132,7 @@ def run(
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)
     route.install()
+    distributed.install(route, world_size, rank)
     counted = Steps(recording, steps)
     counted.install()
     recording.modules.install()
@@ -115,6 +141,8 @@ def run(
             program()
     except Finished:
         pass
+    except InputProblems:
+        raise
     except SystemExit as error:
         if error.code not in (None, 0):
             raise ProgramFailed(error, _failure(name, error)) from None
@@ -148,8 +176,13 @@ def _failure(name: str, error: BaseException) -> Problem:
 
 def _checked(options: argparse.Namespace) -> Chip:
     found = []
-    if not options.program:
-        found.append(Problem(field="program", message="is missing", remedy="Give SCRIPT.py or MODULE:FACTORY."))
+    if bool(options.program) == (options.hf is not None):
+        message = "is missing" if not options.program else "stands beside --hf"
+        remedy = "Give one of SCRIPT.py, MODULE:FACTORY and --hf CONFIG.json."
+        found.append(Problem(field="program", message=message, remedy=remedy))
+    for name in ("batch", "seq"):
+        if getattr(options, name) < 1:
+            found.append(Problem(field=f"--{name}", message="is below 1", remedy="Give 1 or more."))
     if options.steps < 1:
         found.append(Problem(field="--steps", message="is below 1", remedy="Give 1 or more; 2 is a steady state."))
     if options.world_size < 0:
@@ -166,14 +199,32 @@ def _checked(options: argparse.Namespace) -> Chip:
 
 
 def _program(options: argparse.Namespace) -> Callable[[], Any]:
+    """Return what runs the program; what needs torch is imported when it runs, on the fake device."""
     path = Path(options.program)
-    if path.suffix == ".py" or path.is_file():
+    if options.hf is None and (path.suffix == ".py" or path.is_file()):
         if not path.is_file():
             problem = Problem(field="program", message=f"there is no file {path}", remedy="Give the path of a script.")
             raise InputProblems([problem])
         return lambda: _run_script(path, options.arguments)
-    message = f"{options.program} is no script"
-    raise InputProblems([Problem(field="program", message=message, remedy="Give SCRIPT.py or MODULE:FACTORY.")])
+    if options.hf is None and ":" not in options.program:
+        problem = Problem(
+            field="program", message=f"{options.program} is no script", remedy="Give SCRIPT.py or MODULE:FACTORY."
+        )
+        raise InputProblems([problem])
+    from runners.program import huggingface, standard_loop
+
+    loop = standard_loop.Loop(
+        precision=options.precision, optimizer=options.optimizer, checkpointing=options.checkpointing,
+        compile=options.compile,
+    )  # fmt: skip
+    if problems := standard_loop.checked(loop):
+        raise InputProblems(problems)
+    if options.hf is None:
+        sys.path.insert(0, str(Path.cwd()))
+        return lambda: standard_loop.of_factory(options.program, loop)()
+    return lambda: huggingface.of_config(
+        options.hf, loop, batch=options.batch, sequence=options.seq, attention=options.attention
+    )()
 
 
 def _run_script(path: Path, arguments: Sequence[str]) -> None:

@@ -16,9 +16,10 @@ import torch.optim.optimizer as optimizers
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
+from torch.utils import _device as devices
 from torch.utils import backend_registration
 
-from runners.program import attention, autocast, chip, placeholders
+from runners.program import attention, autocast, chip, compiled, composites, placeholders
 from runners.program.recorder import DEVICE, Recorder, is_on_device
 from runners.program.recording import Recording
 
@@ -39,6 +40,7 @@ class Route:
         self._libraries = [
             *autocast.install(DEVICE, self.casts, on_device),
             attention.install(device.capability),
+            *composites.install(),
         ]
 
     def install(self) -> None:
@@ -49,6 +51,7 @@ class Route:
         _patch_parameters(self)
         _patch_backward(self)
         _patch_storages(self)
+        compiled.install(self.recording)
 
     def __enter__(self) -> Route:
         self.recorder.__enter__()
@@ -165,7 +168,8 @@ def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
             target = source.device if target is None and func is torch.tensor else target
             made = made.to(**({"dtype": rest["dtype"]} if rest.get("dtype") else {}))
         else:
-            made = func(*args, **rest)
+            made = func(*args, device="cpu", **rest)
+            target = devices.CURRENT_DEVICE if target is None else target
         target = torch.device(target) if isinstance(target, str) else target
         if target is not None and target.type != made.device.type:
             made = made.to(target)
@@ -222,6 +226,20 @@ def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
             return format(args[0].item(), *args[1:])
         return str(func(*args, **kwargs))
 
+    def indexed(func: Any, args: Any, kwargs: Any) -> Any:
+        index = args[1]
+        if isinstance(index, list):
+            index = torch.tensor(index)
+        elif isinstance(index, tuple) and any(isinstance(one, list) for one in index):
+            index = tuple(torch.tensor(one) if isinstance(one, list) else one for one in index)
+        return func(args[0], index, *args[2:])
+
+    def one_hot(func: Any, args: Any, kwargs: Any) -> Any:
+        made = func(*args, **kwargs)
+        if type(made) is FakeTensor:
+            made.density = 1.0 / max(made.shape[-1], 1)  # type: ignore[attr-defined]
+        return made
+
     def plainly(func: Any, args: Any, kwargs: Any) -> Any:
         return func(*args, **kwargs)
 
@@ -249,6 +267,9 @@ def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
         torch.all: all_true,
         torch.isfinite: all_true,
         torch.allclose: all_true,
+        tensor.__getitem__: indexed,
+        tensor.__setitem__: indexed,
+        torch.nn.functional.one_hot: one_hot,
         torch.device: plainly,
         torch.tensor: built,
         torch.as_tensor: built,
@@ -293,12 +314,23 @@ def _patch_devices(route: Route) -> None:
         begin(self, dataset, **kwargs)
 
     dataloader.__init__ = without_workers  # type: ignore[method-assign]
+    anywhere.Generator = _generator()
     save = anywhere.save
 
     def saved(found: Any, *args: Any, **kwargs: Any) -> None:
         route.recording.assume("files that the program saves with torch.save are not written")
 
     anywhere.save = functools.wraps(save)(saved)
+
+
+def _generator() -> type[torch.Generator]:
+    class Generator(torch._C.Generator):
+        """A generator of the host, whatever device was asked for: nothing is drawn."""
+
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, device="cpu")
+
+    return Generator  # type: ignore[return-value]
 
 
 _functions_disabled = torch._C._is_torch_function_all_disabled  # type: ignore[attr-defined]

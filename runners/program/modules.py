@@ -97,10 +97,12 @@ class ModulePaths:
 
     def _take(self, root: nn.Module) -> None:
         top = type(root).__name__
-        prefix = "module." if isinstance(root, nn.parallel.DistributedDataParallel) else ""
+        wrapped = isinstance(root, nn.parallel.DistributedDataParallel)
         for path, module in root.named_modules():
             clean = _WRAPPERS.sub("", path).lstrip(".")
-            index = self.name(clean.removeprefix(prefix) or top)
+            if wrapped:
+                clean = clean.removeprefix("module").removeprefix(".")
+            index = self.name(clean or top)
             self._of.setdefault(module, index)
             for parameter in module._parameters.values():
                 if parameter is not None:

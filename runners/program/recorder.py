@@ -86,6 +86,8 @@ class Recorder(TorchDispatchMode):
             if any(type(tensor) is FakeTensor for tensor in tensors) or about.makes_large(args):
                 return self._on_fakes(func, types, args, kwargs)
             return func(*args, **kwargs)
+        if kwargs.get("generator") is not None:
+            kwargs = {**kwargs, "generator": None}
         special = _SPECIAL.get(func)
         if special is not None:
             return special(self, func, args, kwargs)
@@ -106,17 +108,40 @@ class Recorder(TorchDispatchMode):
         if about.launches and any(tensor.numel() for tensor in outputs or inputs):
             recording.record("kernel", about.name, inputs, outputs, about.arguments(args, kwargs))
 
+    def on_fakes(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an op on shapes alone, unrecorded."""
+        return self._on_fakes(func, (FakeTensor,), args, kwargs)
+
     def _on_fakes(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         for tensor in leaves((args, kwargs)):
             if type(tensor) is FakeTensor and tensor.constant is not None:
                 tensor.constant = None  # else the op runs for real, on a device that is not there
-        try:
-            return self.fakes.dispatch(func, types, args, kwargs)
-        except Exception as error:
-            made = placeholders.of_data(self, func, args, kwargs, error)
-            if made is NotImplemented:
-                raise
+        made = placeholders.of_data(self, func, args, kwargs)
+        if made is not NotImplemented:
             return made
+        if func is aten.index.Tensor:
+            args = (args[0], self._counted(args[1]))
+        found = self.fakes.dispatch(func, types, args, kwargs)
+        density = getattr(args[0], "density", None) if args and type(args[0]) is FakeTensor else None
+        if density is not None and type(found) is FakeTensor and func in _KEEPS_DENSITY:
+            found.density = density  # type: ignore[attr-defined]
+        return found
+
+    def _counted(self, indices: Any) -> Any:
+        """Indices in which a mask has become the places where it holds."""
+        if not any(one is not None and one.dtype in (torch.bool, torch.uint8) for one in indices):
+            return indices
+        found: list[Any] = []
+        for one in indices:
+            if one is None or one.dtype not in (torch.bool, torch.uint8):
+                found.append(one)
+                continue
+            places = placeholders.of_data(self, aten.nonzero.default, (one,), {})
+            self.recording.record("kernel", "aten::nonzero", (one,), (places,))
+            self.recording.sync()
+            with self.fakes:
+                found += list(places.unbind(1))
+        return found
 
 
 class _About:
@@ -180,7 +205,32 @@ class _About:
                 ("is_causal", bool(given["is_causal"])),
                 ("mask", mask),
             )
+        if self.name in _PRODUCTS and _runs_as_tf32(self.name, args):
+            found.append(("tf32", True))
         return tuple(found)
+
+
+_KEEPS_DENSITY = {
+    aten.permute.default, aten.view.default, aten.select.int, aten.index.Tensor, aten._to_copy.default,
+    aten.squeeze.dim, aten.unsqueeze.default, aten.transpose.int, aten.alias.default, aten.detach.default,
+    aten.clone.default, aten._unsafe_view.default, aten.slice.Tensor, aten.ne.Scalar, aten.eq.Scalar, aten.gt.Scalar,
+    aten.index_select.default, aten.squeeze.default, aten.expand.default,
+}  # fmt: skip
+"""As dense as what they are made from."""
+
+_PRODUCTS = {
+    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv", "aten::convolution",
+    "aten::convolution_backward",
+}  # fmt: skip
+
+
+def _runs_as_tf32(name: str, args: Any) -> bool:
+    """Whether the program lets products of fp32 round their inputs; of convolutions, torch does by default."""
+    if args[0].dtype != torch.float32:
+        return False
+    if "convolution" in name:
+        return bool(torch._C._get_cudnn_allow_tf32())
+    return bool(torch._C._get_cublas_allow_tf32())
 
 
 _MAY_COPY = {"aten::contiguous", "aten::reshape", "aten::to"}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from typing import Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
 from app.api.body import json_response, read_json
@@ -16,9 +16,9 @@ from app.context import Context, Ctx
 from app.errors import Refused
 from app.summary import Summary, scenario_of
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.estimate.expected import Expected, own_prediction
+from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
 from estimator.scenario.measurement import Measurement
-from estimator.scenario.op_list import to_json
+from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.proposal import Proposal, proposal
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
@@ -80,11 +80,16 @@ def get_measurement(measurement_id: str, context: Ctx) -> Response:
 @documented({200: OpListDocument}, 404)
 def get_ops(measurement_id: str, context: Ctx) -> Response:
     """The op list of the measurement's step, as ``headroom trace`` writes one: calls and storages as columns."""
-    found = context.store.op_list(measurement_id)
-    if found is None:
-        why = "There is no op list of it: a profile has one where it was recorded with record_shapes=True."
-        raise Refused(404, why)
-    return json_response(to_json(found))
+    return json_response(to_json(_ops(measurement_id, context)))
+
+
+@router.get("/api/measurements/{measurement_id}/what-if")
+@documented({200: WhatIf}, 404, 422)
+def get_what_if(
+    measurement_id: str, context: Ctx, change: Annotated[list[str] | None, Query()] = None, chip: str = ""
+) -> Response:
+    """What the measurement's own ops would take after each ``?change=``, and on another ``?chip=``."""
+    return json_response(what_if(_ops(measurement_id, context), change or [], chip))
 
 
 @router.put("/api/measurements/{measurement_id}/scenario")
@@ -93,6 +98,14 @@ async def put_scenario(measurement_id: str, request: Request, context: Ctx) -> R
     """Say which scenario an uploaded measurement is of → the measurement beside its prediction."""
     document = await read_json(request, context.settings.json_limit_bytes)
     return json_response(await asyncio.to_thread(_said, measurement_id, document, context))
+
+
+def _ops(measurement_id: str, context: Context) -> OpList:
+    found = context.store.op_list(measurement_id)
+    if found is None:
+        why = "There is no op list of it: a profile has one where it was recorded with record_shapes=True."
+        raise Refused(404, why)
+    return found
 
 
 def _said(measurement_id: str, document: Any, context: Context) -> dict[str, Any]:

@@ -6,15 +6,17 @@ Every call of the profile's op list is priced by itself, on the chip that it ran
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from estimator.cost.efficiency import Efficiencies, efficiencies
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.recorded import Recorded, Work, recorded
+from estimator.estimate.what_if import CHANGES
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
 from estimator.scenario.op_list import OpList, Signature
-from estimator.scenario.problems import InputProblems
+from estimator.scenario.problems import InputProblems, Problem
 
 ATTENTION_FLOPS = (
     "Attention counts the half of the scores that causality leaves, where its kernel skips the other half."
@@ -107,6 +109,47 @@ def own_prediction(found: OpList, calibration: Efficiencies | None = None) -> Ex
         return expected(found, calibration=calibration)
     except InputProblems:
         return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offered:
+    """A change that would make something else of a list: its name, and what people call it."""
+
+    key: str
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """The prediction of a profile's ops after some changes, on a chip; ``offered``: all that can be asked for."""
+
+    chip: str
+    changes: tuple[str, ...]
+    estimate: Estimate
+    offered: tuple[Offered, ...]
+
+
+def what_if(found: OpList, changes: Sequence[str], chip: str = "") -> WhatIf:
+    """Predict a list after the named changes, in their order; raise InputProblems for an unknown name or chip."""
+    for name in changes:
+        if name not in CHANGES:
+            remedy = f"One of: {', '.join(CHANGES)}."
+            raise InputProblems([Problem(field="change", message=f"{name[:60]!r} is not known", remedy=remedy)])
+    offered = tuple(Offered(key=key, label=one.label) for key, one in CHANGES.items() if _differs(found, key))
+    for name in changes:
+        found = CHANGES[name].of(found)
+    cluster = cluster_for(found, chip)
+    estimate = estimate_op_list(found, cluster)
+    return WhatIf(chip=cluster.chip.name, changes=tuple(changes), estimate=estimate, offered=offered)
+
+
+def _differs(found: OpList, change: str) -> bool:
+    if change == "compile" and any(s.op.startswith("triton_") for s in found.signatures):
+        return False
+    changed = CHANGES[change].of(found)
+    if len(changed.calls) != len(found.calls) or change == "compile":
+        return True
+    return any(a.inputs != b.inputs for a, b in zip(changed.signatures, found.signatures, strict=False))
 
 
 def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]) -> ExpectedOp:

@@ -30,7 +30,12 @@ const scenarioOf = (measurement) => {
 export async function openMeasurement(id) {
   const measurement = await api.measurement(id);
   const measuredScenario = scenarioOf(measurement);
-  if (measurement.expected || measurement.steps_s.length || measurement.kernels.length || Object.keys(measurement.breakdown_s).length) {
+  if (
+    measurement.expected ||
+    measurement.steps_s.length ||
+    measurement.kernels.length ||
+    Object.keys(measurement.breakdown_s).length
+  ) {
     set({
       view: "explore",
       scenario: namedIn(measurement) ?? state.scenario,

@@ -40,6 +40,33 @@ export function ownWorks(ops) {
 }
 
 /**
+ * Seconds of a step by category, as the ops are and as they would be.
+ * @param {import("../types.js").Estimate} own @param {import("../types.js").Estimate} changed
+ * @param {import("../types.js").Named[]} names @returns {import("../types.js").Table}
+ */
+export function whatIfRows(own, changed, names) {
+  const row = (/** @type {string} */ label, /** @type {number} */ before, /** @type {number} */ after) => [
+    label,
+    before,
+    after,
+    before > 0 ? after / before - 1 : null,
+  ];
+  const used = names.filter(({ key }) => own.breakdown_s[key] > 0 || changed.breakdown_s[key] > 0);
+  return {
+    columns: [
+      { title: "", text: true },
+      { title: "as it is", unit: "s" },
+      { title: "what if", unit: "s" },
+      { title: "change", unit: "change" },
+    ],
+    rows: [
+      ...used.map(({ key, label }) => row(label, own.breakdown_s[key] ?? 0, changed.breakdown_s[key] ?? 0)),
+      row("step", own.step_time_s, changed.step_time_s),
+    ],
+  };
+}
+
+/**
  * Rows by measured time; `wanted` must stand in the op's name, its inputs or its phase.
  * @param {OwnOp[]} ops @param {string} wanted @returns {import("../types.js").Table}
  */
@@ -49,23 +76,23 @@ export function opRows(ops, wanted) {
   return {
     columns: [
       { title: "op", text: true },
-      { title: "inputs", text: true },
-      { title: "phase", text: true },
-      { title: "calls" },
       { title: "measured", unit: "s" },
       { title: "predicted", unit: "s" },
       { title: "difference", unit: "change" },
+      { title: "calls" },
+      { title: "phase", text: true },
       { title: "bound by", text: true },
+      { title: "inputs", text: true },
     ],
     rows: found.map((one) => [
       plain(one.op),
-      one.inputs,
-      one.phase,
-      one.count,
       one.measured_s,
       one.predicted_s,
       one.measured_s > 0 ? one.predicted_s / one.measured_s - 1 : null,
+      one.count,
+      one.phase,
       one.bound,
+      one.inputs,
     ]),
   };
 }

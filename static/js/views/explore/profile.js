@@ -5,17 +5,18 @@
 import { setScenario } from "../../actions.js";
 import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
 import { stepTime as stepTimeFigure } from "../../figures/stepTime.js";
-import { plural, seconds } from "../../format.js";
-import { opRows, ownWorks } from "../../figures/ownOps.js";
+import { api } from "../../api.js";
+import { opRows, ownWorks, whatIfRows } from "../../figures/ownOps.js";
+import { change, plural, seconds } from "../../format.js";
 import { deviceName, disturbance, stepTime } from "../../measured.js";
 import { confirmScenario } from "../../measurements.js";
 import { complete, describe } from "../../scenario.js";
 import { state } from "../../state.js";
-import { colour, h, narrow, put } from "../common/dom.js";
+import { breakable, colour, h, narrow, put } from "../common/dom.js";
 import { createErrors } from "../common/errorTable.js";
 import { FigureCard } from "../common/figure.js";
 import { createScroller } from "../common/scroller.js";
-import { tableView } from "../common/table.js";
+import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
 
 /** Whether the measurement says which ops ran. */
@@ -60,9 +61,10 @@ export function createProfile() {
   roof.below.append(convention);
   put(roof.sub, "○ predicted · ● measured, each op by itself");
   const proposal = createProposal();
+  const changes = createWhatIf();
   const ops = createOps();
   const left = h("div", { class: "column w7" }, time.element, roof.element);
-  const right = h("div", { class: "column w5" }, proposal.element);
+  const right = h("div", { class: "column w5" }, proposal.element, changes.element);
   const elements = [left, right, ops.element];
 
   function update() {
@@ -73,6 +75,7 @@ export function createProfile() {
     right.hidden = !measurement || (!isProfile() && Boolean(state.measuredScenario));
     if (!measurement) return;
     proposal.update();
+    changes.update();
     if (!own) return;
     drawTime();
     ops.update(own);
@@ -128,7 +131,7 @@ export function createProfile() {
 /** The card of all ops, measured beside predicted. */
 function createOps() {
   const scroller = createScroller("Ops of the profile", "tall");
-  const find = h("input", { type: "search", placeholder: "find an op or shape", "aria-label": "Find an op or shape" });
+  const find = h("input", { type: "text", placeholder: "find an op or shape", "aria-label": "Find an op or shape" });
   const sub = h("span", { class: "sub" });
   const element = h(
     "section",
@@ -156,15 +159,88 @@ function createOps() {
   return { element, update };
 }
 
+/** The card of what-if switches: the same ops under a compiler, another attention, another chip. */
+function createWhatIf() {
+  const switches = h("div", { class: "choices" });
+  const chip = h("select", { "aria-label": "On the chip" });
+  const said = h("p", { "aria-live": "polite" });
+  const scroller = createScroller("What if, by category");
+  const element = h(
+    "section",
+    { class: "card", id: "what-if" },
+    h("header", {}, h("h3", { text: "What if" }), h("span", { class: "sub", text: "the same ops, predicted again" })),
+    switches,
+    chip,
+    said,
+    scroller.element,
+  );
+  /** @type {Set<string>} */
+  let chosen = new Set();
+  let shown = "";
+  let asked = 0;
+
+  async function ask() {
+    const { measurement, catalog } = state;
+    const own = measurement?.expected;
+    if (!measurement || !own) return;
+    const number = ++asked;
+    const found = await api.whatIf(measurement.id, [...chosen], chip.value);
+    if (number !== asked || state.measurement?.id !== measurement.id) return;
+    switches.replaceChildren(
+      ...found.offered.map(({ key, label }) => {
+        const one = h("button", {
+          type: "button",
+          class: "ghost",
+          text: label,
+          "aria-pressed": String(chosen.has(key)),
+        });
+        one.onclick = () => {
+          if (!chosen.delete(key)) chosen.add(key);
+          one.setAttribute("aria-pressed", String(chosen.has(key)));
+          void trying(ask());
+        };
+        return one;
+      }),
+    );
+    const plain = !chosen.size && found.chip === own.chip;
+    const { step_time_s, interval_s } = found.estimate;
+    const frac = step_time_s / own.estimate.step_time_s - 1;
+    const [low, high] = interval_s;
+    put(
+      said,
+      plain
+        ? `As it is: ${seconds(own.estimate.step_time_s)} predicted.`
+        : `${seconds(step_time_s)}, ${change(frac)} against ${seconds(own.estimate.step_time_s)}; ${seconds(low)} to ${seconds(high)} at 80 %.`,
+    );
+    scroller.element.hidden = plain;
+    if (!plain) scroller.fill(tableView(whatIfRows(own.estimate, found.estimate, catalog.categories), { total: true }));
+  }
+  chip.onchange = () => void trying(ask());
+
+  function update() {
+    const { measurement, catalog } = state;
+    const own = measurement?.expected;
+    element.hidden = !own;
+    if (!measurement || !own || shown === measurement.id) return;
+    shown = measurement.id;
+    chosen = new Set();
+    const chips = catalog.chips.filter(({ value }) => value.kind !== "cpu");
+    chip.replaceChildren(...chips.map(({ key, label }) => h("option", { value: key, text: label })));
+    chip.value = own.chip;
+    void trying(ask());
+  }
+  return { element, update };
+}
+
 /** The card that says of which scenario a measurement is, and asks where that is not known. */
 function createProposal() {
   const sub = h("span", { class: "sub" });
-  const acts = h("div", { class: "row choices" });
+  const acts = h("div", { class: "choices" });
   const words = h("div", {});
   const scroller = createScroller("Proposed scenario", "tall");
   const element = h(
     "section",
-    { class: "card w5", id: "proposal" },
+    { class: "card", id: "proposal" },
     h("header", {}, h("h3", { text: "Its scenario" }), sub),
     words,
     acts,
@@ -207,17 +283,16 @@ function createProposal() {
       ].filter((one) => one instanceof HTMLElement),
     );
     scroller.element.hidden = !fields.length;
-    scroller.fill(
-      tableView({
-        columns: [
-          { title: "field", text: true },
-          { title: "value", text: true },
-          { title: "", text: true },
-          { title: "by", text: true },
-        ],
-        rows: fields.map(([path, one]) => [path, String(one.value), one.sure ? "sure" : "guessed", one.evidence]),
-      }),
+    const rows = fields.map(([path, one]) =>
+      h(
+        "tr",
+        { class: !one.sure && "guessed" },
+        h("td", { class: "text" }, breakable(path.split(".").slice(1).join("."))),
+        h("td", { class: "text", text: String(one.value) }),
+        h("td", { class: "text wrap", text: one.sure ? one.evidence : `guessed: ${one.evidence}` }),
+      ),
     );
+    scroller.fill(grid(["field", "value", "by"], rows, { texts: [0, 1, 2] }));
   }
   return { element, update };
 }

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import LOOKS
-from tests.browser.looking import query, settled, wait_for_figures
+from tests.browser.looking import headline, query, settled, wait_for_figures
 from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
@@ -54,11 +54,12 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     expect(page.locator("#tile-step-time")).to_contain_text("vs measured")
     expect(own.locator("tr.total")).to_contain_text("63.4")
 
-    batch = page.locator("#micro_batch")
-    before = page.locator("#tile-step-time dd").first.inner_text()
-    batch.fill("2")
-    batch.press("Enter")
-    expect(page.locator("#tile-step-time dd").first).not_to_have_text(before)
+    before = headline(page)
+    page.locator('[data-field="plan.micro_batch"] input[type=range]').focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("() => new URLSearchParams(location.search).get('micro_batch') === '2'")
+    settled(page)
+    assert headline(page) != before
     expect(page.locator("#explore .pins")).to_contain_text("the run differs in")
     assert query(page, "measured")
 

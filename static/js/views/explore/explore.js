@@ -121,6 +121,7 @@ export function createExplore(root) {
   subscribe(["measured"], () => void trying(loadMeasurement()));
   subscribe(["pins"], baseline);
   pins.update();
+  profile.update();
 
   /** The first pinned scenario is the baseline of all deltas. */
   async function baseline() {

@@ -38,7 +38,7 @@ export function createProfile() {
   const about = () => state.measurement?.label ?? "";
   const time = new FigureCard({
     id: "own-time",
-    title: "The profile by itself",
+    title: "The step by itself",
     height: 118,
     span: "w7",
     actions: modes,
@@ -51,7 +51,7 @@ export function createProfile() {
   time.below.append(errors.element, summary);
   const roof = new FigureCard({
     id: "own-roofline",
-    title: "Roofline of the profile",
+    title: "Its own roofline",
     height: HEIGHT_PX,
     span: "w7",
     name,
@@ -116,7 +116,10 @@ export function createProfile() {
     });
     time.now(() => figure);
     const chip = catalog.chips.find(({ key }) => key === own.chip)?.label ?? own.chip;
-    put(time.sub, `measured against its own ops on ${chip}, ${figure.scale.unit}`);
+    put(
+      time.sub,
+      `${measuredStep_s ? "measured against its own ops" : "its own ops, predicted"} on ${chip}, ${figure.scale.unit}`,
+    );
     const step = { predicted: own.estimate.step_time_s, measured: measuredStep_s };
     errors.update({ rows: figure.rows, scale: figure.scale, by, step, same: true, judged: !disturbance(measurement) });
     const unpriced = own.unpriced_s
@@ -136,7 +139,7 @@ function createOps() {
   const element = h(
     "section",
     { class: "card w12", id: "own-ops" },
-    h("header", {}, h("h3", { text: "Ops of the profile" }), sub, h("span", { class: "acts" }, find)),
+    h("header", {}, h("h3", { text: "Its own ops" }), sub, h("span", { class: "acts" }, find)),
     scroller.element,
   );
   /** @type {import("../../types.js").OwnPrediction | null} */

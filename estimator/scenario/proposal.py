@@ -18,6 +18,7 @@ from estimator.scenario.op_list import Call, Operand, OpList, Signature
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
+from estimator.scenario.units import counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -258,7 +259,7 @@ def _model(seen: _Seen) -> dict[str, Proposed]:
     width = a.heads * a.dim
     layers = max(a.calls // seen.passes, 1)
     found = {"model.network": _sure("transformer", f"attention runs, {a.how}")}
-    found["model.layers"] = _sure(layers, f"{a.calls} calls of attention in {_times(seen.passes)}")
+    found["model.layers"] = _sure(layers, f"{counted(a.calls, 'call')} of attention in {_times(seen.passes)}")
     hidden, why = _hidden(seen, width)
     found["model.hidden"] = _sure(hidden, why)
     many = "" if tp == 1 else f" on each of {tp} ranks"
@@ -275,7 +276,7 @@ def _model(seen: _Seen) -> dict[str, Proposed]:
 
 
 def _times(passes: int) -> str:
-    return "one pass" if passes == 1 else f"{passes} passes"
+    return "one pass" if passes == 1 else counted(passes, "pass", "passes")
 
 
 def _shape(seen: _Seen) -> str:
@@ -313,7 +314,7 @@ def _kv_heads(seen: _Seen, hidden: int, layers: int) -> Proposed:
             heads = leaving // a.dim
             return _sure(heads * tp, f"two products {hidden} → {leaving} a layer make keys and values")
     same = seen.products[(hidden, width)] // layers
-    return _sure(a.heads * tp, f"{same} products {hidden} → {width} a layer, and none narrower")
+    return _sure(a.heads * tp, f"{counted(same, 'product')} {hidden} → {width} a layer, and none narrower")
 
 
 def _is_fused_qkv(seen: _Seen, hidden: int, layers: int, leaving: int) -> bool:
@@ -346,7 +347,7 @@ def _feed_forward(seen: _Seen, hidden: int, layers: int, width: int) -> dict[str
     said = (
         f"one product {hidden} → {2 * inner} a layer, and {inner} → {hidden}"
         if both
-        else f"{up} products {hidden} → {inner} a layer, and {inner} → {hidden}"
+        else f"{counted(up, 'product')} {hidden} → {inner} a layer, and {inner} → {hidden}"
     )
     return {
         "model.ffn": _sure(inner * tp, said),
@@ -573,7 +574,9 @@ def _plan(seen: _Seen, found: Mapping[str, Proposed]) -> dict[str, Proposed]:
     plan["plan.recompute"] = _recompute(ops)
     batch = a.batch * seen.passes * dp
     plan["training.global_batch"] = Proposed(
-        value=batch, sure=not sends, evidence=f"{a.batch} sequences, {_times(seen.passes)}, {dp} data parallel"
+        value=batch,
+        sure=not sends,
+        evidence=f"{counted(a.batch, 'sequence')}, {_times(seen.passes)}, {dp} data parallel",
     )
     plan |= _cluster(ops, world)
     return plan

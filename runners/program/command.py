@@ -40,7 +40,9 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
         "--steps", type=int, default=2, metavar="K", help="optimizer steps to run; the last is recorded (default 2)"
     )
     alone = parser.add_argument_group("for --hf and MODULE:FACTORY, which bring no loop of their own")
-    alone.add_argument("--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed")
+    alone.add_argument(
+        "--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed"
+    )
     alone.add_argument("--batch", type=int, default=1, metavar="N", help="of --hf: samples (default 1)")
     alone.add_argument("--seq", type=int, default=1024, metavar="N", help="of --hf: tokens of a sample (default 1024)")
     alone.add_argument("--attention", default="sdpa", metavar="NAME", help="of --hf: sdpa (default), eager")

@@ -211,19 +211,19 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         launches[index] = one.launches if one.exchange is None else 0.0
         products[index] = one.products_frac
     gap = np.asarray(e_all.kernel_gap_s, dtype=float).reshape(-1, 1)
-    hosts: dict[tuple[str, float, bool, bool], int] = {}
+    hosts: dict[tuple[str, float, bool, bool, int], int] = {}
     columns: list[Floats] = []
     of_host = np.zeros(len(calls), dtype=np.int64)
+    # Who did not count them leaves one for each call.
+    counted = any(call.dispatches > 1 for call in calls)
     for index, call in enumerate(calls):
-        if which[index] < 0:
-            key = ("", 0.0, False, False)
-        else:
-            key = (found.phases[index], found.work[which[index]].launches, call.compiled, call.recomputed)
+        count = found.work[which[index]].launches if which[index] >= 0 else 0.0
+        key = (found.phases[index], count, call.compiled, call.recomputed, call.dispatches if counted else 0)
         at = hosts.get(key)
         if at is None:
             at = hosts[key] = len(columns)
-            phase, count, compiled, again = key
-            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again) if count else 0.0
+            phase, count, compiled, again, dispatches = key
+            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches)
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at
     host = np.stack(columns, axis=1)[:, of_host] if columns else np.zeros((rows, 0))

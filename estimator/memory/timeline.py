@@ -28,7 +28,7 @@ below 10 MiB segments of 20 MiB, larger ones have segments rounded to 2 MiB."""
 class MemoryTimeline:
     """Bytes over a step. ``peak_call``: the call before which most is held; ``curve``: (call, bytes from there on).
 
-    ``by_kind`` adds to ``peak_bytes``, both in granules; ``reserved_bytes`` is what segments need in all.
+    ``by_kind`` adds to ``peak_bytes``, both of blocks as allocated; ``reserved_bytes`` is what segments need in all.
     """
 
     peak_bytes: float
@@ -46,25 +46,25 @@ def timeline(storages: Sequence[Storage], calls: int, workspace_bytes: float = 0
     count = len(storages)
     rows = list(map(attrgetter("bytes", "born", "died"), storages))
     sizes, born, died = np.array(rows, dtype=np.int64).reshape(count, 3).T.copy()
-    granules = -(-sizes // GRANULE) * GRANULE
     died[died == NONE] = calls + 1
+    workspace = float(-(-int(workspace_bytes) // GRANULE) * GRANULE)
+    blocks, reserved = served(sizes, born, died, workspace)
     names = {kind: index for index, kind in enumerate(MEMORY_KINDS)}
     other = names[MemoryKind.TEMPORARIES]
     kinds = np.array([names.get(one.kind, other) for one in storages], dtype=np.int64)
-    workspace = float(-(-int(workspace_bytes) // GRANULE) * GRANULE)
     # What is there before the step is one moment earlier than the first call.
     steps = np.zeros(calls + 3, dtype=np.int64)
-    np.add.at(steps, born + 1, granules)
-    np.add.at(steps, np.maximum(died, born) + 1, -granules)
+    np.add.at(steps, born + 1, blocks)
+    np.add.at(steps, np.maximum(died, born) + 1, -blocks)
     held: NDArray[np.float64] = np.cumsum(steps[: calls + 2]).astype(np.float64) + workspace
     peak = int(np.argmax(held))
     alive = (born + 1 <= peak) & (died + 1 > peak)
-    by_kind = np.bincount(kinds[alive], weights=granules[alive], minlength=len(MEMORY_KINDS))
+    by_kind = np.bincount(kinds[alive], weights=blocks[alive], minlength=len(MEMORY_KINDS))
     found = dict(zip(MEMORY_KINDS, by_kind.tolist(), strict=True))
     found[MemoryKind.FRAMEWORK] += workspace
     return MemoryTimeline(
         peak_bytes=float(held[peak]),
-        reserved_bytes=reserved_bytes(granules, born, died, workspace),
+        reserved_bytes=reserved,
         peak_call=max(peak - 1, 0),
         by_kind=found,
         curve=_curve(held),
@@ -80,28 +80,34 @@ def _curve(held: NDArray[np.float64]) -> tuple[tuple[int, float], ...]:
     return tuple(zip((np.maximum(changes - 1, 0)).tolist(), held[changes].tolist(), strict=True))
 
 
-def reserved_bytes(granules: Wholes, born: Wholes, died: Wholes, workspace: float = 0.0) -> float:
-    """Bytes of all segments that the caching allocator takes for these blocks.
+def served(sizes: Wholes, born: Wholes, died: Wholes, workspace: float = 0.0) -> tuple[Wholes, float]:
+    """Bytes of the block that serves each storage, and of all segments that the caching allocator takes for them.
 
     The smallest free block that is large enough serves a request; what is left of it is split off where it is 512 bytes
-    or more in a small segment, more than 1 MiB in another; neighbours that are free are joined. Segments stay.
+    or more in a small segment, more than 1 MiB in another, and counts as allocated else. Neighbours that are free are
+    joined. Segments stay.
     """
+    granules = -(-sizes // GRANULE)
     lives = np.flatnonzero((granules > 0) & (died > born))
     count = len(lives)
     # Frees come before allocations of the same call; what is there before the step comes first.
     order = np.argsort(np.concatenate([born[lives] * 2 + 1, died[lives] * 2]), kind="stable").tolist()
-    sizes = (granules[lives] // GRANULE).tolist()
+    wanted = granules[lives].tolist()
     small, large = _Pool(small=True), _Pool(small=False)
     if workspace:
         large.allocate(int(workspace) // GRANULE)
-    pools = [small if size <= SMALL_BYTES // GRANULE else large for size in sizes]
+    pools = [small if size <= SMALL_BYTES // GRANULE else large for size in wanted]
     places = [0] * count
     for event in order:
         if event < count:
-            places[event] = pools[event].allocate(sizes[event])
+            pool = pools[event]
+            places[event] = address = pool.allocate(wanted[event])
+            wanted[event] = pool.sizes[address]
         else:
             pools[event - count].free(places[event - count])
-    return float((small.reserved + large.reserved) * GRANULE)
+    blocks = np.zeros(len(sizes), dtype=np.int64)
+    blocks[lives] = np.array(wanted, dtype=np.int64) * GRANULE
+    return blocks, float((small.reserved + large.reserved) * GRANULE)
 
 
 _ADDRESS_BITS = 40

@@ -28,11 +28,7 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
     parser.add_argument("--out", type=Path, required=True, metavar="OPS.json", help="where the op list goes")
     parser.add_argument(
-        "--world-size",
-        type=int,
-        default=0,
-        metavar="N",
-        help="ranks that it is told of, as by torchrun (default: none)",
+        "--world-size", type=int, default=0, metavar="N", help="ranks that it is told of, as by torchrun (default: none)"
     )
     parser.add_argument("--rank", type=int, default=0, metavar="R", help="which of them it is (default 0)")
     parser.add_argument("--chip", default=CHIP, metavar="KEY", help=f"which GPU torch.cuda tells of (default {CHIP})")
@@ -40,9 +36,7 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
         "--steps", type=int, default=2, metavar="K", help="optimizer steps to run; the last is recorded (default 2)"
     )
     alone = parser.add_argument_group("for --hf and MODULE:FACTORY, which bring no loop of their own")
-    alone.add_argument(
-        "--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed"
-    )
+    alone.add_argument("--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed")
     alone.add_argument("--batch", type=int, default=1, metavar="N", help="of --hf: samples (default 1)")
     alone.add_argument("--seq", type=int, default=1024, metavar="N", help="of --hf: tokens of a sample (default 1024)")
     alone.add_argument("--attention", default="sdpa", metavar="NAME", help="of --hf: sdpa (default), eager")
@@ -127,14 +121,15 @@ def run(
     from runners.program import distributed
     from runners.program.chip import Device
     from runners.program.fake import Route
-    from runners.program.recording import Recording
-    from runners.program.steps import Finished, Steps
+    from runners.program.recording import Finished, Recording
+    from runners.program.steps import Steps
 
     recording = Recording()
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)
     route.install()
     distributed.install(route, world_size, rank)
+    route.recorder.in_backward = _last_words
     counted = Steps(recording, steps)
     counted.install()
     recording.modules.install()
@@ -163,6 +158,13 @@ def run(
         program=name, chip=chip.name, world_size=max(world_size, 1), rank=rank, arguments=tuple(arguments),
         parameters=counted.parameters(), versions=_versions(),
     )  # fmt: skip
+
+
+def _last_words(func: Any, error: Exception) -> None:
+    """An error in a backward: the engine takes the process with it, so it is said before, and the process ends."""
+    traceback.print_exception(error)
+    print(f"trace: {_failure(str(func), error)}", file=sys.stderr, flush=True)
+    os._exit(FAILED)
 
 
 def _failure(name: str, error: BaseException) -> Problem:

@@ -97,3 +97,8 @@ def test_the_peak_is_no_less_than_any_moment_and_segments_hold_it(found_storages
     assert sum(found.by_kind.values()) == pytest.approx(found.peak_bytes)
     assert found.reserved_bytes >= found.peak_bytes
     assert max(size for _, size in found.curve) == found.peak_bytes
+
+
+def test_a_rest_that_is_too_small_to_split_counts_as_allocated():
+    assert held((11 * MIB + MIB // 2, 0, NONE)).peak_bytes == 12 * MIB
+    assert held((11 * MIB - 512, 0, NONE)).peak_bytes == 11 * MIB - 512, "1 MiB and more is split off"

@@ -120,7 +120,11 @@ def serve(
 def estimate(
     scenario: Annotated[
         Path | None,
-        typer.Argument(metavar="SCENARIO.json", help="What to predict; may be left out with --hf.", show_default=False),
+        typer.Argument(
+            metavar="SCENARIO.json|OPS.json",
+            help="What to predict: a scenario, or the op list of a traced program; may be left out with --hf.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
     data: Data = None,
@@ -136,11 +140,17 @@ def estimate(
         Path | None,
         typer.Option(metavar="OUT", help="Write every op of one layer, embedding and head: .csv, .parquet, .xlsx."),
     ] = None,
+    chip: Annotated[
+        str, typer.Option(metavar="KEY", help="Price an op list on this chip. [default: the one that it names]")
+    ] = "",
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
+    ] = None,
 ) -> int:
     """Predict time and memory of one training step."""
     from app.commands.estimate import estimate as command
 
-    return command(scenario, as_json, data, hf, table)
+    return command(scenario, as_json, data, hf, table, chip, calibration)
 
 
 @app.command()
@@ -194,11 +204,14 @@ def catalog(
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Profiles, logs, results or text tables.")],
     as_json: AsJson = False,
+    ops: Annotated[
+        Path | None, typer.Option("--ops", metavar="OPS.json", help="Write the op list of the one profile here.")
+    ] = None,
 ) -> int:
     """Read profiles, logs or tables into measurements."""
     from app.commands.importing import import_files as command
 
-    return command(files, as_json)
+    return command(files, as_json, ops)
 
 
 @app.command(name="run")

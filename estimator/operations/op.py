@@ -6,13 +6,11 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
+from estimator.scenario.aten_cost import CAUSAL_FRAC
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
-KINDS = ("gemm", "attention", "kernels")
-
-CAUSAL_FRAC = 0.5
-"""Share of the score square that a causal kernel computes."""
+KINDS = ("gemm", "attention", "kernels", "transfer")
 
 
 # Not frozen, as all its like are not: a scenario makes sixty ops, and a frozen one takes four times as long to make.
@@ -23,7 +21,8 @@ class Op:
     ``gemm``: ``batch`` products (m × k)·(k × n). ``attention``: ``batch`` heads of m queries, n keys, k wide, fused.
     ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels; ``strided_elements``
     pass through kernels limited by elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements``
-    through the slower ones whose operands differ in type. All sizes are per execution.
+    through the slower ones whose operands differ in type. ``transfer``: ``bytes`` pass between host and device. All
+    sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
     the gradients of weights need, so that a schedule may run it later.
@@ -103,9 +102,9 @@ def kernels(
     *,
     elements: Number,
     stream: Number = 0.0,
-    strided: float = 0.0,
-    mixed: float = 0.0,
-    slow_bytes: float = 0.0,
+    strided: Number = 0.0,
+    mixed: Number = 0.0,
+    slow_bytes: Number = 0.0,
     launches: Number = 1.0,
     saved_bytes: Number = 0.0,
     count: Number = 1.0,

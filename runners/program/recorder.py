@@ -166,7 +166,9 @@ class _About:
 
     def __init__(self, func: Any) -> None:
         schema = func._schema
-        self.name: str = schema.name
+        # The overload alone tells how many lists of tensors such an op reads.
+        several = "_foreach_" in schema.name and schema.overload_name
+        self.name: str = f"{schema.name}.{schema.overload_name}" if several else schema.name
         self.namespace: str = func.namespace
         self.query = self.namespace == "prim" or ("sym_" in self.name) or not _returns_or_writes(schema)
         if self.name in ("aten::_local_scalar_dense",):

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from estimator.scenario.aten_cost import bytes_of, flops_of
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.measurement import Kernel
-from runners.trace.aten_cost import bytes_of, flops_of
 from runners.trace.kernel_category import category_of
 
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -182,7 +182,8 @@ def _arithmetic(op: Mapping[str, Any]) -> tuple[float | None, float | None]:
     shapes, types = arguments.get("Input Dims"), arguments.get("Input type")
     if not shapes:
         return None, None
-    return flops_of(op["name"], shapes), bytes_of(op["name"], shapes, types or [])
+    scalars = [str(one) for one in arguments.get("Concrete Inputs") or ()]
+    return flops_of(op["name"], shapes, scalars), bytes_of(op["name"], shapes, types or [])
 
 
 def _exclusive(pieces: list[_Piece]) -> Iterable[tuple[_Piece, float]]:

@@ -45,8 +45,8 @@ def test_products_and_attention_of_a_bf16_step(traced):
     assert attention.arguments == {"backend": "cudnn", "is_causal": True, "mask": False, "dropout": 0.0}
     assert [o.shape for o in attention.inputs] == [(2, 16, 1024, 64), (2, 4, 1024, 64), (2, 4, 1024, 64)]
     of_optimizer = ops(found, phase="optimizer")
-    assert of_optimizer[0] == "_foreach_mul_"
-    assert "_foreach_addcdiv_" in of_optimizer
+    assert of_optimizer[0] == "_foreach_mul_.Scalar"
+    assert "_foreach_addcdiv_.ScalarList" in of_optimizer
 
 
 def test_memory_of_a_step_is_weights_gradients_and_two_moments(traced):

@@ -18,7 +18,7 @@ assert dist.get_backend() == "nccl"
 network = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 16)).cuda()
 if how == "tensor":
     mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
-    parallelize_module(network, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+    parallelize_module(network, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel(), "4": ColwiseParallel()})
 if how == "fsdp":
     for layer in (network[0], network[2], network):
         fully_shard(layer)

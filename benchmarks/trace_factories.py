@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -9,9 +10,9 @@ import torch
 
 def dit() -> tuple[Any, dict[str, torch.Tensor]]:
     """DiT-XL/2 at 256 × 256 (Peebles 2023, table 1): 28 blocks of width 1152 on 256 patches of the latent."""
-    from diffusers import DiTTransformer2DModel
-
-    model = DiTTransformer2DModel(num_attention_heads=16, attention_head_dim=72, num_layers=28, sample_size=32)
+    model = import_module("diffusers").DiTTransformer2DModel(
+        num_attention_heads=16, attention_head_dim=72, num_layers=28, sample_size=32
+    )
     return model, {
         "hidden_states": torch.randn(8, 4, 32, 32),
         "timestep": torch.ones(8, dtype=torch.int64),
@@ -21,9 +22,7 @@ def dit() -> tuple[Any, dict[str, torch.Tensor]]:
 
 def unet() -> tuple[Any, dict[str, torch.Tensor]]:
     """UNet of Stable Diffusion 1.5 at 512 × 512: latents of 64 × 64, text of 77 tokens."""
-    from diffusers import UNet2DConditionModel
-
-    model = UNet2DConditionModel(sample_size=64, cross_attention_dim=768)
+    model = import_module("diffusers").UNet2DConditionModel(sample_size=64, cross_attention_dim=768)
     return model, {
         "sample": torch.randn(2, 4, 64, 64),
         "timestep": torch.ones(2, dtype=torch.int64),

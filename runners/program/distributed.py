@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import functools
 import os
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -127,7 +128,6 @@ def install(route: Route, world_size: int, rank: int) -> None:
         "_dtensor": functools.partial(_functional, collectives),
     }
     dist.Backend.backend_capability[FAKE].append(DEVICE)
-    anywhere: Any = dist
     inner: Any = dist.distributed_c10d
     asked: dict[str, str] = {"default": "nccl"}
     begin, more = inner.init_process_group, inner.new_group
@@ -176,11 +176,17 @@ def install(route: Route, world_size: int, rank: int) -> None:
         "broadcast_object_list": nothing, "scatter_object_list": scattered, "is_nccl_available": lambda: True,
         "_broadcast_coalesced": functools.partial(_broadcast_coalesced, collectives),
     }.items():  # fmt: skip
-        setattr(anywhere, name, answer)
-        if hasattr(inner, name):
-            setattr(inner, name, answer)
+        _replace(name, answer)
     ddp.install(collectives, route.recording)
     _patch_tensor_parallel(route)
+
+
+def _replace(name: str, answer: Any) -> None:
+    """Put an answer in the place of a function of torch.distributed, wherever torch has imported it to."""
+    before = getattr(dist, name, None) or getattr(dist.distributed_c10d, name)
+    for path, module in list(sys.modules.items()):
+        if path.startswith("torch.") and getattr(module, "__dict__", {}).get(name) is before:
+            setattr(module, name, answer)
 
 
 def _patch_tensor_parallel(route: Route) -> None:

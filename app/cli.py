@@ -154,6 +154,56 @@ def estimate(
 
 
 @app.command()
+def trace(
+    program: Annotated[
+        str,
+        typer.Argument(metavar="SCRIPT.py|MODULE:FACTORY", help="What to run, unmodified.", show_default=False),
+    ] = "",
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[-- ARGS]", help="What the program is given.", show_default=False),
+    ] = None,
+    hf: Annotated[
+        Path | None,
+        typer.Option("--hf", metavar="CONFIG.json", help="A model of transformers, which must be installed."),
+    ] = None,
+    world_size: Annotated[int, typer.Option(metavar="N", help="Ranks, as torchrun tells of them; 0: none.")] = 0,
+    rank: Annotated[int, typer.Option(metavar="R", help="Which of them it is.")] = 0,
+    chip: Annotated[str, typer.Option(metavar="KEY", help="Which GPU torch.cuda tells of.")] = "h100-sxm",
+    steps: Annotated[int, typer.Option(metavar="K", help="Optimizer steps to run; the last is recorded.")] = 2,
+    batch: Annotated[int, typer.Option(metavar="N", help="Of --hf: samples.")] = 1,
+    seq: Annotated[int, typer.Option(metavar="N", help="Of --hf: tokens of a sample.")] = 1024,
+    attention: Annotated[str, typer.Option(metavar="NAME", help="Of --hf: sdpa or eager.")] = "sdpa",
+    precision: Annotated[
+        str, typer.Option(metavar="NAME", help="Without a script: bf16, bf16-amp, fp16-amp, fp32 or tf32.")
+    ] = "bf16",
+    optimizer: Annotated[
+        str, typer.Option(metavar="NAME", help="Without a script: adamw, adamw-fused, adam, sgd or sgd-momentum.")
+    ] = "adamw",
+    checkpointing: Annotated[bool, typer.Option("--checkpointing", help="Of --hf: recompute its blocks.")] = False,
+    compile_: Annotated[bool, typer.Option("--compile", help="Without a script: compile the module.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(metavar="OPS.json", help="Where the op list goes. [default: nowhere]")
+    ] = None,
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
+    ] = None,
+    as_json: AsJson = False,
+    data: Data = None,
+) -> int:
+    """Run a training program on fake devices, without a GPU, and predict its step."""
+    from app.commands.tracing import trace as command
+
+    values = {
+        "--hf": hf, "--world-size": world_size, "--rank": rank, "--chip": chip, "--steps": steps, "--batch": batch,
+        "--seq": seq, "--attention": attention, "--precision": precision, "--optimizer": optimizer,
+    }  # fmt: skip
+    flags = [word for name, value in values.items() if value is not None for word in (name, str(value))]
+    flags += [name for name, wanted in (("--checkpointing", checkpointing), ("--compile", compile_)) if wanted]
+    return command([*([program] if program else []), *flags], arguments or [], out, as_json, data, calibration)
+
+
+@app.command()
 def validate(
     rows: Annotated[
         Path, typer.Argument(metavar="ROWS", help="Table of measured runs, with a header: .csv, .parquet, .xlsx.")
@@ -226,11 +276,14 @@ def catalog(
 def import_(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Profiles, logs, results or text tables.")],
     as_json: AsJson = False,
+    ops: Annotated[
+        Path | None, typer.Option("--ops", metavar="OPS.json", help="Write the op list of the one profile here.")
+    ] = None,
 ) -> int:
     """Read profiles, logs or tables into measurements."""
     from app.commands.importing import import_files as command
 
-    return command(files, as_json)
+    return command(files, as_json, ops)
 
 
 @app.command(name="run")

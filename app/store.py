@@ -7,7 +7,7 @@ transaction that makes them known.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,15 @@ import msgspec
 import sqlalchemy as sa
 
 from app import database
-from app.disk import DataFolder, finished_folders, leaving, read_json
+from app.disk import DataFolder, finished_folders, leaving, read_json, write_json
 from app.encoding import encode_json
 from app.runs.run import RUN, Run, read_run
 from app.storage import FULL, CannotStoreError, Trouble, trouble_of
-from app.summary import SUMMARY, Summary, read_measurement, summarize
+from app.summary import SUMMARY, Summary, ops_beside, read_measurement, summarize
 from estimator.scenario.measurement import Measurement
+from estimator.scenario.op_list import OpList
+from estimator.scenario.op_list import from_json as op_list_from_json
+from estimator.scenario.problems import InputProblems
 from runners.job import RESULT_FILE
 
 _log = logging.getLogger("headroom")
@@ -141,6 +144,43 @@ class Store:
 
     def measurement(self, measurement_id: str) -> Measurement | None:
         """Return one whole measurement from its file, or None where it is not known or its file has gone."""
+        path = self._path(measurement_id)
+        if path is None:
+            return None
+        try:
+            measurement = read_measurement(path)
+        except (OSError, msgspec.DecodeError) as error:
+            _log.warning("measurement %s cannot be read: %s", measurement_id, error)
+            return None
+        return replace(measurement, id=measurement_id)
+
+    def op_list(self, measurement_id: str) -> OpList | None:
+        """Return the op list that came with a measurement, or None where it has none."""
+        path = self._path(measurement_id)
+        if path is None:
+            return None
+        try:
+            return op_list_from_json(read_json(ops_beside(path)))
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.DecodeError, InputProblems) as error:
+            _log.warning("op list of measurement %s cannot be read: %s", measurement_id, error)
+            return None
+
+    def put_scenario(self, measurement_id: str, scenario: Mapping[str, Any]) -> Measurement | None:
+        """Store which scenario an uploaded measurement is of; None where it is not known, or no upload's."""
+        path = self._path(measurement_id)
+        if path is None or not path.is_relative_to(self.data.uploads):
+            return None
+        measurement = replace(read_measurement(path), id=measurement_id, scenario=dict(scenario))
+        write_json(path, measurement)
+        folder = path.parent.parent
+        rows = list(self._upload_rows(folder))
+        with self.engine.begin() as connection:
+            _put_upload(connection, folder.name, rows)
+        return measurement
+
+    def _path(self, measurement_id: str) -> Path | None:
         if not _is_id(measurement_id):
             return None
         with self.engine.connect() as connection:
@@ -149,13 +189,8 @@ class Store:
             )
         if path is None:
             return None
-        root = self.samples if path.startswith("samples/") else self.data.root
-        try:
-            measurement = read_measurement(root / path.removeprefix("samples/"))
-        except (OSError, msgspec.DecodeError) as error:
-            _log.warning("measurement %s cannot be read: %s", measurement_id, error)
-            return None
-        return replace(measurement, id=measurement_id)
+        root: Path = self.samples if path.startswith("samples/") else self.data.root
+        return root / str(path).removeprefix("samples/")
 
     def bundled(self) -> list[str]:
         """Return the ids of the bundled measurements, the default one first."""

@@ -11,6 +11,9 @@ from estimator.scenario.measurement import Measurement, Origin, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
+OPS_FOLDER = "ops"
+"""Beside the folder of an upload's measurements: the op list of each that has one, under the same name."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
@@ -64,6 +67,11 @@ def scenario_of(measurement: Measurement) -> Scenario | None:
         return scenario_from_json(measurement.scenario)
     except InputProblems:
         return None
+
+
+def ops_beside(path: Path) -> Path:
+    """Where the op list of a stored measurement would be."""
+    return path.parent.parent / OPS_FOLDER / path.name
 
 
 def read_measurement(path: Path) -> Measurement:

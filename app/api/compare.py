@@ -14,15 +14,18 @@ from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenComparison
 from app.context import Context, Ctx
-from estimator.estimate.compare import Comparison, Item, compare, of_estimate, of_measurement
+from estimator.estimate.compare import Comparison, Item, compare, of_estimate, of_expected, of_measurement
 from estimator.estimate.estimate import estimate
+from estimator.estimate.expected import own_prediction
 from estimator.scenario.codec import unknown_key
+from estimator.scenario.measurement import Measurement
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
 
 router = APIRouter()
 
 MOST_ITEMS = 32
+KINDS = ("measurement", "expected", "scenario")
 
 
 @router.post("/api/compare")
@@ -32,7 +35,10 @@ MOST_ITEMS = 32
     body=Body(type=GivenComparison, example={"items": [{"scenario": SCENARIO, "label": "FSDP"}], "baseline": 0}),
 )
 async def post_compare(request: Request, context: Ctx) -> Response:
-    """{items: [{measurement} | {scenario, label}], baseline} → items, deltas to the baseline, differences."""
+    """{items: [{measurement} | {expected} | {scenario, label}], baseline} → items, deltas to the baseline, differences.
+
+    ``expected`` is the id of a profile whose own ops are predicted.
+    """
     document = await read_json(request, context.settings.json_limit_bytes)
     return json_response(await asyncio.to_thread(compare_document, document, context))
 
@@ -63,10 +69,10 @@ def compare_document(document: object, context: Context) -> Comparison:
 
 
 def _item(given: object, where: str, context: Context) -> Item:
-    if not isinstance(given, Mapping) or ("measurement" in given) == ("scenario" in given):
-        remedy = 'Write {"measurement": "ID"} or {"scenario": {...}, "label": "..."}.'
+    if not isinstance(given, Mapping) or sum(kind in given for kind in KINDS) != 1:
+        remedy = 'Write {"measurement": "ID"}, {"expected": "ID"} or {"scenario": {...}, "label": "..."}.'
         raise InputProblems([Problem(field=where, message="must be one measurement or one scenario", remedy=remedy)])
-    known = ["measurement", "scenario", "label"]
+    known = [*KINDS, "label"]
     problems = [unknown_key(where, str(key), known) for key in given if key not in known]
     label = given.get("label", "")
     if not isinstance(label, str):
@@ -75,13 +81,26 @@ def _item(given: object, where: str, context: Context) -> Item:
         raise InputProblems(problems)
     if "scenario" in given:
         return _predicted(given["scenario"], str(label), where, context)
-    measurement = context.store.measurement(given["measurement"]) if isinstance(given["measurement"], str) else None
+    kind = "expected" if "expected" in given else "measurement"
+    measurement = context.store.measurement(given[kind]) if isinstance(given[kind], str) else None
     if measurement is None:
         remedy = "GET /api/measurements lists those there are."
-        problem = Problem(field=f"{where}.measurement", message="there is no such measurement", remedy=remedy)
+        problem = Problem(field=f"{where}.{kind}", message="there is no such measurement", remedy=remedy)
         raise InputProblems([problem])
+    if kind == "expected":
+        return _expected(measurement, str(label), where, context)
     item = of_measurement(measurement)
     return dataclasses.replace(item, label=label) if label else item
+
+
+def _expected(measurement: Measurement, label: str, where: str, context: Context) -> Item:
+    ops = context.store.op_list(measurement.id)
+    found = None if ops is None else own_prediction(ops)
+    if found is None:
+        message = "has no op list, or its chip is not in the catalogue"
+        remedy = "Record a profile with record_shapes=True, and compare that."
+        raise InputProblems([Problem(field=f"{where}.expected", message=message, remedy=remedy)])
+    return of_expected(found, measurement, label or f"{measurement.label or measurement.id}: its own ops, predicted")
 
 
 def _predicted(scenario_json: Any, label: str, where: str, context: Context) -> Item:

@@ -84,9 +84,10 @@ class GivenParallelism(TypedDict):
 
 
 class GivenItem(TypedDict, total=False):
-    """Either a measurement's id or a scenario."""
+    """Either a measurement's id, the id of a profile whose own ops are predicted, or a scenario."""
 
     measurement: str
+    expected: str
     scenario: GivenScenario
     label: str
 

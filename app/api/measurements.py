@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
-from typing import TypedDict
+from typing import Annotated, Any, TypedDict
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
-from app.api.body import json_response
-from app.api.documented import documented
-from app.context import Ctx
+from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, documented
+from app.api.given import SCENARIO, GivenScenario
+from app.context import Context, Ctx
 from app.errors import Refused
 from app.summary import Summary, scenario_of
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
 from estimator.scenario.measurement import Measurement
+from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems
+from estimator.scenario.proposal import Proposal, proposal
+from estimator.scenario.scenario import scenario_from_json, scenario_to_json
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
 from estimator.validation.predicted_rows.device import chip_of
 
@@ -28,10 +34,28 @@ class Measurements(TypedDict):
     measurements: list[Summary]
 
 
-class Predicted(TypedDict):
-    """What a measurement should have been; null where its scenario is not complete."""
+class Beside(TypedDict):
+    """What a measurement should have been, and which scenario it may be of.
+
+    ``prediction``: of its scenario, null where that is not complete; ``proposed``: read from the shapes of its op list;
+    ``expected``: its own ops, each priced by itself; both null where it has none, ``expected`` also where its chip is
+    not in the catalogue.
+    """
 
     prediction: Estimate | None
+    proposed: Proposal | None
+    expected: Expected | None
+
+
+class OpListDocument(TypedDict):
+    """An op list: calls and storages as columns, signatures once (docs/op_list.md)."""
+
+    format: str
+    schema_version: int
+    source: str
+    program: str
+    calls: dict[str, Any]
+    signatures: list[dict[str, Any]]
 
 
 MOST_ROWS = 5000
@@ -46,13 +70,51 @@ def get_measurements(context: Ctx) -> Response:
 
 
 @router.get("/api/measurements/{measurement_id}")
-@documented({200: (Measurement, Predicted)}, 404)
+@documented({200: (Measurement, Beside)}, 404)
 def get_measurement(measurement_id: str, context: Ctx) -> Response:
     """One whole measurement and the prediction for its scenario, null where the scenario is not complete."""
-    measurement = _found(measurement_id, context)
-    scenario = scenario_of(measurement)
-    values = {field.name: getattr(measurement, field.name) for field in dataclasses.fields(measurement)}
-    return json_response(values | {"prediction": estimate(scenario) if scenario else None})
+    return json_response(_whole(_found(measurement_id, context), context))
+
+
+@router.get("/api/measurements/{measurement_id}/ops")
+@documented({200: OpListDocument}, 404)
+def get_ops(measurement_id: str, context: Ctx) -> Response:
+    """The op list of the measurement's step, as ``headroom trace`` writes one: calls and storages as columns."""
+    return json_response(to_json(_ops(measurement_id, context)))
+
+
+@router.get("/api/measurements/{measurement_id}/what-if")
+@documented({200: WhatIf}, 404, 422)
+def get_what_if(
+    measurement_id: str, context: Ctx, change: Annotated[list[str] | None, Query()] = None, chip: str = ""
+) -> Response:
+    """What the measurement's own ops would take after each ``?change=``, and on another ``?chip=``."""
+    return json_response(what_if(_ops(measurement_id, context), change or [], chip))
+
+
+@router.put("/api/measurements/{measurement_id}/scenario")
+@documented({200: (Measurement, Beside)}, *JSON_BODY, 404, body=Body(type=GivenScenario, example=SCENARIO))
+async def put_scenario(measurement_id: str, request: Request, context: Ctx) -> Response:
+    """Say which scenario an uploaded measurement is of → the measurement beside its prediction."""
+    document = await read_json(request, context.settings.json_limit_bytes)
+    return json_response(await asyncio.to_thread(_said, measurement_id, document, context))
+
+
+def _ops(measurement_id: str, context: Context) -> OpList:
+    found = context.store.op_list(measurement_id)
+    if found is None:
+        why = "There is no op list of it: a profile has one where it was recorded with record_shapes=True."
+        raise Refused(404, why)
+    return found
+
+
+def _said(measurement_id: str, document: Any, context: Context) -> dict[str, Any]:
+    context.cpu.refuse_unprobed(document)
+    scenario = scenario_from_json(document)
+    measurement = context.store.put_scenario(measurement_id, scenario_to_json(scenario))
+    if measurement is None:
+        raise Refused(404, "There is no such uploaded measurement; runs and samples have a scenario of their own.")
+    return _whole(measurement, context)
 
 
 @router.get("/api/measurements/{measurement_id}/rows")
@@ -75,6 +137,17 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "") -> Response:
         if chip:
             raise
         return json_response(unpredicted_table(measurement, "; ".join(one.message for one in error.problems)))
+
+
+def _whole(measurement: Measurement, context: Context) -> dict[str, Any]:
+    scenario = scenario_of(measurement)
+    values = {field.name: getattr(measurement, field.name) for field in dataclasses.fields(measurement)}
+    ops = context.store.op_list(measurement.id)
+    return values | {
+        "prediction": estimate(scenario) if scenario else None,
+        "proposed": None if ops is None else proposal(ops),
+        "expected": None if ops is None else own_prediction(ops),
+    }
 
 
 def _found(measurement_id: str, context: Ctx) -> Measurement:

@@ -19,7 +19,7 @@ from app.context import Ctx
 from app.disk import discard, new_id, whole_folder, write_json
 from app.errors import Refused
 from app.importers.sandbox import Imported, ImportRefused, import_sandboxed
-from app.summary import Summary
+from app.summary import OPS_FOLDER, Summary
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Warning
 from estimator.scenario.problems import Problem
@@ -102,6 +102,11 @@ async def _receive(request: Request, path: Path, limit_bytes: int) -> int:
 
 def _write(folder: Path, upload_id: str, name: str, size_bytes: int, imported: Imported) -> None:
     (folder / "measurements").mkdir()
+    if any(imported.op_lists):
+        (folder / OPS_FOLDER).mkdir()
+    for index, found in enumerate(imported.op_lists):
+        if found is not None:
+            write_json(folder / OPS_FOLDER / f"{index:05}.json", found)
     for index, measurement in enumerate(imported.measurements):
         known = dataclasses.replace(measurement, id=f"{upload_id}-{index}", label=measurement.label or name)
         write_json(folder / "measurements" / f"{index:05}.json", known)

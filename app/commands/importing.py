@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import sys
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
-from app.commands.files import print_json
+from app.commands.estimate import write_text
+from app.commands.files import print_json, table
+from app.encoding import encode_json
 from app.importers.imported import Imported, ImportRefused
 from app.importers.sandbox import import_sandboxed
+from estimator.estimate.expected import Expected, Pair, own_prediction
+from estimator.scenario.breakdown import SHOWN_CATEGORIES
+from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Measurement, step_time_s
+from estimator.scenario.op_list import OpList, from_json
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.proposal import Proposal, proposal
 from estimator.scenario.units import bytes_text, counted, seconds
 
 
-def import_files(paths: list[Path], as_json: bool) -> int:
-    """Import each file; those that are refused are named on stderr, and the exit status is then 2."""
+def import_files(paths: list[Path], as_json: bool, ops_to: Path | None = None) -> int:
+    """Import each file; those that are refused are named on stderr, and the exit status is then 2.
+
+    ``ops_to``: a file that the op list of the one profile among them is written to.
+    """
     found: list[tuple[Path, Imported]] = []
     status = 0
     for path in paths:
@@ -22,10 +35,14 @@ def import_files(paths: list[Path], as_json: bool) -> int:
         except ImportRefused as error:
             print(f"headroom: {path}: {error}", file=sys.stderr)
             status = 2
+    if ops_to and found:
+        _write_ops(ops_to, [ops for _, imported in found for ops in imported.op_lists if ops is not None])
     if as_json and (found or status == 0):
         print_json(
             {
-                "measurements": [measurement for _, imported in found for measurement in imported.measurements],
+                "measurements": [
+                    encode(measurement) | _own(ops) for _, imported in found for measurement, ops in _each(imported)
+                ],
                 "warnings": [warning for _, imported in found for warning in imported.warnings],
                 "skipped": sum(imported.skipped for _, imported in found),
             }
@@ -38,10 +55,63 @@ def import_files(paths: list[Path], as_json: bool) -> int:
 def text(path: Path, imported: Imported) -> str:
     """Write what one file gave for a terminal."""
     lines = [f"{path}: {counted(len(imported.measurements), 'measurement')}, {imported.skipped} pieces left out"]
-    lines += [f"  {_line(measurement)}" for measurement in imported.measurements]
+    for measurement, ops in _each(imported):
+        lines.append(f"  {_line(measurement)}")
+        if ops is not None:
+            lines += [f"  {line}" for line in (*expected_lines(own_prediction(ops)), *proposed_lines(proposal(ops)))]
     for warning in imported.warnings:
         lines.append(f"  warning: {warning.message}{f' ({warning.where})' if warning.where else ''}")
     return "\n".join(lines)
+
+
+def expected_lines(found: Expected | None) -> list[str]:
+    """Write a profile's own prediction, or why there is none, beside what was measured."""
+    if found is None:
+        return ["own prediction: none, as the catalogue has no chip of its name"]
+    low_s, high_s = found.estimate.interval_s
+    said = f"own prediction on {found.chip}: step {seconds(found.estimate.step_time_s)}"
+    lines = [f"{said} ({seconds(low_s)} to {seconds(high_s)})"]
+    rows = [
+        [SHOWN_CATEGORIES[name].label, seconds(pair.measured_s), seconds(pair.predicted_s), _ratio(pair)]
+        for name, pair in found.categories.items()
+    ]
+    lines += table(["kernels", "measured", "predicted", ""], rows, indent="  ").splitlines()
+    if found.unpriced_s:
+        lines.append(f"  {seconds(found.unpriced_s)} of kernels without an op are taken as measured")
+    return lines
+
+
+def proposed_lines(found: Proposal) -> list[str]:
+    """Write the scenario that a profile is most likely of, what is guessed marked."""
+    if not found.fields:
+        return [f"scenario: none proposed. {found.reason}"]
+    lines = ["proposed scenario:" if found.scenario else f"no scenario proposed. {found.reason}"]
+    for path, one in found.fields.items():
+        lines.append(f"  {path:24} {one.value!s:12} {'' if one.sure else 'guessed: '}{one.evidence}")
+    return [*lines, *(f"  {note}" for note in found.notes)]
+
+
+def _ratio(pair: Pair) -> str:
+    return f"{pair.predicted_s / pair.measured_s - 1:+.0%}" if pair.measured_s else ""
+
+
+def _each(imported: Imported) -> list[tuple[Measurement, OpList | None]]:
+    lists = [None if ops is None else from_json(ops) for ops in imported.op_lists]
+    return list(zip_longest(imported.measurements, lists[: len(imported.measurements)]))
+
+
+def _own(ops: OpList | None) -> dict[str, Any]:
+    if ops is None:
+        return {}
+    return {"expected": encode(own_prediction(ops)), "proposed": encode(proposal(ops))}
+
+
+def _write_ops(path: Path, found: list[dict[str, Any]]) -> None:
+    if len(found) != 1:
+        message = f"is for one op list, and the files give {len(found)}"
+        remedy = "Name one profile that was recorded with record_shapes=True."
+        raise InputProblems([Problem(field="--ops", message=message, remedy=remedy)])
+    write_text(path, encode_json(found[0]).decode())
 
 
 def _import(path: Path) -> Imported:

@@ -11,6 +11,7 @@ from app.importers.source import Source
 
 FORMATS: dict[str, str] = {
     "result": "app.importers.result_json",
+    "ops": "app.importers.ops_json",
     "kineto": "app.importers.kineto",
     "text": "app.importers.text",
 }

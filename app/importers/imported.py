@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.units import GIB, MIB
@@ -15,6 +16,8 @@ class Imported:
     measurements: tuple[Measurement, ...]
     warnings: tuple[Warning, ...] = ()
     skipped: int = 0
+    op_lists: tuple[dict[str, Any] | None, ...] = ()
+    """As JSON, for each measurement, from the first, that of its step where it has one."""
 
 
 class ImportRefused(Exception):  # noqa: N818 - it is an answer, not an accident

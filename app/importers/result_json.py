@@ -41,7 +41,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     return Imported(measurements=named, warnings=(*warnings, *own), skipped=skipped)
 
 
-_BESIDE = ("prediction", "rows_by_status", "predicted_rows", "unpredicted")
+_BESIDE = ("prediction", "expected", "proposed", "rows_by_status", "predicted_rows", "unpredicted")
 """What the server and ``headroom run`` add to a measurement that they show."""
 
 _COPY_AGAIN = "Copy the file again, whole; a result is written in one piece when its run ends."

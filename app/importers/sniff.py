@@ -36,9 +36,11 @@ _HEAD_BYTES = 1 << 20
 """A head of this length may have more behind it; a shorter one is the whole content."""
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
+_OPS_KEYS = {"format", "signatures", "calls"}
+
 
 def sniff(source: Source, filename: str) -> str:
-    """Name the format of ``source``: result, kineto or text; raise ImportRefused for everything else.
+    """Name the format of ``source``: result, ops, kineto or text; raise ImportRefused for everything else.
 
     The file's name never decides what is opened; it only makes the refusal of an unknown binary more helpful.
     """
@@ -87,6 +89,8 @@ def _json(head: bytes) -> str:
     names = list(dict.fromkeys(key for key, _ in itertools.islice(json_scan.keys(head, 2 if is_list else 1), 1000)))
     if "traceEvents" in names or "deviceProperties" in names or (is_list and "ph" in names):
         return "kineto"
+    if not is_list and _OPS_KEYS.issubset(names):
+        return "ops"
     if _RESULT_KEYS.intersection(names):
         return "result"
     if len(head) >= _HEAD_BYTES:

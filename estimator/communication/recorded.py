@@ -45,14 +45,15 @@ def exchange_of(
     """
     kind = kind_of(s.op)
     index = s.arguments.get("group")
-    known = isinstance(index, int) and 0 <= index < len(groups)
-    ranks = groups[index] if known and isinstance(index, int) else tuple(range(world))
+    if isinstance(index, int) and 0 <= index < len(groups):
+        near = Counter(one // chips_per_node for one in groups[index])
+        ranks, own = len(groups[index]), near.get(rank // chips_per_node) or max(near.values(), default=1)
+    else:
+        ranks, own = world, min(world, chips_per_node)
     given, made = sum(map(_bytes, s.inputs)), sum(map(_bytes, s.outputs))
     payload = max(given, made) if kind in ("all-gather", "reduce-scatter") else given or made
-    near = Counter(one // chips_per_node for one in ranks)
-    own = near.get(rank // chips_per_node) or max(near.values(), default=1)
     return Exchange(
-        kind=kind, payload_bytes=payload, group=Group(ranks=float(max(len(ranks), 1)), ranks_per_node=float(own))
+        kind=kind, payload_bytes=payload, group=Group(ranks=float(max(ranks, 1)), ranks_per_node=float(own))
     )
 
 

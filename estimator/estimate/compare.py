@@ -19,6 +19,7 @@ from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_t
 
 if TYPE_CHECKING:
     from estimator.estimate.estimate import Estimate
+    from estimator.estimate.expected import Expected
 
 _FOLDABLE = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
@@ -38,6 +39,8 @@ class Item:
     """What is comparable of one prediction or measurement; None and missing names mean not known.
 
     ``disturbance``: slowest over fastest step where something else disturbed them, else 0; no time is subtracted then.
+    ``subject``: "" where its scenario is known, else the measurement that it is of: what a program of unknown scenario
+    did differs from a scenario's prediction by nothing that means anything, but from its own prediction it does.
     """
 
     label: str
@@ -52,11 +55,12 @@ class Item:
     scenario: dict[str, Any] = field(default_factory=dict)
     host_wait_by_phase_s: dict[str, float] = field(default_factory=dict)
     disturbance: float = 0.0
+    subject: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delta:
-    """Item minus baseline; fractions are item / baseline - 1; only what both know."""
+    """Item minus baseline; fractions are item / baseline - 1; only what both know, and nothing across subjects."""
 
     step_time_s: float | None
     step_time_frac: float | None
@@ -108,6 +112,24 @@ def of_estimate(estimate: Estimate, scenario: Scenario, label: str) -> Item:
     )
 
 
+def of_expected(found: Expected, measurement: Measurement, label: str) -> Item:
+    """Summarise what a profile's own ops should take."""
+    own = found.estimate
+    return Item(
+        label=label,
+        kind="predicted",
+        step_time_s=own.step_time_s,
+        tokens_per_s=own.tokens_per_s or None,
+        mfu=own.mfu or None,
+        phases_s=dict(own.phases_s),
+        breakdown_s=dict(own.breakdown_s),
+        memory=ComparedMemory(peak_bytes=own.memory.peak_bytes or None, capacity_bytes=own.memory.capacity_bytes),
+        scenario=dict(measurement.scenario),
+        host_wait_by_phase_s=dict(own.host_wait_by_phase_s),
+        subject="" if measurement.scenario else measurement.id,
+    )
+
+
 def of_measurement(measurement: Measurement) -> Item:
     """Summarise a measurement; its step time is that of its steps, its MFU needs a complete scenario.
 
@@ -147,6 +169,7 @@ def of_measurement(measurement: Measurement) -> Item:
         ),
         status=measurement.status,
         scenario=dict(scenario),
+        subject="" if scenario else measurement.id,
     )
 
 
@@ -204,8 +227,18 @@ def _flatten(value: Mapping[str, Any], where: str = "") -> dict[str, Any]:
     return flat
 
 
+def comparable(item: Item, base: Item) -> bool:
+    """Whether two items' difference means anything: both of known scenarios, both measured, or of one measurement."""
+    return item.subject == base.subject or item.kind == base.kind == "measured"
+
+
 def _delta(item: Item, base: Item) -> Delta:
     timed = item is base or not (item.disturbance or base.disturbance)
+    if not comparable(item, base):
+        return Delta(
+            step_time_s=None, step_time_frac=None, tokens_per_s_frac=None, phases_s={}, breakdown_s={},
+            peak_bytes_frac=None, memory_bytes={},
+        )  # fmt: skip
     return Delta(
         step_time_s=_minus(item.step_time_s, base.step_time_s) if timed else None,
         step_time_frac=_fraction(item.step_time_s, base.step_time_s) if timed else None,

@@ -18,6 +18,7 @@ from estimator.scenario.problems import Problem
 from estimator.scenario.units import bytes_text
 from estimator.schedule.queue import Queue
 
+INDUCTOR = "What Inductor fused (triton_…)"
 OUTSIDE = "(outside of modules)"
 NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
@@ -161,6 +162,7 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[st
     for at, call in zip(priced.of_call, found.calls, strict=True):
         if at >= 0 and not priced.work[at].known:
             name = found.of(call).op
+            name = INDUCTOR if name.startswith("triton_") else name
             unknown[name] = unknown.get(name, 0.0) + priced.work[at].seconds
     for name, seconds in sorted(unknown.items(), key=lambda item: -item[1]):
         said.append(

@@ -17,7 +17,7 @@ from estimator.estimate.interval import VARIANTS, factor, product_efficiency, va
 from estimator.operations.aten import fusion, is_known, kernels_of
 from estimator.operations.aten.optimizer import tensors_of
 from estimator.operations.op import Op
-from estimator.scenario.breakdown import Category, Phase
+from estimator.scenario.breakdown import CATEGORIES, Category, Phase
 from estimator.scenario.hardware import Chip, Cluster, peak_flops_per_s
 from estimator.scenario.op_list import OpList, Signature
 from estimator.schedule.queue import Times
@@ -82,6 +82,7 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
     scores = score_shapes(found)
     varied = variants(e) if interval and not e.lower_bound else None
     lacking: dict[str, None] = {}
+    unpriced = _unpriced(found)
     table: dict[tuple[int, bool], int] = {}
     work: list[Work] = []
     of_call = []
@@ -99,10 +100,36 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
             else:
                 ops = joined[index] if index in joined else kernels_of(signature)
                 made = _kernels(ops, signature, cluster.chip, e, varied, lacking, scores)
+                if call.signature in unpriced:
+                    made = _as_measured(signature, *unpriced[call.signature], varied=interval)
                 work.append(made)
         of_call.append(at)
     return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
                     unwritten=frozenset(fusing.unwritten))  # fmt: skip
+
+
+def _unpriced(found: OpList) -> dict[int, tuple[float, int]]:
+    """Kernels of which a profile knows nothing but their name: measured seconds and calls of each signature."""
+    seen: dict[int, tuple[float, int]] = {}
+    for call in found.calls:
+        if call.kind == "kernel" and call.measured_s is not None:
+            s = found.of(call)
+            if not s.inputs and not s.outputs and not is_known(s.op):
+                seconds, count = seen.get(call.signature, (0.0, 0))
+                seen[call.signature] = seconds + call.measured_s, count + 1
+    return seen
+
+
+def _as_measured(s: Signature, seconds: float, count: int, *, varied: bool) -> Work:
+    category = str(s.arguments.get("category", Category.OTHER))
+    mean = seconds / count
+    return Work(
+        seconds=mean,
+        varied_s=np.full(VARIANTS, mean) if varied else None,
+        launches=1.0,
+        category=category if category in CATEGORIES else Category.OTHER,
+        known=False,
+    )
 
 
 def _exchange(

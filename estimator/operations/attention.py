@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from estimator.operations import elementwise, latent_attention
 from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.linear import linear
-from estimator.operations.op import CAUSAL_FRAC, Op, gemm, kernels
+from estimator.operations.op import Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.arrays import maximum, minimum
-from estimator.scenario.aten_cost import attention_flops
+from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 

@@ -6,13 +6,11 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
 
+from estimator.scenario.aten_cost import CAUSAL_FRAC
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
 KINDS = ("gemm", "attention", "kernels", "transfer")
-
-CAUSAL_FRAC = 0.5
-"""Share of the score square that a causal kernel computes."""
 
 
 # Not frozen, as all its like are not: a scenario makes sixty ops, and a frozen one takes four times as long to make.

@@ -31,10 +31,26 @@ PROFILED_TYPES = {
 """The types of C++ as profilers write them, in lower case, and torch's own names for them."""
 
 
-def flops_of(op: str, shapes: Shapes) -> float | None:
+CAUSAL_AT = {
+    "_scaled_dot_product_flash_attention": 4, "_scaled_dot_product_flash_attention_backward": 11,
+    "_scaled_dot_product_efficient_attention": 6, "_scaled_dot_product_efficient_attention_backward": 11,
+    "_scaled_dot_product_cudnn_attention": 6, "_scaled_dot_product_cudnn_attention_backward": 14,
+    "_scaled_dot_product_flash_attention_for_cpu": 4, "_scaled_dot_product_flash_attention_for_cpu_backward": 7,
+    "_scaled_dot_product_fused_attention_overrideable": 5, "_cudnn_attention_forward": 10,
+    "_cudnn_attention_backward": 14, "_flash_attention_forward": 8, "_flash_attention_backward": 11,
+    "_efficient_attention_forward": 9, "_efficient_attention_backward": 14,
+}  # fmt: skip
+"""Where each op of fused attention takes is_causal, or the mask's kind, of which 1 is the causal one."""
+
+CAUSAL_FRAC = 0.5
+"""Share of the square of scores that a causal kernel computes."""
+
+
+def flops_of(op: str, shapes: Shapes, scalars: Sequence[str] = ()) -> float | None:
     """FLOPs of a matrix product (2·m·n·k) or of fused attention (4·B·h·S·S·D forward, 10·B·h·S·S·D backward).
 
-    Attention counts the full square, masked or not, as torch.utils.flop_counter does. None for all other ops.
+    ``scalars``: arguments as a profiler writes them; attention that they call causal executes half of the square. None
+    for all other ops.
     """
     name = plain(op)
     if name in FACTORS:
@@ -48,7 +64,8 @@ def flops_of(op: str, shapes: Shapes) -> float | None:
         if queries is None or keys is None:
             return None
         batch, heads, length, dim = queries
-        return float(attention_flops(batch * heads, length, keys[2], dim, dim, backward="backward" in name))
+        executed = CAUSAL_FRAC if is_causal(name, scalars) else 1.0
+        return executed * float(attention_flops(batch * heads, length, keys[2], dim, dim, backward="backward" in name))
     return None
 
 
@@ -102,6 +119,12 @@ def torch_name(dtype: str) -> str:
 def plain(op: str) -> str:
     """The name without its namespace."""
     return op.rpartition("::")[2]
+
+
+def is_causal(op: str, scalars: Sequence[str]) -> bool:
+    """Whether an op of fused attention says that it is causal."""
+    at = CAUSAL_AT.get(plain(op), len(scalars))
+    return at < len(scalars) and scalars[at] in ("True", "1")
 
 
 def is_attention(name: str) -> bool:

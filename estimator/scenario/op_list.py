@@ -6,6 +6,7 @@ storages are columns and signatures stand once, as a step repeats few of them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from operator import attrgetter
@@ -121,7 +122,7 @@ _STORAGE = {"bytes": 0, "born": NONE, "died": NONE, "kind": MemoryKind.TEMPORARI
 
 
 def to_json(found: OpList) -> dict[str, Any]:
-    """Write an op list as one JSON document; a column in which every value is the default is left out."""
+    """Write an op list as one JSON document; columns with nothing but defaults are left out, the first one excepted."""
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,
@@ -170,9 +171,9 @@ def _operand(one: Operand) -> list[Any]:
 
 def _columns(rows: Sequence[Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {"count": len(rows)}
-    for name, default in defaults.items():
+    for index, (name, default) in enumerate(defaults.items()):
         column = list(map(attrgetter(name), rows))
-        if any(value != default for value in column):
+        if index == 0 or any(value != default for value in column):
             found[name] = column
     return found
 
@@ -286,6 +287,9 @@ def _sizes(found: object, where: str) -> tuple[int, ...]:
     return tuple(found)
 
 
+_MOST_ELEMENTS = 1 << 56
+
+
 def _operands(found: object, where: str) -> tuple[Operand, ...]:
     if not isinstance(found, list):
         raise _bad(where, "must be a list", 'Write [[[4096, 1024], "bfloat16"]].')
@@ -295,6 +299,8 @@ def _operands(found: object, where: str) -> tuple[Operand, ...]:
         if not isinstance(one, list) or len(one) not in (2, 3) or not isinstance(one[1], str):
             raise _bad(at, "must be shape, dtype and perhaps strides", 'Write [[4096, 1024], "bfloat16"].')
         shape, strides = _sizes(one[0], at), _sizes(one[2], at) if len(one) == 3 else None
+        if math.prod(shape) >= _MOST_ELEMENTS:
+            raise _bad(at, "has more elements than any memory", "Correct its shape.")
         if strides is not None and len(strides) != len(shape):
             raise _bad(at, "has not one stride per dimension", "Leave them out where the tensor is contiguous.")
         made.append(Operand(shape=shape, dtype=one[1], strides=strides))
@@ -321,13 +327,17 @@ def _rows(
     table = data.get(name, {"count": 0})
     if not isinstance(table, Mapping) or not _is_whole(table.get("count")) or not 0 <= table["count"] <= 10_000_000:
         raise _bad(name, "must be an object of columns with their count", 'Write {"count": 2, ...: [...]}.')
-    count, columns = table["count"], {}
+    count = table["count"]
+    columns: dict[str, list[Any]] = {}
     for key in table:
         if key != "count" and key not in defaults:
             raise _bad(f"{name}.{key}", "unknown column", f"Known columns: {', '.join(defaults)}.")
     for key, default in defaults.items():
         column = table.get(key)
-        if column is None:
+        if column is None and not columns:
+            # The one column that is always there: else a short file could ask for any number of rows.
+            column = []
+        elif column is None:
             column = [default] * count
         if not isinstance(column, list) or len(column) != count:
             raise _bad(f"{name}.{key}", f"must be a list of {count} values", "Give one value per row.")

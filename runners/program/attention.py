@@ -43,15 +43,15 @@ class Asked:
 
 def backend(asked: Asked, capability: tuple[int, int]) -> str:
     """Return "cudnn", "flash", "efficient" or "math": the first that can, cuDNN first on Hopper and Blackwell."""
-    cuda = torch.backends.cuda
+    cuda: Any = torch.backends.cuda
     prefers_cudnn = CUDNN_VERSION > 91500 and capability[0] in (9, 10)
-    order = ("cudnn", "flash", "efficient") if prefers_cudnn else ("flash", "efficient", "cudnn")
+    order: tuple[str, ...] = ("cudnn", "flash", "efficient") if prefers_cudnn else ("flash", "efficient", "cudnn")
     enabled = {
         "cudnn": cuda.cudnn_sdp_enabled(),
         "flash": cuda.flash_sdp_enabled(),
         "efficient": cuda.mem_efficient_sdp_enabled(),
     }
-    if prefers_cudnn is False and cuda.math_sdp_enabled():
+    if not prefers_cudnn and cuda.math_sdp_enabled():
         order = ("flash", "efficient")  # math stands before cuDNN where cuDNN is not preferred
     can = {"cudnn": _cudnn, "flash": _flash, "efficient": _efficient}
     if all(t.dim() == 4 for t in (asked.query, asked.key, asked.value)) and not _empty(asked):
@@ -143,9 +143,10 @@ def _efficient(asked: Asked, capability: tuple[int, int]) -> bool:
     )
 
 
-def install(capability: tuple[int, int]) -> torch.library.Library:
-    """Make attention on the fake device one op of the kernel that the chip would run; it lives as long as the return."""
-    library = torch.library.Library("aten", "IMPL")
+def install(capability: tuple[int, int]) -> Any:
+    """Make attention on the fake device one op, of the chip's kernel; that lives as long as what is returned."""
+    make: Any = torch.library.Library
+    library = make("aten", "IMPL")
 
     def run(
         query: torch.Tensor,
@@ -157,7 +158,7 @@ def install(capability: tuple[int, int]) -> torch.library.Library:
         *,
         scale: float | None = None,
         enable_gqa: bool = False,
-    ) -> torch.Tensor:
+    ) -> Any:
         return attend(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa, capability)
 
     library.impl(torch.ops.aten.scaled_dot_product_attention.default, run, "AutogradPrivateUse1")
@@ -174,7 +175,7 @@ def attend(
     scale: float | None,
     grouped: bool,
     capability: tuple[int, int],
-) -> torch.Tensor:
+) -> Any:
     """Run the ops that torch would run around and for the kernel that its rules choose."""
     aten = torch.ops.aten
     gradient = torch.is_grad_enabled() and any(t.requires_grad for t in (query, key, value))

@@ -1,4 +1,4 @@
-"""Autocast on the fake device: the lists of ops that CUDA's autocast casts, applied at the dispatcher's own place for it.
+"""Autocast on the fake device: the ops that CUDA's autocast casts, at the dispatcher's own place for it.
 
 Source of the lists: ATen/autocast_mode.h, which torch's wheel has; a test holds them to it.
 """
@@ -92,14 +92,15 @@ class Setting:
     on_device: Callable[[torch.Tensor], bool]
 
 
-def install(device: str, cache: CastCache, on_device: Callable[[torch.Tensor], bool]) -> list[torch.library.Library]:
+def install(device: str, cache: CastCache, on_device: Callable[[torch.Tensor], bool]) -> list[Any]:
     """Register the lists for the device's name; they live as long as what is returned.
 
     ``torch.autocast`` with the device type "cuda" means that device from then on.
     """
-    fallback = torch.library.Library("_", "IMPL")
+    library: Any = torch.library.Library
+    fallback: Any = library("_", "IMPL")
     fallback.fallback(torch.library.fallthrough_kernel, KEY)
-    ops = torch.library.Library("aten", "IMPL")
+    ops: Any = library("aten", "IMPL")
     rules: tuple[tuple[tuple[str, ...], Callable[..., Any]], ...] = (
         (LOWER_PRECISION, _lower),
         (FULL_PRECISION, _full),

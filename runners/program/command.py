@@ -23,6 +23,9 @@ from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
 
 FAILED = 1
 CHIP = "h100-sxm"
+NO_CUDA = ("cpu", "tpu")
+"""Families of chips, by their efficiencies, that torch.cuda does not run on."""
+
 NAMED_VERSIONS = ("accelerate", "diffusers", "lightning", "pytorch-lightning", "timm", "torchtitan", "transformers")
 
 
@@ -203,7 +206,7 @@ def _checked(options: argparse.Namespace) -> Chip:
         remedy = f"Give 0 to {max(options.world_size, 1) - 1}."
         found.append(Problem(field="--rank", message="is none of the ranks", remedy=remedy))
     chip = catalog.chip(options.chip)
-    if chip.kind != "gpu":
+    if chip.efficiency in NO_CUDA:
         found.append(Problem(field="--chip", message=f"{chip.label} runs no CUDA", remedy="Choose a GPU."))
     if found:
         raise InputProblems(found)

@@ -30,7 +30,7 @@ def install(recording: Recording) -> None:
         self._compiled_call_impl = marked(self._call_impl, recording)
 
     anywhere.compile = compile_
-    nn.Module.compile = in_place  # type: ignore[method-assign,assignment]
+    nn.Module.compile = in_place  # type: ignore[method-assign]
 
 
 def marked(function: Callable[..., Any], recording: Recording) -> Callable[..., Any]:

@@ -89,8 +89,7 @@ class _Bucket:
         begin = 0
         for parameter in parameters:
             part = self.flat[begin : begin + parameter.numel()]
-            dense = parameter.is_contiguous()
-            self.views[id(parameter)] = part.view(parameter.shape) if dense else part.view(parameter.shape)
+            self.views[id(parameter)] = part.view(parameter.shape)
             begin += parameter.numel()
         self.missing = set(self.views)
         self.work: Any = None
@@ -127,11 +126,8 @@ class _Reducer:
         self._rebuilt = False
         self._order: list[int] = []
         self._lay_out([[int(index) for index in members] for members in bucket_indices])
-        self._handles = [
-            parameter.register_post_accumulate_grad_hook(self._ready)
-            for parameter in self._parameters
-            if parameter.requires_grad
-        ]
+        trained: list[Any] = [parameter for parameter in self._parameters if parameter.requires_grad]
+        self._handles = [parameter.register_post_accumulate_grad_hook(self._ready) for parameter in trained]
         self._index = {id(parameter): index for index, parameter in enumerate(self._parameters)}
 
     def _lay_out(self, members: list[list[int]]) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime
 import functools
 import os
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -34,7 +35,7 @@ class Done(c10d.Work):
         self._call = call
         self._step = recording.step
 
-    def wait(self, timeout: datetime.timedelta | None = None) -> bool:  # type: ignore[override]
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:
         """Let the present stream wait."""
         if self._step == self._recording.step:
             self._recording.wait(self._recording.stream, self._call)
@@ -127,7 +128,6 @@ def install(route: Route, world_size: int, rank: int) -> None:
         "_dtensor": functools.partial(_functional, collectives),
     }
     dist.Backend.backend_capability[FAKE].append(DEVICE)
-    anywhere: Any = dist
     inner: Any = dist.distributed_c10d
     asked: dict[str, str] = {"default": "nccl"}
     begin, more = inner.init_process_group, inner.new_group
@@ -176,11 +176,17 @@ def install(route: Route, world_size: int, rank: int) -> None:
         "broadcast_object_list": nothing, "scatter_object_list": scattered, "is_nccl_available": lambda: True,
         "_broadcast_coalesced": functools.partial(_broadcast_coalesced, collectives),
     }.items():  # fmt: skip
-        setattr(anywhere, name, answer)
-        if hasattr(inner, name):
-            setattr(inner, name, answer)
+        _replace(name, answer)
     ddp.install(collectives, route.recording)
     _patch_tensor_parallel(route)
+
+
+def _replace(name: str, answer: Any) -> None:
+    """Put an answer in the place of a function of torch.distributed, wherever torch has imported it to."""
+    before = getattr(dist, name, None) or getattr(dist.distributed_c10d, name)
+    for path, module in list(sys.modules.items()):
+        if path.startswith("torch.") and getattr(module, "__dict__", {}).get(name) is before:
+            setattr(module, name, answer)
 
 
 def _patch_tensor_parallel(route: Route) -> None:
@@ -197,7 +203,10 @@ _GROUP_TYPE = "ProcessGroup"
 @functools.cache
 def _parts(func: Any) -> tuple[list[int], list[int], list[int], int | None, int | None]:
     """Positions among an op's arguments: tensors that go in, that come out, both; the group; whether it runs apart."""
-    given, made, both, group, apart = [], [], [], None, None
+    given: list[int] = []
+    made: list[int] = []
+    both: list[int] = []
+    group = apart = None
     for index, one in enumerate(func._schema.arguments):
         kind, name = str(one.type), one.name
         if "Tensor" in kind:
@@ -257,7 +266,7 @@ def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: A
     if group_at is None:
         return recorder.on_fakes(func, args, kwargs)
     named = args[group_at] if group_at < len(args) else kwargs["group_name"]
-    group = collectives.group(dist.distributed_c10d._resolve_process_group(named) if isinstance(named, str) else named)
+    group = collectives.group(_resolved(named))
     if func._schema.is_mutable:
         result: Any = args[0]
     else:
@@ -272,6 +281,11 @@ def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: A
     return result
 
 
+def _resolved(named: Any) -> Any:
+    resolve: Any = c10d._resolve_process_group
+    return resolve(named) if isinstance(named, str) else named
+
+
 def _broadcast_coalesced(
     collectives: Collectives, process_group: Any, tensors: Sequence[torch.Tensor], size: int, source: int = 0
 ) -> None:
@@ -283,8 +297,6 @@ def _broadcast_coalesced(
         flat = torch.cat([tensor.reshape(-1) for tensor in found])
         group = collectives.group(process_group)
         collectives.exchange("c10d::broadcast_", (flat,), (flat,), group, apart=True).wait()
-        for tensor, part in zip(found, flat.split([tensor.numel() for tensor in found]), strict=True):
+        parts: Any = torch.split_with_sizes(flat, [tensor.numel() for tensor in found])
+        for tensor, part in zip(found, parts, strict=True):
             tensor.copy_(part.view_as(tensor))
-
-
-Handler = Callable[..., Any]

@@ -7,14 +7,13 @@ rewrites "cuda" on the way in and the slot's name on the way out; below it, ops 
 from __future__ import annotations
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
+import torch.optim.optimizer as optimizers
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-import torch.optim.optimizer as optimizers
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
 from torch.utils import backend_registration
@@ -55,14 +54,17 @@ class Route:
         _patch_storages(self)
         compiled.install(self.recording)
 
+    def _modes(self) -> list[Any]:
+        return [self.recorder, self.functions]
+
     def __enter__(self) -> Route:
-        self.recorder.__enter__()
-        self.functions.__enter__()
+        for mode in self._modes():
+            mode.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.functions.__exit__(*error)
-        self.recorder.__exit__(*error)
+        for mode in reversed(self._modes()):
+            mode.__exit__(*error)
 
 
 def on_device(tensor: torch.Tensor) -> bool:
@@ -248,7 +250,7 @@ def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
     def no(func: Any, args: Any, kwargs: Any) -> bool:
         return False
 
-    found = {
+    found: dict[Any, Callable[[Any, Any, Any], Any]] = {
         tensor.device.__get__: told,
         tensor.is_cuda.__get__: is_cuda,
         tensor.cuda: cuda,
@@ -284,7 +286,7 @@ def _patch_devices(route: Route) -> None:
     fake: Any = FakeTensor
     inner = fake.device.fget
 
-    def device(self: Any) -> torch.device:
+    def device(self: Any) -> Any:
         found = inner(self)
         if found.type == DEVICE and torch._C._len_torch_function_stack() and not _functions_disabled():
             return route.device.told
@@ -331,17 +333,19 @@ def _patch_devices(route: Route) -> None:
     anywhere.save = functools.wraps(save)(saved)
 
 
-def _generator() -> type[torch.Generator]:
-    class Generator(torch._C.Generator):
+def _generator() -> Any:
+    base: Any = torch._C.Generator
+
+    class Generator(base):  # type: ignore[misc]
         """A generator of the host, whatever device was asked for: nothing is drawn."""
 
         def __new__(cls, device: Any = "cpu") -> Any:
             return super().__new__(cls, device="cpu")
 
-    return Generator  # type: ignore[return-value]
+    return Generator
 
 
-_functions_disabled = torch._C._is_torch_function_all_disabled  # type: ignore[attr-defined]
+_functions_disabled = torch._C._is_torch_function_all_disabled
 
 
 def _patch_autocast(casts: autocast.CastCache) -> None:
@@ -421,7 +425,6 @@ def _patch_parameters(route: Route) -> None:
     module._apply = apply
 
 
-_OWN = weakref.WeakSet[Any]()
 _KEPT = frozenset(("_is_param",))
 
 
@@ -434,7 +437,7 @@ def _become(parameter: Any, moved: Any) -> None:
     made = moved.detach().requires_grad_(parameter.requires_grad)
     own = {name: value for name, value in parameter.__dict__.items() if name not in made.__dict__ or name in _KEPT}
     fresh = {**own, **made.__dict__, **{name: own[name] for name in _KEPT if name in own}}
-    torch._C._swap_tensor_impl(parameter, made)  # type: ignore[attr-defined]
+    torch._C._swap_tensor_impl(parameter, made)
     parameter.__dict__.clear()
     parameter.__dict__.update(fresh)
 

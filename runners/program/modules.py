@@ -73,7 +73,7 @@ class ModulePaths:
         thread = threading.get_ident()
         starts = self._starts.setdefault(thread, [])
         modules = self._modules.setdefault(thread, [])
-        number = torch._C._autograd._get_sequence_nr()  # type: ignore[attr-defined]
+        number = torch._C._autograd._get_sequence_nr()
         entry = (self.current, self.compiled > 0)
         if starts and starts[-1] == number:
             modules[-1] = entry

@@ -117,5 +117,5 @@ _RULES = {
 def tell(tensor: Any, value: Any) -> Any:
     """Attach to a fake tensor what is known of its value."""
     if type(tensor) is FakeTensor:
-        tensor.known_value = value
+        tensor.known_value = value  # type: ignore[attr-defined]
     return tensor

@@ -41,7 +41,7 @@ _PLAIN_TYPES = {torch.Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer}
 Handler = Callable[["Recorder", Any, tuple[Any, ...], dict[str, Any]], Any]
 
 
-class Recorder(TorchDispatchMode):
+class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Runs what touches the device, or the host's large tensors, on fakes; all else for real.
 
     ``handlers``: by namespace of an op, who takes it instead. ``in_backward`` is told of an error there, which the
@@ -49,7 +49,7 @@ class Recorder(TorchDispatchMode):
     """
 
     def __init__(self, recording: Recording, fakes: FakeTensorMode, capability: tuple[int, int]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.recording = recording
         self.fakes = fakes
         self.capability = capability
@@ -98,6 +98,8 @@ class Recorder(TorchDispatchMode):
             on_device = True
         self.recording.dispatches += 1
         if not on_device:
+            if func is aten._local_scalar_dense.default and type(args[0]) is FakeTensor:
+                return placeholders.scalar(self.recording, args[0])
             if any(type(tensor) is FakeTensor for tensor in tensors) or about.makes_large(args):
                 return self._on_fakes(func, types, args, kwargs)
             return func(*args, **kwargs)
@@ -358,13 +360,19 @@ def _copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _attention(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
-    given = [*args, None, 0.0, False][: max(len(args), 6)] if len(args) < 6 else list(args)
-    given += [None, 0.0, False][len(given) - 3 :] if len(given) < 6 else []
-    mask, dropout, causal = given[3], given[4] or 0.0, bool(given[5])
+    names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
+    given: dict[str, Any] = {
+        "attn_mask": None,
+        "dropout_p": 0.0,
+        "is_causal": False,
+        "scale": None,
+        "enable_gqa": False,
+    }
+    given |= {**dict(zip(names, args, strict=False)), **kwargs}
     with recorder:
         return attend(
-            *given[:3], kwargs.get("attn_mask", mask), kwargs.get("dropout_p", dropout),
-            kwargs.get("is_causal", causal), kwargs.get("scale"), kwargs.get("enable_gqa", False), recorder.capability,
+            given["query"], given["key"], given["value"], given["attn_mask"], given["dropout_p"], given["is_causal"],
+            given["scale"], given["enable_gqa"], recorder.capability,
         )  # fmt: skip
 
 

@@ -71,7 +71,7 @@ class Recording:
         self.calls.clear()
         self.storages.restart()
         self.modules.restart()
-        self._last = {stream: NONE for stream in self._last}
+        self._last = dict.fromkeys(self._last, NONE)
         self.dispatches = 0
         self._signatures.clear()
         self._made.clear()

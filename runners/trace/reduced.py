@@ -182,7 +182,8 @@ def _arithmetic(op: Mapping[str, Any]) -> tuple[float | None, float | None]:
     shapes, types = arguments.get("Input Dims"), arguments.get("Input type")
     if not shapes:
         return None, None
-    return flops_of(op["name"], shapes), bytes_of(op["name"], shapes, types or [])
+    scalars = [str(one) for one in arguments.get("Concrete Inputs") or ()]
+    return flops_of(op["name"], shapes, scalars), bytes_of(op["name"], shapes, types or [])
 
 
 def _exclusive(pieces: list[_Piece]) -> Iterable[tuple[_Piece, float]]:

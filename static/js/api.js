@@ -119,6 +119,17 @@ export const api = {
   /** @param {string} id */
   measurement: (id) => call(`/api/measurements/${part(id)}`),
   /**
+   * What a profile's own ops would take after some changes.
+   * @param {string} id @param {string[]} changes @param {string} chip  "": its own
+   * @returns {Promise<import("./types.js").WhatIf>}
+   */
+  whatIf: (id, changes, chip) => {
+    const asked = new URLSearchParams([...changes.map((one) => ["change", one]), ...(chip ? [["chip", chip]] : [])]);
+    return call(`/api/measurements/${part(id)}/what-if?${asked}`);
+  },
+  /** @param {string} id @param {any} scenario  that it is of @returns {Promise<import("./types.js").Measurement>} */
+  confirm: (id, scenario) => call(`/api/measurements/${part(id)}/scenario`, { method: "PUT", body: scenario }),
+  /**
    * What each row of a measurement's table should be on a chip.
    * @param {string} id @param {string} chip @returns {Promise<import("./types.js").PredictedRows>}
    */

@@ -64,13 +64,16 @@ export const doubtOf = (scenario, { doubts = {} }) => doubts[chipNamed(scenario.
 export const comparable = (measurement, scenario, catalog) => !disturbance(measurement) && !doubtOf(scenario, catalog);
 
 /**
- * What a measurement and the shown scenario are too far apart for: "model", where it is known to be of another model, or
- * "chip", where its own scenario names another chip than the one that was measured, and so does the shown one.
- * @param {Chosen} chosen @param {Scenario} scenario @returns {"" | "model" | "chip"}
+ * What a measurement and the shown scenario are too far apart for: "unknown", where nobody knows what it is of, "model",
+ * where it is known to be of another model, or "chip", where its own scenario names another chip than the one that was
+ * measured, and so does the shown one.
+ * @param {Chosen} chosen @param {Scenario} scenario @returns {"" | "unknown" | "model" | "chip"}
  */
 export function apart({ measurement, measuredScenario, catalog }, scenario) {
-  if (measuredScenario && !same(measuredScenario.model, scenario.model)) return "model";
-  if (!measurement || !isMisnamed(measurement, catalog.chips)) return "";
+  if (!measurement) return "";
+  if (!measuredScenario) return "unknown";
+  if (!same(measuredScenario.model, scenario.model)) return "model";
+  if (!isMisnamed(measurement, catalog.chips)) return "";
   return measuredChip(measurement, catalog.chips)?.key === chipNamed(scenario.cluster) ? "" : "chip";
 }
 

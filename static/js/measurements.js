@@ -30,7 +30,12 @@ const scenarioOf = (measurement) => {
 export async function openMeasurement(id) {
   const measurement = await api.measurement(id);
   const measuredScenario = scenarioOf(measurement);
-  if (measurement.steps_s.length || measurement.kernels.length || Object.keys(measurement.breakdown_s).length) {
+  if (
+    measurement.expected ||
+    measurement.steps_s.length ||
+    measurement.kernels.length ||
+    Object.keys(measurement.breakdown_s).length
+  ) {
     set({
       view: "explore",
       scenario: namedIn(measurement) ?? state.scenario,
@@ -46,6 +51,24 @@ export async function openMeasurement(id) {
   }
   writeUrl();
   if (state.view === "explore") scrollTo({ top: 0 });
+}
+
+/**
+ * Say of which scenario the shown measurement is, and show that; from then on the two are compared.
+ * @param {import("./types.js").Scenario} scenario
+ */
+export async function confirmScenario(scenario) {
+  const { measurement } = state;
+  if (!measurement) return;
+  const found = await api.confirm(measurement.id, scenario);
+  set({
+    measurement: found,
+    measuredScenario: scenarioOf(found),
+    scenario: namedIn(found) ?? state.scenario,
+    drag: null,
+  });
+  writeUrl();
+  await refreshMeasurements();
 }
 
 /** Bring a measurement's card of Compare into view, now or once it is there. @param {string} id */

@@ -25,7 +25,14 @@
  *   steps_s: number[], phases_s: Amounts, breakdown_s: Amounts, kernels: Kernel[], collectives: Part[],
  *   memory: {peak_bytes: number | null, reserved_bytes: number | null, by_kind: Amounts}, rows: Part[],
  *   status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
- *   prediction?: Estimate | null}} Measurement
+ *   prediction?: Estimate | null, expected?: OwnPrediction | null, proposed?: Proposal | null}} Measurement
+ * @typedef {{op: string, inputs: string, phase: string, category: string, count: number, measured_s: number,
+ *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp
+ * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], unpriced_s: number,
+ *   notes: string[]}} OwnPrediction  what a profile's own ops should take
+ * @typedef {{chip: string, changes: string[], estimate: Estimate, offered: {key: string, label: string}[]}} WhatIf
+ * @typedef {{scenario: Scenario | null, reason: string, whole: boolean, notes: string[],
+ *   fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal
  * @typedef {{chip: string, rows: Amounts[], reasons: string[],
  *   errors: Record<string, {n: number, median_ape: number, bias: number}>, assumptions: string[],
  *   unpredicted: string}} PredictedRows  of a table's rows, by column; errors in percent

@@ -11,6 +11,7 @@ from app.disk import write_json
 from app.runs.events import append_state
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin
+from estimator.scenario.op_list import Call, Operand, OpList, Signature, to_json
 
 ROOT = Path(__file__).parents[2]
 HF_CONFIGS = ROOT / "tests" / "reference" / "hf_configs"
@@ -72,6 +73,15 @@ def write_run(runs: Path, run_id: str, *, state: str = "ok", measurement: Measur
     return folder
 
 
+OPS = OpList(
+    source="profile",
+    program="an op",
+    chip="h200-sxm",
+    signatures=(Signature(op="aten::relu", inputs=(Operand(shape=(4, 8), dtype="float32"),)),),
+    calls=(Call(kind="kernel", signature=0, phase="forward", measured_s=2e-6),),
+)
+
+
 def write_upload(uploads: Path, upload_id: str, count: int = 2) -> Path:
     """Write an upload folder as the endpoint leaves it."""
     folder = uploads / upload_id
@@ -80,5 +90,7 @@ def write_upload(uploads: Path, upload_id: str, count: int = 2) -> Path:
     for index in range(count):
         document = encode(MEASUREMENT) | {"id": f"{upload_id}-{index}", "label": f"table {index}"}
         write_json(folder / "measurements" / f"{index:05}.json", document)
+        (folder / "ops").mkdir(exist_ok=True)
+        write_json(folder / "ops" / f"{index:05}.json", to_json(OPS))
     write_json(folder / "upload.json", {"filename": "a.txt", "created_s": 1000.0, "warnings": [], "skipped": []})
     return folder

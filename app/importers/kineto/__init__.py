@@ -9,13 +9,17 @@ from app.importers.kineto.device import device_work
 from app.importers.kineto.host import host_work
 from app.importers.kineto.launches import launches
 from app.importers.kineto.notices import about_file, about_kernels, about_recording
+from app.importers.kineto.op_list import op_list
 from app.importers.kineto.steps import steps
 from app.importers.kineto.stream import StreamReport, events
 from app.importers.kineto.trace_columns import Trace, collect
 from app.importers.kineto.work_spans import kernels, sums
 from app.importers.source import Source
+from estimator.scenario import catalog
 from estimator.scenario.breakdown import Category
-from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
+from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning, step_time_s
+from estimator.scenario.op_list import to_json
+from estimator.scenario.problems import InputProblems
 
 _CPU, _CUDA = 0, 1
 
@@ -68,7 +72,35 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         },
         warnings=tuple(warnings),
     )
-    return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=report.skipped + trace.unusable)
+    ops = None
+    if whole:
+        ops = op_list(
+            trace,
+            launched,
+            step,
+            program=measurement.label,
+            chip=_chip(measurement),
+            ranks=(world_size, rank),
+            loop_s=step_time_s(measurement.steps_s),
+            versions={key: str(value) for key, value in measurement.environment.items() if key.endswith("_version")},
+        )
+    return Imported(
+        measurements=(measurement,),
+        warnings=tuple(warnings),
+        skipped=report.skipped + trace.unusable,
+        op_lists=() if ops is None else (to_json(ops),),
+    )
+
+
+def _chip(measurement: Measurement) -> str:
+    """Key of the chip in the catalogue, "" where it has none of that name."""
+    name = str(measurement.device.get("name", ""))
+    if name == catalog.THIS_CPU:
+        return name
+    try:
+        return catalog.chip(name).name
+    except InputProblems:
+        return ""
 
 
 def _label(filename: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from app.importers.kineto.flops import arithmetic, score_size, touches_scores
@@ -51,7 +53,7 @@ def arithmetic_of(trace: Trace, op: Wholes) -> tuple[Floats, Floats]:
     return found[pair, 0], found[pair, 1]
 
 
-def _category(name: str, op_name: str, shape: tuple[bytes, bytes, bytes] | None, sizes: set[tuple[int, int]]) -> str:
+def _category(name: str, op_name: str, shape: Sequence[bytes] | None, sizes: set[tuple[int, int]]) -> str:
     category = category_of(name)
     behind = category_of(op_name) if op_name else ""
     unknown = category == Category.OTHER

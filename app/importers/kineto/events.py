@@ -21,11 +21,15 @@ class Args(msgspec.Struct, gc=False):
     dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
     types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
     concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=msgspec.Raw())
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=msgspec.Raw())
+    sequence: Whole | None = msgspec.field(name="Sequence number", default=None)
+    forward_thread: Whole | None = msgspec.field(name="Fwd thread id", default=None)
     collective: str | None = msgspec.field(name="Collective name", default=None)
     in_elements: Whole | None = msgspec.field(name="In msg nelems", default=None)
     out_elements: Whole | None = msgspec.field(name="Out msg nelems", default=None)
     group_size: Whole | None = msgspec.field(name="Group size", default=None)
     dtype: str | None = None
+    ranks: str | None = msgspec.field(name="Process Group Ranks", default=None)
     allocated: Whole | None = msgspec.field(name="Total Allocated", default=None)
     reserved: Whole | None = msgspec.field(name="Total Reserved", default=None)
     device_type: Whole | None = msgspec.field(name="Device Type", default=None)
@@ -53,9 +57,9 @@ LIST = msgspec.json.Decoder(list[Event])
 ONE = msgspec.json.Decoder(Event)
 _ANY = msgspec.json.Decoder()
 _WHOLES = ("External id", "correlation", "bytes", "In msg nelems", "Out msg nelems", "Group size", "Total Allocated",
-           "Total Reserved", "Device Type")  # fmt: skip
-_TEXTS = ("Collective name", "dtype")
-_LISTS = ("Input Dims", "Input type", "Concrete Inputs")
+           "Total Reserved", "Device Type", "Sequence number", "Fwd thread id")  # fmt: skip
+_TEXTS = ("Collective name", "dtype", "Process Group Ranks")
+_LISTS = ("Input Dims", "Input type", "Concrete Inputs", "Input Strides")
 
 
 def lenient(data: bytes) -> Event | None:

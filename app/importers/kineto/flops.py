@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +26,7 @@ _BACKWARD_GROUPS, _BACKWARD_MASK = 9, 10
 Arithmetic = tuple[float | None, float | None]
 
 
-def arithmetic(name: str, shape: tuple[bytes, bytes, bytes]) -> Arithmetic:
+def arithmetic(name: str, shape: Sequence[bytes]) -> Arithmetic:
     """Return FLOPs and least bytes of one call of an op, each None where it is unknown.
 
     As ``estimator.scenario.aten_cost`` counts them. Parents such as linear, matmul and conv2d count nothing, since the
@@ -36,16 +37,16 @@ def arithmetic(name: str, shape: tuple[bytes, bytes, bytes]) -> Arithmetic:
         return None, None
     if name in _FORWARD_CONVOLUTIONS or name == _BACKWARD_CONVOLUTION:
         return _convolution(name, shapes, types, _texts(shape[2]))
-    return flops_of(name, shapes), bytes_of(name, shapes, types)
+    return flops_of(name, shapes, _texts(shape[2])), bytes_of(name, shapes, types)
 
 
-def input_bytes(shape: tuple[bytes, bytes, bytes]) -> float | None:
+def input_bytes(shape: Sequence[bytes]) -> float | None:
     """Bytes of an op's first input, None where its shape or type is unknown."""
     shapes, types = _shapes(shape[0]), _texts(shape[1])
     return _bytes(shapes[:1], element_bytes(types[0])) if shapes and types and shapes[0] else None
 
 
-def score_size(name: str, shape: tuple[bytes, bytes, bytes]) -> tuple[int, int] | None:
+def score_size(name: str, shape: Sequence[bytes]) -> tuple[int, int] | None:
     """Return (batch · heads, S) where an op multiplies queries with keys into S × S scores, else None."""
     shapes = _shapes(shape[0])
     skip = 1 if name == "aten::baddbmm" else 0
@@ -57,7 +58,7 @@ def score_size(name: str, shape: tuple[bytes, bytes, bytes]) -> tuple[int, int] 
     return None
 
 
-def touches_scores(shape: tuple[bytes, bytes, bytes], sizes: set[tuple[int, int]]) -> bool:
+def touches_scores(shape: Sequence[bytes], sizes: set[tuple[int, int]]) -> bool:
     """Whether any input of an op is a whole set of score matrices."""
     return any(
         len(one) > 2 and one[-1] == one[-2] and (math.prod(one[:-2]), one[-1]) in sizes for one in _shapes(shape[0])
@@ -81,24 +82,34 @@ def _convolution(name: str, shapes: list[list[int]], types: list[str], concrete:
 
 
 def _output(name: str, entering: list[int], weight: list[int], concrete: list[str]) -> list[int] | None:
-    """Shape of a convolution's result: (in + 2·padding − dilation·(kernel − 1) − 1) / stride + 1 in each direction."""
+    """Shape of a convolution's result."""
+    window = [
+        _whole_list(concrete[position]) if 0 <= position < len(concrete) else [fallback]
+        for position, fallback in zip(_FORWARD_CONVOLUTIONS[name][:3], (1, 0, 1), strict=True)
+    ]
+    sizes = convolved_sizes(entering, weight, *window)
+    return None if sizes is None else [entering[0], weight[0], *sizes]
+
+
+def convolved_sizes(
+    entering: Sequence[int], weight: Sequence[int], stride: Any, padding: Any, dilation: Any
+) -> list[int] | None:
+    """Spatial sizes of a convolution's result: (in + 2·padding − dilation·(kernel − 1) − 1) / stride + 1, or None."""
     spatial = len(weight) - 2
     if spatial < 1 or len(entering) != len(weight):
         return None
-    found = []
-    for position, fallback in zip(_FORWARD_CONVOLUTIONS[name][:3], (1, 0, 1), strict=True):
-        values = _whole_list(concrete[position]) if 0 <= position < len(concrete) else [fallback] * spatial
-        if values is None or len(values) not in (1, spatial):
+    window = []
+    for values in (stride, padding, dilation):
+        if not isinstance(values, list) or len(values) not in (1, spatial) or not is_shape(values):
             return None
-        found.append(values * spatial if len(values) == 1 else values)
-    stride, padding, dilation = found
-    if min(stride) < 1:
+        window.append(values * spatial if len(values) == 1 else values)
+    steps, edges, gaps = window
+    if min(steps) < 1:
         return None
     sizes = [
-        (entering[i + 2] + 2 * padding[i] - dilation[i] * (weight[i + 2] - 1) - 1) // stride[i] + 1
-        for i in range(spatial)
+        (entering[i + 2] + 2 * edges[i] - gaps[i] * (weight[i + 2] - 1) - 1) // steps[i] + 1 for i in range(spatial)
     ]
-    return [entering[0], weight[0], *sizes] if min(sizes) > 0 else None
+    return sizes if min(sizes) > 0 else None
 
 
 def _bytes(tensors: list[list[int]], element: int | None) -> float | None:
@@ -108,10 +119,11 @@ def _bytes(tensors: list[list[int]], element: int | None) -> float | None:
 def _shapes(data: bytes) -> list[list[int]]:
     """Decode input shapes; what is no plain shape (a list of tensors, a wrong type) becomes an empty one."""
     found = _decoded(data)
-    return [shape if _is_shape(shape) else [] for shape in found]
+    return [shape if is_shape(shape) else [] for shape in found]
 
 
-def _is_shape(shape: Any) -> bool:
+def is_shape(shape: Any) -> bool:
+    """Whether a value from a file is a plain shape of sane size."""
     return (
         isinstance(shape, list)
         and len(shape) <= _MOST_DIMENSIONS

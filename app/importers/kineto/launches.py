@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.importers.kineto.intervals import contains, groups, union
 from app.importers.kineto.nesting import enclosing
@@ -29,13 +30,20 @@ _WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 
 @dataclass(frozen=True, kw_only=True)
 class Launches:
-    """For each device event: when and on which thread the host launched it, and by which op (−1: unknown)."""
+    """For each device event: when and on which thread the host launched it, and by which op (−1: unknown).
+
+    Work left over from before the recording has no launch, and runs before all that has one: its time is −∞. What has
+    no launch and runs later counts from its own start.
+    """
 
     time: Floats
     thread: Wholes
     op: Wholes
     by_graph: int
     unattributed: int
+    left_over: int
+    unlaunched: int
+    """Those without a launch that are not left over, where launches were recorded at all."""
 
 
 def launches(trace: Trace) -> Launches:
@@ -44,15 +52,17 @@ def launches(trace: Trace) -> Launches:
     Launch records come from the runtime and from the driver interface; Triton and cuBLAS use the latter alone.
     """
     device = trace.device
-    launch = _join(device.wholes("correlation"), trace.launches.wholes("correlation"))
+    launch = matched(device.wholes("correlation"), trace.launches.wholes("correlation"))
     known = launch >= 0
     safe = np.maximum(launch, 0)
     times, threads = trace.launches.floats("ts"), trace.launches.wholes("thread")
     time = np.where(known, times[safe], device.floats("ts")) if len(times) else device.floats("ts").copy()
+    left = _left_over(device.floats("ts"), known)
+    time[left] = -np.inf
     thread = np.where(known, threads[safe], -1) if len(times) else np.full(len(device), -1, dtype=np.int64)
-    op = _join(device.wholes("external"), trace.ops.wholes("external"))
+    op = matched(device.wholes("external"), trace.ops.wholes("external"))
     if len(times):
-        through_launch = _join(trace.launches.wholes("external"), trace.ops.wholes("external"))
+        through_launch = matched(trace.launches.wholes("external"), trace.ops.wholes("external"))
         op = np.where((op < 0) & known, through_launch[safe], op)
         op = _by_time(trace, op, launch)
     graphs = {i for i, name in enumerate(trace.names) if name.startswith(GRAPH_LAUNCHES)}
@@ -60,10 +70,23 @@ def launches(trace: Trace) -> Launches:
     if graphs and len(times):
         launched_by = trace.launches.wholes("name")[safe]
         by_graph = int(np.count_nonzero(known & np.isin(launched_by, list(graphs))))
-    return Launches(time=time, thread=thread, op=op, by_graph=by_graph, unattributed=int(np.count_nonzero(op < 0)))
+    return Launches(
+        time=time,
+        thread=thread,
+        op=op,
+        by_graph=by_graph,
+        unattributed=int(np.count_nonzero((op < 0) & ~left)),
+        left_over=int(np.count_nonzero(left)),
+        unlaunched=int(np.count_nonzero(~known & ~left)) if known.any() else 0,
+    )
 
 
-def _join(wanted: Wholes, keys: Wholes) -> Wholes:
+def _left_over(start: Floats, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Device events without a launch that start before the first one that has one."""
+    return ~known & (start < np.min(start[known], initial=np.inf)) if known.any() else np.zeros(len(start), np.bool_)
+
+
+def matched(wanted: Wholes, keys: Wholes) -> Wholes:
     """Index into ``keys`` of each wanted id, −1 where there is none or the id is missing."""
     if not len(keys):
         return np.full(len(wanted), -1, dtype=np.int64)

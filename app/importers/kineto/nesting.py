@@ -51,6 +51,20 @@ def innermost(start: Floats, end: Floats) -> tuple[Floats, Floats, Wholes, NDArr
     return np.array(begins), np.array(ends), np.array(owners), parents
 
 
+def parents(start: Floats, end: Floats) -> Wholes:
+    """Index of the op around each op of a thread, −1 for none."""
+    found = np.full(len(start), -1, dtype=np.int64)
+    stack: list[int] = []
+    stop_of, begin_of = np.ascontiguousarray(end).data, np.ascontiguousarray(start).data
+    for op in np.lexsort((-end, start)).tolist():
+        while stack and stop_of[stack[-1]] <= begin_of[op]:
+            stack.pop()
+        if stack:
+            found[op] = stack[-1]
+        stack.append(op)
+    return found
+
+
 def enclosing(start: Floats, end: Floats, at: Floats) -> Wholes:
     """Index of the innermost op of a thread around each time, −1 for none."""
     begins, ends, owners, _ = innermost(start, end)

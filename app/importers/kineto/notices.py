@@ -80,6 +80,18 @@ def about_kernels(
             f"{launched.unattributed:,} of {count:,} device events could not be traced to the op that launched them"
         )
         found.append(Warning(code="unattributed-kernels", message=message))
+    if launched.left_over:
+        message = (
+            f"{counted(launched.left_over, 'device event')} ran from before the recording began; "
+            "no step counts them, and the first begins behind them"
+        )
+        found.append(Warning(code="left-over-kernels", message=message))
+    if launched.unlaunched and not launched.by_graph:
+        message = (
+            f"{counted(launched.unlaunched, 'device event')} have no record of their launch; "
+            "each counts to the step in which it ran"
+        )
+        found.append(Warning(code="launches-missing", message=message))
     if merged:
         message = f"{merged:,} kernels that take little time were summed by category"
         found.append(Warning(code="kernels-merged", message=message))

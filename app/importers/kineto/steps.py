@@ -21,6 +21,8 @@ class StepWindow:
     name: str
     begin: float
     end: float
+    host_begin: float
+    host_end: float
     launched: Wholes
 
     @property
@@ -33,7 +35,8 @@ def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[l
     """Return the whole steps of a trace, and the one of median length to be looked at closely.
 
     Windows tile: a step begins where the host begins it, or later, when the device has finished the step before;
-    it ends where the next begins. Without marks the whole trace is one window.
+    it ends where the next begins. Without marks the whole trace is one window. What the device still ran from before
+    the recording belongs to no step, and the first one begins behind it.
     """
     found = _marked(trace, launch_time)
     if not found:
@@ -68,9 +71,11 @@ def _marked(trace: Trace, launch_time: Floats) -> list[StepWindow]:
     device_end = trace.device.floats("ts") + trace.device.floats("dur")
     owner = np.searchsorted(host_begin, launch_time, side="right") - 1
     owner = np.where((owner >= 0) & (launch_time <= host_end[np.maximum(owner, 0)]), owner, -1)
+    left_over = np.max(device_end[np.isneginf(launch_time)], initial=-np.inf)
     finished = np.full(len(indices), -np.inf)
     np.maximum.at(finished, owner[owner >= 0], device_end[owner >= 0])
-    begin = np.maximum(host_begin, np.concatenate(([-np.inf], np.maximum.accumulate(finished)[:-1])))
+    before = np.maximum.accumulate(np.concatenate(([left_over], finished[:-1])))
+    begin = np.maximum(host_begin, before)
     end = np.maximum(host_end, finished)
     follows = [_number(name[k + 1]) == _number(name[k]) + 1 for k in range(len(indices) - 1)]
     order = np.argsort(owner, kind="stable")
@@ -80,6 +85,8 @@ def _marked(trace: Trace, launch_time: Floats) -> list[StepWindow]:
             name=name[k],
             begin=float(begin[k]),
             end=float(max(begin[k + 1], begin[k])) if k + 1 < len(indices) and follows[k] else float(end[k]),
+            host_begin=float(host_begin[k]),
+            host_end=float(host_end[k]),
             launched=order[bounds[k] : bounds[k + 1]],
         )
         for k in range(len(indices))
@@ -92,10 +99,17 @@ def _number(name: str) -> int:
 
 
 def _whole(trace: Trace, launch_time: Floats) -> StepWindow:
-    spans = [trace.device] if len(trace.device) else [trace.ops, trace.marks]
-    starts = np.concatenate([launch_time, *(one.floats("ts") for one in spans)])
-    ends = np.concatenate([one.floats("ts") + one.floats("dur") for one in spans])
-    return StepWindow(name="", begin=float(starts.min()), end=float(ends.max()), launched=np.arange(len(trace.device)))
+    own = np.flatnonzero(np.isfinite(launch_time))
+    if len(trace.device):
+        ends = trace.device.floats("ts") + trace.device.floats("dur")
+        left_over = np.max(ends[np.isneginf(launch_time)], initial=-np.inf)
+        begin = max(float(np.min(np.minimum(launch_time, trace.device.floats("ts"))[own])), float(left_over))
+        end = float(np.max(ends[own]))
+    else:
+        spans = [trace.ops, trace.marks]
+        begin = float(np.concatenate([one.floats("ts") for one in spans]).min())
+        end = float(np.concatenate([one.floats("ts") + one.floats("dur") for one in spans]).max())
+    return StepWindow(name="", begin=begin, end=end, host_begin=-np.inf, host_end=np.inf, launched=own)
 
 
 def _without_cut(found: list[StepWindow], trace: Trace, warnings: list[Warning]) -> list[StepWindow]:

@@ -15,10 +15,14 @@ from runners.trace.reduced import DEVICE_CATEGORIES, PHASE_PREFIX
 STEP_PREFIX = "ProfilerStep#"
 BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 OPTIMIZER_PREFIX = "Optimizer.step"
+MODULE_PREFIX = "nn.Module: "
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 NO_ID = -(2**63)
 _LONGEST_NAME = 300
 _LONGEST_SHAPE = 4000
+
+Shape = tuple[bytes, bytes, bytes, bytes]
+"""What the profiler wrote of an op's inputs, as it stands in the file: sizes, types, scalars, strides."""
 
 Floats = NDArray[np.float64]
 Wholes = NDArray[np.int64]
@@ -57,6 +61,8 @@ class CollectiveArgs:
     out_elements: int
     ranks: int
     dtype: str
+    members: str = ""
+    """Ranks of its group, as a list in JSON; "" where the file does not say."""
 
 
 @dataclass(kw_only=True)
@@ -67,11 +73,15 @@ class Trace:
     """``extra``: index into ``collectives``, −1 for none."""
     ops: Spans = field(default_factory=Spans)
     """``extra``: index into ``shapes``, −1 for none."""
+    sequence: array[int] = field(default_factory=lambda: array("q"))
+    """Of each op: autograd's number n, ~n where it runs the backward of that number, ``NO_ID`` for none."""
+    modules: Spans = field(default_factory=Spans)
+    """Calls of ``nn.Module``, where Python's stack was recorded."""
     launches: Spans = field(default_factory=Spans)
     marks: Spans = field(default_factory=Spans)
     """Ranges that people and PyTorch name; ``extra`` as for ops."""
     names: list[str] = field(default_factory=list)
-    shapes: list[tuple[bytes, bytes, bytes]] = field(default_factory=list)
+    shapes: list[Shape] = field(default_factory=list)
     collectives: list[CollectiveArgs] = field(default_factory=list)
     claimed: dict[int, tuple[float, float]] = field(default_factory=dict)
     """Device event → FLOPs and bytes that Inductor's trace augmentation wrote into it."""
@@ -85,7 +95,7 @@ class Trace:
     last_time: float = 0.0
     _ids: dict[str, int] = field(default_factory=dict)
     _threads: dict[tuple[int | str | None, int | str | None], int] = field(default_factory=dict)
-    _shape_ids: dict[tuple[bytes, bytes, bytes], int] = field(default_factory=dict)
+    _shape_ids: dict[Shape, int] = field(default_factory=dict)
 
     def name_id(self, name: str) -> int:
         """Number of a name; the same name has the same number."""
@@ -100,6 +110,10 @@ class Trace:
         """Number of an event's process and thread (device and stream for kernels)."""
         return self._threads.setdefault((event.pid, event.tid), len(self._threads))
 
+    def thread_names(self) -> dict[int, str]:
+        """Threads by their number; those of device events are streams."""
+        return {number: str(tid) for (_, tid), number in self._threads.items()}
+
     def shape_id(self, event: Event) -> int:
         """Number of an op's input shapes and types, −1 where they were not recorded."""
         args = event.args
@@ -108,7 +122,13 @@ class Trace:
         dims = bytes(args.dims)
         if not dims or len(dims) > _LONGEST_SHAPE:
             return -1
-        key = (dims, bytes(args.types)[:_LONGEST_SHAPE], bytes(args.concrete)[:_LONGEST_SHAPE])
+        # a list that is cut is no list, and tells nothing
+        key = (
+            dims,
+            bytes(args.types)[:_LONGEST_SHAPE],
+            bytes(args.concrete)[:_LONGEST_SHAPE],
+            bytes(args.strides)[:_LONGEST_SHAPE],
+        )
         found = self._shape_ids.get(key)
         if found is None:
             found = self._shape_ids[key] = len(self.shapes)
@@ -130,8 +150,11 @@ def _take(trace: Trace, event: Event) -> None:
     category = event.cat
     if category == "python_function":
         trace.python_functions += 1
+        if event.name.startswith(MODULE_PREFIX):
+            _put(trace, trace.modules, event, 0)
     elif category == "cpu_op":
-        _put(trace, trace.ops, event, trace.shape_id(event))
+        if _put(trace, trace.ops, event, trace.shape_id(event)):
+            trace.sequence.append(_sequence(event))
     elif category in DEVICE_CATEGORIES:
         _device(trace, event)
     elif category.endswith(("_runtime", "_driver")):
@@ -162,6 +185,13 @@ def _put(trace: Trace, spans: Spans, event: Event, extra: int) -> bool:
     return True
 
 
+def _sequence(event: Event) -> int:
+    args = event.args
+    if args is None or args.sequence is None or args.sequence < 0:
+        return NO_ID
+    return ~args.sequence if args.forward_thread else args.sequence
+
+
 def _device(trace: Trace, event: Event) -> None:
     args = event.args
     extra = -1
@@ -174,6 +204,7 @@ def _device(trace: Trace, event: Event) -> None:
                 args.out_elements or 0,
                 args.group_size or 0,
                 args.dtype or "",
+                (args.ranks or "")[:_LONGEST_SHAPE],
             )
         )
     if not _put(trace, trace.device, event, extra):

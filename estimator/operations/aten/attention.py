@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from estimator.operations.aten.operands import kernel, moved_bytes, width
 from estimator.operations.aten.products import name, precision
-from estimator.operations.op import CAUSAL_FRAC, Op, gemm
-from estimator.scenario.aten_cost import attention_flops
+from estimator.operations.op import Op, gemm
+from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand, Signature
 

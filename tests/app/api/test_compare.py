@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 from fastapi.testclient import TestClient
 
@@ -76,3 +79,36 @@ def test_a_request_names_the_item_that_is_wrong(client, body, field):
     response = client.post("/api/compare", json=body)
     assert response.status_code == 422
     assert field in [problem["field"] for problem in response.json()["problems"]]
+
+
+TRACE = Path(__file__).parents[2] / "reference" / "h200" / "trace-short-1.trace.json.gz"
+
+
+@pytest.fixture(scope="module")
+def profile(client):
+    found = client.put("/api/uploads", params={"filename": TRACE.name}, content=TRACE.read_bytes()).json()
+    return found["measurements"][0]["id"]
+
+
+def test_a_profile_differs_from_its_own_prediction_and_from_no_scenario(client, profile):
+    """It was "matmul +60 500 %" beside whatever scenario was open."""
+    items = [{"scenario": SCENARIO}, {"measurement": profile}, {"expected": profile}]
+    beside = client.post("/api/compare", json={"items": items}).json()
+    assert [delta["step_time_frac"] for delta in beside["deltas"]] == [0, None, None]
+    assert not any(delta["breakdown_s"] for delta in beside["deltas"][1:])
+    own = client.post("/api/compare", json={"items": items, "baseline": 2}).json()
+    assert own["deltas"][1]["step_time_frac"] == pytest.approx(0, abs=0.02)
+    assert own["deltas"][1]["breakdown_s"]["matmul"] < 0
+    assert own["deltas"][0]["step_time_frac"] is None
+    assert own["items"][2]["label"].endswith("its own ops, predicted")
+
+
+def test_two_profiles_of_unknown_scenarios_may_be_compared(client, profile):
+    document = encode(MEASUREMENT) | {"scenario": {}, "label": "another"}
+    (other,) = client.put("/api/uploads", content=json.dumps(document).encode()).json()["measurements"]
+    items = [{"measurement": profile}, {"measurement": other["id"]}]
+    found = client.post("/api/compare", json={"items": items}).json()
+    assert found["deltas"][1]["step_time_frac"] is not None
+    refused = client.post("/api/compare", json={"items": [{"expected": other["id"]}]})
+    assert refused.status_code == 422
+    assert refused.json()["problems"][0]["field"] == "items[0].expected"

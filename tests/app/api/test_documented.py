@@ -177,7 +177,7 @@ def test_every_refusal_that_it_names_is_seen(server, document, key, running):
     nothing = {"run_id": "none", "measurement_id": "none", "upload_id": "none", "name": "none"}
     ways = {
         403: lambda: send(server, key, headers={"origin": "http://evil.example"}),
-        404: lambda: send(server, key, address(path, **nothing)),
+        404: lambda: send(server, key, address(path, **nothing), operation),
         409: lambda: send(server, key, address(path, run_id=running)),
         413: lambda: send(server, key, content=b"[" + b" " * LIMIT_BYTES + b"]",
                           headers={"content-type": "application/json"}),

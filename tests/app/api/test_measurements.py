@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 import pytest
 from fastapi.testclient import TestClient
@@ -12,7 +13,8 @@ from app.main import create_app
 from app.settings import Settings
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Origin
-from tests.app.examples import MEASUREMENT
+from estimator.scenario.op_list import from_json
+from tests.app.examples import LLAMA, MEASUREMENT
 
 
 @pytest.fixture(scope="module")
@@ -133,3 +135,68 @@ def test_an_unknown_one_is_not_found(client, name):
 def test_one_whose_file_has_gone_is_not_found(client, samples):
     (samples / "whole.json").unlink()
     assert client.get("/api/measurements/whole").status_code == 404
+
+
+TRACE = Path(__file__).parents[2] / "reference" / "h200" / "trace-short-2.trace.json.gz"
+
+
+@pytest.fixture
+def profile(client):
+    found = client.put("/api/uploads", params={"filename": TRACE.name}, content=TRACE.read_bytes()).json()
+    yield found["measurements"][0]["id"]
+    client.delete(f"/api/uploads/{found['upload_id']}")
+
+
+def test_a_profile_brings_its_op_list_its_own_prediction_and_the_scenario_that_it_may_be_of(client, profile):
+    found = client.get(f"/api/measurements/{profile}").json()
+    assert found["prediction"] is None
+    assert found["expected"]["chip"] == "h200-sxm"
+    step_s = found["expected"]["estimate"]["step_time_s"]
+    assert step_s == pytest.approx(found["steps_s"][0], rel=0.05)
+    assert found["proposed"]["fields"]["model.hidden"] == {
+        "value": 2048, "sure": True,
+        "evidence": "the token table has 128256 × 2048, and products take 2048 in",
+    }  # fmt: skip
+    ops = client.get(f"/api/measurements/{profile}/ops").json()
+    assert ops["source"] == "profile"
+    assert from_json(ops).parameters == 384_313_344
+    assert client.post("/api/estimate", json=ops).json()["step_time_s"] == pytest.approx(step_s)
+    assert client.get("/api/measurements/partial").json()["expected"] is None
+    assert client.get("/api/measurements/partial/ops").status_code == 404
+
+
+def test_a_confirmed_scenario_is_the_measurement_s_own(client, profile):
+    before = client.get(f"/api/measurements/{profile}").json()
+    scenario = before["proposed"]["scenario"]
+    answer = client.put(f"/api/measurements/{profile}/scenario", json=scenario)
+    assert answer.status_code == 200, answer.text
+    assert answer.json()["scenario"] == scenario
+    assert answer.json()["prediction"]["step_time_s"] == pytest.approx(before["steps_s"][0], rel=0.1)
+    again = client.get(f"/api/measurements/{profile}").json()
+    assert again["scenario"] == scenario
+    assert again["expected"] == before["expected"]
+    (line,) = [one for one in client.get("/api/measurements").json()["measurements"] if one["id"] == profile]
+    assert line["has_scenario"]
+
+
+@pytest.mark.parametrize(
+    ("where", "body", "status"),
+    [("whole", LLAMA, 404), ("nobody", LLAMA, 404), ("", {"model": "no-such-model"}, 422), ("", [], 422)],
+)
+def test_what_cannot_be_confirmed_is_refused(client, profile, where, body, status):
+    answer = client.put(f"/api/measurements/{where or profile}/scenario", json=body)
+    assert answer.status_code == status
+    assert client.get(f"/api/measurements/{profile}").json()["scenario"] == {}
+
+
+def test_an_op_list_uploads_like_any_other_file(client, profile):
+    ops = client.get(f"/api/measurements/{profile}/ops").content
+    found = client.put("/api/uploads", params={"filename": "ops.json"}, content=ops).json()
+    (summary,) = found["measurements"]
+    assert summary["origin"]["format"] == "ops"
+    one = client.get(f"/api/measurements/{summary['id']}").json()
+    assert one["expected"] == client.get(f"/api/measurements/{profile}").json()["expected"]
+    client.delete(f"/api/uploads/{found['upload_id']}")
+    broken = client.put("/api/uploads", content=ops.replace(b'"count":', b'"cuont":', 1))
+    assert broken.status_code == 422
+    assert "ops" in broken.json()["format"]

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 from app.cli import run
 from estimator.scenario.codec import encode
+from estimator.scenario.op_list import from_json
 from tests.app.examples import MEASUREMENT
+
+TRACE = Path(__file__).parents[2] / "reference" / "h200" / "trace-short-1.trace.json.gz"
 
 
 def test_import_gives_measurements_and_names_files_that_cannot_be_read(write, capsys):
@@ -22,3 +26,30 @@ def test_import_gives_measurements_and_names_files_that_cannot_be_read(write, ca
     assert len(captured.err.splitlines()) == 1
     assert run(["import", good]) == 0
     assert "step 11 ms" in capsys.readouterr().out
+
+
+def test_a_profile_is_shown_beside_its_own_prediction_with_the_scenario_it_may_be_of(tmp_path, capsys):
+    out = tmp_path / "ops.json"
+    assert run(["import", str(TRACE), "--ops", str(out)]) == 0
+    said = capsys.readouterr().out
+    assert "own prediction on h200-sxm: step 57" in said
+    assert "matmul" in said
+    assert "model.hidden" in said
+    assert "guessed: " not in said.split("model.hidden")[1].splitlines()[0]
+    assert from_json(json.loads(out.read_text())).source == "profile"
+    assert run(["estimate", str(out), "--json"]) == 0
+    step_s = json.loads(capsys.readouterr().out)["step_time_s"]
+    assert run(["import", str(TRACE), "--json"]) == 0
+    (found,) = json.loads(capsys.readouterr().out)["measurements"]
+    assert found["expected"]["estimate"]["step_time_s"] == step_s
+    assert found["proposed"]["scenario"]["model"]["layers"] == 2
+    again = tmp_path / "measurements.json"
+    again.write_text(json.dumps(found))
+    assert run(["import", str(again), "--json"]) == 0  # what is shown beside a measurement is no part of it
+
+
+def test_an_op_list_is_written_of_one_profile(write, tmp_path, capsys):
+    good = write(encode(MEASUREMENT), "good.json")
+    assert run(["import", good, "--ops", str(tmp_path / "ops.json")]) == 2
+    assert "--ops" in capsys.readouterr().err
+    assert not (tmp_path / "ops.json").exists()

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
-from estimator.scenario.aten_cost import bytes_of, flops_of
+from estimator.scenario.aten_cost import CAUSAL_AT, bytes_of, flops_of
 
 B, H, S, D = 2, 8, 64, 16
 QKV = [[B, H, S, D], [B, 2, S, D], [B, 2, S, D]]
@@ -55,3 +56,17 @@ def test_bytes_of_a_product_and_of_attention():
 
 def test_bytes_of_an_unknown_type_are_unknown():
     assert bytes_of("aten::mm", [[3, 5], [5, 7]], ["c10::Float8", "c10::Float8"]) is None
+
+
+@pytest.mark.parametrize("op", CAUSAL_AT)
+def test_where_attention_says_that_it_is_causal_is_where_torch_has_it(op):
+    (schema,) = [one for one in torch._C._jit_get_schemas_for_operator(f"aten::{op}") if not one.overload_name]
+    assert schema.arguments[CAUSAL_AT[op]].name in ("is_causal", "custom_mask_type")
+
+
+def test_causal_attention_executes_half_of_the_square():
+    whole = flops_of("aten::_scaled_dot_product_flash_attention", QKV)
+    assert whole is not None
+    for said, share in (("True", 0.5), ("False", 1.0), ("", 1.0)):
+        scalars = ["", "", "", "0.", said]
+        assert flops_of("aten::_scaled_dot_product_flash_attention", QKV, scalars) == share * whole

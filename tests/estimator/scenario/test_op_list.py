@@ -96,7 +96,10 @@ CALL = {"count": 1, "kind": ["kernel"], "signature": [0]}
         ({"calls": {**CALL, "colour": ["red"]}}, "calls.colour"),
         ({"calls": {**CALL, "stream": [0, 0]}}, "calls.stream"),
         ({"storages": {"count": 1, "bytes": [1.5]}}, "storages.bytes"),
-        ({"storages": {"count": 1, "born": [40]}}, "storages.born"),
+        ({"storages": {"count": 1, "bytes": [8], "born": [40]}}, "storages.born"),
+        ({"storages": {"count": 9_000_000}}, "storages.bytes"),
+        ({"calls": {"count": 9_000_000}}, "calls.kind"),
+        ({"signatures": [{"op": "aten::mm", "inputs": [[[1 << 40, 1 << 40], "float32"]]}]}, "signatures[0].inputs[0]"),
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_field(change, field):

@@ -1,4 +1,4 @@
-"""Two layers as GPT-2's, under autocast to bf16, with dropout, clipping and a fused AdamW: what gpt2.json is traced from.
+"""Two layers as GPT-2's, under autocast to bf16, with dropout, clipping, a fused AdamW: what gpt2.json is traced from.
 
 python -m runners trace tests/reference/ops/gpt2.py --chip h200-sxm --out tests/reference/ops/gpt2.json
 """

@@ -101,7 +101,8 @@ export function createCompare(root) {
     });
   }
 
-  subscribe(["view", "scenario", "measured", "pins", "baseline", "measurements", "unshown"], () => void update());
+  const asked = /** @type {const} */ (["view", "scenario", "measured", "measurement", "measuredScenario", "pins"]);
+  subscribe([...asked, "baseline", "measurements", "unshown"], () => void update());
   subscribe(["split"], () => void ways.update());
   subscribe(["theme"], () => {
     if (state.view !== "compare") return;

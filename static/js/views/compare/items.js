@@ -6,7 +6,7 @@ import { describe, same, shortLabel } from "../../scenario.js";
 import { state } from "../../state.js";
 import { pinned } from "../../url.js";
 
-/** @typedef {{measurement: string} | {scenario: import("../../types.js").Scenario, label: string}} Item */
+/** @typedef {{measurement: string} | {expected: string} | {scenario: import("../../types.js").Scenario, label: string}} Item */
 /** @typedef {{item: Item, remove: () => void}} Compared */
 
 const MOST_ITEMS = 32;
@@ -20,14 +20,27 @@ export function comparedRun() {
   return measured === sample && (pins.length || !same(scenario, base)) ? "" : measured;
 }
 
+/**
+ * Whether nobody knows which scenario a measured step is of: it then stands beside its own prediction, and beside a
+ * scenario only where that is pinned.
+ * @param {string} id
+ */
+function isUnknown(id) {
+  const summary = state.measurements?.find((one) => one.id === id);
+  return Boolean(summary && !summary.has_scenario && !isTable(summary));
+}
+
 /** Items for a comparison, in order, and how each is taken out; tables have nothing to put beside a step. */
 export function comparedItems() {
   const { scenario, catalog, pins, base, unshown } = state;
   const measured = comparedRun();
   /** @type {Compared[]} */
   const items = [];
-  if (!unshown) items.push({ item: { scenario, label: describe(scenario, catalog) }, remove: () => setShown(false) });
+  const absent = unshown || isUnknown(measured);
+  if (!absent) items.push({ item: { scenario, label: describe(scenario, catalog) }, remove: () => setShown(false) });
   if (measured) items.push({ item: { measurement: measured }, remove: () => setMeasured("") });
+  const own = measured && state.measurement?.id === measured && state.measurement.expected && !state.measuredScenario;
+  if (own) items.push({ item: { expected: measured }, remove: () => setMeasured("") });
   const tables = new Set((state.measurements ?? []).filter(isTable).map(({ id }) => id));
   for (const pin of pins) {
     const remove = () => togglePin(pin);
@@ -36,9 +49,9 @@ export function comparedItems() {
         items.push({ item: { measurement: pin.slice(2) }, remove });
     } else {
       const its = pinned(pin, base);
-      if (unshown || !same(its, scenario))
+      if (absent || !same(its, scenario))
         items.push({
-          item: { scenario: its, label: unshown ? describe(its, catalog) : nameBeside(its, scenario) },
+          item: { scenario: its, label: absent ? describe(its, catalog) : nameBeside(its, scenario) },
           remove,
         });
     }

@@ -15,6 +15,7 @@ import { createMemory } from "./memoryCard.js";
 import { createNotices } from "./notices.js";
 import { createPanel } from "./panel.js";
 import { createPins } from "./pins.js";
+import { createProfile } from "./profile.js";
 import { later, watch } from "../common/queue.js";
 import { createTiles } from "./tiles.js";
 import { createTime } from "./timeCard.js";
@@ -37,7 +38,8 @@ export function createExplore(root) {
   const roof = new FigureCard({ id: "roofline", title: "Roofline", height: HEIGHT_PX, span: "w7", name });
   const leftOut = h("p", { class: "hint" });
   roof.below.append(leftOut);
-  put(roof.sub, "○ predicted · ● measured · area: share of the step");
+  put(roof.sub, "○ predicted · ● measured · area: share of the step · attention: the half that causality leaves");
+  const profile = createProfile();
   const layers = createLayers({ name });
   const communication = createCommunication({ name });
   const assumptions = createAssumptions();
@@ -48,6 +50,7 @@ export function createExplore(root) {
     { id: "content", tabindex: -1 },
     pins.element,
     notices.element,
+    ...profile.elements,
     tiles.element,
     time.element,
     memory.element,
@@ -114,9 +117,11 @@ export function createExplore(root) {
     notices.update();
   });
   subscribe(["measurement"], time.showWarnings);
+  subscribe(["measurement", "measuredScenario", "theme", "view"], () => state.view === "explore" && profile.update());
   subscribe(["measured"], () => void trying(loadMeasurement()));
   subscribe(["pins"], baseline);
   pins.update();
+  profile.update();
 
   /** The first pinned scenario is the baseline of all deltas. */
   async function baseline() {

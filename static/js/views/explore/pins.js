@@ -2,7 +2,7 @@
  * The strip over the tiles: baseline, pinned scenarios, the measured run beside the prediction, and the way they
  * differ.
  */
-import { pinScenario, setChip, setScenario, show, togglePin } from "../../actions.js";
+import { pinScenario, setScenario, show, togglePin } from "../../actions.js";
 import { apart, deviceName, isTable, measuredChip } from "../../measured.js";
 import { openMeasurement, setMeasured } from "../../measurements.js";
 import { chipOf, describe, differences, shortLabel } from "../../scenario.js";
@@ -70,16 +70,7 @@ export function createPins() {
           h("button", { type: "button", class: "text", onclick: pinScenario }, icon("pin"), "Pin this scenario"),
         ),
       );
-    const other = otherChip();
     const text = relation();
-    const use =
-      other &&
-      h("button", {
-        type: "button",
-        class: "link",
-        text: `Predict for ${other.label}`,
-        onclick: () => setChip(other.key),
-      });
     const back =
       measuredScenario &&
       measuredText() &&
@@ -89,8 +80,7 @@ export function createPins() {
         text: measuredText(),
         onclick: () => setScenario(measuredScenario),
       });
-    const links = [use, back].filter((one) => one instanceof HTMLElement);
-    element.replaceChildren(...chips, ...(text ? [h("span", { text })] : []), ...links);
+    element.replaceChildren(...chips, ...(text ? [h("span", { text })] : []), ...(back ? [back] : []));
   }
   return { element, update };
 }
@@ -104,24 +94,14 @@ function measuredText() {
   return chip ? `Predict for ${chip.label}` : "";
 }
 
-/** The chip that was measured on, where the prediction is for another. */
-function otherChip() {
-  const { measurement, measuredScenario, scenario, catalog } = state;
-  const chip = measurement && !measuredScenario ? measuredChip(measurement, catalog.chips) : null;
-  return chip && chip.key !== (scenario.cluster.chip.name ?? scenario.cluster.chip) ? chip : null;
-}
-
 /** How the measured run and the shown scenario belong together. */
 export function relation() {
   const { measurement, measuredScenario, scenario, catalog } = state;
   if (!measurement) return "";
   const [device, chip] = [deviceName(measurement), chipOf(scenario, catalog).label ?? "this hardware"];
   if (apart(state, scenario) === "chip") return `measured on ${device}: not drawn beside a prediction for ${chip}`;
-  if (!measuredScenario) {
-    return device
-      ? `measured on ${device}, scenario not recorded; the prediction is for ${chip}`
-      : "the measurement does not say what was run";
-  }
+  if (!measuredScenario)
+    return `measured${device ? ` on ${device}` : ""}; not drawn beside a scenario until its own is confirmed`;
   const found = differences(scenario, measuredScenario);
   if (!found.length) return "";
   const model = found.find(({ path }) => path === "model");

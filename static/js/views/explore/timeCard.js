@@ -13,7 +13,9 @@ import { warningList } from "../common/warnings.js";
 function absence(scenario) {
   const { measurement } = state;
   if (!measurement) return "no measurement chosen";
-  return apart(state, scenario) === "chip" ? `measured on ${deviceName(measurement)}` : "another model was measured";
+  const why = apart(state, scenario);
+  if (why === "unknown") return "of which scenario the measurement is, is not known";
+  return why === "chip" ? `measured on ${deviceName(measurement)}` : "another model was measured";
 }
 
 /** @param {{name: () => string}} options */

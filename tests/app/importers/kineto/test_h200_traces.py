@@ -10,6 +10,7 @@ from tests.app.importers.reading import REFERENCE, codes, one
 WIDTH, TOKENS, VOCAB, LAYERS, HEADS, LENGTH, BATCH, DIM = 256, 2048, 1000, 2, 4, 512, 4, 64
 PRODUCTS = 2.0 * TOKENS * (LAYERS * (3 + 1 + 4 + 4) * WIDTH**2 + WIDTH * VOCAB)
 SCORES = 2.0 * BATCH * HEADS * LENGTH**2 * DIM
+CAUSAL = 0.5  # what a kernel executes where is_causal is recorded
 
 
 @pytest.fixture(scope="module", params=["h200_ddp_amp", "h200_ddp_compile"])
@@ -43,7 +44,7 @@ def test_every_product_and_attention_call_is_counted_once(imported):
     for kernel in one(imported).kernels:
         by_category[kernel.category] = by_category.get(kernel.category, 0.0) + (kernel.flops or 0.0)
     assert by_category["matmul"] == pytest.approx(3 * PRODUCTS)
-    assert by_category["attention"] == pytest.approx(LAYERS * (2 + 5) * SCORES)
+    assert by_category["attention"] == pytest.approx(CAUSAL * LAYERS * (2 + 5) * SCORES)
 
 
 def test_no_kernel_is_faster_than_the_chip(imported):

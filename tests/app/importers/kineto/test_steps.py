@@ -47,3 +47,50 @@ def test_a_device_that_lags_behind_the_host_shifts_the_windows(tmp_path):
             event["ts"] += 9000
     steps_s = one(read(tmp_path, document)).steps_s
     assert steps_s == (pytest.approx(15.5e-3), pytest.approx(10e-3), pytest.approx(10e-3))
+
+
+def left_over(document, at, length, name="ampere_bf16_s16816gemm_bf16_128x64"):
+    """A kernel that the device still ran when the recording began: no launch, no op."""
+    args = {"device": 0, "context": 1, "stream": made.COMPUTE, "correlation": 99_999_999}
+    kernel = {"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": made.COMPUTE, "ts": at, "dur": length}
+    document["traceEvents"].append(kernel | {"args": args})
+
+
+def test_what_ran_before_the_recording_belongs_to_no_step(tmp_path):
+    whole = one(read(tmp_path, made.trace()))
+    document = made.trace()
+    left_over(document, 1000.5 + 10, 40.0)
+    left_over(document, 1000.5 + 55, 44.0)  # behind the first launch, before the first launched kernel
+    imported = read(tmp_path, document)
+    found = one(imported)
+    assert "left-over-kernels" in codes(imported)
+    assert found.kernels == whole.kernels
+    assert found.steps_s[0] == pytest.approx(whole.steps_s[0] - 99e-6)
+    assert found.steps_s[1:] == whole.steps_s[1:]
+
+
+def test_without_marks_the_one_step_begins_behind_what_was_left_over(tmp_path):
+    document = made.trace(steps=1)
+    document["traceEvents"] = [event for event in document["traceEvents"] if "ProfilerStep" not in event["name"]]
+    whole = one(read(tmp_path, document))
+    left_over(document, 1000.5 - 5000, 5080.0)
+    found = one(read(tmp_path, document))
+    assert found.kernels == whole.kernels
+    assert found.steps_s[0] == pytest.approx(whole.steps_s[0] - 30e-6)  # launched at 50, left over until 80
+
+
+def test_a_kernel_whose_launch_is_missing_counts_where_it_ran(tmp_path):
+    document = made.trace()
+    left_over(document, 1000.5 + made.STEP_US + 7000, 100.0, "lost_kernel")
+    imported = read(tmp_path, document)
+    assert "launches-missing" in codes(imported)
+    assert "left-over-kernels" not in codes(imported)
+    assert one(imported).steps_s == one(read(tmp_path, made.trace())).steps_s
+
+
+def test_a_trace_of_the_device_alone_is_left_whole(tmp_path):
+    document = made.trace()
+    document["traceEvents"] = [e for e in document["traceEvents"] if e.get("cat") in ("kernel", "user_annotation")]
+    imported = read(tmp_path, document)
+    assert not {"left-over-kernels", "launches-missing"} & codes(imported)
+    assert len(one(imported).steps_s) == 3

@@ -1,0 +1,41 @@
+"""``headroom trace``: the op list of a program's step, made in a process of its own, and its prediction."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.commands.estimate import estimate
+from estimator.scenario.problems import InputProblems, Problem
+
+FAILED, BAD_INPUT = 1, 2
+
+
+def trace(
+    flags: Sequence[str],
+    arguments: Sequence[str],
+    out: Path | None,
+    as_json: bool,
+    data: Path | None,
+    calibration: Path | None,
+) -> int:
+    """Trace and print the Estimate; the op list goes to ``out``, or nowhere. What the program prints goes to stderr.
+
+    ``flags``: those of ``python -m runners trace``; ``arguments``: the program's own.
+    """
+    if out is not None and not out.resolve().parent.is_dir():
+        message = f"there is no folder {out.parent}"
+        raise InputProblems([Problem(field="--out", message=message, remedy="Choose a folder that exists.")])
+    with tempfile.TemporaryDirectory(prefix="headroom-trace-") as folder:
+        made = out or Path(folder) / "ops.json"
+        command = [sys.executable, "-m", "runners", "trace", *flags, "--out", str(made)]
+        command += ["--", *arguments] if arguments else []
+        code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
+        if code < 0:
+            print(f"headroom: the program ended by signal {-code}; what it said stands above.", file=sys.stderr)
+        if code:
+            return BAD_INPUT if code == BAD_INPUT else FAILED
+        return estimate(made, as_json, data, calibration=calibration)

@@ -1,0 +1,45 @@
+"""Op lists as ``headroom trace`` and ``headroom import --ops`` write them: a measurement with the step time of the
+profile that it came from, and with nothing where a program was traced.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.source import Source
+from estimator.scenario import catalog
+from estimator.scenario.measurement import Measurement, Origin
+from estimator.scenario.op_list import OpList, from_json, to_json
+from estimator.scenario.problems import InputProblems
+
+
+def read(source: Source, filename: str, limits: Limits) -> Imported:
+    """Read an op list; raise ImportRefused that names the first field that cannot be used."""
+    data = source.read("ops")
+    if source.damage:
+        remedy = "Copy the file again, whole."
+        raise ImportRefused("ops", "the end", f"the compressed file is {source.damage}", remedy)
+    try:
+        found = from_json(msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf")))
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ImportRefused("ops", "", f"this is not valid JSON ({error})", "Trace the program again.") from None
+    except InputProblems as error:
+        first = error.problems[0]
+        raise ImportRefused("ops", first.field[:80], first.message[:200], first.remedy[:300]) from None
+    measurement = Measurement(
+        label=(found.program or filename)[:200],
+        origin=Origin(kind="upload", format="ops", producer="headroom"),
+        device=_device(found),
+        world_size=found.world_size,
+        rank=min(found.rank, found.world_size - 1),
+        steps_s=() if found.loop_s is None else (found.loop_s,),
+    )
+    return Imported(measurements=(measurement,), op_lists=(to_json(found),))
+
+
+def _device(found: OpList) -> dict[str, str]:
+    try:
+        return {"name": catalog.chip(found.chip).label or found.chip}
+    except InputProblems:
+        return {"name": found.chip}

@@ -1,0 +1,190 @@
+"""Expected: what a profile measured beside what its own ops should take, without any scenario.
+
+Every call of the profile's op list is priced by itself, on the chip that it ran on: what a good kernel would take.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from estimator.cost.efficiency import Efficiencies, efficiencies
+from estimator.estimate.estimate import Estimate
+from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.estimate.recorded import Recorded, Work, recorded
+from estimator.estimate.what_if import CHANGES
+from estimator.scenario.breakdown import CATEGORIES, Category, Phase
+from estimator.scenario.op_list import OpList, Signature
+from estimator.scenario.problems import InputProblems, Problem
+
+ATTENTION_FLOPS = (
+    "Attention counts the half of the scores that causality leaves, where its kernel skips the other half."
+)
+MOST_OPS = 400
+
+
+@dataclass(kw_only=True)
+class Pair:
+    """Device seconds of one step, measured and predicted."""
+
+    measured_s: float = 0.0
+    predicted_s: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectedOp:
+    """All calls of an op with the same inputs in one phase, measured beside predicted; totals of a step.
+
+    ``flops`` and ``bytes``: what its kernels execute and move at least; ``known``: whether the table of ops has it,
+    else it is taken to read its inputs and write its outputs once.
+    """
+
+    op: str
+    inputs: str
+    phase: str
+    category: str
+    count: int
+    measured_s: float
+    predicted_s: float
+    flops: float
+    bytes: float
+    bound: str
+    precision: str
+    known: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """A profile's own prediction: the step, and its ops, categories and phases, measured beside predicted.
+
+    ``categories`` and ``phases`` add device seconds of all kernels, those that overlap too; ``measured_step_s``: of the
+    whole step, None where it is not known. ``unpriced_s``: of kernels without an op or shapes, taken as measured.
+    """
+
+    chip: str
+    estimate: Estimate
+    measured_step_s: float | None
+    ops: tuple[ExpectedOp, ...]
+    categories: dict[str, Pair]
+    phases: dict[str, Pair]
+    unpriced_s: float = 0.0
+    notes: tuple[str, ...] = field(default=(ATTENTION_FLOPS,))
+
+
+def expected(found: OpList, chip: str = "", calibration: Efficiencies | None = None) -> Expected:
+    """Price every call of a profile; raise InputProblems where its chip is not in the catalogue and none is given."""
+    cluster = cluster_for(found, chip)
+    e = calibration or efficiencies(cluster.chip.efficiency)
+    priced = recorded(found, cluster, e, interval=False)
+    rows: dict[tuple[int, str], list[float]] = {}
+    for index, call in enumerate(found.calls):
+        at = priced.of_call[index]
+        if at >= 0:
+            row = rows.setdefault((at, priced.phases[index]), [0.0, 0.0, float(call.signature)])
+            row[0] += 1
+            row[1] += call.measured_s or 0.0
+    ops = sorted((_row(found, priced, key, row) for key, row in rows.items()), key=lambda op: -op.measured_s)
+    categories: dict[str, Pair] = {}
+    phases: dict[str, Pair] = {}
+    for op in ops:
+        for table, name in ((categories, op.category), (phases, op.phase)):
+            pair = table.setdefault(name, Pair())
+            pair.measured_s += op.measured_s
+            pair.predicted_s += op.predicted_s
+    return Expected(
+        chip=cluster.chip.name,
+        estimate=estimate_op_list(found, cluster, calibration),
+        measured_step_s=found.loop_s,
+        ops=tuple(ops[:MOST_OPS]),
+        categories={name: categories[name] for name in CATEGORIES if name in categories},
+        phases=phases,
+        unpriced_s=math.fsum(op.measured_s for op in ops if not op.known and not op.inputs),
+    )
+
+
+def own_prediction(found: OpList, calibration: Efficiencies | None = None) -> Expected | None:
+    """As ``expected``, None where the chip that it ran on is not known."""
+    try:
+        return expected(found, calibration=calibration)
+    except InputProblems:
+        return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Offered:
+    """A change that would make something else of a list: its name, and what people call it."""
+
+    key: str
+    label: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class WhatIf:
+    """The prediction of a profile's ops after some changes, on a chip; ``offered``: all that can be asked for."""
+
+    chip: str
+    changes: tuple[str, ...]
+    estimate: Estimate
+    offered: tuple[Offered, ...]
+
+
+def what_if(found: OpList, changes: Sequence[str], chip: str = "") -> WhatIf:
+    """Predict a list after the named changes, in their order; raise InputProblems for an unknown name or chip."""
+    for name in changes:
+        if name not in CHANGES:
+            remedy = f"One of: {', '.join(CHANGES)}."
+            raise InputProblems([Problem(field="change", message=f"{name[:60]!r} is not known", remedy=remedy)])
+    offered = tuple(Offered(key=key, label=one.label) for key, one in CHANGES.items() if _differs(found, key))
+    for name in changes:
+        found = CHANGES[name].of(found)
+    cluster = cluster_for(found, chip)
+    estimate = estimate_op_list(found, cluster)
+    return WhatIf(chip=cluster.chip.name, changes=tuple(changes), estimate=estimate, offered=offered)
+
+
+def _differs(found: OpList, change: str) -> bool:
+    if change == "compile" and any(s.op.startswith("triton_") for s in found.signatures):
+        return False
+    changed = CHANGES[change].of(found)
+    if len(changed.calls) != len(found.calls) or change == "compile":
+        return True
+    return any(a.inputs != b.inputs for a, b in zip(changed.signatures, found.signatures, strict=False))
+
+
+def _row(found: OpList, priced: Recorded, key: tuple[int, str], row: list[float]) -> ExpectedOp:
+    at, phase = key
+    count, measured_s, signature = row
+    work, s = priced.work[at], found.signatures[int(signature)]
+    longest = max(work.kernels, key=lambda one: float(one.seconds * one.op.count), default=None)
+    plain = work.category in (Category.ELEMENTWISE, Category.OTHER)
+    return ExpectedOp(
+        op=s.op,
+        inputs=_inputs(s),
+        phase=phase,
+        category=Category.OPTIMIZER if phase == Phase.OPTIMIZER and plain else work.category,
+        count=int(count),
+        measured_s=measured_s,
+        predicted_s=count * work.seconds,
+        flops=count * _flops(work),
+        bytes=count * math.fsum(float(one.op.bytes * one.op.count) for one in work.kernels),
+        bound=longest.bound if longest is not None else "communication" if work.exchange else "",
+        precision=(longest.op.precision if longest is not None else "") or _dtype(s),
+        known=work.known,
+    )
+
+
+def _inputs(s: Signature) -> str:
+    """The shapes of the first inputs, and how many more there are."""
+    shown = [one for one in s.inputs if one.shape][:2]
+    more = len(s.inputs) - len(shown)
+    said = ", ".join("×".join(map(str, one.shape)) for one in shown)
+    return f"{said} and {more} more" if said and more else said
+
+
+def _flops(work: Work) -> float:
+    return math.fsum(float(one.executed_flops * one.op.count) for one in work.kernels)
+
+
+def _dtype(s: Signature) -> str:
+    return s.inputs[0].dtype if s.inputs else ""

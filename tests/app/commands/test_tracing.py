@@ -1,0 +1,34 @@
+"""``headroom trace``: a program's op list and its prediction, from a process of its own."""
+
+import json
+from pathlib import Path
+
+from app.cli import run
+from estimator.scenario.op_list import from_json
+
+PROGRAM = Path(__file__).parents[2] / "reference" / "ops" / "gpt2.py"
+
+
+def test_a_program_ends_in_an_estimate_and_its_op_list(tmp_path, capfd):
+    out = tmp_path / "ops.json"
+    assert run(["trace", str(PROGRAM), "--chip", "h200-sxm", "--out", str(out), "--json"]) == 0
+    estimate = json.loads(capfd.readouterr().out)
+    assert estimate["step_time_s"] > 0
+    found = from_json(json.loads(out.read_text()))
+    assert (found.program, found.chip) == (str(PROGRAM), "h200-sxm")
+
+
+def test_a_mistake_of_the_program_is_told_with_its_remedy(tmp_path, capfd):
+    assert run(["trace", str(tmp_path / "nothing.py")]) == 2
+    assert "there is no file" in capfd.readouterr().err
+    assert run(["trace", str(PROGRAM), "--out", str(tmp_path / "none" / "ops.json")]) == 2
+    assert "there is no folder" in capfd.readouterr().err
+
+
+def test_what_follows_the_dashes_reaches_the_program(tmp_path, capfd):
+    script = tmp_path / "own.py"
+    script.write_text("import sys; print(sys.argv[1:]); sys.exit(3)")
+    assert run(["trace", str(script), "--", "--lr", "0.1"]) == 1
+    captured = capfd.readouterr()
+    assert "['--lr', '0.1']" in captured.err
+    assert captured.out == ""

@@ -1,0 +1,125 @@
+"""A profile of a program that nobody described: beside its own prediction, until its scenario is confirmed."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.conftest import LOOKS
+from tests.browser.looking import headline, query, settled, wait_for_figures
+from tests.browser.server import ROOT
+
+pytestmark = pytest.mark.browser
+
+TRACE = ROOT / "tests" / "reference" / "h200" / "trace-short-2.trace.json.gz"
+
+
+@pytest.fixture
+def unknown(tmp_path):
+    """A profile whose name says nothing."""
+    path = tmp_path / "unknown.json.gz"
+    path.write_bytes(TRACE.read_bytes())
+    return path
+
+
+def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirmed_and_changed(open_page, drop, unknown):
+    page = open_page("/?measured=none")
+    wait_for_figures(page)
+    drop(page, unknown)
+    own = page.locator("#own-time")
+    expect(own.locator("tr.total")).to_contain_text("62.", timeout=60_000)
+    expect(own.locator("tr.total")).to_contain_text("63.4")
+    expect(own.locator("tr", has_text="matmul")).to_contain_text("%")
+    expect(page.locator("#own-ops")).to_contain_text("8192×2048, 2048×128256")
+    page.fill("#own-ops input", "allreduce")
+    expect(page.locator("#own-ops tbody tr")).to_have_count(4)
+    # nothing is subtracted from the scenario that happens to be open, in words or colour
+    expect(page.locator("#step-time .sub")).to_contain_text("is not known")
+    expect(page.locator("#step-time")).not_to_contain_text(re.compile(r"\d %"))
+    expect(page.locator("#step-time .worse, #step-time .better")).to_have_count(0)
+    expect(page.locator("#tile-step-time")).not_to_contain_text("measured")
+    expect(page.locator("#explore .pins")).to_contain_text("until its own is confirmed")
+
+    proposal = page.locator("#proposal")
+    expect(proposal).to_contain_text("30 fields sure")
+    expect(proposal.locator("tr", has_text="hidden")).to_contain_text("2048")
+    proposal.get_by_role("button", name="Confirm").click()
+    expect(proposal).to_contain_text("This profile is of", timeout=20_000)
+    settled(page)
+    expect(page.locator("#step-time tr.total td").nth(2)).to_have_text("63.4")
+    expect(page.locator("#tile-step-time")).to_contain_text("vs measured")
+    expect(own.locator("tr.total")).to_contain_text("63.4")
+
+    before = headline(page)
+    page.locator('[data-field="plan.micro_batch"] input[type=range]').focus()
+    page.keyboard.press("ArrowLeft")
+    page.wait_for_function("() => new URLSearchParams(location.search).get('micro_batch') === '2'")
+    settled(page)
+    assert headline(page) != before
+    expect(page.locator("#explore .pins")).to_contain_text("the run differs in")
+    assert query(page, "measured")
+
+
+def test_what_if_questions_are_answered_from_the_profile_s_own_ops(open_page, drop, unknown):
+    page = open_page("/?measured=none")
+    wait_for_figures(page)
+    drop(page, unknown)
+    what = page.locator("#what-if")
+    expect(what).to_contain_text("As it is: 62", timeout=60_000)
+    what.get_by_role("button", name="no exposed communication").click()
+    expect(what).to_contain_text(re.compile(r"−\d.* % against 62"))
+    expect(what.locator("tr.total")).to_contain_text("step")
+    what.locator("select").select_option("a100-80gb-sxm")
+    expect(what).to_contain_text(re.compile(r"\+\d.* % against 62"))
+    what.get_by_role("button", name="no exposed communication").click()
+    what.locator("select").select_option("h200-sxm")
+    expect(what).to_contain_text("As it is: 62")
+
+
+def test_compare_holds_a_profile_against_its_own_prediction_only(open_page, drop, unknown):
+    page = open_page("/?measured=none")
+    wait_for_figures(page)
+    drop(page, unknown)
+    expect(page.locator("#own-time tr.total")).to_contain_text("63.4", timeout=60_000)
+    page.get_by_role("link", name="Compare").click()
+    lines = page.locator("#compared tbody tr")
+    expect(lines).to_have_count(2)
+    expect(lines.nth(1)).to_contain_text("its own ops, predicted")
+    expect(lines.nth(1)).to_contain_text(re.compile(r"[▲▼] [+−]\d"))
+    # who wants to see the open scenario there may pin it; nothing is subtracted all the same
+    page.get_by_role("link", name="Explore", exact=True).click()
+    page.get_by_role("button", name="Pin this scenario").click()
+    page.get_by_role("link", name="Compare").click()
+    expect(lines).to_have_count(3)
+    expect(lines.nth(1)).to_contain_text(re.compile(r"[▲▼] [+−]\d"))
+    expect(lines.nth(2)).not_to_contain_text(re.compile(r"[▲▼]"))
+
+
+def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_path):
+    document = json.loads(gzip.decompress(TRACE.read_bytes()))
+    for event in document["traceEvents"]:
+        event.get("args", {}).pop("Input Dims", None)
+    (tmp_path / "bare.json").write_text(json.dumps(document))
+    page = open_page()
+    wait_for_figures(page)
+    drop(page, tmp_path / "bare.json")
+    proposal = page.locator("#proposal")
+    expect(proposal).to_contain_text("It does not say what ran", timeout=60_000)
+    expect(page.locator("#own-time")).to_be_hidden()
+    expect(page.locator("#step-time")).not_to_contain_text(re.compile(r"\d %"))
+    proposal.get_by_role("button", name="It is the one shown").click()
+    expect(page.locator("#step-time tr.total td").nth(2)).to_have_text("63.4", timeout=20_000)
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_the_cards_of_a_profile_fit_the_page(open_page, drop, unknown, width, scheme):
+    page = open_page("/?measured=none", width=width, scheme=scheme)
+    wait_for_figures(page)
+    drop(page, unknown)
+    expect(page.locator("#own-time tr.total")).to_contain_text("63.4", timeout=60_000)
+    expect(page.locator("#what-if")).to_contain_text("As it is")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

@@ -1,0 +1,87 @@
+"""A profile's own prediction, held to what the H200 measured."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from app.importers import import_file
+from estimator.estimate.expected import expected, own_prediction
+from estimator.scenario.op_list import Call, OpList, Signature, from_json
+from estimator.scenario.problems import InputProblems
+
+REFERENCE = Path(__file__).parents[2] / "reference"
+
+
+@cache
+def listed(name: str) -> OpList:
+    (found,) = import_file(REFERENCE / name, name).op_lists
+    assert found is not None
+    return from_json(found)
+
+
+@pytest.mark.parametrize(("ranks", "within"), [(1, 0.02), (2, 0.04), (4, 0.04)])
+def test_a_step_of_llama_takes_what_its_own_ops_should(ranks, within):
+    found = expected(listed(f"h200/trace-short-{ranks}.trace.json.gz"))
+    assert found.measured_step_s is not None
+    assert found.estimate.step_time_s == pytest.approx(found.measured_step_s, rel=within)
+    pairs = found.categories
+    for name in ("matmul", "elementwise", "optimizer"):
+        assert pairs[name].predicted_s == pytest.approx(pairs[name].measured_s, rel=0.12), name
+    assert pairs["attention"].predicted_s == pytest.approx(pairs["attention"].measured_s, rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["h200_ddp", "h200_ddp_amp", "h200_ddp_compile"])
+def test_kernels_of_a_few_microseconds_are_near_too(name):
+    """A model so small that most kernels take as long as a launch; what NCCL waits for nobody can tell."""
+    found = expected(listed(f"kineto/{name}.json.gz"))
+    own = [pair for category, pair in found.categories.items() if category not in ("communication", "other")]
+    assert sum(pair.predicted_s for pair in own) == pytest.approx(sum(pair.measured_s for pair in own), rel=0.25)
+
+
+def test_categories_phases_and_ops_add_up_to_the_same_seconds():
+    ops = listed("h200/trace-short-2.trace.json.gz")
+    found = expected(ops)
+    measured = sum(call.measured_s or 0.0 for call in ops.calls)
+    for pairs in (found.categories, found.phases):
+        assert math.fsum(pair.measured_s for pair in pairs.values()) == pytest.approx(measured)
+    assert math.fsum(op.measured_s for op in found.ops) == pytest.approx(measured)
+    assert math.fsum(op.predicted_s for op in found.ops) == pytest.approx(
+        math.fsum(pair.predicted_s for pair in found.phases.values())
+    )
+    assert sum(op.count for op in found.ops) == sum(call.kind in ("kernel", "collective") for call in ops.calls)
+    assert [op.measured_s for op in found.ops] == sorted((op.measured_s for op in found.ops), reverse=True)
+
+
+def test_element_wise_ops_have_bytes_and_attention_the_causal_half():
+    found = expected(listed("h200/trace-short-1.trace.json.gz"))
+    plain = [op for op in found.ops if op.category == "elementwise" and op.inputs and op.known]
+    assert sum(op.bytes > 0 for op in plain) > 0.9 * len(plain)
+    (forward,) = [op for op in found.ops if op.op.endswith("cudnn_attention")]
+    batch, heads, length, dim, layers = 4, 32, 2048, 64, 2
+    assert forward.flops == pytest.approx(0.5 * layers * 4 * batch * heads * length**2 * dim, rel=0.05)
+    assert "half of the scores" in found.notes[0]
+
+
+def test_another_chip_may_be_asked_for_and_an_unknown_one_gives_none():
+    ops = listed("h200/trace-short-1.trace.json.gz")
+    slower = expected(ops, "a100-80gb-sxm")
+    assert slower.chip == "a100-80gb-sxm"
+    assert slower.estimate.step_time_s > 1.5 * expected(ops).estimate.step_time_s
+    nameless = OpList(**{**{f: getattr(ops, f) for f in ops.__dataclass_fields__}, "chip": ""})
+    assert own_prediction(nameless) is None
+    with pytest.raises(InputProblems):
+        expected(nameless)
+
+
+def test_a_kernel_that_says_nothing_is_taken_as_measured():
+    calls = (Call(kind="kernel", signature=0, phase="forward", measured_s=2e-3),) * 2
+    signatures = (Signature(op="my_kernel(float*)", arguments={"category": "attention"}),)
+    found = expected(OpList(source="profile", program="", chip="h200-sxm", calls=calls, signatures=signatures))
+    (op,) = found.ops
+    assert (op.category, op.known, op.predicted_s) == ("attention", False, pytest.approx(4e-3))
+    assert found.unpriced_s == pytest.approx(4e-3)
+    assert found.estimate.step_time_s >= 4e-3

@@ -1,0 +1,209 @@
+"""Scenarios proposed from profiles: right in every field that the profile determines, and honest about the others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.importers import import_file
+from estimator.scenario.op_list import Call, Operand, OpList, Signature, from_json
+from estimator.scenario.proposal import Proposal, proposal
+from estimator.scenario.scenario import scenario_from_json
+
+REFERENCE = Path(__file__).parents[2] / "reference"
+LLAMA = {
+    "model.layers": 2, "model.hidden": 2048, "model.heads": 32, "model.kv_heads": 8, "model.head_dim": 64,
+    "model.ffn": 8192, "model.gated_ffn": True, "model.activation": "silu", "model.vocab": 128256, "model.norm": "rms",
+    "model.norms_per_layer": 2, "model.position": "rope", "model.bias": False, "model.tied_embedding": True,
+    "training.seq_len": 2048, "training.precision": "bf16-amp", "training.optimizer": "adamw",
+    "training.attention": "sdpa", "training.compile": False, "training.dropout": 0.0, "plan.micro_batch": 4,
+    "plan.tp": 1, "plan.pp": 1, "plan.sharding": "ddp", "plan.recompute": "none", "cluster.chip": "h200-sxm",
+}  # fmt: skip
+SMALL = {
+    "model.layers": 2, "model.hidden": 256, "model.heads": 4, "model.kv_heads": 4, "model.head_dim": 64,
+    "model.ffn": 1024, "model.gated_ffn": False, "model.vocab": 1000, "model.norm": "layer", "model.bias": False,
+    "model.ffn_bias": True, "training.seq_len": 512, "training.precision": "bf16-amp", "training.optimizer": "adamw",
+    "training.attention": "sdpa", "training.global_batch": 8, "plan.micro_batch": 4, "plan.dp": 2, "plan.tp": 1,
+    "plan.pp": 1, "plan.sharding": "ddp", "plan.recompute": "none", "cluster.chip": "h200-sxm",
+}  # fmt: skip
+"""What tests/reference/kineto/record.py runs."""
+TRUTH: dict[str, dict[str, Any]] = {
+    "h200/trace-short-1.trace.json.gz": {**LLAMA, "plan.dp": 1, "training.global_batch": 4},
+    "h200/trace-short-2.trace.json.gz": {**LLAMA, "plan.dp": 2, "training.global_batch": 8},
+    "h200/trace-short-4.trace.json.gz": {**LLAMA, "plan.dp": 4, "training.global_batch": 16},
+    "kineto/h200_ddp.json.gz": {
+        **LLAMA, "model.hidden": 512, "model.heads": 8, "model.kv_heads": 4, "model.ffn": 1536, "model.vocab": 8000,
+        "model.tied_embedding": False, "training.seq_len": 256, "training.precision": "bf16", "plan.micro_batch": 2,
+        "plan.dp": 2, "training.global_batch": 4,
+    },
+    "kineto/h200_ddp_amp.json.gz": {
+        **SMALL, "model.position": "none", "model.norms_per_layer": 2, "training.compile": False,
+        "training.dropout": 0.0,
+    },
+    "kineto/h200_ddp_compile.json.gz": {**SMALL, "training.compile": True},
+}  # fmt: skip
+
+
+@cache
+def listed(name: str) -> OpList:
+    (found,) = import_file(REFERENCE / name, name).op_lists
+    assert found is not None
+    return from_json(found)
+
+
+@pytest.mark.parametrize("name", TRUTH)
+def test_every_field_that_the_profile_determines_is_right(name):
+    found = proposal(listed(name))
+    assert found.reason == ""
+    assert found.whole
+    sure = {path: one.value for path, one in found.fields.items() if one.sure}
+    known = TRUTH[name]
+    assert {path: sure.get(path) for path in known} == known
+    assert all(one.evidence for one in found.fields.values())
+    assert found.scenario is not None
+    scenario = scenario_from_json(found.scenario)
+    assert scenario.micro_batches == 1
+    assert scenario.plan.chips == scenario.cluster.chips == known["plan.dp"]
+
+
+def test_what_a_profile_cannot_tell_is_guessed_and_says_so():
+    found = proposal(listed("kineto/h200_ddp_amp.json.gz")).fields
+    assert not found["model.activation"].sure  # whether GELU by tanh
+    assert not found["cluster.nodes"].sure
+    compiled = proposal(listed("kineto/h200_ddp_compile.json.gz")).fields
+    assert not compiled["model.position"].sure
+    assert not compiled["training.dropout"].sure
+    assert "model.norms_per_layer" not in compiled
+
+
+def without(ops: OpList, *phases: str) -> OpList:
+    kept = tuple(replace(call, waits_for=-1) for call in ops.calls if call.phase not in phases and call.signature >= 0)
+    return replace(ops, calls=kept)
+
+
+def test_inference_is_no_training_step():
+    found = proposal(without(listed("h200/trace-short-1.trace.json.gz"), "backward", "optimizer"))
+    assert not found.whole
+    assert any("no backward and no optimizer" in note for note in found.notes)
+    assert not found.fields["training.optimizer"].sure
+    assert not found.fields["plan.recompute"].sure
+    assert found.fields["model.layers"].value == 2
+
+
+def test_two_micro_batches_are_two_passes():
+    ops = listed("h200/trace-short-1.trace.json.gz")
+    calls = without(ops).calls
+    twice = [call for call in calls if call.phase != "optimizer"]
+    found = proposal(replace(ops, calls=(*twice, *twice, *(call for call in calls if call.phase == "optimizer"))))
+    assert found.fields["model.layers"].value == 2
+    assert found.fields["training.global_batch"].value == 8
+    assert found.scenario is not None
+    assert scenario_from_json(found.scenario).micro_batches == 2
+
+
+def kernel(name: str, *shapes: tuple[int, ...], **arguments: Any) -> Signature:
+    return Signature(op=name, inputs=tuple(Operand(shape=one, dtype="bfloat16") for one in shapes), arguments=arguments)
+
+
+def made(*signatures: Signature, **changes: Any) -> Proposal:
+    phases = ("forward",) * len(signatures)
+    ops = OpList(
+        source="profile",
+        program="made",
+        signatures=signatures,
+        calls=tuple(Call(kind="kernel", signature=at, phase=phase) for at, phase in enumerate(phases)),
+        **changes,
+    )
+    return proposal(ops)
+
+
+Q = (2, 8, 16, 64)
+TABLE = Signature(
+    op="aten::embedding",
+    inputs=(Operand(shape=(100, 512), dtype="bfloat16"), Operand(shape=(2, 16), dtype="int64")),
+)
+
+
+def test_no_attention_and_no_vocabulary_give_a_reason():
+    assert "no attention" in made(kernel("aten::mm", (4, 8), (8, 4))).reason
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=False)
+    found = made(attention, kernel("aten::mm", (32, 512), (512, 512)), kernel("aten::mm", (32, 2048), (2048, 512)))
+    assert "no tokens" in found.reason
+    assert found.scenario is None
+
+
+def test_attention_that_sees_all_tokens_is_said():
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=False)
+    products = [kernel("aten::mm", (32, a), (a, b)) for a, b in ((512, 1536), (512, 512), (512, 2048), (2048, 512))]
+    found = made(TABLE, attention, *products)
+    assert found.scenario is not None
+    assert any("sees all tokens" in note for note in found.notes)
+    assert found.fields["model.kv_heads"].value == 8
+    assert found.fields["model.ffn"].value == 2048
+
+
+def test_eager_attention_is_read_from_its_scores():
+    scores = kernel("aten::_softmax", (2, 8, 16, 16))
+    first = kernel("aten::bmm", (16, 16, 64), (16, 64, 16))
+    second = kernel("aten::bmm", (16, 16, 16), (16, 16, 64))
+    products = [kernel("aten::mm", (32, a), (a, b)) for a, b in ((512, 1536), (512, 512), (512, 2048), (2048, 512))]
+    found = made(TABLE, first, scores, second, *products).fields
+    assert found["training.attention"].value == "eager"
+    assert (found["model.heads"].value, found["model.head_dim"].value) == (8, 64)
+    assert found["plan.micro_batch"].value == 2
+
+
+def test_tensor_parallel_ranks_add_activations_up():
+    half = (2, 4, 16, 64)
+    attention = kernel("aten::_scaled_dot_product_flash_attention", half, half, half, is_causal=True)
+    products = [kernel("aten::mm", (32, a), (a, b)) for a, b in ((512, 768), (256, 512), (512, 1024), (1024, 512))]
+    signatures = (TABLE, attention, *products, kernel("c10d::allreduce_", (16384,), group=0))
+    calls = [Call(kind="kernel", signature=at, phase="forward") for at in range(len(signatures) - 1)]
+    outputs = replace(signatures[3], outputs=(Operand(shape=(32, 512), dtype="bfloat16"),))
+    signatures = (*signatures[:3], outputs, *signatures[4:])
+    calls.append(Call(kind="collective", signature=len(signatures) - 1, phase="forward"))
+    ops = OpList(
+        source="profile", program="tp", signatures=signatures, calls=tuple(calls), groups=((0, 1),), world_size=2,
+        chip="h100-sxm",
+    )  # fmt: skip
+    found = proposal(ops).fields
+    assert found["plan.tp"].value == 2
+    assert found["plan.dp"].value == 1
+    assert found["model.heads"].value == 8
+    assert found["model.ffn"].value == 2048
+
+
+@pytest.mark.parametrize(
+    ("ops", "sharding"),
+    [
+        (("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"), "fsdp"),
+        (("_c10d_functional::all_gather_into_tensor", "_c10d_functional::reduce_scatter_tensor"), "fsdp"),
+        (("c10d::allreduce_",), "ddp"),
+    ],
+)
+def test_sharding_by_what_is_exchanged(ops, sharding):
+    base = listed("h200/trace-short-2.trace.json.gz")
+    signatures = (*base.signatures, *(kernel(name, (10**6,), group=0) for name in ops))
+    kept = [call for call in without(base).calls if call.kind != "collective"]
+    exchanges = [
+        Call(kind="collective", signature=len(base.signatures) + at, phase="backward", stream=1)
+        for at in range(len(ops))
+    ]
+    found = proposal(replace(base, signatures=signatures, calls=(*kept, *exchanges))).fields
+    assert found["plan.sharding"].value == sharding
+
+
+def test_recomputed_products_are_full_recomputation():
+    base = listed("h200/trace-short-1.trace.json.gz")
+    again = [
+        replace(call, phase="backward", recomputed=True, waits_for=-1)
+        for call in base.calls
+        if call.kind == "kernel" and call.phase == "forward"
+    ]
+    found = proposal(replace(base, calls=(*without(base).calls, *again)))
+    assert found.fields["plan.recompute"].value == "full"
+    assert found.fields["model.layers"].value == 2

@@ -1,0 +1,31 @@
+"""A small network under what is named: ddp, fsdp, tensor."""
+
+import os
+import sys
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+
+how = sys.argv[1]
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+dist.init_process_group("nccl")
+assert dist.get_world_size() == int(os.environ["WORLD_SIZE"])
+assert dist.get_backend() == "nccl"
+network = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 16)).cuda()
+if how == "tensor":
+    mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
+    parallelize_module(network, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel(), "4": ColwiseParallel()})
+if how == "fsdp":
+    for layer in (network[0], network[2], network):
+        fully_shard(layer)
+model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True) if how == "ddp" else network
+model = torch.compile(model) if "compile" in sys.argv else model
+optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)
+for _ in range(5):
+    model(torch.randn(8, 1024, device="cuda")).square().mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()

@@ -1,0 +1,51 @@
+"""``python -m runners trace`` refuses what it cannot do, with the field and the remedy."""
+
+import subprocess
+import sys
+
+import pytest
+
+from runners.__main__ import main
+from runners.program.command import split
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ([], "program: is missing"),
+        (["nothing.py"], "there is no file nothing.py"),
+        (["nothing"], "nothing is no script"),
+        (["a.py", "--hf", "config.json"], "stands beside --hf"),
+        (["a.py", "--world-size", "4", "--rank", "4"], "--rank: is none of the ranks. Give 0 to 3."),
+        (["a.py", "--chip", "tpu-v5p"], "runs no CUDA"),
+        (["a.py", "--chip", "z9000"], "z9000"),
+        (["a.py", "--steps", "0"], "--steps: is below 1"),
+        (["os:getcwd", "--precision", "fp4"], "--precision: 'fp4' is not known"),
+    ],
+)
+def test_a_mistake_names_its_field(flags, said, tmp_path, capsys):
+    assert main(["trace", *flags, "--out", str(tmp_path / "ops.json")]) == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "ops.json").exists()
+
+
+def test_what_follows_two_dashes_is_the_programs():
+    assert split(["trace", "a.py", "--", "--lr", "1", "--", "x"]) == (["trace", "a.py"], ["--lr", "1", "--", "x"])
+    assert split(["trace", "a.py"]) == (["trace", "a.py"], [])
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("raise RuntimeError('no data')", "failed: RuntimeError: no data"),
+        ("import torch; torch.ones(3)", "ran without anything for the device"),
+    ],
+)
+def test_a_program_that_fails_leaves_no_list(text, said, tmp_path):
+    script, out = tmp_path / "own.py", tmp_path / "ops.json"
+    script.write_text(text)
+    command = [sys.executable, "-m", "runners", "trace", str(script), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 1
+    assert said in done.stderr
+    assert not out.exists()

@@ -1,0 +1,144 @@
+"""What a traced step says: the kernels of a GPU, with phases, modules, memory and streams."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from estimator.scenario.breakdown import MemoryKind
+from estimator.scenario.op_list import from_json
+from tests.runners.program.conftest import PROGRAMS
+
+OPS = Path(__file__).parents[2] / "reference" / "ops"
+
+
+def ops(found, **wanted):
+    return [
+        found.of(call).op.removeprefix("aten::")
+        for call in found.calls
+        if call.kind == "kernel" and all(getattr(call, name) == value for name, value in wanted.items())
+    ]
+
+
+def bytes_of(found, kind):
+    """Bytes of a kind that are there when the step ends."""
+    return sum(one.bytes for one in found.storages if one.kind == kind and one.died == -1)
+
+
+@pytest.mark.parametrize("name", ["llama", "gpt2"])
+def test_reference_lists_are_what_their_programs_give(traced, name):
+    found = traced(OPS / f"{name}.py", "--chip", "h200-sxm")
+    kept = from_json(json.loads((OPS / f"{name}.json").read_text()))
+    assert (found.calls, found.signatures, found.storages) == (kept.calls, kept.signatures, kept.storages)
+    assert (found.parameters, found.modules, found.chip) == (kept.parameters, kept.modules, "h200-sxm")
+
+
+def test_products_and_attention_of_a_bf16_step(traced):
+    found = traced(OPS / "llama.py", "--chip", "h200-sxm")
+    forward, backward = Counter(ops(found, phase="forward")), Counter(ops(found, phase="backward"))
+    assert (forward["mm"], backward["mm"]) == (2 * 7 + 1, 2 * (2 * 7 + 1))
+    assert forward["_scaled_dot_product_cudnn_attention"] == 2
+    assert backward["_scaled_dot_product_cudnn_attention_backward"] == 2
+    assert backward["silu_backward"] == 2
+    attention = next(s for s in found.signatures if s.op == "aten::_scaled_dot_product_cudnn_attention")
+    assert attention.arguments == {"backend": "cudnn", "is_causal": True, "mask": False, "dropout": 0.0}
+    assert [o.shape for o in attention.inputs] == [(2, 16, 1024, 64), (2, 4, 1024, 64), (2, 4, 1024, 64)]
+    of_optimizer = ops(found, phase="optimizer")
+    assert of_optimizer[0] == "_foreach_mul_.Scalar"
+    assert "_foreach_addcdiv_.ScalarList" in of_optimizer
+
+
+def test_memory_of_a_step_is_weights_gradients_and_two_moments(traced):
+    found = traced(OPS / "llama.py", "--chip", "h200-sxm")
+    weights = 2 * found.parameters
+    assert bytes_of(found, MemoryKind.PARAMETERS) == weights
+    assert bytes_of(found, MemoryKind.GRADIENTS) == weights
+    assert bytes_of(found, MemoryKind.OPTIMIZER) == 2 * weights
+    last = len(found.calls)
+    for one in found.storages:
+        assert one.died == -1 or -1 <= one.born < one.died <= last
+
+
+def test_an_op_of_the_backward_belongs_to_its_forwards_module(traced):
+    found = traced(OPS / "llama.py", "--chip", "h200-sxm")
+    modules = {
+        phase: Counter(
+            found.modules[call.module]
+            for call in found.calls
+            if call.phase == phase and found.of(call).op == "aten::mm"
+        )
+        for phase in ("forward", "backward")
+    }
+    assert set(modules["forward"]) == set(modules["backward"])
+    assert modules["backward"] == {name: 2 * count for name, count in modules["forward"].items()}
+
+
+def test_autocast_casts_each_weight_once_and_fuses_the_optimizer(traced):
+    found = traced(OPS / "gpt2.py", "--chip", "h200-sxm")
+    casts = [
+        found.of(call)
+        for call in found.calls
+        if call.phase == "forward" and found.of(call).op == "aten::_to_copy" and found.of(call).inputs
+    ]
+    weights = Counter(
+        s.inputs[0].shape for s in casts if len(s.inputs[0].shape) == 2 and s.inputs[0].dtype == "float32"
+    )
+    assert weights[(50304, 768)] == 1
+    assert weights[(2304, 768)] == 2
+    assert ops(found, phase="optimizer").count("_fused_adamw_") == 1
+    assert "native_dropout" in ops(found)
+    assert found.of(next(c for c in found.calls if c.kind == "kernel")).arguments.get("direction") in ("HtoD", None)
+
+
+def test_recomputation_is_marked_and_the_scaler_lets_the_optimizer_step(traced):
+    found = traced(PROGRAMS / "checkpointed.py")
+    again = ops(found, recomputed=True)
+    assert again.count("addmm") == 4 - 2  # the last product's result is nobody's: recomputation stops before it
+    assert {call.phase for call in found.calls if call.recomputed} == {"backward"}
+    assert "_amp_foreach_non_finite_check_and_unscale_" in ops(found)
+    assert ops(found, phase="optimizer") != []
+    assert any(call.kind == "sync" for call in found.calls)
+    assert any("placeholders" in text for text in found.assumptions)
+
+
+def test_ddp_reduces_its_buckets_beside_the_backward(traced):
+    found = traced(PROGRAMS / "parallel.py", "--world-size", "16", "--rank", "9", "--", "ddp")
+    exchanges = [call for call in found.calls if call.kind == "collective"]
+    sizes = [found.of(call).inputs[0].shape[0] for call in exchanges]
+    assert sum(sizes) == found.parameters
+    assert len(sizes) == 2  # the last layers fill the first bucket, of 1 MiB; the rest stays below 25 MiB
+    assert sizes[0] == 16 * 1025 + 1024 * 1025
+    assert {found.streams[call.stream] for call in exchanges} == {"collectives of group 0"}
+    assert found.groups == (tuple(range(16)),)
+    waits = [call for call in found.calls if call.kind == "wait" and call.stream == 0]
+    assert [found.calls[call.waits_for] for call in waits] == exchanges
+    assert found.rank == 9
+
+
+def test_fsdp_gathers_ahead_on_streams_of_its_own(traced):
+    found = traced(PROGRAMS / "parallel.py", "--world-size", "16", "--rank", "9", "--", "fsdp")
+    names = Counter(found.of(call).op for call in found.calls if call.kind == "collective")
+    assert names == {"c10d::_allgather_base_": 3 + 2, "c10d::_reduce_scatter_base_": 3}
+    assert all(call.stream for call in found.calls if call.kind == "collective")
+    assert found.parameters == 2 * 1024 * 1025 + 16 * 1025
+    assert bytes_of(found, MemoryKind.PARAMETERS) == 4 * found.parameters // 16
+
+
+def test_tensor_parallel_halves_meet_in_an_all_reduce(traced):
+    found = traced(PROGRAMS / "parallel.py", "--world-size", "8", "--rank", "5", "--", "tensor")
+    exchanges = [call for call in found.calls if call.kind == "collective"]
+    assert [found.of(call).op for call in exchanges] == ["_c10d_functional::all_reduce"] * len(exchanges) != []
+    assert found.groups[-1] == (4, 5, 6, 7)
+    products = {s.outputs[0].shape for s in found.signatures if s.op == "aten::addmm"}
+    assert (8, 256) in products
+    waits = {call.waits_for for call in found.calls if call.kind == "wait" and call.stream == 0}
+    assert waits == {found.calls.index(call) for call in exchanges}
+
+
+def test_compiled_calls_are_marked_and_the_assumption_is_stated(traced):
+    found = traced(PROGRAMS / "parallel.py", "--world-size", "2", "--", "ddp", "compile")
+    marked = [call for call in found.calls if call.compiled and call.kind == "kernel"]
+    assert {call.phase for call in marked} == {"forward", "backward"}
+    assert not any(call.compiled for call in found.calls if call.phase == "optimizer")
+    assert any("compiled" in text for text in found.assumptions)

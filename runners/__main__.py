@@ -59,7 +59,7 @@ def _measure(options: argparse.Namespace) -> int:
     document |= {"scenario": scenario, "options": values, "world_size": rank_and_world_size()[1]}
     job = decode(Job, document)
     options_of(job.benchmark, job.options)
-    run = _program_run(options, values) if program else None
+    run = _program_run(options) if program else None
     told = Told()
     code = work(job, options.out, lambda event: _say(told.text(event)), options.trace, run=run)
     if code == 0 and rank_and_world_size()[0] == 0:
@@ -77,19 +77,18 @@ def _program_problems(options: argparse.Namespace, values: dict[str, Any]) -> li
     if options.scenario is not None or options.job is not None:
         message = "a program says itself what its step is"
         found.append(Problem(field="--scenario", message=message, remedy="Leave it out, or --module and --hf."))
-    for name in sorted(set(values) - {"optimizer_kernel"}):
+    for name in sorted(values):
         message = "says something of a scenario's step, not of a program's"
         found.append(Problem(field=f"--{name.replace('_', '-')}", message=message, remedy="Leave it out."))
     return found
 
 
-def _program_run(options: argparse.Namespace, values: dict[str, Any]) -> Any:
+def _program_run(options: argparse.Namespace) -> Any:
     """How a program is measured in place of a scenario; never part of a job, which others may send."""
     names = (field.name for field in fields(ProgramOptions))
     chosen = decode(ProgramOptions, {name: getattr(options, name) for name in names if hasattr(options, name)}, "")
     found = import_module("runners.benchmarks.program_step")  # imports torch
-    kernel = values.get("optimizer_kernel", "default")
-    return partial(found.run, module=options.module, hf=options.hf, options=chosen, kernel=kernel)
+    return partial(found.run, module=options.module, hf=options.hf, options=chosen)
 
 
 def _probe(options: argparse.Namespace) -> int:

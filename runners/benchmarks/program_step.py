@@ -30,7 +30,6 @@ def run(
     module: str = "",
     hf: str = "",
     options: ProgramOptions,
-    kernel: str = "default",
 ) -> Measurement | None:
     """Measure one step of the program; on rank 0 return what was found, on others None. Raises InputProblems."""
     ranks = join(job.device)
@@ -48,7 +47,7 @@ def run(
     try:
         tell("build", 0, 1)
         torch.manual_seed(job.seed)
-        program = program_of(module=module, hf=hf, options=options, device=ranks.device, kernel=kernel)
+        program = program_of(module=module, hf=hf, options=options, device=ranks.device)
         trainer = trainer_of(program, ranks)
         tell("build", 1, 1)
         found = profiled(blank, trainer, timed(trainer, job, tell), job, tell, trace)
@@ -69,7 +68,9 @@ def trainer_of(program: Program, ranks: Ranks) -> Trainer:
     return Trainer(
         module=program.module,
         optimizer=program.optimizer,
-        scaler=None,
+        scaler=torch.amp.GradScaler(torch.device(ranks.device).type)
+        if program.options.precision == "fp16-amp"
+        else None,
         batches=[program.batch],
         loss_of=program.loss,
         fused=program.options.compile,

@@ -120,7 +120,11 @@ def serve(
 def estimate(
     scenario: Annotated[
         Path | None,
-        typer.Argument(metavar="SCENARIO.json", help="What to predict; may be left out with --hf.", show_default=False),
+        typer.Argument(
+            metavar="SCENARIO.json|OPS.json",
+            help="What to predict: a scenario, or the op list of a traced program; may be left out with --hf.",
+            show_default=False,
+        ),
     ] = None,
     as_json: AsJson = False,
     data: Data = None,
@@ -136,11 +140,17 @@ def estimate(
         Path | None,
         typer.Option(metavar="OUT", help="Write every op of one layer, embedding and head: .csv, .parquet, .xlsx."),
     ] = None,
+    chip: Annotated[
+        str, typer.Option(metavar="KEY", help="Price an op list on this chip. [default: the one that it names]")
+    ] = "",
+    calibration: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
+    ] = None,
 ) -> int:
     """Predict time and memory of one training step."""
     from app.commands.estimate import estimate as command
 
-    return command(scenario, as_json, data, hf, table)
+    return command(scenario, as_json, data, hf, table, chip, calibration)
 
 
 @app.command()
@@ -169,7 +179,8 @@ def predict(
         Path | None,
         typer.Argument(metavar="LIST.json", help="Steps: name and scenario of each. [default: the reference series]"),
     ] = None,
-    ranks: Annotated[int, typer.Option(metavar="N", help="GPUs of the reference series.")] = 1,
+    ranks: Annotated[int, typer.Option(metavar="N", help="GPUs of the reference series, or of models by config.")] = 1,
+    chip: Annotated[str, typer.Option(metavar="KEY", help="What models by config are traced for.")] = "h200-sxm",
     calibration: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
     ] = None,
@@ -181,7 +192,7 @@ def predict(
     """Predict the steps of a series before they are measured, and set measured ones beside them."""
     from app.commands.predict import predict as command
 
-    return command(series, ranks, calibration, results, as_json)
+    return command(series, ranks, chip, calibration, results, as_json)
 
 
 @app.command()

@@ -20,6 +20,7 @@ from runners.guard import heartbeat
 from runners.guard.journal import journal_of, recover
 from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json, read_measurement
 from runners.options import ProgramOptions, about, add_arguments, add_fields, from_arguments, options_of
+from runners.program.command import add_trace, split
 from runners.reference.command import add_reference
 from runners.reference.plans import plans
 from runners.series_list import entries_of, read_series
@@ -32,7 +33,11 @@ PROBE_OVERTIME_S = 120.0
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code: 0 done (out of memory included), 1 failed, 2 bad input."""
-    options = _parser().parse_args(arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    own, behind = split(given) if given[:1] == ["trace"] else (given, [])
+    options = _parser().parse_args(own)
+    if behind:
+        options.arguments = behind
     try:
         code = int(options.command(options))
     except InputProblems as error:
@@ -59,7 +64,7 @@ def _measure(options: argparse.Namespace) -> int:
     document |= {"scenario": scenario, "options": values, "world_size": rank_and_world_size()[1]}
     job = decode(Job, document)
     options_of(job.benchmark, job.options)
-    run = _program_run(options) if program else None
+    run = _program_run(options, values) if program else None
     told = Told()
     code = work(job, options.out, lambda event: _say(told.text(event)), options.trace, run=run)
     if code == 0 and rank_and_world_size()[0] == 0:
@@ -77,18 +82,19 @@ def _program_problems(options: argparse.Namespace, values: dict[str, Any]) -> li
     if options.scenario is not None or options.job is not None:
         message = "a program says itself what its step is"
         found.append(Problem(field="--scenario", message=message, remedy="Leave it out, or --module and --hf."))
-    for name in sorted(values):
+    for name in sorted(set(values) - {"optimizer_kernel"}):
         message = "says something of a scenario's step, not of a program's"
         found.append(Problem(field=f"--{name.replace('_', '-')}", message=message, remedy="Leave it out."))
     return found
 
 
-def _program_run(options: argparse.Namespace) -> Any:
+def _program_run(options: argparse.Namespace, values: dict[str, Any]) -> Any:
     """How a program is measured in place of a scenario; never part of a job, which others may send."""
     names = (field.name for field in fields(ProgramOptions))
     chosen = decode(ProgramOptions, {name: getattr(options, name) for name in names if hasattr(options, name)}, "")
     found = import_module("runners.benchmarks.program_step")  # imports torch
-    return partial(found.run, module=options.module, hf=options.hf, options=chosen)
+    kernel = values.get("optimizer_kernel", "default")
+    return partial(found.run, module=options.module, hf=options.hf, options=chosen, kernel=kernel)
 
 
 def _probe(options: argparse.Namespace) -> int:
@@ -201,6 +207,7 @@ def _parser() -> argparse.ArgumentParser:
     many.add_argument("--row-limit-s", type=float, default=120.0, metavar="S", help="end all if a step takes longer")
     many.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="default: GPUs if any")
     many.set_defaults(command=_series)
+    add_trace(commands.add_parser("trace", help="the op list of a program's step, without a GPU"))
 
     lost = commands.add_parser("recover", help="the result of a run that was killed, from the rows on disk")
     lost.add_argument("result", type=Path, metavar="RESULT.json", help="what the run would have written")

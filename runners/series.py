@@ -1,4 +1,6 @@
-"""Series: many scenarios' steps in one group of processes, a result for each: ``python -m runners series LIST.json``.
+"""Series: many steps in one group of processes, a result for each: ``python -m runners series LIST.json``.
+
+An entry is a scenario, or a model of transformers: what stands in its config.json, and how it is trained.
 
 Starting processes and importing torch takes longer than most steps; one group of ranks measures them all. Every result
 is on disk before the next scenario begins: what is there already is left alone, so that a series that was ended goes on
@@ -11,18 +13,22 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
+from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Kernel, Measurement, Warning
 from estimator.scenario.problems import InputProblems
-from estimator.scenario.scenario import Scenario, scenario_from_json
+from estimator.scenario.scenario import scenario_from_json
+from runners.benchmarks import program_step
 from runners.benchmarks.step import Timed, blank_of, cannot, out_of_memory, prepared, profiled, timed
 from runners.guard import heartbeat
 from runners.job import Job, read_measurement, write_measurement
 from runners.options import StepOptions, options_of
+from runners.program_of import program_of
 from runners.ranks import Ranks, join, leave
 from runners.row_status import is_out_of_memory, message_of
 from runners.rows import release
@@ -38,8 +44,7 @@ NAME_LENGTH = 160
 @dataclass(kw_only=True)
 class _Step:
     entry: Entry
-    scenario: Scenario
-    options: StepOptions
+    prepared: Callable[[], Trainer]
     blank: Measurement
     timed: Timed
 
@@ -134,15 +139,11 @@ def _job(entry: Entry) -> Job:
 def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measurement]:
     """Time one entry and write what is known of it; None where it could not be."""
     job = _job(entry)
-    blank, trainer, options = Measurement(label=entry.name, scenario=entry.scenario), None, StepOptions()
+    blank, trainer = Measurement(label=entry.name, scenario=entry.scenario), None
     try:
-        scenario = scenario_from_json(entry.scenario)
-        options = options_of("step", entry.options)
-        blank = blank_of(scenario, ranks, entry.name)
-        if problems := cannot(scenario, ranks, options):
-            raise InputProblems(problems)
+        blank, build = (_of_config if entry.config else _of_scenario)(entry, ranks, job)
         _write(ranks, out, entry, _failed(blank, "it was killed in its turn"))
-        trainer = prepared(scenario, ranks, job.seed, options)
+        trainer = build()
         found = timed(trainer, job, lambda *progress: heartbeat.alive())
     except InputProblems as error:
         return None, _write(ranks, out, entry, _failed(blank, "; ".join(map(str, error.problems))))
@@ -156,17 +157,39 @@ def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measure
     steps_s = tuple(max(sample["step"] for sample in step) for step in zip(*found.samples, strict=True))
     unprofiled = Warning(code="not_profiled", message="the series ended before this step was profiled")
     known = replace(blank, steps_s=steps_s, warnings=(*blank.warnings, unprofiled))
-    step = _Step(entry=entry, scenario=scenario, options=options, blank=blank, timed=found)
-    return step, _write(ranks, out, entry, known)
+    return _Step(entry=entry, prepared=build, blank=blank, timed=found), _write(ranks, out, entry, known)
+
+
+def _of_scenario(entry: Entry, ranks: Ranks, job: Job) -> tuple[Measurement, Callable[[], Trainer]]:
+    scenario = scenario_from_json(entry.scenario)
+    options: StepOptions = options_of("step", entry.options)
+    if problems := cannot(scenario, ranks, options):
+        raise InputProblems(problems)
+    return blank_of(scenario, ranks, entry.name), partial(prepared, scenario, ranks, job.seed, options)
+
+
+def _of_config(entry: Entry, ranks: Ranks, job: Job) -> tuple[Measurement, Callable[[], Trainer]]:
+    """A model of transformers; its result says what it was in place of a scenario."""
+    options: StepOptions = options_of("step", entry.options)
+    blank = program_step.blank_of(job, ranks, entry.name)
+    said = {"config": entry.config, "options": encode(entry.program), "optimizer_kernel": options.optimizer_kernel}
+
+    def build() -> Trainer:
+        torch.manual_seed(job.seed)
+        found = program_of(hf=entry.config, options=entry.program, device=ranks.device, kernel=options.optimizer_kernel)
+        return program_step.trainer_of(found, ranks)
+
+    return replace(blank, samples={"program": said}), build
 
 
 def _profiled(step: _Step, ranks: Ranks, out: Path) -> Measurement:
     """Build it once more and profile it; the result then says all."""
     trainer, job = None, _job(step.entry)
     try:
-        trainer = prepared(step.scenario, ranks, job.seed, step.options)
+        trainer = step.prepared()
         one_step(trainer, lambda phase: None)
         found = profiled(step.blank, trainer, step.timed, job, lambda *progress: heartbeat.alive())
+        found = replace(found, samples={**found.samples, **step.blank.samples})
         return _write(ranks, out, step.entry, trimmed(found))
     except Exception as error:  # what was timed stays
         known = read_measurement(out / f"{step.entry.name}.json") if ranks.rank == 0 else step.blank

@@ -1,4 +1,7 @@
-"""Series lists: steps to be measured one after another, each a scenario by name; without torch, for predicting them."""
+"""Series lists: steps to be measured one after another, by name; without torch, for predicting them.
+
+An entry is a scenario; or a model of transformers: what stands in its config.json, and how it is trained.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any
 from estimator.scenario.codec import decode, spec
 from estimator.scenario.problems import InputProblems, Problem
 from runners.job import read_json
+from runners.options import ProgramOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,7 +20,9 @@ class Entry:
     """One step of a series, by name."""
 
     name: str
-    scenario: dict[str, Any]
+    scenario: dict[str, Any] = field(default_factory=dict)
+    config: dict[str, Any] = field(default_factory=dict)
+    program: ProgramOptions = field(default_factory=ProgramOptions)
     options: dict[str, Any] = field(default_factory=dict)
     warmup: int = spec(3, minimum=0, maximum=1000)
     steps: int = spec(10, minimum=1, maximum=1000)
@@ -32,6 +38,11 @@ def entries_of(document: object) -> list[Entry]:
     if not isinstance(document, list):
         raise InputProblems([Problem(field="series", message="is not a list", remedy="Give a list of objects.")])
     found = [decode(Entry, one, f"[{index}]") for index, one in enumerate(document)]
+    for index, entry in enumerate(found):
+        if bool(entry.scenario) == bool(entry.config):
+            remedy = "Give one of them: a scenario, or what stands in a model's config.json."
+            message = "is missing, as is config" if not entry.scenario else "stands beside config"
+            raise InputProblems([Problem(field=f"[{index}].scenario", message=message, remedy=remedy)])
     names = [entry.name for entry in found]
     twice = sorted({name for name in names if names.count(name) > 1 or not name or "/" in name})
     if twice:

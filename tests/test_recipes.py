@@ -54,8 +54,8 @@ def _section(title: str) -> str:
 def test_there_is_a_recipe_for_each_kind_of_addition():
     titles = re.findall(r"^## Add (?:an? )?(.*)$", RECIPES.read_text(encoding="utf-8"), re.MULTILINE)
     assert titles == [
-        "GPU", "cache levels to a chip", "model", "precision", "framework", "parameter of the plan", "collective",
-        "schedule", "importer", "benchmark", "backend", "figure", "study",
+        "GPU", "cache levels to a chip", "model", "precision", "framework", "parameter of the plan", "ATen op",
+        "collective", "schedule", "importer", "benchmark", "backend", "figure", "study",
     ]  # fmt: skip
 
 
@@ -353,6 +353,29 @@ def _with_loss_chunks(place: Path, *folders: str) -> None:
         script = place / "static" / "js"
         _add(script / "views" / "explore" / "plan.js", "const folded = [", _block("text plan.js").strip() + ",")
         _add(script / "predict.js", "\nconst MORE = [", _block("text MORE").strip() + ",")
+
+
+DISTANCES = """
+import json
+from estimator.operations.aten import is_known, kernels_of
+from estimator.scenario.op_list import Operand, Signature
+points = Operand(shape=(2, 100, 8), dtype="float32")
+(kernel,) = kernels_of(Signature(op="aten::_cdist_forward", inputs=(points, points)))
+print(json.dumps([is_known("aten::_cdist_forward"), kernel.strided_elements, kernel.bytes]))
+"""
+
+
+def test_aten_op(tmp_path: Path):
+    _copy(tmp_path, "estimator")
+    package = tmp_path / "estimator" / "operations" / "aten"
+    reductions = package / "reductions.py"
+    function = _block("python estimator/operations/aten/reductions.py")
+    reductions.write_text(f"{reductions.read_text(encoding='utf-8')}\n\n{function}", encoding="utf-8")
+    _add(package / "__init__.py", "TABLE: Mapping[str, Kernels] = {\n", f"    {_block('text TABLE').strip()},\n")
+    known, elements, moved = json.loads(_python(tmp_path, "-c", DISTANCES))
+    assert known
+    assert elements == 2 * 100 * 100 * 8
+    assert moved == 2 * 1600 * 4
 
 
 def test_collective(monkeypatch: pytest.MonkeyPatch):

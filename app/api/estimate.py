@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
@@ -12,7 +13,9 @@ from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenAxis, GivenScenario
 from app.context import Ctx
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.codec import unknown_key
+from estimator.scenario.op_list import from_json, is_op_list
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
 from estimator.search.axis import Axis, axis
@@ -27,13 +30,20 @@ those leave the event loop free for others."""
 @router.post("/api/estimate")
 @documented({200: Estimate}, *JSON_BODY, body=Body(type=GivenScenario, example=SCENARIO))
 async def post_estimate(request: Request, context: Ctx) -> Response:
-    """Scenario → Estimate; 422 with a problem for every field that cannot be used."""
+    """Scenario or op list → Estimate; 422 with a problem for every field that cannot be used."""
     document = await read_json(request, context.settings.json_limit_bytes)
+    if is_op_list(document):
+        return json_response(await asyncio.to_thread(_of_op_list, document))
     context.cpu.refuse_unprobed(document)
     scenario = scenario_from_json(document)
     if scenario.plan.pp > MOST_STAGES_AT_ONCE:
         return json_response(await asyncio.to_thread(estimate, scenario))
     return json_response(estimate(scenario))
+
+
+def _of_op_list(document: Any) -> Estimate:
+    found = from_json(document)
+    return estimate_op_list(found, cluster_for(found))
 
 
 @router.post("/api/estimate/axis")

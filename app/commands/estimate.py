@@ -11,30 +11,55 @@ from app import tables
 from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
+from app.commands.validate import read_efficiencies
 from app.layer_csv import layer_csv, layer_frame
+from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.estimate import estimate as predict
 from estimator.estimate.layer_table import layer_table
+from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.estimate.op_list_report import alike
+from estimator.estimate.recorded import WORK as SHOWN_WORK
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
+from estimator.scenario.op_list import from_json as op_list_from_json
+from estimator.scenario.op_list import is_op_list
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
-from estimator.scenario.units import bytes_text, engineering, seconds
+from estimator.scenario.units import bytes_text, counted, engineering, seconds
 
 
 def estimate(
-    path: Path | None, as_json: bool, data: Path | None, hf: Path | None = None, table_to: Path | None = None
+    path: Path | None,
+    as_json: bool,
+    data: Path | None,
+    hf: Path | None = None,
+    table_to: Path | None = None,
+    chip: str = "",
+    calibration: Path | None = None,
 ) -> int:
-    """Predict the scenario of a file, its model from a config.json where ``hf`` names one, and print the prediction.
+    """Predict the scenario or the op list of a file and print the prediction.
 
-    ``table_to``: a file that the table of one layer is written to: Parquet or Excel by its suffix, else CSV.
+    ``hf``: a config.json that the model is taken from. ``table_to``: a file that the table of one layer is written to:
+    Parquet or Excel by its suffix, else CSV. ``chip``: another one than an op list was made for. ``calibration``: a
+    file of efficiencies.
     """
     as_frame = tables.needs_pandas(table_to) if table_to else False
+    efficiencies = read_efficiencies(calibration) if calibration else None
     if path is None and hf is None:
         remedy = "Name a SCENARIO.json, or a model by --hf config.json."
         raise InputProblems([Problem(field="SCENARIO.json", message="is missing", remedy=remedy)])
     document = read_document(path) if path else _one_node()
+    if is_op_list(document):
+        given = [name for name, value in (("--hf", hf), ("--table", table_to)) if value]
+        if given:
+            message, remedy = "is for scenarios; this is an op list", "Leave it out."
+            raise InputProblems([Problem(field=name, message=message, remedy=remedy) for name in given])
+        return _op_list(document, as_json, data, chip, efficiencies)
+    if chip:
+        remedy = "Leave it out, and name the chip in cluster.chip."
+        raise InputProblems([Problem(field="--chip", message="is for op lists; this is a scenario", remedy=remedy)])
     assumptions: tuple[str, ...] = ()
     if hf:
         reading = _model(hf)
@@ -46,7 +71,7 @@ def estimate(
             document["model"] = encode(dataclasses.replace(reading.model, name=name))
     with_this_cpu(document, data)
     scenario = scenario_from_json(document)
-    found = predict(scenario)
+    found = predict(scenario, efficiencies)
     if table_to and as_frame:
         tables.write_frame(table_to, layer_frame(layer_table(scenario)))
     elif table_to:
@@ -57,6 +82,49 @@ def estimate(
     else:
         print("\n".join([*wrapped(f"scenario     {described(scenario)}", hanging=13), text(found)]))
     return 0
+
+
+def _op_list(
+    document: Any, as_json: bool, data: Path | None, chip: str, efficiencies: Efficiencies | None
+) -> int:  # fmt: skip
+    found = op_list_from_json(document)
+    with_this_cpu({"cluster": {"chip": chip or found.chip}}, data)
+    cluster = cluster_for(found, chip)
+    predicted = estimate_op_list(found, cluster, efficiencies)
+    if as_json:
+        print_json(encode(predicted) | {"program": found.program, "chip": cluster.chip.name})
+        return 0
+    ranks = f"rank {found.rank} of {found.world_size}" if found.world_size > 1 else "one rank"
+    about = (
+        f"op list      {found.program} ({found.source}), {ranks} on {cluster.chip.label}, {len(found.calls):,} calls"
+    )
+    lines = [*wrapped(about, hanging=13)]
+    if found.loop_s:
+        error = predicted.step_time_s / found.loop_s - 1
+        lines.append(f"measured     {seconds(found.loop_s)}; predicted {error:+.0%}")
+    print("\n".join([*lines, text(predicted), "", module_table(predicted)]))
+    return 0
+
+
+MOST_MODULES = 20
+
+
+def module_table(found: Estimate) -> str:
+    """Write where a program's device time goes: the same place of every layer added up, the longest first."""
+    sums: dict[str, list[float]] = {}
+    for module in found.modules:
+        columns = [*(module.phases_s[phase] for phase in SHOWN_WORK), module.seconds, module.launches]
+        kept = sums.setdefault(alike(module.path), [0.0] * len(columns))
+        kept[:] = [old + new for old, new in zip(kept, columns, strict=True)]
+    total = sum(columns[-2] for columns in sums.values()) or 1.0
+    longest = sorted(sums.items(), key=lambda item: -item[1][-2])
+    rows = [
+        [path, *(seconds(value) for value in columns[:-1]), f"{columns[-2] / total:.1%}", f"{columns[-1]:,.0f}"]
+        for path, columns in longest[:MOST_MODULES]
+    ]
+    header = ["module", *(SHOWN_PHASES[phase].label for phase in SHOWN_WORK), "all", "share", "kernels"]
+    left = len(longest) - MOST_MODULES
+    return table(header, rows) + (f"\n… and {counted(left, 'further module')}; --json has all" if left > 0 else "")
 
 
 def _one_node() -> dict[str, Any]:
@@ -82,18 +150,19 @@ def text(found: Estimate) -> str:
     low_s, high_s = found.interval_s
     memory = found.memory
     fits = "fits" if memory.fits else "DOES NOT FIT"
-    lines = [
-        f"step time    {seconds(found.step_time_s)}  ({seconds(low_s)} to {seconds(high_s)})",
-        f"throughput   {engineering(found.tokens_per_s, 'tokens/s')}, "
-        f"{engineering(found.tokens_per_s_per_chip, 'tokens/s')} per chip",
-        f"utilisation  MFU {found.mfu:.1%}, HFU {found.hfu:.1%}",
-        f"peak memory  {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}: {fits}",
-        *wrapped(f"limit        {found.limits}", hanging=13),
-        "",
-        _shares("phase", found.phases_s, SHOWN_PHASES, seconds),
-        "",
-        _shares("memory", memory.by_kind, SHOWN_MEMORY_KINDS, bytes_text),
-    ]
+    lines = [f"step time    {seconds(found.step_time_s)}  ({seconds(low_s)} to {seconds(high_s)})"]
+    if found.tokens_per_s:
+        lines.append(
+            f"throughput   {engineering(found.tokens_per_s, 'tokens/s')}, "
+            f"{engineering(found.tokens_per_s_per_chip, 'tokens/s')} per chip"
+        )
+    lines.append(f"utilisation  MFU {found.mfu:.1%}, HFU {found.hfu:.1%}")
+    if memory.peak_bytes:
+        lines.append(f"peak memory  {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}: {fits}")
+    lines += wrapped(f"limit        {found.limits}", hanging=13)
+    lines += ["", _shares("phase", found.phases_s, SHOWN_PHASES, seconds)]
+    if memory.peak_bytes:
+        lines += ["", _shares("memory", memory.by_kind, SHOWN_MEMORY_KINDS, bytes_text)]
     if found.problems:
         lines += ["", *(line for problem in found.problems for line in wrapped(f"problem: {problem}", hanging=2))]
     if found.assumptions:

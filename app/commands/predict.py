@@ -6,17 +6,24 @@ and compares, but changes no prediction that stands there. Each says whether its
 
 from __future__ import annotations
 
+import json
 import statistics
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from app.commands.files import print_json, read_document, table
 from app.commands.validate import read_efficiencies
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.estimate import estimate
+from estimator.estimate.estimate import Estimate, estimate
+from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.measurement import step_time_s
+from estimator.scenario.op_list import OpList
+from estimator.scenario.op_list import from_json as op_list_from_json
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.units import bytes_text, counted, seconds
@@ -60,40 +67,83 @@ class Compared:
         return self.prediction.peak_bytes / self.peak_bytes - 1 if self.peak_bytes else None
 
 
-def predict(series: Path | None, ranks: int, calibration: Path | None, results: Path | None, as_json: bool) -> int:
-    """Predict a list of steps, or the reference series for so many ranks. Raises InputProblems."""
+def predict(
+    series: Path | None, ranks: int, chip: str, calibration: Path | None, results: Path | None, as_json: bool
+) -> int:
+    """Predict a list of steps, or the reference series for so many ranks; raise InputProblems.
+
+    A scenario says itself how many GPUs of what kind; other people's models are traced for ``ranks`` of ``chip``.
+    """
     entries = read_series(series) if series else entries_of(plans(ranks))
     efficiencies = read_efficiencies(calibration) if calibration else None
     known = _known(results)
-    found = [known.get(entry.name) or _predicted(entry, efficiencies, results) for entry in entries]
-    if results is not None:
-        results.mkdir(parents=True, exist_ok=True)
-        kept = {**known, **{one.name: one for one in found}}
-        write_atomically(results / PREDICTIONS_FILE, [asdict(one) for one in kept.values()])
+    found, refused = [], []
+    for entry in entries:
+        one = known.get(entry.name)
+        if one is None:
+            try:
+                made = _estimated(entry, efficiencies, ranks, chip)
+            except InputProblems as error:
+                refused += error.problems
+                continue
+            one = _prediction(entry.name, made, results)
+            known[one.name] = one
+            if results is not None:
+                results.mkdir(parents=True, exist_ok=True)
+                write_atomically(results / PREDICTIONS_FILE, [asdict(one) for one in known.values()])
+        found.append(one)
     compared = [_compared(one, results) for one in found]
     if as_json:
         print_json([_flat(one) for one in compared])
     else:
         print("\n".join(_lines(compared)))
+    if refused:
+        raise InputProblems(refused)  # the others stand
     return 0
 
 
-def _predicted(entry: Entry, efficiencies: Efficiencies | None, results: Path | None) -> Prediction:
+def _estimated(entry: Entry, efficiencies: Efficiencies | None, ranks: int, chip: str) -> Estimate:
     try:
-        one = estimate(scenario_from_json(entry.scenario), efficiencies)
+        if entry.config:
+            traced = _traced(entry, ranks, chip)
+            return estimate_op_list(traced, cluster_for(traced, chip), efficiencies)
+        return estimate(scenario_from_json(entry.scenario), efficiencies)
     except InputProblems as error:
         problems = [
             Problem(field=f"{entry.name}: {p.field}", message=p.message, remedy=p.remedy) for p in error.problems
         ]
         raise InputProblems(problems) from None
+
+
+def _traced(entry: Entry, ranks: int, chip: str) -> OpList:
+    """Trace a model in a process of its own, as it takes torch's devices over for good."""
+    with tempfile.TemporaryDirectory() as folder:
+        config, ops = Path(folder) / "config.json", Path(folder) / "ops.json"
+        config.write_text(json.dumps(entry.config), encoding="utf-8")
+        command = [sys.executable, "-m", "runners", "trace", "--hf", str(config), "--chip", chip, "--out", str(ops)]
+        command += ["--world-size", str(ranks)] if ranks > 1 else []
+        for field in fields(entry.program):
+            value, flag = getattr(entry.program, field.name), f"--{field.name}"
+            command += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
+        kernel = entry.options.get("optimizer_kernel")
+        command += ["--optimizer-kernel", str(kernel)] if kernel else []
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            words = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
+            remedy = "Run `python -m runners trace --hf CONFIG.json` on it to see where."
+            raise InputProblems([Problem(field="config", message=f"cannot be traced: {words[-1]}", remedy=remedy)])
+        return op_list_from_json(read_document(ops))
+
+
+def _prediction(name: str, one: Estimate, results: Path | None) -> Prediction:
     return Prediction(
-        name=entry.name,
+        name=name,
         efficiencies=one.efficiencies,
         step_time_s=one.step_time_s,
         interval_s=one.interval_s,
         phases_s=one.phases_s,
         peak_bytes=one.memory.peak_bytes,
-        measured_before=results is not None and (results / f"{entry.name}.json").exists(),
+        measured_before=results is not None and (results / f"{name}.json").exists(),
     )
 
 
@@ -153,10 +203,13 @@ def _lines(found: list[Compared]) -> list[str]:
         ("time", [one.time_error_frac for one in found]),
         ("memory", [one.memory_error_frac for one in found]),
     ):
-        known = [abs(error) for error in errors if error is not None]
+        known = sorted(abs(error) for error in errors if error is not None)
         if known:
-            half = statistics.median(known)
-            lines.append(f"{name}: {counted(len(known), 'step')}, median error {half:.1%}, largest {max(known):.1%}")
+            half, most = statistics.median(known), known[min(len(known) - 1, int(0.9 * len(known)))]
+            lines.append(
+                f"{name}: {counted(len(known), 'step')}, median error {half:.1%}, nine of ten within {most:.1%},"
+                f" largest {known[-1]:.1%}"
+            )
     late = sum(one.prediction.measured_before for one in found)
     if late:
         lines.append(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.scenario.arrays import maximum
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
 from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
@@ -50,3 +51,32 @@ def host_update_s(parameters: Number, numbers: ByteWidths, chip: Chip, e: Effici
     """Time of an optimizer that lives in host memory: gradients down, update, parameters up, one after the other."""
     moved = parameters * (numbers.gradient + numbers.parameter)
     return moved / (chip.host_bytes_per_s * e.host_link_frac) + parameters * HOST_ADAM_BYTES / e.host_memory_bytes_per_s
+
+
+DISPATCHES_PER_KERNEL = 1.93
+"""Ops that the host goes through for each kernel of a forward, views among them, in the programs that
+``host_forward_s`` was read from: Llama in bf16 with fused attention, traced. GPT-2 has 2.3, Llama under autocast 1.75;
+launch-bound forwards of all of them take 9 to 14 µs for each such op on H200 hosts, and 16 to 32 µs for each kernel."""
+
+
+def recorded_launch_s(
+    phase: str, launches: float, e: Efficiencies, *, compiled: bool, again: bool, dispatches: float = 0.0
+) -> Number:
+    """Host time of one recorded call that launches ``launches`` kernels, with all that Python does around it.
+
+    A forward op costs what ``launch_s`` says for its share of ``dispatches``, the ops that the host went through for
+    it, where they are known; in backward, which no Python runs, the first kernel does. Further kernels of the same op,
+    and those of an optimizer, which no autograd records, cost a bare launch. ``again``: a forward op that backward runs
+    once more.
+    """
+    if phase == Phase.OPTIMIZER:
+        return launches * e.host_tensor_s
+    forward = phase == Phase.FORWARD or again
+    first: float = 1.0 if launches else 0.0
+    if compiled:
+        each = e.host_fused_forward_s if forward else e.host_fused_backward_s
+    else:
+        each = e.host_forward_s if forward else e.host_backward_s
+        if forward and dispatches:
+            first = dispatches / DISPATCHES_PER_KERNEL
+    return first * each + maximum(launches - 1.0, 0.0) * e.host_tensor_s

@@ -35,6 +35,8 @@ class Priced:
 
 def price(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     """Give the device time of one execution of ``op``; host time is priced apart (host.py)."""
+    if op.kind == "transfer":
+        return _transfer(op, chip, efficiencies)
     if efficiencies.lower_bound:
         return _roofs(op, chip)
     if op.kind == "gemm":
@@ -149,3 +151,10 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         memory_s=seconds,
         launch_s=tail,
     )
+
+
+def _transfer(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
+    """Bytes over the link to host memory; over the device's own where the chip has none or it is unknown."""
+    rate = chip.host_bytes_per_s * efficiencies.host_link_frac or chip.memory_bytes_per_s
+    seconds = op.bytes / rate
+    return Priced(op=op, seconds=seconds, executed_flops=0.0, compute_s=0.0, memory_s=seconds, launch_s=0.0)

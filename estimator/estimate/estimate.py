@@ -19,7 +19,7 @@ from estimator.estimate.report import (
     stage_memories,
 )
 from estimator.scenario.breakdown import Phase
-from estimator.scenario.hardware import PEAK_FIELD, peak_flops_per_s
+from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_problems
@@ -27,7 +27,10 @@ from estimator.scenario.scenario import Scenario, scenario_problems
 
 @dataclass(frozen=True, kw_only=True)
 class Memory:
-    """Memory of the fullest stage's rank, and every stage's."""
+    """Memory of the fullest stage's rank, and every stage's.
+
+    ``curve``: (seconds, bytes held from there on) over the step of an op list; empty for a scenario.
+    """
 
     peak_bytes: float
     reserved_bytes: float
@@ -36,6 +39,7 @@ class Memory:
     moment: str
     by_kind: dict[str, float]
     stages: tuple[MemoryOfStage, ...]
+    curve: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,18 @@ class Roofs:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ModuleCost:
+    """Kernels of one module of a program, without those inside it: seconds by phase, launches, FLOPs and bytes."""
+
+    path: str
+    phases_s: dict[str, float]
+    seconds: float
+    launches: float
+    flops: float
+    bytes: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class Estimate:
     """A prediction; ``phases_s`` and ``breakdown_s`` each add to ``step_time_s``.
 
@@ -54,6 +70,7 @@ class Estimate:
     full attention square though half of it is masked, nothing recomputed. ``hfu``: FLOPs that the chips execute, over
     the same peak: of the square what the kernel computes (half, if it skips masked tiles), recomputation, scores that
     fused attention multiplies again in backward, ranks that repeat one another's work. It may lie below ``mfu``.
+    Of an op list ``tokens_per_s`` is 0 where it does not say how many there are, and ``modules`` are its modules.
     """
 
     step_time_s: float
@@ -77,6 +94,7 @@ class Estimate:
     micro_batches: int
     chips: int
     efficiencies: str
+    modules: tuple[ModuleCost, ...] = ()
 
 
 def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, interval: bool = True) -> Estimate:
@@ -136,17 +154,22 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         problems=explain.memory_problems(scenario, fullest, reserved, capacity, e),
         parameters=parameters(scenario.model, scenario.training.seq_len),
         model_flops=model_flops,
-        roofs=Roofs(
-            memory_bytes_per_s=scenario.cluster.chip.memory_bytes_per_s,
-            flops_per_s={
-                name.removesuffix("_flops_per_s"): getattr(scenario.cluster.chip, name)
-                for name in dict.fromkeys(PEAK_FIELD.values())
-                if getattr(scenario.cluster.chip, name) > 0
-            },
-        ),
+        roofs=roofs_of(scenario.cluster.chip),
         micro_batches=scenario.micro_batches,
         chips=chips,
         efficiencies=e.name,
+    )
+
+
+def roofs_of(chip: Chip) -> Roofs:
+    """Return the peaks that a chip has."""
+    return Roofs(
+        memory_bytes_per_s=chip.memory_bytes_per_s,
+        flops_per_s={
+            name.removesuffix("_flops_per_s"): getattr(chip, name)
+            for name in dict.fromkeys(PEAK_FIELD.values())
+            if getattr(chip, name) > 0
+        },
     )
 
 

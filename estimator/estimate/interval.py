@@ -6,10 +6,10 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from estimator.cost.efficiency import Efficiencies, Range
 from estimator.estimate.assemble import Rank, timed
-from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Scale
 from estimator.schedule.step import Setting
 
@@ -43,6 +43,11 @@ def interval_s(rank: Rank, setting: Setting, critical_stage: int, e: Efficiencie
     varied, scale = _variants(e, precision, attention)
     _, found = timed(rank, setting, varied, scale=scale, critical_stage=critical_stage)
     seconds = np.broadcast_to(np.asarray(found.seconds, dtype=float), (VARIANTS,))
+    return quadrature(seconds)
+
+
+def quadrature(seconds: NDArray[np.float64]) -> tuple[float, float]:
+    """The interval around the first variant, from those in which one group of efficiencies is at one of its ends."""
     base, moved = float(seconds[0]), seconds[1:]
     above = float(np.sqrt(np.sum(np.maximum(moved - base, 0.0) ** 2)))
     below = float(np.sqrt(np.sum(np.maximum(base - moved, 0.0) ** 2)))
@@ -56,24 +61,35 @@ LEADING_ATTENTION = {"sdpa": "attention_frac", "flash": "attention_flash_frac", 
 @lru_cache(maxsize=256)
 def _variants(e: Efficiencies, precision: str, attention: str) -> tuple[Efficiencies, Scale]:
     """Return the efficiencies with an array for every name that moves, and the factor of each component of work."""
+    varied = variants(e)
+    product = factor(e, varied, product_efficiency(precision))
+    vector = precision in ("fp32", "tf32")
+    fused = "attention_vector_frac" if vector else LEADING_ATTENTION.get(attention, "attention_frac")
+    core, memory = factor(e, varied, fused), factor(e, varied, "memory_frac")
+    return varied, np.stack([product, product, core, memory, memory])
+
+
+def product_efficiency(precision: str) -> str:
+    """The efficiency that products of a precision follow."""
+    return LEADING.get(precision, "gemm_matrix_frac")
+
+
+@lru_cache(maxsize=64)
+def variants(e: Efficiencies) -> Efficiencies:
+    """The efficiencies with an array for every name that an interval moves: as they are, then each group's two ends."""
     values: dict[str, list[float]] = {}
     for index, names in enumerate(INTERVAL_GROUPS.values()):
         for name in names:
             column = values.setdefault(name, [getattr(e, name)] * VARIANTS)
             column[1 + 2 * index] = _end(e, name, faster=False)
             column[2 + 2 * index] = _end(e, name, faster=True)
-    product = LEADING.get(precision, "gemm_matrix_frac")
-    vector = precision in ("fp32", "tf32")
-    fused = "attention_vector_frac" if vector else LEADING_ATTENTION.get(attention, "attention_frac")
+    return replace(e, **{name: np.array(column) for name, column in values.items()})  # type: ignore[arg-type]
 
-    def factor(name: str) -> Number:
-        column = np.array(values[name])
-        return getattr(e, name) / column if getattr(e, name) > 0 else np.ones(VARIANTS)
 
-    gemm, core, memory = factor(product), factor(fused), factor("memory_frac")
-    scale = np.stack([gemm, gemm, core, memory, memory])
-    arrays = {name: np.array(column) for name, column in values.items()}
-    return replace(e, **arrays), scale  # type: ignore[arg-type]
+def factor(e: Efficiencies, varied: Efficiencies, name: str) -> NDArray[np.float64]:
+    """By how much device time grows where it follows this share of a peak."""
+    own: float = getattr(e, name)
+    return own / np.asarray(getattr(varied, name)) if own > 0 else np.ones(VARIANTS)
 
 
 def _end(e: Efficiencies, name: str, *, faster: bool) -> float:

@@ -238,18 +238,19 @@ def op_costs(rank: Rank, setting: Setting, kind: StageKind, e: Efficiencies) -> 
     found += [(rank.head.priced, 1.0)] if kind.head else []
     launch = {phase: launch_s(training, phase, e) for phase in ("forward", "backward")}
     rows = [
-        _op_cost(one, times * m, launch[one.op.phase])
+        op_cost(one, times * m, launch[one.op.phase])
         for priced, times in found
         for one in priced
         if one.op.launches > 0
     ]
     if not setting.policy.offload_optimizer:
         once, _ = once_per_step(setting, setting.kinds[0])
-        rows += [_op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
+        rows += [op_cost(price(op, chip, e), 1.0, 0.0) for op in once]
     return tuple(rows)
 
 
-def _op_cost(priced: Priced, times: float, host_s: float) -> OpCost:
+def op_cost(priced: Priced, times: float, host_s: float) -> OpCost:
+    """Write one priced op out that runs ``times`` as often; the host needs ``host_s`` for each of its launches."""
     op = priced.op
     count = float(op.count) * times
     seconds = float(priced.seconds)

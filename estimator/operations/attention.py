@@ -10,6 +10,7 @@ from estimator.operations.linear import linear
 from estimator.operations.op import CAUSAL_FRAC, Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.aten_cost import attention_flops
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
@@ -99,7 +100,6 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
     counted over the full square, as torch's counter does; the kernel skips what causality or a window masks.
     """
     n, batch = d.widths, s.batch * s.pieces
-    product = 2.0 * batch * s.queries * s.keys
     value_dim = d.model.value_dim
     statistics = 4.0 * s.batch * s.queries
     moved = s.reads * n.compute
@@ -113,7 +113,7 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
         m=s.queries,
         n=s.keys,
         k=d.head_dim,
-        flops=product * (d.head_dim + value_dim),
+        flops=attention_flops(batch, s.queries, s.keys, d.head_dim, value_dim, backward=False),
         bytes=moved + statistics * s.pieces,
         launches=s.pieces,
         saved_bytes=s.elements * n.compute + statistics,
@@ -125,9 +125,10 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
         forward,
         name="attention gradient",
         phase="backward",
-        flops=product * (3 * d.head_dim + 2 * value_dim),
+        flops=attention_flops(batch, s.queries, s.keys, d.head_dim, value_dim, backward=True),
         bytes=2.5 * moved + statistics * s.pieces,
-        launches=3.0 * s.pieces,
+        # Δ, the gradients, and q's turned to 16 bits; where heads share keys, theirs are added up twice more.
+        launches=(3.0 if d.model.kv == d.model.heads else 5.0) * s.pieces,
         saved_bytes=0.0,
     )
     return [forward, backward]
@@ -157,7 +158,12 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
     if not d.fused:
         # q, k, v become contiguous per head (k and v repeated to all heads), and the result goes back.
         copies = KernelCost(strided=4, slow_bytes=8 * e, launches=4)
-        ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), copies)
+        shared = d.kv_width / d.core_width
+        back = KernelCost(strided=2 + 2 * shared, slow_bytes=2 * e * (2 + 2 * shared), launches=4)
+        if d.model.kv != d.model.heads:
+            # The gradients of repeated heads are summed.
+            back = replace(back, stream=2 * e * (1 + shared), launches=6)
+        ops += pair("head copies", layer, d.tokens * d.core_width, replace(copies, saved=merged), back)
     else:
         ops += pair(
             "head copies", layer, d.tokens * d.core_width, KernelCost(launches=0, saved=merged), KernelCost(launches=0)
@@ -202,8 +208,11 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
     kept = d.kept_tokens * d.hidden
     pairs = d.query_width + d.key_width
     if d.fused_projections:
-        ops = linear(d, "qkv projection", layer, inputs=d.hidden_width, outputs=pairs + d.value_width, bias=bias,
-                     kept=kept)  # fmt: skip
+        width = pairs + d.value_width
+        ops = linear(d, "qkv projection", layer, inputs=d.hidden_width, outputs=width, bias=bias, kept=kept)
+        if not d.fused:
+            ops.append(kernels("qkv gradients joined", layer, "backward", elements=d.tokens * width,
+                               stream=2 * n.compute))  # fmt: skip
     else:
         ops = linear(d, "q projection", layer, inputs=d.hidden_width, outputs=d.query_width, bias=bias, kept=kept)
         ops += linear(

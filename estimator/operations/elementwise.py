@@ -21,9 +21,9 @@ class KernelCost:
     """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward."""
 
     stream: Number = 0.0
-    strided: float = 0.0
-    mixed: float = 0.0
-    slow_bytes: float = 0.0
+    strided: Number = 0.0
+    mixed: Number = 0.0
+    slow_bytes: Number = 0.0
     launches: float = 1.0
     saved: float = 0.0
     flops: float = 0.0
@@ -37,15 +37,17 @@ def rms_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     if e == 2:
         # Upcast, square, mean, + eps, rsqrt, scale, downcast, weight: eight kernels, three of them slow.
         forward = KernelCost(stream=18, strided=3, slow_bytes=20, launches=8, saved=6, flops=4)
-        return forward, KernelCost(stream=58, strided=4, slow_bytes=28, launches=15, flops=8)
+        # Backward: weight · g, x · g and its sum; upcast; · x and its sum, · rsqrt; three on the small tensors; the
+        # mean's share expanded; the square's x¹ as a copy, doubled, · share; both added; downcast.
+        return forward, KernelCost(stream=70, strided=4, slow_bytes=24, launches=16, flops=8)
     forward = KernelCost(stream=12, strided=2, slow_bytes=16, launches=6, saved=8, flops=4)
-    return forward, KernelCost(stream=60, strided=3, slow_bytes=28, launches=13, flops=8)
+    return forward, KernelCost(stream=72, strided=3, slow_bytes=20, launches=14, flops=8)
 
 
 def layer_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     """LayerNorm over its input, one kernel forward, two backward (input; weight and bias)."""
     e = bytes_in
-    return KernelCost(stream=2 * e, flops=7, saved=e), KernelCost(stream=5 * e, launches=2 if d.fused else 3, flops=12)
+    return KernelCost(stream=2 * e, flops=7, saved=e), KernelCost(stream=5 * e, launches=2, flops=12)
 
 
 def norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
@@ -59,11 +61,14 @@ def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if d.fused:
         return KernelCost(stream=2 * e, launches=2, flops=3), KernelCost(stream=2 * e, launches=2, flops=3)
     if d.widths.autocast:
-        # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32.
-        forward = KernelCost(stream=12, strided=1.5, mixed=2, slow_bytes=24, launches=10, flops=3)
-        return forward, KernelCost(stream=30, strided=4.5, slow_bytes=40, launches=20, flops=3)
-    forward = KernelCost(stream=3 * e, strided=3.5, slow_bytes=7 * e, launches=10, flops=3)
-    return forward, KernelCost(stream=5 * e, strided=4.5, slow_bytes=9 * e, launches=18, flops=3)
+        # Tables are fp32 as the hidden states are, so both products mix types and q, k turn fp32. Backward casts the
+        # gradient of each product back.
+        forward = KernelCost(strided=1.5, mixed=3, slow_bytes=30, launches=10, flops=3)
+        return forward, KernelCost(stream=16, strided=5.5, slow_bytes=34, launches=22, flops=3)
+    # x·cos, −x of a half, both halves joined, ·sin, sum. Backward: two products, −g of a half, zeros and a copy for
+    # each half, two sums.
+    forward = KernelCost(strided=3.5, mixed=1, slow_bytes=10 * e, launches=10, flops=3)
+    return forward, KernelCost(stream=2 * e, strided=5.5, slow_bytes=13 * e, launches=18, flops=3)
 
 
 def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
@@ -83,17 +88,18 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         return KernelCost(stream=2 * e, flops=8, saved=e + product), KernelCost(stream=3 * e, flops=12)
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
     if d.widths.autocast:
-        forward = KernelCost(stream=58, mixed=2, strided=1, slow_bytes=26, launches=10, flops=8, saved=16)
-        return forward, KernelCost(stream=90, mixed=2, strided=2, slow_bytes=36, launches=14, flops=14)
+        forward = KernelCost(stream=44, mixed=2, strided=1, slow_bytes=26, launches=9, flops=8, saved=16)
+        return forward, KernelCost(stream=102, mixed=1, slow_bytes=10, launches=14, flops=14)
     forward = KernelCost(stream=18 * e, launches=8, flops=8, saved=4 * e + product)
-    return forward, KernelCost(stream=30 * e, launches=11, flops=14)
+    return forward, KernelCost(stream=28 * e, launches=11, flops=14)
 
 
 def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Adding a block's output to the stream, after dropout; backward adds the two gradients that meet there."""
     n = d.widths
     if n.autocast:
-        both = KernelCost(mixed=1, slow_bytes=10, flops=1), KernelCost(stream=12, flops=1)
+        # Backward casts the gradient of what came in 16 bits, then adds.
+        both = KernelCost(mixed=1, slow_bytes=10, flops=1), KernelCost(stream=18, launches=2, flops=1)
     else:
         both = KernelCost(stream=3 * n.residual, flops=1), KernelCost(stream=3 * n.residual, flops=1)
     return _dropped(d, both, width=n.compute, keeps_output=False)
@@ -138,10 +144,21 @@ PERSISTENT_ROW_BYTES = 227_000
 """A softmax row up to this size stays in shared memory: one pass instead of three (PyTorch's kernel choice)."""
 
 
+def softmax_reads(row_bytes: Number) -> tuple[Number, Number]:
+    """How many tensors softmax and its gradient read, forward and backward, by the size of a row.
+
+    A row that does not stay on the chip is read for its maximum, its sum and its result; in backward the gradient is
+    read for its sum, then gradient and output (aten/src/ATen/native/cuda/SoftMax.cu; 2.0 ms each for 8 192 rows of
+    128 256 in bf16 on H200).
+    """
+    stays = row_bytes <= PERSISTENT_ROW_BYTES
+    return where(stays, 1.0, 3.0), where(stays, 2.0, 3.0)
+
+
 def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Log-softmax and negative log-likelihood per logit; ``saved`` is what backward needs of it."""
     n = d.widths
-    e = 4.0 if n.autocast else n.compute
+    e = n.compute
     if d.training.traits.vocab_parallel_loss:
         # Vocabulary-parallel: upcast, maximum, subtract, exp, sum, divide, all in fp32; then scale and downcast.
         return KernelCost(stream=6 + 4 + 8 + 8 + 4 + 8, launches=9, flops=5, saved=4), KernelCost(
@@ -151,13 +168,23 @@ def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         return KernelCost(stream=2 * n.compute, launches=3, flops=5, saved=n.compute), KernelCost(
             stream=2 * n.compute, flops=3
         )
-    reads = where(d.vocab * e <= PERSISTENT_ROW_BYTES, 1.0, 3.0)
-    forward = KernelCost(stream=(reads + 1) * e, launches=2, flops=5, saved=e)
-    backward = KernelCost(stream=e + (reads + 2) * e, launches=3, flops=3)
+    reads, again = softmax_reads(d.vocab * e)
+    # Backward: a gradient of zeros, one number of each row in it, and the gradient of log-softmax.
     if n.autocast:
-        forward = KernelCost(stream=forward.stream, strided=1, slow_bytes=6, launches=3, flops=5, saved=e)
-        backward = KernelCost(stream=backward.stream + 6, launches=4, flops=3)
+        # Log-softmax stays in 16 bits, the loss is taken of an fp32 copy of it, and its gradient is cast back.
+        forward = KernelCost(stream=(reads + 1) * e, strided=1, slow_bytes=6, launches=3, flops=5, saved=4)
+        return forward, KernelCost(stream=4 + 6 + (again + 1) * e, launches=4, flops=3)
+    forward = KernelCost(stream=(reads + 1) * e, launches=2, flops=5, saved=e)
+    backward = KernelCost(stream=e + (again + 1) * e, launches=3, flops=3)
     return forward, backward
+
+
+FEW_INDICES = 3072
+"""Up to so many tokens the gradient of an embedding is summed in one kernel, beyond them they are sorted first."""
+
+SORTED_LAUNCHES, SORTED_PASSES = 20.0, 3.0
+"""Kernels of a sorted embedding gradient (a radix sort of tokens and places, a count of what is unique, prefix sums),
+and how often its sums walk the tokens' gradients at the pace of mixed types (profile of H200, torch 2.11)."""
 
 
 def pair(

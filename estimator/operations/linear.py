@@ -86,6 +86,8 @@ def linear(
         weight = batch * inputs * outputs / gather
         if n.autocast:
             ops += _casts(name, layer, elements, weight, projections * launches, input_copies, launches)
+            if bias and not d.fused:
+                ops += _bias_casts(name, layer, batch * outputs, projections * launches)
         else:
             own, width = not shares_input, n.compute + 2 * e
             ops += _quantisations(name, layer, width, elements, batch * rows * outputs, weight, own, launches)
@@ -110,6 +112,15 @@ def _casts(
                     launches=launches),
         ]  # fmt: skip
     return ops
+
+
+def _bias_casts(name: str, layer: str, elements: Number, launches: Number) -> list[Op]:
+    """Autocast: the bias fp32 → 16 bit, its gradient back."""
+    return [
+        kernels(f"{name} bias cast", layer, "forward", elements=elements, stream=6, launches=launches),
+        kernels(f"{name} bias gradient cast", layer, "backward", elements=elements, strided=1, slow_bytes=6,
+                launches=launches, weight=True),
+    ]  # fmt: skip
 
 
 def _quantisations(

@@ -9,7 +9,7 @@ from typing import Any
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
-KINDS = ("gemm", "attention", "kernels")
+KINDS = ("gemm", "attention", "kernels", "transfer")
 
 CAUSAL_FRAC = 0.5
 """Share of the score square that a causal kernel computes."""
@@ -23,7 +23,8 @@ class Op:
     ``gemm``: ``batch`` products (m × k)·(k × n). ``attention``: ``batch`` heads of m queries, n keys, k wide, fused.
     ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels; ``strided_elements``
     pass through kernels limited by elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements``
-    through the slower ones whose operands differ in type. All sizes are per execution.
+    through the slower ones whose operands differ in type. ``transfer``: ``bytes`` pass between host and device. All
+    sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
     the gradients of weights need, so that a schedule may run it later.
@@ -103,9 +104,9 @@ def kernels(
     *,
     elements: Number,
     stream: Number = 0.0,
-    strided: float = 0.0,
-    mixed: float = 0.0,
-    slow_bytes: float = 0.0,
+    strided: Number = 0.0,
+    mixed: Number = 0.0,
+    slow_bytes: Number = 0.0,
     launches: Number = 1.0,
     saved_bytes: Number = 0.0,
     count: Number = 1.0,

@@ -8,8 +8,9 @@ from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
-ADAMW_ACCESSES = 21
-"""Accesses per parameter of foreach AdamW: decay 2, lerp 3, scale 2, addcmul 4, sqrt 2, div 2, + eps 2, addcdiv 4."""
+ADAMW_ACCESSES = 20
+"""Accesses per parameter of foreach AdamW: decay 2, lerp 3, scale 2, addcmul 3 (its factors are the gradient twice),
+sqrt 2, div 2, + eps 2, addcdiv 4."""
 ADAMW_PASSES = 8
 FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
 """torch's multi-tensor kernels take at most 320 chunks of 65 536 elements in one launch."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from estimator.operations import elementwise
 from estimator.operations.attention import attention_part
-from estimator.operations.elementwise import pair
+from estimator.operations.elementwise import FEW_INDICES, SORTED_LAUNCHES, SORTED_PASSES, pair
 from estimator.operations.feed_forward import feed_forward
 from estimator.operations.linear import linear
 from estimator.operations.moe import expert_part, routed_rows
@@ -14,7 +14,7 @@ from estimator.operations.op import Op, kernels
 from estimator.operations.rank_parameters import RankParameters, ffn_parameters, parameters_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.recompute import recomputed
-from estimator.scenario.arrays import maximum
+from estimator.scenario.arrays import maximum, where
 from estimator.scenario.model import block_kinds
 from estimator.scenario.units import Number
 
@@ -134,14 +134,23 @@ def embedding(d: RankSizes) -> list[Op]:
     lookups = 2 if d.model.position == "learned" else 1
     width = n.parameter if n.autocast else n.residual
     table = (d.vocab + d.positions) * d.hidden_width / d.row_gather
-    return [
+    # More tokens than FEW_INDICES are sorted before their gradients are added.
+    launches = where(d.tokens > FEW_INDICES, SORTED_LAUNCHES, 1.0) * lookups
+    passes = where(d.tokens > FEW_INDICES, SORTED_PASSES, 1.0) * lookups
+    ops = [
         kernels("embedding", "embedding", "forward", elements=elements, stream=(2 * lookups + lookups - 1) * width,
                 launches=2 * lookups - 1.0),
-        kernels("embedding gradient", "embedding", "backward", elements=elements, stream=2 * width * lookups,
-                launches=8.0 * lookups),
+        kernels("embedding gradient", "embedding", "backward", elements=elements * passes, mixed=1.0, slow_bytes=width,
+                launches=launches),
         kernels("embedding gradient table", "embedding", "backward", elements=table, stream=width,
                 launches=lookups * 1.0),
     ]  # fmt: skip
+    if d.model.tied_embedding and not d.fused:
+        # Added to what the head left.
+        shared = d.vocab * d.hidden_width / d.row_gather
+        ops.append(kernels("tied gradient sum", "embedding", "backward", elements=shared, stream=3 * n.gradient,
+                           flops_per_element=1))  # fmt: skip
+    return ops
 
 
 def head(d: RankSizes) -> list[Op]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from runners.environment import device, environment
 from runners.guard import heartbeat
 from runners.job import Job, progress
 from runners.options import ProgramOptions
-from runners.program_of import Program, program_of
+from runners.program_of import Program, name_of, program_of
 from runners.ranks import Ranks, join, leave
 from runners.row_status import is_out_of_memory
 from runners.train_step import Trainer
@@ -28,12 +29,13 @@ def run(
     trace: Path | None = None,
     *,
     module: str = "",
-    hf: str = "",
+    hf: str | Mapping[str, Any] = "",
     options: ProgramOptions,
+    kernel: str = "default",
 ) -> Measurement | None:
     """Measure one step of the program; on rank 0 return what was found, on others None. Raises InputProblems."""
     ranks = join(job.device)
-    blank = _blank(job, ranks, module or hf)
+    blank = blank_of(job, ranks, module or name_of(hf))
     stage = "build"
 
     def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
@@ -47,7 +49,7 @@ def run(
     try:
         tell("build", 0, 1)
         torch.manual_seed(job.seed)
-        program = program_of(module=module, hf=hf, options=options, device=ranks.device)
+        program = program_of(module=module, hf=hf, options=options, device=ranks.device, kernel=kernel)
         trainer = trainer_of(program, ranks)
         tell("build", 1, 1)
         found = profiled(blank, trainer, timed(trainer, job, tell), job, tell, trace)
@@ -68,9 +70,7 @@ def trainer_of(program: Program, ranks: Ranks) -> Trainer:
     return Trainer(
         module=program.module,
         optimizer=program.optimizer,
-        scaler=torch.amp.GradScaler(torch.device(ranks.device).type)
-        if program.options.precision == "fp16-amp"
-        else None,
+        scaler=program.scaler,
         batches=[program.batch],
         loss_of=program.loss,
         fused=program.options.compile,
@@ -78,7 +78,8 @@ def trainer_of(program: Program, ranks: Ranks) -> Trainer:
     )
 
 
-def _blank(job: Job, ranks: Ranks, name: str) -> Measurement:
+def blank_of(job: Job, ranks: Ranks, name: str) -> Measurement:
+    """What is known of a result before anything is measured."""
     return Measurement(
         label=job.label or Path(name).name,
         origin=Origin(kind="run", format="step", producer="headroom runners", version=torch.__version__),

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from estimator.scenario.aten_cost import bytes_of, flops_of
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.measurement import Kernel
-from runners.trace.aten_cost import bytes_of, flops_of
 from runners.trace.kernel_category import category_of
 
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")

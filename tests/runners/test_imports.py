@@ -15,7 +15,6 @@ LIGHT = [
     "backends.slurm",
     "benchmarks",
     "job",
-    "trace.aten_cost",
     "trace.kernel_category",
     "trace.reduced",
     "worker",

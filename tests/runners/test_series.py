@@ -17,14 +17,17 @@ from estimator.scenario.measurement import Kernel, Measurement
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
 from runners.job import read_measurement
-from runners.options import options_of
+from runners.options import ProgramOptions, options_of
+from runners.program_of import program_of
 from runners.reference.plans import plans
 from runners.refusals import refusals
 from runners.series import MOST_KERNELS, trimmed
 from runners.series_list import entries_of
 from tests.runners.examples import ROOT, scenario_json
+from tests.runners.programs import GPT2
 
 NAMES = ("ddp-2", "fsdp-2", "tp-sequence-2", "cp-ring-2", "ep-grouped-2", "pp-1f1b-2")
+MODEL = {"name": "model", "config": GPT2, "program": {"batch": 2, "seq": 16, "precision": "bf16-amp"}, "steps": 2}
 
 
 def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -41,6 +44,7 @@ def series(tmp_path_factory):
     entries = [entry for entry in plans(2, small=True) if entry["name"] in NAMES]
     entries.append({"name": "refused", "scenario": scenario_json(plan={"tp": 4}, cluster={"chips_per_node": 4})})
     entries.append({**entries[0], "name": "there"})
+    entries.append(MODEL)
     (folder / "list.json").write_text(json.dumps(entries), encoding="utf-8")
     (folder / "there.json").write_text(json.dumps({"label": "measured before"}), encoding="utf-8")
     done = start(folder, str(folder / "list.json"))
@@ -64,6 +68,23 @@ def test_every_step_has_a_result(series):
     assert read_measurement(folder / "there.json").label == "measured before"
 
 
+def test_a_model_of_transformers_is_measured_and_predicted_from_its_config(series, tmp_path, capsys):
+    folder, _ = series
+    found = read_measurement(folder / "model.json")
+    assert (found.status, found.scenario, len(found.steps_s)) == ("ok", {}, 2), found.warnings
+    assert found.samples["program"]["config"] == GPT2
+    assert found.samples["program"]["options"]["precision"] == "bf16-amp"
+    (tmp_path / "list.json").write_text(json.dumps([MODEL, {**MODEL, "name": "none", "config": {"model_type": "x"}}]))
+    with pytest.raises(InputProblems, match="none: config: cannot be traced"):
+        predict(tmp_path / "list.json", 2, "h200-sxm", None, tmp_path, as_json=False)
+    assert "model" in capsys.readouterr().out, "one that cannot be predicted keeps no other from it"
+    (one,) = json.loads((tmp_path / "predictions.json").read_text())
+    assert one["name"] == "model"
+    assert 0 < one["interval_s"][0] <= one["step_time_s"] <= one["interval_s"][1]
+    parameters = sum(p.numel() for p in program_of(hf=GPT2, options=ProgramOptions(), device="cpu").module.parameters())
+    assert one["peak_bytes"] > 16 * parameters  # weights, gradients and both moments in fp32
+
+
 def test_pipelines_have_bubbles_and_other_plans_exposed_communication(series):
     folder, _ = series
     assert read_measurement(folder / "pp-1f1b-2.json").phases_s[Phase.BUBBLE] > 0
@@ -77,7 +98,7 @@ def test_predictions_stand_beside_what_was_measured(series, tmp_path, capsys):
     folder, _ = series
     entries = [entry for entry in plans(2, small=True) if entry["name"] in NAMES]
     (tmp_path / "list.json").write_text(json.dumps(entries), encoding="utf-8")
-    assert predict(tmp_path / "list.json", 1, None, tmp_path / "results", as_json=False) == 0
+    assert predict(tmp_path / "list.json", 1, "h200-sxm", None, tmp_path / "results", as_json=False) == 0
     first = json.loads((tmp_path / "results" / "predictions.json").read_text())
     assert [one["name"] for one in first] == [entry["name"] for entry in entries]
     assert not any(one["measured_before"] for one in first)
@@ -90,12 +111,12 @@ def test_predictions_stand_beside_what_was_measured(series, tmp_path, capsys):
     }
     (tmp_path / "calibration.json").write_text(json.dumps(numbers), encoding="utf-8")
     capsys.readouterr()
-    predict(tmp_path / "list.json", 1, tmp_path / "calibration.json", tmp_path / "results", as_json=True)
+    predict(tmp_path / "list.json", 1, "h200-sxm", tmp_path / "calibration.json", tmp_path / "results", as_json=True)
     compared = json.loads(capsys.readouterr().out)
     assert [one["step_time_s"] for one in compared] == [one["step_time_s"] for one in first]
     for one in compared:
         assert one["time_error_frac"] == pytest.approx(one["step_time_s"] / one["measured"]["step_time_s"] - 1)
-    predict(tmp_path / "list.json", 1, None, folder, as_json=False)
+    predict(tmp_path / "list.json", 1, "h200-sxm", None, folder, as_json=False)
     assert "6 steps had been measured before they were predicted" in capsys.readouterr().out
 
 
@@ -114,9 +135,11 @@ def test_the_reference_series_is_legal_and_measurable(ranks):
     ("document", "words"),
     [
         ({"name": "one"}, "is not a list"),
-        ([{"name": "one", "scenario": {}}, {"name": "one", "scenario": {}}], "'one' names two steps"),
-        ([{"name": "../one", "scenario": {}}], "or a folder"),
-        ([{"scenario": {}}], "name"),
+        ([{"name": "one", "config": GPT2}, {"name": "one", "config": GPT2}], "'one' names two steps"),
+        ([{"name": "../one", "config": GPT2}], "or a folder"),
+        ([{"config": GPT2}], "name"),
+        ([{"name": "one"}], "is missing, as is config"),
+        ([{"name": "one", "config": GPT2, "scenario": scenario_json()}], "stands beside config"),
     ],
 )
 def test_a_list_that_is_none_is_refused(document, words):

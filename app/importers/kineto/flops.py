@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from app.importers.kineto.events import BROKEN
-from runners.trace.aten_cost import ELEMENT_BYTES, bytes_of, flops_of
+from estimator.scenario.aten_cost import bytes_of, convolution_flops, element_bytes, flops_of
 
 _LARGEST_DIMENSION = 10**9
 _MOST_DIMENSIONS = 8
@@ -28,8 +28,8 @@ Arithmetic = tuple[float | None, float | None]
 def arithmetic(name: str, shape: tuple[bytes, bytes, bytes]) -> Arithmetic:
     """Return FLOPs and least bytes of one call of an op, each None where it is unknown.
 
-    Products and attention as ``runners.trace.aten_cost`` counts them; convolutions 2 · output · inputs of one output.
-    Parents such as linear, matmul and conv2d count nothing, since the op below them does.
+    As ``estimator.scenario.aten_cost`` counts them. Parents such as linear, matmul and conv2d count nothing, since the
+    op below them does.
     """
     shapes, types = _shapes(shape[0]), _texts(shape[1])
     if not shapes:
@@ -42,7 +42,7 @@ def arithmetic(name: str, shape: tuple[bytes, bytes, bytes]) -> Arithmetic:
 def input_bytes(shape: tuple[bytes, bytes, bytes]) -> float | None:
     """Bytes of an op's first input, None where its shape or type is unknown."""
     shapes, types = _shapes(shape[0]), _texts(shape[1])
-    return _bytes(shapes[:1], ELEMENT_BYTES.get(types[0].lower())) if shapes and types and shapes[0] else None
+    return _bytes(shapes[:1], element_bytes(types[0])) if shapes and types and shapes[0] else None
 
 
 def score_size(name: str, shape: tuple[bytes, bytes, bytes]) -> tuple[int, int] | None:
@@ -65,19 +65,19 @@ def touches_scores(shape: tuple[bytes, bytes, bytes], sizes: set[tuple[int, int]
 
 
 def _convolution(name: str, shapes: list[list[int]], types: list[str], concrete: list[str]) -> Arithmetic:
-    element = ELEMENT_BYTES.get(types[0].lower()) if types else None
+    element = element_bytes(types[0]) if types else None
     if name == _BACKWARD_CONVOLUTION:
         if len(shapes) < 3 or len(shapes[2]) < 3:
             return None, None
         gradient, entering, weight = shapes[:3]
         mask = concrete[_BACKWARD_MASK].split(",")[:2] if len(concrete) > _BACKWARD_MASK else ["True", "True"]
         passes = sum("True" in wanted for wanted in mask)
-        return 2.0 * passes * math.prod(gradient) * math.prod(weight[1:]), _bytes([gradient, entering, weight], element)
+        return convolution_flops(gradient, weight, passes), _bytes([gradient, entering, weight], element)
     entering, weight = shapes[0], shapes[1] if len(shapes) > 1 else []
     leaving = _output(name, entering, weight, concrete)
     if leaving is None:
         return None, None
-    return 2.0 * math.prod(leaving) * math.prod(weight[1:]), _bytes([entering, weight, leaving], element)
+    return convolution_flops(leaving, weight), _bytes([entering, weight, leaving], element)
 
 
 def _output(name: str, entering: list[int], weight: list[int], concrete: list[str]) -> list[int] | None:

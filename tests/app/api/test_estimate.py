@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -41,6 +42,19 @@ def test_an_estimate_has_the_contracts_shape(client):
     assert isinstance(found["limits"], str)
     assert found["problems"] == []
     assert found["parameters"] == 8_030_261_248
+
+
+def test_an_op_list_is_estimated_like_a_scenario(client):
+    ops = Path(__file__).parents[2] / "reference" / "ops" / "llama.json"
+    document = json.loads(ops.read_text(encoding="utf-8"))
+    response = client.post("/api/estimate", json=document)
+    assert response.status_code == 200
+    found = response.json()
+    assert set(found) == set(client.post("/api/estimate", json=LLAMA).json())
+    assert sum(found["phases_s"].values()) == pytest.approx(found["step_time_s"])
+    assert found["modules"][0]["path"]
+    assert fields_of(client.post("/api/estimate", json=document | {"chip": ""})) == ["chip"]
+    assert fields_of(client.post("/api/estimate", json=document | {"world_size": 0})) == ["world_size"]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from app.cli import run
 from estimator.estimate.estimate import estimate
+from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.codec import encode
+from estimator.scenario.op_list import from_json
 from estimator.scenario.scenario import scenario_from_json
 from tests.app.examples import HF_CONFIGS, LLAMA, scenario
 
@@ -85,3 +88,49 @@ def test_a_config_json_that_cannot_be_used_is_named_with_its_key(write, capsys):
 )
 def test_bad_input_is_one_line_per_problem(refused, content, words):
     refused(["estimate"], content, words)
+
+
+OPS = Path(__file__).parents[2] / "reference" / "ops" / "llama.json"
+
+
+def test_an_op_list_ends_in_the_same_estimate(capsys):
+    assert run(["estimate", str(OPS), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    ops = from_json(json.loads(OPS.read_text(encoding="utf-8")))
+    assert (found.pop("program"), found.pop("chip")) == (ops.program, "h200-sxm")
+    assert found == json.loads(json.dumps(encode(estimate_op_list(ops, cluster_for(ops)))))
+    assert run(["estimate", str(OPS)]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("op list      tests/reference/ops/llama.py (trace), one rank on NVIDIA H200 SXM 141 GB, ")
+    for words in ("step time", "MFU", "peak memory", "host wait", "activations", "layers.*.attention", "kernels"):
+        assert words in out
+    assert run(["estimate", str(OPS), "--chip", "a100-80gb-sxm"]) == 0
+    assert "on NVIDIA A100 SXM 80 GB" in capsys.readouterr().out
+
+
+def test_a_calibration_moves_a_prediction(write, capsys):
+    slow = {"value": 0.44, "low": 0.4, "high": 0.5, "unit": "of memory bandwidth", "source": "a test"}
+    file = write({"base": "hopper", "ranges": {"memory_frac": slow}}, "slow.json")
+    seconds = []
+    for given in (LLAMA, None):
+        path = write(given) if given else str(OPS)
+        for more in ([], ["--calibration", file]):
+            assert run(["estimate", path, "--json", *more]) == 0
+            seconds.append(json.loads(capsys.readouterr().out)["step_time_s"])
+    assert seconds[0] < seconds[1]
+    assert seconds[2] < seconds[3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "content", "words"),
+    [
+        (["--chip", "h100-sxm"], LLAMA, "--chip: is for op lists; this is a scenario."),
+        (["--chip", "h900"], None, "'h900' is not in the catalogue of chips."),
+        (["--table", "layer.csv"], None, "--table: is for scenarios; this is an op list."),
+        ([], {"format": "headroom-ops", "schema_version": 9}, "schema_version: is 9; this version reads 1."),
+    ],
+)
+def test_what_an_op_list_cannot_be_asked_is_one_line(write, capsys, arguments, content, words):
+    path = write(content) if content else str(OPS)
+    assert run(["estimate", path, *arguments]) == 2
+    assert words in capsys.readouterr().err

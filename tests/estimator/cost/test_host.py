@@ -1,8 +1,16 @@
 """Host: whose launches take how long, and how its lead over the device is spent."""
 
+from dataclasses import replace
+
 import pytest
 
-from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s
+from estimator.cost.host import (
+    DISPATCHES_PER_KERNEL,
+    blocking_collective_s,
+    launch_s,
+    phase_wait_s,
+    recorded_launch_s,
+)
 from estimator.scenario.training import Training
 from tests.estimator.examples import flawless
 
@@ -47,3 +55,24 @@ def test_a_blocking_collective_waits_for_every_further_rank():
 )
 def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead, waits, left):
     assert phase_wait_s(device, host, lead) == (waits, left)
+
+
+@pytest.mark.parametrize(
+    ("phase", "launches", "given", "seconds"),
+    [
+        ("forward", 1, {}, 10e-6),
+        ("forward", 1, {"dispatches": 2 * DISPATCHES_PER_KERNEL}, 20e-6),
+        ("backward", 1, {"dispatches": 9}, 20e-6),
+        ("backward", 3, {}, 20e-6 + 2 * 1e-6),
+        ("backward", 1, {"again": True}, 10e-6),
+        ("forward", 1, {"compiled": True, "dispatches": 9}, 4e-6),
+        ("optimizer", 8, {"dispatches": 300}, 8e-6),
+        ("forward", 0, {}, 0.0),
+    ],
+)
+def test_a_recorded_call_costs_what_the_host_does_for_it(phase, launches, given, seconds):
+    e = replace(
+        flawless(), host_forward_s=10e-6, host_backward_s=20e-6, host_fused_forward_s=4e-6, host_tensor_s=1e-6
+    )  # fmt: skip
+    about = {"compiled": False, "again": False} | given
+    assert recorded_launch_s(phase, launches, e, **about) == pytest.approx(seconds)

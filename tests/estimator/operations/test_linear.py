@@ -73,6 +73,7 @@ def test_what_only_weight_gradients_need_is_marked():
         "up weight gradient",
         "up weight gradient cast",
         "up bias gradient",
+        "up bias gradient cast",
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from runners.trace.aten_cost import bytes_of, flops_of
+from estimator.scenario.aten_cost import bytes_of, flops_of
 
 B, H, S, D = 2, 8, 64, 16
 QKV = [[B, H, S, D], [B, 2, S, D], [B, 2, S, D]]

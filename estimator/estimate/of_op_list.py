@@ -1,0 +1,232 @@
+"""Of an op list: from what a program or profile did to the same Estimate that a scenario ends in."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from estimator.cost.efficiency import Efficiencies, efficiencies
+from estimator.estimate import explain
+from estimator.estimate.estimate import Estimate, Memory, roofs_of
+from estimator.estimate.interval import quadrature
+from estimator.estimate.op_list_report import (
+    assumptions_of,
+    collectives_of,
+    module_costs,
+    op_costs,
+    problems_of,
+    tokens_of,
+)
+from estimator.estimate.recorded import Recorded, recorded, times_of
+from estimator.estimate.report import MemoryOfStage
+from estimator.memory.timeline import MemoryTimeline, timeline
+from estimator.scenario import catalog
+from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Category, MemoryKind, Phase, complete
+from estimator.scenario.hardware import Cluster, peak_flops_per_s
+from estimator.scenario.op_list import NONE, OpList
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.schedule.queue import DEFAULT_STREAM, Order, Queue, order_of, queued
+
+MOST_POINTS = 600
+"""Points of the memory curve that an estimate keeps."""
+
+
+def cluster_for(found: OpList, chip: str = "") -> Cluster:
+    """Nodes of the chip that a list was made for, or of ``chip``, as many as its ranks need, joined as is usual.
+
+    Raises InputProblems where the catalogue has no such chip.
+    """
+    if not chip and not found.chip:
+        remedy = "Name the chip that it is to be priced on, a key of the catalogue."
+        raise InputProblems([Problem(field="chip", message="is not said by the op list", remedy=remedy)])
+    one = catalog.chip(chip or found.chip)
+    nodes = -(-found.world_size // one.chips_per_node)
+    return Cluster(
+        chip=one,
+        chips_per_node=one.chips_per_node,
+        nodes=nodes,
+        link=catalog.link(one.link),
+        network=catalog.link(one.network),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Passed:
+    """The step of the queue, written by phase and category."""
+
+    phases_s: dict[str, float]
+    breakdown_s: dict[str, float]
+    waits_s: dict[str, float]
+
+
+def estimate_op_list(
+    found: OpList, cluster: Cluster, calibration: Efficiencies | None = None, *, interval: bool = True
+) -> Estimate:
+    """Predict the step of an op list on a cluster's chips, one rank's as every rank's.
+
+    operations and cost: the kernels of each distinct call, priced. schedule: host, streams and collectives as a queue.
+    memory: the lives of storages under the allocator's rules. ``calibration`` replaces the efficiencies of the chip's
+    family.
+    """
+    chip = cluster.chip
+    e = calibration or efficiencies(chip.efficiency)
+    interval = interval and not e.lower_bound
+    priced = recorded(found, cluster, e, interval=interval)
+    order = order_of(found.calls, priced.phases)
+    queue = queued(order, times_of(priced, e, interval=interval))
+    seconds = float(queue.seconds[0])
+    low, high = quadrature(np.asarray(queue.seconds)) if interval else (seconds, seconds)
+    passed = _passed(queue, order, priced)
+    collectives = collectives_of(priced, queue)
+    held = _memory(priced, e, cluster, order, queue)
+    model_flops, executed, precision = _flops(priced)
+    peak = peak_flops_per_s(chip, precision) or chip.fp32_flops_per_s
+    chips = max(found.world_size, 1)
+    tokens = tokens_of(priced)
+    spent = max(seconds, 1e-30)
+    return Estimate(
+        step_time_s=seconds,
+        interval_s=(min(low, seconds), max(high, seconds)),
+        phases_s=passed.phases_s,
+        host_wait_by_phase_s=passed.waits_s,
+        breakdown_s=passed.breakdown_s,
+        tokens_per_s=tokens * chips / spent,
+        tokens_per_s_per_chip=tokens / spent,
+        mfu=model_flops / (spent * peak),
+        hfu=executed / (spent * peak),
+        memory=held,
+        ops=op_costs(priced),
+        collectives=collectives,
+        limits=explain.limits(
+            spent, passed.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes
+        ),
+        assumptions=assumptions_of(priced, e, seconds),
+        problems=problems_of(priced, held),
+        parameters=found.parameters,
+        model_flops=model_flops * chips,
+        roofs=roofs_of(chip),
+        micro_batches=1,
+        chips=chips,
+        efficiencies=e.name,
+        modules=module_costs(priced),
+    )
+
+
+def _passed(queue: Queue, order: Order, priced: Recorded) -> _Passed:
+    """Add the queue's times up by phase and by category; both add to the step."""
+    calls, phases = priced.found.calls, priced.phases
+    by_phase: dict[str, list[float]] = {}
+    by_category: dict[str, list[float]] = {}
+
+    def book(phase: str, category: str, seconds: float) -> None:
+        by_phase.setdefault(phase, []).append(seconds)
+        by_category.setdefault(category, []).append(seconds)
+
+    runs = Counter(
+        (priced.of_call[index], phases[index])
+        for index, call in enumerate(calls)
+        if call.kind == "kernel" and call.stream == DEFAULT_STREAM
+    )
+    for (at, phase), times in runs.items():
+        one = priced.work[at]
+        book(phase, Category.OPTIMIZER if phase == Phase.OPTIMIZER else one.category, one.seconds * times)
+    for index, seconds in queue.exposed_s.items():
+        book(Phase.EXPOSED_COMMUNICATION, Category.COMMUNICATION, float(seconds[0]))
+        del index
+    for index, seconds in queue.beside_s.items():
+        category = Category.OPTIMIZER if phases[index] == Phase.OPTIMIZER else priced.work_of(index).category
+        book(phases[index], category, float(seconds[0]))
+    names = list(dict.fromkeys(phases))
+    waits = {names[index]: float(seconds[0]) for index, seconds in queue.waits_s.items()}
+    by_phase[Phase.HOST_WAIT] = list(waits.values())
+    by_category[Category.HOST] = list(waits.values())
+    return _Passed(
+        phases_s=complete({name: math.fsum(values) for name, values in by_phase.items()}, PHASES),
+        breakdown_s=complete({name: math.fsum(values) for name, values in by_category.items()}, CATEGORIES),
+        waits_s={phase: waits.get(phase, 0.0) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)},
+    )
+
+
+def _flops(priced: Recorded) -> tuple[float, float, str]:
+    """FLOPs of products and attention of one rank: of the model, executed, and the precision that most of them have.
+
+    The model's: the full square, nothing recomputed; attention's backward twice its forward, without the scores that
+    it multiplies again.
+    """
+    model, executed = 0.0, 0.0
+    by_precision: dict[str, float] = {}
+    times = Counter(
+        (at, call.recomputed) for at, call in zip(priced.of_call, priced.found.calls, strict=True) if at >= 0
+    )
+    for (at, again), count in times.items():
+        for one in priced.work[at].kernels:
+            op = one.op
+            if op.kind not in ("gemm", "attention"):
+                continue
+            every = count * float(op.count)
+            executed += every * float(one.executed_flops)
+            by_precision[op.precision] = by_precision.get(op.precision, 0.0) + every * float(op.flops)
+            if not again:
+                scores = 2.0 * float(op.batch) * float(op.m) * float(op.n) * float(op.k)
+                redone = scores if op.kind == "attention" and op.phase == Phase.BACKWARD else 0.0
+                model += every * (float(op.flops) - redone)
+    precision = max(by_precision, key=by_precision.__getitem__, default="fp32")
+    return model, executed, precision
+
+
+def _memory(priced: Recorded, e: Efficiencies, cluster: Cluster, order: Order, queue: Queue) -> Memory:
+    """The storages' peak, without what a compiler does not write; nothing where the list has none."""
+    found, capacity = priced.found, cluster.chip.memory_bytes
+    if not found.storages:
+        return Memory(peak_bytes=0.0, reserved_bytes=0.0, capacity_bytes=capacity, fits=True, moment="",
+                      by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip
+    listed = any(one.kind == MemoryKind.FRAMEWORK for one in found.storages)
+    storages = [one for one in found.storages if one.born not in priced.unwritten]
+    held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes)
+    moment = _moment(found, held)
+    stage = MemoryOfStage(
+        stage=0, layers=0.0, in_flight=1.0, moment=moment, peak_bytes=held.peak_bytes, by_kind=held.by_kind
+    )
+    return Memory(
+        peak_bytes=held.peak_bytes,
+        reserved_bytes=held.reserved_bytes,
+        capacity_bytes=capacity,
+        fits=held.reserved_bytes <= capacity,
+        moment=moment,
+        by_kind=held.by_kind,
+        stages=(stage,),
+        curve=_curve(held, order, queue),
+    )
+
+
+def _moment(found: OpList, held: MemoryTimeline) -> str:
+    """Name the call before which most is held: its phase, its module, its op."""
+    if not found.calls:
+        return "before the step"
+    call = found.calls[min(held.peak_call, len(found.calls) - 1)]
+    op = found.of(call).op.rpartition("::")[2] if call.signature != NONE else call.kind
+    where = f" of {found.modules[call.module]}" if call.module != NONE else ""
+    return f"{call.phase or 'outside of the phases'}: {op}{where}"
+
+
+def _curve(held: MemoryTimeline, order: Order, queue: Queue) -> tuple[tuple[float, float], ...]:
+    """The bytes held over the seconds of the step; of neighbouring points the fullest, where there are many."""
+    if not len(order.starts):
+        return tuple((0.0, size) for _, size in held.curve)
+    starts = order.starts.tolist()
+    ends = [0.0, *np.maximum.accumulate(queue.ends_s).tolist()]
+    stops = [*starts[1:], len(order.kind)]
+
+    def at(call: int) -> float:
+        run = max(bisect_right(starts, call) - 1, 0)
+        share = (call - starts[run]) / max(stops[run] - starts[run], 1)
+        return float(ends[run] + min(share, 1.0) * (ends[run + 1] - ends[run]))
+
+    points = list(held.curve)
+    width = math.ceil(len(points) / MOST_POINTS)
+    kept = [max(points[i : i + width], key=lambda point: point[1]) for i in range(0, len(points), width)]
+    return tuple((at(call), size) for call, size in kept)

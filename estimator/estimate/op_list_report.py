@@ -1,0 +1,195 @@
+"""Op-list report: a priced op list written out for people: rows by op and module, collectives, what was assumed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from functools import lru_cache
+
+from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.estimate import Memory, ModuleCost
+from estimator.estimate.explain import needed
+from estimator.estimate.recorded import WORK, Recorded
+from estimator.estimate.report import Collective, OpCost, op_cost
+from estimator.operations.aten.fusion import ASSUMED as FUSED
+from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, Category, Phase
+from estimator.scenario.op_list import NONE
+from estimator.scenario.problems import Problem
+from estimator.scenario.units import bytes_text
+from estimator.schedule.queue import Queue
+
+OUTSIDE = "(outside of modules)"
+NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+
+
+@lru_cache(maxsize=1 << 14)
+def alike(path: str) -> str:
+    """A module's path with the numbers of its layers left open: layers.*.mlp for layers.3.mlp."""
+    return NUMBER.sub("*", path)
+
+
+def op_costs(priced: Recorded) -> tuple[OpCost, ...]:
+    """Return the kernels of every op, those of like modules (the same place in every layer) added, longest first."""
+    found = priced.found
+    times: Counter[tuple[int, str, str, bool]] = Counter()
+    for index, call in enumerate(found.calls):
+        at = priced.of_call[index]
+        if at >= 0 and priced.work[at].exchange is None:
+            module = alike(found.modules[call.module]) if call.module != NONE else OUTSIDE
+            times[at, priced.phases[index], module, call.recomputed] += 1
+    merged: dict[tuple[str, ...], OpCost] = {}
+    for (at, phase, module, again), count in times.items():
+        for one in priced.work[at].kernels:
+            row = op_cost(one, count, 0.0)
+            row.layer, row.phase, row.recomputed = module, phase, again
+            if phase == Phase.OPTIMIZER:
+                row.category = Category.OPTIMIZER
+            key = (module, row.name, phase, row.shape, row.category, row.bound, str(again))
+            same = merged.get(key)
+            if same is None:
+                merged[key] = row
+            else:
+                for name in ("count", "flops", "bytes", "launches", "saved_bytes", "seconds"):
+                    setattr(same, name, getattr(same, name) + getattr(row, name))
+                same.intensity_flops_per_byte = same.flops / same.bytes if same.bytes else 0.0
+    return tuple(sorted(merged.values(), key=lambda row: -row.seconds))
+
+
+def module_costs(priced: Recorded) -> tuple[ModuleCost, ...]:
+    """Return every module's own kernels, in the order in which the program first came to it."""
+    found = priced.found
+    times: dict[int, Counter[tuple[int, str]]] = {}
+    for index, call in enumerate(found.calls):
+        if priced.of_call[index] >= 0:
+            times.setdefault(call.module, Counter())[priced.of_call[index], priced.phases[index]] += 1
+    rows = []
+    for module, counted in times.items():
+        phases_s = dict.fromkeys(WORK, 0.0)
+        launches = flops = moved = 0.0
+        for (at, phase), count in counted.items():
+            one = priced.work[at]
+            phases_s[phase] += count * one.seconds
+            launches += count * one.launches
+            flops += count * sum(float(k.executed_flops * k.op.count) for k in one.kernels if k.op.kind != "kernels")
+            moved += count * sum(float(k.op.bytes * k.op.count) for k in one.kernels)
+        path = found.modules[module] if module != NONE else OUTSIDE
+        rows.append(
+            ModuleCost(
+                path=path, phases_s=phases_s, seconds=sum(phases_s.values()), launches=launches, flops=flops,
+                bytes=moved,
+            )
+        )  # fmt: skip
+    return tuple(rows)
+
+
+def collectives_of(priced: Recorded, queue: Queue) -> tuple[Collective, ...]:
+    """Return the collectives of a step, equal ones added, and the copies beside them as far as they show."""
+    found = priced.found
+    rows: dict[tuple[int, str], list[float]] = {}
+    copies = 0.0
+    for index, seconds in queue.exposed_s.items():
+        if found.calls[index].kind == "collective":
+            rows.setdefault((priced.of_call[index], priced.phases[index]), [0.0, 0.0])[1] += float(seconds[0])
+        else:
+            copies += float(seconds[0])
+    for index, call in enumerate(found.calls):
+        if call.kind == "collective":
+            rows.setdefault((priced.of_call[index], priced.phases[index]), [0.0, 0.0])[0] += 1
+    names = {at: found.of(call).op.rpartition("::")[2] for at, call in zip(priced.of_call, found.calls, strict=True)
+             if call.kind == "collective"}  # fmt: skip
+    made = []
+    for (at, phase), (count, exposed) in rows.items():
+        one = priced.work[at]
+        assert one.exchange is not None
+        ranks = int(one.exchange.group.ranks)
+        made.append(
+            Collective(
+                name=names[at], kind=one.exchange.kind, axis=f"{ranks} ranks", phase=phase, ranks=ranks,
+                bytes=one.exchange.payload_bytes, count=count, seconds=count * one.seconds, exposed_s=exposed,
+            )
+        )  # fmt: skip
+    if copies > 0:
+        made.append(
+            Collective(name="copies on the streams of collectives", kind="copy", axis="", phase=Phase.BACKWARD, ranks=1,
+                       bytes=0.0, count=1.0, seconds=copies, exposed_s=copies)
+        )  # fmt: skip
+    return tuple(made)
+
+
+def tokens_of(priced: Recorded) -> float:
+    """Rows that the losses of a step are taken over on this rank, 0 where it has none that is known."""
+    found = priced.found
+    rows = 0
+    for call, phase in zip(found.calls, priced.phases, strict=True):
+        if call.kind == "kernel" and phase == Phase.FORWARD and not call.recomputed:
+            s = found.of(call)
+            if s.op.endswith(("::nll_loss_forward", "::nll_loss2d_forward")) and s.inputs and s.inputs[0].shape:
+                shape = s.inputs[0].shape
+                size = shape[0]
+                for length in shape[2:]:
+                    size *= length
+                rows += size
+    return float(rows)
+
+
+def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[str, ...]:
+    """List what the prediction takes for granted, the list's own assumptions among it."""
+    found = priced.found
+    said = [
+        f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
+        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth.",
+        "The host starts a step together with the device, as where it reads a loss; every rank takes as long as this"
+        " one.",
+        "MFU counts the products that this rank runs and the full attention square, nothing recomputed.",
+    ]
+    if any(call.compiled for call in found.calls):
+        said.append(FUSED)
+    if any(one.exchange for one in priced.work) and not e.lower_bound:
+        said.append(
+            f"Collectives hide behind memory-bound kernels, not behind matrix products"
+            f" (contention {e.contention_frac:.0%})."
+        )
+    if any(
+        k.op.efficiency == "attention_flash1_frac" and k.op.precision not in ("fp32", "tf32")
+        for one in priced.work
+        for k in one.kernels
+    ):
+        said.append("Memory-efficient attention is taken to be as fast as FlashAttention 1.")
+    if not found.storages:
+        said.append("The list holds no storages, so nothing is said of memory.")
+    unknown: dict[str, float] = {}
+    for at, call in zip(priced.of_call, found.calls, strict=True):
+        if at >= 0 and not priced.work[at].known:
+            name = found.of(call).op
+            unknown[name] = unknown.get(name, 0.0) + priced.work[at].seconds
+    for name, seconds in sorted(unknown.items(), key=lambda item: -item[1]):
+        said.append(
+            f"{name} is not in the table of ops: taken as one kernel that reads its inputs and writes its outputs once"
+            f" ({seconds / step_s if step_s else 0:.1%} of the step)."
+        )
+    return (*said, *found.assumptions)
+
+
+def problems_of(priced: Recorded, memory: Memory) -> tuple[Problem, ...]:
+    """Report what the list itself could not tell, units that the chip lacks, and a step that does not fit."""
+    problems = list(priced.found.problems)
+    for precision in priced.lacking:
+        problems.append(
+            Problem(
+                field="chip",
+                message=f"has no matrix unit for {precision}, which the program multiplies in",
+                remedy="Its products are priced as fp32; choose another chip.",
+            )
+        )
+    if not memory.fits:
+        kind = max(memory.by_kind, key=lambda name: memory.by_kind[name])
+        problems.append(
+            Problem(
+                field="memory",
+                message=f"{needed(memory.peak_bytes, memory.reserved_bytes)} do not fit into"
+                f" {bytes_text(memory.capacity_bytes)}; the largest part, {SHOWN_MEMORY_KINDS[kind].label}, is"
+                f" {bytes_text(memory.by_kind[kind])}",
+                remedy="Trace it with a smaller batch, with activation checkpointing, or with its states sharded.",
+            )
+        )
+    return tuple(problems)

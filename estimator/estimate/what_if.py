@@ -1,0 +1,277 @@
+"""What if: another op list, as the program would make it under another chip, precision, attention or compiler."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from estimator.estimate.recorded import phases_of
+from estimator.scenario.aten_cost import FACTORS, plain
+from estimator.scenario.breakdown import MemoryKind, Phase
+from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, Storage
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.units import bytes_text
+from estimator.schedule.queue import DEFAULT_STREAM
+
+BUCKET_BYTES = 25 * 1024**2
+"""Gradients that DistributedDataParallel sends in one all-reduce, its default."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Change:
+    """One question: how people call it, and the list that answers it."""
+
+    label: str
+    of: Callable[[OpList], OpList]
+
+
+def without_communication(found: OpList) -> OpList:
+    """No collective takes any time; copies beside them stay."""
+    exchanges = {index for index, call in enumerate(found.calls) if call.kind == "collective"}
+    return _saying(without_calls(found, exchanges), "Collectives are left out.")
+
+
+def compiled(found: OpList) -> OpList:
+    """Forward and backward compiled: neighbours fuse, and the host passes over Python."""
+    phases = phases_of(found)
+    calls = tuple(
+        replace(call, compiled=True) if call.kind == "kernel" and phase != Phase.OPTIMIZER else call
+        for call, phase in zip(found.calls, phases, strict=True)
+    )
+    return replace(found, calls=calls)
+
+
+def _saying(found: OpList, words: str) -> OpList:
+    return replace(found, assumptions=(*found.assumptions, words))
+
+
+PRODUCTS = (*FACTORS, "linear", "matmul", "convolution", "convolution_backward", "_grouped_mm")
+
+
+def with_products_in(precision: str) -> Callable[[OpList], OpList]:
+    """Products in another precision, all else as it was: "fp8", "bf16", "fp16", "tf32" or "fp32"."""
+    types = {"fp8": "float8_e4m3fn", "bf16": "bfloat16", "fp16": "float16", "tf32": "float32", "fp32": "float32"}
+    if precision not in types:
+        remedy = f"One of: {', '.join(types)}."
+        raise InputProblems([Problem(field="precision", message=f"is {precision!r}", remedy=remedy)])
+    floats = ("float32", "float16", "bfloat16")
+
+    def of(s: Signature) -> Signature:
+        if plain(s.op).partition(".")[0] not in PRODUCTS:
+            return s
+        inputs = tuple(replace(one, dtype=types[precision]) if one.dtype in floats else one for one in s.inputs)
+        return replace(s, inputs=inputs, arguments={**s.arguments, "tf32": precision == "tf32"})
+
+    words = f"Products are taken in {precision}; casts that it would need are not added."
+    return lambda found: _saying(replace(found, signatures=tuple(map(of, found.signatures))), words)
+
+
+def with_fused_attention(found: OpList) -> OpList:
+    """Scores, softmax and weighted values become one fused kernel, forward and backward; the scores are not kept.
+
+    A run from the product that makes scores to the product that uses them is attention; so is its mirror in backward.
+    Where a mask was added, the fused kernel takes it as causal.
+    """
+    calls, signatures = list(found.calls), list(found.signatures)
+    dropped: set[int] = set()
+    sizes: set[int] = set()
+    place = 0
+    names = [plain(found.of(call).op).partition(".")[0] if call.kind == "kernel" else "" for call in calls]
+    while place < len(calls):
+        if names[place] in ("_softmax", "_softmax_backward_data"):
+            run = _around(found, names, place)
+            if run is not None:
+                first, last, signature = run
+                if signature not in signatures:
+                    signatures.append(signature)
+                calls[last] = replace(calls[last], signature=signatures.index(signature))
+                dropped |= set(range(first, last))
+                scores = found.of(calls[place]).inputs[0]
+                sizes.add(math.prod(scores.shape))
+                place = last
+        place += 1
+    kept = without_calls(replace(found, calls=tuple(calls), signatures=tuple(signatures)), dropped)
+    if not sizes:
+        return found
+    squares = {size * width for size in sizes for width in (1, 2, 4)}
+    kept = replace(kept, storages=tuple(one for one in kept.storages if one.bytes not in squares or one.born == NONE))
+    return _saying(kept, "Attention is taken as one fused, causal kernel; its scores are not kept.")
+
+
+def _around(found: OpList, names: list[str], softmax: int) -> tuple[int, int, Signature] | None:
+    """First and last call of the attention around a softmax, and the fused op in their stead."""
+    s = found.of(found.calls[softmax])
+    shape = s.inputs[0].shape
+    backward = names[softmax] == "_softmax_backward_data"
+    if len(shape) < 3:
+        return None
+    batch, queries, keys = math.prod(shape[:-2]), shape[-2], shape[-1]
+    before = _product(found, names, softmax, -1, batch * queries * keys)
+    after = _product(found, names, softmax, +1, batch * queries * keys)
+    if before is None or after is None:
+        return None
+    made = found.of(found.calls[before])
+    dim, dtype = made.inputs[0].shape[-1], made.inputs[0].dtype
+    heads = shape[1] if len(shape) == 4 else batch
+    wide = Operand(shape=(batch // heads, heads, queries, dim), dtype=dtype)
+    narrow = Operand(shape=(batch // heads, heads, keys, dim), dtype=dtype)
+    causal = {"is_causal": queries == keys, "backend": "cudnn"}
+    if not backward:
+        op, inputs, outputs = "aten::_scaled_dot_product_cudnn_attention", (wide, narrow, narrow), (wide,)
+        return before, after, Signature(op=op, inputs=inputs, outputs=outputs, arguments=causal)
+    # Backward: two products of the values before, two of the scores after.
+    first = _product(found, names, before, -1, 0) if before else None
+    last = _product(found, names, after, +1, 0)
+    op = "aten::_scaled_dot_product_cudnn_attention_backward"
+    signature = Signature(
+        op=op, inputs=(wide, wide, narrow, narrow), outputs=(wide, narrow, narrow), arguments=causal
+    )  # fmt: skip
+    return before if first is None else first, after if last is None else last, signature
+
+
+REACH = 12
+"""Calls between a softmax and the products on its sides: scale, mask, casts, dropout."""
+
+
+def _product(found: OpList, names: list[str], start: int, step: int, elements: int) -> int | None:
+    """The next batched product from a call on, one of whose operands has so many elements (0: any)."""
+    for index in range(start + step, start + step * (REACH + 1), step):
+        if not 0 <= index < len(names):
+            return None
+        if names[index] in ("bmm", "baddbmm"):
+            s = found.of(found.calls[index])
+            fits = not elements or any(math.prod(one.shape) == elements for one in (*s.inputs, *s.outputs))
+            return index if fits else None
+        if names[index] in ("mm", "addmm"):
+            return None
+    return None
+
+
+def without_calls(found: OpList, dropped: set[int]) -> OpList:
+    """The list without some calls; indices of waits and storages follow."""
+    if not dropped:
+        return found
+    place, moved = [], 0
+    for index in range(len(found.calls)):
+        place.append(moved)
+        moved += index not in dropped
+    place.append(moved)
+
+    def now(index: int) -> int:
+        return index if index == NONE else place[index]
+
+    calls = [
+        call if call.waits_for == NONE else replace(call, waits_for=max(now(call.waits_for + 1) - 1, NONE))
+        for index, call in enumerate(found.calls)
+        if index not in dropped
+    ]
+    storages = tuple(
+        one
+        for one in (replace(one, born=now(one.born), died=now(one.died)) for one in found.storages)
+        if one.died == NONE or one.died > one.born
+    )
+    return replace(found, calls=tuple(calls), storages=storages)
+
+
+def with_data_parallel(ranks: int, bucket_bytes: int = BUCKET_BYTES) -> Callable[[OpList], OpList]:
+    """The step of one rank among ``ranks`` copies of it, as DistributedDataParallel runs it.
+
+    Gradients are summed in buckets while backward goes on, from the moment at which a bucket's last one is born; the
+    optimizer waits for all. The buckets' memory is the gradients' own, once more.
+    """
+
+    def of(found: OpList) -> OpList:
+        if found.world_size > 1 or any(call.kind == "collective" for call in found.calls):
+            message = f"has {found.world_size} ranks already"
+            remedy = "Trace it for one rank, or for as many as are meant."
+            raise InputProblems([Problem(field="op list", message=message, remedy=remedy)])
+        return _with_buckets(found, ranks, bucket_bytes)
+
+    return of
+
+
+def _with_buckets(found: OpList, ranks: int, bucket_bytes: int) -> OpList:
+    phases = phases_of(found)
+    backward = [index for index, phase in enumerate(phases) if phase == Phase.BACKWARD]
+    if ranks < 2 or not backward:
+        return found
+    last = backward[-1]
+    made = sorted(
+        (one.born, one.bytes)
+        for one in found.storages
+        if one.kind == MemoryKind.GRADIENTS and one.bytes and one.born != NONE
+    )
+    if not made and found.parameters:
+        # A profile names no storages: as many bytes as parameters, in fp32, spread over backward.
+        step = max(len(backward) // max(found.parameters * 4 // bucket_bytes, 1), 1)
+        made = [(index, bucket_bytes) for index in backward[::step]]
+    after: dict[int, int] = {}
+    held = 0
+    for born, size in made:
+        held += size
+        if held >= bucket_bytes:
+            after[min(born, last)] = after.get(min(born, last), 0) + held
+            held = 0
+    if held:
+        after[last] = after.get(last, 0) + held
+    signatures, calls, place = list(found.signatures), list[Call](), list[int]()
+    stream, sent = len(found.streams), list[int]()
+
+    def wait(on: int, earlier: int) -> None:
+        calls.append(Call(kind="wait", phase=Phase.BACKWARD, stream=on, dispatches=0, waits_for=earlier))
+
+    for index, call in enumerate(found.calls):
+        if phases[index] == Phase.OPTIMIZER and sent:
+            wait(DEFAULT_STREAM, sent.pop())
+            sent.clear()
+        place.append(len(calls))
+        calls.append(call if call.waits_for == NONE else replace(call, waits_for=place[call.waits_for]))
+        if index in after:
+            signature = _all_reduce(after[index], len(found.groups))
+            if signature not in signatures:
+                signatures.append(signature)
+            wait(stream, len(calls) - 1)
+            sent.append(len(calls))
+            at = signatures.index(signature)
+            calls.append(Call(kind="collective", signature=at, phase=Phase.BACKWARD, stream=stream))
+    if sent:
+        wait(DEFAULT_STREAM, sent[-1])
+    place.append(len(calls))
+    whole = sum(size for _, size in made)
+
+    def now(index: int) -> int:
+        return index if index == NONE else place[index]
+
+    changed = replace(
+        found,
+        calls=tuple(calls),
+        signatures=tuple(signatures),
+        storages=(
+            *(replace(one, born=now(one.born), died=now(one.died)) for one in found.storages),
+            Storage(bytes=whole, kind=MemoryKind.COMMUNICATION),
+        ),
+        streams=(*found.streams, "all-reduce"),
+        groups=(*found.groups, tuple(range(ranks))),
+        world_size=ranks,
+    )
+    return _saying(changed, f"{ranks} ranks sum their gradients in buckets of {bytes_text(bucket_bytes)}.")
+
+
+def _all_reduce(size: int, group: int) -> Signature:
+    return Signature(
+        op="c10d::allreduce_",
+        inputs=(Operand(shape=(size // 4,), dtype="float32"),),
+        arguments={"group": group},
+    )
+
+
+CHANGES: Mapping[str, Change] = {
+    "no-communication": Change(label="no exposed communication", of=without_communication),
+    "compile": Change(label="compiled", of=compiled),
+    "fused-attention": Change(label="fused attention", of=with_fused_attention),
+    "fp8-products": Change(label="products in fp8", of=with_products_in("fp8")),
+    "bf16-products": Change(label="products in bf16", of=with_products_in("bf16")),
+    "tf32-products": Change(label="products in tf32", of=with_products_in("tf32")),
+}
+"""What can be asked of any list by name; another chip is an argument of the estimate, more ranks have a function."""

@@ -1,0 +1,144 @@
+"""Operands: how large the tensors of an op are, how they lie in memory, and what follows for one kernel over them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from estimator.operations.op import Op
+from estimator.scenario.aten_cost import element_bytes, torch_name
+from estimator.scenario.breakdown import Category
+from estimator.scenario.op_list import Operand
+from estimator.scenario.units import Number
+
+UNKNOWN_BYTES = 4
+"""Bytes of an element whose type is unknown."""
+
+
+def width(operand: Operand) -> int:
+    """Bytes of one element."""
+    return element_bytes(operand.dtype) or UNKNOWN_BYTES
+
+
+def count(operand: Operand) -> int:
+    """Elements as an op sees them."""
+    return math.prod(operand.shape)
+
+
+def moved_bytes(operand: Operand) -> float:
+    """Bytes that lie in memory behind an operand: what is expanded lies there once."""
+    if operand.strides is None:
+        return float(count(operand) * width(operand))
+    held = math.prod(size for size, stride in zip(operand.shape, operand.strides, strict=True) if stride or not size)
+    return float(held * width(operand))
+
+
+def total_bytes(operands: Iterable[Operand]) -> float:
+    """Bytes behind all of them."""
+    return sum(map(moved_bytes, operands))
+
+
+def broadcast(operands: Sequence[Operand]) -> tuple[int, ...]:
+    """The shape that operands of an element-wise op have together; the largest one's where they do not fit."""
+    sizes = [1] * max((len(one.shape) for one in operands), default=0)
+    for one in operands:
+        for index, size in enumerate(reversed(one.shape), 1):
+            if size != 1 and sizes[-index] not in (1, size):
+                return max((found.shape for found in operands), key=math.prod)
+            if size != 1:
+                sizes[-index] = size
+    return tuple(sizes)
+
+
+def layout(operand: Operand, shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Strides of the dimensions that are longer than one, where the operand fills memory without holes; else None.
+
+    Operands with equal layouts are walked as one row, whatever their dimensions: contiguous, transposed alike,
+    channels last.
+    """
+    if operand.shape != shape:
+        if math.prod(operand.shape) != math.prod(shape):
+            return None
+        if tuple(n for n in operand.shape if n != 1) != tuple(n for n in shape if n != 1):
+            return None
+    strides = operand.strides
+    if strides is None:
+        strides = contiguous_strides(operand.shape)
+    kept = [(stride, size) for size, stride in zip(operand.shape, strides, strict=True) if size != 1]
+    expected = 1
+    for stride, size in sorted(kept):
+        if stride != expected:
+            return None
+        expected *= size
+    return tuple(stride for stride, _ in kept)
+
+
+def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a tensor whose last dimension is next to itself."""
+    found, step = [], 1
+    for size in reversed(shape):
+        found.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(found))
+
+
+def is_contiguous(operand: Operand) -> bool:
+    """Whether elements lie in the order of their indices."""
+    if operand.strides is None:
+        return True
+    return layout(operand, operand.shape) == layout(Operand(shape=operand.shape, dtype=operand.dtype), operand.shape)
+
+
+def lie_alike(operands: Sequence[Operand], shape: tuple[int, ...]) -> bool:
+    """Whether a kernel can walk all operands as one row."""
+    first = layout(operands[0], shape)
+    return first is not None and all(layout(one, shape) == first for one in operands[1:])
+
+
+def elementwise(
+    name: str, inputs: Sequence[Operand], outputs: Sequence[Operand], *, ignored: Sequence[str] = ()
+) -> list[Op]:
+    """One kernel over operands that broadcast together, as PyTorch's TensorIterator runs it.
+
+    Alike in layout and type: vectorised, bound by bytes. Broadcast, strided or transposed: bound by elements. Of
+    several types (but for those ``ignored``): by fewer elements still.
+    """
+    operands = [*inputs, *outputs]
+    shape = broadcast(operands)
+    elements = float(math.prod(shape))
+    if not operands or elements == 0:
+        return []
+    moved = total_bytes(operands)
+    types = {torch_name(one.dtype) for one in operands} - set(ignored)
+    if len(types) > 1:
+        return [kernel(name, mixed=elements, moved=moved, flops=elements)]
+    if lie_alike(operands, shape):
+        return [kernel(name, stream=moved, flops=elements)]
+    return [kernel(name, strided=elements, moved=moved, flops=elements)]
+
+
+def kernel(
+    name: str,
+    *,
+    stream: Number = 0.0,
+    strided: Number = 0.0,
+    mixed: Number = 0.0,
+    moved: Number | None = None,
+    launches: Number = 1.0,
+    flops: Number = 0.0,
+    category: str = Category.ELEMENTWISE,
+) -> Op:
+    """Memory-bound kernels: bytes that stream, elements that pass slowly, bytes ``moved`` in all (else: streamed)."""
+    return Op(
+        name=name,
+        layer="",
+        phase="forward",
+        category=category,
+        kind="kernels",
+        flops=flops,
+        bytes=stream if moved is None else moved,
+        stream_bytes=stream,
+        strided_elements=strided,
+        mixed_elements=mixed,
+        launches=launches,
+    )

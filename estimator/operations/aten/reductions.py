@@ -1,0 +1,154 @@
+"""Reductions: sums, softmax, losses, norms and what runs along a dimension (scans, sorts), forward and backward."""
+
+from __future__ import annotations
+
+import math
+
+from estimator.operations.aten.operands import count, kernel, moved_bytes, total_bytes, width
+from estimator.operations.aten.products import name
+from estimator.operations.elementwise import softmax_reads
+from estimator.operations.op import Op
+from estimator.scenario.op_list import Operand, Signature
+
+SUMS = (
+    "all amax amin aminmax any argmax argmin count_nonzero cummax cummin cumprod cumsum dist equal linalg_vector_norm "
+    "logcumsumexp logsumexp max mean median min mode mse_loss l1_loss smooth_l1_loss huber_loss "
+    "binary_cross_entropy binary_cross_entropy_backward norm nansum prod renorm std std_mean sum trace var var_mean "
+    "_local_scalar_dense soft_margin_loss kl_div"
+)
+
+
+def reduction(s: Signature) -> list[Op]:
+    """One kernel that reads all and writes what is left."""
+    moved = total_bytes(s.inputs) + total_bytes(s.outputs)
+    return [kernel(name(s), stream=moved, flops=float(sum(map(count, s.inputs))))] if moved else []
+
+
+def row_bytes(one: Operand, dim: int) -> float:
+    """Bytes of a row that softmax sums over."""
+    return float((one.shape[dim] if one.shape else 1) * width(one))
+
+
+def softmax(s: Signature) -> list[Op]:
+    """Softmax or its logarithm: one kernel, which reads what does not stay on the chip three times."""
+    entering = s.inputs[0]
+    leaving = s.outputs[0] if s.outputs else entering
+    reads, _ = softmax_reads(row_bytes(entering, _dimension(s)))
+    moved = reads * moved_bytes(entering) + moved_bytes(leaving)
+    return [kernel(name(s), stream=moved, flops=5.0 * count(entering))] if moved else []
+
+
+def log_softmax_backward(s: Signature) -> list[Op]:
+    """grad − exp(output)·Σ grad: one kernel; of rows that do not stay on the chip the gradient is read twice."""
+    gradient, output = s.inputs[:2]
+    leaving = s.outputs[0] if s.outputs else output
+    _, reads = softmax_reads(row_bytes(gradient, _dimension(s)))
+    moved = (reads - 1.0) * moved_bytes(gradient) + moved_bytes(output) + moved_bytes(leaving)
+    return [kernel(name(s), stream=moved, flops=3.0 * count(output))] if moved else []
+
+
+def softmax_backward(s: Signature) -> list[Op]:
+    """The gradient times the output, kept in memory, then output·(that − its sum): two kernels."""
+    gradient, output = s.inputs[:2]
+    product = kernel(name(s), stream=2 * moved_bytes(gradient) + moved_bytes(output), flops=float(count(output)))
+    return [product, *log_softmax_backward(s)] if count(output) else []
+
+
+def _dimension(s: Signature) -> int:
+    dim = s.arguments.get("dim", -1)
+    rank = len(s.inputs[0].shape)
+    return dim if isinstance(dim, int) and -rank <= dim < rank else -1
+
+
+def nll_loss(s: Signature) -> list[Op]:
+    """One block picks a number of every row and sums them: bound by the rows that one block can walk."""
+    return [kernel(name(s), strided=float(s.inputs[0].shape[0] if s.inputs[0].shape else 1), moved=8.0)]
+
+
+def nll_loss_backward(s: Signature) -> list[Op]:
+    """A gradient of zeros, and one number set in every row."""
+    entering = max(s.inputs, key=count)
+    moved = moved_bytes(entering)
+    return [kernel(f"{name(s)} fill", stream=moved), kernel(name(s))] if moved else []
+
+
+def norm(s: Signature) -> list[Op]:
+    """Layer norm or RMS norm in one kernel: read and written once."""
+    entering = s.inputs[0]
+    leaving = s.outputs[0] if s.outputs else entering
+    moved = moved_bytes(entering) + moved_bytes(leaving)
+    return [kernel(name(s), stream=moved, flops=7.0 * count(entering))] if moved else []
+
+
+def norm_backward(s: Signature) -> list[Op]:
+    """Gradient of the input, and of weight and bias in a kernel of their own where they are wanted."""
+    gradient, entering = s.inputs[:2]
+    both = moved_bytes(gradient) + moved_bytes(entering)
+    if not both:
+        return []
+    ops = [kernel(name(s), stream=both + moved_bytes(entering), flops=8.0 * count(entering))]
+    if len(s.outputs) > 1 or (not s.outputs and len(s.inputs) > 4):
+        ops.append(kernel(f"{name(s)}: weights", stream=both, flops=4.0 * count(entering)))
+    return ops
+
+
+def group_norm(s: Signature) -> list[Op]:
+    """Moments of every group, their factors, then the result: three kernels, the last one broadcasts."""
+    entering = s.inputs[0]
+    moved, elements = moved_bytes(entering), float(count(entering))
+    if not moved:
+        return []
+    return [
+        kernel(f"{name(s)}: moments", stream=moved, launches=2.0, flops=4 * elements),
+        kernel(name(s), strided=elements, moved=2 * moved, flops=2 * elements),
+    ]
+
+
+def group_norm_backward(s: Signature) -> list[Op]:
+    """Sums of every channel, their factors, the broadcast gradient of the input, and that of the weights."""
+    gradient, entering = s.inputs[:2]
+    moved, elements = moved_bytes(gradient) + moved_bytes(entering), float(count(entering))
+    if not moved:
+        return []
+    return [
+        kernel(f"{name(s)}: sums", stream=moved, launches=4.0, flops=4 * elements),
+        kernel(name(s), strided=elements, moved=moved + moved_bytes(entering), flops=4 * elements),
+    ]
+
+
+def batch_norm(s: Signature) -> list[Op]:
+    """Statistics, then the result: the input is read twice; without training once."""
+    entering = s.inputs[0]
+    moved = moved_bytes(entering)
+    if not moved:
+        return []
+    training = s.arguments.get("training", True) is not False and "no_training" not in s.op
+    return [kernel(name(s), stream=(3.0 if training else 2.0) * moved, flops=6.0 * count(entering),
+                   launches=2.0 if training else 1.0)]  # fmt: skip
+
+
+def batch_norm_backward(s: Signature) -> list[Op]:
+    """Sums over gradient and input, then the gradient: both are read twice."""
+    gradient, entering = (max(s.inputs, key=count),) * 2
+    moved = 2 * (moved_bytes(gradient) + moved_bytes(entering)) + moved_bytes(entering)
+    return [kernel(name(s), stream=moved, launches=2.0, flops=8.0 * count(entering))] if moved else []
+
+
+SORT_BITS = 8
+"""Bits of a key that one pass of the radix sort moves."""
+
+
+def sort(s: Signature) -> list[Op]:
+    """Radix sort of keys with their places: one pass for every eight bits, a histogram before."""
+    entering = s.inputs[0]
+    pairs = count(entering) * (width(entering) + 8.0)
+    times = math.ceil(width(entering) * 8 / SORT_BITS)
+    return [kernel(name(s), stream=2 * times * pairs, launches=times + 3.0)] if pairs else []
+
+
+def topk(s: Signature) -> list[Op]:
+    """A radix select, which reads its row once for every few bits, and a sort of what was found."""
+    entering = s.inputs[0]
+    times = math.ceil(width(entering) * 8 / SORT_BITS) + 1
+    moved = times * moved_bytes(entering) + total_bytes(s.outputs)
+    return [kernel(name(s), stream=moved, launches=2.0)] if moved else []

@@ -1,0 +1,289 @@
+"""The command ``trace``: run an unmodified training program on fake devices, write the op list of one of its steps."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import runpy
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from estimator.scenario import catalog
+from estimator.scenario.codec import decode
+from estimator.scenario.hardware import Chip
+from estimator.scenario.op_list import OpList, to_json
+from estimator.scenario.problems import InputProblems, Problem
+from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
+
+FAILED = 1
+CHIP = "h100-sxm"
+NAMED_VERSIONS = ("accelerate", "diffusers", "lightning", "pytorch-lightning", "timm", "torchtitan", "transformers")
+
+
+def add_trace(parser: argparse.ArgumentParser) -> None:
+    """Give the command its flags."""
+    parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
+    parser.add_argument("--out", type=Path, required=True, metavar="OPS.json", help="where the op list goes")
+    parser.add_argument(
+        "--world-size",
+        type=int,
+        default=0,
+        metavar="N",
+        help="ranks that it is told of, as by torchrun (default: none)",
+    )
+    parser.add_argument("--rank", type=int, default=0, metavar="R", help="which of them it is (default 0)")
+    parser.add_argument("--chip", default=CHIP, metavar="KEY", help=f"which GPU torch.cuda tells of (default {CHIP})")
+    parser.add_argument(
+        "--steps", type=int, default=2, metavar="K", help="optimizer steps to run; the last is recorded (default 2)"
+    )
+    alone = parser.add_argument_group("for --hf and MODULE:FACTORY, which bring no loop of their own")
+    alone.add_argument(
+        "--hf", type=Path, metavar="CONFIG.json", help="a model of transformers, which must be installed"
+    )
+    alone.add_argument(
+        "--optimizer-kernel", choices=OPTIMIZER_KERNELS, default="default", help="which of PyTorch's optimizer kernels"
+    )
+    add_fields(alone, ProgramOptions)
+    parser.epilog = "What follows -- is given to the program."
+    parser.set_defaults(command=trace, arguments=[])
+
+
+def split(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return what stands before the first ``--``, and the program's own arguments behind it."""
+    given = list(arguments)
+    if "--" not in given:
+        return given, []
+    at = given.index("--")
+    return given[:at], given[at + 1 :]
+
+
+def trace(options: argparse.Namespace) -> int:
+    """Trace the program; return 0 where an op list was written, 1 where the program failed. Raises InputProblems."""
+    chip = _checked(options)
+    program = _program(options)
+    try:
+        found = run(
+            program, chip=chip, name=options.program or options.hf.name, arguments=_said(options), steps=options.steps,
+            world_size=options.world_size, rank=options.rank,
+        )  # fmt: skip
+    except ProgramFailed as failed:
+        traceback.print_exception(failed.error)
+        print(f"trace: {failed.problem}", file=sys.stderr, flush=True)
+        return FAILED
+    options.out.write_text(json.dumps(to_json(found), separators=(",", ":")) + "\n", encoding="utf-8")
+    for problem in found.problems:
+        print(f"trace: {problem}", file=sys.stderr)
+    kernels = sum(call.kind == "kernel" for call in found.calls)
+    collectives = sum(call.kind == "collective" for call in found.calls)
+    print(f"{options.out}: {kernels} kernel ops, {collectives} collectives", file=sys.stderr, flush=True)
+    return 0
+
+
+def _said(options: argparse.Namespace) -> list[str]:
+    """The program's own arguments; of a module that came alone, how it is trained."""
+    if options.program.endswith(".py"):
+        return list(options.arguments)
+    words = ["--optimizer-kernel", options.optimizer_kernel] if options.optimizer_kernel != "default" else []
+    chosen = _chosen(options)
+    for field in fields(ProgramOptions):
+        value = getattr(chosen, field.name)
+        if value is True:
+            words.append(f"--{field.name}")
+        elif value is not False:
+            words += [f"--{field.name}", str(value)]
+    return words
+
+
+def _chosen(options: argparse.Namespace) -> ProgramOptions:
+    given = {field.name: getattr(options, field.name) for field in fields(ProgramOptions) if field.name in options}
+    return decode(ProgramOptions, given)
+
+
+class ProgramFailed(Exception):  # noqa: N818  (it carries the program's error)
+    """The program raised before its step was recorded."""
+
+    def __init__(self, error: BaseException, problem: Problem) -> None:
+        super().__init__(str(error))
+        self.error = error
+        self.problem = problem
+
+
+def run(
+    program: Callable[[], Any],
+    *,
+    chip: Chip,
+    name: str,
+    arguments: Sequence[str] = (),
+    steps: int = 2,
+    world_size: int = 0,
+    rank: int = 0,
+) -> OpList:
+    """Run a program and return the op list of its last step; raise ProgramFailed.
+
+    It takes this process over for good: torch knows no other device from then on.
+    """
+    local = _as_launched(chip, world_size, rank)
+    from runners.program import distributed
+    from runners.program.chip import Device
+    from runners.program.fake import Route
+    from runners.program.recording import Finished, Recording
+    from runners.program.steps import Steps
+
+    recording = Recording()
+    device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
+    route = Route(device, recording)
+    route.install()
+    distributed.install(route, world_size, rank)
+    route.recorder.in_backward = _last_words
+    counted = Steps(recording, steps)
+    counted.install()
+    recording.modules.install()
+    try:
+        with route:
+            program()
+    except Finished:
+        pass
+    except InputProblems:
+        raise
+    except SystemExit as error:
+        if error.code not in (None, 0):
+            raise ProgramFailed(error, _failure(name, error)) from None
+    except Exception as error:
+        raise ProgramFailed(error, _failure(name, error)) from error
+    finally:
+        recording.modules.remove()
+    if counted.done < steps:
+        ended = f"after {counted.done} of {steps} steps" if counted.done else "without a step of an optimizer"
+        recording.assume(f"the program ended {ended}: the list holds all that it did from its start")
+    if not recording.calls:
+        message = "ran without anything for the device"
+        problem = Problem(field=name, message=message, remedy='Let it move its model to "cuda".')
+        raise ProgramFailed(RuntimeError(message), problem)
+    return recording.op_list(
+        program=name, chip=chip.name, world_size=max(world_size, 1), rank=rank, arguments=tuple(arguments),
+        parameters=counted.parameters(), versions=_versions(),
+    )  # fmt: skip
+
+
+def _last_words(func: Any, error: Exception) -> None:
+    """An error in a backward: the engine takes the process with it, so it is said before, and the process ends."""
+    traceback.print_exception(error)
+    print(f"trace: {_failure(str(func), error)}", file=sys.stderr, flush=True)
+    os._exit(FAILED)
+
+
+def _failure(name: str, error: BaseException) -> Problem:
+    from torch._subclasses.fake_tensor import UnsupportedOperatorException
+
+    text = " ".join(str(error).split())[:300]
+    if isinstance(error, UnsupportedOperatorException):
+        remedy = "Register a fake for it (torch.library.register_fake), or run without it."
+        return Problem(field=str(error.func), message="cannot run on shapes alone", remedy=remedy)
+    remedy = "See the trace above; the program must run to the end of a step."
+    return Problem(field=name, message=f"failed: {type(error).__name__}: {text}", remedy=remedy)
+
+
+def _checked(options: argparse.Namespace) -> Chip:
+    found = []
+    if bool(options.program) == (options.hf is not None):
+        message = "is missing" if not options.program else "stands beside --hf"
+        remedy = "Give one of SCRIPT.py, MODULE:FACTORY and --hf CONFIG.json."
+        found.append(Problem(field="program", message=message, remedy=remedy))
+    if options.steps < 1:
+        found.append(Problem(field="--steps", message="is below 1", remedy="Give 1 or more; 2 is a steady state."))
+    if options.world_size < 0:
+        found.append(Problem(field="--world-size", message="is negative", remedy="Give the number of ranks."))
+    elif not 0 <= options.rank < max(options.world_size, 1):
+        remedy = f"Give 0 to {max(options.world_size, 1) - 1}."
+        found.append(Problem(field="--rank", message="is none of the ranks", remedy=remedy))
+    chip = catalog.chip(options.chip)
+    if chip.kind != "gpu":
+        found.append(Problem(field="--chip", message=f"{chip.label} runs no CUDA", remedy="Choose a GPU."))
+    if found:
+        raise InputProblems(found)
+    return chip
+
+
+def _program(options: argparse.Namespace) -> Callable[[], Any]:
+    """Return what runs the program; what needs torch is imported when it runs, on the fake device."""
+    path = Path(options.program)
+    if options.hf is None and (path.suffix == ".py" or path.is_file()):
+        if not path.is_file():
+            problem = Problem(field="program", message=f"there is no file {path}", remedy="Give the path of a script.")
+            raise InputProblems([problem])
+        return lambda: _run_script(path, options.arguments)
+    if options.hf is None and ":" not in options.program:
+        problem = Problem(
+            field="program", message=f"{options.program} is no script", remedy="Give SCRIPT.py or MODULE:FACTORY."
+        )
+        raise InputProblems([problem])
+    chosen, hf = _chosen(options), "" if options.hf is None else str(options.hf)
+    sys.path.insert(0, str(Path.cwd()))
+
+    def program() -> None:
+        from runners.program_of import program_of
+
+        made = program_of(module=options.program, hf=hf, options=chosen, device="cuda", kernel=options.optimizer_kernel)
+        if options.world_size > 1:
+            import torch
+            from torch.nn.parallel import DistributedDataParallel
+
+            torch.distributed.init_process_group("nccl")
+            made.module = DistributedDataParallel(made.module)
+        train(made)
+
+    return program
+
+
+def train(program: Any) -> None:
+    """Train without an end, as ``step`` measures it; the trace ends it."""
+    scaler = program.scaler
+    while True:
+        loss = program.loss(program.batch)
+        (loss if scaler is None else scaler.scale(loss)).backward()
+        if scaler is None:
+            program.optimizer.step()
+        else:
+            scaler.step(program.optimizer)
+            scaler.update()
+        program.optimizer.zero_grad(set_to_none=True)
+
+
+def _run_script(path: Path, arguments: Sequence[str]) -> None:
+    sys.argv = [str(path), *arguments]
+    sys.path.insert(0, str(path.resolve().parent))
+    runpy.run_path(str(path), run_name="__main__")
+
+
+def _as_launched(chip: Chip, world_size: int, rank: int) -> int:
+    """Set the variables that torchrun sets; return the local rank."""
+    if world_size < 1:
+        return 0
+    per_node = min(world_size, chip.chips_per_node)
+    local = rank % per_node
+    os.environ |= {
+        "WORLD_SIZE": str(world_size), "RANK": str(rank), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(per_node),
+        "GROUP_RANK": str(rank // per_node), "GROUP_WORLD_SIZE": str(-(-world_size // per_node)),
+        "ROLE_RANK": str(rank), "ROLE_WORLD_SIZE": str(world_size), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500",
+        "TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_RESTART_COUNT": "0",
+    }  # fmt: skip
+    return local
+
+
+def _versions() -> dict[str, str]:
+    import torch
+
+    found = {"python": sys.version.split()[0], "torch": torch.__version__}
+    for name in NAMED_VERSIONS:
+        if name.replace("-", "_") in sys.modules:
+            try:
+                found[name] = importlib.metadata.version(name)
+            except importlib.metadata.PackageNotFoundError:
+                continue
+    return found

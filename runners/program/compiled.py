@@ -1,0 +1,84 @@
+"""``torch.compile`` where there is no device to compile for: the program runs eagerly, and its calls are marked."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from runners.program.recording import Recording
+
+STATED = "compiled regions are recorded as eager would run them and marked: kernels of neighbours may fuse"
+
+
+def install(recording: Recording) -> None:
+    """Replace the compiler for the rest of the process."""
+    anywhere: Any = torch
+    kind = _module_kind(recording)
+
+    def compile_(model: Any = None, **options: Any) -> Any:
+        if model is None:
+            return functools.partial(compile_, **options)
+        recording.assume(STATED)
+        return kind(model) if isinstance(model, nn.Module) else marked(model, recording)
+
+    def in_place(self: nn.Module, *_: Any, **__: Any) -> None:
+        recording.assume(STATED)
+        self._compiled_call_impl = marked(self._call_impl, recording)
+
+    anywhere.compile = compile_
+    nn.Module.compile = in_place  # type: ignore[method-assign,assignment]
+
+
+def marked(function: Callable[..., Any], recording: Recording) -> Callable[..., Any]:
+    """Return the function, whose calls are marked."""
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with region(recording):
+            return function(*args, **kwargs)
+
+    return run
+
+
+class region:  # noqa: N801  (a context, as torch.no_grad)
+    """What runs within is compiled."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._modules = recording.modules
+
+    def __enter__(self) -> None:
+        self._modules.compiled += 1
+        self._modules.boundary()
+
+    def __exit__(self, *_: Any) -> None:
+        self._modules.compiled -= 1
+        self._modules.boundary()
+
+
+def _module_kind(recording: Recording) -> type[nn.Module]:
+    class OptimizedModule(nn.Module):
+        """Stands for the module that it runs, as torch's own does, ``_orig_mod`` included."""
+
+        def __init__(self, module: nn.Module) -> None:
+            super().__init__()
+            self._orig_mod = module
+
+        def forward(self, *args: Any, **kwargs: Any) -> Any:
+            with region(recording):
+                return self._orig_mod(*args, **kwargs)
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "_orig_mod":
+                return self._modules["_orig_mod"]
+            return getattr(self._orig_mod, name)
+
+        def train(self, mode: bool = True) -> Any:
+            self._orig_mod.train(mode)
+            self.training = mode
+            return self
+
+    return OptimizedModule

@@ -1,0 +1,290 @@
+"""A process group of one rank among many: collectives return at once, and are recorded with their streams and waits."""
+
+from __future__ import annotations
+
+import datetime
+import functools
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.distributed as dist
+from torch._C import _distributed_c10d as c10d
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
+
+from estimator.scenario.breakdown import MemoryKind
+from runners.program import ddp
+from runners.program.recorder import DEVICE, Recorder, is_on_device, leaves
+from runners.program.recording import Recording
+
+if TYPE_CHECKING:
+    from runners.program.fake import Route
+
+FAKE = "fake"
+_LOCAL = (MemoryKind.TEMPORARIES, MemoryKind.ACTIVATIONS)
+
+
+class Done(c10d.Work):
+    """A collective under way: who waits for it has its stream wait."""
+
+    def __init__(self, recording: Recording, call: int) -> None:
+        super().__init__()
+        self._recording = recording
+        self._call = call
+        self._step = recording.step
+
+    def wait(self, timeout: datetime.timedelta | None = None) -> bool:  # type: ignore[override]
+        """Let the present stream wait."""
+        if self._step == self._recording.step:
+            self._recording.wait(self._recording.stream, self._call)
+        return True
+
+    def block_current_stream(self) -> None:
+        """As wait."""
+        self.wait()
+
+    def is_completed(self) -> bool:
+        """Whether it is over."""
+        return True
+
+    def is_success(self) -> bool:
+        """Whether it went well."""
+        return True
+
+    def synchronize(self) -> None:
+        """As wait."""
+        self.wait()
+
+    def get_future(self) -> Any:
+        """Return a future that is done."""
+        future: Any = torch.futures.Future()
+        future.set_result([])
+        return future
+
+
+class Collectives:
+    """Streams of process groups, and what waits for which exchange."""
+
+    def __init__(self, recording: Recording) -> None:
+        self.recording = recording
+        self._streams: dict[int, int] = {}
+        self._work: dict[int, Done] = {}
+        self._kept: list[Done] = []
+
+    def group(self, process_group: Any) -> int:
+        """Return the index of a group's ranks."""
+        return self.recording.group(dist.get_process_group_ranks(process_group))
+
+    def exchange(
+        self,
+        op: str,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        group: int,
+        *,
+        apart: bool,
+        more: tuple[tuple[str, Any], ...] = (),
+    ) -> Done:
+        """Record a collective: on its group's own stream behind the present work, or in line with it."""
+        recording = self.recording
+        stream = recording.stream
+        if apart:
+            stream = self._stream(group)
+            recording.wait(stream, recording.last_on(recording.stream))
+        call = recording.record("collective", op, inputs, outputs, (("group", group), *more), stream)
+        work = Done(recording, call)
+        self._kept = [*self._kept[-64:], work]
+        return work
+
+    def awaited_with(self, tensor: torch.Tensor, work: Done) -> None:
+        """Who waits for the tensor waits for the work."""
+        self._work[tensor.untyped_storage()._cdata] = work
+
+    def wait_for(self, tensor: torch.Tensor) -> None:
+        """Let the present stream wait for the collective that makes a tensor."""
+        work = self._work.pop(tensor.untyped_storage()._cdata, None)
+        if work is not None:
+            work.wait()
+
+    def _stream(self, group: int) -> int:
+        if group not in self._streams:
+            self._streams[group] = self.recording.new_stream(f"collectives of group {group}")
+        return self._streams[group]
+
+
+def install(route: Route, world_size: int, rank: int) -> None:
+    """Patch process groups, and take over the collectives' ops, for the rest of the process."""
+    if not dist.is_available():
+        return
+    from torch.testing._internal.distributed import fake_pg
+
+    store: Any = fake_pg.FakeStore
+    collectives = Collectives(route.recording)
+    route.recorder.handlers |= {
+        "c10d": functools.partial(_on_group, collectives),
+        "_c10d_functional": functools.partial(_functional, collectives),
+        "_dtensor": functools.partial(_functional, collectives),
+    }
+    dist.Backend.backend_capability[FAKE].append(DEVICE)
+    anywhere: Any = dist
+    inner: Any = dist.distributed_c10d
+    asked: dict[str, str] = {"default": "nccl"}
+    begin, more = inner.init_process_group, inner.new_group
+
+    @functools.wraps(begin)
+    def begun(backend: str | None = None, *args: Any, **kwargs: Any) -> None:
+        asked["default"] = backend if isinstance(backend, str) else "nccl"
+        count = kwargs.get("world_size", -1)
+        own = kwargs.get("rank", -1)
+        count = count if count is not None and count > 0 else world_size or int(os.environ.get("WORLD_SIZE", "1"))
+        own = own if own is not None and own >= 0 else rank
+        kept = {name: value for name, value in kwargs.items() if name in ("timeout", "group_name")}
+        begin(FAKE, store=store(), world_size=count, rank=own, **kept)
+
+    @functools.wraps(more)
+    def one_more(ranks: Any = None, timeout: Any = None, backend: Any = None, *args: Any, **kwargs: Any) -> Any:
+        kept = {name: value for name, value in kwargs.items() if name in ("use_local_synchronization", "group_desc")}
+        return more(ranks, timeout, FAKE, **kept)
+
+    def named(group: Any = None) -> str:
+        return asked["default"].split(",")[-1].split(":")[-1]
+
+    def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Any:
+        index = collectives.group(group or dist.group.WORLD)
+        work = collectives.exchange("c10d::barrier", (), (), index, apart=False)
+        route.recording.sync()
+        return work if async_op else None
+
+    def same_object(found: list[Any], own: Any, group: Any = None, **_: Any) -> None:
+        found[:] = [own] * len(found)
+
+    def gathered(own: Any, found: list[Any] | None = None, *_: Any, **__: Any) -> None:
+        if found is not None:
+            found[:] = [own] * len(found)
+
+    def scattered(found: list[Any], given: list[Any] | None = None, *_: Any, **__: Any) -> None:
+        if given:
+            found[0] = given[0]
+
+    def nothing(*_: Any, **__: Any) -> None:
+        return None
+
+    for name, answer in {
+        "init_process_group": begun, "new_group": one_more, "get_backend": named, "barrier": barrier,
+        "monitored_barrier": nothing, "all_gather_object": same_object, "gather_object": gathered,
+        "broadcast_object_list": nothing, "scatter_object_list": scattered, "is_nccl_available": lambda: True,
+        "_broadcast_coalesced": functools.partial(_broadcast_coalesced, collectives),
+    }.items():  # fmt: skip
+        setattr(anywhere, name, answer)
+        if hasattr(inner, name):
+            setattr(inner, name, answer)
+    ddp.install(collectives, route.recording)
+    _patch_tensor_parallel(route)
+
+
+def _patch_tensor_parallel(route: Route) -> None:
+    """DTensor works out shapes on fakes of its own, which do not mix with the program's."""
+    from torch.distributed.tensor import _sharding_prop
+
+    anywhere: Any = _sharding_prop
+    anywhere.detect_fake_mode = lambda *_: route.fakes
+
+
+_GROUP_TYPE = "ProcessGroup"
+
+
+@functools.cache
+def _parts(func: Any) -> tuple[list[int], list[int], list[int], int | None, int | None]:
+    """Positions among an op's arguments: tensors that go in, that come out, both; the group; whether it runs apart."""
+    given, made, both, group, apart = [], [], [], None, None
+    for index, one in enumerate(func._schema.arguments):
+        kind, name = str(one.type), one.name
+        if "Tensor" in kind:
+            (made if name.startswith("output") else given if name.startswith("input") else both).append(index)
+        elif _GROUP_TYPE in kind or name == "group_name":
+            group = index
+        elif name == "async_op":
+            apart = index
+    return given, made, both, group, apart
+
+
+def _on_group(collectives: Collectives, recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    given, made, both, group_at, apart_at = _parts(func)
+    tensors = list(leaves((args, kwargs)))
+    if not any(is_on_device(tensor) for tensor in tensors):
+        return func(*args, **kwargs)
+    schema = func._schema
+    values = [
+        args[index] if index < len(args) else kwargs.get(one.name, one.default_value)
+        for index, one in enumerate(schema.arguments)
+    ]
+    assert group_at is not None
+    group = collectives.group(c10d.ProcessGroup.unbox(values[group_at]))
+    inputs = [tensor for index in (*given, *both) for tensor in leaves(values[index])]
+    outputs = [tensor for index in (*made, *both) for tensor in leaves(values[index])]
+    name = schema.name
+    peers: tuple[tuple[str, Any], ...] = ()
+    if name in ("c10d::send", "c10d::recv_"):
+        inputs, outputs = (inputs, []) if name == "c10d::send" else ([], outputs)
+        peers = (("peer", int(values[2])),)
+    # torch's asynchronous collectives run on a stream of the group, the others on the caller's
+    apart = True if apart_at is None else bool(values[apart_at])
+    recorder.recording.dispatches += 1
+    work = collectives.exchange(name, inputs, outputs, group, apart=apart, more=peers)
+    if name in ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"):
+        recorder.recording.storages.mark((*inputs, *outputs), MemoryKind.COMMUNICATION, _LOCAL)
+    boxed = work.boxed()
+    if len(schema.returns) == 1:
+        return boxed
+    return values[(made or both)[0]], boxed
+
+
+def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    tensors = list(leaves((args, kwargs)))
+    name = func._schema.name
+    if not any(is_on_device(tensor) for tensor in tensors):
+        if name.endswith("wait_tensor"):
+            return args[0]
+        return func(*args, **kwargs)
+    recorder.recording.dispatches += 1
+    if name.endswith("wait_tensor"):
+        collectives.wait_for(args[0])
+        return args[0]
+    if name.endswith("_wrap_tensor_autograd"):  # whoever uses it first waits
+        return AsyncCollectiveTensor(args[0])
+    *_, group_at, _ = _parts(func)
+    if group_at is None:
+        return recorder.on_fakes(func, args, kwargs)
+    named = args[group_at] if group_at < len(args) else kwargs["group_name"]
+    group = collectives.group(dist.distributed_c10d._resolve_process_group(named) if isinstance(named, str) else named)
+    if func._schema.is_mutable:
+        result: Any = args[0]
+    else:
+        result = recorder.on_fakes(func, args, kwargs)
+    outputs = list(leaves(result))
+    phase = recorder.recording.phase(tensors)
+    for tensor in outputs:
+        recorder.recording.storages.add(tensor, phase)
+    work = collectives.exchange(name, tensors, outputs, group, apart=name.startswith("_c10d"))
+    for tensor in outputs:
+        collectives.awaited_with(tensor, work)
+    return result
+
+
+def _broadcast_coalesced(
+    collectives: Collectives, process_group: Any, tensors: Sequence[torch.Tensor], size: int, source: int = 0
+) -> None:
+    """As C++ does it for buffers: flat, exchanged, copied back."""
+    found = [tensor for tensor in tensors if is_on_device(tensor)]
+    if not found:
+        return
+    with torch.no_grad():
+        flat = torch.cat([tensor.reshape(-1) for tensor in found])
+        group = collectives.group(process_group)
+        collectives.exchange("c10d::broadcast_", (flat,), (flat,), group, apart=True).wait()
+        for tensor, part in zip(found, flat.split([tensor.numel() for tensor in found]), strict=True):
+            tensor.copy_(part.view_as(tensor))
+
+
+Handler = Callable[..., Any]

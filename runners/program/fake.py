@@ -1,0 +1,513 @@
+"""The route: "cuda" is a device that torch's PrivateUse1 slot holds, whose tensors are fake.
+
+CPU builds of torch refuse tensors that are called cuda, but let a Python backend take that slot. So a function mode
+rewrites "cuda" on the way in and the slot's name on the way out; below it, ops run on shapes alone.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+import torch.optim.optimizer as optimizers
+from torch.overrides import TorchFunctionMode
+from torch.utils import _device as devices
+from torch.utils import backend_registration
+from torch.utils import checkpoint as checkpointing
+
+from runners.program import attention, autocast, chip, compiled, composites, placeholders
+from runners.program.recorder import DEVICE, Recorder, is_on_device
+from runners.program.recording import Finished, Recording
+
+_HERE = torch.device("cpu")
+
+
+class Route:
+    """All that makes this process run CUDA programs on shapes; it is for good: such a process does nothing else."""
+
+    def __init__(self, device: chip.Device, recording: Recording) -> None:
+        self.device = device
+        self.recording = recording
+        _register()
+        self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
+        self.casts = autocast.CastCache()
+        self.recorder = Recorder(recording, self.fakes, device.capability)
+        self.functions = Cuda(self)
+        self._libraries = [
+            *autocast.install(DEVICE, self.casts, on_device),
+            attention.install(device.capability),
+            composites.install(),
+        ]
+
+    def install(self) -> None:
+        """Patch torch where modes do not reach."""
+        chip.install(self.device)
+        _patch_devices(self)
+        _patch_autocast(self.casts)
+        _patch_parameters(self)
+        _patch_backward(self)
+        _patch_checkpointing(self)
+        _patch_storages(self)
+        compiled.install(self.recording)
+
+    def __enter__(self) -> Route:
+        self.recorder.__enter__()
+        self.functions.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.functions.__exit__(*error)
+        self.recorder.__exit__(*error)
+
+
+def on_device(tensor: torch.Tensor) -> bool:
+    """Whether a tensor, or the local part of one that is distributed, lies on the fake device."""
+    return is_on_device(tensor) or (type(tensor) is not FakeTensor and tensor.device.type in (DEVICE, "cuda"))
+
+
+def _register() -> None:
+    class Module:
+        """``torch.headroom``, which C++ and the checkpointing ask: as torch.cuda."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(torch.cuda, name)
+
+        def device_count(self) -> int:
+            return 1
+
+        def current_device(self) -> int:
+            return 0
+
+        def get_amp_supported_dtype(self) -> list[torch.dtype]:
+            return [torch.float16, torch.bfloat16, torch.float32]
+
+        def _is_in_bad_fork(self) -> bool:
+            return False
+
+        def manual_seed_all(self, seed: int) -> None:
+            return None
+
+    backend_registration._setup_privateuseone_for_python_backend(rename=DEVICE, backend_module=Module())
+
+
+class Cuda(TorchFunctionMode):
+    """Rewrites what the program says of devices, and what torch answers."""
+
+    def __init__(self, route: Route) -> None:
+        super().__init__()
+        self._special = _special(route)
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Run a function with "cuda" named as torch knows it here."""
+        special = self._special.get(func)
+        if special is not None:
+            return special(func, args, kwargs or {})
+        return func(*inward(args), **(inward_named(kwargs) if kwargs else {}))
+
+
+def inward(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Replace devices among positional values."""
+    for value in args:
+        kind = type(value)
+        if kind is torch.device or kind is str:
+            return tuple(map(known, args))
+    return args
+
+
+def inward_named(kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Replace the device among named values."""
+    if "device" not in kwargs and "map_location" not in kwargs:
+        return kwargs
+    changed = dict(kwargs)
+    for name in ("device", "map_location"):
+        if name in changed:
+            value = changed[name]
+            changed[name] = torch.device(DEVICE, 0) if type(value) is int else known(value)
+    return changed
+
+
+def known(value: Any) -> Any:
+    """Return the device as torch knows it here, any other value as it is."""
+    if type(value) is torch.device:
+        return torch.device(DEVICE, 0) if value.type == "cuda" else value
+    if type(value) is str and (value == "cuda" or value.startswith("cuda:")):
+        return DEVICE + ":0"
+    return value
+
+
+def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
+    tensor: Any = torch.Tensor
+    device = route.device
+
+    def told(func: Any, args: Any, kwargs: Any) -> Any:
+        found = func(*args, **kwargs)
+        return device.told if found.type == DEVICE else found
+
+    def is_cuda(func: Any, args: Any, kwargs: Any) -> bool:
+        return on_device(args[0])
+
+    def cuda(func: Any, args: Any, kwargs: Any) -> Any:
+        given = [*args[1:], kwargs.get("device")]
+        blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
+        assert len(given) >= 1
+        return args[0].to(torch.device(DEVICE, 0), non_blocking=bool(blocking))
+
+    def itself(func: Any, args: Any, kwargs: Any) -> Any:
+        return args[0]
+
+    def built(func: Any, args: Any, kwargs: Any) -> Any:
+        target = known(kwargs.get("device"))
+        rest = {name: value for name, value in kwargs.items() if name not in ("device", "pin_memory")}
+        gradient = rest.pop("requires_grad", False)
+        if isinstance(args[0] if args else None, torch.Tensor):
+            source = args[0]
+            made = source.detach().clone() if func is torch.tensor else source
+            target = source.device if target is None and func is torch.tensor else target
+            made = made.to(**({"dtype": rest["dtype"]} if rest.get("dtype") else {}))
+        else:
+            made = func(*args, device="cpu", **rest)
+            target = devices.CURRENT_DEVICE if target is None else target
+        target = torch.device(target) if isinstance(target, str) else target
+        if target is not None and target.type != made.device.type:
+            made = made.to(target)
+        return made.requires_grad_() if gradient else made
+
+    def new_tensor(func: Any, args: Any, kwargs: Any) -> Any:
+        target = known(kwargs.get("device")) or args[0].device
+        gradient = kwargs.get("requires_grad", False)
+        made = torch.tensor(args[1], dtype=kwargs.get("dtype") or args[0].dtype).to(target)
+        return made.requires_grad_() if gradient else made
+
+    def values(func: Any, args: Any, kwargs: Any) -> Any:
+        if type(args[0]) is FakeTensor:
+            host = args[0].detach().cpu()
+            if type(host) is FakeTensor:
+                host = placeholders.filled(route.recording, host)
+            return func(host, *args[1:], **kwargs)
+        return func(*args, **kwargs)
+
+    def number(func: Any, args: Any, kwargs: Any) -> Any:
+        return 0 if type(args[0]) is FakeTensor else func(*args, **kwargs)
+
+    def index(func: Any, args: Any, kwargs: Any) -> int:
+        return device.index if on_device(args[0]) else -1
+
+    def kind(func: Any, args: Any, kwargs: Any) -> Any:
+        if len(args) == 1 and not kwargs and is_on_device(args[0]):
+            return func(torch.empty(0, dtype=args[0].dtype)).replace("torch.", "torch.cuda.")
+        return func(*inward(args), **kwargs)
+
+    def copied(func: Any, args: Any, kwargs: Any) -> Any:
+        source = args[0]
+        if type(source) is not FakeTensor:
+            return func(*args, **kwargs)
+        memo = args[1]
+        if id(source) not in memo:
+            with torch.no_grad():
+                made = source.detach().clone()
+            if isinstance(source, nn.Parameter):
+                made = nn.Parameter(made, source.requires_grad)
+            else:
+                made.requires_grad_(source.requires_grad)
+            memo[id(source)] = made
+        return memo[id(source)]
+
+    def all_true(func: Any, args: Any, kwargs: Any) -> Any:
+        return placeholders.tell(func(*args, **kwargs), True)
+
+    def nothing(func: Any, args: Any, kwargs: Any) -> None:
+        return None
+
+    def formatted(func: Any, args: Any, kwargs: Any) -> str:
+        if type(args[0]) is FakeTensor and args[0].dim() == 0:
+            return format(args[0].item(), *args[1:])
+        return str(func(*args, **kwargs))
+
+    def indexed(func: Any, args: Any, kwargs: Any) -> Any:
+        index = args[1]
+        if isinstance(index, list):
+            index = torch.tensor(index)
+        elif isinstance(index, tuple) and any(isinstance(one, list) for one in index):
+            index = tuple(torch.tensor(one) if isinstance(one, list) else one for one in index)
+        return func(args[0], index, *args[2:])
+
+    def one_hot(func: Any, args: Any, kwargs: Any) -> Any:
+        made = func(*args, **kwargs)
+        if type(made) is FakeTensor:
+            made.density = 1.0 / max(made.shape[-1], 1)  # type: ignore[attr-defined]
+        return made
+
+    def plainly(func: Any, args: Any, kwargs: Any) -> Any:
+        return func(*args, **kwargs)
+
+    def no(func: Any, args: Any, kwargs: Any) -> bool:
+        return False
+
+    found = {
+        tensor.device.__get__: told,
+        tensor.is_cuda.__get__: is_cuda,
+        tensor.cuda: cuda,
+        tensor.pin_memory: itself,
+        tensor.share_memory_: itself,
+        tensor.is_pinned: no,
+        tensor.record_stream: nothing,
+        tensor.new_tensor: new_tensor,
+        tensor.tolist: values,
+        tensor.numpy: values,
+        tensor.__array__: values,
+        tensor.__format__: formatted,
+        tensor.data_ptr: number,
+        tensor.get_device: index,
+        tensor.type: kind,
+        tensor.__deepcopy__: copied,
+        tensor.all: all_true,
+        torch.all: all_true,
+        torch.isfinite: all_true,
+        torch.allclose: all_true,
+        tensor.__getitem__: indexed,
+        tensor.__setitem__: indexed,
+        torch.nn.functional.one_hot: one_hot,
+        torch.device: plainly,
+        torch.tensor: built,
+        torch.as_tensor: built,
+        torch.asarray: built,
+    }
+    return found
+
+
+def _patch_devices(route: Route) -> None:
+    fake: Any = FakeTensor
+    inner = fake.device.fget
+
+    def device(self: Any) -> torch.device:
+        found = inner(self)
+        if found.type == DEVICE and torch._C._len_torch_function_stack() and not _functions_disabled():
+            return route.device.told
+        return found
+
+    fake.device = property(device, fake.device.fset)
+    anywhere: Any = torch
+    set_default = anywhere.set_default_device
+    anywhere.set_default_device = lambda value: set_default(known(value))
+    foreach: Any = torch.utils._foreach_utils
+    foreach._foreach_supported_types.append(FakeTensor)
+    optimizer: Any = optimizers
+    optimizer._foreach_supported_types.append(FakeTensor)
+    for name in ("_get_foreach_kernels_supported_devices", "_get_fused_kernels_supported_devices"):
+        listed = [*getattr(foreach, name)(), "cuda", DEVICE]
+        for where in (foreach, optimizer):
+            setattr(where, name, functools.partial(list, listed))
+    dataloader = torch.utils.data.DataLoader
+    begin = dataloader.__init__
+
+    @functools.wraps(begin)
+    def without_workers(self: Any, dataset: Any, *args: Any, **kwargs: Any) -> None:
+        names = ("batch_size", "shuffle", "sampler", "batch_sampler", "num_workers", "collate_fn", "pin_memory")
+        more = ("drop_last", "timeout", "worker_init_fn", "multiprocessing_context", "generator")
+        kwargs = {**dict(zip(names + more, args, strict=False)), **kwargs}
+        for name in ("multiprocessing_context", "worker_init_fn", "prefetch_factor", "persistent_workers", "timeout"):
+            kwargs.pop(name, None)
+        kwargs.update(num_workers=0, pin_memory=False)
+        begin(self, dataset, **kwargs)
+
+    dataloader.__init__ = without_workers  # type: ignore[method-assign]
+    anywhere.Generator = _generator()
+    wrap = anywhere.Tensor._make_wrapper_subclass
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return wrap(*args, **inward_named(kwargs))
+
+    anywhere.Tensor._make_wrapper_subclass = staticmethod(wrapped)
+    save = anywhere.save
+
+    def saved(found: Any, *args: Any, **kwargs: Any) -> None:
+        route.recording.assume("files that the program saves with torch.save are not written")
+
+    anywhere.save = functools.wraps(save)(saved)
+
+
+def _generator() -> type[torch.Generator]:
+    class Generator(torch._C.Generator):
+        """A generator of the host, whatever device was asked for: nothing is drawn."""
+
+        def __new__(cls, device: Any = "cpu") -> Any:
+            return super().__new__(cls, device="cpu")
+
+    return Generator  # type: ignore[return-value]
+
+
+_functions_disabled = torch._C._is_torch_function_all_disabled  # type: ignore[attr-defined]
+
+
+def _patch_autocast(casts: autocast.CastCache) -> None:
+    anywhere: Any = torch
+
+    def renamed(name: str) -> None:
+        inner = getattr(torch, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            return inner(*(DEVICE if value == "cuda" else value for value in args), **kwargs)
+
+        setattr(anywhere, name, call)
+
+    for name in ("is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype", "set_autocast_dtype"):
+        renamed(name)
+    enabled, enable = anywhere.is_autocast_enabled, anywhere.set_autocast_enabled
+    anywhere.is_autocast_enabled = lambda *args: enabled(*(args or (DEVICE,)))
+    anywhere.set_autocast_enabled = lambda *args: enable(*(args if len(args) == 2 else (DEVICE, *args)))
+    anywhere.get_autocast_gpu_dtype = lambda: anywhere.get_autocast_dtype(DEVICE)
+    anywhere.set_autocast_gpu_dtype = lambda dtype: anywhere.set_autocast_dtype(DEVICE, dtype)
+    anywhere.set_autocast_dtype(DEVICE, torch.float16)
+    clear = anywhere.clear_autocast_cache
+
+    def cleared() -> None:
+        casts.clear()
+        clear()
+
+    anywhere.clear_autocast_cache = cleared
+    anywhere._C._is_autocast_available = _also_cuda(anywhere._C._is_autocast_available)
+    anywhere.amp.is_autocast_available = anywhere._C._is_autocast_available
+    anywhere.amp.autocast_mode.is_autocast_available = anywhere._C._is_autocast_available
+
+
+def _also_cuda(inner: Callable[[str], bool]) -> Callable[[str], bool]:
+    return lambda name: inner("cpu" if name == "cuda" else name)
+
+
+def _patch_parameters(route: Route) -> None:
+    """Parameters are fake from birth, and keep their identity as modules move them."""
+    parameter: Any = nn.Parameter
+    make = parameter.__new__
+
+    def made(cls: Any, data: Any = None, requires_grad: bool = True) -> Any:
+        if type(data) is torch.Tensor and data.device.type == "cpu":
+            with torch._C.DisableTorchFunction(), route.fakes:
+                data = torch.empty_strided(data.shape, data.stride(), dtype=data.dtype, device=_HERE)
+        return make(cls, data, requires_grad)
+
+    parameter.__new__ = staticmethod(made)
+    module: Any = nn.Module
+    inner = module._apply
+
+    @functools.wraps(inner)
+    def apply(self: Any, fn: Any, recurse: bool = True) -> Any:
+        if recurse:
+            for child in self.children():
+                child._apply(fn)
+        plain = {}
+        for name, value in self._parameters.items():
+            if value is None or type(value) is not FakeTensor:
+                continue
+            with torch.no_grad():
+                _become(value, fn(value))
+                if type(value.grad) is FakeTensor:
+                    value.grad = fn(value.grad)
+            plain[name] = value
+        rest = {name: value for name, value in self._parameters.items() if name not in plain}
+        order = list(self._parameters)
+        self._parameters = rest
+        try:
+            inner(self, fn, recurse=False)
+        finally:
+            together = {**self._parameters, **plain}
+            self._parameters = {name: together[name] for name in order}
+        return self
+
+    module._apply = apply
+
+
+_OWN = weakref.WeakSet[Any]()
+_KEPT = frozenset(("_is_param",))
+
+
+def _become(parameter: Any, moved: Any) -> None:
+    """Give a parameter another device or type in place, as ``.data =`` does on a GPU."""
+    if moved is parameter or type(moved) is not FakeTensor:
+        return
+    if moved.untyped_storage()._cdata == parameter.untyped_storage()._cdata:
+        return
+    made = moved.detach().requires_grad_(parameter.requires_grad)
+    own = {name: value for name, value in parameter.__dict__.items() if name not in made.__dict__ or name in _KEPT}
+    fresh = {**own, **made.__dict__, **{name: own[name] for name in _KEPT if name in own}}
+    torch._C._swap_tensor_impl(parameter, made)  # type: ignore[attr-defined]
+    parameter.__dict__.clear()
+    parameter.__dict__.update(fresh)
+
+
+def _patch_backward(route: Route) -> None:
+    graph: Any = torch.autograd.graph
+    inner = graph._engine_run_backward
+    recording = route.recording
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        """The engine calls back into the program (recomputation, hooks), where "cuda" means the device as well."""
+        recording.backward_begins()
+        try:
+            # in this thread: exceptions, as checkpointing's early stop, cannot leave one of the fake device's own
+            with route.functions, torch.autograd.set_multithreading_enabled(False):
+                return inner(*args, **kwargs)
+        finally:
+            recording.backward_ends()
+            if recording.ends and not recording.backward:
+                raise Finished
+
+    graph._engine_run_backward = run
+    autograd: Any = torch.autograd
+    autograd._engine_run_backward = run
+
+
+def _patch_checkpointing(route: Route) -> None:
+    """What runs again in a backward is marked; what it compares of tensors leaves out the device's two names."""
+    recording = route.recording
+    anywhere: Any = checkpointing
+
+    def shape_and_type(tensor: torch.Tensor) -> dict[str, Any]:
+        return {"shape": tensor.shape, "dtype": tensor.dtype}
+
+    anywhere._allowed_determinism_checks_to_fns[anywhere._DEFAULT_DETERMINISM_MODE] = shape_and_type
+    hook = anywhere._recomputation_hook
+    enter, leave = hook.__enter__, hook.__exit__
+
+    def entered(self: Any) -> Any:
+        recording.recomputing += 1
+        return enter(self)
+
+    def left(self: Any, *error: Any) -> Any:
+        recording.recomputing -= 1
+        return leave(self, *error)
+
+    hook.__enter__, hook.__exit__ = entered, left
+    reentrant = anywhere.CheckpointFunction
+    begin, again = reentrant.forward, reentrant.backward
+
+    def forward(ctx: Any, run_function: Any, *args: Any) -> Any:
+        def run(*inner: Any) -> Any:
+            if not recording.backward:
+                return run_function(*inner)
+            recording.recomputing += 1
+            try:
+                return run_function(*inner)
+            finally:
+                recording.recomputing -= 1
+
+        return begin(ctx, run, *args)
+
+    reentrant.forward, reentrant.backward = staticmethod(forward), staticmethod(again)
+
+
+def _patch_storages(route: Route) -> None:
+    storage: Any = torch.UntypedStorage
+    inner = storage.resize_
+    storages = route.recording.storages
+
+    @functools.wraps(inner)
+    def resize(self: Any, size: int) -> Any:
+        storages.resized(self, int(size))
+        return inner(self, size)
+
+    storage.resize_ = resize

@@ -1,0 +1,121 @@
+"""What the program gets where it asks for values, which nothing has computed: stated placeholders."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor
+
+if TYPE_CHECKING:
+    from runners.program.recorder import Recorder
+    from runners.program.recording import Recording
+
+FLOAT, WHOLE, TRUTH = 1.0, 1, False
+
+STATED = (
+    f"values that the program reads from the device are placeholders: {FLOAT} for floats, {WHOLE} for whole numbers, "
+    f"{TRUTH} for truths (True of `all`); what depends on them goes that way"
+)
+SMALL = 1 << 20
+"""Elements up to which a tensor that comes back to the host is a real one, filled with placeholders."""
+
+
+def value_for(dtype: torch.dtype) -> float | int | bool:
+    """Return the placeholder of a type."""
+    if dtype == torch.bool:
+        return TRUTH
+    return FLOAT if dtype.is_floating_point or dtype.is_complex else WHOLE
+
+
+def scalar(recording: Recording, tensor: torch.Tensor) -> Any:
+    """Return what ``.item()`` gives; a tensor may carry its own in ``known_value``."""
+    recording.assume(STATED)
+    known = getattr(tensor, "known_value", None)
+    return value_for(tensor.dtype) if known is None else known
+
+
+def on_host(recorder: Recorder, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """Return the copy of a device's tensor on the host."""
+    recorder.recording.assume(STATED)
+    if source.numel() <= SMALL:
+        known = getattr(source, "known_value", None)
+        return torch.full(source.shape, value_for(dtype) if known is None else known, dtype=dtype, device="cpu")
+    with recorder.fakes:
+        return torch.empty(source.shape, dtype=dtype, device="cpu")
+
+
+def filled(recording: Recording, tensor: torch.Tensor) -> torch.Tensor:
+    """Return a real tensor in the place of a fake one on the host."""
+    recording.assume(STATED)
+    with torch._C.DisableTorchFunction():
+        return torch.full(tensor.shape, value_for(tensor.dtype), dtype=tensor.dtype)
+
+
+def of_data(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """Return the result of an op whose shape depends on values; NotImplemented of all other ops.
+
+    A mask holds everywhere, unless it comes from one_hot, of which each class has an equal part; values are all
+    different; what is repeated is repeated once.
+    """
+    rule = _RULES.get(func)
+    return NotImplemented if rule is None else rule(recorder, args, kwargs)
+
+
+def _hits(tensor: torch.Tensor) -> int:
+    return max(round(tensor.numel() * getattr(tensor, "density", 1.0)), 1)
+
+
+def _made(recorder: Recorder, like: torch.Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
+    with recorder.fakes:
+        return torch.empty(shape, dtype=dtype, device=like.device)
+
+
+def _nonzero(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
+    mask = args[0]
+    recorder.recording.assume(
+        "masks hold everywhere (`nonzero`, indexing by booleans), those of one_hot in equal parts of its classes"
+    )
+    return _made(recorder, mask, (_hits(mask), mask.dim()), torch.int64)
+
+
+def _masked_select(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
+    found = _nonzero(recorder, (args[1],), {})
+    return _made(recorder, args[0], (found.shape[0],), args[0].dtype)
+
+
+def _unique(recorder: Recorder, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
+    tensor = args[0]
+    recorder.recording.assume("values given to `unique` are all different")
+    count = tensor.numel()
+    whole = _made(recorder, tensor, (count,), torch.int64)
+    return _made(recorder, tensor, (count,), tensor.dtype), whole, _made(recorder, tensor, (count,), torch.int64)
+
+
+def _repeat(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
+    recorder.recording.assume("`repeat_interleave` by a tensor repeats once")
+    return _made(recorder, args[0], (kwargs.get("output_size") or args[0].numel(),), torch.int64)
+
+
+def _bincount(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
+    least = args[2] if len(args) > 2 else kwargs.get("minlength", 0)
+    recorder.recording.assume("`bincount` finds no values beyond its minlength")
+    return _made(recorder, args[0], (max(least, 1),), torch.int64)
+
+
+_aten = torch.ops.aten
+_RULES = {
+    _aten.nonzero.default: _nonzero,
+    _aten.masked_select.default: _masked_select,
+    _aten._unique2.default: _unique,
+    _aten.unique_consecutive.default: _unique,
+    _aten.repeat_interleave.Tensor: _repeat,
+    _aten.bincount.default: _bincount,
+}
+
+
+def tell(tensor: Any, value: Any) -> Any:
+    """Attach to a fake tensor what is known of its value."""
+    if type(tensor) is FakeTensor:
+        tensor.known_value = value
+    return tensor

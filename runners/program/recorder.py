@@ -1,0 +1,385 @@
+"""Every op that the program dispatches: run on shapes alone, recorded where it would launch a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from runners.program import placeholders
+from runners.program.attention import BACKENDS, attend
+from runners.program.recording import Recording
+
+aten = torch.ops.aten
+
+DEVICE = "headroom"
+"""The name under which torch knows the fake device; the program sees "cuda"."""
+
+LARGE = 1 << 20
+"""Elements from which a tensor on the host is faked, too: weights before they move, whole data sets."""
+
+_ASKS_DEVICE = torch.ops.prim.device.default
+
+_ALLOCATIONS = {
+    "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
+    "aten::empty_permuted", "aten::resize_", "aten::set_", "aten::lift_fresh", "aten::_unsafe_view", "aten::alias",
+    "aten::record_stream", "aten::_reshape_alias", "aten::is_pinned", "aten::_pin_memory", "aten::detach",
+    "aten::_version", "aten::resize_as_", "aten::_assert_async", "aten::_functional_assert_async",
+    "aten::unsafe_split", "aten::unsafe_chunk", "aten::_unsafe_index_put_", "aten::_nested_tensor_from_tensor_list",
+    "aten::_has_compatible_shallow_copy_type", "aten::_to_copy_nothing",
+}  # fmt: skip
+"""Give memory or another view of it, without a kernel, although their schema does not say so."""
+
+_FACTORIES = {"empty", "zeros", "ones", "full", "rand", "randn", "randint", "arange", "linspace", "normal"}
+_FLOATS_THAT_MATTER = {"p", "dropout_p", "dropout"}
+_ARGUMENTS_WITHOUT_WEIGHT = {"device", "layout", "pin_memory", "generator", "memory_format", "non_blocking"}
+_PLAIN_TYPES = {torch.Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer}
+
+Handler = Callable[["Recorder", Any, tuple[Any, ...], dict[str, Any]], Any]
+
+
+class Recorder(TorchDispatchMode):
+    """Runs what touches the device, or the host's large tensors, on fakes; all else for real.
+
+    ``handlers``: by namespace of an op, who takes it instead. ``in_backward`` is told of an error there, which the
+    engine would not survive.
+    """
+
+    def __init__(self, recording: Recording, fakes: FakeTensorMode, capability: tuple[int, int]) -> None:
+        super().__init__()
+        self.recording = recording
+        self.fakes = fakes
+        self.capability = capability
+        self.handlers: dict[str, Handler] = {}
+        self._about: dict[Any, _About] = {}
+        self.in_backward: Callable[[Any, Exception], None] = lambda func, error: None
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Nothing is compiled here: without this, torch would import its compiler."""
+        return False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        """Take an op; subclasses that wrap tensors unwrap themselves first."""
+        if func is _ASKS_DEVICE and type(args[0]) is FakeTensor:
+            return args[0].fake_device
+        if not _PLAIN_TYPES.issuperset(types):
+            return NotImplemented
+        with torch._C.DisableTorchFunction():
+            if not self.recording.backward:
+                return self._take(func, types, args, kwargs)
+            try:
+                return self._take(func, types, args, kwargs)
+            except Exception as error:
+                self.in_backward(func, error)
+                raise
+
+    def _take(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        kwargs = kwargs or {}
+        about = self._about.get(func)
+        if about is None:
+            about = self._about[func] = _About(func)
+        if about.composite and func not in _SPECIAL:
+            with self:
+                return func.decompose(*args, **kwargs)
+        if about.query:
+            return self.fakes.dispatch(func, types, args, kwargs)
+        handler = self.handlers.get(about.namespace)
+        if handler is not None:
+            return handler(self, func, args, kwargs)
+        tensors = list(leaves((args, kwargs)))
+        on_device = any(is_on_device(tensor) for tensor in tensors)
+        device = kwargs.get("device")
+        if device is not None and device.type in ("cuda", DEVICE):
+            kwargs = {**kwargs, "device": torch.device(DEVICE, 0)}
+            on_device = True
+        self.recording.dispatches += 1
+        if not on_device:
+            if any(type(tensor) is FakeTensor for tensor in tensors) or about.makes_large(args):
+                return self._on_fakes(func, types, args, kwargs)
+            return func(*args, **kwargs)
+        if kwargs.get("generator") is not None:
+            kwargs = {**kwargs, "generator": None}
+        special = _SPECIAL.get(func)
+        if special is not None:
+            return special(self, func, args, kwargs)
+        result = self._on_fakes(func, types, args, kwargs)
+        self.note(about, func, args, kwargs, tensors, result)
+        return result
+
+    def note(self, about: _About, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], result: Any) -> None:
+        """Take up the memory that an op made, and its kernel."""
+        if about.view:
+            return
+        outputs = [tensor for tensor in leaves(result) if is_on_device(tensor)]
+        recording = self.recording
+        inputs = [tensor for tensor in tensors if is_on_device(tensor)]
+        phase = recording.phase(inputs)
+        for tensor in outputs:
+            recording.storages.add(tensor, phase)
+        if about.launches and any(tensor.numel() for tensor in outputs or inputs):
+            recording.record("kernel", about.name, inputs, outputs, about.arguments(args, kwargs))
+
+    def on_fakes(self, func: Any, args: Any, kwargs: Any) -> Any:
+        """Run an op on shapes alone, unrecorded."""
+        return self._on_fakes(func, (FakeTensor,), args, kwargs)
+
+    def _on_fakes(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        for tensor in leaves((args, kwargs)):
+            if type(tensor) is FakeTensor and tensor.constant is not None:
+                tensor.constant = None  # else the op runs for real, on a device that is not there
+        made = placeholders.of_data(self, func, args, kwargs)
+        if made is not NotImplemented:
+            return made
+        if func is aten.index.Tensor:
+            args = (args[0], self._counted(args[1]))
+        found = self.fakes.dispatch(func, types, args, kwargs)
+        density = getattr(args[0], "density", None) if args and type(args[0]) is FakeTensor else None
+        if density is not None and type(found) is FakeTensor and func in _KEEPS_DENSITY:
+            found.density = density  # type: ignore[attr-defined]
+        return found
+
+    def _counted(self, indices: Any) -> Any:
+        """Indices in which a mask has become the places where it holds."""
+        if not any(one is not None and one.dtype in (torch.bool, torch.uint8) for one in indices):
+            return indices
+        found: list[Any] = []
+        for one in indices:
+            if one is None or one.dtype not in (torch.bool, torch.uint8):
+                found.append(one)
+                continue
+            places = placeholders.of_data(self, aten.nonzero.default, (one,), {})
+            self.recording.record("kernel", "aten::nonzero", (one,), (places,))
+            self.recording.sync()
+            with self.fakes:
+                found += list(places.unbind(1))
+        return found
+
+
+class _About:
+    """What the schema of an op says, worked out once."""
+
+    def __init__(self, func: Any) -> None:
+        schema = func._schema
+        # The overload alone tells how many lists of tensors such an op reads.
+        several = "_foreach_" in schema.name and schema.overload_name
+        self.name: str = f"{schema.name}.{schema.overload_name}" if several else schema.name
+        self.namespace: str = func.namespace
+        self.query = self.namespace == "prim" or ("sym_" in self.name) or not _returns_or_writes(schema)
+        if self.name in ("aten::_local_scalar_dense",):
+            self.query = False
+        aliases = [one.alias_info for one in schema.returns]
+        listed = self.name in _ALLOCATIONS
+        self.view = any(alias is not None and not alias.is_write for alias in aliases) and self.name not in _MAY_COPY
+        self.launches = not self.view and not listed
+        self.composite = (
+            torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+            and self.name not in _KERNELS_OF_CUDA
+            and self.namespace == "aten"
+            and not ("sym_" in self.name or self.name in _METADATA)
+        )  # reaches a mode where autograd is off, as in inference
+        self._factory = self.namespace == "aten" and self.name.removeprefix("aten::") in _FACTORIES
+        self._kept = [
+            (index, one.name, one.default_value if one.has_default_value() else None)
+            for index, one in enumerate(schema.arguments)
+            if "Tensor" not in str(one.type) and one.name not in _ARGUMENTS_WITHOUT_WEIGHT
+        ]
+
+    def makes_large(self, args: Any) -> bool:
+        """Whether it would make a tensor on the host that is better faked."""
+        if not self._factory or not args:
+            return False
+        size = next((one for one in args if isinstance(one, (list, tuple, torch.Size))), None)
+        if size is None:
+            return False
+        count = 1
+        for width in size:
+            count *= int(width)
+        return count >= LARGE
+
+    def arguments(self, args: Any, kwargs: Any) -> tuple[tuple[str, Any], ...]:
+        """What else matters, of the values given that are no tensors and not the default."""
+        found: list[tuple[str, Any]] = []
+        for index, name, default in self._kept:
+            value = args[index] if index < len(args) else kwargs.get(name, default)
+            if value is None or value == default:
+                continue
+            if isinstance(value, float) and name not in _FLOATS_THAT_MATTER:
+                continue
+            kept = _hashable(value)
+            if kept is not None:
+                found.append((name, kept))
+        backend = BACKENDS.get(self.name)
+        if backend is not None:
+            given = dict(zip(("is_causal", "dropout_p"), (False, 0.0), strict=True)) | dict(found)
+            mask = any(
+                isinstance(args[index] if index < len(args) else None, torch.Tensor)
+                for index, one in enumerate(_schema_names(self.name))
+                if one == "attn_bias"
+            )
+            return (
+                ("backend", backend),
+                ("dropout", float(given["dropout_p"])),
+                ("is_causal", bool(given["is_causal"])),
+                ("mask", mask),
+            )
+        if self.name in _PRODUCTS and _runs_as_tf32(self.name, args):
+            found.append(("tf32", True))
+        return tuple(found)
+
+
+_KERNELS_OF_CUDA = {
+    "aten::silu_backward", "aten::mish_backward", "aten::native_channel_shuffle", "aten::_fused_rms_norm",
+}  # fmt: skip
+
+_METADATA = {"aten::size", "aten::stride", "aten::is_contiguous", "aten::numel", "aten::dim", "aten::storage_offset"}
+
+_KEEPS_DENSITY = {
+    aten.permute.default, aten.view.default, aten.select.int, aten.index.Tensor, aten._to_copy.default,
+    aten.squeeze.dim, aten.unsqueeze.default, aten.transpose.int, aten.alias.default, aten.detach.default,
+    aten.clone.default, aten._unsafe_view.default, aten.slice.Tensor, aten.ne.Scalar, aten.eq.Scalar, aten.gt.Scalar,
+    aten.index_select.default, aten.squeeze.default, aten.expand.default,
+}  # fmt: skip
+"""As dense as what they are made from."""
+
+_PRODUCTS = {
+    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv", "aten::convolution",
+    "aten::convolution_backward",
+}  # fmt: skip
+
+
+def _runs_as_tf32(name: str, args: Any) -> bool:
+    """Whether the program lets products of fp32 round their inputs; of convolutions, torch does by default."""
+    if args[0].dtype != torch.float32:
+        return False
+    if "convolution" in name:
+        return bool(torch._C._get_cudnn_allow_tf32())
+    return bool(torch._C._get_cublas_allow_tf32())
+
+
+_MAY_COPY = {"aten::contiguous", "aten::reshape", "aten::to"}
+
+
+def _schema_names(name: str) -> list[str]:
+    op = getattr(aten, name.removeprefix("aten::")).default
+    return [one.name for one in op._schema.arguments]
+
+
+def _returns_or_writes(schema: Any) -> bool:
+    if any("Tensor" in str(one.type) for one in schema.returns):
+        return True
+    return any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments)
+
+
+def _hashable(value: Any) -> Any:
+    if isinstance(value, (bool, int, str, float, torch.dtype)):
+        return value
+    if isinstance(value, (list, tuple, torch.Size)) and all(isinstance(one, (bool, int)) for one in value):
+        return tuple(value)
+    return None
+
+
+def leaves(value: Any) -> Iterator[torch.Tensor]:
+    """Tensors in nested lists, tuples and dictionaries, in order."""
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from leaves(one)
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from leaves(one)
+
+
+def is_on_device(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies on the fake device."""
+    return type(tensor) is FakeTensor and tensor.fake_device.type == DEVICE
+
+
+# Ops that move data between host and device, or ask for a value
+
+
+def _item(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    recorder.recording.sync()
+    return placeholders.scalar(recorder.recording, args[0])
+
+
+def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    source = args[0]
+    target = kwargs.get("device")
+    recording = recorder.recording
+    if target is None or (target.type == DEVICE) == is_on_device(source):
+        about = recorder._about[func]
+        result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
+        recorder.note(about, func, args, kwargs, [source], result)
+        return result
+    dtype = kwargs.get("dtype") or source.dtype
+    blocks = not kwargs.get("non_blocking", False)
+    if target.type == DEVICE:
+        with recorder.fakes:
+            made = torch.empty_strided(source.shape, _dense(source), dtype=dtype, device=target)
+        recording.storages.add(made, recording.phase(()))
+        if made.numel():
+            recording.record("kernel", "aten::_to_copy", (), (made,), (("direction", "HtoD"),))
+        return made
+    if source.numel():
+        recording.record("kernel", "aten::_to_copy", (source,), (), (("direction", "DtoH"),))
+    if blocks:
+        recording.sync()
+    return placeholders.on_host(recorder, source, dtype)
+
+
+def _dense(tensor: torch.Tensor) -> tuple[int, ...]:
+    if tensor.is_contiguous():
+        return tensor.stride()
+    return torch.empty_like(torch.empty_strided(tensor.shape, tensor.stride(), device="meta")).stride()
+
+
+def _copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    target, source = args[0], args[1]
+    recording = recorder.recording
+    if is_on_device(target) and is_on_device(source):
+        about = recorder._about[func]
+        result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
+        recorder.note(about, func, args, kwargs, [target, source], result)
+        return result
+    blocks = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
+    if is_on_device(target):
+        if target.numel():
+            recording.record("kernel", "aten::copy_", (), (target,), (("direction", "HtoD"),))
+    elif source.numel():
+        recording.record("kernel", "aten::copy_", (source,), (), (("direction", "DtoH"),))
+        if blocks:
+            recording.sync()
+    return target
+
+
+def _attention(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    given = [*args, None, 0.0, False][: max(len(args), 6)] if len(args) < 6 else list(args)
+    given += [None, 0.0, False][len(given) - 3 :] if len(given) < 6 else []
+    mask, dropout, causal = given[3], given[4] or 0.0, bool(given[5])
+    with recorder:
+        return attend(
+            *given[:3], kwargs.get("attn_mask", mask), kwargs.get("dropout_p", dropout),
+            kwargs.get("is_causal", causal), kwargs.get("scale"), kwargs.get("enable_gqa", False), recorder.capability,
+        )  # fmt: skip
+
+
+def _unscale(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """The scaler looks for infinities, and finds none: it would skip the optimizer's step."""
+    tensors = list(leaves((args, kwargs)))
+    recorder.note(recorder._about[func], func, args, kwargs, tensors, args[0])
+    placeholders.tell(args[1], 0.0)
+    return None
+
+
+_SPECIAL: dict[Any, Handler] = {
+    aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
+    aten._local_scalar_dense.default: _item,
+    aten._to_copy.default: _to_copy,
+    aten.copy_.default: _copy,
+    aten.scaled_dot_product_attention.default: _attention,
+}

@@ -1,0 +1,229 @@
+"""What was recorded: calls with their signatures, phases, modules, streams and waits; and the op list made of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from estimator.scenario.breakdown import MemoryKind, Phase
+from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature
+from estimator.scenario.problems import Problem
+from runners.program.modules import ModulePaths
+from runners.program.storages import Storages
+
+
+class Finished(BaseException):
+    """The step was recorded: the program ends here. No Exception, so that none of its handlers takes it."""
+
+
+class Recording:
+    """The calls of the present step, and where in the program it is."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.storages = Storages(lambda: len(self.calls))
+        self.modules = ModulePaths(self._at_root)
+        self.streams = ["default"]
+        self.stream = 0
+        self.groups: list[tuple[int, ...]] = []
+        self.assumptions: dict[str, None] = {}
+        self.problems: dict[str, Problem] = {}
+        self.roots: list[nn.Module] = []
+        self.dispatches = 0
+        self.step = 0
+        self.ends = False
+        self.optimizer = 0
+        self.recomputing = 0
+        self.backward: list[int] = []
+        self._last = {0: NONE}
+        self._signatures: dict[Any, int] = {}
+        self._made: list[Signature] = []
+        self._operands: dict[Any, Operand] = {}
+
+    # where the program is
+
+    def phase(self, inputs: Sequence[torch.Tensor]) -> str:
+        """Name the phase that an op with these inputs runs in."""
+        if self.optimizer:
+            return Phase.OPTIMIZER
+        if self.backward:
+            return Phase.BACKWARD
+        trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        return Phase.FORWARD if trains or self.modules.depth else ""
+
+    def backward_begins(self) -> None:
+        """An autograd graph task starts, perhaps within another."""
+        if not self.backward:
+            self.storages.backward_begins()
+        self.backward.append(threading.get_ident())
+
+    def backward_ends(self) -> None:
+        """The innermost graph task is done."""
+        self.backward.pop()
+
+    def restart(self) -> None:
+        """A step begins: what was recorded until now is dropped."""
+        self.step += 1
+        self.calls.clear()
+        self.storages.restart()
+        self.modules.restart()
+        self._last = {stream: NONE for stream in self._last}
+        self.dispatches = 0
+        self._signatures.clear()
+        self._made.clear()
+
+    # what happens
+
+    def record(
+        self,
+        kind: str,
+        op: str,
+        inputs: Sequence[torch.Tensor],
+        outputs: Sequence[torch.Tensor],
+        arguments: tuple[tuple[str, Any], ...] = (),
+        stream: int | None = None,
+    ) -> int:
+        """Append a kernel or a collective; return its index."""
+        where = tuple(map(self._seen, inputs))
+        found = tuple(map(self._seen, outputs))
+        key = (op, where, found, arguments)
+        signature = self._signatures.get(key)
+        if signature is None:
+            signature = self._signatures[key] = len(self._made)
+            self._made.append(
+                Signature(
+                    op=op,
+                    inputs=tuple(map(self._operand, where)),
+                    outputs=tuple(map(self._operand, found)),
+                    arguments={name: _plain(value) for name, value in arguments},
+                )
+            )
+        module, compiled = self._module()
+        stream = self.stream if stream is None else stream
+        call = Call(
+            kind=kind,
+            signature=signature,
+            phase=self.phase(inputs),
+            module=module,
+            stream=stream,
+            dispatches=max(self.dispatches, 1),
+            recomputed=self.recomputing > 0,
+            compiled=compiled or self.modules.compiled > 0,
+        )
+        return self._append(call)
+
+    def wait(self, stream: int, earlier: int) -> None:
+        """A stream waits for an earlier call; nothing to say where that was before the step or on the stream itself."""
+        if earlier == NONE or self.calls[earlier].stream == stream:
+            return
+        self._append(Call(kind="wait", phase=self.phase(()), stream=stream, dispatches=0, waits_for=earlier))
+
+    def sync(self, earlier: int = NONE) -> None:
+        """The host waits for an earlier call, or for all."""
+        call = Call(
+            kind="sync",
+            phase=self.phase(()),
+            module=self._module()[0],
+            stream=self.stream,
+            dispatches=self.dispatches,
+            waits_for=earlier,
+        )
+        self._append(call)
+
+    def last_on(self, stream: int) -> int:
+        """Index of the last call on a stream, NONE where the step has none."""
+        return self._last.get(stream, NONE)
+
+    def new_stream(self, name: str) -> int:
+        """Return the index of a stream that is added."""
+        self.streams.append(name)
+        return len(self.streams) - 1
+
+    def group(self, ranks: Sequence[int]) -> int:
+        """Return the index of a process group's ranks."""
+        key = tuple(ranks)
+        if key not in self.groups:
+            self.groups.append(key)
+        return self.groups.index(key)
+
+    def assume(self, text: str) -> None:
+        """State what was assumed, once."""
+        self.assumptions.setdefault(text)
+
+    def trouble(self, field: str, message: str, remedy: str) -> None:
+        """Name what could not be traced, once."""
+        self.problems.setdefault(field, Problem(field=field, message=message, remedy=remedy))
+
+    def op_list(self, **about: Any) -> OpList:
+        """Return what the step did; ``about``: the fields of OpList that are no tables."""
+        used = sorted({call.module for call in self.calls if call.module != NONE})
+        place = {module: index for index, module in enumerate(used)}
+        calls = tuple(
+            call if call.module == NONE or call.module == place[call.module] else _moved(call, place[call.module])
+            for call in self.calls
+        )
+        return OpList(
+            source="trace",
+            calls=calls,
+            signatures=tuple(self._made),
+            storages=self.storages.listed(),
+            modules=tuple(self.modules.names[module] for module in used),
+            streams=tuple(self.streams),
+            groups=tuple(self.groups),
+            assumptions=tuple(self.assumptions),
+            problems=tuple(self.problems.values()),
+            **about,
+        )
+
+    def _append(self, call: Call) -> int:
+        index = len(self.calls)
+        self.calls.append(call)
+        self._last[call.stream] = index
+        self.dispatches = 0
+        return index
+
+    def _module(self) -> tuple[int, bool]:
+        if self.modules.depth:
+            return self.modules.current, False
+        if self.backward:
+            node = torch._C._current_autograd_node()
+            if node is not None:
+                return self.modules.of_node(node, self.backward[-1])
+        return NONE, False
+
+    def _seen(self, tensor: torch.Tensor) -> tuple[Any, ...]:
+        return tuple(tensor.shape), tensor.dtype, None if tensor.is_contiguous() else tensor.stride()
+
+    def _operand(self, seen: tuple[Any, ...]) -> Operand:
+        found = self._operands.get(seen)
+        if found is None:
+            found = Operand(shape=seen[0], dtype=_plain(seen[1]), strides=seen[2])
+            self._operands[seen] = found
+        return found
+
+    def _at_root(self, root: nn.Module) -> None:
+        self.roots.append(root)
+        tensors = [*root.parameters(), *root.buffers()]
+        self.storages.mark(map(local, tensors), MemoryKind.PARAMETERS)
+
+
+def local(tensor: torch.Tensor) -> torch.Tensor:
+    """Return this rank's part of a distributed tensor, any other as it is."""
+    return tensor._local_tensor if hasattr(tensor, "_local_tensor") else tensor
+
+
+def _moved(call: Call, module: int) -> Call:
+    values: Mapping[str, Any] = {name: getattr(call, name) for name in Call.__slots__}
+    return Call(**{**values, "module": module})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, torch.dtype):
+        return str(value).removeprefix("torch.")
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return value

@@ -1,0 +1,62 @@
+"""One steady-state step: from the end of an optimizer's step to the end of its next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.optim import optimizer as hooks
+
+from estimator.scenario.breakdown import MemoryKind
+from runners.program.recording import Finished, Recording, local
+
+
+class Steps:
+    """Counts the steps of the first optimizer that steps; the last of ``count`` is what the recording keeps."""
+
+    def __init__(self, recording: Recording, count: int) -> None:
+        self.recording = recording
+        self.count = count
+        self.done = 0
+        self._leader: Any = None
+        self._hooks: list[Any] = []
+        self.at_end: Callable[[], None] = lambda: None
+
+    def install(self) -> None:
+        """Watch every optimizer from now on."""
+        self._hooks = [
+            hooks.register_optimizer_step_pre_hook(self._before),
+            hooks.register_optimizer_step_post_hook(self._after),
+        ]
+
+    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        recording = self.recording
+        recording.optimizer += 1
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        recording.storages.mark(map(local, parameters), MemoryKind.PARAMETERS)
+        recording.storages.mark((local(p.grad) for p in parameters if p.grad is not None), MemoryKind.GRADIENTS)
+
+    def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        recording = self.recording
+        recording.optimizer -= 1
+        states = (v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor))
+        recording.storages.mark(map(local, states), MemoryKind.OPTIMIZER)
+        if self._leader is None:
+            self._leader = optimizer
+        if optimizer is not self._leader or recording.optimizer or recording.ends:
+            return
+        self.done += 1
+        if self.done == self.count:
+            recording.ends = True
+            if not recording.backward:  # the engine, which runs optimizers in the backward, takes no exception
+                raise Finished
+        if self.done == self.count - 1:
+            recording.restart()
+
+    def parameters(self) -> int:
+        """Count the elements of all trainable tensors that modules or the optimizer hold."""
+        found = {id(p): p for root in self.recording.roots for p in root.parameters() if p.requires_grad}
+        if self._leader is not None:
+            found |= {id(p): p for group in self._leader.param_groups for p in group["params"]}
+        return sum(p.numel() for p in found.values())

@@ -1,0 +1,252 @@
+"""The Estimate of an op list: sums, laws, what it says of itself; and what-if questions."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.cost.efficiency import efficiencies, ideal
+from estimator.estimate import what_if
+from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.estimate.recorded import device_seconds
+from estimator.scenario import catalog
+from estimator.scenario.breakdown import MemoryKind
+from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, from_json
+from estimator.scenario.problems import InputProblems
+
+OPS = Path(__file__).parents[2] / "reference" / "ops"
+
+
+def traced(name: str) -> OpList:
+    return from_json(json.loads((OPS / f"{name}.json").read_text(encoding="utf-8")))
+
+
+LLAMA, GPT2 = traced("llama"), traced("gpt2")
+
+
+def predicted(found: OpList, chip: str = "", **changes):
+    cluster = cluster_for(found, chip)
+    return estimate_op_list(found, replace(cluster, chip=replace(cluster.chip, **changes)))
+
+
+@pytest.mark.parametrize("found", [LLAMA, GPT2], ids=["llama", "gpt2"])
+@pytest.mark.parametrize("chip", ["h200-sxm", "a100-80gb-sxm", "v100-32gb", "mi300x"])
+def test_parts_add_to_the_whole(found, chip):
+    estimate = predicted(found, chip)
+    assert sum(estimate.phases_s.values()) == pytest.approx(estimate.step_time_s)
+    assert sum(estimate.breakdown_s.values()) == pytest.approx(estimate.step_time_s)
+    assert sum(estimate.memory.by_kind.values()) == pytest.approx(estimate.memory.peak_bytes)
+    assert sum(row.seconds for row in estimate.ops) == pytest.approx(sum(one.seconds for one in estimate.modules))
+    low, high = estimate.interval_s
+    assert 0 < low < estimate.step_time_s < high
+    assert max(size for _, size in estimate.memory.curve) == estimate.memory.peak_bytes
+    assert estimate.memory.curve == tuple(sorted(estimate.memory.curve, key=lambda point: point[0]))
+
+
+def test_what_is_known_of_the_program_is_counted():
+    estimate = predicted(LLAMA)
+    assert estimate.tokens_per_s * estimate.step_time_s == pytest.approx(2 * 1024)
+    # 2·parameters·tokens forward and twice that backward, and the scores: the embedding multiplies nothing.
+    tokens, parameters = 2048, 88_085_504 - 32_000 * 1024
+    scores = 2 * 3 * 4 * 2 * 16 * 1024**2 * 64
+    assert estimate.model_flops == pytest.approx(6 * tokens * parameters + scores, rel=0.002)
+    assert estimate.parameters == LLAMA.parameters
+    assert any("placeholders" in line for line in estimate.assumptions), "the list's own assumptions are handed on"
+    assert "head" in {module.path for module in estimate.modules}
+    assert estimate.ops[0].seconds == max(row.seconds for row in estimate.ops)
+
+
+def test_every_call_has_its_seconds():
+    seconds = device_seconds(LLAMA, cluster_for(LLAMA), efficiencies("hopper"))
+    assert len(seconds) == len(LLAMA.calls)
+    assert all((value > 0) == (call.kind == "kernel") for value, call in zip(seconds, LLAMA.calls, strict=True))
+
+
+def test_a_chip_without_a_unit_says_so_and_multiplies_in_fp32():
+    estimate = predicted(LLAMA, "v100-32gb")
+    assert [problem.field for problem in estimate.problems] == ["chip"]
+    assert "bf16" in estimate.problems[0].message
+
+
+def test_a_list_that_names_no_chip_needs_one():
+    with pytest.raises(InputProblems) as refused:
+        cluster_for(replace(LLAMA, chip=""))
+    assert refused.value.problems[0].field == "chip"
+
+
+def test_a_step_that_does_not_fit_is_told():
+    (problem,) = predicted(LLAMA, memory_bytes=1e9).problems
+    assert problem.field == "memory"
+    assert "do not fit into 1 GB" in problem.message
+
+
+def test_an_unknown_op_is_listed_with_its_share():
+    calls = list(LLAMA.calls)
+    place = next(i for i, call in enumerate(calls) if call.kind == "kernel")
+    signature = Signature(op="mylib::scan", inputs=(Operand(shape=(1 << 28,), dtype="float32"),))
+    calls[place] = replace(calls[place], signature=len(LLAMA.signatures))
+    estimate = predicted(replace(LLAMA, calls=tuple(calls), signatures=(*LLAMA.signatures, signature)))
+    (line,) = [line for line in estimate.assumptions if "mylib::scan" in line]
+    assert "% of the step" in line
+
+
+def test_a_profile_without_storages_says_nothing_of_memory():
+    estimate = predicted(replace(LLAMA, storages=()))
+    assert estimate.memory.peak_bytes == 0
+    assert any("no storages" in line for line in estimate.assumptions)
+
+
+def test_a_lower_bound_is_below():
+    cluster = cluster_for(LLAMA)
+    bound = estimate_op_list(LLAMA, cluster, ideal(efficiencies("hopper")))
+    assert bound.step_time_s < predicted(LLAMA).step_time_s
+    assert bound.interval_s == (bound.step_time_s, bound.step_time_s)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    changes=st.dictionaries(
+        st.sampled_from(("memory_bytes_per_s", "bf16_flops_per_s", "clock_hz", "host_bytes_per_s")), st.floats(1.0, 4.0)
+    ),
+    found=st.sampled_from([LLAMA, GPT2, what_if.with_data_parallel(8)(LLAMA)]),
+)
+def test_a_better_chip_is_never_slower(changes, found):
+    base = cluster_for(found).chip
+    better = {name: getattr(base, name) * factor for name, factor in changes.items()}
+    assert predicted(found, **better).step_time_s <= predicted(found).step_time_s * (1 + 1e-9)
+
+
+def test_an_estimate_takes_a_fraction_of_a_second():
+    many = replace(LLAMA, calls=LLAMA.calls * 70)
+    assert len(many.calls) > 19_000
+    taken = []
+    for _ in range(3):
+        begin = time.process_time()
+        predicted(many)
+        taken.append(time.process_time() - begin)
+    assert min(taken) < 1.0
+
+
+# What if
+
+
+def test_compiling_fuses_and_passes_over_python():
+    before, after = predicted(LLAMA), predicted(what_if.compiled(LLAMA))
+    assert after.step_time_s < before.step_time_s
+    assert after.breakdown_s["elementwise"] < 0.7 * before.breakdown_s["elementwise"]
+    assert after.breakdown_s["matmul"] == pytest.approx(before.breakdown_s["matmul"])
+    assert after.memory.peak_bytes <= before.memory.peak_bytes
+    assert sum(row.launches for row in after.ops) < sum(row.launches for row in before.ops)
+    assert sum(after.breakdown_s.values()) == pytest.approx(after.step_time_s)
+    assert any("fused by rule" in line for line in after.assumptions)
+
+
+def test_narrower_products_are_faster():
+    names = ("fp32", "tf32", "bf16", "fp8")
+    seconds = [predicted(what_if.with_products_in(name)(LLAMA)).breakdown_s["matmul"] for name in names]
+    assert seconds == sorted(seconds, reverse=True)
+    assert predicted(what_if.with_products_in("bf16")(LLAMA)).step_time_s == predicted(LLAMA).step_time_s
+    with pytest.raises(InputProblems):
+        what_if.with_products_in("int3")
+
+
+def test_ranks_that_sum_their_gradients_hide_most_of_it():
+    alone, many = predicted(LLAMA), predicted(what_if.with_data_parallel(8)(LLAMA))
+    assert {(one.kind, one.ranks) for one in many.collectives} == {("all-reduce", 8)}
+    assert sum(one.bytes * one.count for one in many.collectives) == pytest.approx(2 * 88_085_504, rel=0.01)
+    assert 0 < many.phases_s["exposed_communication"] < sum(one.seconds for one in many.collectives)
+    assert many.memory.peak_bytes > alone.memory.peak_bytes
+    assert many.chips == 8
+    without = predicted(what_if.without_communication(what_if.with_data_parallel(8)(LLAMA)))
+    assert without.phases_s["exposed_communication"] == 0
+    assert without.step_time_s <= many.step_time_s
+    with pytest.raises(InputProblems):
+        what_if.with_data_parallel(2)(what_if.with_data_parallel(2)(LLAMA))
+
+
+B, H, S, D = 2, 16, 512, 64
+
+
+def eager_attention() -> OpList:
+    """Forward and backward of attention with its scores in memory, as PyTorch's autograd runs it."""
+    q, scores = Operand(shape=(B * H, S, D), dtype="bfloat16"), Operand(shape=(B * H, S, S), dtype="bfloat16")
+    four = Operand(shape=(B, H, S, S), dtype="float32")
+    mask = Operand(shape=(S, S), dtype="bfloat16")
+    made = [
+        ("forward", "bmm", (q, q), scores),
+        ("forward", "mul", (scores,), scores),
+        ("forward", "add", (Operand(shape=(B, H, S, S), dtype="bfloat16"), mask), scores),
+        ("forward", "_to_copy", (scores,), four),
+        ("forward", "_softmax", (four,), four),
+        ("forward", "_to_copy", (four,), scores),
+        ("forward", "bmm", (scores, q), q),
+        ("backward", "bmm", (scores, q), q),
+        ("backward", "bmm", (q, q), scores),
+        ("backward", "_to_copy", (scores,), four),
+        ("backward", "_softmax_backward_data", (four, four), four),
+        ("backward", "_to_copy", (four,), scores),
+        ("backward", "mul", (scores,), scores),
+        ("backward", "bmm", (q, scores), q),
+        ("backward", "bmm", (scores, q), q),
+    ]
+    signatures = tuple(Signature(op=f"aten::{op}", inputs=given_, outputs=(out,)) for _, op, given_, out in made)
+    calls = tuple(Call(kind="kernel", signature=index, phase=phase) for index, (phase, *_) in enumerate(made))
+    kept = Storage(bytes=B * H * S * S * 2, born=5, died=9, kind=MemoryKind.ACTIVATIONS)
+    return OpList(
+        source="trace", program="p", chip="h200-sxm", calls=calls, signatures=signatures, storages=(kept,)
+    )  # fmt: skip
+
+
+def test_scores_and_what_touches_them_are_attention():
+    breakdown = predicted(eager_attention()).breakdown_s
+    assert breakdown["matmul"] == breakdown["elementwise"] == 0
+    assert breakdown["attention"] > 0
+
+
+def test_eager_attention_becomes_one_kernel_each_way():
+    changed = what_if.with_fused_attention(eager_attention())
+    assert [changed.of(call).op for call in changed.calls] == [
+        "aten::_scaled_dot_product_cudnn_attention",
+        "aten::_scaled_dot_product_cudnn_attention_backward",
+    ]
+    assert [call.phase for call in changed.calls] == ["forward", "backward"]
+    assert not changed.storages
+    before, after = predicted(eager_attention()), predicted(changed)
+    assert after.breakdown_s["attention"] < 0.3 * before.breakdown_s["attention"]
+    assert what_if.with_fused_attention(LLAMA) == LLAMA, "nothing to fuse"
+
+
+def test_calls_that_go_leave_waits_and_storages_in_place():
+    calls = (
+        Call(kind="kernel", signature=0),
+        Call(kind="collective", signature=0, stream=1),
+        Call(kind="wait", waits_for=1),
+        Call(kind="kernel", signature=0),
+    )
+    signature = Signature(op="aten::relu", inputs=(Operand(shape=(8,), dtype="float32"),))
+    storages = (Storage(bytes=4, born=1, died=2), Storage(bytes=8, born=0, died=3), Storage(bytes=16, born=3))
+    found = OpList(
+        source="trace",
+        program="p",
+        calls=calls,
+        signatures=(signature,),
+        storages=storages,
+        streams=("default", "other"),
+    )
+    changed = what_if.without_communication(found)
+    assert [call.kind for call in changed.calls] == ["kernel", "wait", "kernel"]
+    assert changed.calls[1].waits_for == 0
+    assert changed.storages == (Storage(bytes=8, born=0, died=2), Storage(bytes=16, born=2))
+
+
+@pytest.mark.parametrize("name", what_if.CHANGES)
+def test_every_named_change_leaves_a_list_that_is_priced(name):
+    changed = what_if.CHANGES[name].of(GPT2)
+    assert predicted(changed).step_time_s > 0
+    assert catalog.chip("h200-sxm").name == changed.chip

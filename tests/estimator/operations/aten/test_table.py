@@ -1,0 +1,236 @@
+"""Which kernels the table gives an op, and that they cost what those of a scenario cost."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.cost.efficiency import efficiencies
+from estimator.cost.price import price
+from estimator.operations.aten import TABLE, is_known, kernels_of
+from estimator.operations.aten.optimizer import launches
+from estimator.operations.op import gemm
+from estimator.scenario import catalog
+from estimator.scenario.op_list import Operand, Signature
+
+CHIP, E = catalog.chip("h200-sxm"), efficiencies("hopper")
+
+
+def tensor(*shape, dtype="bfloat16", strides=None):
+    return Operand(shape=shape, dtype=dtype, strides=strides)
+
+
+def one(op, *inputs, out=None, **arguments):
+    outputs = () if out is None else (out,)
+    (found,) = kernels_of(Signature(op=op, inputs=inputs, outputs=outputs, arguments=arguments))
+    return found
+
+
+sizes = st.integers(1, 64).map(lambda n: 8 * n)
+
+
+@given(m=sizes, n=sizes, k=sizes)
+def test_a_product_costs_the_same_wherever_it_is_found(m, n, k):
+    closed = gemm("mm", "", "forward", m=m, n=n, k=k, element_bytes=2, precision="bf16")
+    x, w, y = tensor(m, k), tensor(k, n), tensor(m, n)
+    traced = [
+        one("aten::mm", x, w, out=y),
+        one("aten::mm", x, w),
+        one("aten::addmm", tensor(n), x, w, out=y),
+        one("aten::linear", x, tensor(n, k), out=y),
+        one("aten::matmul", tensor(1, m, k), w, out=tensor(1, m, n)),
+        one("aten::bmm", tensor(1, m, k), tensor(1, k, n), out=tensor(1, m, n)),
+    ]
+    for op in traced:
+        assert replace(op, name="mm") == closed
+        assert price(op, CHIP, E).seconds == price(closed, CHIP, E).seconds
+
+
+def test_products_of_other_types_run_at_their_own_peak():
+    def precision(dtype, **arguments):
+        return one("aten::mm", tensor(64, 64, dtype=dtype), tensor(64, 64, dtype=dtype), **arguments).precision
+
+    assert precision("float32") == "fp32"
+    assert precision("float32", tf32=True) == "tf32"
+    assert precision("float16") == "fp16-amp"
+    assert precision("float8_e4m3fn") == "fp8"
+
+
+def test_rows_that_begin_between_16_bytes_are_unaligned():
+    odd = tensor(8192, 50257)
+    assert not one("aten::mm", odd, tensor(50257, 768)).aligned
+    assert not one("aten::mm", tensor(50257, 8192, strides=(1, 50257)), tensor(8192, 768)).aligned
+    assert not one("aten::mm", tensor(8192, 768), tensor(768, 50257, strides=(1, 768)), out=odd).aligned
+    assert one("aten::mm", tensor(8192, 768), tensor(768, 50264, strides=(1, 768)), out=tensor(8192, 50264)).aligned
+
+
+def test_groups_of_a_grouped_product_are_taken_as_equal():
+    found = one("aten::_grouped_mm", tensor(1024, 64), tensor(8, 64, 256), tensor(8, dtype="int32"))
+    assert (found.batch, found.m, found.n, found.k) == (8, 128, 256, 64)
+    gradient = one(
+        "aten::_grouped_mm",
+        tensor(64, 1024),
+        tensor(1024, 256),
+        tensor(8, dtype="int32"),
+        out=tensor(8, 64, 256),
+    )
+    assert gradient.flops == found.flops
+
+
+def test_a_convolution_is_a_product_and_its_backward_two():
+    image, weight, out = tensor(8, 64, 56, 56, dtype="float32"), tensor(128, 64, 3, 3, dtype="float32"), None
+    out = tensor(8, 128, 56, 56, dtype="float32")
+    forward = one("aten::convolution", image, weight, out=out, groups=1)
+    assert forward.flops == 2 * 8 * 56 * 56 * 128 * 64 * 9
+    backward = kernels_of(
+        Signature(
+            op="aten::convolution_backward",
+            inputs=(out, image, weight),
+            outputs=(image, weight),
+            arguments={"output_mask": [True, True, False]},
+        )
+    )
+    assert [op.flops for op in backward] == [forward.flops, forward.flops]
+    depthwise = one("aten::convolution", image, tensor(64, 1, 3, 3, dtype="float32"), out=image, groups=64)
+    assert depthwise.kind == "kernels"
+
+
+def test_half_precision_images_are_turned_unless_their_channels_come_last():
+    image, weight, out = tensor(8, 64, 56, 56), tensor(64, 64, 3, 3), tensor(8, 64, 56, 56)
+    last = tensor(8, 64, 56, 56, strides=(64 * 56 * 56, 1, 64 * 56, 64))
+    assert len(kernels_of(Signature(op="aten::convolution", inputs=(image, weight), outputs=(out,)))) == 3
+    assert len(kernels_of(Signature(op="aten::convolution", inputs=(last, weight), outputs=(last,)))) == 1
+
+
+Q, K = tensor(2, 32, 2048, 64), tensor(2, 8, 2048, 64)
+
+
+def attention(name, *more, **arguments):
+    return one(f"aten::_scaled_dot_product_{name}_attention", Q, K, K, *more, **arguments)
+
+
+def test_a_mask_costs_the_causal_shortcut():
+    causal, masked = attention("cudnn", is_causal=True), attention("cudnn", tensor(1, 1, 2048, 2048))
+    assert (causal.visible_frac, masked.visible_frac) == (0.5, 1.0)
+    assert masked.flops == causal.flops
+    assert masked.bytes > causal.bytes
+    assert price(masked, CHIP, E).seconds > 1.7 * price(causal, CHIP, E).seconds
+
+
+def test_backends_run_at_their_own_rates():
+    seconds = [
+        price(attention(name, is_causal=True), CHIP, E).seconds for name in ("cudnn", "flash", "efficient")
+    ]  # fmt: skip
+    assert seconds == sorted(seconds)
+    inner = one("aten::_flash_attention_forward", *(tensor(2, 2048, 32, 64) for _ in range(3)), is_causal=True)
+    assert (inner.m, inner.batch) == (2048, 64)
+    assert price(inner, CHIP, E).seconds == pytest.approx(seconds[1], rel=0.1)
+
+
+def test_attention_backward_multiplies_five_times_where_forward_does_twice():
+    backward = one("aten::_scaled_dot_product_cudnn_attention_backward", Q, Q, K, K, Q, is_causal=True)
+    assert backward.flops == 2.5 * attention("cudnn", is_causal=True).flops
+    assert backward.launches == 5, "heads that share keys add their gradients up"
+
+
+N, D = 8192, 1024
+WIDE, TURNED = tensor(N, D, dtype="float32"), tensor(N, D, strides=(1, N))
+
+
+@pytest.mark.parametrize(
+    ("op", "inputs", "out", "kind"),
+    [
+        ("aten::add", (tensor(N, D), tensor(N, D)), tensor(N, D), "stream"),
+        ("aten::add", (TURNED, TURNED), TURNED, "stream"),
+        ("aten::mul", (tensor(N, D), tensor(D)), tensor(N, D), "strided"),
+        ("aten::mul", (tensor(N, D), TURNED), tensor(N, D), "strided"),
+        ("aten::mul", (tensor(N, D), tensor()), tensor(N, D), "strided"),
+        ("aten::mul", (tensor(N, D), tensor(dtype="float64")), tensor(N, D), "stream"),
+        ("aten::add", (tensor(N, D), WIDE), WIDE, "mixed"),
+        ("aten::gt", (tensor(N, D), tensor(N, D)), tensor(N, D, dtype="bool"), "stream"),
+        ("aten::where", (tensor(N, D, dtype="bool"), tensor(N, D), tensor(N, D)), tensor(N, D), "stream"),
+        ("aten::_to_copy", (WIDE,), tensor(N, D), "stream"),
+        ("aten::_to_copy", (tensor(N, D),), WIDE, "strided"),
+        ("aten::copy_", (tensor(N, D), WIDE), tensor(N, D), "stream"),
+        ("aten::clone", (TURNED,), tensor(N, D), "strided"),
+        ("aten::_to_copy", (TURNED,), WIDE, "mixed"),
+        ("aten::cat", (tensor(N, D), tensor(N, D)), tensor(N, 2 * D), "stream"),
+        ("aten::cat", (tensor(N, D, strides=(2 * D, 1)), tensor(N, D)), tensor(N, 2 * D), "mixed"),
+        ("aten::zeros", (), tensor(N, D), "stream"),
+    ],
+)  # fmt: skip
+def test_what_binds_an_element_wise_kernel(op, inputs, out, kind):
+    found = one(op, *inputs, out=out)
+    assert found.launches == 1
+    amounts = {"stream": found.stream_bytes, "strided": found.strided_elements, "mixed": found.mixed_elements}
+    assert [name for name, amount in amounts.items() if amount] == [kind]
+    assert amounts[kind] == (
+        found.bytes if kind == "stream" else pytest.approx(N * D * len(inputs) ** (op == "aten::cat"))
+    )
+
+
+def test_an_expanded_operand_is_read_once():
+    found = one("aten::div", tensor(N, D, dtype="float32", strides=(1, 0)), out=WIDE)
+    assert found.bytes == 4 * (N + N * D)
+
+
+def test_what_the_host_sends_goes_over_its_link():
+    found = one("aten::_to_copy", out=tensor(64, 3, 224, 224), direction="HtoD")
+    assert found.kind == "transfer"
+    assert price(found, CHIP, E).seconds == pytest.approx(
+        found.bytes / (CHIP.host_bytes_per_s * E.host_link_frac)
+    )  # fmt: skip
+
+
+def test_a_multi_tensor_op_launches_once_for_320_chunks_or_its_most_tensors():
+    assert launches([tensor(320 * 65536)], 1) == 1
+    assert launches([tensor(320 * 65536 + 1)], 1) == 2
+    assert launches([tensor(10)] * 110, 1) == 1
+    assert launches([tensor(10)] * 111, 1) == 2
+    assert launches([tensor(10)] * 49, 3) == 2
+    assert launches([], 1) == 0
+
+
+def test_foreach_and_fused_steps_move_what_they_must():
+    weights = tuple(tensor(1024, 1024, dtype="float32") for _ in range(4))
+    size = 4 * 4 * 1024**2
+    assert one("aten::_foreach_mul_", *weights).bytes == 2 * size
+    assert one("aten::_foreach_add_.Scalar", *weights).bytes == 2 * size
+    assert one("aten::_foreach_add_.List", *weights, *weights).bytes == 3 * size
+    assert one("aten::_foreach_add_", *weights, *weights).bytes == 3 * size
+    assert one("aten::_foreach_lerp_", *weights, *weights).bytes == 3 * size
+    assert one("aten::_foreach_addcmul_", *weights, *weights, *weights).bytes == 3 * size
+    assert one("aten::_foreach_addcdiv_", *weights, *weights, *weights).bytes == 4 * size
+    steps = tuple(tensor(dtype="float32") for _ in range(4))
+    assert one("aten::_fused_adamw_", *weights, *weights, *weights, *weights, *steps).bytes == 7 * size
+
+
+def test_an_op_that_is_not_there_moves_its_operands_once():
+    assert not is_known("mylib::rotate")
+    assert one("mylib::rotate", tensor(N, D), out=WIDE).stream_bytes == 6 * N * D
+    assert is_known("aten::add_")
+    assert is_known("aten::mul.Tensor")
+
+
+dtypes = st.sampled_from(("float32", "bfloat16", "int64", "bool"))
+operands = st.builds(
+    Operand,
+    shape=st.lists(st.integers(0, 5), max_size=4).map(tuple),
+    dtype=dtypes,
+)
+
+
+@settings(max_examples=300)
+@given(
+    op=st.sampled_from(sorted(TABLE)),
+    inputs=st.lists(operands, max_size=6).map(tuple),
+    outputs=st.lists(operands, max_size=3).map(tuple),
+)
+def test_any_operands_give_kernels_that_can_be_priced(op, inputs, outputs):
+    for kernel in kernels_of(Signature(op=f"aten::{op}", inputs=inputs, outputs=outputs)):
+        assert price(kernel, CHIP, E).seconds >= 0
+        assert kernel.launches >= 0
+        assert kernel.bytes >= 0

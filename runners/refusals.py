@@ -9,13 +9,14 @@ import math
 import os
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.model import PLAIN as MODEL_PLAIN
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
+from estimator.scenario.plan import Plan
 from estimator.scenario.precision import QUANTISED
 from estimator.scenario.problems import Problem, either
 from estimator.scenario.scenario import Scenario
@@ -27,8 +28,13 @@ from runners.options import StepOptions
 NO_OPTIONS = StepOptions()
 BUILT = ("experts", "kv_lora_rank")
 """Of the fields by which a model is more than a dense transformer with plain attention, those that are measured."""
-PLAIN = {"tp_kind": "1d", "expert_tp": 1, "offload": "none"}
-"""Fields of a plan that are measured at this value only."""
+FOLLOWED = (
+    "dp", "tp", "sequence_parallel", "cp", "cp_kind", "pp", "virtual_stages", "schedule", "ep", "sharding",
+    "shard_ranks", "micro_batch", "recompute", "recompute_every", "ddp_mode", "bucket_bytes", "overlap", "placement",
+)  # fmt: skip
+"""Fields of a plan that the step benchmark follows."""
+PLAIN = {f.name: f.default for f in fields(Plan) if f.name not in FOLLOWED}
+"""The others, which it measures at their default only."""
 SHARDED = ("zero1", "zero2", "zero3", "fsdp")
 HALF_PARAMETERS = ("bf16",)
 """Precisions in which the runner's model keeps its parameters in two bytes; in the others it keeps fp32."""

@@ -77,7 +77,8 @@ def predict(
     entries = read_series(series) if series else entries_of(plans(ranks))
     efficiencies = read_efficiencies(calibration) if calibration else None
     known = _known(results)
-    found, refused = [], []
+    found: list[Prediction] = []
+    refused: list[Problem] = []
     for entry in entries:
         one = known.get(entry.name)
         if one is None:

@@ -30,7 +30,7 @@ from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import bytes_text, seconds
 from runners.job import FINAL_STATES, Job, Request
-from runners.terminal import event_text
+from runners.terminal import Told
 
 FAILED = 1
 
@@ -118,15 +118,15 @@ async def _run(supervisor: Supervisor, store: Store, jobs: list[Job]) -> list[tu
 
 async def _watch(supervisor: Supervisor, run: Run, several: bool) -> None:
     """Print a run's events as they come, each state once; how it ended is told at the end, with its id."""
-    start, told, ended = f"{run.label}: " if several else "", "", ""
+    start, told, ended, progress = f"{run.label}: " if several else "", "", "", Told()
     async for _, line in supervisor.events(run.id):
         event = events.parse(line)
         assert event is not None, "the supervisor passes on events only"
         if event["kind"] == "state" and event["state"] in FINAL_STATES:
             ended = event["state"]
             continue
-        said = _state_text(event) if event["kind"] == "state" else event_text(event)
-        if said != told:
+        said = _state_text(event) if event["kind"] == "state" else progress.text(event)
+        if said and said != told:
             print(start + said, file=sys.stderr, flush=True)
         told = said if event["kind"] == "state" else ""
     if several:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from estimator.scenario import catalog
@@ -23,6 +25,9 @@ GRACE_S = 20.0
 """What ending a job may take when this command is told to end: its own processes get a polite signal first."""
 
 OVERTIME_S = 60.0
+PLANS, PLANS_LIMIT_S = "plans", 540.0
+"""The series of steps under every plan (``plans.py``), which are one group of processes and no jobs."""
+
 FAILED, CANCELLED = 1, 143
 OTHER_CHIP = "h200-sxm"
 """What a scenario says where nothing tells of the device; its result then says that it ran on another."""
@@ -52,19 +57,64 @@ def reference(options: argparse.Namespace) -> int:
         for name, job in jobs.items():
             request = local.render(options.out / name, job)
             print(f"{name}: at most {job.time_limit_s:.0f} s\n  {shlex.join(request.command)}")
+        if _wants_plans(options):
+            print(f"{PLANS}-{options.ranks}: at most {PLANS_LIMIT_S:.0f} s\n  {shlex.join(_plans_command(options))}")
         return 0
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, raise_cancelled)
     # Whatever this process is stuck in, and if it is killed: nothing that it started outlives it
     heartbeat.start(heartbeat.Watch(time_limit_s=options.limit_s, overtime_s=OVERTIME_S, grace_s=GRACE_S))
+    begin_s = time.monotonic()
     try:
         whole = job_series.run(jobs, options.out, _say, limit_s=options.limit_s, again=options.again)
+        if _wants_plans(options):
+            left_s = options.limit_s - (time.monotonic() - begin_s) if options.limit_s else PLANS_LIMIT_S
+            whole = _measure_plans(options, min(PLANS_LIMIT_S, left_s)) and whole
     except Cancelled:
         _say("stopped on request")
         return CANCELLED
     finally:
         heartbeat.end()
     return 0 if whole else FAILED
+
+
+def _wants_plans(options: argparse.Namespace) -> bool:
+    return not options.only or PLANS in [name.strip() for name in options.only.split(",")]
+
+
+def _plans_command(options: argparse.Namespace, limit_s: float = PLANS_LIMIT_S) -> list[str]:
+    """The series of plans in one group of processes, a result for each."""
+    command = [sys.executable]
+    if options.ranks > 1:
+        command += ["-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
+        command += ["--nproc-per-node", str(options.ranks)]
+    command += ["-m", "runners", "series", "--out", str(options.out / f"{PLANS}-{options.ranks}")]
+    command += ["--device", options.device, "--limit-s", f"{limit_s:.0f}"]
+    return command + ["--small"] * options.small + ["--again"] * options.again
+
+
+def _measure_plans(options: argparse.Namespace, limit_s: float) -> bool:
+    """Measure the series of plans; says whether all of it was measured."""
+    folder = options.out / f"{PLANS}-{options.ranks}"
+    if limit_s < job_series.LEAST_S:
+        _say(f"{folder.name}: no time is left")
+        return False
+    if not (folder / "predictions.json").exists():
+        first = f"headroom predict --ranks {options.ranks} --results {folder}"
+        _say(f"{folder.name}: nothing was predicted; where Headroom is installed, {first} does it before")
+    _say(f"{folder.name}: at most {limit_s:.0f} s")
+    root = str(Path(__file__).resolve().parents[2])
+    paths = [root, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+    process = subprocess.Popen(_plans_command(options, limit_s), env=environment)
+    try:
+        return process.wait(limit_s + OVERTIME_S) == 0
+    except subprocess.TimeoutExpired:
+        return False
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
 
 
 def _jobs(options: argparse.Namespace) -> dict[str, Job]:
@@ -79,7 +129,7 @@ def _jobs(options: argparse.Namespace) -> dict[str, Job]:
         for entry in entries(options.ranks)
         if not wanted or entry.name in wanted
     }
-    known = [entry.name for entry in entries(options.ranks)]
+    known = [*(entry.name for entry in entries(options.ranks)), PLANS]
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise InputProblems(

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from estimator.scenario.breakdown import CATEGORIES, PHASES
-from runners.summary import exposed_communication_s, phases_and_breakdown, phases_with_waiting, slowest, spread
+from runners.summary import (
+    exposed_by_phase,
+    exposed_communication_s,
+    host_bound,
+    phases_and_breakdown,
+    phases_with_waiting,
+    slowest,
+    spread,
+)
 from runners.trace.reduced import Reduced
 
 
@@ -93,3 +101,43 @@ def test_spread_of_samples():
         "interquartile_range_s": 2.0,
     }
     assert spread([2.0])["interquartile_range_s"] == 0
+
+
+def communication(forward: list[float], backward: list[float]) -> dict:
+    exposed = {"forward": forward, "backward": backward, "optimizer": [0.0] * len(forward)}
+    return {"exposed_s": exposed, "exposed_minimum_s": min(map(sum, zip(forward, backward, strict=True)))}
+
+
+def test_exposed_communication_is_the_mean_over_ranks_and_no_longer_than_its_phase():
+    found = communication([0.2, 0.4], [4.0, 6.0])
+    step = profiled(forward={"matmul": 0.5}, backward={"matmul": 5.0})
+    exposed = exposed_by_phase(RANKS, found, step)
+    assert exposed["forward"] == pytest.approx(0.3)
+    # Profiling made backward twice 5 s long: communication keeps its half of what was measured
+    assert exposed["backward"] == pytest.approx(2.5 * 5 / 4.5 / 2)
+    assert exposed["optimizer"] == 0
+    phases = phases_with_waiting(RANKS, exposed)
+    assert phases["exposed_communication"] == pytest.approx(sum(exposed.values()))
+    assert sum(phases.values()) == pytest.approx(5)
+
+
+def test_a_pipelines_bubble_is_a_phase_of_its_own():
+    with_bubble = [[{**one, "bubble": 1.0, "step": one["step"] + 1.0} for one in rank] for rank in RANKS]
+    phases = phases_with_waiting(with_bubble, {})
+    assert phases["bubble"] == pytest.approx(6 / 5.5)
+    split, breakdown = phases_and_breakdown(phases, profiled(forward={"matmul": 0.1}))
+    assert split["bubble"] == breakdown["bubble"] == phases["bubble"]
+    assert sum(split.values()) == pytest.approx(6)
+
+
+def test_a_result_says_where_the_host_binds():
+    phases = {"forward": 0.04, "exposed_communication": 0.0327, "host_wait": 0.001}
+    assert host_bound(phases, {}) == []
+    (warning,) = host_bound({**phases, "host_wait": 0.05}, {"exposed_minimum_s": 0.002})
+    assert warning.code == "host_bound"
+    assert warning.message.startswith(
+        "launches take longer than the device works: it waits for the host 50 ms of 123 ms"
+    )
+    assert "32.7 ms of exposed communication are mostly waiting (2 ms in the rank that waits least)" in warning.message
+    (alone,) = host_bound({"forward": 0.04, "exposed_communication": 0.0, "host_wait": 0.05}, {})
+    assert "communication" not in alone.message

@@ -102,7 +102,7 @@ def test_a_profiler_that_sees_no_kernel_leaves_the_phases_whole(monkeypatch):
 
 
 def test_what_cannot_run_here_is_refused():
-    with pytest.raises(InputProblems, match=r"plan\.dp: dp = 2, but 1 processes run"):
+    with pytest.raises(InputProblems, match=r"plan\.dp: dp = 2, but 1 process runs"):
         measure(dp=2)
 
 

@@ -20,6 +20,8 @@ from runners.model import layers as layers
 from runners.model import training as trained
 from runners.model import transformer as measured
 from runners.model.attention import rotate
+from runners.model.experts import Experts
+from runners.refusals import model_refusals
 
 CS336 = [
     (768, 3072, 12, 12, 128_625_408),
@@ -91,9 +93,10 @@ def test_cs336_sizes_have_the_published_parameters(hidden, ffn, layers, heads, e
     assert count(measured.build(model, training, Plan(), "meta")) == parameters(model) == expected
 
 
-@pytest.mark.parametrize("key", [entry.key for entry in catalog.entries("models") if not entry.value.special])
+@pytest.mark.parametrize("key", [e.key for e in catalog.entries("models") if not model_refusals(e.value)])
 def test_every_catalogue_model_is_built_with_the_estimators_parameters(key):
     model = catalog.model(key)
+    model = replace(model, layers=min(model.layers, model.dense_layers + 1)) if model.experts else model
     training = Training(seq_len=128, global_batch=1)
     assert count(measured.build(model, training, Plan(), "meta")) == parameters(model, 128)
 
@@ -244,3 +247,111 @@ def test_optimizers_are_torchs_own():
     for name, cls in (("adamw", torch.optim.AdamW), ("sgd", torch.optim.SGD)):
         training = Training(seq_len=8, global_batch=1, optimizer=name)
         assert type(trained.optimizer_of(module, training)) is cls
+
+
+EXPERTS = replace(LLAMA, layers=3, experts=4, top_k=2, moe_ffn=24, shared_experts=2, dense_layers=1, router_bias=True)
+GATED = replace(EXPERTS, dense_layers=0, moe_every=2, shared_expert_gate=True, shared_experts=1)
+LATENT = Model(
+    layers=2,
+    hidden=64,
+    heads=4,
+    head_dim=24,
+    ffn=96,
+    vocab=97,
+    kv_lora_rank=16,
+    q_lora_rank=12,
+    qk_rope_head_dim=8,
+    v_head_dim=20,
+    bias=True,
+)
+SPECIAL = {"experts": EXPERTS, "gated": GATED, "latent": LATENT, "latent keys": replace(LATENT, q_lora_rank=0)}
+
+
+@pytest.mark.parametrize("name", SPECIAL)
+def test_experts_and_latents_have_the_estimators_parameters_and_train_them_all(name):
+    model = SPECIAL[name]
+    _, found = gradients(model)
+    assert sum(gradient.numel() for gradient in found) == parameters(model, 32)
+    assert all(gradient.abs().sum() > 0 for gradient in found)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "bf16-amp"])
+def test_grouped_products_are_the_experts_one_by_one(precision):
+    training = Training(seq_len=16, global_batch=1, precision=precision)
+    losses, sizes = [], []
+    for way in ("loop", "grouped"):
+        torch.manual_seed(0)
+        share = measured.Share(blocks=range(EXPERTS.layers), way=way)
+        module = measured.build(EXPERTS, training, Plan(), "cpu", share)
+        torch.manual_seed(1)
+        with trained.autocast(training, "cpu"):
+            loss = trained.loss_of(module, *trained.batch(EXPERTS, training, Plan(), "cpu"))
+        torch.autograd.backward(loss)
+        losses.append(float(loss.detach()))
+        sizes.append([p.grad.abs().sum().item() for p in module.blocks["1"].attention.parameters()])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-6 if precision == "fp32" else 1e-2)
+    if precision == "fp32":
+        assert sizes[1] == pytest.approx(sizes[0], rel=1e-4)
+
+
+def test_a_token_gets_its_experts_by_the_weights_that_its_router_gives():
+    """Every expert over every token, weighed by the normed probabilities of the chosen ones."""
+    torch.manual_seed(0)
+    factory = {"device": "cpu", "dtype": torch.float32}
+    experts = Experts(EXPERTS, "loop", range(4), F.silu, factory, seed=3)
+    x = torch.randn(2, 5, 64)
+    chances = F.softmax(experts.router(x), dim=-1)
+    best, chosen = chances.topk(2, dim=-1)
+    weights = torch.zeros_like(chances).scatter(-1, chosen, best / best.sum(-1, keepdim=True))
+    expected = torch.zeros_like(x)
+    for index in range(4):
+        gate, up = (x @ experts.up[index]).chunk(2, dim=-1)
+        expected += weights[..., index : index + 1] * ((F.silu(gate) * up) @ experts.down[index])
+    torch.testing.assert_close(experts(x), expected)
+
+
+def test_latent_attention_is_attention_of_what_its_latents_say():
+    torch.manual_seed(0)
+    training = Training(seq_len=8, global_batch=1, precision="fp32", attention="eager")
+    module = measured.build(LATENT, training, Plan(), "cpu")
+    part = module.blocks["0"].attention
+    x = torch.randn(1, 8, 64)
+    cos, sin = module.rotary(x, 8)
+    q = part.q_up(part.q_norm(part.q_down(x))).view(1, 8, 4, 24).transpose(1, 2)
+    latent, key = part.kv_down(x).split((16, 8), dim=-1)
+    kv = part.kv_up(part.kv_norm(latent)).view(1, 8, 4, 36).transpose(1, 2)
+    key = rotate(key, cos, sin)
+    outputs = []
+    for head in range(4):
+        queries = torch.cat((q[0, head, :, :16], rotate(q[0, head, :, 16:], cos, sin)), dim=-1)
+        keys = torch.cat((kv[0, head, :, :16], key[0]), dim=-1)
+        outputs.append(
+            F.scaled_dot_product_attention(queries[None], keys[None], kv[0, head, :, 16:][None], is_causal=True)
+        )
+    expected = part.o(torch.cat(outputs, dim=-1))
+    torch.testing.assert_close(part(x, (cos, sin), module.score_bias(x, 8)), expected)
+
+
+@pytest.mark.parametrize("name", ["experts", "latent"])
+@pytest.mark.parametrize("recompute", ["selective", "full"])
+def test_recomputing_experts_and_latents_changes_no_gradient(name, recompute):
+    _, plain = gradients(SPECIAL[name])
+    _, again = gradients(SPECIAL[name], recompute)
+    for one, other in zip(plain, again, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def test_a_share_is_the_same_part_of_the_whole_on_whichever_rank_it_lies():
+    training = Training(seq_len=8, global_batch=1, precision="fp32")
+
+    def values(share=None):
+        torch.manual_seed(5)
+        return dict(measured.build(EXPERTS, training, Plan(), "cpu", share).named_parameters())
+
+    whole = values()
+    last = values(measured.Share(blocks=range(2, 3), embedding=False, experts=1, of=2))
+    for name, value in last.items():
+        words = name.split(".")
+        if words[-2] in ("up", "down") and words[-1].isdigit():
+            name = ".".join([*words[:-1], str(int(words[-1]) + 2)])
+        assert torch.equal(value, whole[name]), name

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from runners.benchmarks import MODULES
 from runners.model.by_name import model_of
 from runners.options import options_of
 from runners.parallel.variants import parse
+from runners.reference.command import _measure_plans
 from runners.reference.jobs import entries, job_of
 from runners.refusals import refusals
 from tests.runners.examples import ROOT
@@ -74,11 +76,39 @@ def test_the_command_measures_what_is_asked_for(tmp_path, ranks):
     assert len(done.stderr.splitlines()) == 4
 
 
+def test_the_series_of_plans_is_one_of_its_parts(tmp_path, monkeypatch, capsys):
+    started = []
+
+    class Ended:
+        def __init__(self, command, env):
+            started.append((command, env["PYTHONPATH"]))
+
+        def wait(self, limit_s=None):
+            return 0
+
+        def poll(self):
+            return 0
+
+    monkeypatch.setattr("runners.reference.command.subprocess.Popen", Ended)
+    values = {"ranks": 2, "out": tmp_path, "device": "cpu", "small": True, "again": False}
+    assert _measure_plans(argparse.Namespace(**values), 300.0)
+    ((command, path),) = started
+    assert command[-3:] == ["--limit-s", "300", "--small"]
+    assert command[-8:-5] == ["series", "--out", str(tmp_path / "plans-2")]
+    assert "--nproc-per-node" in command
+    assert path.startswith(str(ROOT))
+    assert "headroom predict --ranks 2" in capsys.readouterr().err
+    assert not _measure_plans(argparse.Namespace(**values), 10.0)
+    assert len(started) == 1, "no time was left"
+
+
 def test_a_list_measures_nothing_and_shows_the_commands(tmp_path, capsys):
     assert main(["reference", "--list", "--ranks", "2", "--device", "cpu", "--out", str(tmp_path / "out")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 * len(entries(2))
-    assert all("--nproc-per-node 2" in line and " timeout " in f" {line}" for line in lines[1::2])
+    assert len(lines) == 2 * (len(entries(2)) + 1)
+    assert all("--nproc-per-node 2" in line for line in lines[1::2])
+    assert all(" timeout " in f" {line}" for line in lines[1:-2:2])
+    assert lines[-2] == "plans-2: at most 540 s"
     assert not (tmp_path / "out").exists()
 
 

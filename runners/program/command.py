@@ -121,14 +121,15 @@ def run(
     from runners.program import distributed
     from runners.program.chip import Device
     from runners.program.fake import Route
-    from runners.program.recording import Recording
-    from runners.program.steps import Finished, Steps
+    from runners.program.recording import Finished, Recording
+    from runners.program.steps import Steps
 
     recording = Recording()
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)
     route.install()
     distributed.install(route, world_size, rank)
+    route.recorder.in_backward = _last_words
     counted = Steps(recording, steps)
     counted.install()
     recording.modules.install()
@@ -157,6 +158,13 @@ def run(
         program=name, chip=chip.name, world_size=max(world_size, 1), rank=rank, arguments=tuple(arguments),
         parameters=counted.parameters(), versions=_versions(),
     )  # fmt: skip
+
+
+def _last_words(func: Any, error: Exception) -> None:
+    """An error in a backward: the engine takes the process with it, so it is said before, and the process ends."""
+    traceback.print_exception(error)
+    print(f"trace: {_failure(str(func), error)}", file=sys.stderr, flush=True)
+    os._exit(FAILED)
 
 
 def _failure(name: str, error: BaseException) -> Problem:

@@ -146,7 +146,7 @@ def _run(tree: Path, *command: str) -> Any:
     """Run Python in a copy of the project; its JSON."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        (sys.executable, *command), cwd=tree, env=environment, capture_output=True, text=True, timeout=120, check=False
+        (sys.executable, *command), cwd=tree, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout) if done.stdout else None

@@ -142,7 +142,7 @@ def test_what_an_op_takes_for_itself_is_held_while_it_runs():
         chip="h200-sxm",
         calls=(Call(kind="kernel", signature=0, phase="backward"),),
         signatures=(signature,),
-        storages=(Storage(bytes=1024),),
+        storages=(Storage(bytes=1024, kind=MemoryKind.PARAMETERS),),
     )
     assert predicted(found).memory.by_kind["temporaries"] == 4 * 2 * 16 * 512**2
 

@@ -24,10 +24,11 @@ from estimator.estimate.op_list_report import (
 from estimator.estimate.recorded import Recorded, recorded, times_of
 from estimator.estimate.report import MemoryOfStage
 from estimator.memory.timeline import MemoryTimeline, timeline
+from estimator.operations.aten import workspace_bytes_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Category, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
-from estimator.scenario.op_list import NONE, OpList
+from estimator.scenario.op_list import NONE, OpList, Storage
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.schedule.queue import DEFAULT_STREAM, Order, Queue, order_of, queued
 
@@ -186,6 +187,12 @@ def _memory(priced: Recorded, e: Efficiencies, cluster: Cluster, order: Order, q
                       by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip
     listed = any(one.kind == MemoryKind.FRAMEWORK for one in found.storages)
     storages = [one for one in found.storages if one.born not in priced.unwritten]
+    own = [int(workspace_bytes_of(s)) for s in found.signatures]
+    storages += [
+        Storage(bytes=own[call.signature], born=index, died=index + 1)
+        for index, call in enumerate(found.calls)
+        if call.kind == "kernel" and own[call.signature]
+    ]
     held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes)
     moment = _moment(found, held)
     stage = MemoryOfStage(

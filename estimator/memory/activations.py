@@ -56,8 +56,9 @@ class BlockMoments:
 def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
     """Walk one block's backward: which gradients live beside what forward kept.
 
-    Eager attention's backward holds the scores' gradient and the softmax's result: 8 bytes per score in fp32; 2-byte
-    precisions hold both in fp32 but have dropped the 2-byte copy of the weights: 6. One fused kernel's backward: 2·e.
+    Eager attention's backward holds the scores' gradient, its product with the softmax's output and the result: 12
+    bytes per score in fp32; 2-byte precisions hold all three in fp32 but have dropped the 2-byte copy of the weights:
+    10. One fused kernel's backward: 2·e.
     """
     e = d.widths.compute
     forward = [op for op in block.plain if op.phase == "forward"]
@@ -70,7 +71,7 @@ def block_moments(d: RankSizes, block: BlockOps) -> BlockMoments:
     if d.model.network != "ffn":
         heads = 3 * d.tokens * d.query_width * e
         if d.training.attention == "eager":
-            heads = maximum(heads, d.scores * (2 * e if d.fused else (8.0 if e == 4 else 6.0)))
+            heads = maximum(heads, d.scores * (2 * e if d.fused else (12.0 if e == 4 else 10.0)))
     return BlockMoments(
         kept=kept_bytes(tuple(forward)),
         ffn=stream + block.ffn_gradient_bytes,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from estimator.operations.aten import attention, elementwise, indexing, optimizer, products, reductions
-from estimator.operations.aten.operands import kernel, total_bytes
+from estimator.operations.aten.operands import kernel, moved_bytes, total_bytes
 from estimator.operations.op import Op
 from estimator.scenario.op_list import Signature
 
@@ -150,3 +150,10 @@ def kernels_of(s: Signature) -> list[Op]:
             # Fewer operands or dimensions than the op has: a profile that left some out.
             pass
     return [kernel(products.name(s), stream=total_bytes((*s.inputs, *s.outputs)))]
+
+
+def workspace_bytes_of(s: Signature) -> float:
+    """Device memory that an op takes for itself while it runs, beside its operands; 0 where it is little or unknown."""
+    if plain(s.op) == "_softmax_backward_data" and s.inputs:
+        return moved_bytes(s.inputs[0])  # the gradient times the output
+    return 0.0

@@ -133,6 +133,20 @@ def test_an_estimate_takes_a_fraction_of_a_second():
     assert min(taken) < 1.0
 
 
+def test_what_an_op_takes_for_itself_is_held_while_it_runs():
+    scores = Operand(shape=(2, 16, 512, 512), dtype="float32")
+    signature = Signature(op="aten::_softmax_backward_data", inputs=(scores, scores), outputs=(scores,))
+    found = OpList(
+        source="trace",
+        program="p",
+        chip="h200-sxm",
+        calls=(Call(kind="kernel", signature=0, phase="backward"),),
+        signatures=(signature,),
+        storages=(Storage(bytes=1024, kind=MemoryKind.PARAMETERS),),
+    )
+    assert predicted(found).memory.by_kind["temporaries"] == 4 * 2 * 16 * 512**2
+
+
 # What if
 
 

@@ -49,8 +49,8 @@ def test_inside_the_ffn_gradients_of_gate_and_up_live():
 def test_inside_eager_attention_the_scores_gradient_lives():
     scores = 8 * 128 * 128
     stream = 2 * 128 * 256
-    assert moments(attention="eager").attention == stream * 2 + 6 * scores
-    assert moments(attention="eager", precision="fp32").attention == stream * 4 + 8 * scores
+    assert moments(attention="eager").attention == stream * 2 + 10 * scores
+    assert moments(attention="eager", precision="fp32").attention == stream * 4 + 12 * scores
     # Fused attention has the gradients of q, k and v only.
     assert moments().attention == stream * 2 + 3 * 128 * 256 * 2
 

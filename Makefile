@@ -50,7 +50,7 @@ test-browser: setup-test browser ## run the tests that open a browser
 	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) -n 2 --dist loadfile $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
 
 test-others: setup-test postgres slurm ## run the tests that open none, file by file on all cores
-	$(PYTEST) -n auto --maxprocesses 8 --dist loadfile $(BROWSING:%=--ignore %)
+	$(PYTEST) -n 4 --dist loadfile $(BROWSING:%=--ignore %)
 
 test-gpu: $(READY_TEST) ## run the tests that need a GPU, on a host that has one
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("No GPU that torch can use: every test would be skipped. Run them on a host with one.")'

@@ -89,12 +89,13 @@ def _slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[slurm_here.Slur
 
 
 @pytest.fixture
-def slurm(_slurm: slurm_here.Slurm, monkeypatch: pytest.MonkeyPatch) -> slurm_here.Slurm:
+def slurm(_slurm: slurm_here.Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[slurm_here.Slurm]:
     """A real Slurm of two nodes with two fake GPUs each, one for all tests; its commands talk to it."""
     for name, value in _slurm.environment.items():
         monkeypatch.setenv(name, value)
     _slurm.wait_for_nodes()
-    return _slurm
+    yield _slurm
+    _slurm.clear()
 
 
 @pytest.fixture

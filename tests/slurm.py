@@ -67,18 +67,31 @@ class Slurm:
         for process in reversed(self._started):
             process.kill()
             process.wait()
-        for pid in self._left():
+        self._kill(self._left())
+
+    def clear(self) -> None:
+        """End what a failed test may have left: a job without an end would keep a core busy for all tests to come."""
+        self.run("scancel", f"--user={os.geteuid()}")
+        deadline_s = time.monotonic() + 10
+        while self._left() and time.monotonic() < deadline_s:
+            time.sleep(0.1)
+        self._kill(self._left())
+
+    @staticmethod
+    def _kill(pids: list[int]) -> None:
+        for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
 
     def _left(self) -> list[int]:
-        """Processes of jobs, and those that watch over them, which a failed test may leave."""
+        """Processes of jobs, and those that watch over them; not the daemons, nor the controller's own helper."""
         mark = f"SLURM_CONF={self.environment['SLURM_CONF']}".encode()
-        found = []
+        found, others = [], {os.getpid(), *(process.pid for process in self._started)}
         for entry in Path("/proc").iterdir():
-            if entry.name.isdigit() and int(entry.name) != os.getpid():
+            if entry.name.isdigit() and int(entry.name) not in others:
                 with contextlib.suppress(OSError):
-                    if mark in (entry / "environ").read_bytes().split(b"\0"):
+                    ours = mark in (entry / "environ").read_bytes().split(b"\0")
+                    if ours and (entry / "comm").read_text() != "slurmscriptd\n":
                         found.append(int(entry.name))
         return found
 
@@ -91,7 +104,7 @@ class Slurm:
             env={**os.environ, **self.environment},
             capture_output=True,
             text=True,
-            timeout=30,
+            timeout=120,
             check=False,
         )
         assert done.returncode == 0, f"{command}: {done.stderr}{self.logs()}"
@@ -153,7 +166,7 @@ class Slurm:
             "SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1",
             "ReturnToService=0",  # a node that failed stays down until somebody looks at it
             "MinJobAge=300",
-            "KillWait=5",
+            "KillWait=20",
             "InactiveLimit=0",
             "SlurmctldTimeout=60",
             "SlurmdTimeout=60",
@@ -205,7 +218,7 @@ class Slurm:
         assert installer is not None
         options = ("--no-defaults", f"--datadir={data}", f"--user={user}")
         install = (installer, *options, "--auth-root-authentication-method=socket", f"--auth-root-socket-user={user}")
-        subprocess.run((*install, "--skip-test-db"), check=True, capture_output=True, timeout=60)
+        subprocess.run((*install, "--skip-test-db"), check=True, capture_output=True, timeout=240)
         small = ("--innodb-buffer-pool-size=64M", "--innodb-flush-log-at-trx-commit=0", "--skip-networking")
         self._daemon("mariadbd", *options, *small, f"--socket={socket_path}")
         self._until(socket_path.exists)
@@ -217,7 +230,7 @@ class Slurm:
         path = program(command[0])
         assert path is not None
         environment = {**os.environ, **self.environment}
-        done = subprocess.run((path, *command[1:]), env=environment, capture_output=True, text=True, timeout=30)
+        done = subprocess.run((path, *command[1:]), env=environment, capture_output=True, text=True, timeout=120)
         return done.stdout + done.stderr
 
     def _daemon(self, name: str, *arguments: object, log: str = "") -> None:

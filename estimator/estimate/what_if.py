@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from estimator.estimate.recorded import phases_of
-from estimator.scenario.aten_cost import FACTORS, plain
+from estimator.operations.aten import kernels_of_table, products
+from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, Storage
 from estimator.scenario.problems import InputProblems, Problem
@@ -46,7 +47,10 @@ def _saying(found: OpList, words: str) -> OpList:
     return replace(found, assumptions=(*found.assumptions, words))
 
 
-PRODUCTS = (*FACTORS, "linear", "matmul", "convolution", "convolution_backward", "_grouped_mm")
+PRODUCTS = (
+    products.mm, products.addmm, products.bmm, products.baddbmm, products.matmul, products.linear, products.grouped_mm,
+    products.convolution, products.convolution_backward,
+)  # fmt: skip
 
 
 def with_products_in(precision: str) -> Callable[[OpList], OpList]:
@@ -58,7 +62,7 @@ def with_products_in(precision: str) -> Callable[[OpList], OpList]:
     floats = ("float32", "float16", "bfloat16")
 
     def of(s: Signature) -> Signature:
-        if plain(s.op).partition(".")[0] not in PRODUCTS:
+        if kernels_of_table(s.op) not in PRODUCTS:
             return s
         inputs = tuple(replace(one, dtype=types[precision]) if one.dtype in floats else one for one in s.inputs)
         return replace(s, inputs=inputs, arguments={**s.arguments, "tf32": precision == "tf32"})

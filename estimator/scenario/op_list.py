@@ -122,7 +122,7 @@ _STORAGE = {"bytes": 0, "born": NONE, "died": NONE, "kind": MemoryKind.TEMPORARI
 
 
 def to_json(found: OpList) -> dict[str, Any]:
-    """Write an op list as one JSON document; columns of which every value is the default are left out, but the first."""
+    """Write an op list as one JSON document, without columns of defaults alone but the first."""
     return {
         "format": FORMAT,
         "schema_version": SCHEMA_VERSION,

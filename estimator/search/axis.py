@@ -10,47 +10,26 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.grid_shape import grid_fits
-from estimator.scenario.plan import (
-    AXES,
-    CP_KINDS,
-    DDP_MODES,
-    OFFLOADS,
-    PLACEMENTS,
-    RECOMPUTES,
-    SCHEDULES,
-    SHARDINGS,
-    TP_KINDS,
-)
+from estimator.scenario.plan import AXES, PLACEMENTS, Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_as_given, scenario_from_json
-from estimator.scenario.training import ATTENTIONS, PRECISIONS
+from estimator.scenario.training import Training
 from estimator.search.coupled_fields import batch_following, following
 from estimator.search.space import MAX_EXPERT_TP, MAX_MICRO_BATCH, canonical, divisors
 
 CHOICES: dict[str, tuple[Any, ...]] = {
-    "plan.sharding": SHARDINGS,
-    "plan.recompute": RECOMPUTES,
-    "plan.schedule": SCHEDULES,
-    "plan.tp_kind": TP_KINDS,
-    "plan.cp_kind": CP_KINDS,
-    "plan.ddp_mode": DDP_MODES,
-    "plan.offload": OFFLOADS,
-    "plan.placement": PLACEMENTS,
-    "plan.sequence_parallel": (False, True),
-    "plan.overlap": (True, False),
-    "training.precision": PRECISIONS,
-    "training.attention": ATTENTIONS,
-    "training.framework": tuple(FRAMEWORKS),
-    "training.compile": (False, True),
-    "training.optimizer": ("adamw", "sgd"),
+    f"{part}.{field.name}": field.metadata["choices"] or (field.default, not field.default)
+    for part, cls in (("plan", Plan), ("training", Training))
+    for field in fields(cls)
+    if field.metadata["choices"] or isinstance(field.default, bool)
 }
+"""Fields of plan and training that are chosen from a few values; their axes are all of these."""
 MAX_DEGREE = 1024
 MAX_BATCH = 16_384
 MAX_CHUNKS = 32

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d as c10d
+from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from estimator.scenario.breakdown import MemoryKind
 from runners.program import ddp
@@ -179,6 +180,15 @@ def install(route: Route, world_size: int, rank: int) -> None:
         if hasattr(inner, name):
             setattr(inner, name, answer)
     ddp.install(collectives, route.recording)
+    _patch_tensor_parallel(route)
+
+
+def _patch_tensor_parallel(route: Route) -> None:
+    """DTensor works out shapes on fakes of its own, which do not mix with the program's."""
+    from torch.distributed.tensor import _sharding_prop
+
+    anywhere: Any = _sharding_prop
+    anywhere.detect_fake_mode = lambda *_: route.fakes
 
 
 _GROUP_TYPE = "ProcessGroup"
@@ -241,8 +251,11 @@ def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: A
     if name.endswith("wait_tensor"):
         collectives.wait_for(args[0])
         return args[0]
+    if name.endswith("_wrap_tensor_autograd"):  # whoever uses it first waits
+        return AsyncCollectiveTensor(args[0])
     *_, group_at, _ = _parts(func)
-    assert group_at is not None
+    if group_at is None:
+        return recorder.on_fakes(func, args, kwargs)
     named = args[group_at] if group_at < len(args) else kwargs["group_name"]
     group = collectives.group(dist.distributed_c10d._resolve_process_group(named) if isinstance(named, str) else named)
     if func._schema.is_mutable:

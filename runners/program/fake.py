@@ -18,10 +18,11 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
 from torch.utils import backend_registration
+from torch.utils import checkpoint as checkpointing
 
 from runners.program import attention, autocast, chip, compiled, composites, placeholders
 from runners.program.recorder import DEVICE, Recorder, is_on_device
-from runners.program.recording import Recording
+from runners.program.recording import Finished, Recording
 
 _HERE = torch.device("cpu")
 
@@ -40,7 +41,7 @@ class Route:
         self._libraries = [
             *autocast.install(DEVICE, self.casts, on_device),
             attention.install(device.capability),
-            *composites.install(),
+            composites.install(),
         ]
 
     def install(self) -> None:
@@ -50,6 +51,7 @@ class Route:
         _patch_autocast(self.casts)
         _patch_parameters(self)
         _patch_backward(self)
+        _patch_checkpointing(self)
         _patch_storages(self)
         compiled.install(self.recording)
 
@@ -315,6 +317,12 @@ def _patch_devices(route: Route) -> None:
 
     dataloader.__init__ = without_workers  # type: ignore[method-assign]
     anywhere.Generator = _generator()
+    wrap = anywhere.Tensor._make_wrapper_subclass
+
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return wrap(*args, **inward_named(kwargs))
+
+    anywhere.Tensor._make_wrapper_subclass = staticmethod(wrapped)
     save = anywhere.save
 
     def saved(found: Any, *args: Any, **kwargs: Any) -> None:
@@ -440,14 +448,56 @@ def _patch_backward(route: Route) -> None:
         """The engine calls back into the program (recomputation, hooks), where "cuda" means the device as well."""
         recording.backward_begins()
         try:
-            with route.functions:
+            # in this thread: exceptions, as checkpointing's early stop, cannot leave one of the fake device's own
+            with route.functions, torch.autograd.set_multithreading_enabled(False):
                 return inner(*args, **kwargs)
         finally:
             recording.backward_ends()
+            if recording.ends and not recording.backward:
+                raise Finished
 
     graph._engine_run_backward = run
     autograd: Any = torch.autograd
     autograd._engine_run_backward = run
+
+
+def _patch_checkpointing(route: Route) -> None:
+    """What runs again in a backward is marked; what it compares of tensors leaves out the device's two names."""
+    recording = route.recording
+    anywhere: Any = checkpointing
+
+    def shape_and_type(tensor: torch.Tensor) -> dict[str, Any]:
+        return {"shape": tensor.shape, "dtype": tensor.dtype}
+
+    anywhere._allowed_determinism_checks_to_fns[anywhere._DEFAULT_DETERMINISM_MODE] = shape_and_type
+    hook = anywhere._recomputation_hook
+    enter, leave = hook.__enter__, hook.__exit__
+
+    def entered(self: Any) -> Any:
+        recording.recomputing += 1
+        return enter(self)
+
+    def left(self: Any, *error: Any) -> Any:
+        recording.recomputing -= 1
+        return leave(self, *error)
+
+    hook.__enter__, hook.__exit__ = entered, left
+    reentrant = anywhere.CheckpointFunction
+    begin, again = reentrant.forward, reentrant.backward
+
+    def forward(ctx: Any, run_function: Any, *args: Any) -> Any:
+        def run(*inner: Any) -> Any:
+            if not recording.backward:
+                return run_function(*inner)
+            recording.recomputing += 1
+            try:
+                return run_function(*inner)
+            finally:
+                recording.recomputing -= 1
+
+        return begin(ctx, run, *args)
+
+    reentrant.forward, reentrant.backward = staticmethod(forward), staticmethod(again)
 
 
 def _patch_storages(route: Route) -> None:

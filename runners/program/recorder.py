@@ -21,6 +21,8 @@ DEVICE = "headroom"
 LARGE = 1 << 20
 """Elements from which a tensor on the host is faked, too: weights before they move, whole data sets."""
 
+_ASKS_DEVICE = torch.ops.prim.device.default
+
 _ALLOCATIONS = {
     "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
     "aten::empty_permuted", "aten::resize_", "aten::set_", "aten::lift_fresh", "aten::_unsafe_view", "aten::alias",
@@ -42,7 +44,8 @@ Handler = Callable[["Recorder", Any, tuple[Any, ...], dict[str, Any]], Any]
 class Recorder(TorchDispatchMode):
     """Runs what touches the device, or the host's large tensors, on fakes; all else for real.
 
-    ``handlers``: by namespace of an op, who takes it instead.
+    ``handlers``: by namespace of an op, who takes it instead. ``in_backward`` is told of an error there, which the
+    engine would not survive.
     """
 
     def __init__(self, recording: Recording, fakes: FakeTensorMode, capability: tuple[int, int]) -> None:
@@ -52,6 +55,7 @@ class Recorder(TorchDispatchMode):
         self.capability = capability
         self.handlers: dict[str, Handler] = {}
         self._about: dict[Any, _About] = {}
+        self.in_backward: Callable[[Any, Exception], None] = lambda func, error: None
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -60,16 +64,27 @@ class Recorder(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Take an op; subclasses that wrap tensors unwrap themselves first."""
+        if func is _ASKS_DEVICE and type(args[0]) is FakeTensor:
+            return args[0].fake_device
         if not _PLAIN_TYPES.issuperset(types):
             return NotImplemented
         with torch._C.DisableTorchFunction():
-            return self._take(func, types, args, kwargs)
+            if not self.recording.backward:
+                return self._take(func, types, args, kwargs)
+            try:
+                return self._take(func, types, args, kwargs)
+            except Exception as error:
+                self.in_backward(func, error)
+                raise
 
     def _take(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         kwargs = kwargs or {}
         about = self._about.get(func)
         if about is None:
             about = self._about[func] = _About(func)
+        if about.composite and func not in _SPECIAL:
+            with self:
+                return func.decompose(*args, **kwargs)
         if about.query:
             return self.fakes.dispatch(func, types, args, kwargs)
         handler = self.handlers.get(about.namespace)
@@ -79,7 +94,7 @@ class Recorder(TorchDispatchMode):
         on_device = any(is_on_device(tensor) for tensor in tensors)
         device = kwargs.get("device")
         if device is not None and device.type in ("cuda", DEVICE):
-            kwargs = {**kwargs, "device": torch.device(DEVICE, device.index or 0)}
+            kwargs = {**kwargs, "device": torch.device(DEVICE, 0)}
             on_device = True
         self.recording.dispatches += 1
         if not on_device:
@@ -160,6 +175,12 @@ class _About:
         listed = self.name in _ALLOCATIONS
         self.view = any(alias is not None and not alias.is_write for alias in aliases) and self.name not in _MAY_COPY
         self.launches = not self.view and not listed
+        self.composite = (
+            torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
+            and self.name not in _KERNELS_OF_CUDA
+            and self.namespace == "aten"
+            and not ("sym_" in self.name or self.name in _METADATA)
+        )  # reaches a mode where autograd is off, as in inference
         self._factory = self.namespace == "aten" and self.name.removeprefix("aten::") in _FACTORIES
         self._kept = [
             (index, one.name, one.default_value if one.has_default_value() else None)
@@ -210,6 +231,12 @@ class _About:
         return tuple(found)
 
 
+_KERNELS_OF_CUDA = {
+    "aten::silu_backward", "aten::mish_backward", "aten::native_channel_shuffle", "aten::_fused_rms_norm",
+}  # fmt: skip
+
+_METADATA = {"aten::size", "aten::stride", "aten::is_contiguous", "aten::numel", "aten::dim", "aten::storage_offset"}
+
 _KEEPS_DENSITY = {
     aten.permute.default, aten.view.default, aten.select.int, aten.index.Tensor, aten._to_copy.default,
     aten.squeeze.dim, aten.unsqueeze.default, aten.transpose.int, aten.alias.default, aten.detach.default,
@@ -250,7 +277,7 @@ def _returns_or_writes(schema: Any) -> bool:
 def _hashable(value: Any) -> Any:
     if isinstance(value, (bool, int, str, float, torch.dtype)):
         return value
-    if isinstance(value, (list, tuple, torch.Size)) and all(isinstance(one, (bool, int, float)) for one in value):
+    if isinstance(value, (list, tuple, torch.Size)) and all(isinstance(one, (bool, int)) for one in value):
         return tuple(value)
     return None
 

@@ -16,6 +16,10 @@ from runners.program.modules import ModulePaths
 from runners.program.storages import Storages
 
 
+class Finished(BaseException):
+    """The step was recorded: the program ends here. No Exception, so that none of its handlers takes it."""
+
+
 class Recording:
     """The calls of the present step, and where in the program it is."""
 
@@ -31,6 +35,7 @@ class Recording:
         self.roots: list[nn.Module] = []
         self.dispatches = 0
         self.step = 0
+        self.ends = False
         self.optimizer = 0
         self.recomputing = 0
         self.backward: list[int] = []

@@ -9,11 +9,7 @@ import torch
 from torch.optim import optimizer as hooks
 
 from estimator.scenario.breakdown import MemoryKind
-from runners.program.recording import Recording, local
-
-
-class Finished(BaseException):
-    """The step was recorded: the program ends here. No Exception, so that none of its handlers takes it."""
+from runners.program.recording import Finished, Recording, local
 
 
 class Steps:
@@ -48,11 +44,13 @@ class Steps:
         recording.storages.mark(map(local, states), MemoryKind.OPTIMIZER)
         if self._leader is None:
             self._leader = optimizer
-        if optimizer is not self._leader or recording.optimizer:
+        if optimizer is not self._leader or recording.optimizer or recording.ends:
             return
         self.done += 1
         if self.done == self.count:
-            raise Finished
+            recording.ends = True
+            if not recording.backward:  # the engine, which runs optimizers in the backward, takes no exception
+                raise Finished
         if self.done == self.count - 1:
             recording.restart()
 

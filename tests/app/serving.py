@@ -18,21 +18,25 @@ from tests.app.examples import HEADROOM, ROOT
 def serving(
     data: Path, *, wrap=lambda *command: list(command), **environment: str
 ) -> Iterator[tuple[subprocess.Popen[str], httpx2.Client]]:
-    """Serve a data folder; gives (process, client). ``wrap`` puts another command before it."""
+    """Serve a data folder; gives (process, client). ``wrap`` puts another command before it.
+
+    Whatever is done to the server, it must not have failed where it did not expect to.
+    """
     command = wrap(*HEADROOM, "serve", "--port", "0", "--data", str(data))
     given = {**os.environ, "HEADROOM_PROBE_CPU": "false", "PYTHONPATH": str(ROOT), **environment}
     process = subprocess.Popen(command, env=given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT)
     try:
         line = process.stdout.readline()
         assert line.startswith("Headroom listens on http://127.0.0.1:"), line + process.stderr.read()
-        with httpx2.Client(base_url=line.split()[-1], timeout=60) as client:
+        with httpx2.Client(base_url=line.split()[-1], timeout=120) as client:
             yield process, client
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
         try:
-            process.communicate(timeout=20)
+            _, errors = process.communicate(timeout=120)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()
             raise
+    assert "Traceback" not in errors, errors

@@ -58,7 +58,7 @@ def alone(folder, *arguments):
     command = (sys.executable, "-I", "-S", "-c", ALONE, folder, packages, *arguments)
     environment = {"OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
 
 

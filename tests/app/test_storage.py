@@ -110,7 +110,7 @@ def test_what_a_read_only_disk_holds_is_served(data, small_disk, index):
 def headroom(disk, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "HEADROOM_PROBE_CPU": "false", "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        disk.inside(*HEADROOM, *arguments), env=environment, capture_output=True, text=True, timeout=60, check=False
+        disk.inside(*HEADROOM, *arguments), env=environment, capture_output=True, text=True, timeout=240, check=False
     )
 
 

@@ -53,7 +53,7 @@ print(len(done))
 def test_many_threads_read_a_kind_of_document_for_the_first_time_at_once(attempt, tmp_path):
     result = write_run(tmp_path, "r1") / "result.json"
     command = [sys.executable, "-c", READ, str(result)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stdout) == (0, "24\n"), done.stderr
 
 

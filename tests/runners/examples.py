@@ -59,7 +59,7 @@ def run_module(*arguments: str, **options: Any) -> subprocess.CompletedProcess[s
         env={**os.environ, **options.pop("environment", {})},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
         **options,
     )

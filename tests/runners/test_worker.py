@@ -20,14 +20,14 @@ def start(folder, job, command=()):
 
 
 def end(process):
-    _, errors = process.communicate(timeout=120)
+    _, errors = process.communicate(timeout=240)
     return process.returncode, errors
 
 
 def test_out_of_memory_is_a_result(tmp_path):
     write_job(tmp_path, Job(scenario=too_large(), device="cpu"))
     command = limited((sys.executable, "-m", "runners", "step", "--job", str(tmp_path)))
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     result = read_measurement(tmp_path / RESULT_FILE)
     assert result.status == "oom"
@@ -66,7 +66,7 @@ leave(main(sys.argv[2:]))
 def test_a_run_that_is_stopped_while_it_imports_torch_is_cancelled(tmp_path, module):
     write_job(tmp_path, Job(scenario=scenario_json(), device="cpu"))
     command = (sys.executable, "-c", STOPPED_WITHIN_AN_IMPORT, module, "step", "--job", str(tmp_path))
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert (done.returncode, done.stderr) == (143, "")
     result = read_measurement(tmp_path / RESULT_FILE)
     assert (result.status, result.environment) == ("cancelled", {})
@@ -83,7 +83,7 @@ def test_an_unforeseen_failure_leaves_a_result_with_its_message(tmp_path):
         "sys.exit(main(sys.argv[1:]))"
     )
     command = (sys.executable, "-c", code, "step", "--job", str(tmp_path))
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 1
     assert "Traceback" in done.stderr
     result = read_measurement(tmp_path / RESULT_FILE)
@@ -108,7 +108,7 @@ def test_the_wrong_number_of_processes_is_a_problem(tmp_path):
 
 def run_to(result, *arguments):
     command = (sys.executable, "-m", "runners", *arguments, "--out", str(result), "--device", "cpu")
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
 
 
 def test_an_older_result_stays_where_the_job_is_refused_and_goes_where_it_succeeds(tmp_path):

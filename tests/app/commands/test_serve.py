@@ -36,7 +36,7 @@ def test_serve_says_in_one_line_what_hinders_its_start(served, tmp_path):
         (["--port", "0", "--data", str(tmp_path / "served")], "headroom: data: another Headroom server uses"),
     ):
         found = subprocess.run(
-            [*HEADROOM, "serve", *arguments], capture_output=True, text=True, timeout=30, check=False
+            [*HEADROOM, "serve", *arguments], capture_output=True, text=True, timeout=120, check=False
         )
         assert found.returncode == 2
         assert found.stderr.startswith(words)
@@ -66,7 +66,7 @@ def test_serve_makes_a_token_where_others_are_logged_in(tmp_path):
                 assert httpx2.get(f"{address}/api/runs", headers=bearer).status_code == 200
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.communicate(timeout=120)
 
 
 def test_serve_refuses_to_listen_for_others_without_a_token(capsys):

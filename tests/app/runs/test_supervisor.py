@@ -45,7 +45,7 @@ def serve(settings):
         process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
         line = process.stdout.readline()
         assert line.startswith("Headroom listens on http://127.0.0.1:"), line
-        client = httpx2.Client(base_url=line.split()[-1], timeout=30)
+        client = httpx2.Client(base_url=line.split()[-1], timeout=120)
         started.append((process, client))
         return process, client
 

@@ -52,7 +52,7 @@ def told(out: Path) -> tuple[str, list[tuple[int, str]], str]:
 def test_a_row_that_holds_the_lock_and_is_deaf_ends_at_its_bound(tmp_path, limit, reason):
     out, limit_s = tmp_path / "r.json", {"--row-limit-s": "6", "--time-limit-s": "15"}[limit]
     process = start(out, limit, limit_s, stuck="1,0,deaf")
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL
     assert told(out) == ("failed", [(8, "ok"), (16, "timed_out")], reason)
     assert f"rank 0: {reason}" in errors
@@ -65,7 +65,7 @@ def test_who_is_told_to_end_and_cannot_is_ended_and_the_caller_sees_the_end_of_i
     assert wait_for(lambda: begun(out, 16) and asleep(children(process.pid)[0]))
     process.send_signal(signal.SIGTERM)  # which timeout passes on, as it does when its time is over
     begin_s = time.monotonic()
-    _, errors = process.communicate(timeout=60)
+    _, errors = process.communicate(timeout=240)
     assert Watch().grace_s <= time.monotonic() - begin_s < 3 * Watch().grace_s
     assert "stopped by force, because it did not end in 3 s when told to" in errors
     assert told(out)[:2] == ("cancelled", [(8, "ok"), (16, "not_run")])
@@ -76,7 +76,7 @@ def test_whoever_is_killed_leaves_the_rows_that_were_measured(tmp_path):
     process = start(out, stuck="2,0")
     assert wait_for(lambda: begun(out, 32))
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     reason = "its process ended without a word; see the log"
     assert told(out) == ("failed", [(8, "ok"), (16, "ok"), (32, "failed")], reason)
 
@@ -88,7 +88,7 @@ def test_where_all_are_killed_the_journal_stays_and_gives_the_result(tmp_path):
     for pid in children(process.pid):
         os.kill(pid, signal.SIGKILL)
     process.kill()
-    process.communicate(timeout=20)
+    process.communicate(timeout=120)
     assert not out.exists()
     done = subprocess.run(
         (sys.executable, "-m", "runners", "recover", str(out)), cwd=ROOT, capture_output=True, text=True, check=False
@@ -135,7 +135,7 @@ def test_who_goes_on_after_its_run_is_left_alone_with_what_it_started(tmp_path):
     )
     arguments = ("precision", "--device", "cpu", "--row-limit-s", "200", "--out", str(tmp_path / "r.json"))
     done = subprocess.run(
-        (sys.executable, "-c", code, *arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=60, check=True
+        (sys.executable, "-c", code, *arguments), cwd=ROOT, stdout=subprocess.PIPE, text=True, timeout=240, check=True
     )
     assert done.stdout == "0 None\n"
 

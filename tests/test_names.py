@@ -175,7 +175,7 @@ def renamed(tmp_path_factory) -> tuple[Path, dict[str, dict[str, str]]]:
 
 
 def _with(value: Any, names: dict[str, dict[str, str]], key: str = "", listed: bool = False) -> Any:
-    """A result as it must be under new names; the ops of a profile (``listed``) have phases where others have passes."""
+    """A result as it must be under new names; a profile's ops (``listed``) have phases where others have passes."""
     kinds = {"phases_s": "Phase", "host_wait_by_phase_s": "Phase", "breakdown_s": "Category", "by_kind": "MemoryKind",
              "phases": "Phase", "categories": "Category"}  # fmt: skip
     listed = listed or key == "expected"

@@ -174,15 +174,19 @@ def renamed(tmp_path_factory) -> tuple[Path, dict[str, dict[str, str]]]:
     return tree, names
 
 
-def _with(value: Any, names: dict[str, dict[str, str]], key: str = "") -> Any:
-    """A result as it must be under new names."""
-    kinds = {"phases_s": "Phase", "host_wait_by_phase_s": "Phase", "breakdown_s": "Category", "by_kind": "MemoryKind"}
+def _with(value: Any, names: dict[str, dict[str, str]], key: str = "", listed: bool = False) -> Any:
+    """A result as it must be under new names; a profile's ops (``listed``) have phases where others have passes."""
+    kinds = {"phases_s": "Phase", "host_wait_by_phase_s": "Phase", "breakdown_s": "Category", "by_kind": "MemoryKind",
+             "phases": "Phase", "categories": "Category"}  # fmt: skip
+    listed = listed or key == "expected"
     if key == "category":
         return names["Category"][value]
+    if key == "phase" and listed:
+        return names["Phase"][value]
     if isinstance(value, dict):
         new = names[kinds[key]] if key in kinds else {}
-        return {new.get(name, name): _with(one, names, name) for name, one in value.items()}
-    return [_with(one, names) for one in value] if isinstance(value, list) else value
+        return {new.get(name, name): _with(one, names, name, listed) for name, one in value.items()}
+    return [_with(one, names, "", listed) for one in value] if isinstance(value, list) else value
 
 
 def test_predictions_and_imports_follow_a_name_that_is_changed_at_home(renamed, tmp_path):

@@ -108,7 +108,8 @@ def proposal(ops: OpList) -> Proposal:
 
 def _missing(ops: OpList) -> list[str]:
     phases = {call.phase for call in ops.calls}
-    return [name for name in (Phase.BACKWARD, Phase.OPTIMIZER) if name not in phases]
+    parts = {Phase.BACKWARD: "backward pass", Phase.OPTIMIZER: "step of an optimizer"}
+    return [said for phase, said in parts.items() if phase not in phases]
 
 
 def _notes(seen: _Seen) -> tuple[str, ...]:

@@ -46,6 +46,8 @@ _TO_BOOL = (
     "isfinite",
 )
 _MOST_OPERANDS = 512
+_MOST_ELEMENTS = 1 << 40
+"""No tensor has more; the list's own reader takes some more."""
 _FUNCTOR_DTYPE = re.compile(r"Functor\w*<\s*(?:c10::)?(BFloat16|Half|float|double)\b")
 _KERNEL_DTYPES = {"BFloat16": "bfloat16", "Half": "float16", "float": "float32", "double": "float64"}
 
@@ -130,7 +132,7 @@ def aten_call(name: str, shape: Sequence[bytes]) -> AtenCall:
         if kind in ("TensorList", "GenericList") or (sizes and isinstance(sizes, list) and isinstance(sizes[0], list)):
             found.append(_tensor_list(sizes, given, text))
         elif dtype := kineto_dtype(kind):
-            tensors = (_operand(sizes, dtype, given),) if is_shape(sizes) else ()
+            tensors = (_operand(sizes, dtype, given),) if is_shape(sizes) and _fits(sizes) else ()
             found.append(Argument(tensors=tensors, text=text))
         else:
             found.append(Argument(text=text))
@@ -191,14 +193,24 @@ def results(call: AtenCall) -> tuple[Operand, ...]:
         return () if name.endswith("_") else call.arguments[0].tensors if call.arguments else ()
     try:
         if name in _RULES:
-            return tuple(one for one in _RULES[name](call) if one is not None)
+            found = tuple(one for one in _RULES[name](call) if one is not None)
+            return found if all(map(_fits, (one.shape for one in found))) else ()
         if not call.name.startswith("aten::"):
             return ()
-        if name.endswith("_"):
-            return call.inputs[:1]
-        return _broadcast(call, name)
-    except (IndexError, ValueError, AttributeError, TypeError):  # the file says something else than the op takes
+        found = call.inputs[:1] if name.endswith("_") else _broadcast(call, name)
+        return found if all(map(_fits, (one.shape for one in found))) else ()
+    except (
+        IndexError,
+        ValueError,
+        AttributeError,
+        TypeError,
+        ArithmeticError,
+    ):  # the file says something else than the op takes
         return ()
+
+
+def _fits(shape: Sequence[int]) -> bool:
+    return all(size >= 0 for size in shape) and math.prod(shape) < _MOST_ELEMENTS
 
 
 def _is_number(argument: Argument) -> bool:
@@ -229,7 +241,7 @@ def _contiguous(shape: tuple[int, ...]) -> tuple[int, ...]:
 def _tensor_list(sizes: Any, strides: Any, text: str) -> Argument:
     if not isinstance(sizes, list) or not sizes:
         return Argument(is_list=True, cut=True, text=text)
-    shapes = [one for one in sizes[:_MOST_OPERANDS] if is_shape(one)]
+    shapes = [one for one in sizes[:_MOST_OPERANDS] if is_shape(one) and _fits(one)]
     steps = strides if isinstance(strides, list) and len(strides) == len(shapes) else [None] * len(shapes)
     tensors = tuple(_operand(one, "", step) for one, step in zip(shapes, steps, strict=True))
     return Argument(tensors=tensors, is_list=True, text=text)

@@ -19,28 +19,28 @@ from runners.trace.kernel_category import category_of
 _WRAPPERS = ("autograd::", "torch::", "torch.", "profiler::")
 """Namespaces of frames, not of ops."""
 
-_COMPOSITE = (
-    "_autocast_to_full_precision", "_autocast_to_reduced_precision", "_batch_norm_impl_index", "batch_norm",
-    "_batch_norm_impl_index_backward", "_scaled_dot_product_attention_math", "absolute", "adaptive_avg_pool1d",
-    "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "argsort", "argwhere", "avg_pool1d",
-    "bilinear", "broadcast_tensors", "broadcast_to", "cdist", "chunk", "clip",
-    "clip_", "concat", "concatenate", "contiguous", "conv1d", "conv2d", "conv3d", "conv_transpose1d",
-    "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "cross",
-    "cross_entropy_loss", "diff", "divide", "divide_", "dropout", "dropout_", "einsum", "embedding_backward",
-    "embedding_bag", "expand_as", "feature_dropout", "flatten", "greater", "greater_equal", "group_norm", "gru",
-    "gru_cell", "hstack", "index_select_backward", "is_nonzero",
-    "flatten_dense_tensors", "unflatten_dense_tensors", "inner", "instance_norm", "isclose", "isfinite", "item",
-    "kl_div", "kron", "l1_loss", "layer_norm", "less", "less_equal", "linalg_matmul", "linalg_norm", "linear",
-    "log_softmax", "lstm", "lstm_cell", "matmul", "max_pool1d", "max_pool2d", "max_pool3d", "meshgrid", "movedim",
-    "moveaxis", "multiply", "multiply_", "nanmean", "narrow", "negative", "nll_loss", "nll_loss2d", "nll_loss_nd",
-    "not_equal", "numpy_T", "one_hot", "outer", "pad", "pad_sequence", "pairwise_distance", "prelu", "quantile",
-    "ravel", "relu6", "relu6_", "requires_grad_", "reshape", "reshape_as", "resolve_conj", "resolve_neg",
-    "result_type", "rms_norm", "rnn_relu", "rnn_tanh", "row_stack", "rrelu", "scaled_dot_product_attention",
-    "selu", "softmax", "square", "square_", "stft", "subtract", "subtract_", "sum_to_size", "swapaxes",
-    "take_along_dim", "tensor_split", "tensordot", "thnn_conv2d", "tile", "to", "true_divide", "true_divide_",
-    "type_as", "unflatten", "unsafe_chunk", "view_as", "vstack",
-)  # fmt: skip
-LOOKED_THROUGH = frozenset(f"aten::{name}" for name in _COMPOSITE)
+
+def _aten(names: str) -> frozenset[str]:
+    return frozenset(f"aten::{name}" for name in names.split())
+
+
+LOOKED_THROUGH = _aten(
+    "_autocast_to_full_precision _autocast_to_reduced_precision _batch_norm_impl_index batch_norm "
+    "_batch_norm_impl_index_backward _scaled_dot_product_attention_math absolute adaptive_avg_pool1d "
+    "adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d argsort argwhere avg_pool1d bilinear "
+    "broadcast_tensors broadcast_to cdist chunk clip clip_ concat concatenate contiguous conv1d conv2d conv3d "
+    "conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity cross "
+    "cross_entropy_loss diff divide divide_ dropout dropout_ einsum embedding_backward embedding_bag expand_as "
+    "feature_dropout flatten greater greater_equal group_norm gru gru_cell hstack index_select_backward "
+    "is_nonzero flatten_dense_tensors unflatten_dense_tensors inner instance_norm isclose isfinite item kl_div "
+    "kron l1_loss layer_norm less less_equal linalg_matmul linalg_norm linear log_softmax lstm lstm_cell matmul "
+    "max_pool1d max_pool2d max_pool3d meshgrid movedim moveaxis multiply multiply_ nanmean narrow negative "
+    "nll_loss nll_loss2d nll_loss_nd not_equal numpy_T one_hot outer pad pad_sequence pairwise_distance prelu "
+    "quantile ravel relu6 relu6_ requires_grad_ reshape reshape_as resolve_conj resolve_neg result_type rms_norm "
+    "rnn_relu rnn_tanh row_stack rrelu scaled_dot_product_attention selu softmax square square_ stft subtract "
+    "subtract_ sum_to_size swapaxes take_along_dim tensor_split tensordot thnn_conv2d tile to true_divide "
+    "true_divide_ type_as unflatten unsafe_chunk view_as vstack"
+)
 """Ops without a kernel of their own (``CompositeImplicitAutograd``): PyTorch runs them as others, which are listed."""
 
 

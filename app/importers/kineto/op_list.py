@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -35,6 +36,8 @@ from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature
 from runners.trace.kernel_category import category_of
 
 MOST_CALLS = 200_000
+_LONGEST_S = 1e8
+_MOST_ELEMENTS = 1 << 40
 _MOST_RANKS = 1_000_000
 _LONGEST_OP = 200
 _SYNCS = ("cudaStreamSynchronize", "cudaDeviceSynchronize", "hipStreamSynchronize", "hipDeviceSynchronize")
@@ -104,7 +107,7 @@ def op_list(
         return None
     ops = step_ops(trace, step)
     works = device_works(trace, launched, step, ops) if len(trace.device) else host_works(trace, ops)
-    if not 0 < len(works) <= MOST_CALLS:
+    if not 0 < len(works) <= MOST_CALLS or works.seconds.max() > _LONGEST_S or (loop_s or 0.0) > _LONGEST_S:
         return None
     phase = phases(trace, works.at, works.thread)
     gradients = _gradients(trace, ops, works.at[phase == PHASE[Phase.FORWARD]])
@@ -154,7 +157,7 @@ def op_list(
         chip=chip,
         world_size=ranks[0],
         rank=ranks[1],
-        parameters=sum(int(np.prod(one.shape)) for one in gradients),
+        parameters=sum(min(math.prod(one.shape), _MOST_ELEMENTS) for one in gradients),
         loop_s=loop_s,
         versions=dict(versions),
         assumptions=tuple(tables.assumptions),
@@ -225,7 +228,10 @@ def _collective(trace: Trace, made: AtenCall, message: int, tables: _Tables) -> 
     members = _members(said.members) or tuple(range(min(said.ranks, _MOST_RANKS)))
     if members:
         arguments["group"] = tables.groups.setdefault(members, len(tables.groups))
-    sent, received = (Operand(shape=(count,), dtype=dtype) for count in (said.in_elements, said.out_elements))
+    sent, received = (
+        Operand(shape=(min(max(count, 0), _MOST_ELEMENTS),), dtype=dtype)
+        for count in (said.in_elements, said.out_elements)
+    )
     return Signature(op=name, inputs=(sent,), outputs=(received,), arguments=arguments)
 
 

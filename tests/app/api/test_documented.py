@@ -196,7 +196,7 @@ def unusable(server, key, operation):
         return send(server, key, content=b"{", headers={"content-type": "application/json"})
     if key[0].endswith("/retry"):
         return send(server, key, address(key[0], run_id="odd"))
-    if key[0].endswith("/rows"):
+    if key[0].endswith(("/rows", "/what-if")):
         return send(server, key, params={"chip": "none"})
     return send(server, key, params={"nonsense": "1"})
 

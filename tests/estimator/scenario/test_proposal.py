@@ -88,7 +88,7 @@ def without(ops: OpList, *phases: str) -> OpList:
 def test_inference_is_no_training_step():
     found = proposal(without(listed("h200/trace-short-1.trace.json.gz"), "backward", "optimizer"))
     assert not found.whole
-    assert any("no backward and no optimizer" in note for note in found.notes)
+    assert any("no backward pass and no step of an optimizer" in note for note in found.notes)
     assert not found.fields["training.optimizer"].sure
     assert not found.fields["plan.recompute"].sure
     assert found.fields["model.layers"].value == 2

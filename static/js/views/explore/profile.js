@@ -86,7 +86,7 @@ export function createProfile() {
         estimate,
         kernels: measured,
         measuredStep_s: own.measured_step_s,
-        precision: own.ops.find(({ category }) => category === "matmul")?.precision ?? "bf16",
+        precision: own.ops.reduce((most, one) => (one.flops > most.flops ? one : most), own.ops[0])?.precision ?? "",
         categories: state.catalog.categories,
         colour,
         narrow: narrow(),

@@ -9,11 +9,14 @@ from collections.abc import Callable
 import pytest
 import torch
 import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from app.importers.kineto.aten_call import aten_call, dtype_of_kernel, kineto_dtype, signature
+from app.importers.kineto.aten_call import _RULES, ARGUMENTS, aten_call, dtype_of_kernel, kineto_dtype, signature
 from app.importers.kineto.called_ops import is_op
+from estimator.scenario.op_list import OpList, from_json, to_json
 
 X, Y, W = torch.randn(2, 8, 16), torch.randn(2, 8, 16), torch.randn(32, 16)
 IMAGE, KERNEL = torch.randn(2, 3, 12, 12), torch.randn(6, 3, 3, 3)
@@ -131,3 +134,20 @@ def test_what_makes_no_sense_is_left_out(broken):
     call = aten_call("aten::mm", [broken, b'["float"]', b'[""]', broken])
     assert call.inputs == ()
     assert signature(call).outputs == ()
+
+
+SHAPES = st.lists(st.integers(-2, 10**10), max_size=9)
+TEXTS = st.sampled_from(("", "True", "False", "[1, 1]", "[0]", "-1", "3", "1e400", "nan", "[[", "9" * 30, "x"))
+KINDS = st.sampled_from(("float", "c10::BFloat16", "long int", "Scalar", "ScalarList", "TensorList", "", "bool"))
+
+
+@given(
+    st.sampled_from(sorted({*_RULES, *ARGUMENTS, "mul", "relu_", "_foreach_add_", "_fused_adamw_", "no_such_op"})),
+    st.lists(st.tuples(st.one_of(SHAPES, st.lists(SHAPES, max_size=3)), KINDS, TEXTS, SHAPES), max_size=9),
+)
+def test_whatever_a_file_says_makes_a_signature_that_can_be_read_back(name, arguments):
+    dims, types, scalars, strides = ([one[at] for one in arguments] for at in range(4))
+    parts = [json.dumps(part).encode() for part in (dims, types, scalars, strides)]
+    made = signature(aten_call(f"aten::{name}", parts), backend="flash")
+    ops = OpList(source="profile", program="", calls=(), signatures=(made,))
+    assert from_json(json.loads(json.dumps(to_json(ops)))) == ops

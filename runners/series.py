@@ -23,15 +23,16 @@ from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Kernel, Measurement, Warning
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.units import bytes_text
 from runners.benchmarks import program_step
 from runners.benchmarks.step import Timed, blank_of, cannot, out_of_memory, prepared, profiled, timed
 from runners.guard import heartbeat
 from runners.job import Job, read_measurement, write_measurement
 from runners.options import StepOptions, options_of
 from runners.program_of import program_of
-from runners.ranks import Ranks, join, leave
+from runners.ranks import Ranks, gather, join, leave
 from runners.row_status import is_out_of_memory, message_of
-from runners.rows import release
+from runners.rows import release, used_bytes
 from runners.series_list import Entry
 from runners.train_step import Trainer, discard, one_step
 
@@ -40,6 +41,9 @@ MOST_KERNELS = 40
 
 NAME_LENGTH = 160
 
+NOTEWORTHY_FRAC = 0.001
+"""Share of a peak below which nobody needs to hear of it."""
+
 
 @dataclass(kw_only=True)
 class _Step:
@@ -47,6 +51,7 @@ class _Step:
     prepared: Callable[[], Trainer]
     blank: Measurement
     timed: Timed
+    left_bytes: list[float]
 
 
 def run(
@@ -110,6 +115,21 @@ def trimmed(measurement: Measurement) -> Measurement:
     return replace(measurement, kernels=(*kernels[:MOST_KERNELS], *merged), samples=samples)
 
 
+def without_what_was_left(measurement: Measurement, left_bytes: list[float]) -> Measurement:
+    """Take off a peak what the steps before had not given back when this one began, by rank; and say so."""
+    memory, by_rank = measurement.memory, measurement.samples.get("peak_bytes_by_rank") or []
+    if memory.peak_bytes is None or max(left_bytes) == 0:
+        return measurement
+    peak = memory.peak_bytes - left_bytes[0]
+    samples = {**measurement.samples, "left_bytes_by_rank": left_bytes}
+    samples["peak_bytes_by_rank"] = [one - left for one, left in zip(by_rank, left_bytes, strict=False)]
+    found = replace(measurement, memory=replace(memory, peak_bytes=peak), samples=samples)
+    if left_bytes[0] < NOTEWORTHY_FRAC * peak:
+        return found
+    message = f"steps before it had left {bytes_text(left_bytes[0])}, which are taken off its peak"
+    return replace(found, warnings=(*found.warnings, Warning(code="memory_left", message=message)))
+
+
 def _there(entries: list[Entry], out: Path, ranks: Ranks) -> list[bool]:
     """Which entries have a result, as the first rank sees its disk."""
     flags = torch.tensor([float(_measured(out / f"{entry.name}.json")) for entry in entries], device=ranks.device)
@@ -140,6 +160,7 @@ def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measure
     """Time one entry and write what is known of it; None where it could not be."""
     job = _job(entry)
     blank, trainer = Measurement(label=entry.name, scenario=entry.scenario), None
+    left_bytes = gather(ranks, [used_bytes(ranks) or 0.0])
     try:
         blank, build = (_of_config if entry.config else _of_scenario)(entry, ranks, job)
         _write(ranks, out, entry, _failed(blank, "it was killed in its turn"))
@@ -157,7 +178,8 @@ def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measure
     steps_s = tuple(max(sample["step"] for sample in step) for step in zip(*found.samples, strict=True))
     unprofiled = Warning(code="not_profiled", message="the series ended before this step was profiled")
     known = replace(blank, steps_s=steps_s, warnings=(*blank.warnings, unprofiled))
-    return _Step(entry=entry, prepared=build, blank=blank, timed=found), _write(ranks, out, entry, known)
+    step = _Step(entry=entry, prepared=build, blank=blank, timed=found, left_bytes=[one for (one,) in left_bytes])
+    return step, _write(ranks, out, entry, known)
 
 
 def _of_scenario(entry: Entry, ranks: Ranks, job: Job) -> tuple[Measurement, Callable[[], Trainer]]:
@@ -189,6 +211,7 @@ def _profiled(step: _Step, ranks: Ranks, out: Path) -> Measurement:
         trainer = step.prepared()
         one_step(trainer, lambda phase: None)
         found = profiled(step.blank, trainer, step.timed, job, lambda *progress: heartbeat.alive())
+        found = without_what_was_left(found, step.left_bytes)
         found = replace(found, samples={**found.samples, **step.blank.samples})
         return _write(ranks, out, step.entry, trimmed(found))
     except Exception as error:  # what was timed stays

@@ -13,7 +13,7 @@ import pytest
 
 from app.commands.predict import predict
 from estimator.scenario.breakdown import Phase
-from estimator.scenario.measurement import Kernel, Measurement
+from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
 from runners.job import read_measurement
@@ -21,7 +21,7 @@ from runners.options import ProgramOptions, options_of
 from runners.program_of import program_of
 from runners.reference.plans import plans
 from runners.refusals import refusals
-from runners.series import MOST_KERNELS, trimmed
+from runners.series import MOST_KERNELS, trimmed, without_what_was_left
 from runners.series_list import entries_of
 from tests.runners.examples import ROOT, scenario_json
 from tests.runners.programs import GPT2
@@ -157,3 +157,13 @@ def test_a_result_of_a_series_names_its_longest_kernels_alone():
     assert sum(kernel.total_s for kernel in found.kernels) == pytest.approx(sum(k.total_s for k in kernels))
     assert sum(kernel.count for kernel in found.kernels) == 200
     assert found.samples == {"loss": 1.0}
+
+
+def test_what_steps_before_left_is_taken_off_a_peak_and_said():
+    found = Measurement(memory=MeasuredMemory(peak_bytes=10e9), samples={"peak_bytes_by_rank": [10e9, 9e9]})
+    mended = without_what_was_left(found, [4e9, 3e9])
+    assert mended.memory.peak_bytes == 6e9
+    assert mended.samples["peak_bytes_by_rank"] == [6e9, 6e9]
+    assert [warning.code for warning in mended.warnings] == ["memory_left"]
+    assert without_what_was_left(found, [0.0, 0.0]) == found
+    assert without_what_was_left(found, [1e3, 0.0]).warnings == ()

@@ -164,13 +164,14 @@ def run(
     if counted.done < steps:
         ended = f"after {counted.done} of {steps} steps" if counted.done else "without a step of an optimizer"
         recording.assume(f"the program ended {ended}: the list holds all that it did from its start")
-    if not recording.calls:
+    before = 0 < counted.done == steps - 1
+    if not recording.calls and not before:
         message = "ran without anything for the device"
         problem = Problem(field=name, message=message, remedy='Let it move its model to "cuda".')
         raise ProgramFailed(RuntimeError(message), problem)
     return recording.op_list(
-        program=name, chip=chip.name, world_size=max(world_size, 1), rank=rank, arguments=tuple(arguments),
-        parameters=counted.parameters(), versions=_versions(),
+        before=before, program=name, chip=chip.name, world_size=max(world_size, 1), rank=rank,
+        arguments=tuple(arguments), parameters=counted.parameters(), versions=_versions(),
     )  # fmt: skip
 
 

@@ -170,7 +170,33 @@ def install(route: Route, world_size: int, rank: int) -> None:
     def nothing(*_: Any, **__: Any) -> None:
         return None
 
+    batch, one_send, one_receive = inner.batch_isend_irecv, inner.isend, inner.irecv
+
+    def passed(op: str, tensor: torch.Tensor, peer: Any, group: Any) -> Done:
+        given, made = ((tensor,), ()) if op == "c10d::send" else ((), (tensor,))
+        index = collectives.group(group or dist.group.WORLD)
+        return collectives.exchange(op, given, made, index, apart=True, more=(("peer", int(peer or 0)),))
+
+    def isend(tensor: Any, dst: Any = None, group: Any = None, tag: int = 0, group_dst: Any = None) -> Any:
+        if not is_on_device(tensor):
+            return one_send(tensor, dst, group, tag, group_dst)
+        return passed("c10d::send", tensor, group_dst if dst is None else dst, group)
+
+    def irecv(tensor: Any, src: Any = None, group: Any = None, tag: int = 0, group_src: Any = None) -> Any:
+        if not is_on_device(tensor):
+            return one_receive(tensor, src, group, tag, group_src)
+        return passed("c10d::recv_", tensor, group_src if src is None else src, group)
+
+    def at_once(ops: list[Any]) -> list[Any]:
+        """Sends and receives that C++ gathers without the ops of each."""
+        if not all(is_on_device(one.tensor) for one in ops):
+            return list(batch(ops))
+        return [
+            passed("c10d::send" if one.op is isend else "c10d::recv_", one.tensor, one.peer, one.group) for one in ops
+        ]
+
     for name, answer in {
+        "batch_isend_irecv": at_once, "isend": isend, "irecv": irecv,
         "init_process_group": begun, "new_group": one_more, "get_backend": named, "barrier": barrier,
         "monitored_barrier": nothing, "all_gather_object": same_object, "gather_object": gathered,
         "broadcast_object_list": nothing, "scatter_object_list": scattered, "is_nccl_available": lambda: True,

@@ -136,7 +136,7 @@ def inward_named(kwargs: dict[str, Any]) -> dict[str, Any]:
 def known(value: Any) -> Any:
     """Return the device as torch knows it here, any other value as it is."""
     if type(value) is torch.device:
-        return torch.device(DEVICE, 0) if value.type == "cuda" else value
+        return torch.device(DEVICE, 0) if value.type in ("cuda", DEVICE) else value
     if type(value) is str and (value == "cuda" or value.startswith("cuda:")):
         return DEVICE + ":0"
     return value

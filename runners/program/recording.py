@@ -40,6 +40,7 @@ class Recording:
         self.recomputing = 0
         self.backward: list[int] = []
         self._last = {0: NONE}
+        self._before: tuple[Any, Any, Any] = ((), (), ())
         self._signatures: dict[Any, int] = {}
         self._made: list[Signature] = []
         self._operands: dict[Any, Operand] = {}
@@ -68,6 +69,7 @@ class Recording:
     def restart(self) -> None:
         """A step begins: what was recorded until now is dropped."""
         self.step += 1
+        self._before = (tuple(self.calls), tuple(self._made), self.storages.listed())
         self.calls.clear()
         self.storages.restart()
         self.modules.restart()
@@ -158,19 +160,20 @@ class Recording:
         """Name what could not be traced, once."""
         self.problems.setdefault(field, Problem(field=field, message=message, remedy=remedy))
 
-    def op_list(self, **about: Any) -> OpList:
-        """Return what the step did; ``about``: the fields of OpList that are no tables."""
-        used = sorted({call.module for call in self.calls if call.module != NONE})
+    def op_list(self, *, before: bool = False, **about: Any) -> OpList:
+        """Return what the step did, or what was done before it began; ``about``: the fields that are no tables."""
+        recorded, made, storages = (self.calls, self._made, self.storages.listed()) if not before else self._before
+        used = sorted({call.module for call in recorded if call.module != NONE})
         place = {module: index for index, module in enumerate(used)}
         calls = tuple(
             call if call.module == NONE or call.module == place[call.module] else _moved(call, place[call.module])
-            for call in self.calls
+            for call in recorded
         )
         return OpList(
             source="trace",
             calls=calls,
-            signatures=tuple(self._made),
-            storages=self.storages.listed(),
+            signatures=tuple(made),
+            storages=storages,
             modules=tuple(self.modules.names[module] for module in used),
             streams=tuple(self.streams),
             groups=tuple(self.groups),

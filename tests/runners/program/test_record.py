@@ -142,3 +142,10 @@ def test_compiled_calls_are_marked_and_the_assumption_is_stated(traced):
     assert {call.phase for call in marked} == {"forward", "backward"}
     assert not any(call.compiled for call in found.calls if call.phase == "optimizer")
     assert any("compiled" in text for text in found.assumptions)
+
+
+def test_a_program_of_one_step_is_recorded_up_to_its_end(traced):
+    found = traced(PROGRAMS / "once.py")
+    assert ops(found, phase="optimizer") == ["_foreach_add_.List"]
+    assert "addmm" in ops(found, phase="forward")
+    assert any("after 1 of 2 steps" in text for text in found.assumptions)

@@ -1,4 +1,4 @@
-"""Series: many steps in one group of processes under torchrun, a result for each, predictions beside them."""
+"""Series: many steps in one group of processes, a result for each, predictions beside them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ MODEL = {"name": "model", "config": GPT2, "program": {"batch": 2, "seq": 16, "pr
 
 
 def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr", "127.0.0.1"]
-    command += ["--nproc-per-node", "2", "-m", "runners", "series", *arguments, "--device", "cpu", "--out", str(folder)]
+    command = [sys.executable, "-m", "tests.runners.forked", "2", "series", *arguments]
+    command += ["--device", "cpu", "--out", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
 

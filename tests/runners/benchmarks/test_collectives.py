@@ -9,7 +9,7 @@ from runners.benchmarks.collectives import run
 from runners.job import Job
 from runners.options import COLLECTIVES
 from runners.parallel.collectives import traffic
-from tests.runners.benchmarks.torchrun import measure
+from tests.runners.benchmarks.on_ranks import measure
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from runners.model.transformer import build
 from runners.parallel.gradients import copy_back, flattened, in_buckets
 from runners.parallel.pipeline import stages_of
 from runners.parallel.variants import MIB, SCHEDULES, VariantSetting, parse
-from tests.runners.benchmarks.torchrun import measure
+from tests.runners.benchmarks.on_ranks import measure
 
 DATA = ["naive", "flat", "overlapped", "bucketed:1", "bucketed:25", "torch-ddp:25", "zero1", "fsdp", "fsdp:no-reshard"]
 TENSOR = ["single", "tp", "tp:sequence"]

@@ -11,7 +11,7 @@ from runners.benchmarks.probes import run
 from runners.job import Job
 from runners.probes import LADDERS
 from runners.probes.products import GEMM_SHAPES
-from tests.runners.benchmarks.torchrun import measure
+from tests.runners.benchmarks.on_ranks import measure
 
 # torch.compile warns, and takes longer than the rest together: tests of step and of the grid compile
 ONCE = ["gemm", "attention", "elementwise", "reduction", "copy", "optimizer", "collective"]

@@ -16,7 +16,7 @@ from runners.benchmarks.ulysses import Layer, made_inputs, ring_pass, run, ulyss
 from runners.job import Job
 from runners.parallel.ring import eager_block, merged
 from runners.ranks import Ranks
-from tests.runners.benchmarks.torchrun import measure
+from tests.runners.benchmarks.on_ranks import measure
 from tests.runners.examples import ROOT
 
 STEPS = ["init", "q, k, v", "all-to-all q, k, v", "reshape q, k, v"]

@@ -1,0 +1,58 @@
+"""Ranks as torchrun starts them, but forked: ``python -m tests.runners.forked RANKS BENCHMARK …``.
+
+Importing torch takes longer than most tests' work, so one process does it for all ranks. Tests of how ranks are started
+and ended use torchrun itself.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+
+import torch.distributed.fsdp
+import torch.distributed.pipelining
+import torch.distributed.tensor  # noqa: F401 (what most ranks would import)
+
+from runners.__main__ import main
+from runners.worker import leave
+
+
+def start(ranks: int, arguments: list[str]) -> int:
+    """Run the command on every rank; return 0, or the status of a rank that failed, which ends the others."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    shared = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
+    os.environ |= {**shared, "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
+    processes = [_forked(rank, arguments) for rank in range(ranks)]
+    code = 0
+    while processes:
+        process, status = os.wait()
+        if process not in processes:
+            continue
+        processes.remove(process)
+        if status and not code:
+            code = os.waitstatus_to_exitcode(status)
+            for other in processes:
+                os.kill(other, signal.SIGTERM)
+    return code
+
+
+def _forked(rank: int, arguments: list[str]) -> int:
+    process = os.fork()
+    if process:
+        return process
+    os.environ |= {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    sys.argv = ["runners", *arguments]
+    try:
+        code = main(arguments)
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+        code = 1
+    leave(code)
+    raise AssertionError("a rank ends here")
+
+
+if __name__ == "__main__":
+    sys.exit(min(abs(start(int(sys.argv[1]), sys.argv[2:])), 127))

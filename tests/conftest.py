@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,9 @@ from tests import slurm as slurm_here
 if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
+
+# Else each process that compiles keeps others ready for it, which import torch and then wait.
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
 # The same examples in every run, so that only a change can turn a test red; `make explore` draws others.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

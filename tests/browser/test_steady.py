@@ -16,9 +16,10 @@ DEEP = (
 
 
 def _places(page: Page, view: str) -> list[float]:
-    """Top of every card, from the top of the page."""
+    """Top of every card that is drawn, from the top of the page."""
     return page.locator(f"#{view} main .card").evaluate_all(
-        "cards => cards.map((card) => Math.round(card.getBoundingClientRect().top + scrollY))"
+        """cards => cards.filter((card) => card.getClientRects().length)
+          .map((card) => Math.round(card.getBoundingClientRect().top + scrollY))"""
     )
 
 

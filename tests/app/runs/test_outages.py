@@ -130,7 +130,7 @@ def test_a_run_outlives_an_index_that_somebody_else_locks(client, settings):
     folder = settings.data / "runs" / run_id
     other = sqlite3.connect(settings.data / "index.sqlite3", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    time.sleep(14)
+    time.sleep(11)  # SQLite waits for 10
     other.execute("ROLLBACK")
     other.close()
     goes_on_until_it_is_cancelled(client, folder, client.get(f"/api/runs/{run_id}").json()["progress"]["step"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from estimator.estimate.recorded import recorded
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import NONE, OpList, from_json
 from estimator.scenario.scenario import Scenario, scenario_from_json
+from tests.forks import run_forked
 
 ROOT = Path(__file__).parents[3]
 LLAMA = {"layers": 3, "hidden": 2048, "heads": 16, "kv_heads": 4, "ffn": 5632, "vocab": 32000}
@@ -59,11 +58,9 @@ def both(request, tmp_path_factory) -> Both:
     folder = tmp_path_factory.mktemp("traced")
     (folder / "scenario.json").write_text(json.dumps(document), encoding="utf-8")
     program, out = Path(__file__).with_name("measured_model.py"), folder / "ops.json"
-    subprocess.run(
-        (sys.executable, "-m", "runners", "trace", str(program), "--chip", "h200-sxm", "--out", str(out), "--",
-         str(folder / "scenario.json")),
-        cwd=ROOT, check=True, capture_output=True, text=True,
-    )  # fmt: skip
+    flags = ("--chip", "h200-sxm", "--out", str(out), "--", str(folder / "scenario.json"))
+    done = run_forked("trace", str(program), *flags, cwd=ROOT)
+    assert done.returncode == 0, done.stderr[-4000:]
     return Both(request.param, scenario_from_json(document), from_json(json.loads(out.read_text(encoding="utf-8"))))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -201,17 +199,3 @@ def test_variants_are_each_what_they_are_alone(given_):
     # The share of products in a run is the first variant's; it is the same where all kernels move alike.
     alone = [queued(order, times([scale])).seconds[0] for scale in (1.0, 0.5, 2.0)]
     assert together == pytest.approx(np.array(alone))
-
-
-def test_twenty_thousand_calls_take_fifty_milliseconds():
-    calls = []
-    for layer in range(1000):
-        calls += [call() for _ in range(18)]
-        calls += [call("collective", 1)] if layer % 10 == 0 else []
-        calls += [call("wait", 0, len(calls) - 1)] if layer % 10 == 0 else []
-    taken = []
-    for _ in range(5):
-        begin = time.process_time()
-        passed(calls, 1e-5, 1e-5, products=0.5, contention=0.5)
-        taken.append(time.process_time() - begin)
-    assert min(taken) < 0.1, "50 ms on a machine of its own"

@@ -1,16 +1,13 @@
 """Traces of programs, each in a process of its own: tracing takes a process over for good."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from estimator.scenario.op_list import from_json
+from tests.forks import run_forked
 
-ROOT = Path(__file__).parents[3]
 PROGRAMS = Path(__file__).parent / "programs"
 
 
@@ -23,11 +20,7 @@ def traced(tmp_path_factory):
         key = (str(program), *flags)
         if key not in found:
             out = tmp_path_factory.mktemp("trace") / "ops.json"
-            command = [sys.executable, "-m", "runners", "trace", str(program), "--out", str(out), *flags]
-            environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-            done = subprocess.run(
-                command, capture_output=True, text=True, cwd=out.parent, env=environment, timeout=240, check=False
-            )
+            done = run_forked("trace", str(program), "--out", str(out), *flags, cwd=out.parent)
             assert done.returncode == 0, done.stderr[-4000:]
             found[key] = from_json(json.loads(out.read_text()))
         return found[key]

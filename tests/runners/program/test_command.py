@@ -20,7 +20,7 @@ from runners.program.command import split
         (["a.py", "--chip", "tpu-v5p"], "runs no CUDA"),
         (["a.py", "--chip", "z9000"], "z9000"),
         (["a.py", "--steps", "0"], "--steps: is below 1"),
-        (["os:getcwd", "--precision", "fp4"], "--precision: 'fp4' is not known"),
+        (["os:getcwd", "--precision", "fp4"], "precision: 'fp4' is not known"),
     ],
 )
 def test_a_mistake_names_its_field(flags, said, tmp_path, capsys):

@@ -50,6 +50,7 @@ def main(arguments: list[str]) -> int:
     for name in arguments or FAMILIES:
         source = FAMILIES[name]
         given = [source] if isinstance(source, str) else ["--hf", str(source), "--batch", "2", "--seq", "512"]
+        given += ["--precision", "bf16"]
         _measured(name, given)
     return 0
 

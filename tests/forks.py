@@ -1,5 +1,7 @@
 """``python -m runners`` in a fork of a process that has imported torch, which takes longer than most commands do.
 
+Many ranks of one command: tests/runners/forked_ranks.py.
+
 Tests of how a command starts, of its signals and of its processes start it as users do.
 """
 

@@ -80,8 +80,6 @@ def trace(options: argparse.Namespace) -> int:
         print(f"trace: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED
     options.out.write_text(json.dumps(to_json(found), separators=(",", ":")) + "\n", encoding="utf-8")
-    for problem in found.problems:
-        print(f"trace: {problem}", file=sys.stderr)
     kernels = sum(call.kind == "kernel" for call in found.calls)
     collectives = sum(call.kind == "collective" for call in found.calls)
     print(f"{options.out}: {kernels} kernel ops, {collectives} collectives", file=sys.stderr, flush=True)

@@ -11,7 +11,6 @@ from torch import nn
 
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature
-from estimator.scenario.problems import Problem
 from runners.program.modules import ModulePaths
 from runners.program.storages import Storages
 
@@ -31,7 +30,6 @@ class Recording:
         self.stream = 0
         self.groups: list[tuple[int, ...]] = []
         self.assumptions: dict[str, None] = {}
-        self.problems: dict[str, Problem] = {}
         self.roots: list[nn.Module] = []
         self.dispatches = 0
         self.step = 0
@@ -156,10 +154,6 @@ class Recording:
         """State what was assumed, once."""
         self.assumptions.setdefault(text)
 
-    def trouble(self, field: str, message: str, remedy: str) -> None:
-        """Name what could not be traced, once."""
-        self.problems.setdefault(field, Problem(field=field, message=message, remedy=remedy))
-
     def op_list(self, *, before: bool = False, **about: Any) -> OpList:
         """Return what the step did, or what was done before it began; ``about``: the fields that are no tables."""
         recorded, made, storages = (self.calls, self._made, self.storages.listed()) if not before else self._before
@@ -178,7 +172,6 @@ class Recording:
             streams=tuple(self.streams),
             groups=tuple(self.groups),
             assumptions=tuple(self.assumptions),
-            problems=tuple(self.problems.values()),
             **about,
         )
 

@@ -31,7 +31,7 @@ MODEL = {"name": "model", "config": GPT2, "program": {"batch": 2, "seq": 16, "pr
 
 
 def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.runners.forked", "2", "series", *arguments]
+    command = [sys.executable, "-m", "tests.runners.forked_ranks", "2", "series", *arguments]
     command += ["--device", "cpu", "--out", str(folder)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)

@@ -15,6 +15,7 @@ import { state } from "../../state.js";
 import { breakable, colour, h, narrow, put } from "../common/dom.js";
 import { createErrors } from "../common/errorTable.js";
 import { FigureCard } from "../common/figure.js";
+import { createBy } from "./by.js";
 import { createScroller } from "../common/scroller.js";
 import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
@@ -23,17 +24,7 @@ import { trying } from "../common/toast.js";
 const isProfile = () => Boolean(state.measurement?.expected || state.measurement?.proposed);
 
 export function createProfile() {
-  /** @type {"category" | "phase"} */
-  let by = "category";
-  const modes = /** @type {const} */ (["category", "phase"]).map((word) => {
-    const mode = h("button", { type: "button", text: `by ${word}`, "aria-pressed": String(word === by) });
-    mode.onclick = () => {
-      by = word;
-      modes.forEach((one) => one.setAttribute("aria-pressed", String(one === mode)));
-      drawTime();
-    };
-    return mode;
-  });
+  const by = createBy(() => drawTime());
   const name = () => `headroom-${(state.measurement?.label ?? "profile").replace(/[^\w.-]+/g, "-")}`;
   const about = () => state.measurement?.label ?? "";
   const time = new FigureCard({
@@ -41,7 +32,7 @@ export function createProfile() {
     title: "The step by itself",
     height: 118,
     span: "w7",
-    actions: modes,
+    actions: by.modes,
     table: false,
     name,
     about,
@@ -101,14 +92,14 @@ export function createProfile() {
     if (!measurement || !own) return;
     const measuredStep_s = stepTime(measurement);
     const split = disturbance(measurement) ? null : measurement;
-    const names = by === "phase" ? catalog.phases : catalog.categories;
+    const names = by.chosen === "phase" ? catalog.phases : catalog.categories;
     const figure = stepTimeFigure({
       estimate: own.estimate,
       measurement: split,
       measuredStep_s,
       judged: !disturbance(measurement),
       absent: "",
-      by,
+      by: by.chosen,
       names,
       largest_s: 0,
       colour,
@@ -121,7 +112,14 @@ export function createProfile() {
       `${measuredStep_s ? "measured against its own ops" : "its own ops, predicted"} on ${chip}, ${figure.scale.unit}`,
     );
     const step = { predicted: own.estimate.step_time_s, measured: measuredStep_s };
-    errors.update({ rows: figure.rows, scale: figure.scale, by, step, same: true, judged: !disturbance(measurement) });
+    errors.update({
+      rows: figure.rows,
+      scale: figure.scale,
+      by: by.chosen,
+      step,
+      same: true,
+      judged: !disturbance(measurement),
+    });
     const unpriced = own.unpriced_s
       ? ` ${seconds(own.unpriced_s)} of kernels without an op are taken as measured.`
       : "";

@@ -6,6 +6,7 @@ import { state } from "../../state.js";
 import { colour, h, narrow, put } from "../common/dom.js";
 import { createErrors } from "../common/errorTable.js";
 import { FigureCard } from "../common/figure.js";
+import { createBy } from "./by.js";
 import { isMeasuredScenario } from "./tiles.js";
 import { warningList } from "../common/warnings.js";
 
@@ -20,17 +21,7 @@ function absence(scenario) {
 
 /** @param {{name: () => string}} options */
 export function createTime({ name }) {
-  /** @type {"category" | "phase"} */
-  let by = "category";
-  const modes = /** @type {const} */ (["category", "phase"]).map((word) => {
-    const mode = h("button", { type: "button", text: `by ${word}`, "aria-pressed": String(word === by) });
-    mode.onclick = () => {
-      by = word;
-      modes.forEach((one) => one.setAttribute("aria-pressed", String(one === mode)));
-      update();
-    };
-    return mode;
-  });
+  const by = createBy(() => update());
   const errors = createErrors();
   const warnings = h("details", { class: "warned", hidden: true });
   const card = new FigureCard({
@@ -38,7 +29,7 @@ export function createTime({ name }) {
     title: "Step time",
     height: 118,
     span: "w7",
-    actions: modes,
+    actions: by.modes,
     table: false,
     name,
   });
@@ -54,16 +45,16 @@ export function createTime({ name }) {
     const judged = comparable(measurement, scenario, state.catalog);
     const largest_s = drag?.largest_s ?? 0;
     const absent = absence(scenario);
-    const names = by === "phase" ? state.catalog.phases : state.catalog.categories;
+    const names = by.chosen === "phase" ? state.catalog.phases : state.catalog.categories;
     // what splits disturbed steps is not the fastest one's
     const split = disturbance(measurement) ? null : measurement;
-    const shown = { estimate, measurement: split, measuredStep_s, judged, absent, by, names, largest_s };
+    const shown = { estimate, measurement: split, measuredStep_s, judged, absent, by: by.chosen, names, largest_s };
     const figure = stepTimeFigure({ ...shown, colour, narrow: narrow() });
     const { rows, scale } = figure;
     card.now(() => figure);
     put(card.sub, `${measurement ? "predicted against measured" : `predicted; ${absent}`}, ${scale.unit}`);
     const step = { predicted: estimate.step_time_s, measured: measuredStep_s };
-    errors.update({ rows, scale, by, step, same: isMeasuredScenario(), judged });
+    errors.update({ rows, scale, by: by.chosen, step, same: isMeasuredScenario(), judged });
     put(spread, [spreadWords(measurement), doubtOf(scenario, state.catalog)].filter(Boolean).join(" "));
     spread.hidden = !spread.textContent;
   }

@@ -1,4 +1,4 @@
-"""Ranks as torchrun starts them, but forked: ``python -m tests.runners.forked RANKS BENCHMARK …``.
+"""Ranks as torchrun starts them, but forked: ``python -m tests.runners.forked_ranks RANKS BENCHMARK …``.
 
 Importing torch takes longer than most tests' work, so one process does it for all ranks. Tests of how ranks are started
 and ended use torchrun itself.

@@ -49,7 +49,7 @@ class Recorded:
     """An op list and its distinct work: ``of_call`` says which each call does, −1 for waits; ``phases``: of each call.
 
     ``lacking``: precisions that the chip has no unit for, priced as fp32. ``unwritten``: calls whose results a compiler
-    keeps out of memory. ``copies``: bytes that a compiler adds, with the first call that they are there for and the last.
+    keeps out of memory. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
     ``sources``: operands that are read a second time, with the calls that do first and last.
     """
 

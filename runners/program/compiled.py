@@ -46,8 +46,8 @@ def marked(function: Callable[..., Any], recording: Recording) -> Callable[..., 
     return run
 
 
-class _Outputs(torch.autograd.Function):  # type: ignore[misc]
-    """What a compiled graph returns: one node, which wants a gradient of each, zeros where the loss needs none of it."""
+class _Outputs(torch.autograd.Function):
+    """What a compiled graph returns is of one node, which takes zeros for gradients of what the loss does not need."""
 
     @staticmethod
     def forward(ctx: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
@@ -58,13 +58,16 @@ class _Outputs(torch.autograd.Function):  # type: ignore[misc]
         return gradients
 
 
+_joined: Callable[..., tuple[torch.Tensor, ...]] = _Outputs.apply
+
+
 def _together(result: Any) -> Any:
     """Return the result with its differentiable tensors as outputs of one graph."""
     leaves, shape = trees.tree_flatten(result)
     found = [at for at, one in enumerate(leaves) if isinstance(one, torch.Tensor) and one.grad_fn is not None]
     if len(found) < 2:
         return result
-    for at, one in zip(found, _Outputs.apply(*(leaves[at] for at in found)), strict=True):
+    for at, one in zip(found, _joined(*(leaves[at] for at in found)), strict=True):
         leaves[at] = one
     return trees.tree_unflatten(leaves, shape)
 

@@ -24,7 +24,7 @@ PADDED = (products.mm, products.addmm, products.bmm, products.baddbmm)
 
 PADDED_FROM = 192.0
 """FLOPs for each element of the operands from which copying pays: what a matrix unit does while memory moves one.
-A100 and H200 do 153 and 206 FLOPs a byte at bf16; torch._inductor compares with the chip's own figure, then measures."""
+A100 and H200 do 153 and 206 FLOPs a byte at bf16; torch._inductor takes the chip's own figure, then measures."""
 
 ASSUMED = (
     "Compiled regions are fused by rule: element-wise ops, reductions and norms that pass their results on to one"
@@ -37,11 +37,11 @@ ASSUMED = (
 class Joined:
     """What becomes of the calls of compiled regions.
 
-    ``kernels``: of each group at its last member, none at its others, and of products that are padded; other calls are
-    not in it. ``unwritten``: calls whose results never reach memory. ``copies``: bytes of a padded operand, with the
+    ``kernels``: of each group at its last member, none at its others, and of padded products; other calls are not in
+    it. ``unwritten``: calls whose results never reach memory. ``copies``: bytes of a padded operand, with the
     calls that it is made for and that reads it last. ``sources``: operands that are read a second time, to compute an
-    unwritten result again: each with the calls that read it first and last. ``written``, ``origins``: sizes and types of
-    results that are in memory, and of those that are not, with what their kernel read.
+    unwritten result again: each with the calls that read it first and last. ``written``, ``origins``: sizes and types
+    of results that are in memory, and of those that are not, with what their kernel read.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from estimator.scenario import catalog
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.framework import FRAMEWORKS, Framework
 from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
+PARTS = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
+PEERS = re.compile(r"(naive|roofline|habitat|li_et_al|neusight|[a-z0-9]+(?:_[a-z0-9]+)*_predicted)_s$")
+"""Columns of others' predictions of the time that a row measures."""
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
 ADAPTERS = re.compile(r"\bq?lora\b", re.I)
 PART_OF_A_STEP = re.compile(r"\[forward(?!.*(adam|sgd|optimizer)).*\]", re.I)
@@ -24,7 +28,11 @@ STATED_NETWORK_LATENCY_S = 5e-6
 
 @dataclass(frozen=True, kw_only=True)
 class CsvRow:
-    """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted."""
+    """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted.
+
+    ``timed_parts``: the parts of a step that ``measured_step_s`` is the time of; empty for a whole one. ``peers_s``:
+    predictions of the same time that the table holds, by whose.
+    """
 
     source_id: str
     scenario: Scenario | None
@@ -32,6 +40,9 @@ class CsvRow:
     reason: str
     measured_step_s: float | None
     measured_memory_bytes: float | None
+    measured_parts_s: dict[str, float] = field(default_factory=dict)
+    timed_parts: tuple[str, ...] = ()
+    peers_s: dict[str, float] = field(default_factory=dict)
 
 
 def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
@@ -47,10 +58,13 @@ def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
             reason = str(error)
         except (ValueError, OverflowError) as error:
             reason = f"unreadable number: {error}"
-    step_s = _step_s(cells)
+    parts_s, timed_parts = _parts(cells)
+    step_s = _part_of_step_s(cells, parts_s, timed_parts) if timed_parts else _step_s(cells)
+    if "time not useful" in cells.get("quality_flags", ""):
+        step_s = None
     memory_gib = number(cells.get("measured_peak_mem_gib", ""))
-    if scenario is not None and step_s is None and memory_gib is None:
-        scenario, reason = None, "no measured step time, throughput or memory"
+    if scenario is not None and step_s is None and memory_gib is None and not parts_s:
+        scenario, reason = None, NOTHING_MEASURED
     return CsvRow(
         source_id=cells.get("source_id", ""),
         scenario=scenario,
@@ -58,7 +72,49 @@ def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
         reason=reason,
         measured_step_s=step_s,
         measured_memory_bytes=memory_gib * 2**30 if memory_gib else None,
+        measured_parts_s=parts_s,
+        timed_parts=timed_parts,
+        peers_s={name[1]: seconds for name, seconds in _peers(cells)},
     )
+
+
+NOTHING_MEASURED = (
+    "no measured time or memory: give measured_step_time_s, measured_tokens_per_s_per_gpu, measured_peak_mem_gib, the"
+    " times of phases, or measured_tflops_per_gpu or measured_mfu of a source whose FLOP convention is known"
+)
+
+
+def _peers(cells: Mapping[str, str]) -> Iterator[tuple[re.Match[str], float]]:
+    for column, cell in cells.items():
+        name, seconds = PEERS.match(column), number(cell)
+        if name and seconds:
+            yield name, seconds
+
+
+def _parts(cells: Mapping[str, str]) -> tuple[dict[str, float], tuple[str, ...]]:
+    """Read the times of phases, and which of them the row's time is made of where it is not a whole step.
+
+    Inference is a forward. A row with forward and backward and no whole step is those two. ``quality_flags`` that begin
+    with forward say that its time is not to be used.
+    """
+    found = {part: number(cells.get(f"measured_{part}_s", "")) for part in PARTS}
+    if cells.get("quality_flags", "").startswith("forward"):
+        found[Phase.FORWARD] = None
+    known = {part: seconds for part, seconds in found.items() if seconds}
+    if cells.get("mode", "").lower() == "inference":
+        return known, PARTS[:1]
+    whole = any(number(cells.get(column, "")) for column in WHOLE_STEP)
+    return known, PARTS[:2] if Phase.BACKWARD in known and Phase.OPTIMIZER not in known and not whole else ()
+
+
+WHOLE_STEP = ("measured_step_time_s", "measured_tokens_per_s_per_gpu", "measured_tflops_per_gpu", "measured_mfu")
+
+
+def _part_of_step_s(cells: Mapping[str, str], parts_s: Mapping[str, float], timed_parts: Sequence[str]) -> float | None:
+    if any(part not in parts_s for part in timed_parts):
+        return None
+    both = number(cells.get("measured_forward_backward_s", "")) if len(timed_parts) > 1 else None
+    return both or sum(parts_s[part] for part in timed_parts)
 
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
@@ -206,10 +262,10 @@ WHOLE_COLUMNS = {
 def _columns(cells: Mapping[str, str]) -> dict[str, Any]:
     """Fields that the row itself states."""
     found: dict[str, Any] = {}
-    for column, field in WHOLE_COLUMNS.items():
+    for column, name in WHOLE_COLUMNS.items():
         value = number(cells.get(column, ""))
         if value:
-            found[field] = int(value)
+            found[name] = int(value)
     for column in ("gated_ffn", "tied_embedding"):
         if cells.get(column, ""):
             found[column] = flag(cells[column], False)

@@ -20,7 +20,7 @@ from estimator.cost.efficiency import ROOT as FAMILY_FILES
 from estimator.scenario.codec import decode, unknown_key
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import GIB, counted
-from estimator.validation.csv_row import PARTS, PEERS
+from estimator.validation.measured import PARTS, PEERS
 from estimator.validation.score import (
     Errors,
     Predicted,
@@ -43,7 +43,7 @@ COLUMNS = (
     "measured_peak_mem_gib", "notes", "framework", "head_dim", "gated_ffn", "tied_embedding", "experts", "top_k",
     "moe_ffn", "shared_experts", "optimizer", "measured_forward_s", "measured_backward_s", "measured_optimizer_s",
     "measured_communication_s", "ddp_mode", "bucket_mb", "mode", "dropout", "activation", "norm", "position",
-    "measured_forward_backward_s", "quality_flags",
+    "measured_forward_backward_s", "quality_flags", "flop_convention",
 )  # fmt: skip
 """Columns of a table of measured runs; all but the first six may be empty or missing."""
 

@@ -12,7 +12,8 @@ from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
-from estimator.validation.csv_row import PARTS, CsvRow, scenario_of_row
+from estimator.validation.csv_row import CsvRow, scenario_of_row
+from estimator.validation.measured import PARTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,13 +186,17 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | 
         found = estimate(row.scenario, calibration)
     except InputProblems as error:
         return Skipped(row=number, source_id=row.source_id, reason=str(error))
-    parts = {part: found.phases_s[part] + found.host_wait_by_phase_s[part] for part in PARTS}
-    step_s, low_s, high_s = found.step_time_s, *found.interval_s
-    if row.timed_parts:
-        step_s = sum(parts[part] for part in row.timed_parts)
-        low_s, high_s = (end * step_s / found.step_time_s for end in found.interval_s)
-    naive = None if row.timed_parts else naive_step_s(row.scenario)
-    measured = row.measured_step_s
+    measured = row.measured
+    waits = {part: 0.0 if measured.graphs else found.host_wait_by_phase_s[part] for part in PARTS}
+    parts = {part: found.phases_s[part] + waits[part] for part in PARTS}
+    step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in PARTS)
+    if measured.timed_parts:
+        step_s = sum(parts[part] for part in measured.timed_parts)
+    low_s, high_s = (end * step_s / found.step_time_s for end in found.interval_s)
+    peak_bytes = found.memory.peak_bytes if measured.memory_kind == "allocated" else found.memory.reserved_bytes
+    if measured.memory_kind == "device":
+        peak_bytes += measured.context_bytes
+    naive = None if measured.timed_parts else naive_step_s(row.scenario)
     return Predicted(
         row=row,
         hardware=cells.get("hardware", ""),
@@ -200,17 +205,19 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | 
         step_s=step_s,
         low_s=low_s,
         high_s=high_s,
-        peak_bytes=found.memory.peak_bytes,
+        peak_bytes=peak_bytes,
         fits=found.memory.fits,
         parts_s=parts,
         naive_s=naive,
-        time_error_pct=_error(step_s, measured),
-        memory_error_pct=_error(found.memory.peak_bytes, row.measured_memory_bytes),
-        naive_error_pct=_error(naive, measured) if naive else None,
-        parts_error_pct={part: 100.0 * (parts[part] / seconds - 1.0) for part, seconds in row.measured_parts_s.items()},
-        peers_error_pct={peer: 100.0 * (seconds / measured - 1.0) for peer, seconds in row.peers_s.items()}
-        if measured
-        else {},
+        time_error_pct=_error(step_s, measured.step_s),
+        memory_error_pct=_error(peak_bytes, measured.memory_bytes),
+        naive_error_pct=_error(naive, measured.step_s) if naive else None,
+        parts_error_pct={part: 100.0 * (parts[part] / seconds - 1.0) for part, seconds in measured.parts_s.items()},
+        peers_error_pct={
+            peer: 100.0 * (seconds / measured.step_s - 1.0)
+            for peer, seconds in measured.peers_s.items()
+            if measured.step_s
+        },
     )
 
 

@@ -14,10 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app import tables
-from app.commands.files import LARGEST_BYTES, print_json, read_document, read_text, table, wrapped
-from estimator.cost.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
-from estimator.cost.efficiency import ROOT as FAMILY_FILES
-from estimator.scenario.codec import decode, unknown_key
+from app.commands.calibration import read_calibration
+from app.commands.files import LARGEST_BYTES, print_json, read_text, table, wrapped
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import GIB, counted
 from estimator.validation.measured import PARTS, PEERS
@@ -34,7 +32,6 @@ from estimator.validation.score import (
 if TYPE_CHECKING:
     import pandas as pd
 
-FAMILIES = tuple(sorted(path.stem for path in FAMILY_FILES.glob("*.toml")))
 NEEDED = ("hardware", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 COLUMNS = (
     *NEEDED, "source_id", "source", "n_gpus", "interconnect", "model", "n_kv_heads", "d_ff", "vocab", "micro_batch",
@@ -75,7 +72,7 @@ def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | No
     unread = [_unread(name) for name in rows[0] if name not in COLUMNS and not PEERS.match(name)]
     if unread:
         print(f"not read: columns {', '.join(unread)}", file=sys.stderr)
-    found = predict_rows(rows, read_efficiencies(calibration) if calibration else None)
+    found = predict_rows(rows, read_calibration(calibration) if calibration else None)
     validation = score(found)
     if out and as_frame:
         tables.write_frame(out, predicted_table(rows, found))
@@ -125,34 +122,6 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
         return [(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
     except csv.Error as error:
         raise _refused(path, f"line {reader.line_num} is not CSV: {error}", "Correct that line.") from None
-
-
-def read_efficiencies(path: Path) -> Efficiencies:
-    """Read {base, ranges: {efficiency: {value, low, high, unit, source}}}; what it leaves out is the base family's."""
-    document = read_document(path)
-    if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
-        remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
-        raise _refused(path, "has no object 'ranges'", remedy)
-    base = document.get("base", "default")
-    if base not in FAMILIES:
-        message = f"{base!r} is not known"
-        raise InputProblems([Problem(field="base", message=message, remedy=f"One of: {', '.join(FAMILIES)}.")])
-    problems, ranges = [], dict(efficiencies(base).ranges)
-    for name, given in document["ranges"].items():
-        if name not in NAMES:
-            problems.append(unknown_key("ranges", str(name), list(NAMES)))
-            continue
-        try:
-            ranges[name] = decode(Range, given, f"ranges.{name}")
-            if not 0 <= ranges[name].low <= ranges[name].value <= ranges[name].high:
-                message = "must lie between its low and its high, and neither below 0"
-                remedy = "Order them: low, value, high."
-                problems.append(Problem(field=f"ranges.{name}.value", message=message, remedy=remedy))
-        except InputProblems as error:
-            problems += error.problems
-    if problems:
-        raise InputProblems(problems)
-    return from_ranges(str(document.get("name", path.stem)), ranges)
 
 
 def predicted_table(rows: Sequence[Mapping[str, str]], found: Sequence[Predicted | Skipped]) -> pd.DataFrame:

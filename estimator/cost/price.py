@@ -79,9 +79,14 @@ def _roofs(op: Op, chip: Chip) -> Priced:
     )
 
 
+PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vector_start_s", "gemm_vector_tiles")}
+"""Start and tiles of products by precision, where they are not those of 16 bits and less."""
+
+
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     rate = reachable_flops_per_s(chip, op.precision, efficiencies, aligned=op.aligned)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
+    start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
     seconds = gemm_s(
         batch=op.batch,
         m=op.m,
@@ -91,7 +96,10 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         flops_per_s=rate,
         compute_units=chip.compute_units,
         memory_bytes_per_s=memory,
-        start_s=efficiencies.gemm_start_s * (1.0 if op.precision not in ("fp32", "tf32") else 1.7),
+        start_s=getattr(efficiencies, start),
+        tiles=getattr(efficiencies, tiles),
+        split_factor=efficiencies.gemm_split_factor,
+        overlap_power=efficiencies.gemm_overlap_power,
     )
     return Priced(
         op=op,
@@ -107,6 +115,13 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     vector = op.precision in ("fp32", "tf32")
     peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
     rate = peak * (efficiencies.attention_vector_frac if vector else getattr(efficiencies, op.efficiency))
+    backward = op.phase == "backward" and not op.recomputed
+    if vector:
+        half_length = efficiencies.attention_vector_half_length
+    elif backward:
+        half_length = efficiencies.attention_backward_half_length
+    else:
+        half_length = efficiencies.attention_half_length
     executed = op.flops * op.visible_frac
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     seconds = attention_s(
@@ -116,10 +131,9 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         head_dim=float(op.k),
         flops_per_s=rate,
         memory_bytes_per_s=memory,
-        half_length=efficiencies.attention_half_length,
-        backward=op.phase == "backward" and not op.recomputed,
-        backward_frac=efficiencies.attention_backward_frac,
-        vector=vector,
+        half_length=half_length,
+        half_width=efficiencies.attention_half_width,
+        share=efficiencies.attention_backward_frac if backward else 1.0,
         start_s=efficiencies.gemm_start_s * op.launches,
     )
     return Priced(

@@ -41,11 +41,11 @@ def test_a_square_product_is_bound_by_compute_and_a_thin_one_by_memory():
     assert square.seconds >= 2 * 2560**3 / 4e12
 
 
-@pytest.mark.parametrize(("precision", "starts"), [("bf16", 1.0), ("fp16-amp", 1.0), ("tf32", 1.7), ("fp32", 1.7)])
-def test_products_of_4_byte_numbers_start_more_slowly(precision, starts):
-    # The smallest products on an H200: 3.6 µs in bf16, 6.3 µs in tf32.
+@pytest.mark.parametrize(("precision", "starts"), [("bf16", 1.0), ("fp16-amp", 1.0), ("tf32", 2.0), ("fp32", 3.0)])
+def test_products_start_as_their_precision_does(precision, starts):
+    e = flawless(gemm_start_s=1.0, gemm_tf32_start_s=2.0, gemm_vector_start_s=3.0)
     tiny = replace(product(8, 8, 8), precision=precision)
-    assert price(tiny, ROUND, flawless(gemm_start_s=1.0)).seconds == pytest.approx(starts, rel=1e-6)
+    assert price(tiny, ROUND, e).seconds == pytest.approx(starts, rel=1e-6)
 
 
 def streamed(**changes) -> Op:
@@ -97,3 +97,16 @@ def test_backward_is_slower_but_a_recomputed_forward_is_not():
     again = price(replace(FUSED, phase="backward", recomputed=True), ROUND, e)
     assert backward.seconds == pytest.approx(2 * again.seconds)
     assert again.seconds == pytest.approx(price(FUSED, ROUND, e).seconds)
+
+
+def test_backward_saturates_later_on_matrix_units_and_no_later_on_vector_units():
+    e = flawless(attention_half_length=100.0, attention_backward_half_length=300.0, attention_vector_half_length=200.0)
+    ideal = flawless()
+
+    def slower(**changes: str) -> float:
+        op = replace(FUSED, m=100.0, **changes)
+        return price(op, ROUND, e).seconds / price(op, ROUND, ideal).seconds
+
+    assert slower() == pytest.approx(2)
+    assert slower(phase="backward") == pytest.approx(4)
+    assert slower(precision="fp32") == slower(precision="fp32", phase="backward") == pytest.approx(3)

@@ -1,5 +1,4 @@
-"""Measured: what a row of a CSV says was measured: seconds of a step or its parts, memory and of which kind, and others'
-predictions of the same."""
+"""Measured: what a row of a CSV says was measured: seconds of a step or of its parts, and which kind of memory."""
 
 from __future__ import annotations
 
@@ -42,9 +41,9 @@ NOTHING_MEASURED = (
 class Measured:
     """What a row says was measured; None and {} where it says nothing.
 
-    ``step_s`` is the time of ``timed_parts``, of a whole step where there are none. ``memory_kind``: the peak is of what
-    was ``allocated``, of what the allocator ``reserved``, or of the whole ``device``, ``context_bytes`` of the process
-    included. ``graphs``: CUDA graphs were replayed. ``peers_s``: others' predictions of ``step_s``, by whose.
+    ``step_s`` is the time of ``timed_parts``, of a whole step where there are none. ``memory_kind``: the peak is of
+    what was ``allocated``, of what the allocator ``reserved``, or of the whole ``device``, ``context_bytes`` of the
+    process included. ``graphs``: CUDA graphs were replayed. ``peers_s``: others' predictions of ``step_s``, by whose.
     """
 
     step_s: float | None

@@ -57,6 +57,8 @@ class Efficiencies:
     gemm_tf32_frac: float
     gemm_vector_frac: float
     gemm_unaligned_frac: float
+    gemm_pairs_frac: float
+    gemm_fours_frac: float
     gemm_start_s: float
     gemm_tf32_start_s: float
     gemm_vector_start_s: float

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from estimator.cost.attention import attention_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s
-from estimator.operations.op import Op
+from estimator.operations.op import WHOLE, Op
 from estimator.scenario.arrays import maximum
 from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip, peak_flops_per_s
@@ -46,17 +46,21 @@ def price(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     return _kernels(op, chip, efficiencies)
 
 
-def reachable_flops_per_s(chip: Chip, precision: str, efficiencies: Efficiencies, *, aligned: bool = True) -> float:
+UNALIGNED = {1: "gemm_unaligned_frac", 2: "gemm_pairs_frac", 4: "gemm_fours_frac"}
+"""The efficiency of products by the elements that are fetched at once, where those are few."""
+
+
+def reachable_flops_per_s(chip: Chip, precision: str, efficiencies: Efficiencies, *, fetched: int = WHOLE) -> float:
     """Matrix rate that large products reach: a named share of the dense peak of the unit that runs ``precision``."""
     peak = peak_flops_per_s(chip, precision)
     if precision == "fp32":
         return peak * efficiencies.gemm_vector_frac
     share = efficiencies.gemm_tf32_frac if precision == "tf32" else efficiencies.gemm_matrix_frac
-    if aligned:
+    if fetched not in UNALIGNED:
         return peak * share
-    # Rows that are not 16-byte aligned cannot be fetched in vectors; both widths then run at the same slow rate.
+    # What is fetched element by element runs as slowly in tf32 as in 16 bits.
     widest = max(chip.bf16_flops_per_s, chip.fp16_flops_per_s) or peak
-    return min(peak * share, widest * efficiencies.gemm_unaligned_frac)
+    return min(peak * share, widest * float(getattr(efficiencies, UNALIGNED[fetched])))
 
 
 def _roofs(op: Op, chip: Chip) -> Priced:
@@ -84,7 +88,7 @@ PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vec
 
 
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    rate = reachable_flops_per_s(chip, op.precision, efficiencies, aligned=op.aligned)
+    rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
     seconds = gemm_s(

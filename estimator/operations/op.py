@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
@@ -11,6 +12,18 @@ from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
 KINDS = ("gemm", "attention", "kernels", "transfer")
+
+FETCH_BYTES = 16
+"""What a matrix unit's operands are fetched by, where every row begins at a multiple of it."""
+
+WHOLE = 16
+"""Elements fetched at once where rows lie as the unit wants them, whatever their type."""
+
+
+def fetched_at_once(row: int, element_bytes: float) -> int:
+    """Elements that a matrix unit can fetch at once of rows of ``row`` elements: WHOLE, 4, 2 or 1."""
+    step = math.gcd(int(row * element_bytes), FETCH_BYTES)
+    return WHOLE if step == FETCH_BYTES else max(int(step / element_bytes), 1)
 
 
 # Not frozen, as all its like are not: a scenario makes sixty ops, and a frozen one takes four times as long to make.
@@ -26,7 +39,8 @@ class Op:
     sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
-    the gradients of weights need, so that a schedule may run it later.
+    the gradients of weights need, so that a schedule may run it later. ``fetched``: elements of a product's
+    operands that its unit fetches at once, which rows at odd addresses make fewer.
     """
 
     name: str
@@ -48,7 +62,7 @@ class Op:
     launches: Number = 1.0
     saved_bytes: Number = 0.0
     precision: str = ""
-    aligned: bool = True
+    fetched: int = WHOLE
     recomputed: bool = False
     efficiency: str = ""
     weight: bool = False
@@ -70,7 +84,7 @@ def gemm(
     count: Number = 1.0,
     saved_bytes: Number = 0.0,
     launches: Number = 1.0,
-    aligned: bool = True,
+    fetched: int = WHOLE,
     category: str = Category.MATMUL,
     weight: bool = False,
 ) -> Op:
@@ -92,7 +106,7 @@ def gemm(
         launches=launches,
         saved_bytes=saved_bytes,
         precision=precision,
-        aligned=aligned,
+        fetched=fetched,
         weight=weight,
     )
 

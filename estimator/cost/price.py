@@ -159,7 +159,12 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     )
     # What elements limit on fast memory, bytes do on slow.
     slow = maximum(elements, (op.bytes - op.stream_bytes) / memory)
-    seconds = (op.stream_bytes + op.reduced_bytes * (1.0 / again - 1.0)) / memory + slow
+    columns = units_hz * efficiencies.column_bytes_per_unit_cycle
+    seconds = (
+        (op.stream_bytes + op.reduced_bytes * (1.0 / again - 1.0)) / memory
+        + op.column_bytes * maximum(1.0 / columns - 1.0 / memory, 0.0)
+        + slow
+    )
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     tail = op.launches * (
         efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s

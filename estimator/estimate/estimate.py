@@ -18,6 +18,7 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
+from estimator.estimate.residual import kind_of, memory_interval, overflow_frac, widened
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
@@ -29,6 +30,7 @@ from estimator.scenario.scenario import Scenario, scenario_problems
 class Memory:
     """Memory of the fullest stage's rank, and every stage's.
 
+    ``interval_bytes``: the 80 % interval of the peak; ``overflow_frac``: probability that the step runs out of memory.
     ``curve``: (seconds, bytes held from there on) over the step of an op list; empty for a scenario.
     """
 
@@ -40,6 +42,8 @@ class Memory:
     by_kind: dict[str, float]
     stages: tuple[MemoryOfStage, ...]
     curve: tuple[tuple[float, float], ...] = ()
+    interval_bytes: tuple[float, float] = (0.0, 0.0)
+    overflow_frac: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +74,7 @@ class Estimate:
     full attention square though half of it is masked, nothing recomputed. ``hfu``: FLOPs that the chips execute, over
     the same peak: of the square what the kernel computes (half, if it skips masked tiles), recomputation, scores that
     fused attention multiplies again in backward, ranks that repeat one another's work. It may lie below ``mfu``.
+    ``kind``: the kind of plan whose known errors ``interval_s`` has (estimate/residual.py).
     Of an op list ``tokens_per_s`` is 0 where it does not say how many there are, and ``modules`` are its modules.
     """
 
@@ -95,6 +100,7 @@ class Estimate:
     chips: int
     efficiencies: str
     modules: tuple[ModuleCost, ...] = ()
+    kind: str = ""
 
 
 def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, interval: bool = True) -> Estimate:
@@ -109,7 +115,10 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
     found = assembled(scenario, calibration)
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
-    low, high = interval_s(rank, setting, int(timing.critical_stage), e) if interval else (seconds, seconds)
+    kind = kind_of(scenario, timing.one.host_share)
+    low, high = (seconds, seconds)
+    if interval:
+        low, high = widened(seconds, interval_s(rank, setting, int(timing.critical_stage), e), kind)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
 
     stages = stage_memories(setting, e.workspace_bytes)
@@ -124,6 +133,8 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         moment=fullest.moment,
         by_kind=fullest.by_kind,
         stages=stages,
+        interval_bytes=memory_interval(fullest.peak_bytes, kind),
+        overflow_frac=overflow_frac(reserved, capacity, kind),
     )
 
     tokens = float(scenario.tokens)
@@ -158,6 +169,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         micro_batches=scenario.micro_batches,
         chips=chips,
         efficiencies=e.name,
+        kind=kind,
     )
 
 

@@ -55,6 +55,7 @@ class Efficiencies:
     name: str
     gemm_matrix_frac: float
     gemm_tf32_frac: float
+    gemm_tf32_outer_frac: float
     gemm_vector_frac: float
     gemm_unaligned_frac: float
     gemm_start_s: float
@@ -77,14 +78,17 @@ class Efficiencies:
     kernel_tail_s: float
     kernel_gap_s: float
     optimizer_tail_s: float
+    host_launch_s: float
     host_forward_s: float
     host_backward_s: float
     host_fused_forward_s: float
     host_fused_backward_s: float
     host_megatron_forward_s: float
     host_megatron_backward_s: float
+    host_library_factor: float
     host_tensor_s: float
-    host_dispatches_per_kernel: float
+    host_forward_dispatches_per_kernel: float
+    host_backward_dispatches_per_kernel: float
     host_step_s: float
     host_collective_s: float
     link_frac: float

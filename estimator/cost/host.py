@@ -58,10 +58,9 @@ def recorded_launch_s(
 ) -> Number:
     """Host time of one recorded call that launches ``launches`` kernels, with all that Python does around it.
 
-    A forward op costs what ``launch_s`` says for its share of ``dispatches``, the ops that the host went through for
-    it, where they are known; in backward, which no Python runs, the first kernel does. Further kernels of the same op,
-    and those of an optimizer, which no autograd records, cost a bare launch. ``again``: a forward op that backward runs
-    once more.
+    It costs what ``launch_s`` says for its share of ``dispatches``, the ops that the host went through for it, where
+    they are known; else its first kernel does, and further ones, as those of an optimizer, which no autograd records, a
+    bare launch. ``again``: a forward op that backward runs once more.
     """
     if phase == Phase.OPTIMIZER:
         return launches * e.host_tensor_s
@@ -71,6 +70,7 @@ def recorded_launch_s(
         each = e.host_fused_forward_s if forward else e.host_fused_backward_s
     else:
         each = e.host_forward_s if forward else e.host_backward_s
-        if forward and dispatches:
-            first = dispatches / e.host_dispatches_per_kernel
+        if dispatches:
+            ops = e.host_forward_dispatches_per_kernel if forward else e.host_backward_dispatches_per_kernel
+            return dispatches / ops * each
     return first * each + maximum(launches - 1.0, 0.0) * e.host_tensor_s

@@ -12,9 +12,11 @@ from app.api import (
     models,
     parallelism,
     pathfinding,
+    remedies,
     runs,
     studies,
     sweep,
+    timeline,
     uploads,
 )
 
@@ -24,7 +26,9 @@ ROUTERS = tuple(
         estimate,
         hierarchy,
         layers,
+        timeline,
         sweep,
+        remedies,
         catalog,
         models,
         benchmarks,

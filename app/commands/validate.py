@@ -18,6 +18,7 @@ from app.commands.calibration import read_calibration
 from app.commands.files import LARGEST_BYTES, print_json, read_text, table, wrapped
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import GIB, counted
+from estimator.validation.measured import PARTS, PEERS
 from estimator.validation.score import (
     Errors,
     Predicted,
@@ -38,11 +39,12 @@ COLUMNS = (
     "compile", "measured_step_time_s", "measured_tokens_per_s_per_gpu", "measured_tflops_per_gpu", "measured_mfu",
     "measured_peak_mem_gib", "notes", "framework", "head_dim", "gated_ffn", "tied_embedding", "experts", "top_k",
     "moe_ffn", "shared_experts", "optimizer", "measured_forward_s", "measured_backward_s", "measured_optimizer_s",
-    "measured_communication_s", "ddp_mode", "bucket_mb",
+    "measured_communication_s", "ddp_mode", "bucket_mb", "mode", "dropout", "activation", "norm", "position",
+    "measured_forward_backward_s", "quality_flags", "flop_convention",
 )  # fmt: skip
 """Columns of a table of measured runs; all but the first six may be empty or missing."""
 
-WORDS = ("source_id", "source", "hardware", "model", "notes")
+WORDS = ("source_id", "source", "hardware", "model", "notes", "quality_flags")
 """Of these, columns that are words even where they look like numbers."""
 
 ADDED = (
@@ -67,7 +69,7 @@ def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | No
     """
     as_frame = tables.needs_pandas(out) if out else False
     rows = read_rows(path)
-    unread = [_unread(name) for name in rows[0] if name not in COLUMNS]
+    unread = [_unread(name) for name in rows[0] if name not in COLUMNS and not PEERS.match(name)]
     if unread:
         print(f"not read: columns {', '.join(unread)}", file=sys.stderr)
     found = predict_rows(rows, read_calibration(calibration) if calibration else None)
@@ -171,11 +173,14 @@ def text(found: Validation, assumptions: Sequence[str] = ()) -> str:
     rows = [
         _row("time", found.time),
         _row("memory", found.memory),
+        *(_row(part, errors) for part in PARTS if (errors := getattr(found, part)).n),
         *(_row(f"{name} (baseline, time)", errors) for name, errors in found.baseline.items()),
     ]
     lines = [f"{found.predicted} of {found.rows} rows predicted; errors in percent"]
     if found.predicted:
         lines += ["", table(_HEADER, rows), *wrapped(NAIVE, hanging=2)]
+        if found.interval.covered_frac is not None:
+            lines.append(f"the interval holds {found.interval.covered_frac:.0%} of {counted(found.interval.n, 'time')}")
     if assumptions:
         lines += ["", *assumptions]
     for group, members in found.by.items():

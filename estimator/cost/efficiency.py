@@ -73,6 +73,8 @@ class Efficiencies:
     attention_half_width: float
     attention_backward_frac: float
     memory_frac: float
+    norm_frac: float
+    softmax_frac: float
     strided_elements_per_unit_cycle: float
     mixed_elements_per_unit_cycle: float
     kernel_tail_s: float

@@ -152,11 +152,14 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
 
 def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     units_hz = chip.compute_units * chip.clock_hz
-    seconds = (
-        op.stream_bytes / (chip.memory_bytes_per_s * efficiencies.memory_frac)
-        + op.strided_elements / (units_hz * efficiencies.strided_elements_per_unit_cycle)
-        + op.mixed_elements / (units_hz * efficiencies.mixed_elements_per_unit_cycle)
+    memory = chip.memory_bytes_per_s * efficiencies.memory_frac
+    again = efficiencies.softmax_frac if op.category == Category.ATTENTION else efficiencies.norm_frac
+    elements = op.strided_elements / (units_hz * efficiencies.strided_elements_per_unit_cycle) + op.mixed_elements / (
+        units_hz * efficiencies.mixed_elements_per_unit_cycle
     )
+    # What elements limit on fast memory, bytes do on slow.
+    slow = maximum(elements, (op.bytes - op.stream_bytes) / memory)
+    seconds = (op.stream_bytes + op.reduced_bytes * (1.0 / again - 1.0)) / memory + slow
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     tail = op.launches * (
         efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s

@@ -18,6 +18,7 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
+from estimator.memory.memory import out_of_memory_frac
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
@@ -30,6 +31,7 @@ class Memory:
     """Memory of the fullest stage's rank, and every stage's.
 
     ``curve``: (seconds, bytes held from there on) over the step of an op list; empty for a scenario.
+    ``out_of_memory_frac``: the risk that the step needs more than there is.
     """
 
     peak_bytes: float
@@ -40,6 +42,7 @@ class Memory:
     by_kind: dict[str, float]
     stages: tuple[MemoryOfStage, ...]
     curve: tuple[tuple[float, float], ...] = ()
+    out_of_memory_frac: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,6 +127,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         moment=fullest.moment,
         by_kind=fullest.by_kind,
         stages=stages,
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity),
     )
 
     tokens = float(scenario.tokens)

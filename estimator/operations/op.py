@@ -19,7 +19,8 @@ class Op:
     """One logical operation of one phase, executed ``count`` times per micro-batch on one rank.
 
     ``gemm``: ``batch`` products (m × k)·(k × n). ``attention``: ``batch`` heads of m queries, n keys, k wide, fused.
-    ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels; ``strided_elements``
+    ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels, of them
+    ``reduced_bytes`` in kernels that reduce every row (norms; softmax, in attention); ``strided_elements``
     pass through kernels limited by elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements``
     through the slower ones whose operands differ in type. ``transfer``: ``bytes`` pass between host and device. All
     sizes are per execution.
@@ -42,6 +43,7 @@ class Op:
     flops: Number = 0.0
     bytes: Number = 0.0
     stream_bytes: Number = 0.0
+    reduced_bytes: Number = 0.0
     strided_elements: Number = 0.0
     mixed_elements: Number = 0.0
     launches: Number = 1.0
@@ -106,6 +108,7 @@ def kernels(
     *,
     elements: Number,
     stream: Number = 0.0,
+    reduced: Number = 0.0,
     strided: Number = 0.0,
     mixed: Number = 0.0,
     slow_bytes: Number = 0.0,
@@ -130,6 +133,7 @@ def kernels(
         flops=flops_per_element * elements,
         bytes=(stream + slow_bytes) * elements,
         stream_bytes=stream * elements,
+        reduced_bytes=reduced * elements,
         strided_elements=strided * elements,
         mixed_elements=mixed * elements,
         launches=launches,

@@ -145,7 +145,7 @@ def embedding(d: RankSizes) -> list[Op]:
         kernels("embedding gradient table", "embedding", "backward", elements=table, stream=width,
                 launches=lookups * 1.0),
     ]  # fmt: skip
-    if d.model.tied_embedding and not d.fused:
+    if d.model.tied_embedding and d.model.head and not d.fused:
         # Added to what the head left.
         shared = d.vocab * d.hidden_width / d.row_gather
         ops.append(kernels("tied gradient sum", "embedding", "backward", elements=shared, stream=3 * n.gradient,
@@ -157,6 +157,8 @@ def head(d: RankSizes) -> list[Op]:
     """Return the final norm, the logits and the loss; logits are not multiplied in fp8."""
     n = d.widths
     ops = pair("final norm", "head", d.stream_tokens * d.hidden, *elementwise.norm(d, n.residual))
+    if not d.model.head:
+        return ops
     aligned = d.model.vocab * n.compute % 16 == 0
     ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, aligned=aligned, quantised=False,
                   kept=d.kept_tokens * d.hidden)  # fmt: skip

@@ -6,6 +6,7 @@ import pytest
 
 from estimator.cost.price import price, reachable_flops_per_s
 from estimator.operations.op import Op, gemm, kernels
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip
 from tests.estimator.examples import CHIP, flawless
 
@@ -60,8 +61,18 @@ def test_streamed_kernels_take_their_bytes_over_the_bandwidth():
 def test_slow_kernels_take_elements_not_bytes():
     # 10 units at 1 GHz, half an element per unit and cycle.
     e = flawless(strided_elements_per_unit_cycle=0.5, mixed_elements_per_unit_cycle=0.25)
-    assert price(streamed(stream=0.0, strided=2, slow_bytes=100), ROUND, e).seconds == pytest.approx(2e6 / 5e9)
-    assert price(streamed(stream=0.0, mixed=1, slow_bytes=100), ROUND, e).seconds == pytest.approx(1e6 / 2.5e9)
+    assert price(streamed(stream=0.0, strided=2, slow_bytes=10), ROUND, e).seconds == pytest.approx(2e6 / 5e9)
+    assert price(streamed(stream=0.0, mixed=1, slow_bytes=10), ROUND, e).seconds == pytest.approx(1e6 / 2.5e9)
+    # On memory that is slower than that, bytes limit them as they do all others.
+    assert price(streamed(stream=0.0, mixed=1, slow_bytes=100), ROUND, e).seconds == pytest.approx(1e8 / 1e11)
+
+
+def test_kernels_that_go_over_a_row_again_are_slower_by_their_kind():
+    e = flawless(norm_frac=0.5, softmax_frac=0.25)
+    bare = price(streamed(stream=8.0), ROUND, e).seconds
+    assert price(streamed(stream=8.0, reduced=8.0), ROUND, e).seconds == pytest.approx(2 * bare)
+    softmax = streamed(stream=8.0, reduced=4.0, category=Category.ATTENTION)
+    assert price(softmax, ROUND, e).seconds == pytest.approx(2.5 * bare)
 
 
 def test_every_launch_has_a_tail_and_the_optimizers_is_its_own():

@@ -151,13 +151,13 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
             )  # fmt: skip
         e = fitted
     measurements = [source.measurement for source in sources]
-    for found, missing in (
+    for own, missing in (
         host_ranges(measurements, base),
         fit_collectives(collective_points(measurements, key), base),
     ):
-        ranges |= {constant: one.range for constant, one in found.items()}
-        counts |= {constant: one.points for constant, one in found.items()}
-        residuals |= {constant: one.residual_frac for constant, one in found.items()}
+        ranges |= {constant: one.range for constant, one in own.items()}
+        counts |= {constant: one.points for constant, one in own.items()}
+        residuals |= {constant: one.residual_frac for constant, one in own.items()}
         undetermined += [Undetermined(constant=constant, reason=reason) for constant, reason in missing.items()]
     if not ranges:
         remedy = "Give a result of `python -m runners probes`, a profile with shapes, or a table of NCCL tests."

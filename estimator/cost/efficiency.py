@@ -89,6 +89,10 @@ class Efficiencies:
     host_megatron_backward_s: float
     host_library_factor: float
     host_tensor_s: float
+    host_sharded_tensor_s: float
+    host_fsdp_forward_s: float
+    host_fsdp_backward_s: float
+    host_dtensor_s: float
     host_forward_dispatches_per_kernel: float
     host_backward_dispatches_per_kernel: float
     host_step_s: float

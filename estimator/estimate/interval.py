@@ -25,6 +25,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                "optimizer_tail_s"),
     "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
              "host_megatron_forward_s", "host_megatron_backward_s", "host_library_factor", "host_tensor_s",
+             "host_sharded_tensor_s", "host_fsdp_forward_s", "host_fsdp_backward_s", "host_dtensor_s",
              "host_step_s", "host_collective_s"),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
                       "host_link_frac", "host_memory_bytes_per_s"),

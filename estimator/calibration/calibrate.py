@@ -18,6 +18,7 @@ from estimator.calibration.fit import (
 )
 from estimator.calibration.host import host_ranges
 from estimator.calibration.points import GROUPS, Point, points_of, points_of_profile
+from estimator.cost.calibration import about
 from estimator.cost.efficiency import SCHEMA_VERSION, Efficiencies, Range, Tiles, efficiencies, from_ranges
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
@@ -36,6 +37,7 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
                   "attention_backward_half_length"),
     "fp32 attention": ("attention_vector_frac", "attention_vector_half_length"),
     "contiguous kernels": ("memory_frac", "kernel_tail_s"),
+    "norm kernels": ("norm_frac",),
     "strided kernels": ("strided_elements_per_unit_cycle",),
     "mixed kernels": ("mixed_elements_per_unit_cycle",),
     "optimizer": ("optimizer_tail_s",),
@@ -44,8 +46,8 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
 """Which constants the points of a group may determine; a group is fitted with what those before it gave."""
 
 ORDER = (
-    "contiguous kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host", "products",
-    "tf32 products", "fp32 products", "unaligned products", "attention", "fp32 attention",
+    "contiguous kernels", "norm kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
+    "products", "tf32 products", "fp32 products", "unaligned products", "attention", "fp32 attention",
 )  # fmt: skip
 assert set(ORDER) == set(CONSTANTS) == set(GROUPS)
 
@@ -124,31 +126,42 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
             if table is not None:
                 tables[TILED[group]] = table
                 fitted = replace(fitted, **{TILED[group]: table})  # type: ignore[arg-type]
+        before, after = (median_frac(ratio_logs(held, chip, one)) for one in (e, fitted))
+        better = not held or after < before
         residual = max(median_frac(ratio_logs(kept, chip, fitted)), LEAST_RESIDUAL_FRAC)
         for constant in CONSTANTS[group]:
+            inherited = base.ranges[constant]
             if rests[constant] < FEWEST:
                 undetermined.append(Undetermined(constant=constant, reason=_too_few(group, rests[constant], len(kept))))
-                continue
-            inherited = base.ranges[constant]
-            if getattr(fitted, constant) == inherited.value and constant != CONSTANTS[group][0]:
-                undetermined.append(
-                    Undetermined(constant=constant, reason="the points are as well met without moving it")
+            elif not better:
+                reason = f"fitted, {group} that were held back were met no better"
+                undetermined.append(Undetermined(constant=constant, reason=reason))
+            elif getattr(fitted, constant) == inherited.value and constant != CONSTANTS[group][0]:
+                reason = "the points are as well met without moving it"
+                undetermined.append(Undetermined(constant=constant, reason=reason))
+            else:
+                value = getattr(fitted, constant)
+                counts[constant], residuals[constant] = rests[constant], residual
+                ranges[constant] = Range(
+                    value=value,
+                    low=value / (1 + RESIDUALS * residual),
+                    high=value * (1 + RESIDUALS * residual),
+                    unit=inherited.unit,
+                    source=f"{', '.join(made_from)}: {counted(rests[constant], 'point')} of {group}",
                 )
-                continue
-            value = getattr(fitted, constant)
-            counts[constant], residuals[constant] = rests[constant], residual
-            ranges[constant] = Range(
-                value=value, low=value / (1 + RESIDUALS * residual), high=value * (1 + RESIDUALS * residual),
-                unit=inherited.unit, source=f"{', '.join(made_from)}: {counted(rests[constant], 'point')} of {group}",
-            )  # fmt: skip
         if held:
             errors.append(
                 GroupErrors(
-                    group=group, points=len(kept), held_back=len(held),
-                    before_frac=median_frac(ratio_logs(held, chip, base)),
-                    after_frac=median_frac(ratio_logs(held, chip, fitted)),
+                    group=group,
+                    points=len(kept),
+                    held_back=len(held),
+                    before_frac=before,
+                    after_frac=after if better else before,
                 )
-            )  # fmt: skip
+            )
+        if not better:
+            tables.pop(TILED.get(group, ""), None)
+            continue
         e = fitted
     measurements = [source.measurement for source in sources]
     for own, missing in (
@@ -167,9 +180,12 @@ def calibrate(sources: Sequence[Source], name: str = "") -> Calibration:
         )
     host = _host(measurements)
     title = name or f"{chip.name or key}{f' on {host}' if host else ''}"
-    made = from_ranges(title, ranges, tables, base)
+    device = str(sources[0].measurement.device.get("name", key))
+    made = from_ranges(
+        title, ranges, tables, base, device=chip.name, about=about(device, host, len(ranges) + len(tables), base.name)
+    )
     return Calibration(
-        name=title, base=chip.efficiency, device=str(sources[0].measurement.device.get("name", key)), host=host,
+        name=title, base=chip.efficiency, device=device, host=host,
         made_from=made_from, efficiencies=made, ranges=ranges, tables=tables, residuals_frac=residuals, points=counts,
         errors=tuple(errors), undetermined=tuple(undetermined),
     )  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.cost.device_time import Work
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s
@@ -100,7 +100,7 @@ class Estimate:
     modules: tuple[ModuleCost, ...] = ()
 
 
-def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, interval: bool = True) -> Estimate:
+def estimate(scenario: Scenario, calibration: Calibrated | None = None, *, interval: bool = True) -> Estimate:
     """Predict one training step; raise InputProblems where the scenario is impossible.
 
     ``calibration`` replaces the efficiencies of the chip's family. Without ``interval`` both of its ends are the

@@ -27,21 +27,28 @@ TINY_DISPATCHES = {"model forward": 305, "model forward and backward": 879}
 CHAIN_KERNELS = {"forward": 2.0, "backward": 3.0}
 """Kernels of a compiled chain for each of its products: product and tanh; both gradients and tanh's."""
 
+RUNTIMES = {
+    "host_fsdp_forward_s": "modules under FSDP2",
+    "host_fsdp_backward_s": "modules under FSDP2",
+    "host_sharded_tensor_s": "optimizers of DTensors",
+    "host_dtensor_s": "products under DTensor",
+}
+"""Constants of the runtimes, and what they are probed with."""
+
+BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
+"""Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
+
 BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s")
 """Constants that follow the bare launch where they were not probed."""
 
 
 def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[dict[str, Fitted], dict[str, str]]:
     """Host constants from the ladder ``launch``, and the reasons why others stay inherited."""
-    rows = [
-        row
-        for measurement in measurements
-        for row in measurement.rows
-        if row.get("ladder") == "launch" and status_of_row(row) == "ok"
-    ]
-    if not rows:
+    rows, runtimes = (_ladder(measurements, name) for name in ("launch", "runtime"))
+    if not rows and not runtimes:
         reason = "no launches were probed"
-        return {}, dict.fromkeys(("host_launch_s", "host_forward_s", "host_backward_s", *BARE), reason)
+        names = ("host_launch_s", "host_forward_s", "host_backward_s", *BARE, *RUNTIMES)
+        return {}, dict.fromkeys(names, reason)
     found: dict[str, Fitted] = {}
     missing: dict[str, str] = {}
 
@@ -70,6 +77,8 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     keep("host_fused_backward_s", _chains(rows, "backward"), chain)
     tensors = _slopes([row for row in rows if row["op"] == "adamw foreach"], "tensors")
     keep("host_tensor_s", tensors, "optimizers of small tensors")
+    for name, values in per_runtime_s(runtimes).items():
+        keep(name, values, RUNTIMES[name])
     if launches:
         slower = statistics.median(launches) / e.host_launch_s
         for name in BARE:
@@ -98,6 +107,70 @@ def per_op_s(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
             forward.append(first[4]["median_s"] / ops_forward)
             backward.append((both[4]["median_s"] - first[4]["median_s"]) / (ops_both - ops_forward))
     return [one for one in forward if one > 0], [one for one in backward if one > 0]
+
+
+def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Host seconds that FSDP2 adds to a gathered module and DTensor to a split product and to a parameter tensor.
+
+    Each from the same model, or blocks, plain and under the runtime: what one more block adds more; of blocks, which
+    have little around them, what they add. The fastest samples, as others only add. Whole models, whose steps run
+    everything in turn, go before blocks that repeat one pass.
+    """
+    found: dict[str, list[float]] = {name: [] for name in RUNTIMES}
+    table = {
+        (row["op"], row.get("direction"), row["layers"], row.get("tensors", 0)): row for row in rows if "layers" in row
+    }
+
+    def seconds(op: str, direction: str, layers: int, tensors: int) -> float:
+        return float(table[op, direction, layers, tensors]["minimum_s"])
+
+    models = sorted({layers for op, _, layers, _ in table if op == "model plain"})
+    for name in ("fsdp", "dtensor") if len(models) > 1 else ():
+
+        def each(direction: str, name: str = name) -> float:
+            few, many = models[0], models[-1]
+            more = [
+                seconds(f"model {name}", direction, layers, 0) - seconds("model plain", direction, layers, 0)
+                for layers in (few, many)
+            ]
+            return float((more[1] - more[0]) / (many - few))
+
+        try:
+            forward, both, step = (each(direction) for direction in ("forward", "forward-backward", "step"))
+        except KeyError:
+            continue
+        if name == "fsdp":
+            found["host_fsdp_forward_s"].append(forward)
+            found["host_fsdp_backward_s"].append(both - forward)
+            found["host_sharded_tensor_s"].append((step - both) / BLOCK_TENSORS)
+        else:
+            found["host_dtensor_s"].append(both / 2 / BLOCK_PRODUCTS)
+    for _, _, layers, tensors in [key for key in table if key[0] == "plain" and key[1] == "forward"]:
+        for name in ("fsdp", "dtensor"):
+            try:
+                forward, both, update = (
+                    seconds(name, direction, layers, tensors) - seconds("plain", direction, layers, tensors)
+                    for direction in ("forward", "forward-backward", "optimizer")
+                )
+            except KeyError:
+                continue
+            if name == "fsdp" and not models:
+                found["host_fsdp_forward_s"].append(forward / layers)
+                found["host_fsdp_backward_s"].append((both - forward) / layers)
+            elif name == "dtensor" and not models:
+                found["host_dtensor_s"].append(both / 2 / tensors)
+            if not models:
+                found["host_sharded_tensor_s"].append(update / tensors)
+    return {name: [one for one in values if one > 0] for name, values in found.items()}
+
+
+def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
+    return [
+        row
+        for measurement in measurements
+        for row in measurement.rows
+        if row.get("ladder") == name and status_of_row(row) == "ok"
+    ]
 
 
 def _dispatches(row: Row) -> float:

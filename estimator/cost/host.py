@@ -83,13 +83,21 @@ def host_update_s(parameters: Number, numbers: ByteWidths, chip: Chip, e: Effici
 
 
 def recorded_launch_s(
-    phase: str, launches: float, e: Efficiencies, *, compiled: bool, again: bool, dispatches: float = 0.0
+    phase: str,
+    launches: float,
+    e: Efficiencies,
+    *,
+    compiled: bool,
+    again: bool,
+    dispatches: float = 0.0,
+    library: bool = False,
 ) -> Number:
     """Host time of one recorded call that launches ``launches`` kernels, with all that Python does around it.
 
     It costs what ``launch_s`` says for its share of ``dispatches``, the ops that the host went through for it, where
     they are known; else its first kernel does, and further ones, as those of an optimizer, which no autograd records, a
-    bare launch. ``again``: a forward op that backward runs once more.
+    bare launch. ``again``: a forward op that backward runs once more. ``library``: Python around it is that of Hugging
+    Face's modules, not of lean ones.
     """
     if phase == Phase.OPTIMIZER:
         return launches * e.host_tensor_s
@@ -99,6 +107,8 @@ def recorded_launch_s(
         each = e.host_fused_forward_s if forward else e.host_fused_backward_s
     else:
         each = e.host_forward_s if forward else e.host_backward_s
+        if forward and library:
+            each = each * e.host_library_factor
         if dispatches:
             ops = e.host_forward_dispatches_per_kernel if forward else e.host_backward_dispatches_per_kernel
             return dispatches / ops * each

@@ -2,6 +2,7 @@
 
 from app.api import (
     benchmarks,
+    calibrations,
     catalog,
     compare,
     estimate,
@@ -12,9 +13,11 @@ from app.api import (
     models,
     parallelism,
     pathfinding,
+    remedies,
     runs,
     studies,
     sweep,
+    timeline,
     uploads,
 )
 
@@ -24,13 +27,16 @@ ROUTERS = tuple(
         estimate,
         hierarchy,
         layers,
+        timeline,
         sweep,
+        remedies,
         catalog,
         models,
         benchmarks,
         runs,
         uploads,
         measurements,
+        calibrations,
         compare,
         studies,
         pathfinding,

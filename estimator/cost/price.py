@@ -46,12 +46,16 @@ def price(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     return _kernels(op, chip, efficiencies)
 
 
-def reachable_flops_per_s(chip: Chip, precision: str, efficiencies: Efficiencies, *, aligned: bool = True) -> float:
+def reachable_flops_per_s(
+    chip: Chip, precision: str, efficiencies: Efficiencies, *, aligned: bool = True, outer: bool = False
+) -> float:
     """Matrix rate that large products reach: a named share of the dense peak of the unit that runs ``precision``."""
     peak = peak_flops_per_s(chip, precision)
     if precision == "fp32":
         return peak * efficiencies.gemm_vector_frac
     share = efficiencies.gemm_tf32_frac if precision == "tf32" else efficiencies.gemm_matrix_frac
+    if precision == "tf32" and outer:  # operands of 4 bytes are not transposed on their way to the matrix unit
+        share *= efficiencies.gemm_tf32_outer_frac
     if aligned:
         return peak * share
     # Rows that are not 16-byte aligned cannot be fetched in vectors; both widths then run at the same slow rate.
@@ -84,7 +88,7 @@ PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vec
 
 
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    rate = reachable_flops_per_s(chip, op.precision, efficiencies, aligned=op.aligned)
+    rate = reachable_flops_per_s(chip, op.precision, efficiencies, aligned=op.aligned, outer=op.outer)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
     seconds = gemm_s(

@@ -12,7 +12,7 @@ from estimator.communication.in_line import block_messages, edge_messages
 from estimator.communication.message import Message, PricedMessage, priced_in_line
 from estimator.communication.placement import Degrees, Groups, groups_of
 from estimator.cost.device_time import Work, attention_s, device_s, products_s, work_of
-from estimator.cost.efficiency import Efficiencies, efficiencies, ideal
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, ideal
 from estimator.memory.memory import Policy
 from estimator.memory.rank_memory import RankMemory, rank_memory_of
 from estimator.memory.stage_layout import stage_kinds
@@ -42,7 +42,7 @@ class Assembled:
     timing: Step
 
 
-def assembled(scenario: Scenario, calibration: Efficiencies | None = None) -> Assembled:
+def assembled(scenario: Scenario, calibration: Calibrated | None = None) -> Assembled:
     """Take a legal scenario through the rooms.
 
     operations and cost: the ops of one rank, priced. communication and memory: groups placed, blocks laid out over
@@ -81,9 +81,9 @@ def effective(scenario: Scenario) -> Scenario:
     return scenario
 
 
-def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Efficiencies:
+def efficiencies_of(scenario: Scenario, calibration: Calibrated | None) -> Efficiencies:
     """Return the calibration, or the chip family's efficiencies; all shares 1 where a lower bound is asked for."""
-    e = calibration or efficiencies(scenario.cluster.chip.efficiency)
+    e = efficiencies_for(scenario.cluster.chip, calibration)
     return ideal(e) if scenario.training.traits.lower_bound else e
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from estimator.estimate.difference import Cause, Spent, Told, causes, spent_of_measurement, spent_of_prediction
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.measurement import Measurement, disturbance, step_time_s
@@ -41,6 +42,7 @@ class Item:
     ``disturbance``: slowest over fastest step where something else disturbed them, else 0; no time is subtracted then.
     ``subject``: "" where its scenario is known, else the measurement that it is of: what a program of unknown scenario
     did differs from a scenario's prediction by nothing that means anything, but from its own prediction it does.
+    ``spent``: what the step's categories take, communication by axis, and the work behind it.
     """
 
     label: str
@@ -56,11 +58,15 @@ class Item:
     host_wait_by_phase_s: dict[str, float] = field(default_factory=dict)
     disturbance: float = 0.0
     subject: str = ""
+    spent: tuple[Spent, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Delta:
-    """Item minus baseline; fractions are item / baseline - 1; only what both know, and nothing across subjects."""
+    """Item minus baseline; fractions are item / baseline - 1; only what both know, and nothing across subjects.
+
+    ``causes`` add to ``step_time_s``.
+    """
 
     step_time_s: float | None
     step_time_frac: float | None
@@ -69,6 +75,7 @@ class Delta:
     breakdown_s: dict[str, float]
     peak_bytes_frac: float | None
     memory_bytes: dict[str, float]
+    causes: tuple[Cause, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,6 +116,7 @@ def of_estimate(estimate: Estimate, scenario: Scenario, label: str) -> Item:
         ),
         scenario=scenario_to_json(scenario),
         host_wait_by_phase_s=dict(estimate.host_wait_by_phase_s),
+        spent=spent_of_prediction(estimate.breakdown_s, estimate.ops, estimate.collectives),
     )
 
 
@@ -127,6 +135,7 @@ def of_expected(found: Expected, measurement: Measurement, label: str) -> Item:
         scenario=dict(measurement.scenario),
         host_wait_by_phase_s=dict(own.host_wait_by_phase_s),
         subject="" if measurement.scenario else measurement.id,
+        spent=spent_of_prediction(own.breakdown_s, own.ops, own.collectives),
     )
 
 
@@ -170,6 +179,7 @@ def of_measurement(measurement: Measurement) -> Item:
         status=measurement.status,
         scenario=dict(scenario),
         subject="" if scenario else measurement.id,
+        spent=spent_of_measurement(measurement),
     )
 
 
@@ -247,7 +257,13 @@ def _delta(item: Item, base: Item) -> Delta:
         breakdown_s=_minus_by_name(item.breakdown_s, base.breakdown_s, CATEGORIES) if timed else {},
         peak_bytes_frac=_fraction(item.memory.peak_bytes, base.memory.peak_bytes),
         memory_bytes=_minus_by_name(item.memory.by_kind, base.memory.by_kind, MEMORY_KINDS),
+        causes=causes(told(base), told(item)) if timed and item is not base else (),
     )
+
+
+def told(item: Item) -> Told:
+    """What an item says of its step."""
+    return Told(step_time_s=item.step_time_s, spent=item.spent, phases_s=item.phases_s)
 
 
 def _minus(value: float | None, base: float | None) -> float | None:

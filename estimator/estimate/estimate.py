@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.cost.device_time import Work
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s
@@ -18,7 +18,7 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
-from estimator.estimate.residual import kind_of, memory_interval, overflow_frac, widened
+from estimator.estimate.residual import kind_of, memory_interval, out_of_memory_frac, widened
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
@@ -30,8 +30,9 @@ from estimator.scenario.scenario import Scenario, scenario_problems
 class Memory:
     """Memory of the fullest stage's rank, and every stage's.
 
-    ``interval_bytes``: the 80 % interval of the peak; ``overflow_frac``: probability that the step runs out of memory.
+    ``interval_bytes``: the 80 % interval of the peak.
     ``curve``: (seconds, bytes held from there on) over the step of an op list; empty for a scenario.
+    ``out_of_memory_frac``: the risk that the step needs more than there is.
     """
 
     peak_bytes: float
@@ -43,7 +44,7 @@ class Memory:
     stages: tuple[MemoryOfStage, ...]
     curve: tuple[tuple[float, float], ...] = ()
     interval_bytes: tuple[float, float] = (0.0, 0.0)
-    overflow_frac: float = 0.0
+    out_of_memory_frac: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +104,7 @@ class Estimate:
     kind: str = ""
 
 
-def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, interval: bool = True) -> Estimate:
+def estimate(scenario: Scenario, calibration: Calibrated | None = None, *, interval: bool = True) -> Estimate:
     """Predict one training step; raise InputProblems where the scenario is impossible.
 
     ``calibration`` replaces the efficiencies of the chip's family. Without ``interval`` both of its ends are the
@@ -134,7 +135,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         by_kind=fullest.by_kind,
         stages=stages,
         interval_bytes=memory_interval(fullest.peak_bytes, kind),
-        overflow_frac=overflow_frac(reserved, capacity, kind),
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind),
     )
 
     tokens = float(scenario.tokens)

@@ -60,7 +60,8 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
     training, plan = scenario.training, scenario.plan
     found = [
         f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
-        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth.",
+        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth."
+        + (f" Calibrated: {e.about}" if e.about else ""),
         f"{f'Dropout {training.dropout:g}' if training.dropout else 'No dropout'}; causal attention;"
         " the loss is taken over every token.",
         "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"

@@ -19,7 +19,7 @@ from estimator.operations.aten.optimizer import tensors_of
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
 from estimator.scenario.hardware import Chip, Cluster, peak_flops_per_s
-from estimator.scenario.op_list import OpList, Signature
+from estimator.scenario.op_list import Operand, OpList, Signature
 from estimator.schedule.queue import Times
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,8 @@ class Recorded:
     """An op list and its distinct work: ``of_call`` says which each call does, −1 for waits; ``phases``: of each call.
 
     ``lacking``: precisions that the chip has no unit for, priced as fp32. ``unwritten``: calls whose results a compiler
-    keeps out of memory.
+    keeps out of memory. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
+    ``sources``: operands that are read a second time, with the calls that do first and last.
     """
 
     found: OpList
@@ -58,6 +59,8 @@ class Recorded:
     phases: tuple[str, ...]
     lacking: tuple[str, ...]
     unwritten: frozenset[int] = frozenset()
+    copies: tuple[tuple[float, int, int], ...] = ()
+    sources: tuple[tuple[Operand, int, int], ...] = ()
 
     def work_of(self, index: int) -> Work:
         """The work of one call that is a kernel or a collective."""
@@ -105,7 +108,8 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                 work.append(made)
         of_call.append(at)
     return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
-                    unwritten=frozenset(fusing.unwritten))  # fmt: skip
+                    unwritten=frozenset(fusing.unwritten), copies=tuple(fusing.copies),
+                    sources=tuple(fusing.sources))  # fmt: skip
 
 
 def _unpriced(found: OpList) -> dict[int, tuple[float, int]]:
@@ -223,7 +227,8 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         if at is None:
             at = hosts[key] = len(columns)
             phase, count, compiled, again, dispatches = key
-            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches)
+            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
+                                    library="transformers" in found.found.versions)  # fmt: skip
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at
     host = np.stack(columns, axis=1)[:, of_host] if columns else np.zeros((rows, 0))

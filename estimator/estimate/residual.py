@@ -91,7 +91,7 @@ def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:
     return peak_bytes * min(one.memory_low, 1.0), peak_bytes * max(one.memory_high, 1.0)
 
 
-def overflow_frac(reserved_bytes: float, capacity_bytes: float, kind: str) -> float:
+def out_of_memory_frac(reserved_bytes: float, capacity_bytes: float, kind: str) -> float:
     """Probability that a step needs more than there is: log-normal about what is reserved, tenths as of its kind."""
     one = known(kind)
     low, high = math.log(min(one.memory_low, 1.0)), math.log(max(one.memory_high, 1.0))

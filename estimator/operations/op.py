@@ -26,7 +26,8 @@ class Op:
     sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
-    the gradients of weights need, so that a schedule may run it later.
+    the gradients of weights need, so that a schedule may run it later. ``outer``: a product of two operands neither of
+    whose rows runs along k, as gradients of weights are (Gᵀ·X).
     """
 
     name: str
@@ -52,6 +53,7 @@ class Op:
     recomputed: bool = False
     efficiency: str = ""
     weight: bool = False
+    outer: bool = False
     visible_frac: Number = CAUSAL_FRAC
 
 
@@ -73,6 +75,7 @@ def gemm(
     aligned: bool = True,
     category: str = Category.MATMUL,
     weight: bool = False,
+    outer: bool = False,
 ) -> Op:
     """Describe ``batch`` matrix products: 2·batch·m·n·k FLOPs; each operand read and the result written once."""
     result = element_bytes if output_bytes is None else output_bytes
@@ -94,6 +97,7 @@ def gemm(
         precision=precision,
         aligned=aligned,
         weight=weight,
+        outer=outer or weight,
     )
 
 

@@ -49,6 +49,7 @@ class Framework:
     - ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant CheckpointFunction), not
       only as far as backward needs it (PyTorch's early stop, XLA's dead code).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    - ``dtensor``: tensor parallelism is DTensor's and sharded parameters are FSDP2's, with what Python does for each.
     - ``measurable``: the runners run a step as it does.
     """
 
@@ -70,14 +71,15 @@ class Framework:
     keeps_gathered: bool = False
     redoes_whole_blocks: bool = False
     weighs_inside_experts: bool = False
+    dtensor: bool = False
     measurable: bool = False
     published: PublishedDefaults = PublishedDefaults()
 
 
 FRAMEWORKS = {
-    "pytorch-eager": Framework(label="PyTorch, eager", keeps_gathered=True, measurable=True),
+    "pytorch-eager": Framework(label="PyTorch, eager", keeps_gathered=True, dtensor=True, measurable=True),
     "pytorch-compile": Framework(
-        label="PyTorch, compiled", fuses=True, host="fused", keeps_gathered=True, measurable=True
+        label="PyTorch, compiled", fuses=True, host="fused", keeps_gathered=True, dtensor=True, measurable=True
     ),
     "megatron": Framework(
         label="Megatron",

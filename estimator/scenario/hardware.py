@@ -37,6 +37,7 @@ class Chip:
     link: str = spec("", help="catalogue name of the link inside a node")
     network: str = spec("", help="catalogue name of the network between nodes")
     efficiency: str = spec("default", help="catalogue name of the efficiencies that fit this chip")
+    usd_per_hour: float = spec(0.0, minimum=0, help="what one chip costs to rent for an hour; 0: not known")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,20 @@ EIGHT_GPUS = (
 )
 """Llama-3 8B on a node of H200: tensor parallelism has several legal degrees."""
 
+JS = """
+    globalThis.js = (name) => {
+        const main = document.querySelector("script[type=module]")?.src ?? `${location.origin}/static/any/js/main.js`;
+        return main.replace(/main\\.js$/, `${name}.js`);
+    };
+"""
+"""What every page begins with: ``js("state")`` is the address of ``static/js/state.js`` that the page itself has."""
+
 SETTLED_S = 20
 BARS = "#step-time .barlayer .point path"
 
 
 _RESTS = """async (drawn) => {
-    const [{ idle }, { state }] = await Promise.all([import("/js/views/common/queue.js"), import("/js/state.js")]);
+    const [{ idle }, { state }] = await Promise.all([import(js("views/common/queue")), import(js("state"))]);
     const rests = () => !state.busy && (!drawn || idle());
     if (!rests()) return false;
     // what changed is told in the next frame: only then is its estimate asked for, or what was asked for shown

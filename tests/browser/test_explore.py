@@ -84,7 +84,7 @@ def test_what_limits_the_step_names_only_changes_that_were_estimated_the_best_fi
     fastest = page.evaluate(
         """async () => {
             const [{ validAxis }, { state }, { REMEDY_FIELDS }] = await Promise.all(
-                ["axes", "state", "remedies"].map((name) => import(`/js/${name}.js`)));
+                ["axes", "state", "remedies"].map((name) => import(js(name))));
             const { plan, training } = state.scenario;
             const chips = ({ dp, tp, cp, pp }) => dp * tp * cp * pp;
             const same = (one) => chips(one.plan) === chips(plan) && one.training.global_batch === training.global_batch

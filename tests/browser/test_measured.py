@@ -80,7 +80,7 @@ def test_a_prediction_for_a_chip_whose_peaks_are_doubted_is_no_error(open_page):
     expect(page.locator("#tile-step-time")).to_contain_text("vs measured")
     page.evaluate(
         """async () => {
-            const { set, state } = await import("/js/state.js");
+            const { set, state } = await import(js("state"));
             const doubts = { [state.scenario.cluster.chip]: "Measured while other programs left 11 % of it." };
             set({ catalog: { ...state.catalog, doubts }, theme: state.theme + 1 });
         }"""

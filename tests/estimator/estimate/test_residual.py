@@ -13,7 +13,7 @@ from estimator.estimate.residual import (
     kind_of,
     known,
     memory_interval,
-    overflow_frac,
+    out_of_memory_frac,
     residuals,
     widened,
 )
@@ -67,15 +67,15 @@ def test_an_estimate_has_the_interval_of_its_kind_and_a_risk_that_grows_as_memor
     low, high = found.memory.interval_bytes
     assert low <= found.memory.peak_bytes <= high
     assert (low, high) == memory_interval(found.memory.peak_bytes, found.kind)
-    risks = [overflow_frac(1.0, capacity, "one device") for capacity in (0.5, 0.95, 1.0, 1.1, 2.0)]
+    risks = [out_of_memory_frac(1.0, capacity, "one device") for capacity in (0.5, 0.95, 1.0, 1.1, 2.0)]
     assert risks == sorted(risks, reverse=True)
     assert risks[0] > 0.99
     assert risks[-1] < 0.01
-    assert overflow_frac(0.0, 1.0, "one device") == 0.0
+    assert out_of_memory_frac(0.0, 1.0, "one device") == 0.0
 
 
 def test_a_tenth_of_the_steps_needs_more_than_the_upper_end():
     one = known("one device")
     centre = math.sqrt(min(one.memory_low, 1.0) * max(one.memory_high, 1.0))
-    assert overflow_frac(1.0, centre, "one device") == pytest.approx(0.5)
-    assert overflow_frac(1.0, max(one.memory_high, 1.0), "one device") == pytest.approx(0.1, abs=1e-4)
+    assert out_of_memory_frac(1.0, centre, "one device") == pytest.approx(0.5)
+    assert out_of_memory_frac(1.0, max(one.memory_high, 1.0), "one device") == pytest.approx(0.1, abs=1e-4)

@@ -1,0 +1,27 @@
+"""Timeline: one step of a scenario laid out over time."""
+
+from __future__ import annotations
+
+import asyncio
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from app.api.body import json_response, read_json
+from app.api.documented import JSON_BODY, Body, documented
+from app.api.given import SCENARIO, GivenScenario
+from app.context import Ctx
+from estimator.estimate.timeline import Timeline, timeline
+from estimator.scenario.scenario import scenario_from_json
+
+router = APIRouter()
+
+
+@router.post("/api/timeline")
+@documented({200: Timeline}, *JSON_BODY, body=Body(type=GivenScenario, example=SCENARIO))
+async def post_timeline(request: Request, context: Ctx) -> Response:
+    """Scenario → lanes, blocks as columns, memory over the step; the end is the step time."""
+    document = await read_json(request, context.settings.json_limit_bytes)
+    context.cpu.refuse_unprobed(document)
+    found = await asyncio.to_thread(timeline, scenario_from_json(document))
+    return json_response(found)

@@ -1,0 +1,261 @@
+"""Difference: where the seconds go by which one step differs from another, cause by cause, with nothing left over.
+
+A cause's seconds are a product of factors: t = amount · (seconds / amount), for communication · the share that shows.
+Its difference is split by the logarithmic mean Divisia index (Ang 2004, doi 10.1016/j.enpol.2003.10.010), which leaves
+no remainder and does not depend on an order of the factors: of factor x the part is L(t_B, t_A) · ln(x_B / x_A), with
+L(b, a) = (b - a) / ln(b / a). Where one side does not say a factor, the cause stays whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from estimator.estimate.report import Collective, OpCost
+from estimator.scenario.breakdown import CATEGORIES, PHASES, Category
+from estimator.scenario.measurement import Measurement
+
+UNTOLD = "untold"
+"""What either side does not tell apart; the seconds that its causes leave."""
+AMOUNT_UNIT = {
+    Category.MATMUL: "FLOP",
+    Category.ATTENTION: "FLOP",
+    Category.ELEMENTWISE: "bytes",
+    Category.OPTIMIZER: "bytes",
+    Category.COMMUNICATION: "bytes",
+}
+"""What a category's work is counted in: what its kernels take their time from."""
+NOTHING_FRAC = 1e-12
+"""What rounding leaves of a step is no cause."""
+KNOWN_FRAC = 0.99
+"""A measured category's amount is known where kernels that say theirs take this share of its time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """Seconds that a category takes of one step, those of one ``axis`` for communication.
+
+    ``work_s``: of its kernels or collectives, of which only ``seconds`` show; ``amount``: what they compute or move, in
+    ``unit``; None where that is not known.
+    """
+
+    category: str
+    axis: str = ""
+    seconds: float
+    work_s: float | None = None
+    amount: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """One step on the way from A to B: B takes ``seconds`` more for it.
+
+    ``name``: a category, a phase where only phases are known, or ``untold``. ``factor``: "amount", "rate" (slower for
+    the same amount), "overlap" (less of the same is hidden), "work" (amount or rate, not told apart), "" for the whole.
+    ``a_s`` and ``b_s``: what the whole cause takes on either side, None where that side does not say.
+    """
+
+    name: str
+    axis: str = ""
+    factor: str = ""
+    seconds: float
+    a_s: float | None
+    b_s: float | None
+    a_amount: float | None = None
+    b_amount: float | None = None
+    unit: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Told:
+    """What one side says of its step: seconds in all, by category and by phase, as far as it knows them."""
+
+    step_time_s: float | None
+    spent: Sequence[Spent] = ()
+    phases_s: Mapping[str, float] | None = None
+
+
+def spent_of_prediction(
+    breakdown_s: Mapping[str, float], ops: Iterable[OpCost], collectives: Iterable[Collective]
+) -> tuple[Spent, ...]:
+    """Give the categories of an estimate; communication by axis, so that the axes add to what shows."""
+    amounts: dict[str, float] = {}
+    for op in ops:
+        unit = AMOUNT_UNIT.get(op.category)
+        amounts[op.category] = amounts.get(op.category, 0.0) + (op.flops if unit == "FLOP" else op.bytes)
+    found = [
+        Spent(category=name, seconds=seconds, amount=amounts.get(name), unit=AMOUNT_UNIT.get(name, ""))
+        for name, seconds in breakdown_s.items()
+        if name != Category.COMMUNICATION
+    ]
+    return (*found, *_by_axis(breakdown_s.get(Category.COMMUNICATION, 0.0), collectives))
+
+
+def _by_axis(seconds: float, collectives: Iterable[Collective]) -> list[Spent]:
+    by: dict[str, list[float]] = {}
+    for one in collectives:
+        sums = by.setdefault(one.axis, [0.0, 0.0, 0.0])
+        for index, value in enumerate((one.exposed_s, one.seconds, one.bytes * one.count)):
+            sums[index] += value
+    listed = math.fsum(sums[0] for sums in by.values())
+    found = [
+        Spent(
+            category=Category.COMMUNICATION,
+            axis=axis,
+            # what an op list's queue shows is not told by collective: each axis shows its share of it
+            seconds=seconds * shown / listed if listed > 0 else seconds / len(by),
+            work_s=work,
+            amount=moved or None,
+            unit="bytes",
+        )
+        for axis, (shown, work, moved) in by.items()
+    ]
+    return found or [Spent(category=Category.COMMUNICATION, seconds=seconds, work_s=0.0, amount=0.0, unit="bytes")]
+
+
+def spent_of_measurement(measurement: Measurement) -> tuple[Spent, ...]:
+    """Give the categories that a measurement tells apart; amounts only where nearly all of its kernels say theirs."""
+    found = []
+    for name, seconds in measurement.breakdown_s.items():
+        kernels = [one for one in measurement.kernels if one.category == name]
+        work_s = math.fsum(one.total_s for one in kernels) or None
+        unit = AMOUNT_UNIT.get(name, "")
+        said = [(one.flops if unit == "FLOP" else one.bytes, one.total_s) for one in kernels]
+        known_s = math.fsum(each_s for amount, each_s in said if amount)
+        known = unit and work_s and known_s >= KNOWN_FRAC * work_s
+        found.append(
+            Spent(
+                category=name,
+                seconds=seconds,
+                work_s=work_s if name == Category.COMMUNICATION else None,
+                amount=math.fsum(amount or 0.0 for amount, _ in said) if known else None,
+                unit=unit,
+            )
+        )
+    return tuple(found)
+
+
+def causes(a: Told, b: Told) -> tuple[Cause, ...]:
+    """Say where B's step time differs from A's; the causes' seconds add to B - A. Empty where a step time is not known.
+
+    By category where both tell any, else by phase, else in one piece.
+    """
+    if a.step_time_s is None or b.step_time_s is None:
+        return ()
+    found: list[Cause] = []
+    if a.spent and b.spent:
+        for category in CATEGORIES:
+            found += _of_category(_named(a.spent, category), _named(b.spent, category), category)
+    elif a.phases_s and b.phases_s:
+        both = [name for name in PHASES if name in a.phases_s and name in b.phases_s]
+        sides = [(name, a.phases_s[name], b.phases_s[name]) for name in both]
+        found = [Cause(name=name, seconds=t_b - t_a, a_s=t_a, b_s=t_b) for name, t_a, t_b in sides if t_a or t_b]
+    a_rest_s = a.step_time_s - math.fsum(_told(found, "a_s"))
+    b_rest_s = b.step_time_s - math.fsum(_told(found, "b_s"))
+    untold_s = (b.step_time_s - a.step_time_s) - math.fsum(one.seconds for one in found)
+    if found and abs(untold_s) <= NOTHING_FRAC * max(a.step_time_s, b.step_time_s):
+        return tuple(found)
+    return (*found, Cause(name=UNTOLD, seconds=untold_s, a_s=a_rest_s, b_s=b_rest_s))
+
+
+def _told(found: Sequence[Cause], letter: str) -> list[float]:
+    """What the causes take on one side, each once though it may have several factors."""
+    return list({(one.name, one.axis): getattr(one, letter) for one in found}.values())
+
+
+def _named(spent: Sequence[Spent], category: str) -> list[Spent]:
+    return [one for one in spent if one.category == category]
+
+
+def _of_category(a: list[Spent], b: list[Spent], category: str) -> list[Cause]:
+    """The causes of one category; none where a side does not tell it, so that it stays in the rest."""
+    if not a or not b:
+        return []
+    if not all(one.axis for one in (*a, *b)) and (len(a) > 1 or len(b) > 1 or a[0].axis != b[0].axis):
+        a, b = [_together(a)], [_together(b)]
+    axes = dict.fromkeys(one.axis for one in (*a, *b))
+    nothing = Spent(category=category, seconds=0.0, work_s=0.0, amount=0.0, unit=AMOUNT_UNIT.get(category, ""))
+    found = []
+    for axis in axes:
+        one = next((one for one in a if one.axis == axis), nothing)
+        other = next((one for one in b if one.axis == axis), nothing)
+        if one.seconds or other.seconds:
+            found += _split(one, other, axis)
+    return found
+
+
+def _together(spent: list[Spent]) -> Spent:
+    def added(of: Callable[[Spent], float | None]) -> float | None:
+        values = [of(one) for one in spent]
+        return None if any(value is None for value in values) else math.fsum(value or 0.0 for value in values)
+
+    return Spent(
+        category=spent[0].category,
+        seconds=math.fsum(one.seconds for one in spent),
+        work_s=added(lambda one: one.work_s),
+        amount=added(lambda one: one.amount),
+        unit=spent[0].unit,
+    )
+
+
+def _split(a: Spent, b: Spent, axis: str) -> list[Cause]:
+    factors = _factors(a, b)
+    parts = divided([ratios for _, ratios in factors], b.seconds - a.seconds)
+    return [
+        Cause(
+            name=a.category, axis=axis, factor=factor, seconds=part, a_s=a.seconds, b_s=b.seconds,
+            a_amount=a.amount, b_amount=b.amount, unit=a.unit or b.unit,
+        )
+        for (factor, _), part in zip(factors, parts, strict=True)
+    ]  # fmt: skip
+
+
+def _factors(a: Spent, b: Spent) -> list[tuple[str, tuple[float, float]]]:
+    """The factors whose product is each side's seconds: what both know."""
+    whole = (a.seconds, b.seconds)
+    amounts = None if a.amount is None or b.amount is None else (a.amount, b.amount)
+    works = None if a.work_s is None or b.work_s is None else (a.work_s, b.work_s)
+    found: list[tuple[str, tuple[float, float]]] = []
+    if works:
+        per = [("amount", amounts), ("rate", _ratio(works, amounts))] if amounts else [("work", works)]
+        found = [*per, ("overlap", _ratio(whole, works))]
+    elif amounts:
+        found = [("amount", amounts), ("rate", _ratio(whole, amounts))]
+    usable = found and all(_agree(whole, [pair for _, pair in found], side) for side in (0, 1))
+    return found if usable else [("", whole)]
+
+
+def _ratio(over: tuple[float, float], under: tuple[float, float]) -> tuple[float, float]:
+    return (_over(over[0], under[0]), _over(over[1], under[1]))
+
+
+def _over(value: float, by: float) -> float:
+    """A quotient; 1 where nothing is divided by nothing: no amount at no rate."""
+    return value / by if by > 0 else 1.0
+
+
+def _agree(whole: tuple[float, float], pairs: Sequence[tuple[float, float]], side: int) -> bool:
+    """Whether the factors give the seconds: kernels that take no time, or time without an amount, do not."""
+    product = math.prod(pair[side] for pair in pairs)
+    return math.isfinite(product) and abs(product - whole[side]) <= 1e-9 * max(whole[side], 1e-30)
+
+
+def divided(factors: Sequence[tuple[float, float]], difference: float) -> list[float]:
+    """Split the difference of two products over their factors, (x_A, x_B) each; the parts add to ``difference``.
+
+    Where a product is nothing, the factors that vanish (equally, where several do) are the cause.
+    """
+    a, b = (math.prod(pair[side] for pair in factors) for side in (0, 1))
+    if a > 0 and b > 0:
+        logs = [math.log(pair[1] / pair[0]) for pair in factors]
+        mean = a if b == a else (b - a) / math.log(b / a)
+        parts = [mean * log for log in logs]
+    else:
+        gone = [min(pair) <= 0 for pair in factors]
+        parts = [difference * yes / max(sum(gone), 1) for yes in gone]
+    # the last digit goes where the most is
+    largest = max(range(len(parts)), key=lambda index: abs(parts[index]))
+    parts[largest] += difference - math.fsum(parts)
+    return parts

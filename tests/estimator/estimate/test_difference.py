@@ -1,0 +1,143 @@
+"""Where the difference goes: every pair's causes add to its difference, and each says what it is of."""
+
+from __future__ import annotations
+
+import json
+import math
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from estimator.estimate.compare import compare, of_estimate, of_measurement
+from estimator.estimate.difference import Spent, Told, causes, divided
+from estimator.estimate.estimate import estimate
+from estimator.scenario.codec import decode
+from estimator.scenario.measurement import Kernel, Measurement
+from estimator.scenario.scenario import scenario_from_json
+from tests.properties.scenarios import scenarios
+
+ROOT = Path(__file__).parents[3]
+BUNDLED = sorted((ROOT / "app" / "samples").glob("*.json")) + sorted((ROOT / "tests/reference/h200").glob("*-*.json"))
+LLAMA = {
+    "model": "llama3-8b",
+    "cluster": {"chip": "h100-sxm", "chips_per_node": 8, "nodes": 1},
+    "plan": {"dp": 8, "sharding": "fsdp", "recompute": "full"},
+    "training": {"seq_len": 4096, "global_batch": 64, "precision": "bf16-amp"},
+}
+
+
+def predicted(**plan):
+    document = {**LLAMA, "plan": {**LLAMA["plan"], **plan}}
+    scenario = scenario_from_json(document)
+    return of_estimate(estimate(scenario, interval=False), scenario, "")
+
+
+def between(a, b):
+    return compare([a, b]).deltas[1]
+
+
+def assert_whole(a, b):
+    """The causes add to the difference; factors of one cause add to its own."""
+    found = between(a, b)
+    if found.step_time_s is None:
+        assert found.causes == ()
+        return
+    longest = max(a.step_time_s, b.step_time_s)
+    assert math.fsum(one.seconds for one in found.causes) == pytest.approx(found.step_time_s, abs=1e-9 * longest)
+    for name in {(one.name, one.axis) for one in found.causes}:
+        factors = [one for one in found.causes if (one.name, one.axis) == name]
+        whole = factors[0].b_s - factors[0].a_s
+        assert math.fsum(one.seconds for one in factors) == pytest.approx(whole, abs=1e-9 * longest), name
+    assert len({(one.name, one.axis, one.factor) for one in found.causes}) == len(found.causes)
+
+
+@given(scenarios(), scenarios())
+@settings(max_examples=10, deadline=None)
+def test_any_two_predictions(one, other):
+    a, b = (of_estimate(estimate(scenario, interval=False), scenario, "") for scenario in (one, other))
+    assert_whole(a, b)
+    assert_whole(b, a)
+    assert all(cause.name != "untold" for cause in between(a, b).causes), "a prediction tells everything"
+    assert between(a, a).step_time_s == 0
+
+
+def test_all_bundled_measurements_among_each_other_and_beside_their_predictions():
+    measured = []
+    for path in BUNDLED:
+        document = json.loads(path.read_text())
+        if "steps_s" in document:
+            found = decode(Measurement, document)
+            measured.append(of_measurement(found))
+            if found.scenario:
+                scenario = scenario_from_json(found.scenario)
+                measured.append(of_estimate(estimate(scenario, interval=False), scenario, ""))
+    timed = [item for item in measured if item.step_time_s]
+    assert len(timed) >= 6
+    for a, b in permutations(timed, 2):
+        assert_whole(a, b)
+
+
+positive = st.floats(1e-6, 1e6)
+
+
+@given(st.lists(st.tuples(positive, positive), min_size=1, max_size=3))
+def test_a_product_is_divided_over_its_factors_whichever_way_it_is_read(factors):
+    a, b = (math.prod(pair[side] for pair in factors) for side in (0, 1))
+    parts = divided(factors, b - a)
+    assert math.fsum(parts) == pytest.approx(b - a, abs=1e-9 * max(a, b))
+    back = divided([(y, x) for x, y in factors], a - b)
+    assert back == pytest.approx([-part for part in parts], abs=1e-9 * max(a, b))
+    same = [part for part, (x, y) in zip(parts, factors, strict=True) if x == y]
+    assert same == pytest.approx([0.0] * len(same), abs=1e-9 * max(a, b)), "what does not change is no cause"
+
+
+def test_what_changes_is_the_cause():
+    plain = predicted()
+    twice = between(plain, predicted(recompute="none")).causes
+    assert {(one.name, one.factor) for one in twice if one.name == "matmul"} == {
+        ("matmul", "amount"),
+        ("matmul", "rate"),
+    }
+    fewer = next(one for one in twice if (one.name, one.factor) == ("matmul", "amount"))
+    assert fewer.seconds < 0
+    assert fewer.b_amount < fewer.a_amount
+    tensor = between(plain, predicted(dp=4, tp=2)).causes
+    axes = {one.axis for one in tensor if one.name == "communication"}
+    assert axes == {"dp", "tp"}
+    new = [one for one in tensor if one.axis == "tp"]
+    assert [(one.factor, one.a_s) for one in new if one.seconds] == [("amount", 0.0)], "there was none before"
+    serial = [one for one in between(plain, predicted(overlap=False)).causes if one.axis == "dp"]
+    assert max(serial, key=lambda one: one.seconds).factor == "overlap"
+
+
+def test_what_a_side_does_not_tell_is_one_bar():
+    base = Told(step_time_s=2.0, spent=[Spent(category="matmul", seconds=1.5, amount=3.0, unit="FLOP"),
+                                        Spent(category="bubble", seconds=0.5)])  # fmt: skip
+    silent = Told(step_time_s=3.0)
+    (whole,) = causes(base, silent)
+    assert (whole.name, whole.seconds, whole.a_s, whole.b_s) == ("untold", 1.0, 2.0, 3.0)
+    partly = Told(step_time_s=3.0, spent=[Spent(category="matmul", seconds=2.0)])
+    matmul, rest = causes(base, partly)
+    assert (matmul.name, matmul.factor, matmul.seconds) == ("matmul", "", 0.5), "no amount, so it stays whole"
+    assert (rest.name, rest.seconds, rest.a_s, rest.b_s) == ("untold", 0.5, 0.5, 1.0), "it says no bubble"
+    phases = causes(*(Told(step_time_s=t, phases_s={"forward": t / 4, "backward": t / 2}) for t in (2.0, 3.0)))
+    assert [(one.name, one.seconds) for one in phases] == [("forward", 0.25), ("backward", 0.5), ("untold", 0.25)]
+    assert causes(base, Told(step_time_s=None)) == ()
+
+
+def test_an_amount_is_known_where_nearly_all_kernels_say_it():
+    kernels = [
+        Kernel(name=name, category="matmul", count=1, total_s=1.0, flops=flops)
+        for name, flops in (("a", 5.0), ("b", None))
+    ]
+    measurement = Measurement(steps_s=(2.0,), breakdown_s={"matmul": 2.0}, kernels=tuple(kernels))
+    assert of_measurement(measurement).spent[0].amount is None
+    assert (
+        of_measurement(Measurement(steps_s=(1.0,), breakdown_s={"matmul": 1.0}, kernels=tuple(kernels[:1])))
+        .spent[0]
+        .amount
+        == 5.0
+    )

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from app import errors, pages
 from app.api import ROUTERS, documented
 from app.api.runs import NothingMore
+from app.calibrations import CalibrationFolder
 from app.context import Context
 from app.disk import DataFolder
 from app.runs.supervisor import Supervisor
@@ -75,6 +76,7 @@ def create_app(settings: Settings) -> FastAPI:
         settings=settings,
         data=data,
         store=store,
+        calibrations=CalibrationFolder(data.calibrations),
         supervisor=supervisor,
         cpu=cpu,
         sweeps=asyncio.Semaphore(PARALLEL_SWEEPS),

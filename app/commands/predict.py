@@ -11,14 +11,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from app.commands.calibration import read_calibration
+from app.commands.calibration import read_calibrations
 from app.commands.files import print_json, read_document, table
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.measurement import step_time_s
@@ -68,14 +68,14 @@ class Compared:
 
 
 def predict(
-    series: Path | None, ranks: int, chip: str, calibration: Path | None, results: Path | None, as_json: bool
+    series: Path | None, ranks: int, chip: str, calibration: Sequence[Path] | None, results: Path | None, as_json: bool
 ) -> int:
     """Predict a list of steps, or the reference series for so many ranks; raise InputProblems.
 
     A scenario says itself how many GPUs of what kind; other people's models are traced for ``ranks`` of ``chip``.
     """
     entries = read_series(series) if series else entries_of(plans(ranks))
-    efficiencies = read_calibration(calibration) if calibration else None
+    efficiencies = read_calibrations(calibration)
     known = _known(results)
     found: list[Prediction] = []
     refused: list[Problem] = []
@@ -103,7 +103,7 @@ def predict(
     return 0
 
 
-def _estimated(entry: Entry, efficiencies: Efficiencies | None, ranks: int, chip: str) -> Estimate:
+def _estimated(entry: Entry, efficiencies: Calibrated | None, ranks: int, chip: str) -> Estimate:
     try:
         if entry.config:
             traced = _traced(entry, ranks, chip)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from estimator.cost.efficiency import Efficiencies, efficiencies
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, roofs_of
 from estimator.estimate.interval import quadrature
@@ -66,7 +66,7 @@ class _Passed:
 
 
 def estimate_op_list(
-    found: OpList, cluster: Cluster, calibration: Efficiencies | None = None, *, interval: bool = True
+    found: OpList, cluster: Cluster, calibration: Calibrated | None = None, *, interval: bool = True
 ) -> Estimate:
     """Predict the step of an op list on a cluster's chips, one rank's as every rank's.
 
@@ -75,7 +75,7 @@ def estimate_op_list(
     family.
     """
     chip = cluster.chip
-    e = calibration or efficiencies(chip.efficiency)
+    e = efficiencies_for(chip, calibration)
     interval = interval and not e.lower_bound
     priced = recorded(found, cluster, e, interval=interval)
     order = order_of(found.calls, priced.phases)

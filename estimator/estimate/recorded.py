@@ -227,7 +227,8 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         if at is None:
             at = hosts[key] = len(columns)
             phase, count, compiled, again, dispatches = key
-            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches)
+            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
+                                    library="transformers" in found.found.versions)  # fmt: skip
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at
     host = np.stack(columns, axis=1)[:, of_host] if columns else np.zeros((rows, 0))

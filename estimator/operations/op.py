@@ -40,7 +40,8 @@ class Op:
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
     the gradients of weights need, so that a schedule may run it later. ``fetched``: elements of a product's
-    operands that its unit fetches at once, which rows at odd addresses make fewer.
+    operands that its unit fetches at once, which rows at odd addresses make fewer. ``outer``: a product of
+    two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
     """
 
     name: str
@@ -67,6 +68,7 @@ class Op:
     recomputed: bool = False
     efficiency: str = ""
     weight: bool = False
+    outer: bool = False
     visible_frac: Number = CAUSAL_FRAC
 
 
@@ -88,6 +90,7 @@ def gemm(
     fetched: int = WHOLE,
     category: str = Category.MATMUL,
     weight: bool = False,
+    outer: bool = False,
 ) -> Op:
     """Describe ``batch`` matrix products: 2·batch·m·n·k FLOPs; each operand read and the result written once."""
     result = element_bytes if output_bytes is None else output_bytes
@@ -109,6 +112,7 @@ def gemm(
         precision=precision,
         fetched=fetched,
         weight=weight,
+        outer=outer or weight,
     )
 
 

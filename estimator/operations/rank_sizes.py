@@ -76,6 +76,7 @@ class RankSizes:
     multi_tensor: bool
     fused_projections: bool
     keeps_gathered: bool
+    tp_overlap: bool = False
     causal: bool = True
 
     @property
@@ -156,4 +157,5 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         multi_tensor=scenario.cluster.chip.kind != "cpu",
         fused_projections=training.traits.fuses_projections or model.position != "rope",
         keeps_gathered=keeps_gathered,
+        tp_overlap=plan.tp_overlap,
     )

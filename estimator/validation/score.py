@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import estimate
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import parameters
@@ -45,6 +45,7 @@ class Predicted:
     high_s: float
     peak_bytes: float
     fits: bool
+    kind: str
     parts_s: dict[str, float]
     naive_s: float | None
     time_error_pct: float | None
@@ -108,14 +109,12 @@ def naive_step_s(scenario: Scenario) -> float:
     return flops / rate * bubble
 
 
-def predict_rows(
-    rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None = None
-) -> list[Predicted | Skipped]:
+def predict_rows(rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None) -> list[Predicted | Skipped]:
     """Predict every row, or say why not, in the table's order."""
     return [_predict(number, row, calibration) for number, row in enumerate(rows, 1)]
 
 
-def validate(rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None = None) -> Validation:
+def validate(rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None) -> Validation:
     """Predict and score every row of a table."""
     return score(predict_rows(rows, calibration))
 
@@ -178,7 +177,7 @@ def errors(percent: Iterable[float | None]) -> Errors:
     )
 
 
-def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | None) -> Predicted | Skipped:
+def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | None) -> Predicted | Skipped:
     row = scenario_of_row(cells)
     if row.scenario is None:
         return Skipped(row=number, source_id=row.source_id, reason=row.reason)
@@ -207,6 +206,7 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | 
         high_s=high_s,
         peak_bytes=peak_bytes,
         fits=found.memory.fits,
+        kind=found.kind,
         parts_s=parts,
         naive_s=naive,
         time_error_pct=_error(step_s, measured.step_s),

@@ -43,8 +43,14 @@ def product(
         gemm(
             name(s), "", "forward", m=m, n=n, k=k, batch=batch, element_bytes=width(first), output_bytes=written,
             precision=precision(first, s), fetched=fetched,
+            outer=transposed(first) and not transposed(second),
         )
     ]  # fmt: skip
+
+
+def transposed(one: Operand) -> bool:
+    """Whether the rows of a matrix lie across memory."""
+    return one.strides is not None and len(one.strides) > 1 and one.strides[-2] < one.strides[-1]
 
 
 def fetched_of(one: Operand) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from estimator.cost.price import UNALIGNED
 from estimator.operations.aten import is_known, kernels_of
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import Category, Phase
@@ -18,7 +19,8 @@ COMPUTED = ("gelu", "softmax")
 """Kernels that memory alone does not bound: no rate of memory is read off them."""
 
 GROUPS = (
-    "products", "tf32 products", "fp32 products", "unaligned products", "attention", "fp32 attention",
+    "products", "tf32 products", "fp32 products", "unaligned products",
+    "products in pairs", "products in fours", "attention", "fp32 attention",
     "contiguous kernels", "norm kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
 )  # fmt: skip
 """What is fitted and scored together."""
@@ -100,8 +102,8 @@ def group_of(ops: tuple[Op, ...]) -> str:
 
 def _group(op: Op) -> str:
     if op.kind == "gemm":
-        if not op.aligned:
-            return "unaligned products" if op.precision != "fp32" else "fp32 products"
+        if op.fetched in UNALIGNED and op.precision != "fp32":
+            return {1: "unaligned products", 2: "products in pairs", 4: "products in fours"}[op.fetched]
         return {"tf32": "tf32 products", "fp32": "fp32 products"}.get(op.precision, "products")
     if op.kind == "attention":
         return "fp32 attention" if op.precision in ("fp32", "tf32") else "attention"

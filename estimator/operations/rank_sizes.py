@@ -73,6 +73,7 @@ class RankSizes:
     training: Training
     recompute: str
     fused: bool
+    groups_experts: bool
     multi_tensor: bool
     fused_projections: bool
     keeps_gathered: bool
@@ -154,6 +155,7 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         training=training,
         recompute=plan.recompute,
         fused=training.fused,
+        groups_experts=training.groups_experts,
         multi_tensor=scenario.cluster.chip.kind != "cpu",
         fused_projections=training.traits.fuses_projections or model.position != "rope",
         keeps_gathered=keeps_gathered,

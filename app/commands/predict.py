@@ -108,12 +108,20 @@ def _estimated(entry: Entry, efficiencies: Calibrated | None, ranks: int, chip: 
         if entry.config:
             traced = _traced(entry, ranks, chip)
             return estimate_op_list(traced, cluster_for(traced, chip), efficiencies)
-        return estimate(scenario_from_json(entry.scenario), efficiencies)
+        return estimate(scenario_from_json(_scenario_of(entry)), efficiencies)
     except InputProblems as error:
         problems = [
             Problem(field=f"{entry.name}: {p.field}", message=p.message, remedy=p.remedy) for p in error.problems
         ]
         raise InputProblems(problems) from None
+
+
+def _scenario_of(entry: Entry) -> dict[str, Any]:
+    """What an entry's options say of the step stands in its scenario."""
+    experts = entry.options.get("experts")
+    if not experts:
+        return entry.scenario
+    return {**entry.scenario, "training": {**entry.scenario.get("training", {}), "experts": experts}}
 
 
 def _traced(entry: Entry, ranks: int, chip: str) -> OpList:

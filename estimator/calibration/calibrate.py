@@ -40,6 +40,7 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "fp32 attention": ("attention_vector_frac", "attention_vector_half_length"),
     "contiguous kernels": ("memory_frac", "kernel_tail_s"),
     "norm kernels": ("norm_frac",),
+    "column kernels": ("column_bytes_per_unit_cycle",),
     "strided kernels": ("strided_elements_per_unit_cycle",),
     "mixed kernels": ("mixed_elements_per_unit_cycle",),
     "optimizer": ("optimizer_tail_s",),
@@ -48,7 +49,8 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
 """Which constants the points of a group may determine; a group is fitted with what those before it gave."""
 
 ORDER = (
-    "contiguous kernels", "norm kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
+    "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer",
+    "copies to the host",
     "products", "tf32 products", "fp32 products", "unaligned products", "products in pairs",
     "products in fours", "attention", "fp32 attention",
 )  # fmt: skip

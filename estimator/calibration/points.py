@@ -21,7 +21,8 @@ COMPUTED = ("gelu", "softmax")
 GROUPS = (
     "products", "tf32 products", "fp32 products", "unaligned products",
     "products in pairs", "products in fours", "attention", "fp32 attention",
-    "contiguous kernels", "norm kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
+    "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer",
+    "copies to the host",
 )  # fmt: skip
 """What is fitted and scored together."""
 
@@ -113,6 +114,8 @@ def _group(op: Op) -> str:
         return "optimizer"
     if any(word in op.name for word in COMPUTED):
         return ""
+    if op.column_bytes:
+        return "column kernels"
     if "norm" in op.name:
         return "norm kernels" if op.reduced_bytes else ""
     slow = bool(op.strided_elements > 0), bool(op.mixed_elements > 0)

@@ -67,6 +67,12 @@ def device_s(work: Work) -> dict[str, Number]:
     return {"forward": sum(seconds["forward"]), "backward": sum(seconds["input"]) + sum(seconds["weight"])}
 
 
+def products_s(work: Work) -> dict[str, Number]:
+    """Device seconds of a part's matrix products outside attention, by phase."""
+    seconds = work.seconds
+    return {"forward": seconds["forward"][0], "backward": seconds["input"][0] + seconds["weight"][0]}
+
+
 def _component(op: Op) -> int:
     if op.kind == "attention":
         return 2

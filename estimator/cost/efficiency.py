@@ -108,6 +108,7 @@ class Efficiencies:
     collective_start_s: float
     collective_rank_s: float
     contention_frac: float
+    contention_megatron_frac: float
     host_link_frac: float
     host_memory_bytes_per_s: float
     workspace_bytes: float
@@ -187,8 +188,13 @@ def ideal(e: Efficiencies) -> Efficiencies:
     changed |= {
         name: 0.0 for name in NAMES if name.endswith(("_s", "_bytes", "_length")) and not name.endswith("_per_s")
     }
-    changed |= {"contention_frac": 0.0, "strided_elements_per_unit_cycle": 1e6, "mixed_elements_per_unit_cycle": 1e6}
-    changed["column_bytes_per_unit_cycle"] = 1e6
+    changed |= {
+        "contention_frac": 0.0,
+        "contention_megatron_frac": 0.0,
+        "strided_elements_per_unit_cycle": 1e6,
+        "mixed_elements_per_unit_cycle": 1e6,
+        "column_bytes_per_unit_cycle": 1e6,
+    }
     exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}
     return replace(e, name="ideal", lower_bound=True, ranges=exact, **changed)
 

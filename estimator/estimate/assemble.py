@@ -11,7 +11,7 @@ from estimator.communication.data import shares
 from estimator.communication.in_line import block_messages, edge_messages
 from estimator.communication.message import Message, PricedMessage, priced_in_line
 from estimator.communication.placement import Degrees, Groups, groups_of
-from estimator.cost.device_time import Work, attention_s, device_s, work_of
+from estimator.cost.device_time import Work, attention_s, device_s, products_s, work_of
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, ideal
 from estimator.memory.memory import Policy
 from estimator.memory.rank_memory import RankMemory, rank_memory_of
@@ -143,7 +143,8 @@ def lines_of(rank: Rank, cluster: Cluster, groups: Groups, e: Efficiencies) -> L
     """Price the collectives inside a micro-batch."""
 
     def lines(messages: Sequence[Message], work: Work) -> list[PricedMessage]:
-        return priced_in_line(messages, groups, cluster, e, attention_s=attention_s(work), device_s=device_s(work))
+        return priced_in_line(messages, groups, cluster, e, attention_s=attention_s(work), device_s=device_s(work),
+                              products_s=products_s(work))  # fmt: skip
 
     return Lines(
         blocks=tuple(lines(messages, work) for messages, work in zip(rank.block_messages, rank.blocks, strict=True)),

@@ -29,6 +29,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
              "host_sharded_tensor_s", "host_fsdp_forward_s", "host_fsdp_backward_s", "host_dtensor_s",
              "host_step_s", "host_collective_s"),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
+                      "contention_megatron_frac",
                       "host_link_frac", "host_memory_bytes_per_s"),
 }  # fmt: skip
 """Efficiencies that err together; the interval adds the groups' effects in quadrature."""
@@ -107,5 +108,7 @@ def factor(e: Efficiencies, varied: Efficiencies, name: str) -> NDArray[np.float
 
 def _end(e: Efficiencies, name: str, *, faster: bool) -> float:
     found: Range = e.ranges[name]
-    more_is_faster = (name.endswith("_frac") and name != "contention_frac") or name.endswith(("_cycle", "_per_s"))
+    more_is_faster = (name.endswith("_frac") and not name.startswith("contention")) or name.endswith(
+        ("_cycle", "_per_s")
+    )
     return found.high if more_is_faster == faster else found.low

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -189,18 +188,6 @@ def stage_memory(
         }
         moments = {"loss backward": loss, **moments}
     return StageMemory(states=states, moments=moments)
-
-
-PEAK_ERROR_FRAC = 0.035
-"""Nine of ten measured peaks lie this close to their prediction (docs/accuracy.md)."""
-NINE_OF_TEN_DEVIATIONS = 1.645
-"""Nine tenths of a normal distribution lie within so many standard deviations."""
-
-
-def out_of_memory_frac(reserved_bytes: float, capacity_bytes: float) -> float:
-    """Give the risk that a step needs more than its device has: Φ(ln(reserved / capacity) / σ), σ of measured peaks."""
-    deviation = PEAK_ERROR_FRAC / NINE_OF_TEN_DEVIATIONS
-    return 0.5 * math.erfc(math.log(capacity_bytes / reserved_bytes) / deviation / math.sqrt(2.0))
 
 
 def _each(value: Number, count: int) -> list[float]:

@@ -30,6 +30,7 @@ class Framework:
 
     - ``fuses``: element-wise kernels are compiled into a few, without ``compile`` being set.
     - ``host``: whose host time per launch applies: ``eager``, ``fused``, ``megatron``, or none.
+    - ``contention``: the efficiency that says what products lose while data parallel collectives run beside them.
     - ``lower_bound``: no software at all: no host, no kernels but the needed ones, nothing sent that need not be.
     - ``vocab_parallel``: embedding and head are split over the tensor parallel ranks.
     - ``vocab_parallel_loss``: the loss over a split vocabulary runs in fp32, kernel by kernel (Megatron-Core).
@@ -55,6 +56,7 @@ class Framework:
     label: str
     fuses: bool = False
     host: str = "eager"
+    contention: str = "contention_frac"
     lower_bound: bool = False
     vocab_parallel: bool = False
     vocab_parallel_loss: bool = False
@@ -83,6 +85,7 @@ FRAMEWORKS = {
         label="Megatron",
         fuses=True,
         host="megatron",
+        contention="contention_megatron_frac",
         vocab_parallel=True,
         vocab_parallel_loss=True,
         master_weights=True,

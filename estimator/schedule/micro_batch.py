@@ -123,6 +123,13 @@ class Pass:
         return self.part.input_s + self.part.weight_s
 
     @property
+    def host_share(self) -> float:
+        """Host over device time of this pass; for plain numbers."""
+        part = self.part
+        device_s = part.forward_s + self.backward_s + part.inline_forward_s + part.inline_backward_s
+        return float((part.host_forward_s + part.host_backward_s) / maximum(device_s, 1e-30))
+
+    @property
     def products_forward_frac(self) -> Number:
         """Share of products and attention in forward's window."""
         return _share(self.part.products_forward_s, self.window_forward_s)

@@ -236,6 +236,9 @@ def plan_and_training(
     if not stated and recent and tp > 1:
         split = True
         assumptions.append("sequence_parallel = true (as Megatron's published recipes set it)")
+    overlapped = split and recent and cells.get("tp_overlap", "").lower() not in ("false", "0", "no")
+    if overlapped and not cells.get("tp_overlap"):
+        assumptions.append("tp_overlap = true (as Megatron's published recipes set it)")
     plan: dict[str, Any] = {
         "dp": dp,
         "tp": tp,
@@ -246,6 +249,7 @@ def plan_and_training(
         "recompute": _recompute(cells.get("recompute", ""), assumptions),
         "micro_batch": whole("micro_batch", 1),
         "sequence_parallel": split,
+        "tp_overlap": overlapped,
         "overlap": cells.get("ddp_mode", "") not in ("naive", "flat")
         and (recent or not (published.exposes_ddp and sharding == "ddp")),
     }

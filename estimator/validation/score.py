@@ -45,6 +45,7 @@ class Predicted:
     high_s: float
     peak_bytes: float
     fits: bool
+    kind: str
     parts_s: dict[str, float]
     naive_s: float | None
     time_error_pct: float | None
@@ -205,6 +206,7 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
         high_s=high_s,
         peak_bytes=peak_bytes,
         fits=found.memory.fits,
+        kind=found.kind,
         parts_s=parts,
         naive_s=naive,
         time_error_pct=_error(step_s, measured.step_s),

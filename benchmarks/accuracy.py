@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from app.commands.validate import read_rows
+from estimator.calibration.calibrate import Source, calibrate
+from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import estimate
 from estimator.estimate.residual import Residual, known
 from estimator.scenario.measurement import step_time_s
@@ -35,6 +37,8 @@ FIGURES = ROOT / "benchmarks" / "accuracy.json"
 DOCS = ROOT / "docs" / "accuracy.md"
 REGION = ("<!-- make accuracy: begin -->\n", "<!-- make accuracy: end -->")
 STEPS = ("cs336", "llm", "modes", "recompute")
+PROBES = "probes.json"
+"""Among the paths of a set: what the others are predicted by, calibrated on nothing else."""
 BUNDLED = {
     "h200 steps, first day": [REFERENCE / "h200" / f"step-{name}.json" for name in STEPS],
     "h200 steps, second day": [REFERENCE / "h200" / f"{name}-1.json" for name in STEPS],
@@ -43,6 +47,10 @@ BUNDLED = {
     "h200 plans, one GPU": [REFERENCE / "h200_plans" / "1"],
     "h200 plans, two GPUs": [REFERENCE / "h200_plans" / "2"],
     "h200 plans, four GPUs": [REFERENCE / "h200_plans" / "4"],
+    "h200 of another host, one GPU": [REFERENCE / "h200_host" / "1"],
+    "h200 of another host, one GPU, by its probes": [REFERENCE / "h200_host" / "1", REFERENCE / "h200_host" / PROBES],
+    "h200 of another host, two GPUs": [REFERENCE / "h200_host" / "2"],
+    "h200 of another host, two GPUs, by its probes": [REFERENCE / "h200_host" / "2", REFERENCE / "h200_host" / PROBES],
     "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
 }  # fmt: skip
 SCENARIOS = {"step": scenario_of_grid_row, "ddp": scenario_of_variant_row}
@@ -145,14 +153,20 @@ def read(paths: Sequence[Path]) -> tuple[list[Scored], int]:
     """Predict every row of a set; the second number is of those that could not be."""
     scored: list[Scored] = []
     skipped = 0
+    probes = [Source(name=path.name, measurement=read_measurement(path)) for path in paths if path.name == PROBES]
+    calibrated = calibrate(probes).efficiencies if probes else None
     for path in paths:
+        if path.name == PROBES:
+            continue
         if path.suffix == ".csv":
             rows = predict_rows(read_rows(path))
             scored += [_of_row(row) for row in rows if isinstance(row, Predicted)]
             skipped += sum(not isinstance(row, Predicted) for row in rows)
         elif path.is_dir():
             results = (
-                _of_result(result) for result in sorted(path.glob("*.json")) if result.name != "predictions.json"
+                _of_result(result, calibrated)
+                for result in sorted(path.glob("*.json"))
+                if result.name != "predictions.json"
             )
             for one in results:
                 scored += [one] if one else []
@@ -178,13 +192,13 @@ def _of_row(row: Predicted) -> Scored:
     )
 
 
-def _of_result(path: Path) -> Scored | None:
+def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
     """Score a run by the scenario that it was of."""
     measured = read_measurement(path)
     if measured.status != "ok" or not measured.scenario:
         return None
     try:
-        one = estimate(scenario_from_json(measured.scenario))
+        one = estimate(scenario_from_json(measured.scenario), calibrated)
     except InputProblems:
         return None
     step_s = step_time_s(measured.steps_s)

@@ -286,10 +286,10 @@ def _training(
     if attention == "flash1":
         assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
     if attention is None:
-        old = (
-            eager_dropout is not None
-            and chip.name.startswith(EAGER_DEFAULT_CHIPS)
-            and "transformer_engine" not in cells.get("notes", "")
+        notes = cells.get("notes", "")
+        old = eager_dropout is not None and (
+            "transformer-impl=local" in notes
+            or (chip.name.startswith(EAGER_DEFAULT_CHIPS) and "transformer_engine" not in notes)
         )
         attention = "eager" if old else "sdpa"
         assumptions.append(f"attention = {attention}")

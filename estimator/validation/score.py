@@ -192,7 +192,9 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
     if measured.timed_parts:
         step_s = sum(parts[part] for part in measured.timed_parts)
     low_s, high_s = (end * step_s / found.step_time_s for end in found.interval_s)
-    peak_bytes = found.memory.peak_bytes if measured.memory_kind == "allocated" else found.memory.reserved_bytes
+    peak_bytes = found.memory.stages[-1].peak_bytes if measured.memory_of_last else found.memory.peak_bytes
+    if measured.memory_kind != "allocated":
+        peak_bytes *= found.memory.reserved_bytes / found.memory.peak_bytes
     if measured.memory_kind == "device":
         peak_bytes += measured.context_bytes
     naive = None if measured.timed_parts else naive_step_s(row.scenario)

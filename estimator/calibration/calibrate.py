@@ -33,11 +33,14 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "tf32 products": ("gemm_tf32_frac", "gemm_tf32_outer_frac", "gemm_tf32_start_s"),
     "fp32 products": ("gemm_vector_frac", "gemm_vector_start_s"),
     "unaligned products": ("gemm_unaligned_frac",),
+    "products of pairs": ("gemm_pairs_frac",),
+    "products of fours": ("gemm_fours_frac",),
     "attention": ("attention_frac", "attention_half_length", "attention_half_width", "attention_backward_frac",
                   "attention_backward_half_length"),
     "fp32 attention": ("attention_vector_frac", "attention_vector_half_length"),
     "contiguous kernels": ("memory_frac", "kernel_tail_s"),
     "norm kernels": ("norm_frac",),
+    "column kernels": ("column_bytes_per_unit_cycle",),
     "strided kernels": ("strided_elements_per_unit_cycle",),
     "mixed kernels": ("mixed_elements_per_unit_cycle",),
     "optimizer": ("optimizer_tail_s",),
@@ -46,8 +49,9 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
 """Which constants the points of a group may determine; a group is fitted with what those before it gave."""
 
 ORDER = (
-    "contiguous kernels", "norm kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
-    "products", "tf32 products", "fp32 products", "unaligned products", "attention", "fp32 attention",
+    "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
+    "products", "tf32 products", "fp32 products", "unaligned products", "products of pairs", "products of fours", "attention",
+    "fp32 attention",
 )  # fmt: skip
 assert set(ORDER) == set(CONSTANTS) == set(GROUPS)
 

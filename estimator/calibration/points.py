@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from estimator.cost.price import UNALIGNED
 from estimator.operations.aten import is_known, kernels_of
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import Category, Phase
@@ -18,8 +19,8 @@ COMPUTED = ("gelu", "softmax")
 """Kernels that memory alone does not bound: no rate of memory is read off them."""
 
 GROUPS = (
-    "products", "tf32 products", "fp32 products", "unaligned products", "attention", "fp32 attention",
-    "contiguous kernels", "norm kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
+    "products", "tf32 products", "fp32 products", "unaligned products", "products of pairs", "products of fours",
+    "attention", "fp32 attention", "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
 )  # fmt: skip
 """What is fitted and scored together."""
 
@@ -100,8 +101,8 @@ def group_of(ops: tuple[Op, ...]) -> str:
 
 def _group(op: Op) -> str:
     if op.kind == "gemm":
-        if not op.aligned:
-            return "unaligned products" if op.precision != "fp32" else "fp32 products"
+        if op.fetched in UNALIGNED and op.precision != "fp32":
+            return {1: "unaligned products", 2: "products of pairs", 4: "products of fours"}[op.fetched]
         return {"tf32": "tf32 products", "fp32": "fp32 products"}.get(op.precision, "products")
     if op.kind == "attention":
         return "fp32 attention" if op.precision in ("fp32", "tf32") else "attention"
@@ -111,6 +112,8 @@ def _group(op: Op) -> str:
         return "optimizer"
     if any(word in op.name for word in COMPUTED):
         return ""
+    if op.column_bytes:
+        return "column kernels"
     if "norm" in op.name:
         return "norm kernels" if op.reduced_bytes else ""
     slow = bool(op.strided_elements > 0), bool(op.mixed_elements > 0)

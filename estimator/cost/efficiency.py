@@ -61,6 +61,8 @@ class Efficiencies:
     gemm_tf32_outer_frac: float
     gemm_vector_frac: float
     gemm_unaligned_frac: float
+    gemm_pairs_frac: float
+    gemm_fours_frac: float
     gemm_start_s: float
     gemm_tf32_start_s: float
     gemm_vector_start_s: float
@@ -80,6 +82,7 @@ class Efficiencies:
     softmax_frac: float
     strided_elements_per_unit_cycle: float
     mixed_elements_per_unit_cycle: float
+    column_bytes_per_unit_cycle: float
     kernel_tail_s: float
     kernel_gap_s: float
     optimizer_tail_s: float
@@ -190,6 +193,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "contention_megatron_frac": 0.0,
         "strided_elements_per_unit_cycle": 1e6,
         "mixed_elements_per_unit_cycle": 1e6,
+        "column_bytes_per_unit_cycle": 1e6,
     }
     exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}
     return replace(e, name="ideal", lower_bound=True, ranges=exact, **changed)

@@ -15,12 +15,13 @@ from estimator.schedule.step import Setting
 
 INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_tf32_outer_frac", "gemm_vector_frac",
-                        "gemm_unaligned_frac", "gemm_start_s", "gemm_tf32_start_s", "gemm_vector_start_s"),
+                        "gemm_unaligned_frac", "gemm_pairs_frac", "gemm_fours_frac",
+                        "gemm_start_s", "gemm_tf32_start_s", "gemm_vector_start_s"),
     "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
                   "attention_half_length", "attention_backward_half_length", "attention_vector_half_length",
                   "attention_backward_frac"),
     "memory": ("memory_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
-               "mixed_elements_per_unit_cycle", "kernel_tail_s",
+               "mixed_elements_per_unit_cycle", "column_bytes_per_unit_cycle", "kernel_tail_s",
                "kernel_gap_s",
                "optimizer_tail_s"),
     "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",

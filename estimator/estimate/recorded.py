@@ -12,7 +12,7 @@ from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import recorded_launch_s
-from estimator.cost.price import Priced, price
+from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_known, kernels_of
 from estimator.operations.aten.optimizer import tensors_of
@@ -191,7 +191,7 @@ def _kernels(
 def _follows(op: Op) -> str:
     """The efficiency that an op's time moves with."""
     if op.kind == "gemm":
-        return product_efficiency(op.precision) if op.aligned else "gemm_unaligned_frac"
+        return UNALIGNED.get(op.fetched) or product_efficiency(op.precision)
     if op.kind == "attention":
         return "attention_vector_frac" if op.precision in ("fp32", "tf32") else op.efficiency
     return "host_link_frac" if op.kind == "transfer" else "memory_frac"

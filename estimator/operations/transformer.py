@@ -10,7 +10,7 @@ from estimator.operations.elementwise import FEW_INDICES, SORTED_LAUNCHES, SORTE
 from estimator.operations.feed_forward import feed_forward
 from estimator.operations.linear import linear
 from estimator.operations.moe import expert_part, routed_rows
-from estimator.operations.op import Op, kernels
+from estimator.operations.op import Op, fetched_at_once, kernels
 from estimator.operations.rank_parameters import RankParameters, ffn_parameters, parameters_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.recompute import recomputed
@@ -159,7 +159,7 @@ def head(d: RankSizes) -> list[Op]:
     ops = pair("final norm", "head", d.stream_tokens * d.hidden, *elementwise.norm(d, n.residual))
     if not d.model.head:
         return ops
-    aligned = d.model.vocab * n.compute % 16 == 0
-    ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, aligned=aligned, quantised=False,
+    fetched = fetched_at_once(d.model.vocab, n.compute)
+    ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, fetched=fetched, quantised=False,
                   kept=d.kept_tokens * d.hidden)  # fmt: skip
     return ops + pair("cross-entropy", "head", d.tokens * d.vocab, *elementwise.cross_entropy(d))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from estimator.operations.aten import elementwise, indexing, kernels_of, kernels_of_table, products, reductions
 from estimator.operations.aten.operands import count, kernel, moved_bytes, width
-from estimator.operations.op import Op
+from estimator.operations.op import WHOLE, Op, fetched_at_once
 from estimator.scenario.op_list import Operand, OpList, Signature
 
 POINTWISE: tuple[Callable[[Signature], list[Op]], ...] = (
@@ -131,15 +131,15 @@ def _group_of(groups: list[_Group], s: Signature, phase: str) -> _Group:
 def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: Joined) -> None:
     """Align an unaligned product where that pays: its operands are copied once, for all products that read them."""
     ops = kernels_of(s)
-    if len(ops) != 1 or ops[0].kind != "gemm" or ops[0].aligned or ops[0].precision == "fp32":
+    if len(ops) != 1 or ops[0].kind != "gemm" or ops[0].fetched == WHOLE or ops[0].precision == "fp32":
         return
     op = ops[0]
     elements = float(op.batch * (op.m * op.k + op.k * op.n + op.m * op.n))
     if op.flops < PADDED_FROM * elements:
         return
-    op.aligned = True
+    op.fetched = WHOLE
     for one in s.inputs[-2:]:
-        if products.aligned(one) and (one.shape[-1] * width(one)) % products.ALIGNED_BYTES == 0:
+        if WHOLE == products.fetched_of(one) == fetched_at_once(one.shape[-1], width(one)):
             continue
         key = count(one), one.dtype
         if key in padded:

@@ -12,7 +12,7 @@ from estimator.cost.efficiency import efficiencies
 from estimator.cost.price import price
 from estimator.operations.aten import TABLE, is_known, kernels_of
 from estimator.operations.aten.optimizer import launches
-from estimator.operations.op import gemm
+from estimator.operations.op import WHOLE, gemm
 from estimator.scenario import catalog
 from estimator.scenario.op_list import Operand, Signature
 
@@ -61,10 +61,13 @@ def test_products_of_other_types_run_at_their_own_peak():
 
 def test_rows_that_begin_between_16_bytes_are_unaligned():
     odd = tensor(8192, 50257)
-    assert not one("aten::mm", odd, tensor(50257, 768)).aligned
-    assert not one("aten::mm", tensor(50257, 8192, strides=(1, 50257)), tensor(8192, 768)).aligned
-    assert not one("aten::mm", tensor(8192, 768), tensor(768, 50257, strides=(1, 768)), out=odd).aligned
-    assert one("aten::mm", tensor(8192, 768), tensor(768, 50264, strides=(1, 768)), out=tensor(8192, 50264)).aligned
+    assert one("aten::mm", odd, tensor(50257, 768)).fetched == 1
+    assert one("aten::mm", tensor(50257, 8192, strides=(1, 50257)), tensor(8192, 768)).fetched == 1
+    assert one("aten::mm", tensor(8192, 768), tensor(768, 50257, strides=(1, 768)), out=odd).fetched == 1
+    assert (
+        one("aten::mm", tensor(8192, 768), tensor(768, 50264, strides=(1, 768)), out=tensor(8192, 50264)).fetched
+        == WHOLE
+    )
 
 
 def test_groups_of_a_grouped_product_are_taken_as_equal():
@@ -101,8 +104,16 @@ def test_a_convolution_is_a_product_and_its_backward_two():
 def test_half_precision_images_are_turned_unless_their_channels_come_last():
     image, weight, out = tensor(8, 64, 56, 56), tensor(64, 64, 3, 3), tensor(8, 64, 56, 56)
     last = tensor(8, 64, 56, 56, strides=(64 * 56 * 56, 1, 64 * 56, 64))
-    assert len(kernels_of(Signature(op="aten::convolution", inputs=(image, weight), outputs=(out,)))) == 3
-    assert len(kernels_of(Signature(op="aten::convolution", inputs=(last, weight), outputs=(last,)))) == 1
+    turned = [kernels_of(Signature(op="aten::convolution", inputs=(a, weight), outputs=(b,))) for a, b in
+              ((image, out), (last, last))]  # fmt: skip
+    assert [len(ops) for ops in turned] == [1 + 3, 1 + 1]  # the weight, too
+    window = tensor(64, 64, 1, 1)
+    assert len(kernels_of(Signature(op="aten::convolution", inputs=(image, window), outputs=(out,)))) == 1
+
+
+def test_sums_over_rows_are_told_from_sums_over_columns():
+    assert one("aten::sum", tensor(8, 64, 128), out=tensor(128)).column_bytes > 0
+    assert one("aten::sum", tensor(8, 64, 128), out=tensor(8, 64, 1)).column_bytes == 0
 
 
 Q, K = tensor(2, 32, 2048, 64), tensor(2, 8, 2048, 64)

@@ -13,7 +13,7 @@ import msgspec
 
 from app.disk import new_id, read_json, write_json
 from estimator.cost.calibration import calibration_from_json
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated, Efficiencies
 from estimator.scenario.problems import InputProblems, Problem
 
 _ID = re.compile(r"[0-9a-f-]{1,64}")
@@ -33,10 +33,10 @@ class StoredCalibration:
 
 
 class CalibrationFolder:
-    """``calibrations/DEVICE/HOST/ID.json`` of a data folder."""
+    """``calibrations/DEVICE/HOST/ID.json`` of a data folder; ``usual``: those that a request without one takes."""
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
+    def __init__(self, root: Path, usual: tuple[Efficiencies, ...] = ()) -> None:
+        self.root, self.usual = root, usual
 
     def put(self, document: Mapping[str, Any]) -> StoredCalibration:
         """Keep a calibration under a new id; raises OSError where the disk takes nothing."""
@@ -64,10 +64,10 @@ class CalibrationFolder:
         found = read_json(path)
         return found if isinstance(found, dict) else None
 
-    def efficiencies(self, calibration_id: str) -> Efficiencies | None:
-        """The one that a request names, None for none; raises InputProblems where there is no such."""
+    def efficiencies(self, calibration_id: str) -> Calibrated | None:
+        """The one that a request names, else the usual ones, if any; raises InputProblems where there is no such."""
         if not calibration_id:
-            return None
+            return self.usual or None
         path = self._path(calibration_id)
         if path is None:
             remedy = "GET /api/calibrations lists those that there are."

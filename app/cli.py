@@ -109,6 +109,7 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any. [default: 8000]")
     ] = None,
     data: Data = None,
+    calibration: Calibrations = None,
     no_token: Annotated[
         bool,
         typer.Option(
@@ -120,7 +121,15 @@ def serve(
     """Start the dashboard and print its URL."""
     from app.commands.serve import serve as command
 
-    return command({"host": host, "port": port, "data": data, "no_token": no_token or None})
+    return command(
+        {
+            "host": host,
+            "port": port,
+            "data": data,
+            "no_token": no_token or None,
+            "calibration": tuple(calibration) if calibration else None,
+        }
+    )
 
 
 @app.command()

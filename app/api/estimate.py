@@ -12,7 +12,7 @@ from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenAxis, GivenScenario
 from app.context import Ctx
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.codec import unknown_key
@@ -46,7 +46,7 @@ async def post_estimate(request: Request, context: Ctx, calibration: str = "") -
     return json_response(estimate(scenario, measured))
 
 
-def _of_op_list(document: Any, calibration: Efficiencies | None) -> Estimate:
+def _of_op_list(document: Any, calibration: Calibrated | None) -> Estimate:
     found = from_json(document)
     return estimate_op_list(found, cluster_for(found), calibration)
 

@@ -22,7 +22,7 @@ from app.api.given import SEARCH, GivenSearch
 from app.context import Context, Ctx
 from app.encoding import encode_json
 from app.errors import Refused, sentence
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.scenario.problems import InputProblems
 from estimator.search.space import too_much
 from estimator.search.specification import checked
@@ -95,7 +95,7 @@ async def post_sweep(request: Request, context: Ctx, calibration: str = "") -> R
         return json_response(task.result())
 
 
-async def _told(document: object, context: Context, measured: Efficiencies | None) -> AsyncIterator[bytes]:
+async def _told(document: object, context: Context, measured: Calibrated | None) -> AsyncIterator[bytes]:
     if context.sweeps.locked():
         yield _line({"waiting": True})
     async with _search(document, context, measured) as (task, progress):
@@ -106,7 +106,7 @@ async def _told(document: object, context: Context, measured: Efficiencies | Non
 
 @contextlib.asynccontextmanager
 async def _search(
-    document: object, context: Context, measured: Efficiencies | None
+    document: object, context: Context, measured: Calibrated | None
 ) -> AsyncIterator[tuple[asyncio.Task[Sweep], SearchProgress]]:
     """Wait for the slot, then search in a thread, which ends soon after whoever waits for it has gone."""
     await context.sweeps.acquire()

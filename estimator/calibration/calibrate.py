@@ -33,8 +33,8 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
     "tf32 products": ("gemm_tf32_frac", "gemm_tf32_outer_frac", "gemm_tf32_start_s"),
     "fp32 products": ("gemm_vector_frac", "gemm_vector_start_s"),
     "unaligned products": ("gemm_unaligned_frac",),
-    "products of pairs": ("gemm_pairs_frac",),
-    "products of fours": ("gemm_fours_frac",),
+    "products in pairs": ("gemm_pairs_frac",),
+    "products in fours": ("gemm_fours_frac",),
     "attention": ("attention_frac", "attention_half_length", "attention_half_width", "attention_backward_frac",
                   "attention_backward_half_length"),
     "fp32 attention": ("attention_vector_frac", "attention_vector_half_length"),
@@ -49,9 +49,10 @@ CONSTANTS: dict[str, tuple[str, ...]] = {
 """Which constants the points of a group may determine; a group is fitted with what those before it gave."""
 
 ORDER = (
-    "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
-    "products", "tf32 products", "fp32 products", "unaligned products", "products of pairs", "products of fours", "attention",
-    "fp32 attention",
+    "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer",
+    "copies to the host",
+    "products", "tf32 products", "fp32 products", "unaligned products", "products in pairs",
+    "products in fours", "attention", "fp32 attention",
 )  # fmt: skip
 assert set(ORDER) == set(CONSTANTS) == set(GROUPS)
 

@@ -1,6 +1,6 @@
 """Fit: constants of the cost model to points, few at a time, robustly.
 
-Each constant is searched alone, on a logarithmic grid that is refined twice, and the constants of a group in turns,
+Each constant is searched alone, on a logarithmic grid that is refined, and the constants of a group in turns,
 until no turn helps: the mean of |log(predicted / measured)|, each at most ``OUTLIER``, which few wild points cannot
 move far. Every fourth point is held back, and says what was gained.
 """
@@ -26,6 +26,7 @@ SENSITIVE = 0.2
 """A point depends on a constant where a hundredth more of it moves its time by at least so many hundredths."""
 TURNS = 3
 STEPS = 9
+REFINED = 4
 SPAN = 3.0
 """A constant is sought from so many times less to so many times more than what it starts from."""
 WORTH = 0.02
@@ -99,12 +100,12 @@ def _error_of(name: str, points: Sequence[Point], chip: Chip, e: Efficiencies) -
 
 
 def searched(objective: Callable[[float], float], start: float) -> float:
-    """The value on a logarithmic grid around ``start``, refined twice, where the objective is least."""
+    """The value on a logarithmic grid around ``start``, refined, where the objective is least."""
     best, least = start, objective(start)
     worth = least * (1.0 - WORTH)
     centre, width = start, math.log(SPAN)
     found = start
-    for _ in range(3):
+    for _ in range(REFINED):
         for index in range(-STEPS // 2, STEPS // 2 + 1):
             value = centre * math.exp(width * 2 * index / STEPS)
             error = objective(value)

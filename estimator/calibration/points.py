@@ -19,8 +19,10 @@ COMPUTED = ("gelu", "softmax")
 """Kernels that memory alone does not bound: no rate of memory is read off them."""
 
 GROUPS = (
-    "products", "tf32 products", "fp32 products", "unaligned products", "products of pairs", "products of fours",
-    "attention", "fp32 attention", "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer", "copies to the host",
+    "products", "tf32 products", "fp32 products", "unaligned products",
+    "products in pairs", "products in fours", "attention", "fp32 attention",
+    "contiguous kernels", "norm kernels", "column kernels", "strided kernels", "mixed kernels", "optimizer",
+    "copies to the host",
 )  # fmt: skip
 """What is fitted and scored together."""
 
@@ -102,7 +104,7 @@ def group_of(ops: tuple[Op, ...]) -> str:
 def _group(op: Op) -> str:
     if op.kind == "gemm":
         if op.fetched in UNALIGNED and op.precision != "fp32":
-            return {1: "unaligned products", 2: "products of pairs", 4: "products of fours"}[op.fetched]
+            return {1: "unaligned products", 2: "products in pairs", 4: "products in fours"}[op.fetched]
         return {"tf32": "tf32 products", "fp32": "fp32 products"}.get(op.precision, "products")
     if op.kind == "attention":
         return "fp32 attention" if op.precision in ("fp32", "tf32") else "attention"

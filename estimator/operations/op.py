@@ -39,9 +39,9 @@ class Op:
     differ in type. ``transfer``: ``bytes`` pass between host and device. All sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
-    the gradients of weights need, so that a schedule may run it later. ``fetched``: elements of a product's
-    operands that its unit fetches at once, which rows at odd addresses make fewer. ``outer``: a product of
-    two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
+    the gradients of weights need, so that a schedule may run it later. ``outer``: a product of two operands neither of
+    whose rows runs along k, as gradients of weights are (Gᵀ·X). ``fetched``: elements of a product's operands that its
+    unit fetches at once, which rows at odd addresses make fewer.
     """
 
     name: str

@@ -384,7 +384,7 @@ def held_out(by_set: dict[str, list[Scored]]) -> dict[str, float]:
     groups, found = grouped_sets(by_set), {}
     for name, scored in by_set.items():
         own = name.partition(",")[0]
-        others = fitted({group: ones for group, ones in groups.items() if group != own})
+        others = {"any": PLAIN, **fitted({group: ones for group, ones in groups.items() if group != own})}
         timed = [one for one in scored if one.covered is not None]
         if timed:
             inside = 0

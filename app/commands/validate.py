@@ -40,7 +40,7 @@ COLUMNS = (
     "measured_peak_mem_gib", "notes", "framework", "head_dim", "gated_ffn", "tied_embedding", "experts", "top_k",
     "moe_ffn", "shared_experts", "optimizer", "measured_forward_s", "measured_backward_s", "measured_optimizer_s",
     "measured_communication_s", "ddp_mode", "bucket_mb", "mode", "dropout", "activation", "norm", "position",
-    "measured_forward_backward_s", "quality_flags", "flop_convention",
+    "measured_forward_backward_s", "quality_flags", "flop_convention", "tp_overlap", "ep_overlap",
 )  # fmt: skip
 """Columns of a table of measured runs; all but the first six may be empty or missing."""
 

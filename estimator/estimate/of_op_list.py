@@ -23,6 +23,7 @@ from estimator.estimate.op_list_report import (
 )
 from estimator.estimate.recorded import Recorded, recorded, times_of
 from estimator.estimate.report import MemoryOfStage
+from estimator.estimate.residual import kind_of_program, widened
 from estimator.memory.timeline import MemoryTimeline, timeline
 from estimator.operations.aten import workspace_bytes_of
 from estimator.operations.aten.operands import moved_bytes
@@ -81,8 +82,11 @@ def estimate_op_list(
     order = order_of(found.calls, priced.phases)
     queue = queued(order, times_of(priced, e, interval=interval))
     seconds = float(queue.seconds[0])
-    low, high = quadrature(np.asarray(queue.seconds)) if interval else (seconds, seconds)
     passed = _passed(queue, order, priced)
+    kind = kind_of_program(max(found.world_size, 1), sum(passed.waits_s.values()) / max(seconds, 1e-30))
+    low, high = (seconds, seconds)
+    if interval and seconds > 0:
+        low, high = widened(seconds, quadrature(np.asarray(queue.seconds)), kind)
     collectives = collectives_of(priced, queue)
     held = _memory(priced, e, cluster, order, queue)
     model_flops, executed, precision = _flops(priced)
@@ -114,6 +118,7 @@ def estimate_op_list(
         micro_batches=1,
         chips=chips,
         efficiencies=e.name,
+        kind=kind,
         modules=module_costs(priced),
     )
 

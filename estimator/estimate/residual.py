@@ -68,6 +68,18 @@ def kind_of(scenario: Scenario, host_share: float) -> str:
     return ", ".join(words)
 
 
+WAITS, WAITS_SOME = 0.1, 0.01
+"""Share of a program's step that waits for the host where it binds, or may on another machine."""
+
+
+def kind_of_program(ranks: int, waiting_frac: float) -> str:
+    """Name the kind of a program's step, of which only its ranks and its waiting for the host are known."""
+    words = ["one device" if ranks == 1 else "sharded"]
+    if waiting_frac > WAITS_SOME:
+        words.append("host binds" if waiting_frac > WAITS else "host near")
+    return ", ".join(words)
+
+
 def known(kind: str, found: Mapping[str, Residual] | None = None) -> Residual:
     """Return what is known (``found``: what else) of a kind, or of the nearest with fewer words, or of any."""
     found = residuals() if found is None else found

@@ -78,6 +78,7 @@ class RankSizes:
     fused_projections: bool
     keeps_gathered: bool
     tp_overlap: bool = False
+    ep_overlap: bool = False
     causal: bool = True
 
     @property
@@ -160,4 +161,5 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         fused_projections=training.traits.fuses_projections or model.position != "rope",
         keeps_gathered=keeps_gathered,
         tp_overlap=plan.tp_overlap,
+        ep_overlap=plan.ep_overlap,
     )

@@ -50,6 +50,9 @@ class Plan:
     schedule: str = spec("1f1b", choices=SCHEDULES, help="pipeline schedule")
     ep: int = spec(1, minimum=1, maximum=100_000, help="expert parallel degree")
     expert_tp: int = spec(1, minimum=1, maximum=100_000, help="tensor parallel degree inside one expert")
+    ep_overlap: bool = spec(
+        False, help="tokens travel to experts and back beside the compute of another half micro-batch"
+    )
     sharding: str = spec("ddp", choices=SHARDINGS, help="what data parallel ranks shard; fsdp is zero3 with reshard")
     shard_ranks: int = spec(
         0, minimum=0, maximum=1_000_000, help="ranks that share one copy of the sharded states (HSDP); 0: all"

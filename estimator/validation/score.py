@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
@@ -191,8 +192,14 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
     step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in PARTS)
     if measured.timed_parts:
         step_s = sum(parts[part] for part in measured.timed_parts)
-    low_s, high_s = (end * step_s / found.step_time_s for end in found.interval_s)
-    peak_bytes = found.memory.peak_bytes if measured.memory_kind == "allocated" else found.memory.reserved_bytes
+    others = [_seconds(other, calibration) for other in row.alternatives]
+    known = [found.step_time_s, *(seconds for seconds in others if seconds is not None)]
+    # What a row leaves open widens the interval by what it would change, in quadrature.
+    low_s = step_s * math.exp(-_beside(found.interval_s[0], min(known), found.step_time_s))
+    high_s = step_s * math.exp(_beside(found.interval_s[1], max(known), found.step_time_s))
+    peak_bytes = found.memory.stages[-1].peak_bytes if measured.memory_of_last else found.memory.peak_bytes
+    if measured.memory_kind != "allocated":
+        peak_bytes *= found.memory.reserved_bytes / found.memory.peak_bytes
     if measured.memory_kind == "device":
         peak_bytes += measured.context_bytes
     naive = None if measured.timed_parts else naive_step_s(row.scenario)
@@ -219,6 +226,20 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
             if measured.step_s
         },
     )
+
+
+def _beside(one_s: float, other_s: float, step_s: float) -> float:
+    """Add two deviations from a step time in quadrature, as logarithms."""
+    return math.hypot(*(math.log(max(seconds, 1e-3 * step_s) / step_s) for seconds in (one_s, other_s)))
+
+
+def _seconds(scenario: Scenario, calibration: Calibrated | None) -> float | None:
+    """Seconds of an alternative that is possible and fits."""
+    try:
+        found = estimate(scenario, calibration, interval=False)
+    except InputProblems:
+        return None
+    return found.step_time_s if found.memory.fits else None
 
 
 def _error(predicted: float, measured: float | None) -> float | None:

@@ -11,6 +11,7 @@ from estimator.estimate.residual import (
     ANY,
     Residual,
     kind_of,
+    kind_of_program,
     known,
     memory_interval,
     out_of_memory_frac,
@@ -34,6 +35,12 @@ from tests.estimator.examples import LLAMA, scenario
 )
 def test_kinds_of_steps(plan, training, host_share, kind):
     assert kind_of(scenario(LLAMA, plan=plan, global_batch=8, **training), host_share) == kind
+
+
+def test_a_program_is_judged_by_its_ranks_and_its_waiting_for_the_host():
+    assert kind_of_program(1, 0.0) == "one device"
+    assert kind_of_program(1, 0.05) == "one device, host near"
+    assert kind_of_program(4, 0.5) == "sharded, host binds"
 
 
 def test_what_is_known_of_every_kind_makes_sense_and_says_where_it_is_from():

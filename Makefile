@@ -14,7 +14,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
-BROWSING := tests/browser tests/test_recipes.py
+# File by file in their order: sorted by how many tests a file has, the slowest, which have few, would come last
+SPREAD := --dist loadfile --no-loadscope-reorder
+BROWSING := tests/test_recipes.py tests/browser
 NODE := $(BIN)/node
 PRETTIER := $(NODE) node_modules/prettier/bin/prettier.cjs
 PRETTY := static/js static/css eslint.config.js jsconfig.json package.json
@@ -49,10 +51,10 @@ test: setup-test browser postgres slurm lint ## set up what is missing, then run
 
 test-browser: setup-test browser ## run the tests that open a browser
 	@# In processes of their own, because they keep an event loop running; beside the others, because they often wait.
-	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) -n 2 --dist loadfile $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
+	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) -n 2 $(SPREAD) $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
 
 test-others: setup-test postgres slurm ## run the tests that open none, file by file on all cores
-	$(PYTEST) -n 4 --dist loadfile $(BROWSING:%=--ignore %)
+	$(PYTEST) -n 3 $(SPREAD) $(BROWSING:%=--ignore %)
 
 test-gpu: $(READY_TEST) ## run the tests that need a GPU, on a host that has one
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("No GPU that torch can use: every test would be skipped. Run them on a host with one.")'

@@ -15,6 +15,9 @@ from estimator.scenario.problems import InputProblems, Problem
 SCHEMA_VERSION = "2"
 _REMEDY = "Correct it (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
 _log = logging.getLogger("headroom")
+SQLITE_PATIENCE_MS = 10_000
+"""How long SQLite waits for a database that somebody else locks."""
+
 _BOUNDS = {"connect_timeout": 5, "tcp_user_timeout": 10_000}
 """Of libpq, in seconds and milliseconds: a host that is gone does not answer at all."""
 
@@ -57,7 +60,7 @@ def engine_of(url: str) -> sa.Engine:
 
     @sa.event.listens_for(engine, "connect")
     def _settings(connection: Any, record: Any) -> None:
-        for pragma in ("busy_timeout=10000", "journal_mode=WAL", "synchronous=NORMAL"):
+        for pragma in (f"busy_timeout={SQLITE_PATIENCE_MS}", "journal_mode=WAL", "synchronous=NORMAL"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     return engine

@@ -25,7 +25,7 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
-WAIT_MS = 20_000
+WAIT_MS = 60_000
 """What a page is given to do or to show something: on a busy machine all of it takes longer."""
 
 

@@ -1,6 +1,6 @@
 """``python -m runners`` in a fork of a process that has imported torch, which takes longer than most commands do.
 
-Many ranks of one command: tests/runners/forked_ranks.py.
+Many ranks of one command: ``run_ranks``, by tests/runners/forked_ranks.py.
 
 Tests of how a command starts, of its signals and of its processes start it as users do.
 """
@@ -12,15 +12,18 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
     [
         "torch",
+        "torch._dynamo",  # which else every process imports for its first optimizer
         "torch._subclasses.fake_tensor",
         "torch.distributed.tensor",
         "torch.distributed.fsdp",
+        "torch.distributed.pipelining",
         "torch.testing._internal.distributed.fake_pg",
         "torch.utils.checkpoint",
         "runners.__main__",
@@ -30,9 +33,20 @@ _CONTEXT.set_forkserver_preload(
 
 def run_forked(*arguments: str, cwd: Path, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
     """Run the command and return its status and what it said."""
+    return _finished(_command, arguments, cwd, timeout_s)
+
+
+def run_ranks(ranks: int, *arguments: str, cwd: Path, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
+    """Run the command on so many ranks, each on one thread."""
+    return _finished(_ranks, (str(ranks), *arguments), cwd, timeout_s)
+
+
+def _finished(
+    target: Callable[[list[str]], int], arguments: tuple[str, ...], cwd: Path, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         texts = [Path(folder) / name for name in ("out", "err")]
-        process = _CONTEXT.Process(target=_run, args=(arguments, str(cwd), *map(str, texts)))
+        process = _CONTEXT.Process(target=_run, args=(target, arguments, str(cwd), *map(str, texts)))
         process.start()
         process.join(timeout_s)
         if process.exitcode is None:
@@ -43,8 +57,23 @@ def run_forked(*arguments: str, cwd: Path, timeout_s: float = 240.0) -> subproce
         return subprocess.CompletedProcess(arguments, process.exitcode, out, err)
 
 
-def _run(arguments: tuple[str, ...], cwd: str, out: str, err: str) -> None:
+def _command(arguments: list[str]) -> int:
     from runners.__main__ import main
+
+    return main(arguments)
+
+
+def _ranks(arguments: list[str]) -> int:
+    import torch
+
+    from tests.runners.forked_ranks import start
+
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
+    return min(abs(start(int(arguments[0]), arguments[1:])), 127)
+
+
+def _run(target: Callable[[list[str]], int], arguments: tuple[str, ...], cwd: str, out: str, err: str) -> None:
     from runners.worker import leave
 
     for descriptor, path in ((1, out), (2, err)):
@@ -53,7 +82,7 @@ def _run(arguments: tuple[str, ...], cwd: str, out: str, err: str) -> None:
     os.chdir(cwd)
     code = 1
     try:
-        code = main(list(arguments))
+        code = target(list(arguments))
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 2
     except BaseException:

@@ -21,7 +21,7 @@ NODES = ("one", "two")
 FAKE_GPUS = ("/dev/null", "/dev/zero")
 """Slurm counts GPUs by device files, and refuses a count without any."""
 
-START_S = 60.0
+START_S = 180.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "squeue", "scontrol", "scancel")
 ACCOUNTING = ("mariadbd", "mariadb-install-db", "slurmdbd", "sacct", "sacctmgr")
 
@@ -127,7 +127,7 @@ class Slurm:
         """Let the controller start anew without memory of its jobs, as it is long after they ended."""
         controller = next(one for one in self._started if "slurmctld" in str(one.args[0]))
         controller.send_signal(signal.SIGTERM)
-        controller.wait(20)
+        controller.wait(60)
         self._started.remove(controller)
         for path in (self.folder / "state").glob("job_state*"):
             path.unlink()

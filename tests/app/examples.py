@@ -24,6 +24,9 @@ SCENARIO = {
     "training": {"seq_len": 16, "global_batch": 2, "precision": "fp32"},
 }
 
+QUICK = {"benchmark": "precision", "device": "cpu", "warmup": 0, "steps": 1, "label": "quick"}
+"""Any run: it makes no optimizer, for the first of which torch imports its compiler, longer than all else takes."""
+
 LLAMA = {
     "model": "llama3-8b",
     "cluster": {"chip": "h200-sxm", "chips_per_node": 8, "nodes": 1},

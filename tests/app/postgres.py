@@ -60,7 +60,7 @@ class Postgres:
     def stop(self) -> None:
         """Shut it down without waiting for clients."""
         self.server.send_signal(signal.SIGINT)
-        self.server.wait(20)
+        self.server.wait(60)
 
 
 def engine(url: str) -> sa.Engine:

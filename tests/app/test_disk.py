@@ -55,7 +55,7 @@ def test_ids_are_unique_and_sort_by_time():
 def hold(root, ready, release):
     with DataFolder(root).locked():
         ready.set()
-        release.wait(20)
+        release.wait(60)
 
 
 def test_one_server_at_a_time_and_its_death_frees_the_folder(tmp_path):
@@ -65,7 +65,7 @@ def test_one_server_at_a_time_and_its_death_frees_the_folder(tmp_path):
     ready, release = context.Event(), context.Event()
     other = context.Process(target=hold, args=(tmp_path, ready, release))
     other.start()
-    assert ready.wait(20)
+    assert ready.wait(60)
     with pytest.raises(InputProblems, match="another Headroom server"), data.locked():
         pass
     other.kill()

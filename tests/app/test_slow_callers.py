@@ -110,4 +110,4 @@ def test_an_event_stream_stays_open(data):
                     connection.recv(65536)
     finally:
         working.kill()
-        working.wait(10)
+        working.wait(60)

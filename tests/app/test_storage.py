@@ -20,16 +20,21 @@ JOB = {"scenario": SCENARIO, "device": "cpu", "warmup": 0, "steps": 1}
 RESULT = json.dumps(encode(MEASUREMENT)).encode()
 
 
-@pytest.fixture
-def data(small_disk):
-    """A data folder with a run and an upload, which an earlier server has indexed."""
-    seen = small_disk.seen / "data"
-    with serving(small_disk.path / "data", wrap=small_disk.inside):
-        pass
-    write_run(seen / "runs", "20260101-000000-000-aaaaaa")
-    write_upload(seen / "uploads", "20260101-000000-000-bbbbbb")
-    with serving(small_disk.path / "data", wrap=small_disk.inside) as (_, client):
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory):
+    """A data folder with a run and an upload, which a server has indexed."""
+    folder = tmp_path_factory.mktemp("indexed") / "data"
+    write_run(folder / "runs", "20260101-000000-000-aaaaaa")
+    write_upload(folder / "uploads", "20260101-000000-000-bbbbbb")
+    with serving(folder) as (_, client):
         assert what_is_there(client) == (1, 3)
+    return folder
+
+
+@pytest.fixture
+def data(indexed, small_disk):
+    """The same on a small disk."""
+    shutil.copytree(indexed, small_disk.seen / "data")
     return small_disk.path / "data"
 
 

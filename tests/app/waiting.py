@@ -29,8 +29,8 @@ def events(client, run_id: str, after: int = 0) -> list[tuple[int, dict]]:
     return found
 
 
-def until(condition, seconds: float = 60.0):
-    """Wait until ``condition`` gives something, and return it."""
+def until(condition, seconds: float = 180.0):
+    """Wait until ``condition`` gives something, and return it; long, as nothing but a busy machine needs it."""
     deadline_s = time.monotonic() + seconds
     while time.monotonic() < deadline_s:
         found = condition()

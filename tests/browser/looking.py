@@ -22,7 +22,7 @@ JS = """
 """
 """What every page begins with: ``js("state")`` is the address of ``static/js/state.js`` that the page itself has."""
 
-SETTLED_S = 20
+SETTLED_S = 60
 BARS = "#step-time .barlayer .point path"
 
 
@@ -153,6 +153,13 @@ def wait_for_other_bars(page: Page, old: tuple[str, ...]) -> None:
         }""",
         arg=[BARS, list(old)],
     )
+
+
+def turn(page: Page, look: tuple[int, str], height: int = 900) -> None:
+    """Give the page another width and scheme, as a window that is resized; it must look as one that was opened so."""
+    width, scheme = look
+    page.emulate_media(color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": height})
 
 
 def expect_view(page: Page, name: str) -> None:

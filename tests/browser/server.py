@@ -13,7 +13,7 @@ import urllib.request
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent.parent
-START_S = 60
+START_S = 180
 
 
 class Server:
@@ -56,7 +56,7 @@ class Server:
 
     def get(self, path: str) -> dict:
         """Read a JSON document."""
-        with urllib.request.urlopen(self.url + path, timeout=30) as answer:
+        with urllib.request.urlopen(self.url + path, timeout=120) as answer:
             return json.load(answer)
 
     def wait_for_cpu(self) -> None:
@@ -76,6 +76,6 @@ class Server:
         """End it as Ctrl+C does; one that has ended by itself must not have crashed."""
         assert self.process.poll() not in (-signal.SIGSEGV, -signal.SIGABRT), "the server has crashed"
         self.process.terminate()
-        self.process.wait(timeout=30)
+        self.process.wait(timeout=120)
         assert self.process.stdout is not None
         self.process.stdout.close()

@@ -37,7 +37,7 @@ def test_measurements_are_picked_from_the_list(open_page, server, drop, measured
     page = open_page("/?view=compare&measured=none")
     expect_view(page, "compare")
     drop(page, measured / "result.json")
-    expect(page.locator(".pins .chip", has_text="measured")).to_contain_text("tiny step", timeout=30_000)
+    expect(page.locator(".pins .chip", has_text="measured")).to_contain_text("tiny step")
     first = next(one for one in server.get("/api/measurements")["measurements"] if one["label"] == "tiny step")
     page.goto(f"{server.url}/?view=compare&measured=none")
     line = page.locator(f'.library [data-measurement="{first["id"]}"]')

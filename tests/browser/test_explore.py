@@ -36,6 +36,15 @@ def test_opens_filled_with_a_measured_run_beside_its_prediction(open_page, serve
     bring_into_view(page, "#layers")
     expect(page.locator("#layers tbody tr").nth(3)).to_be_visible()
     assert page.locator("#assumptions li").count() > 0
+    # a capacity is told in both units, with its source
+    expect(page.locator("#explore .panel .hint", has_text="TFLOP/s")).to_contain_text("151 GB (140 GiB) at 4.80 TB/s")
+    expect(page.locator("#tile-peak-memory dd small").first).to_have_attribute("title", re.compile("nvidia-smi"))
+    # model and chip are named as the catalogue names them
+    for select, part in (("#model", "model"), ("#chip", "cluster")):
+        expect(page.locator(f"{select} option:checked")).not_to_contain_text("as given")
+        entry = sample["scenario"][part]
+        name = entry["name"] if part == "model" else entry["chip"]["name"]
+        expect(page.locator(select)).to_have_value(name)
 
 
 def test_a_pinned_scenario_is_the_baseline_of_the_deltas(open_page):
@@ -48,13 +57,6 @@ def test_a_pinned_scenario_is_the_baseline_of_the_deltas(open_page):
     expect(page.locator(".pins .chip", has_text="baseline")).to_contain_text("recompute none")
     page.reload()
     expect(page.locator("#tile-step-time")).to_contain_text("vs baseline")
-
-
-def test_a_capacity_is_told_in_both_units_with_its_source(open_page):
-    page = open_page()
-    wait_for_figures(page)
-    expect(page.locator("#explore .panel .hint", has_text="TFLOP/s")).to_contain_text("151 GB (140 GiB) at 4.80 TB/s")
-    expect(page.locator("#tile-peak-memory dd small").first).to_have_attribute("title", re.compile("nvidia-smi"))
 
 
 def test_a_load_asks_for_each_thing_once(open_page):

@@ -9,7 +9,7 @@ import struct
 
 import plotly.graph_objects
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 from plotly.basedatatypes import BaseTraceType
 
 from tests.browser.looking import EIGHT_GPUS, bring_into_view, wait_for_figures
@@ -21,6 +21,7 @@ pytestmark = pytest.mark.browser
 def test_figures_have_table_csv_and_png(open_page):
     page = open_page(EIGHT_GPUS)
     wait_for_figures(page)
+    _plotly_draws_every_type_of_trace_that_the_figures_name(page)
     card = page.locator("#memory")
     card.get_by_role("button", name="Table").click()
     expect(card.locator("table")).to_contain_text("activations")
@@ -33,9 +34,7 @@ def test_figures_have_table_csv_and_png(open_page):
     assert parts == pytest.approx(float(kinds["peak"]))
 
 
-def test_plotly_draws_every_type_of_trace_that_the_figures_name(open_page):
-    page = open_page()
-    wait_for_figures(page)
+def _plotly_draws_every_type_of_trace_that_the_figures_name(page: Page) -> None:
     drawn = set(page.evaluate("Object.keys(Plotly.PlotSchema.get().traces)"))
     kinds = [getattr(plotly.graph_objects, name) for name in dir(plotly.graph_objects)]
     traces = {one.__name__.lower() for one in kinds if isinstance(one, type) and issubclass(one, BaseTraceType)}

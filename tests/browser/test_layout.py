@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import LOOKS, SCHEMES, WIDTHS
-from tests.browser.looking import EIGHT_GPUS, expect_view, headline, settled, wait_for_axis, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, expect_view, headline, settled, turn, wait_for_axis, wait_for_figures
 
 pytestmark = pytest.mark.browser
 
@@ -111,19 +111,19 @@ def _overflow(page: Page) -> int:
     return page.evaluate("document.documentElement.scrollWidth - innerWidth")
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
-def test_explore(open_page, width, scheme):
-    page = open_page(EIGHT_GPUS, width=width, scheme=scheme)
+def test_explore(open_page, width):
+    page = open_page(EIGHT_GPUS, width=width)
     wait_for_figures(page)
-    assert page.evaluate("document.documentElement.dataset.theme") == scheme
-    page.set_viewport_size({"width": width, "height": 4000})  # draws every figure
-    page.wait_for_selector("#roofline .plot .scatterlayer .point", state="attached")
-    page.wait_for_selector("#memory .plot .barlayer .point", state="attached")
-    settled(page)
-    assert _overflow(page) <= 0
-    assert page.evaluate(_OVERLAPS, ".tile") == []
-    assert page.evaluate(_PLOT_TEXTS, "#explore .plot") == []
+    for scheme in SCHEMES:
+        turn(page, (width, scheme), height=4000)  # draws every figure
+        expect(page.locator(f'html[data-theme="{scheme}"]')).to_be_attached()
+        page.wait_for_selector("#roofline .plot .scatterlayer .point", state="attached")
+        page.wait_for_selector("#memory .plot .barlayer .point", state="attached")
+        settled(page)
+        assert _overflow(page) <= 0
+        assert page.evaluate(_OVERLAPS, ".tile") == []
+        assert page.evaluate(_PLOT_TEXTS, "#explore .plot") == []
     tile = page.locator("#tile-step-time").bounding_box()
     figure = page.locator("#step-time").bounding_box()
     assert tile is not None
@@ -133,14 +133,15 @@ def test_explore(open_page, width, scheme):
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-@pytest.mark.parametrize("view", ["runs", "compare"])
-def test_other_pages(open_page, view, width, scheme):
-    page = open_page(f"/?view={view}&pin=s:recompute%3Dfull", width=width, scheme=scheme)
-    expect_view(page, view)
-    page.wait_for_load_state("networkidle")
-    settled(page)
-    assert _overflow(page) <= 0
-    assert page.evaluate(_PLOT_TEXTS, f"#{view} .plot") == []
+def test_other_pages(open_page, width, scheme):
+    page = open_page("/?view=runs&pin=s:recompute%3Dfull", width=width, scheme=scheme)
+    for key, view in (("2", "runs"), ("3", "compare")):
+        page.keyboard.press(key)
+        expect_view(page, view)
+        page.wait_for_load_state("networkidle")
+        settled(page)
+        assert _overflow(page) <= 0
+        assert page.evaluate(_PLOT_TEXTS, f"#{view} .plot") == []
 
 
 @pytest.mark.parametrize(("view", "path", "sideways"), TABLES)
@@ -149,7 +150,7 @@ def test_narrow_tables_fit_or_show_that_they_go_on(open_page, view, path, sidewa
     expect_view(page, view)
     page.wait_for_load_state("networkidle")
     if view != "runs":
-        page.wait_for_selector(f"#{view} tbody tr", timeout=60_000)
+        page.wait_for_selector(f"#{view} tbody tr")
     settled(page)
     assert _overflow(page) <= 0
     assert page.evaluate(_SIDEWAYS, view) == sideways

@@ -110,16 +110,6 @@ def test_the_number_of_chips_is_a_field(open_page):
     assert (query(page, "nodes"), query(page, "dp"), query(page, "tp")) == ("8", "8", "8")
 
 
-def test_the_sample_is_named_as_the_catalogue_names_it(open_page, server):
-    page = open_page()
-    wait_for_figures(page)
-    for select, part in (("#model", "model"), ("#chip", "cluster")):
-        expect(page.locator(f"{select} option:checked")).not_to_contain_text("as given")
-        entry = server.get("/api/catalog")["sample"]["scenario"][part]
-        name = entry["name"] if part == "model" else entry["chip"]["name"]
-        expect(page.locator(select)).to_have_value(name)
-
-
 def test_gradients_over_dp_and_cp_say_so_and_keep_their_axis_in_the_data(open_page):
     page = open_page(EIGHT_GPUS.replace("dp=8", "dp=4&cp=2"))
     wait_for_figures(page)

@@ -25,7 +25,7 @@ def _fill(page, label: str, steps: int, warmup: int) -> None:
 def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page):
     page = open_page("/?view=runs")
     expect_view(page, "runs")
-    _fill(page, "small on this CPU", steps=4, warmup=1)
+    _fill(page, "small on this CPU", steps=2, warmup=1)
     page.get_by_role("button", name="Launch").click()
     run = page.locator(".run", has_text="small on this CPU")
     expect(run).to_contain_text(re.compile(r"(build|warmup|measure|profile) \d+ of \d+"), timeout=RUN_MS)

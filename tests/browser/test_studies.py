@@ -38,16 +38,23 @@ def _drawn(page: Page, figure: str) -> list[list[float | None]]:
 
 
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
-@pytest.mark.parametrize("name", ["ulysses-16", "transformer-tables", "cs336-4d"])
-def test_nothing_overflows_and_all_figures_are_drawn(open_page, server, name, width, scheme):
-    page = open_page(f"/?view=studies&study={name}", width=width, scheme=scheme)
-    _ready(page, name)
-    page.set_viewport_size({"width": width, "height": 5000})
-    groups = {one["group"] for one in server.get(f"/api/studies/{name}")["series"]}
-    expect(page.locator("#studies .plot .plot-container")).to_have_count(len(groups))
-    settled(page)
-    assert _overflow(page) <= 0
-    assert page.evaluate(_PLOT_TEXTS, "#studies .plot") == []
+def test_nothing_overflows_and_all_figures_are_drawn(open_page, server, width, scheme):
+    page = open_page("/?view=studies&study=ulysses-16", width=width, scheme=scheme)
+    for name in ("ulysses-16", "transformer-tables", "cs336-4d"):
+        page.evaluate(
+            """(name) => {
+                history.pushState(null, "", `/?view=studies&study=${name}`);
+                dispatchEvent(new PopStateEvent("popstate"));
+            }""",
+            name,
+        )
+        _ready(page, name)
+        page.set_viewport_size({"width": width, "height": 5000})
+        groups = {one["group"] for one in server.get(f"/api/studies/{name}")["series"]}
+        expect(page.locator("#studies .plot .plot-container")).to_have_count(len(groups))
+        settled(page)
+        assert _overflow(page) <= 0
+        assert page.evaluate(_PLOT_TEXTS, "#studies .plot") == []
     tabs = page.locator(".tabs a").evaluate_all("links => links.map((link) => link.getBoundingClientRect().right)")
     assert max(tabs) < width
 

@@ -1,7 +1,6 @@
-"""Ranks as torchrun starts them, but forked: ``python -m tests.runners.forked_ranks RANKS BENCHMARK …``.
+"""Ranks as torchrun starts them, but forked from one process that has torch, for ``run_ranks`` of tests/forks.py.
 
-Importing torch takes longer than most tests' work, so one process does it for all ranks. Tests of how ranks are started
-and ended use torchrun itself.
+Tests of how ranks are started and ended use torchrun itself.
 """
 
 from __future__ import annotations
@@ -52,7 +51,3 @@ def _forked(rank: int, arguments: list[str]) -> int:
         code = 1
     leave(code)
     raise AssertionError("a rank ends here")
-
-
-if __name__ == "__main__":
-    sys.exit(min(abs(start(int(sys.argv[1]), sys.argv[2:])), 127))

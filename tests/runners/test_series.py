@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +21,7 @@ from runners.reference.plans import plans
 from runners.refusals import refusals
 from runners.series import MOST_KERNELS, trimmed, without_what_was_left
 from runners.series_list import entries_of
+from tests.forks import run_ranks
 from tests.runners.examples import ROOT, scenario_json
 from tests.runners.programs import GPT2
 
@@ -31,10 +30,7 @@ MODEL = {"name": "model", "config": GPT2, "program": {"batch": 2, "seq": 16, "pr
 
 
 def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tests.runners.forked_ranks", "2", "series", *arguments]
-    command += ["--device", "cpu", "--out", str(folder)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    return run_ranks(2, "series", *arguments, "--device", "cpu", "--out", str(folder), cwd=ROOT)
 
 
 @pytest.fixture(scope="module")

@@ -67,7 +67,7 @@ def test_time_is_bounded(tmp_path):
     start = time.perf_counter()
     with pytest.raises(ImportRefused, match="too long"):
         import_sandboxed(path, "x.json", Limits(wall_s=0.05))
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 60
 
 
 def test_processor_time_is_bounded(tmp_path):
@@ -150,7 +150,7 @@ def test_an_import_ends_when_its_input_does_wherever_there_are_pipes(tmp_path):
     with pytest.raises(subprocess.TimeoutExpired):
         child.wait(3)
     child.stdin.close()
-    assert child.wait(3) == 1
+    assert child.wait(60) == 1
 
 
 def test_a_killed_server_leaves_no_import_and_no_folder_behind(tmp_path):
@@ -167,9 +167,9 @@ def test_a_killed_server_leaves_no_import_and_no_folder_behind(tmp_path):
         sender.start()
         importing = until(lambda: processes_of(data / "uploads"))
         process.kill()
-        process.wait(10)
-        sender.join(10)
-    until(lambda: not [pid for pid in importing if alive(pid)], 5)
+        process.wait(60)
+        sender.join(60)
+    until(lambda: not [pid for pid in importing if alive(pid)])
     assert list(temporary.iterdir()) == []
     with serving(data, TMPDIR=str(temporary)) as (_, client):
         assert client.get("/api/measurements").json()["measurements"]

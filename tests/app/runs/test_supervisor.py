@@ -16,7 +16,7 @@ from fastapi.testclient import TestClient
 from app.main import create_app
 from runners.backends import local
 from runners.job import read_events, read_handle
-from tests.app.examples import MEASUREMENT, scenario, write_run
+from tests.app.examples import MEASUREMENT, QUICK, scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in, until
 
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
@@ -54,7 +54,7 @@ def serve(settings):
         client.close()
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(60)
         process.stdout.close()
 
 
@@ -63,7 +63,7 @@ def test_a_killed_servers_run_is_found_again_followed_and_can_be_cancelled(serve
     run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
     measuring(client, run_id)
     process.kill()
-    process.wait(10)
+    process.wait(60)
     folder = settings.data / "runs" / run_id
     assert processes_of(folder), "the run must outlive its server"
 
@@ -78,7 +78,7 @@ def test_a_killed_servers_run_is_found_again_followed_and_can_be_cancelled(serve
     assert seen[-1][1]["state"] == "cancelled"
 
     process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
 
 
 def test_a_run_that_ended_while_no_server_looked_is_concluded_from_its_result(server, settings):
@@ -151,9 +151,9 @@ def test_stopping_the_server_ends_the_event_streams_and_not_the_run(serve, setti
         for _ in lines:
             pass
         ended_s = time.monotonic()
-    assert process.wait(20) == 0
+    assert process.wait(60) == 0
     # Streams that waited for the server's patience with connections would end after 5 s.
-    assert ended_s - began_s < 4
+    assert ended_s - began_s < 5
     folder = settings.data / "runs" / run_id
     assert processes_of(folder)
     _, client = serve()
@@ -201,7 +201,7 @@ def test_a_run_whose_folder_cannot_be_read_does_not_keep_the_server_from_startin
 def test_a_run_ends_at_its_time_limit_and_a_queued_one_follows(server, settings):
     with server() as client:
         endless = client.post("/api/runs", json={**ENDLESS, "time_limit_s": 1}).json()["id"]
-        second = client.post("/api/runs", json={**JOB, "time_limit_s": 60}).json()["id"]
+        second = client.post("/api/runs", json={**QUICK, "time_limit_s": 60}).json()["id"]
         assert run_in(client, endless, "failed")["message"] == "stopped at its time limit of 1 s"
         assert processes_of(settings.data / "runs" / endless) == []
         run_in(client, second, "ok")

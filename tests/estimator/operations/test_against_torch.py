@@ -13,11 +13,6 @@ from estimator.scenario.scenario import Scenario, scenario_from_json
 from runners.model import training as trained
 from runners.model import transformer as measured
 
-with warnings.catch_warnings():
-    # The private module warns about its own imports; what it measures is what is compared here.
-    warnings.simplefilter("ignore")
-    from torch.distributed._tools.mem_tracker import MemTracker
-
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 LLAMA = {"layers": 4, "hidden": 256, "heads": 8, "kv_heads": 2, "ffn": 704, "vocab": 1024}
@@ -109,6 +104,10 @@ def test_flops_of_forward_and_backward_equal_torchs_counter(model, precision, at
 
 def tracked_peak_bytes(one: Scenario) -> tuple[int, dict[str, int]]:
     """Peak of a steady step (the second) of the runner's model under torch's memory tracker."""
+    with warnings.catch_warnings():
+        # The private module warns about its own imports; what it measures is what is compared here.
+        warnings.simplefilter("ignore")
+        from torch.distributed._tools.mem_tracker import MemTracker  # takes seconds
     module = measured.build(one.model, one.training, one.plan, "cpu")
     optimizer = torch.optim.AdamW(module.parameters(), foreach=True)
     tokens, targets = trained.batch(one.model, one.training, one.plan, "cpu")

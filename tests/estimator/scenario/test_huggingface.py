@@ -11,7 +11,6 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from estimator.scenario import catalog
 from estimator.scenario.huggingface.architectures import ARCHITECTURES
@@ -59,6 +58,8 @@ VARIANTS = [
 
 def built_parameters(document: dict[str, Any]) -> int:
     """Parameters of the module that transformers builds, on a device without memory."""
+    from transformers import AutoConfig, AutoModelForCausalLM  # takes seconds
+
     values = {key: value for key, value in document.items() if key != "architectures"}
     config = AutoConfig.for_model(**values)
     with torch.device("meta"):

@@ -41,7 +41,7 @@ def two_ranks(folder: Path, scenario=None, **changes) -> Job:
 
 
 def wait_for_the_end(handle: Handle) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while local.alive(handle):
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -108,7 +108,7 @@ def test_a_process_that_a_signal_ended_is_said_to_be_killed(tmp_path, world_size
         job = replace(job, scenario=scenario_json(), world_size=1, time_limit_s=600)
         write_job(tmp_path, job)
     handle = local.submit(local.render(tmp_path, job))
-    while not any(event.get("phase") == "measure" for event in read_events(tmp_path)):
+    while not any(event["kind"] == "progress" for event in read_events(tmp_path)):
         assert local.alive(handle)
         time.sleep(0.05)
     workers = [pid for pid in processes_of(handle) if b"--job" in cmdline(pid) and pid != handle.pid]
@@ -209,7 +209,7 @@ def test_a_time_limit_holds_without_a_server(tmp_path, monkeypatch):
     handle = local.submit(replace(request, command=(*request.command[:3], sys.executable, "-c", code)))
     begin_s = time.monotonic()
     wait_for_the_end(handle)
-    assert time.monotonic() - begin_s < 5
+    assert time.monotonic() - begin_s < 6, "by its own end, not killed 5 s after it was asked to"
     assert processes_of(handle) == []
 
 

@@ -100,7 +100,7 @@ def start(out: Path) -> subprocess.Popen[bytes]:
 def test_a_series_that_is_told_to_end_ends_its_job_and_says_so(tmp_path):
     process = start(tmp_path)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(30) == 143
+    assert process.wait(120) == 143
     folder = tmp_path / "probes-1"
     assert marked(str(folder)) == []
     assert (folder / CANCEL_FILE).exists()
@@ -112,8 +112,8 @@ def test_a_series_that_is_told_to_end_ends_its_job_and_says_so(tmp_path):
 def test_nothing_outlives_a_series_that_is_killed(tmp_path):
     process = start(tmp_path)
     process.kill()
-    process.wait(10)
+    process.wait(60)
     begin_s = time.monotonic()
-    assert wait_for(lambda: not marked(str(tmp_path / "probes-1")), 20)
-    assert time.monotonic() - begin_s < 15
+    assert wait_for(lambda: not marked(str(tmp_path / "probes-1")), 40)
+    assert time.monotonic() - begin_s < 30
     assert read_measurement(tmp_path / "probes-1" / RESULT_FILE).rows

@@ -39,12 +39,13 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     said: list[Warning] = []
     every, step = steps(trace, launched.time, said)
     # PyTorch writes thread by thread, all steps of each, and kernels last: a file that ends early may lack part of any
-    warnings += said if (whole := report.closed) else [_no_step()]
+    warnings += said if report.closed else [_no_step()]
+    whole = report.closed and bool(every)
     work = device_work(trace, launched, step) if len(trace.device) else host_work(trace, step)
     totals = sums(work, step.begin, step.end)
     named, merged = kernels(work, trace.names, limits.kernels)
     world_size, rank, ground = header.ranks(report.metadata, trace, filename)
-    found = collectives(trace, every, world_size, warnings)
+    found = collectives(trace, every or [step], world_size, warnings)
     warnings += about_kernels(
         named, merged, launched, trace, ground, bool(found) or totals.breakdown_s[Category.COMMUNICATION] > 0
     )
@@ -64,7 +65,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         breakdown_s=totals.breakdown_s if whole else {},
         kernels=named,
         collectives=found,
-        memory=_memory(trace, warnings) if whole else MeasuredMemory(),
+        memory=_memory(trace, warnings) if report.closed else MeasuredMemory(),
         environment={
             **header.environment(report.metadata),
             **({"step": step.name} if whole else {}),
@@ -73,7 +74,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         warnings=tuple(warnings),
     )
     ops = None
-    if whole:
+    if report.closed:
         ops = op_list(
             trace,
             launched,

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.kineto import header
-from app.importers.kineto.collectives import collectives
+from app.importers.kineto.collectives import Message, collectives, messages
 from app.importers.kineto.device import device_work
 from app.importers.kineto.host import host_work
+from app.importers.kineto.intervals import union
 from app.importers.kineto.launches import launches
 from app.importers.kineto.notices import about_file, about_kernels, about_recording
 from app.importers.kineto.op_list import op_list
 from app.importers.kineto.steps import steps
 from app.importers.kineto.stream import StreamReport, events
 from app.importers.kineto.trace_columns import Trace, collect
-from app.importers.kineto.work_spans import kernels, sums
+from app.importers.kineto.work_spans import MESSAGE, kernels, sums
 from app.importers.source import Source
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import Category
@@ -24,7 +29,23 @@ from estimator.scenario.problems import InputProblems
 _CPU, _CUDA = 0, 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class RankTrace:
+    """One rank: what its own trace gives, and the messages of each of its steps, by the step's name."""
+
+    imported: Imported
+    messages: dict[str, list[Message]]
+    step_s: dict[str, float]
+    communication_s: float
+    """Of the typical step, hidden or not."""
+
+
 def read(source: Source, filename: str, limits: Limits) -> Imported:
+    """Reduce a trace to its typical step; raise ImportRefused where it holds no operations of PyTorch."""
+    return read_rank(source, filename, limits).imported
+
+
+def read_rank(source: Source, filename: str, limits: Limits) -> RankTrace:
     """Reduce a trace to its typical step: seconds by phase and category, kernels, collectives, peaks of memory.
 
     A file that ends among its events gives kernels, but no step. Raises ImportRefused where it holds no operations of
@@ -85,11 +106,19 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
             loop_s=step_time_s(measurement.steps_s),
             versions={key: str(value) for key, value in measurement.environment.items() if key.endswith("_version")},
         )
-    return Imported(
+    imported = Imported(
         measurements=(measurement,),
         warnings=tuple(warnings),
         skipped=report.skipped + trace.unusable,
         op_lists=() if ops is None else (to_json(ops),),
+    )
+    talking = work.category == MESSAGE
+    starts, ends = union(np.maximum(work.start[talking], step.begin), np.minimum(work.end[talking], step.end))
+    return RankTrace(
+        imported=imported,
+        messages={one.name: messages(trace, one) for one in every} if whole else {},
+        step_s={one.name: one.seconds for one in every} if whole else {},
+        communication_s=float(np.sum(np.maximum(ends - starts, 0.0))) * 1e-6,
     )
 
 

@@ -7,8 +7,10 @@ compressed they are is checked before any is read.
 from __future__ import annotations
 
 import importlib
+import lzma
 import tarfile
 import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -26,7 +28,17 @@ from estimator.scenario.units import MIB
 
 _MOST_FILES = 1024
 _RATIO_FROM_BYTES = 32 * MIB
-_BROKEN = (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError, RuntimeError, NotImplementedError, ValueError)
+_BROKEN = (
+    zlib.error,
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    EOFError,
+    OSError,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+)
 """What the readers of Python raise for damaged, encrypted or oddly compressed archives."""
 _LISTED = 3
 

@@ -90,8 +90,10 @@ def _of_text(text: str, filename: str) -> tuple[list[dict[str, Any]], str, int, 
             names.append(found["name"])
         elif found := _ROW.match(plain):
             figures = found["rest"].split()
+            if len(figures) < _FIGURES - 1:
+                continue
             # more figures of each half (-I) or a time stamp (-S) stand behind these
-            half = len(figures) // 2 if len(figures) >= 2 * _FIGURES else len(figures)
+            half = len(figures) // 2 if len(figures) >= 2 * _FIGURES else 0
             row = _row(int(found["size"]), found["type"], figures[:_FIGURES], figures[half : half + _FIGURES])
             rows += [row] if row else []
     tool = _TOOL.search(text) or _TOOL.search(filename)

@@ -14,6 +14,10 @@ FORMATS: dict[str, str] = {
     "ops": "app.importers.ops_json",
     "kineto": "app.importers.kineto",
     "text": "app.importers.text",
+    "archive": "app.importers.archive",
+    "snapshot": "app.importers.snapshot",
+    "nccl-tests": "app.importers.nccl_tests",
+    "nsys": "app.importers.nsys",
 }
 """Format → module with ``read(source, filename, limits) -> Imported``; imported only when used."""
 

@@ -7,19 +7,20 @@ import re
 
 from app.importers import json_scan
 from app.importers.imported import ImportRefused
+from app.importers.nccl_tests import is_text
 from app.importers.source import GZIP_MAGIC, Source
 
 _TORCH_REMEDY = "Upload a trace (export_chrome_trace) or a text table; checkpoints hold no timings."
-_PICKLE = (
-    "pickle",
-    "this is a Python pickle, which can run code when loaded, so it is never opened",
-    "Export the same data as JSON, CSV or text; for a profile use prof.export_chrome_trace('trace.json.gz').",
-)
 _NSYS_REMEDY = (
     "Export its tables as text: nsys stats --report cuda_gpu_kern_sum --format csv REPORT.nsys-rep, and upload the CSV."
 )
 _REFUSED: tuple[tuple[bytes, str, str, str], ...] = (
-    (b"SQLite format 3\x00", "sqlite", "this is an SQLite database (an nsys export, perhaps)", _NSYS_REMEDY),
+    (
+        b"version https://git-lfs",
+        "git-lfs",
+        "this is a pointer of Git LFS: the file itself was not downloaded",
+        "Run git lfs pull, and upload the file that it brings.",
+    ),
     (b"QDSTRM", "nsys-rep", "this is a raw Nsight Systems stream", _NSYS_REMEDY),
     (b"NVR\x00", "ncu-rep", "this is an Nsight Compute report", "Export it: ncu --import FILE --csv > kernels.csv."),
     (b"BZh", "bzip2", "bzip2 compression is not read", "Unpack it, or compress with gzip."),
@@ -32,6 +33,8 @@ _REFUSED: tuple[tuple[bytes, str, str, str], ...] = (
 )
 _PICKLE_MAGIC = re.compile(rb"\x80[\x02-\x05]|\(?[ldp0-9\n(]{0,16}c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n")
 """Protocols 2 to 5, and the text protocols where they name a global."""
+_HTML = re.compile(rb"\s{0,100}<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
+_TAR_AT, _OFFICE_BYTES, _SHOWN_BYTES = 257, 4096, 1 << 17
 _HEAD_BYTES = 1 << 20
 """A head of this length may have more behind it; a shorter one is the whole content."""
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
@@ -40,7 +43,7 @@ _OPS_KEYS = {"format", "signatures", "calls"}
 
 
 def sniff(source: Source, filename: str) -> str:
-    """Name the format of ``source``: result, ops, kineto or text; raise ImportRefused for everything else.
+    """Name the format of ``source``, one of ``FORMATS``; raise ImportRefused for what none of them reads.
 
     The file's name never decides what is opened; it only makes the refusal of an unknown binary more helpful.
     """
@@ -50,25 +53,33 @@ def sniff(source: Source, filename: str) -> str:
     if head.startswith(GZIP_MAGIC):
         raise ImportRefused("gzip", "byte 0 of the content", "it is compressed twice", "Unpack it once.")
     _refuse_known(head)
+    if head.startswith(b"SQLite format 3\x00"):
+        return "nsys"
+    if _PICKLE_MAGIC.match(head):
+        return "snapshot"
+    if head.startswith(b"PK") or head[_TAR_AT : _TAR_AT + 5] == b"ustar":
+        return "archive"
     if json_scan.opening(head):
         return _json(head)
     _refuse_binary(head, filename)
-    return "text"
+    return "nccl-tests" if is_text(head[:_SHOWN_BYTES].decode("utf-8", "replace")) else "text"
 
 
 def _refuse_known(head: bytes) -> None:
     for magic, format, message, remedy in _REFUSED:
         if head.startswith(magic):
             raise ImportRefused(format, "byte 0", message, remedy)
-    if _PICKLE_MAGIC.match(head):
-        format, message, remedy = _PICKLE
-        raise ImportRefused(format, "byte 0", message, remedy)
+    if _HTML.match(head):
+        message = "this is a web page, perhaps the one that offers the file, or that asks to log in"
+        raise ImportRefused("html", "byte 0", message, "Download the file itself; on GitHub that is the Raw button.")
     if head.startswith(b"PK"):
+        if b"xl/" in head[:_OFFICE_BYTES] or b"[Content_Types].xml" in head[:_OFFICE_BYTES]:
+            message = "this is a workbook or document of an office program"
+            raise ImportRefused("office", "byte 0", message, "Save the sheet as CSV, or paste its cells as text.")
         if b"/data.pkl" in head or b"/version" in head:
             raise ImportRefused(
                 "torch archive", "byte 0", "this is a file of torch.save, a pickle inside", _TORCH_REMEDY
             )
-        raise ImportRefused("zip", "byte 0", "zip archives are not read", "Unpack it and upload the files one by one.")
 
 
 def _refuse_binary(head: bytes, filename: str) -> None:
@@ -91,6 +102,11 @@ def _json(head: bytes) -> str:
         return "kineto"
     if not is_list and _OPS_KEYS.issubset(names):
         return "ops"
+    if not is_list and {"results", "nccl_version"}.issubset(names):
+        return "nccl-tests"
+    if not is_list and {"segments", "device_traces"}.intersection(names):
+        message = "this is a memory snapshot written as JSON"
+        raise ImportRefused("snapshot", "byte 0", message, "Upload what torch.cuda.memory._dump_snapshot wrote.")
     if _RESULT_KEYS.intersection(names):
         return "result"
     if len(head) >= _HEAD_BYTES:

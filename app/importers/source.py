@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from app.importers.imported import ImportRefused, Limits
 from estimator.scenario.units import MIB
@@ -22,12 +23,16 @@ _MANY_MEMBERS, _MEMBER_BYTES = 1000, 1024
 class Source:
     """A file that can be read from its start any number of times; ``damage`` says how the last reading ended."""
 
-    def __init__(self, path: Path, limits: Limits) -> None:
+    def __init__(
+        self, path: Path, limits: Limits, opened: Callable[[], IO[bytes]] | None = None, file_bytes: int = 0
+    ) -> None:
+        """Read ``path``, or what ``opened`` gives each time: a file of so many bytes inside it."""
         self.path, self.limits = path, limits
         self.damage = ""
         if not path.is_file():
             raise ImportRefused("file", "", "this is not a regular file", "Give the path of a file.")
-        self.file_bytes = path.stat().st_size
+        self.open: Callable[[], IO[bytes]] = opened or (lambda: path.open("rb"))
+        self.file_bytes = file_bytes if opened else path.stat().st_size
         if self.file_bytes == 0:
             raise ImportRefused("file", "byte 0", "the file is empty", "Export it again and check its size.")
         if self.file_bytes > limits.file_bytes:
@@ -37,7 +42,7 @@ class Source:
                 f"the file has {self.file_bytes:,} bytes, more than the limit of {limits.file_bytes:,}",
                 "Profile fewer steps (2 or 3 are enough) or compress the file with gzip.",
             )
-        with path.open("rb") as file:
+        with self.open() as file:
             self.compressed = file.read(2) == GZIP_MAGIC
         self.head = next(self.chunks(_BLOCK_BYTES), b"")
 
@@ -55,9 +60,9 @@ class Source:
         if waiting:
             yield b"".join(waiting)
 
-    def read(self, format: str) -> bytes:
+    def read(self, format: str, most: int | None = None) -> bytes:
         """Return the whole content, for formats that cannot be read in pieces; raise ImportRefused if too large."""
-        limit = self.limits.document_bytes
+        limit = self.limits.document_bytes if most is None else most
         pieces, total = [], 0
         for piece in self.chunks(_BLOCK_BYTES):
             total += len(piece)
@@ -72,13 +77,13 @@ class Source:
         return b"".join(pieces)
 
     def _plain(self, size: int) -> Iterator[bytes]:
-        with self.path.open("rb") as file:
+        with self.open() as file:
             while block := file.read(size):
                 yield block
 
     def _decompressed(self, size: int) -> Iterator[bytes]:
         given, taken, members = 0, 0, 1
-        with self.path.open("rb") as file:
+        with self.open() as file:
             data = file.read(_BLOCK_BYTES)
             taken = len(data)
             inflate = zlib.decompressobj(wbits=31)

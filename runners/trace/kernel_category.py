@@ -26,29 +26,40 @@ FUSED_POINTWISE = r"^triton_poi"
 LOG_SOFTMAX = r"softmax_warp_(forward|backward)<[^>]*,\s*\d+,\s*true|log_?softmax"
 ATTENTION = (
     r"flash|fmha|sdpa|scaled_dot_product|efficient_?attention|attention_?(kernel|forward|backward)|memeffattention|"
-    r"_attn_|mha_(fwd|bwd)|cudnn::fusion|softmax"
+    r"_attn_|mha_(fwd|bwd|kernel)|mmha|xqa_|(?<![a-z])attn_?(fwd|bwd|kernel|func)|(?<![a-z])bwd_(kernel_(dk|dq|fuse)|preprocess)|"
+    r"(unified|paged|sage|ragged|flex)_?attention|sage_(fwd|bwd|attn)|cudnn::fusion|softmax"
 )
 OPTIMIZER = r"adam|lamb\b|multi_?tensor|foreach|^triton_for|fused_sgd|^optimizer\.|amp_update_scale|amp_non_finite"
 MATMUL = (
     r"gemm|gemv|nvjet|xmma|cutlass|cublas|splitk|wgmma|^cijk_|hipblas|rocblas|matmul|wgrad|dgrad|"
     r"^(aten::|mkldnn::|mkl::)?_?(mm|bmm|addmm|baddbmm|addbmm|addmv|mv|dot|linear|scaled_mm|int_mm|grouped_mm)(_out)?$|"
-    r"triton_(mm|bmm|tem_fused_\w*mm)|mkldnn_\w*linear|linear_(pointwise|backward)|convolution|conv[12]d"
+    r"triton_(mm|bmm|tem_fused_\w*mm)|mkldnn_\w*linear|linear_(pointwise|backward)|convolution|conv[123]d|convolve|fprop|"
+    r"cudnn_\d+x\d+|\d+cudnn_|winograd_\d|winograd_(fwd|bwd|3x3|kernel)(?!\w*transform)|(?<![a-z])b?mm_\w*(e4m3|e5m2|e2m1|bfloat16|fp16|fp8|fp4|int8)|"
+    r"(fp8|fp4|int8|grouped?)_\w*mm(?![a-z])|fused_moe_kernel"
 )
 ELEMENTWISE = (
     r"elementwise|vectorized|unrolled|reduce|norm|softmax|gelu|silu|relu|sigmoid|tanh|dropout|embedding|index|gather|"
     r"scatter|nll_loss|cross_entropy|catarray|gammabeta|triton_(poi|red|per)|fill|copy|arange|triu|tril|"
-    r"^compiledfunction(backward)?$|"
+    r"^compiledfunction(backward)?$|^triton__\d|cudnn::bn_|_pool_|average_pool|max_pool|"
+    r"rotary|kv_?cache|quant_kernel|scalepackedtensor|rowwisemoments|"
     r"^(aten::)?_?(add|sub|rsub|mul|div|pow|sqrt|rsqrt|exp|log|neg|abs|sum|mean|cat|cos|sin|erf|maximum|minimum|clamp|"
     r"where|zero|zeros|zeros_like|ones|ones_like|full|full_like|clone|lerp|addcmul|addcdiv|reciprocal|square|eq|ne|lt|"
     r"gt|le|ge|bitwise_\w+|threshold|threshold_backward|randint|random|normal|uniform|stack|max|min|amax|argmax|"
     r"cumsum)_?(out)?$"
 )
 
+LAYOUT = (
+    r"nchw_?to_?nhwc|nhwc_?to_?nchw|batched_transpose|transpose_readwrite|tensor_?transform|converttensor|im2col|col2im|"
+    r"winograd\w*(transform|data\d|filter\d|output\d)|subtensorop|im2d2col"
+)
+"""What a convolution runs before and after its product: they have none of its FLOPs."""
+
 RULES: tuple[tuple[str, str], ...] = (
     (Category.COMMUNICATION, COMMUNICATION),
     (Category.OTHER, COPY),
     (Category.HOST, HOST),
     (Category.ELEMENTWISE, FUSED_POINTWISE),
+    (Category.ELEMENTWISE, LAYOUT),
     (Category.ELEMENTWISE, LOG_SOFTMAX),
     (Category.ATTENTION, ATTENTION),
     (Category.OPTIMIZER, OPTIMIZER),

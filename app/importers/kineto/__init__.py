@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
+
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.kineto import header
-from app.importers.kineto.collectives import collectives
+from app.importers.kineto.collectives import Message, collectives, messages
 from app.importers.kineto.device import device_work
 from app.importers.kineto.host import host_work
+from app.importers.kineto.intervals import union
 from app.importers.kineto.launches import launches
 from app.importers.kineto.notices import about_file, about_kernels, about_recording
 from app.importers.kineto.op_list import op_list
 from app.importers.kineto.steps import steps
 from app.importers.kineto.stream import StreamReport, events
 from app.importers.kineto.trace_columns import Trace, collect
-from app.importers.kineto.work_spans import kernels, sums
+from app.importers.kineto.work_spans import MESSAGE, kernels, sums
 from app.importers.source import Source
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import Category
@@ -24,7 +29,23 @@ from estimator.scenario.problems import InputProblems
 _CPU, _CUDA = 0, 1
 
 
+@dataclass(frozen=True, kw_only=True)
+class RankTrace:
+    """One rank: what its own trace gives, and the messages of each of its steps, by the step's name."""
+
+    imported: Imported
+    messages: dict[str, list[Message]]
+    step_s: dict[str, float]
+    communication_s: float
+    """Of the typical step, hidden or not."""
+
+
 def read(source: Source, filename: str, limits: Limits) -> Imported:
+    """Reduce a trace to its typical step; raise ImportRefused where it holds no operations of PyTorch."""
+    return read_rank(source, filename, limits).imported
+
+
+def read_rank(source: Source, filename: str, limits: Limits) -> RankTrace:
     """Reduce a trace to its typical step: seconds by phase and category, kernels, collectives, peaks of memory.
 
     A file that ends among its events gives kernels, but no step. Raises ImportRefused where it holds no operations of
@@ -39,12 +60,13 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     said: list[Warning] = []
     every, step = steps(trace, launched.time, said)
     # PyTorch writes thread by thread, all steps of each, and kernels last: a file that ends early may lack part of any
-    warnings += said if (whole := report.closed) else [_no_step()]
+    warnings += said if report.closed else [_no_step()]
+    whole = report.closed and bool(every)
     work = device_work(trace, launched, step) if len(trace.device) else host_work(trace, step)
     totals = sums(work, step.begin, step.end)
     named, merged = kernels(work, trace.names, limits.kernels)
     world_size, rank, ground = header.ranks(report.metadata, trace, filename)
-    found = collectives(trace, every, world_size, warnings)
+    found = collectives(trace, every or [step], world_size, warnings)
     warnings += about_kernels(
         named, merged, launched, trace, ground, bool(found) or totals.breakdown_s[Category.COMMUNICATION] > 0
     )
@@ -64,7 +86,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         breakdown_s=totals.breakdown_s if whole else {},
         kernels=named,
         collectives=found,
-        memory=_memory(trace, warnings) if whole else MeasuredMemory(),
+        memory=_memory(trace, warnings) if report.closed else MeasuredMemory(),
         environment={
             **header.environment(report.metadata),
             **({"step": step.name} if whole else {}),
@@ -73,7 +95,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         warnings=tuple(warnings),
     )
     ops = None
-    if whole:
+    if report.closed:
         ops = op_list(
             trace,
             launched,
@@ -84,11 +106,19 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
             loop_s=step_time_s(measurement.steps_s),
             versions={key: str(value) for key, value in measurement.environment.items() if key.endswith("_version")},
         )
-    return Imported(
+    imported = Imported(
         measurements=(measurement,),
         warnings=tuple(warnings),
         skipped=report.skipped + trace.unusable,
         op_lists=() if ops is None else (to_json(ops),),
+    )
+    talking = work.category == MESSAGE
+    starts, ends = union(np.maximum(work.start[talking], step.begin), np.minimum(work.end[talking], step.end))
+    return RankTrace(
+        imported=imported,
+        messages={one.name: messages(trace, one) for one in every} if whole else {},
+        step_s={one.name: one.seconds for one in every} if whole else {},
+        communication_s=float(np.sum(np.maximum(ends - starts, 0.0))) * 1e-6,
     )
 
 

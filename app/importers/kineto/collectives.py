@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -19,6 +20,19 @@ _ELEMENT_BYTES = {
     "float": 4, "half": 2, "bfloat16": 2, "double": 8, "byte": 1, "char": 1, "bool": 1, "short": 2, "int": 4, "long": 8,
     "float8_e4m3fn": 1, "float8_e5m2": 1,
 }  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One collective of a step: what it is, in which group, as JSON, and seconds of its kernel on this rank."""
+
+    kind: str
+    bytes: float
+    ranks: int
+    members: str
+    seconds: float
+
+
 Groups = dict[tuple[str, float, int], list[float]]
 _TOTAL_IS_OUTPUT = ("all-gather",)
 
@@ -46,6 +60,23 @@ def collectives(
         warnings.append(Warning(code="collective-includes-wait", message=message_text))
     ordered = sorted(groups.items(), key=lambda item: -sum(item[1]))
     return tuple(_measured(kind, size, ranks, times) for (kind, size, ranks), times in ordered)
+
+
+def messages(trace: Trace, step: StepWindow) -> list[Message]:
+    """Return the collectives that a step launched, in the order in which the device began them."""
+    found = []
+    ordered = step.launched[np.argsort(trace.device.floats("ts")[step.launched], kind="stable")]
+    for index in ordered.tolist():
+        name = trace.names[trace.device.name[index]]
+        if category_of(name) != Category.COMMUNICATION:
+            continue
+        place = trace.device.extra[index]
+        said = _described(trace, place) if place >= 0 else None
+        kind, size, ranks = said or (collective_kind(name), 0.0, 0)
+        members = trace.collectives[place].members if place >= 0 else ""
+        seconds = trace.device.dur[index] * 1e-6
+        found.append(Message(kind=kind, bytes=size, ranks=ranks, members=members, seconds=seconds))
+    return found
 
 
 def _of_kernels(trace: Trace, events: Wholes, groups: Groups) -> int:

@@ -15,6 +15,10 @@ _LARGEST_DIMENSION = 10**9
 _MOST_DIMENSIONS = 8
 _FORWARD_CONVOLUTIONS = {  # op → positions of stride, padding, dilation, groups among its inputs; −1: it has none
     "aten::cudnn_convolution": (3, 2, 4, 5),
+    "aten::cudnn_convolution_relu": (3, 4, 5, 6),
+    "aten::cudnn_convolution_add_relu": (5, 6, 7, 8),
+    "aten::miopen_convolution_relu": (3, 4, 5, 6),
+    "aten::miopen_convolution_add_relu": (5, 6, 7, 8),
     "aten::mkldnn_convolution": (4, 3, 5, 6),
     "aten::miopen_convolution": (4, 3, 5, 6),
     "aten::_slow_conv2d_forward": (4, 5, -1, -1),

@@ -16,11 +16,11 @@ def device(metadata: dict[str, Any], trace: Trace) -> dict[str, Any]:
     """Name, memory and capability of the device whose kernels the trace holds; ``cpu`` where it holds none."""
     if not len(trace.device):
         return {"name": "cpu", "count": 1}
-    listed = metadata.get("deviceProperties")
+    listed = metadata.get("deviceProperties") or metadata.get("computeProperties")
     cards = [card for card in listed if isinstance(card, dict)] if isinstance(listed, list) else []
     used = [card for card in cards if any(card.get("id") == device for device in trace.devices)]
     found = (used or cards or [{}])[0]
-    kept: dict[str, Any] = {"name": _text(found.get("name")), "count": max(1, len(trace.devices))}
+    kept: dict[str, Any] = {"name": _text(found.get("name")) or trace.maker, "count": max(1, len(trace.devices))}
     for key, name in (("totalGlobalMem", "memory_bytes"), ("numSms", "multiprocessors")):
         if (count := _whole(found.get(key))) is not None:
             kept[name] = count

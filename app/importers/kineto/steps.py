@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from app.importers.kineto.repetition import StepBounds, repeated_steps
 from app.importers.kineto.trace_columns import STEP_PREFIX, Floats, Trace, Wholes, marks
 from estimator.scenario.measurement import Warning
 
@@ -32,21 +33,36 @@ class StepWindow:
 
 
 def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[list[StepWindow], StepWindow]:
-    """Return the whole steps of a trace, and the one of median length to be looked at closely.
+    """Return the whole steps of a trace, none where it shows none, and the window to be looked at closely: the step of
+    median length, else all of it.
 
     Windows tile: a step begins where the host begins it, or later, when the device has finished the step before;
-    it ends where the next begins. Without marks the whole trace is one window. What the device still ran from before
-    the recording belongs to no step, and the first one begins behind it.
+    it ends where the next begins. Without marks of the profiler, what a training loop repeats marks its steps. What the
+    device still ran from before the recording belongs to no step, and the first one begins behind it.
     """
-    found = _marked(trace, launch_time)
-    if not found:
-        whole = _whole(trace, launch_time)
-        message = (
-            "The trace has no step marks, so all of it counts as one step. Call profiler.step() at the end of each "
-            "step, under a schedule, to tell them apart"
-        )
-        warnings.append(Warning(code="no-step-marks", message=message))
-        return [whole], whole
+    marked = marks(trace, STEP_PREFIX)
+    begin = np.array([trace.marks.ts[i] for i in marked])
+    bounds = StepBounds(
+        name=[trace.names[trace.marks.name[i]] for i in marked],
+        begin=begin,
+        end=begin + np.array([trace.marks.dur[i] for i in marked]),
+    )
+    if not marked:
+        repeated = repeated_steps(trace)
+        if repeated is None or _idle(repeated[0], trace, launch_time):
+            message = (
+                "The trace has no step marks and repeats nothing that tells its steps, so it gives no step time, only "
+                "what single operations took. Call profiler.step() at the end of each step, under a schedule"
+            )
+            warnings.append(Warning(code="no-step-marks", message=message))
+            return [], _whole(trace, launch_time)
+        bounds, mark = repeated
+        message = f"The trace has no step marks; it was told by each {mark} where a step ends and the next begins"
+        warnings.append(Warning(code="steps-by-repetition", message=message))
+        if not len(bounds.begin):  # all of the recording is one
+            whole = _whole(trace, launch_time)
+            return [whole], whole
+    found = _windows(bounds, trace, launch_time)
     kept = _without_cut(found, trace, warnings)
     ordered = sorted(kept, key=lambda step: step.seconds)
     typical = ordered[(len(ordered) - 1) // 2]
@@ -61,13 +77,17 @@ def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[l
     return kept, typical
 
 
-def _marked(trace: Trace, launch_time: Floats) -> list[StepWindow]:
-    indices = marks(trace, STEP_PREFIX)
-    if not indices:
-        return []
-    name = [trace.names[trace.marks.name[i]] for i in indices]
-    host_begin = np.array([trace.marks.ts[i] for i in indices])
-    host_end = host_begin + np.array([trace.marks.dur[i] for i in indices])
+def _idle(bounds: StepBounds, trace: Trace, launch_time: Floats) -> bool:
+    """Whether a device was recorded, but nothing was launched on it in half of the windows."""
+    if not len(trace.device) or not len(bounds.begin):
+        return False
+    times = np.sort(launch_time)
+    return float(np.median(np.searchsorted(times, bounds.end) - np.searchsorted(times, bounds.begin))) == 0.0
+
+
+def _windows(bounds: StepBounds, trace: Trace, launch_time: Floats) -> list[StepWindow]:
+    name, host_begin, host_end = bounds.name, bounds.begin, bounds.end
+    indices = range(len(name))
     device_end = trace.device.floats("ts") + trace.device.floats("dur")
     owner = np.searchsorted(host_begin, launch_time, side="right") - 1
     owner = np.where((owner >= 0) & (launch_time <= host_end[np.maximum(owner, 0)]), owner, -1)
@@ -79,7 +99,7 @@ def _marked(trace: Trace, launch_time: Floats) -> list[StepWindow]:
     end = np.maximum(host_end, finished)
     follows = [_number(name[k + 1]) == _number(name[k]) + 1 for k in range(len(indices) - 1)]
     order = np.argsort(owner, kind="stable")
-    bounds = np.searchsorted(owner[order], np.arange(len(indices) + 1))
+    cuts = np.searchsorted(owner[order], np.arange(len(indices) + 1))
     return [
         StepWindow(
             name=name[k],
@@ -87,7 +107,7 @@ def _marked(trace: Trace, launch_time: Floats) -> list[StepWindow]:
             end=float(max(begin[k + 1], begin[k])) if k + 1 < len(indices) and follows[k] else float(end[k]),
             host_begin=float(host_begin[k]),
             host_end=float(host_end[k]),
-            launched=order[bounds[k] : bounds[k + 1]],
+            launched=order[cuts[k] : cuts[k + 1]],
         )
         for k in range(len(indices))
     ]

@@ -17,11 +17,11 @@ from app.importers.kineto.events import BROKEN, LIST, Event, lenient
 from app.importers.source import Source
 from estimator.scenario.units import MIB
 
-CHUNK_BYTES = 4 * MIB
+CHUNK_BYTES = MIB // 8
 _LONGEST_EVENT_BYTES = 32 * MIB
 _LONGEST_METADATA_BYTES = 32 * MIB
 _CUT = re.compile(rb'\}\s*+,\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"')
-_CUT_WINDOW = 64 * 1024
+_CUT_WINDOW = 4 * 1024
 _CONTROL = bytes(32 if code < 32 else code for code in range(256))
 """Raw control characters become spaces: harmless between tokens, and legal inside names."""
 _LINES = bytes(32 if code in b"\t\n\r" else code for code in range(256))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
+from itertools import compress
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from app.importers.kineto.events import Event
+from app.importers.kineto.events import LARGEST, NO_ID, Args, Event
 from runners.trace.reduced import DEVICE_CATEGORIES, PHASE_PREFIX
 
 STEP_PREFIX = "ProfilerStep#"
@@ -17,7 +20,6 @@ BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 OPTIMIZER_PREFIX = "Optimizer.step"
 MODULE_PREFIX = "nn.Module: "
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
-NO_ID = -(2**63)
 _LONGEST_NAME = 300
 _LONGEST_SHAPE = 4000
 
@@ -50,6 +52,23 @@ class Spans:
     def wholes(self, column: str) -> Wholes:
         """One column as int64."""
         return np.frombuffer(getattr(self, column), dtype=np.int64) if len(self) else np.zeros(0, np.int64)
+
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+class _Numbers(dict[Key, int], Generic[Key]):
+    """Things numbered as they come, kept in a short form; looked up without a call where they are known."""
+
+    def __init__(self, add: Callable[[Key], int], short: Callable[[Key], Key] = lambda key: key) -> None:
+        self.add, self.short = add, short
+
+    def __missing__(self, key: Key) -> int:
+        short = self.short(key)
+        if short == key:
+            self[key] = self.add(key)
+            return self[key]
+        return self[short]
 
 
 @dataclass(frozen=True)
@@ -93,137 +112,199 @@ class Trace:
     unusable: int = 0
     whole_times: bool = True
     last_time: float = 0.0
-    _ids: dict[str, int] = field(default_factory=dict)
-    _threads: dict[tuple[int | str | None, int | str | None], int] = field(default_factory=dict)
-    _shape_ids: dict[Shape, int] = field(default_factory=dict)
+    maker: str = ""
+    """Of a device that only its events tell, as its kind of them is called."""
+
+    def __post_init__(self) -> None:
+        self._ids, self._shape_ids = _named(self), _shaped(self)
+        self._threads: _Numbers[tuple[int | str | None, int | str | None]] = _Numbers(lambda _: len(self._threads))
 
     def name_id(self, name: str) -> int:
         """Number of a name; the same name has the same number."""
-        name = name[:_LONGEST_NAME]
-        found = self._ids.get(name)
-        if found is None:
-            found = self._ids[name] = len(self.names)
-            self.names.append(name)
-        return found
-
-    def thread_id(self, event: Event) -> int:
-        """Number of an event's process and thread (device and stream for kernels)."""
-        return self._threads.setdefault((event.pid, event.tid), len(self._threads))
+        return self._ids[name]
 
     def thread_names(self) -> dict[int, str]:
         """Threads by their number; those of device events are streams."""
         return {number: str(tid) for (_, tid), number in self._threads.items()}
 
-    def shape_id(self, event: Event) -> int:
-        """Number of an op's input shapes and types, −1 where they were not recorded."""
-        args = event.args
-        if args is None:
+    def shape_ids(self, args: list[Args]) -> list[int]:
+        """Number of each op's input shapes and types, −1 where they were not recorded."""
+        numbers = self._shape_ids
+        return [
+            numbers[dims, bytes(one.types), bytes(one.concrete), bytes(one.strides)]
+            if (dims := bytes(one.dims))
+            else -1
+            for one in args
+        ]
+
+
+def _named(trace: Trace) -> _Numbers[str]:
+    def add(name: str) -> int:
+        trace.names.append(name)
+        return len(trace.names) - 1
+
+    return _Numbers(add, lambda name: name[:_LONGEST_NAME])
+
+
+def _shaped(trace: Trace) -> _Numbers[Shape]:
+    def add(key: Shape) -> int:
+        if len(key[0]) > _LONGEST_SHAPE:  # a list that is cut is no list, and tells nothing
             return -1
-        dims = bytes(args.dims)
-        if not dims or len(dims) > _LONGEST_SHAPE:
-            return -1
-        # a list that is cut is no list, and tells nothing
-        key = (
-            dims,
-            bytes(args.types)[:_LONGEST_SHAPE],
-            bytes(args.concrete)[:_LONGEST_SHAPE],
-            bytes(args.strides)[:_LONGEST_SHAPE],
-        )
-        found = self._shape_ids.get(key)
-        if found is None:
-            found = self._shape_ids[key] = len(self.shapes)
-            self.shapes.append(key)
-        return found
+        trace.shapes.append(key)
+        return len(trace.shapes) - 1
+
+    def cut(key: Shape) -> Shape:
+        dims, types, concrete, strides = key
+        return dims[: _LONGEST_SHAPE + 1], types[:_LONGEST_SHAPE], concrete[:_LONGEST_SHAPE], strides[:_LONGEST_SHAPE]
+
+    return _Numbers(add, cut)
+
+
+OLD_CATEGORIES = {
+    "Operator": "cpu_op", "Kernel": "kernel", "Memcpy": "gpu_memcpy", "Memset": "gpu_memset", "Runtime": "cuda_runtime",
+}  # fmt: skip
+"""As PyTorch 1.8 spells them."""
+_OLD_MARKS = (STEP_PREFIX, "Optimizer.", "enumerate(DataLoader)")
+"""What PyTorch 1.8 writes among the ops."""
+_MTIA, _MTIA_WAITS = "mtia_ccp_events", ("event_wait", "event_record")
+_NO_ARGS = Args()
 
 
 def collect(slices: Iterable[list[Event]]) -> Trace:
-    """Fill a Trace from all events; what has no usable time is counted, not kept."""
+    """Fill a Trace from all events, category by category; what has no usable time is counted, not kept."""
     trace = Trace()
     for events in slices:
         trace.events += len(events)
+        groups: defaultdict[str, list[Event]] = defaultdict(list)
         for event in events:
-            _take(trace, event)
+            groups[event.cat].append(event)
+        for category, group in groups.items():
+            _take(trace, OLD_CATEGORIES.get(category, category), group, old=category in OLD_CATEGORIES)
     return trace
 
 
-def _take(trace: Trace, event: Event) -> None:
-    category = event.cat
+def _take(trace: Trace, category: str, events: list[Event], *, old: bool) -> None:
     if category == "python_function":
-        trace.python_functions += 1
-        if event.name.startswith(MODULE_PREFIX):
-            _put(trace, trace.modules, event, 0)
+        trace.python_functions += len(events)
+        _put(trace, trace.modules, [event for event in events if event.name.startswith(MODULE_PREFIX)])
     elif category == "cpu_op":
-        if _put(trace, trace.ops, event, trace.shape_id(event)):
-            trace.sequence.append(_sequence(event))
+        if old:
+            _put(trace, trace.marks, [event for event in events if event.name.startswith(_OLD_MARKS)])
+            events = [event for event in events if not event.name.startswith(_OLD_MARKS)]
+        _ops(trace, events)
     elif category in DEVICE_CATEGORIES:
-        _device(trace, event)
+        _device(trace, events)
+    elif category == _MTIA:
+        trace.maker = "Meta MTIA"
+        _device(trace, [event for event in events if event.name not in _MTIA_WAITS])
     elif category.endswith(("_runtime", "_driver")):
-        _put(trace, trace.launches, event, 0)
+        _put(trace, trace.launches, events)
     elif category == "user_annotation":
-        _put(trace, trace.marks, event, trace.shape_id(event))
-    elif event.name == "[memory]":
-        _memory(trace, event)
+        kept, args = _put(trace, trace.marks, events)
+        if kept:
+            trace.marks.extra[-len(kept) :] = array("l", trace.shape_ids(args))
+    else:
+        for event in events:
+            if event.name == "[memory]":
+                _memory(trace, event)
 
 
-def _put(trace: Trace, spans: Spans, event: Event, extra: int) -> bool:
-    if event.dur < 0.0 or event.ph != "X":
-        trace.unusable += event.ph in ("X", "")
-        return False
-    args = event.args
-    spans.ts.append(event.ts)
-    spans.dur.append(event.dur)
-    spans.name.append(trace.name_id(event.name))
-    spans.thread.append(trace.thread_id(event))
-    external = args.external if args is not None else None
-    correlation = args.correlation if args is not None else None
-    spans.external.append(NO_ID if external is None else external)
-    spans.correlation.append(NO_ID if correlation is None else correlation)
-    spans.extra.append(extra)
-    end = event.ts + event.dur
-    if end > trace.last_time:
-        trace.last_time = end
-    return True
+def _put(trace: Trace, spans: Spans, events: list[Event]) -> tuple[list[Event], list[Args]]:
+    """Append events to the columns; return those that were usable, and what their args say."""
+    kept = [event for event in events if event.dur >= 0.0 and event.ph == "X"]
+    if len(kept) < len(events):
+        trace.unusable += sum(event.ph in ("X", "") for event in events) - len(kept)
+    args = [event.args or _NO_ARGS for event in kept]
+    try:
+        columns = _columns(trace, kept, args)
+    except OverflowError:  # ids, or times, that no column holds
+        usable = [_in_range(event) for event in kept]
+        trace.unusable += usable.count(False)
+        kept, args = list(compress(kept, usable)), list(compress(args, usable))
+        columns = _columns(trace, kept, args)
+    for name, column in columns.items():
+        getattr(spans, name).extend(column)
+    return kept, args
 
 
-def _sequence(event: Event) -> int:
-    args = event.args
-    if args is None or args.sequence is None or args.sequence < 0:
+def _columns(trace: Trace, events: list[Event], args: list[Args]) -> dict[str, array[Any]]:
+    """Raise OverflowError where a number is too large."""
+    names, threads = trace._ids, trace._threads
+    ts, dur = array("d", [event.ts for event in events]), array("d", [event.dur for event in events])
+    columns: dict[str, array[Any]] = {
+        "ts": ts,
+        "dur": dur,
+        "external": array("q", [one.external for one in args]),
+        "correlation": array("q", [one.correlation for one in args]),
+    }
+    if events:
+        first, length = np.frombuffer(ts), np.frombuffer(dur)
+        if max(-first.min(), first.max(), length.max()) > LARGEST:
+            raise OverflowError
+        trace.last_time = max(trace.last_time, float((first + length).max()))
+        if (columns["external"].count(NO_ID)) == len(events):
+            columns["external"] = array("q", [one.old_external for one in args])
+    columns["name"] = array("l", [names[event.name] for event in events])
+    columns["thread"] = array("l", [threads[event.pid, event.tid] for event in events])
+    columns["extra"] = array("l", [-1]) * len(events)
+    return columns
+
+
+def _in_range(event: Event) -> bool:
+    args = event.args or _NO_ARGS
+    ids = (args.external, args.correlation, args.old_external)
+    return abs(event.ts) <= LARGEST and event.dur <= LARGEST and all(-(2**63) <= one < 2**63 for one in ids)
+
+
+def _ops(trace: Trace, events: list[Event]) -> None:
+    kept, args = _put(trace, trace.ops, events)
+    if kept:
+        trace.ops.extra[-len(kept) :] = array("l", trace.shape_ids(args))
+        trace.sequence.extend([_sequence(one) for one in args])
+
+
+def _sequence(args: Args) -> int:
+    if not 0 <= args.sequence < 2**62:
         return NO_ID
     return ~args.sequence if args.forward_thread else args.sequence
 
 
-def _device(trace: Trace, event: Event) -> None:
-    args = event.args
-    extra = -1
-    if args is not None and args.collective:
-        extra = len(trace.collectives)
-        trace.collectives.append(
-            CollectiveArgs(
-                args.collective[:100],
-                args.in_elements or 0,
-                args.out_elements or 0,
-                args.group_size or 0,
-                args.dtype or "",
-                (args.ranks or "")[:_LONGEST_SHAPE],
-            )
-        )
-    if not _put(trace, trace.device, event, extra):
+def _device(trace: Trace, events: list[Event]) -> None:
+    at = len(trace.device)
+    kept, args = _put(trace, trace.device, events)
+    if not kept:
         return
-    trace.devices.add(event.pid)
-    if trace.whole_times and not event.dur.is_integer():
-        trace.whole_times = False
-    if args is not None and args.kernel_flop is not None:
-        trace.claimed[len(trace.device) - 1] = (args.kernel_flop, (args.kernel_num_gb or 0.0) * 1e9)
+    trace.devices.update({event.pid for event in kept})
+    if trace.whole_times:
+        length = trace.device.floats("dur")[at:]
+        trace.whole_times = bool(np.all(length == np.floor(length)))
+    for place, one in enumerate(args, at):
+        if one.collective:
+            trace.device.extra[place] = len(trace.collectives)
+            trace.collectives.append(_message(one))
+        if one.kernel_flop is not None:
+            trace.claimed[place] = (one.kernel_flop, (one.kernel_num_gb or 0.0) * 1e9)
+
+
+def _message(args: Args) -> CollectiveArgs:
+    return CollectiveArgs(
+        args.collective[:100],
+        args.in_elements,
+        args.out_elements,
+        args.group_size,
+        args.dtype,
+        args.ranks[:_LONGEST_SHAPE],
+    )
 
 
 def _memory(trace: Trace, event: Event) -> None:
     args = event.args
-    if args is None or args.allocated is None:
+    if args is None or args.allocated == NO_ID or args.allocated > LARGEST:
         return
-    kind = args.device_type or 0
+    kind = args.device_type
     if args.allocated > trace.allocated_bytes.get(kind, 0):
         trace.allocated_bytes[kind] = args.allocated
-    if args.reserved is not None and args.reserved > trace.reserved_bytes.get(kind, 0):
+    if trace.reserved_bytes.get(kind, 0) < args.reserved <= LARGEST:
         trace.reserved_bytes[kind] = args.reserved
 
 
@@ -234,4 +315,4 @@ def marks(trace: Trace, prefix: str) -> list[int]:
     return sorted(found, key=lambda i: trace.marks.ts[i])
 
 
-__all__ = ["BACKWARD_PREFIX", "PHASE_PREFIX", "STEP_PREFIX", "Spans", "Trace", "collect", "marks"]
+__all__ = ["BACKWARD_PREFIX", "NO_ID", "PHASE_PREFIX", "STEP_PREFIX", "Spans", "Trace", "collect", "marks"]

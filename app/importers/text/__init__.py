@@ -20,8 +20,10 @@ from app.importers.text.kinds import (
     generic,
     kernel_shares,
     measured_runs,
+    op_sums,
     step_times,
     timings,
+    training_logs,
 )
 from app.importers.text.layout.document import Block, Document, Table, label
 from app.importers.text.layout.scan import scan
@@ -31,6 +33,7 @@ from estimator.scenario.measurement import Measurement, Origin, Warning, any_mea
 
 KINDS: tuple[ModuleType, ...] = (
     measured_runs,
+    op_sums,
     flash,
     attention,
     attention_memory,
@@ -46,7 +49,7 @@ KINDS: tuple[ModuleType, ...] = (
     generic,
 )
 DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_times, all_reduce_lines, all_reduce_blocks,
-                ddp_lines, ddp_breakdown, kernel_shares, timings}  # fmt: skip
+                ddp_lines, ddp_breakdown, kernel_shares, op_sums, timings}  # fmt: skip
 """Kinds of tables that depend on the machine."""
 PREDICTED_COLUMNS = {
     "part",
@@ -65,6 +68,11 @@ _REMEDY = (
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
     text = _decoded(source)
+    log = training_logs.read(text, filename)
+    if log is not None:
+        warnings = _file_warnings(source, Document(blocks=()))
+        _check_size(len(log.rows), limits, 1)
+        return Imported(measurements=(log,), warnings=(*warnings, *log.warnings))
     document = scan(text, limits.rows)
     _refuse_predictions(document)
     for block in document.blocks:
@@ -94,6 +102,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
                 world_size=_world_size(reading.rows),
                 rows=tuple(reading.rows),
                 collectives=tuple(reading.collectives),
+                kernels=tuple(sorted(reading.kernels, key=lambda one: -one.total_s)[: limits.kernels]),
                 samples=reading.samples,
                 environment=reading.environment,
                 warnings=tuple(said),

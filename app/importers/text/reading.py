@@ -9,7 +9,7 @@ from typing import Any
 from app.importers.text.layout.document import Block, Table, place
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings
-from estimator.scenario.measurement import MeasuredCollective, Warning
+from estimator.scenario.measurement import Kernel, MeasuredCollective, Warning
 
 WIDE_SPREAD_FRAC = 0.1
 
@@ -29,6 +29,7 @@ class Reading:
     rows: list[dict[str, Any]]
     warnings: list[Warning] = field(default_factory=list)
     collectives: list[MeasuredCollective] = field(default_factory=list)
+    kernels: list[Kernel] = field(default_factory=list)
     samples: dict[str, Any] = field(default_factory=dict)
     environment: dict[str, Any] = field(default_factory=dict)
     skipped: int = 0

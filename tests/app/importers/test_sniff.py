@@ -58,7 +58,7 @@ def test_pickles_are_never_opened(tmp_path, protocol):
         assert "export_chrome_trace" in refused.remedy or refused.format in ("text", "binary")
         assert not mark.exists()
     if protocol >= 2:
-        assert refused.format == "pickle"
+        assert refused.format == "snapshot"
 
 
 def archive(names):
@@ -85,9 +85,9 @@ def torch_file(folder):
 @pytest.mark.parametrize(
     ("make", "format", "way_out"),
     [
-        (lambda folder: archive(["trace.json"]), "zip", "Unpack"),
+        (lambda folder: archive(["trace.json"]), "archive", "Paste tables"),
         (torch_file, "torch archive", "export_chrome_trace"),
-        (database, "sqlite", "nsys stats"),
+        (database, "nsys", "nsys export"),
         (lambda folder: b"QDSTRM\x00\x01", "nsys-rep", "nsys stats"),
         (lambda folder: b"\x28\xb5\x2f\xfdxx", "zstd", "gzip"),
         (lambda folder: b"\xfd7zXZ\x00x", "xz", "gzip"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Fields, KeyValue
@@ -13,6 +14,8 @@ from app.importers.text.values.units import is_time
 
 KIND = "timings"
 _NO_HEADER = column("time")
+_SUM = re.compile(r"Self \w{2,12} time total$")
+"""What key_averages() prints under its table, of which it is the sum."""
 _FILLERS = ("time", "dev", "deviation", "duration")
 
 
@@ -41,5 +44,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
 
 
 def _is_timing(entry: KeyValue) -> bool:
+    if _SUM.match(entry.key):
+        return False
     read = cell(entry.value)
     return read.value is not None and is_time(read.unit)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.importers.kineto.events import LIST, lenient
+from app.importers.kineto.events import LIST, NO_ID, lenient
 
 
 def test_only_the_fields_that_are_used_are_decoded():
@@ -29,7 +29,18 @@ def test_odd_types_are_converted(event, ts, pid):
 
 
 @pytest.mark.parametrize(
-    "event", ['{"ts": "soon"}', '{"name": 5}', '{"ts": 1e300}', "[1]", "5", "{", '{"dur": [1]}', '{"a": NaN}']
+    "event",
+    [
+        '{"ts": "soon"}',
+        '{"ts": ' + "9" * 400 + "}",
+        '{"name": 5}',
+        '{"ts": 1e300}',
+        "[1]",
+        "5",
+        "{",
+        '{"dur": [1]}',
+        '{"a": NaN}',
+    ],
 )
 def test_hopeless_events(event):
     assert lenient(event.encode()) is None
@@ -38,5 +49,5 @@ def test_hopeless_events(event):
 def test_odd_arguments_are_dropped_one_by_one():
     arguments = {"External id": "7", "correlation": 1e40, "dtype": 5, "Input Dims": "x", "Collective name": "allreduce"}
     args = lenient(json.dumps({"ts": 1, "args": arguments}).encode()).args
-    assert (args.external, args.correlation, args.dtype, args.collective) == (7, None, None, "allreduce")
+    assert (args.external, args.correlation, args.dtype, args.collective) == (7, NO_ID, "", "allreduce")
     assert bytes(args.dims) == b""

@@ -23,8 +23,46 @@ def test_one_step_and_none(tmp_path):
     document = made.trace(steps=1)
     document["traceEvents"] = [event for event in document["traceEvents"] if "ProfilerStep" not in event["name"]]
     imported = read(tmp_path, document)
-    assert "no-step-marks" in codes(imported)
+    assert "steps-by-repetition" in codes(imported)  # a single update of the optimizer: all of it is one step
     assert one(imported).steps_s == (pytest.approx((6500 - 50) * 1e-6),)
+    document["traceEvents"] = [event for event in document["traceEvents"] if "Optimizer" not in event["name"]]
+    imported = read(tmp_path, document)
+    found = one(imported)
+    assert "no-step-marks" in codes(imported)
+    assert (found.steps_s, found.phases_s, found.breakdown_s) == ((), {}, {})
+    assert len(found.kernels) == 5
+    assert imported.op_lists[0]["loop_s"] is None  # its ops have their prediction all the same
+
+
+def without_marks(steps, *names):
+    document = made.trace(steps=steps)
+    document["traceEvents"] = [event for event in document["traceEvents"] if not event["name"].startswith(names)]
+    return document
+
+
+def test_updates_of_the_optimizer_tell_steps_that_nobody_marked(tmp_path):
+    imported = read(tmp_path, without_marks(4, "ProfilerStep"))
+    assert "steps-by-repetition" in codes(imported)
+    assert one(imported).steps_s == (pytest.approx(0.01),) * 3
+    assert one(imported).breakdown_s == pytest.approx(one(read(tmp_path, made.trace())).breakdown_s)
+
+
+def test_batches_and_ranges_of_one_s_own_tell_steps_too(tmp_path):
+    for name, dur, many in (("enumerate(DataLoader)#_SingleProcess", 10.0, 3), ("iteration {}", made.STEP_US - 1, 4)):
+        document = without_marks(4, "ProfilerStep", "Optimizer")
+        document["traceEvents"] += [made.mark(name.format(i), 1000.5 + made.STEP_US * i, dur) for i in range(4)]
+        imported = read(tmp_path, document)
+        assert "steps-by-repetition" in codes(imported), name
+        assert len(one(imported).steps_s) == many
+        assert one(imported).steps_s[:2] == (pytest.approx(0.01),) * 2
+
+
+def test_ranges_in_which_the_device_does_nothing_are_no_steps(tmp_path):
+    document = without_marks(1, "ProfilerStep", "Optimizer")
+    document["traceEvents"] += [made.mark("idle", 5e6 + 100.0 * i, 99.0) for i in range(99)]
+    imported = read(tmp_path, document)
+    assert "no-step-marks" in codes(imported)
+    assert one(imported).steps_s == ()
 
 
 def test_a_slow_first_step_is_said_and_not_taken(tmp_path):

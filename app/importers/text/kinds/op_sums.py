@@ -1,0 +1,168 @@
+"""Sums by kernel or op, as profilers print them: ``key_averages()`` as text or CSV, and the sums of ``nsys stats``."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from app.importers.text.layout.document import Block, Document, Table, place
+from app.importers.text.reading import Decisions, Reading
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import scaled, whole
+from app.importers.text.values.units import unit
+from estimator.scenario.breakdown import Category
+from estimator.scenario.measurement import Kernel, Warning
+from estimator.scenario.units import GIB, KIB, MIB
+from runners.trace.kernel_category import category_of
+
+KIND = "op-sums"
+_DEVICES = ("cuda", "xpu", "hpu", "mtia", "privateuse1", "device", "gpu")
+_MEMORY_UNITS = {"b": 1.0, "kb": float(KIB), "mb": float(MIB), "gb": float(GIB), "tb": 1024.0 * GIB}
+"""torch.autograd.profiler_util prints powers of 1024 under these names."""
+_FLOPS = re.compile(r"total\s+([kmgtp]?)flops", re.IGNORECASE)
+_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+_RAW_TIMES = {
+    "self_cpu_time_total": "self_cpu_s",
+    "cpu_time_total": "total_cpu_s",
+    "self_device_time_total": "self_device_s",
+    "device_time_total": "total_device_s",
+    "self_cuda_time_total": "self_device_s",
+    "cuda_time_total": "total_device_s",
+}
+"""Attributes of an averaged event, microseconds, and the columns that they become."""
+_COUNTS = ("instances", "num calls", "count", "operations", "calls")
+_STATISTICS = (
+    ("total time", "total"), ("avg", "mean"), ("average", "mean"), ("med", "median"), ("min", "min"),
+    ("minimum", "min"),
+    ("max", "max"), ("maximum", "max"), ("stddev", "std"),
+)  # fmt: skip
+_CUT = "..."
+
+
+def matches(block: Block) -> bool:
+    """A table of names, counts and total times."""
+    return isinstance(block, Table) and block.form != "statistics" and _form(block) != ""
+
+
+def _form(table: Table) -> str:
+    columns = {_plain(name) for name in table.columns}
+    if {"name", "self cpu", "# of calls"} <= columns:
+        return "table"
+    if {"key", "count"} <= columns and columns & {name.replace("_", " ") for name in _RAW_TIMES}:
+        return "raw"
+    timed = any(name.startswith("total time (") for name in columns)
+    counted = columns & {"instances", "num calls", "count", "operations", "calls"}
+    return "nsys" if timed and counted and columns & {"name", "operation", "range"} else ""
+
+
+def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
+    """Read all such tables under one heading; what ran on the device becomes kernels too."""
+    rows: list[dict[str, Any]] = []
+    kernels: list[Kernel] = []
+    warnings: list[Warning] = []
+    for table in (block for block in blocks if isinstance(block, Table)):
+        form = _form(table)
+        names = [_plain(name) for name in table.columns]
+        read = {"table": _printed, "raw": _raw, "nsys": _nsys}[form]
+        new = [row for cells in table.rows if (row := read(dict(zip(names, cells, strict=True)))) is not None]
+        kernels += _kernels(new, form, names)
+        rows += new
+        cut = sum(row["name"].endswith(_CUT) for row in new)
+        if cut:
+            message = f"{cut} names are cut off ({_CUT}); different kernels may have become one (max_name_column_width)"
+            warnings.append(Warning(code="names-cut", message=message, where=place(table)))
+        message = "These are sums over the whole recording; how many steps it held, the table does not say"
+        warnings.append(Warning(code="whole-recording", message=message, where=place(table)))
+    return Reading(rows=rows, warnings=warnings, kernels=kernels)
+
+
+def _plain(name: str) -> str:
+    return " ".join(name.lower().replace("_", " ").split())
+
+
+def _printed(row: dict[str, str]) -> dict[str, Any] | None:
+    found: dict[str, Any] = {
+        "name": row["name"],
+        "category": category_of(row["name"]),
+        "calls": whole(row["# of calls"]),
+    }
+    if found["calls"] is None:
+        return None
+    for name, text in row.items():
+        device = next((one for one in _DEVICES if one in name), "")
+        where = "device" if device else "cpu"
+        if name in ("self cpu", "cpu total") or (device and name in (f"self {device}", f"{device} total")):
+            if (seconds := _seconds(text)) is not None:
+                found[f"{'self' if 'self' in name else 'total'}_{where}_s"] = seconds
+        elif name.endswith(" mem"):
+            if (size := _size(text)) is not None:
+                found[f"{'self_' if 'self' in name else ''}{where}_memory_bytes"] = size
+        elif name == "input shapes":
+            found["input_shapes"] = text[:200]
+        elif (scale := _FLOPS.match(name)) and (value := cell(text).value):
+            found["flops"] = value * _PREFIXES[scale[1].lower()]
+    return found
+
+
+def _raw(row: dict[str, str]) -> dict[str, Any] | None:
+    name, calls = row["key"], whole(row["count"])
+    if calls is None:
+        return None
+    found: dict[str, Any] = {"name": name, "category": category_of(name), "calls": calls}
+    for attribute, key in _RAW_TIMES.items():
+        if (value := cell(row.get(attribute.replace("_", " "), "")).value) is not None:
+            found[key] = scaled(value, 1e-6)
+    if flops := cell(row.get("flops", "")).value:
+        found["flops"] = flops
+    return found
+
+
+def _nsys(row: dict[str, str]) -> dict[str, Any] | None:
+    name = next((row[key] for key in ("name", "operation", "range") if key in row), "")
+    calls = next(
+        (whole(row[key]) for key in ("instances", "num calls", "count", "operations", "calls") if key in row), None
+    )
+    if calls is None or not name:
+        return None
+    found: dict[str, Any] = {"name": name, "category": category_of(name), "calls": calls}
+    for column, key in _STATISTICS:
+        for header, text in row.items():
+            printed = re.fullmatch(rf"{column} \((\w{{1,8}})\)", header)
+            value = cell(text).value
+            if printed and value is not None and (scale := unit(printed[1])):
+                found[f"{key}_s"] = scaled(value, scale.scale)
+    return found if "total_s" in found else None
+
+
+def _kernels(rows: list[dict[str, Any]], form: str, names: list[str]) -> list[Kernel]:
+    """Kernels of the device: of ``nsys stats`` the table of instances, of the profiler rows whose time is all its own
+    and on no CPU. An op's row says the time of its kernels once more, and is left out."""
+    if form == "nsys":
+        on_device = rows if "instances" in names else []
+        return [_kernel(row, row["total_s"]) for row in on_device]
+    found = []
+    for row in rows:
+        device_s = row.get("self_device_s", 0.0)
+        if device_s and not row.get("self_cpu_s") and not row.get("total_cpu_s"):
+            found.append(_kernel(row, device_s))
+    return found
+
+
+def _kernel(row: dict[str, Any], seconds: float) -> Kernel:
+    # what ran on the device is no call of the host, whatever its name recalls
+    category = Category.OTHER if row["category"] == Category.HOST else row["category"]
+    return Kernel(
+        name=row["name"][:300], category=category, count=row["calls"], total_s=seconds, flops=row.get("flops")
+    )
+
+
+def _seconds(text: str) -> float | None:
+    read = cell(text)
+    scale = unit(read.unit) if read.unit else None
+    return scaled(read.value, scale.scale) if read.value is not None and scale and scale.suffix == "_s" else None
+
+
+def _size(text: str) -> float | None:
+    number, _, printed = text.strip().rpartition(" ")
+    value = cell(number or "-").value
+    return None if value is None or printed.lower() not in _MEMORY_UNITS else value * _MEMORY_UNITS[printed.lower()]

@@ -1,0 +1,56 @@
+"""Damaged files: an answer or a refusal, never an accident. HEADROOM_EXAMPLES asks for more of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from app.importers import import_file
+from app.importers.imported import Imported, ImportRefused, Limits
+from tests.app.importers.kineto import made
+from tests.app.importers.test_archive import packed, rank, tarred
+from tests.app.importers.test_snapshot import FRAMES, entry, snapshot
+from tests.app.importers.test_tools import KERNELS, KEY_AVERAGES, MEGATRON, NCCL, NSYS_STATS, database
+
+EXAMPLES = int(os.environ.get("HEADROOM_EXAMPLES", "8"))
+FORMATS = ["trace", "snapshot", "zip", "tar", "nccl", "key averages", "nsys stats", "megatron", "sqlite"]
+
+PUT = st.binary(max_size=8) | st.sampled_from([b"\xff" * 8, b"-1", b"1e999", b"[[", b'"'])
+CHANGES = st.lists(st.tuples(st.integers(0, 10**9), st.sampled_from([0, 1, 8, 300]), PUT), min_size=1, max_size=4)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    ranks = {"a.json": rank(0, 1500.0), "b.json": rank(1, 900.0)}
+    entries = [entry("alloc", 0x200, 300, 10, FRAMES), entry("free_completed", 0x200, 300, 40)]
+    texts = {"nccl": NCCL, "key averages": KEY_AVERAGES, "nsys stats": NSYS_STATS, "megatron": MEGATRON}
+    return {
+        "trace": json.dumps(made.trace(steps=2)).encode(),
+        "snapshot": pickle.dumps(snapshot(entries), protocol=4),
+        "zip": packed(ranks),
+        "tar": tarred(ranks),
+        "sqlite": database(tmp_path_factory.mktemp("database") / "a.sqlite", KERNELS),
+        **{name: text.encode() for name, text in texts.items()},
+    }
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(max_examples=EXAMPLES, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(changes=CHANGES)
+def test_a_damaged_file_is_read_or_refused(whole, tmp_path, format, changes):
+    content = bytearray(whole[format])
+    for place, length, put in changes:
+        at = place % (len(content) + 1)
+        content[at : at + length] = put
+    path = tmp_path / "upload"
+    path.write_bytes(bytes(content))
+    try:
+        found: object = import_file(path, "upload", Limits(memory_bytes=2**31))
+    except ImportRefused as error:
+        found = error
+    assert isinstance(found, (Imported, ImportRefused))

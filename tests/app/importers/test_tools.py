@@ -1,0 +1,224 @@
+"""Results of other tools: nccl-tests, Nsight Systems, sums of the profiler, logs of trainers."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+import pytest
+
+from estimator.validation.predicted_rows import predicted_table
+from tests.app.importers.reading import codes, one, read, refusal
+
+NCCL = """\
+# nThread 1 nGpus 2 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1
+#
+# Using devices
+#  Rank  0 Group  0 Pid   1234 on secret-host device  0 [0x1b] NVIDIA H100 80GB HBM3
+#  Rank  1 Group  0 Pid   1234 on secret-host device  1 [0x43] NVIDIA H100 80GB HBM3
+#
+#                                                              out-of-place                       in-place
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     1048576        262144     float     sum      -1    20.00   52.43   52.43      0    19.50   53.77   53.77      0
+   134217728      33554432     float     sum      -1   1000.0  134.22  134.22      0   1001.0  134.08  134.08    N/A
+# Out of bounds values : 0 OK
+# Avg bus bandwidth    : 93.6
+"""
+
+
+@pytest.mark.parametrize("prefix", ["", "[1,0]<stdout>:"])
+def test_text_of_nccl_tests(tmp_path, prefix):
+    text = "\n".join(prefix + line for line in NCCL.splitlines())
+    imported = read(tmp_path, f"$ ./all_reduce_perf -b 1M\n{text}\n")
+    found = one(imported)
+    assert (found.device, found.world_size) == ({"name": "NVIDIA H100 80GB HBM3", "count": 2}, 2)
+    assert [(one.kind, one.bytes, one.ranks) for one in found.collectives] == [
+        ("all-reduce", 1048576.0, 2), ("all-reduce", 134217728.0, 2),
+    ]  # fmt: skip
+    assert found.collectives[1].seconds == pytest.approx(1e-3)
+    assert found.collectives[1].bus_bytes_per_s == pytest.approx(134.217728e9)
+    assert found.rows[0]["in_place_s"] == pytest.approx(19.5e-6)
+    assert "secret-host" not in json.dumps(found.rows)
+    assert predicted_table(found, "h100-sxm").errors["mean_s"].n == 2
+
+
+def test_nccl_tests_that_do_not_name_their_collective(tmp_path):
+    found = read(tmp_path, NCCL)
+    assert "collective-inferred" in codes(found)
+    assert one(found).collectives[0].kind == "all-reduce"
+    assert refusal(tmp_path, "\n".join(NCCL.splitlines()[:9])).format == "nccl-tests"
+
+
+def test_json_of_nccl_tests_keeps_no_environment(tmp_path):
+    half = {"time": 1000.0, "alg_bw": 134.2, "bus_bw": 134.2, "nwrong": "nan"}
+    document = {
+        "version": "2.17", "args": ["/opt/all_gather_perf"], "env": ["SECRET=1"], "nccl_version": 22703,
+        "config": {"devices": [{"name": "NVIDIA H200"}] * 2},
+        "results": [{"size": 134217728, "type": "float", "out_of_place": half, "in_place": {"time": "nan"}}],
+    }  # fmt: skip
+    found = one(read(tmp_path, document))
+    assert found.collectives[0].kind == "all-gather"
+    assert found.collectives[0].bus_bytes_per_s == pytest.approx(134217728 / 1e-3 / 2)
+    assert "SECRET" not in json.dumps(found.rows) + json.dumps(found.environment)
+
+
+def database(path, statements):
+    with sqlite3.connect(path) as connection:
+        for statement, rows in statements:
+            connection.executemany(statement, rows) if rows else connection.execute(statement)
+    connection.close()
+    return path.read_bytes()
+
+
+KERNELS = [
+    ("CREATE TABLE StringIds (id INTEGER, value TEXT)", []),
+    ("INSERT INTO StringIds VALUES (?, ?)", [(1, "sm90_xmma_gemm_bf16"), (2, "flash_fwd_kernel")]),
+    ('CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, "end" INTEGER, demangledName INTEGER)', []),
+    ("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (?, ?, ?)", [(0, 1000, 1), (2000, 4000, 1), (4000, 4500, 2)]),
+    ("CREATE TABLE TARGET_INFO_GPU (name TEXT)", []),
+    ("INSERT INTO TARGET_INFO_GPU VALUES (?)", [("NVIDIA H100 80GB HBM3",)]),
+]
+
+
+def test_kernels_of_nsight_systems(tmp_path):
+    found = one(read(tmp_path, database(tmp_path / "a.sqlite", KERNELS)))
+    assert [(one.name, one.category, one.count, one.total_s) for one in found.kernels] == [
+        ("sm90_xmma_gemm_bf16", "matmul", 2, pytest.approx(3e-6)),
+        ("flash_fwd_kernel", "attention", 1, pytest.approx(5e-7)),
+    ]
+    assert found.device["name"] == "NVIDIA H100 80GB HBM3"
+    assert found.environment["recorded_s"] == pytest.approx(4.5e-6)
+    assert found.steps_s == ()
+
+
+@pytest.mark.parametrize(
+    ("statements", "word"),
+    [
+        ([("CREATE TABLE a (b)", [])], "no kernels"),
+        ([KERNELS[0], ("CREATE VIEW CUPTI_ACTIVITY_KIND_KERNEL AS SELECT 1", [])], "no kernels"),
+        ([*KERNELS[:3]], "no kernel was recorded"),
+        ([("CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start)", []),
+          ("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (?)", [(1,)])], "CUDA graphs"),
+    ],
+)  # fmt: skip
+def test_databases_that_are_refused(tmp_path, statements, word):
+    assert word in str(refusal(tmp_path, database(tmp_path / "a.sqlite", statements)))
+
+
+def test_a_damaged_database_is_refused(tmp_path):
+    content = database(tmp_path / "a.sqlite", KERNELS)
+    assert "database" in str(refusal(tmp_path, content[:100] + b"\xff" * 4000 + content[4100:]))
+
+
+NSYS_STATS = """\
+Generating SQLite file report.sqlite from report.nsys-rep
+ ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
+
+Time (%),Total Time (ns),Instances,Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns),Name
+75.0,3000,2,1500.0,1500.0,1000,2000,707.1,"void gemm<float, 4>(int, float)"
+25.0,1000,1,1000.0,1000.0,1000,1000,0.0,flash_fwd_kernel
+"""
+
+
+def test_sums_of_nsys_stats(tmp_path):
+    found = one(read(tmp_path, NSYS_STATS))
+    assert [(one.name, one.category, one.count, one.total_s) for one in found.kernels] == [
+        ("void gemm<float, 4>(int, float)", "matmul", 2, pytest.approx(3e-6)),
+        ("flash_fwd_kernel", "attention", 1, pytest.approx(1e-6)),
+    ]
+    assert found.rows[0]["median_s"] == pytest.approx(1.5e-6)
+
+
+KEY_AVERAGES = """\
+-----------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------
+                   Name    Self CPU %      Self CPU     CPU total     Self CUDA    CUDA total       CPU Mem      CUDA Mem    # of Calls  Total MFLOPs
+-----------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------
+               aten::mm        60.00%       1.500ms       1.600ms       0.000us       2.000ms           0 B      72.00 KB             9         2.359
+   ampere_sgemm_128x64         0.00%       0.000us       0.000us       2.000ms       2.000ms           0 B           0 B             9            --
+-----------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------
+Self CPU time total: 2.500ms
+Self CUDA time total: 2.000ms
+"""  # noqa: E501
+
+
+def test_key_averages_as_text_and_as_csv(tmp_path):
+    found = one(read(tmp_path, KEY_AVERAGES))
+    op, _ = found.rows
+    assert (op["calls"], op["flops"], op["device_memory_bytes"]) == (9, pytest.approx(2.359e6), 72 * 1024)
+    assert (op["self_cpu_s"], op["total_device_s"]) == (pytest.approx(1.5e-3), pytest.approx(2e-3))
+    # the op says its kernels' time once more
+    assert [(one.name, one.count, one.total_s) for one in found.kernels] == [
+        ("ampere_sgemm_128x64", 9, pytest.approx(2e-3))
+    ]
+    raw = "key,count,self_cpu_time_total,self_device_time_total,flops\n"
+    raw += "aten::mm,9,1500.0,0.0,2359000\nsgemm,9,0.0,2000.0,0\n"
+    table = one(read(tmp_path, raw))
+    assert table.rows[0]["self_cpu_s"] == pytest.approx(1.5e-3)
+    assert [one.total_s for one in table.kernels] == [pytest.approx(2e-3)]
+
+
+MEGATRON = """\
+  bf16 ............................................ True
+  context_parallel_size ........................... 1
+  data_parallel_size .............................. 4
+  ffn_hidden_size ................................. 14336
+  global_batch_size ............................... 128
+  hidden_size ..................................... 4096
+  micro_batch_size ................................ 1
+  num_attention_heads ............................. 32
+  num_layers ...................................... 32
+  num_query_groups ................................ 8
+  padded_vocab_size ............................... 128256
+  pipeline_model_parallel_size .................... 1
+  seq_length ...................................... 8192
+  swiglu .......................................... True
+  tensor_model_parallel_size ...................... 2
+  use_distributed_optimizer ....................... True
+  world_size ...................................... 8
+ [2026-01-01 00:00:00] iteration        1/     100 | consumed samples:          128 | elapsed time per iteration (ms): 21000.0 | throughput per GPU (TFLOP/s/GPU): 100.0 | lm loss: 1.1E+01 |
+ [2026-01-01 00:00:20] iteration        2/     100 | consumed samples:          256 | elapsed time per iteration (ms): 10000.0 | throughput per GPU (TFLOP/s/GPU): 420.5 | lm loss: 1.0E+01 |
+[Rank 0] (after 2 iterations) memory (MB) | allocated: 1000.0 | max allocated: 2000.5 | reserved: 3000.0 | max reserved: 4000.0
+ [2026-01-01 00:00:30] iteration        3/     100 | consumed samples:          384 | elapsed time per iteration (ms): 10200.0 | throughput per GPU (TFLOP/s/GPU): 412.0 | lm loss: 9.0E+00 |
+"""  # noqa: E501
+
+
+def test_a_log_of_megatron_sets_the_scenario(tmp_path):
+    found = one(read(tmp_path, MEGATRON))
+    assert found.origin.format == "log/Megatron-LM"
+    assert found.steps_s == pytest.approx((10.0, 10.2))
+    assert "first-step-slow" in codes(found)
+    assert (found.memory.peak_bytes, found.memory.reserved_bytes) == (2000.5 * 2**20, 4000.0 * 2**20)
+    assert (found.world_size, found.scenario["plan"]["tp"], found.scenario["plan"]["sharding"]) == (8, 2, "zero1")
+    assert found.scenario["model"]["kv_heads"] == 8
+    assert found.scenario["training"] == {
+        "seq_len": 8192, "global_batch": 128, "precision": "bf16", "framework": "megatron",
+    }  # fmt: skip
+    assert found.rows[1]["flops_per_s_per_gpu"] == pytest.approx(420.5e12)
+
+
+def test_a_log_of_torchtitan_gives_rates_and_no_step_time(tmp_path):
+    line = "[rank0]:\x1b[32m[titan] step: {}  \x1b[33mloss: 8.1  \x1b[39mmemory: 42.50GiB(53.7%)  "
+    line += "tps: 7,012  tflops: 406.1  mfu: 41.06%\n"
+    found = one(read(tmp_path, "".join(line.format(i) for i in (1, 10, 20))))
+    assert found.rows[1] == pytest.approx({
+        "step": 10, "loss": 8.1, "reserved_bytes": 42.5 * 2**30, "tokens_per_s_per_gpu": 7012.0,
+        "flops_per_s_per_gpu": 406.1e12, "mfu_frac": 0.4106,
+    })  # fmt: skip
+    assert "no-step-time" in codes(found)
+    assert found.steps_s == ()
+
+
+@pytest.mark.parametrize(
+    ("content", "format", "word"),
+    [
+        (b"<!DOCTYPE html>\n<html>", "html", "web page"),
+        (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git-lfs", "git lfs pull"),
+        (b"%PDF-1.7\n", "pdf", "PDF"),
+        (b'{"segments": [], "device_traces": []}', "snapshot", "_dump_snapshot"),
+    ],
+)
+def test_what_is_no_result_has_its_own_sentence(tmp_path, content, format, word):
+    error = refusal(tmp_path, content)
+    assert error.format == format
+    assert word in str(error)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 EIGHT_GPUS = (
     "/?model=llama3-8b&chip=h200-sxm&chips_per_node=8&nodes=1&link=&network=&dp=8&tp=1&pp=1&micro_batch=1&sharding=fsdp"
@@ -40,7 +40,7 @@ def wait_for_figures(page: Page) -> None:
     """Wait until the headline and the step time stand, and are those of the present scenario."""
     page.wait_for_selector("#tile-step-time dd:not(:empty)")
     page.wait_for_selector(BARS, state="attached")
-    page.wait_for_selector("dl.tiles:not(.skeleton)", state="attached")
+    page.wait_for_selector("dl.strip:not(.skeleton)", state="attached")
     _rest(page, drawn=False)
 
 
@@ -56,9 +56,9 @@ def wait_for_axis(page: Page, path: str) -> None:
 
 
 def headline(page: Page) -> list[str]:
-    """Number and unit of the first four tiles."""
-    tiles = ("step-time", "tokens", "mfu", "peak-memory")
-    return [page.locator(f"#tile-{tile} dd").first.inner_text().replace("\n", " ").strip() for tile in tiles]
+    """Number and unit of the first four tiles, of the side that the panel edits."""
+    tiles = [page.locator(f"#tile-{tile}") for tile in ("step-time", "tokens", "mfu", "peak-memory")]
+    return [f"{one.locator('.own').inner_text()} {one.locator('small').first.inner_text()}".strip() for one in tiles]
 
 
 def bars(page: Page) -> list[str]:
@@ -72,11 +72,11 @@ def query(page: Page, name: str) -> str | None:
 
 
 def points(page: Page, trace: str) -> list[float]:
-    """Heights of a trace of the roofline, as drawn."""
+    """Heights of a trace of the roofline, as drawn; of B where both sides have it."""
     return page.evaluate(
         """(name) => {
             const { data = [] } = document.querySelector("#roofline .plot");
-            return [...(data.find((one) => one.name === name)?.y ?? [])];
+            return [...(data.findLast((one) => one.name === name)?.y ?? [])];
         }""",
         trace,
     )
@@ -119,7 +119,7 @@ def wait_for_points(page: Page, trace: str) -> None:
     page.wait_for_function(
         """(name) => {
             const { data = [] } = document.querySelector("#roofline .plot");
-            return data.find((one) => one.name === name)?.y.length > 0;
+            return data.findLast((one) => one.name === name)?.y.length > 0;
         }""",
         arg=trace,
     )
@@ -132,8 +132,13 @@ def wait_for_measured_points(page: Page) -> None:
 
 def wait_for_change(page: Page, old: str) -> None:
     """Wait until the step time is another than ``old``."""
-    now = "document.querySelector('#tile-step-time dd').innerText.replace('\\n', ' ').trim()"
-    page.wait_for_function(f"(old) => {now} !== old", arg=old)
+    page.wait_for_function(
+        """(old) => {
+            const tile = document.querySelector("#tile-step-time");
+            return `${tile.querySelector(".own").innerText} ${tile.querySelector("small").innerText}`.trim() !== old;
+        }""",
+        arg=old,
+    )
 
 
 def wait_for_other_bars(page: Page, old: tuple[str, ...]) -> None:
@@ -147,7 +152,19 @@ def wait_for_other_bars(page: Page, old: tuple[str, ...]) -> None:
     )
 
 
+def side(page: Page, letter: str) -> Locator:
+    """A or B in the bar."""
+    return page.locator(f"#ab .side-{letter.lower()}")
+
+
+def wait_for_causes(page: Page) -> None:
+    """Wait until the waterfall is of the present pair."""
+    page.wait_for_function("async () => (await import('/js/pair.js')).isCurrent()")
+    page.wait_for_selector("#step-time .causes li")
+
+
 def expect_view(page: Page, name: str) -> None:
     """The page of that name is the one shown."""
-    expect(page.locator(f'.tabs [aria-current="page"][data-view="{name}"]')).to_be_visible()
+    title = "#ab" if name == "explore" else f'.tabs [aria-current="page"][data-view="{name}"]'
+    expect(page.locator(title)).to_be_visible()
     expect(page.locator(f"#{name}")).to_be_visible()

@@ -119,7 +119,7 @@ def test_explore(open_page, width, scheme):
     assert page.evaluate("document.documentElement.dataset.theme") == scheme
     page.set_viewport_size({"width": width, "height": 4000})  # draws every figure
     page.wait_for_selector("#roofline .plot .scatterlayer .point", state="attached")
-    page.wait_for_selector("#memory .plot .barlayer .point", state="attached")
+    page.wait_for_selector("#timeline .plot .scatterlayer path", state="attached")
     settled(page)
     assert _overflow(page) <= 0
     assert page.evaluate(_OVERLAPS, ".tile") == []

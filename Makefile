@@ -7,6 +7,7 @@ TORCH ?= $(TORCH_PIN)
 EXTRAS ?=
 PYTHON ?=
 ARGS ?=
+TABLES ?=
 CUDA_BASE ?=
 # Tests start hundreds of processes, none of which should compile the project again
 export PYTHONDONTWRITEBYTECODE :=
@@ -26,7 +27,7 @@ READY_TEST := $(VENV)/ready-test-$(SETUP_KEY)
 READY_NODE := node_modules/ready-node
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-browser test-others test-gpu explore setup setup-test browser postgres slurm check format lint types bench clean docker
+.PHONY: help run test test-browser test-others test-gpu explore setup setup-test browser postgres slurm check format lint types bench accuracy clean docker
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -34,6 +35,7 @@ help: ## list the targets
 	@echo '  make run ARGS="--port 8001"           options of `headroom serve`'
 	@echo '  make run TORCH=torch==2.13.0+cu126    another build of torch; pip reads its indexes from PIP_EXTRA_INDEX_URL'
 	@echo '  make run EXTRAS=postgres,tables       with the driver of PostgreSQL, and with Parquet and Excel'
+	@echo '  make accuracy TABLES=DIR              with the tables of measured runs in DIR; ARGS=--write keeps the figures'
 	@echo '  make run PYTHON=/path/to/python3      another interpreter, 3.11 or newer'
 	@echo
 	@echo '  What a run measured is on the page: a step in Explore, rows in Compare, beside their predictions (docs/measuring.md)'
@@ -144,6 +146,9 @@ slurm: setup-test ## find Slurm for its tests, or install it; without it those t
 	    || apt-get install -y -qq --no-install-recommends slurm-wlm munge; \
 	fi; \
 	$$find || echo "The tests of the Slurm backend will be skipped. Install the packages slurm-wlm, munge, slurmdbd, mariadb-server-core and mariadb-client-core (Debian, Ubuntu), or run make slurm as root."
+
+accuracy: setup ## how right predictions are, of every set of measured steps; fails where a figure got worse
+	@$(BIN)/python benchmarks/accuracy.py $(TABLES) $(ARGS)
 
 bench: setup-test browser ## measure how fast Headroom itself is: every script in benchmarks/
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done

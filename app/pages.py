@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import hashlib
 import re
-from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -18,18 +19,35 @@ from app.disk import DataFolder
 
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _ANY_PLOTLY = re.compile(rb"/plotly-[a-z0-9.-]+\.min\.js")
+_OWN_FILE = re.compile(rb'(?<==")(?=(?:css|js)/|favicon)')
 _VERSION = re.compile(rb"plotly\.js [^\n]*v([0-9.]+)")
 
 BASIC_BUNDLE = Path("vendor") / "plotly-basic" / "plotly-basic.min.js"
 """plotly.js-basic-dist-min as npm has it, under ``static``."""
 
 
-class _Revalidated(StaticFiles):
-    """Files that a browser keeps but asks about each time, by ETag."""
+class _Versioned(StaticFiles):
+    """Files that a browser keeps for good, as their URL names their version; those of another are asked about."""
+
+    def __init__(self, static: Path) -> None:
+        super().__init__(directory=static)
+        self.static = static
+        self.version = ""
+
+    def look(self) -> str:
+        """Return the version of the files as they are now: a page of a hundred modules asks for none of them twice."""
+        known = hashlib.sha256()
+        for path in sorted(self.static.rglob("*")):
+            with suppress(FileNotFoundError):  # what an editor keeps beside them for a moment
+                facts = path.stat()
+                known.update(f"{path.relative_to(self.static)} {facts.st_mtime_ns} {facts.st_size}\n".encode())
+        self.version = known.hexdigest()[:16]
+        return self.version
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
-        response.headers["cache-control"] = "no-cache"
+        current = scope["path_params"]["version"] == self.version
+        response.headers["cache-control"] = _IMMUTABLE if current else "no-cache"
         return response
 
 
@@ -79,10 +97,12 @@ def compress_plotly(file: Path, data: DataFolder) -> Path:
 
 
 def install(app: FastAPI, static: Path, data: DataFolder) -> None:
-    """Serve ``static`` at /, folder by folder, so that /api keeps its own 404 and 405."""
+    """Serve the page at / and its files at /static/VERSION."""
     plotly_js = plotly_file(static)
     url = plotly_url(plotly_js)
     compressed: dict[str, Path] = {}
+    files = _Versioned(static)
+    files.look()
 
     async def prepare() -> None:
         compressed["plotly"] = await asyncio.to_thread(compress_plotly, plotly_js, data)
@@ -95,23 +115,13 @@ def install(app: FastAPI, static: Path, data: DataFolder) -> None:
         return FileResponse(plotly_js, media_type="text/javascript", headers=headers)
 
     async def index(request: Request) -> Response:
+        version = await asyncio.to_thread(files.look)
         page = await asyncio.to_thread((static / "index.html").read_bytes)
         page = _ANY_PLOTLY.sub(url.encode(), page)
+        page = _OWN_FILE.sub(f"/static/{version}/".encode(), page)
         return Response(page, media_type="text/html", headers={"cache-control": "no-cache"})
 
     app.state.prepare_pages = prepare
     app.add_route(url, plotly, methods=["GET"])
     app.add_route("/", index, methods=["GET"])
-    files = _Revalidated(directory=static)
-    for path in sorted(static.iterdir()):
-        if path.is_dir():
-            app.mount(f"/{path.name}", _Revalidated(directory=path))
-        elif path.name != "index.html":
-            app.add_route(f"/{path.name}", _file(files, path.name), methods=["GET"])
-
-
-def _file(files: StaticFiles, name: str) -> Callable[[Request], Awaitable[Response]]:
-    async def serve(request: Request) -> Response:
-        return await files.get_response(name, request.scope)
-
-    return serve
+    app.mount("/static/{version}", files)

@@ -167,12 +167,13 @@ class Store:
             _log.warning("op list of measurement %s cannot be read: %s", measurement_id, error)
             return None
 
-    def put_scenario(self, measurement_id: str, scenario: Mapping[str, Any]) -> Measurement | None:
-        """Store which scenario an uploaded measurement is of; None where it is not known, or no upload's."""
+    def put_said(self, measurement_id: str, **said: Mapping[str, Any]) -> Measurement | None:
+        """Store what people say of an upload's measurement: ``scenario``, ``device``; None where it is no such one."""
         path = self._path(measurement_id)
         if path is None or not path.is_relative_to(self.data.uploads):
             return None
-        measurement = replace(read_measurement(path), id=measurement_id, scenario=dict(scenario))
+        fields: dict[str, Any] = {name: dict(value) for name, value in said.items()}
+        measurement = replace(read_measurement(path), id=measurement_id, **fields)
         write_json(path, measurement)
         folder = path.parent.parent
         rows = list(self._upload_rows(folder))

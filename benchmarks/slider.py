@@ -21,7 +21,7 @@ from playwright.sync_api import Page, Request, sync_playwright
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.browser.looking import settled  # noqa: E402
+from tests.browser.looking import JS, settled  # noqa: E402
 from tests.chromium import find  # noqa: E402
 
 PASSES = 4
@@ -37,7 +37,7 @@ SCENARIOS = (
 
 # An input counts as painted in the first frame whose step time is for it or for a newer one.
 RECORD = """async () => {
-    const { state, subscribe } = await import("/js/state.js");
+    const { state, subscribe } = await import(js("state"));
     Object.assign(window, { took: [], visited: new Set() });
     let pending = [];
     document.addEventListener("input", (event) => {
@@ -97,7 +97,7 @@ def open_scenario(page: Page, url: str) -> list[str]:
 
 def drag(page: Page, slider: str, passes: int, prefetch: bool, into: Drags) -> None:
     """Drag a slider to and fro through all of its positions, and put the scenario back."""
-    page.evaluate("async (on) => { (await import('/js/axes.js')).settings.prefetch = on; }", prefetch)
+    page.evaluate("async (on) => { (await import(js('axes'))).settings.prefetch = on; }", prefetch)
     page.evaluate("() => { took.length = 0; visited.clear(); }")
     handle = page.locator(f"#{slider}")
     handle.scroll_into_view_if_needed()
@@ -125,8 +125,8 @@ def drag(page: Page, slider: str, passes: int, prefetch: bool, into: Drags) -> N
     into.positions = max(into.positions, last + 1)
     visited = page.evaluate("visited.size")
     assert visited == last + 1, f"{slider}: {visited} of {last + 1} positions were visited"
-    page.evaluate("async () => { (await import('/js/axes.js')).settings.prefetch = true; }")
-    page.evaluate("async () => (await import('/js/actions.js')).setScenario(window.begun)")
+    page.evaluate("async () => { (await import(js('axes'))).settings.prefetch = true; }")
+    page.evaluate("async () => (await import(js('actions'))).setScenario(window.begun)")
     settled(page)
 
 
@@ -140,9 +140,10 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=find(), args=["--no-sandbox"])
         try:
             page = browser.new_page(viewport={"width": 1440, "height": 900})
+            page.add_init_script(JS)
             for scenario in SCENARIOS:
                 sliders = [one for one in open_scenario(page, url + scenario) if one not in fetched]
-                page.evaluate("async () => { window.begun = (await import('/js/state.js')).state.scenario; }")
+                page.evaluate("async () => { window.begun = (await import(js('state'))).state.scenario; }")
                 drag(page, sliders[0], 2, True, Drags())  # warms code and caches
                 for slider in sliders:
                     fetched[slider] = Drags()

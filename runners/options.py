@@ -23,7 +23,7 @@ OPTIMIZER_KERNELS = ("default", "foreach", "fused", "for-loop")
 PROGRAM_PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16")
 PROGRAM_ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
 EXPERTS = ("default", "loop", "grouped")
-LADDERS = ("gemm", "attention", "elementwise", "reduction", "copy", "launch", "optimizer", "collective")
+LADDERS = ("gemm", "attention", "elementwise", "reduction", "copy", "launch", "optimizer", "runtime", "collective")
 ATTENTION_CORES = (
     "naive", "compiled", "sdpa-flash", "sdpa-efficient", "sdpa-cudnn", "sdpa-math", "triton"
 )  # fmt: skip

@@ -67,6 +67,8 @@ def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """
     from playwright.sync_api import expect, sync_playwright
 
+    from tests.browser.looking import JS
+
     with sync_playwright() as playwright:
         found = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("profile"),
@@ -75,6 +77,7 @@ def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
             accept_downloads=True,
             permissions=["clipboard-read", "clipboard-write"],
         )
+        found.add_init_script(JS)
         found.set_default_timeout(WAIT_MS)
         expect.set_options(timeout=WAIT_MS)
         yield found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 from fastapi import APIRouter, Query, Request
@@ -17,6 +18,8 @@ from app.errors import Refused
 from app.summary import Summary, scenario_of
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
+from estimator.scenario import catalog
+from estimator.scenario.codec import decode
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems
@@ -56,6 +59,13 @@ class OpListDocument(TypedDict):
     program: str
     calls: dict[str, Any]
     signatures: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class GivenDevice:
+    """What a measurement ran on."""
+
+    chip: str
 
 
 MOST_ROWS = 5000
@@ -111,9 +121,30 @@ def _ops(measurement_id: str, context: Context) -> OpList:
 def _said(measurement_id: str, document: Any, context: Context) -> dict[str, Any]:
     context.cpu.refuse_unprobed(document)
     scenario = scenario_from_json(document)
-    measurement = context.store.put_scenario(measurement_id, scenario_to_json(scenario))
+    measurement = context.store.put_said(measurement_id, scenario=scenario_to_json(scenario))
     if measurement is None:
-        raise Refused(404, "There is no such uploaded measurement; runs and samples have a scenario of their own.")
+        raise Refused(404, _NO_UPLOAD)
+    return _whole(measurement, context)
+
+
+_NO_UPLOAD = "There is no such uploaded measurement; runs and samples have a scenario and a device of their own."
+
+
+@router.put("/api/measurements/{measurement_id}/device")
+@documented({200: (Measurement, Beside)}, *JSON_BODY, 404, body=Body(type=GivenDevice, example={"chip": "h100-sxm"}))
+async def put_device(measurement_id: str, request: Request, context: Ctx) -> Response:
+    """Say what an uploaded measurement ran on, as its file does not → the measurement, whose rows that predicts."""
+    document = decode(GivenDevice, await read_json(request, context.settings.json_limit_bytes))
+    return json_response(await asyncio.to_thread(_ran_on, measurement_id, document.chip, context))
+
+
+def _ran_on(measurement_id: str, chip: str, context: Context) -> dict[str, Any]:
+    entry = catalog.chip(chip)
+    before = _found(measurement_id, context).device
+    kept = {name: value for name, value in before.items() if name != "candidates"}
+    measurement = context.store.put_said(measurement_id, device={**kept, "name": entry.label or entry.name})
+    if measurement is None:
+        raise Refused(404, _NO_UPLOAD)
     return _whole(measurement, context)
 
 

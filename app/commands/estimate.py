@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from app import tables
+from app.commands.calibration import read_calibration
 from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
-from app.commands.validate import read_efficiencies
 from app.layer_csv import layer_csv, layer_frame
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Estimate
@@ -46,7 +46,7 @@ def estimate(
     file of efficiencies.
     """
     as_frame = tables.needs_pandas(table_to) if table_to else False
-    efficiencies = read_efficiencies(calibration) if calibration else None
+    efficiencies = read_calibration(calibration) if calibration else None
     if path is None and hf is None:
         remedy = "Name a SCENARIO.json, or a model by --hf config.json."
         raise InputProblems([Problem(field="SCENARIO.json", message="is missing", remedy=remedy)])

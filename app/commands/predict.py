@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from app.commands.calibration import read_calibration
 from app.commands.files import print_json, read_document, table
-from app.commands.validate import read_efficiencies
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
@@ -75,7 +75,7 @@ def predict(
     A scenario says itself how many GPUs of what kind; other people's models are traced for ``ranks`` of ``chip``.
     """
     entries = read_series(series) if series else entries_of(plans(ranks))
-    efficiencies = read_efficiencies(calibration) if calibration else None
+    efficiencies = read_calibration(calibration) if calibration else None
     known = _known(results)
     found: list[Prediction] = []
     refused: list[Problem] = []

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app import tables
-from app.commands.files import LARGEST_BYTES, print_json, read_document, read_text, table, wrapped
-from estimator.cost.efficiency import NAMES, Efficiencies, Range, efficiencies, from_ranges
-from estimator.cost.efficiency import ROOT as FAMILY_FILES
-from estimator.scenario.codec import decode, unknown_key
+from app.commands.calibration import read_calibration
+from app.commands.files import LARGEST_BYTES, print_json, read_text, table, wrapped
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import GIB, counted
+from estimator.validation.measured import PARTS, PEERS
 from estimator.validation.score import (
     Errors,
     Predicted,
@@ -33,7 +32,6 @@ from estimator.validation.score import (
 if TYPE_CHECKING:
     import pandas as pd
 
-FAMILIES = tuple(sorted(path.stem for path in FAMILY_FILES.glob("*.toml")))
 NEEDED = ("hardware", "n_layers", "d_model", "n_heads", "seq_len", "global_batch")
 COLUMNS = (
     *NEEDED, "source_id", "source", "n_gpus", "interconnect", "model", "n_kv_heads", "d_ff", "vocab", "micro_batch",
@@ -41,11 +39,12 @@ COLUMNS = (
     "compile", "measured_step_time_s", "measured_tokens_per_s_per_gpu", "measured_tflops_per_gpu", "measured_mfu",
     "measured_peak_mem_gib", "notes", "framework", "head_dim", "gated_ffn", "tied_embedding", "experts", "top_k",
     "moe_ffn", "shared_experts", "optimizer", "measured_forward_s", "measured_backward_s", "measured_optimizer_s",
-    "measured_communication_s", "ddp_mode", "bucket_mb",
+    "measured_communication_s", "ddp_mode", "bucket_mb", "mode", "dropout", "activation", "norm", "position",
+    "measured_forward_backward_s", "quality_flags", "flop_convention",
 )  # fmt: skip
 """Columns of a table of measured runs; all but the first six may be empty or missing."""
 
-WORDS = ("source_id", "source", "hardware", "model", "notes")
+WORDS = ("source_id", "source", "hardware", "model", "notes", "quality_flags")
 """Of these, columns that are words even where they look like numbers."""
 
 ADDED = (
@@ -70,10 +69,10 @@ def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | No
     """
     as_frame = tables.needs_pandas(out) if out else False
     rows = read_rows(path)
-    unread = [_unread(name) for name in rows[0] if name not in COLUMNS]
+    unread = [_unread(name) for name in rows[0] if name not in COLUMNS and not PEERS.match(name)]
     if unread:
         print(f"not read: columns {', '.join(unread)}", file=sys.stderr)
-    found = predict_rows(rows, read_efficiencies(calibration) if calibration else None)
+    found = predict_rows(rows, read_calibration(calibration) if calibration else None)
     validation = score(found)
     if out and as_frame:
         tables.write_frame(out, predicted_table(rows, found))
@@ -125,34 +124,6 @@ def _csv_lines(path: Path) -> list[tuple[int, list[str]]]:
         raise _refused(path, f"line {reader.line_num} is not CSV: {error}", "Correct that line.") from None
 
 
-def read_efficiencies(path: Path) -> Efficiencies:
-    """Read {base, ranges: {efficiency: {value, low, high, unit, source}}}; what it leaves out is the base family's."""
-    document = read_document(path)
-    if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
-        remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
-        raise _refused(path, "has no object 'ranges'", remedy)
-    base = document.get("base", "default")
-    if base not in FAMILIES:
-        message = f"{base!r} is not known"
-        raise InputProblems([Problem(field="base", message=message, remedy=f"One of: {', '.join(FAMILIES)}.")])
-    problems, ranges = [], dict(efficiencies(base).ranges)
-    for name, given in document["ranges"].items():
-        if name not in NAMES:
-            problems.append(unknown_key("ranges", str(name), list(NAMES)))
-            continue
-        try:
-            ranges[name] = decode(Range, given, f"ranges.{name}")
-            if not 0 <= ranges[name].low <= ranges[name].value <= ranges[name].high:
-                message = "must lie between its low and its high, and neither below 0"
-                remedy = "Order them: low, value, high."
-                problems.append(Problem(field=f"ranges.{name}.value", message=message, remedy=remedy))
-        except InputProblems as error:
-            problems += error.problems
-    if problems:
-        raise InputProblems(problems)
-    return from_ranges(str(document.get("name", path.stem)), ranges)
-
-
 def predicted_table(rows: Sequence[Mapping[str, str]], found: Sequence[Predicted | Skipped]) -> pd.DataFrame:
     """Return every row with its prediction as ``write_predicted`` writes it, but numbers as numbers, unrounded."""
     import pandas as pd
@@ -202,11 +173,14 @@ def text(found: Validation, assumptions: Sequence[str] = ()) -> str:
     rows = [
         _row("time", found.time),
         _row("memory", found.memory),
+        *(_row(part, errors) for part in PARTS if (errors := getattr(found, part)).n),
         *(_row(f"{name} (baseline, time)", errors) for name, errors in found.baseline.items()),
     ]
     lines = [f"{found.predicted} of {found.rows} rows predicted; errors in percent"]
     if found.predicted:
         lines += ["", table(_HEADER, rows), *wrapped(NAIVE, hanging=2)]
+        if found.interval.covered_frac is not None:
+            lines.append(f"the interval holds {found.interval.covered_frac:.0%} of {counted(found.interval.n, 'time')}")
     if assumptions:
         lines += ["", *assumptions]
     for group, members in found.by.items():

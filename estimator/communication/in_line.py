@@ -29,7 +29,8 @@ def edge_messages(d: RankSizes, *, sequence_parallel: bool) -> tuple[list[Messag
     """List what the embedding and the head send."""
     if _one(d.tp) or d.model.network != "transformer":
         return [], []
-    return vocabulary_messages(d, sequence_parallel=sequence_parallel)
+    first, last = vocabulary_messages(d, sequence_parallel=sequence_parallel)
+    return first, last if d.model.head else []
 
 
 def _tensor(d: RankSizes, *, sequence_parallel: bool, dense_ffn: bool) -> list[Message]:

@@ -1,17 +1,9 @@
-"""Fused attention: a rate that falls for short sequences and narrow heads; backward is slower still."""
+"""Fused attention: a rate that falls for short sequences and narrow heads."""
 
 from __future__ import annotations
 
 from estimator.scenario.arrays import maximum
 from estimator.scenario.units import Number
-
-HEAD_DIM_HALF = 60.0
-"""Head width at which half of the asymptotic rate is reached: narrow heads spend relatively more on softmax.
-From D = 64 and 128 on one H200 SXM (fused attention of torch 2.11, S = 2 048 to 32 768)."""
-
-BACKWARD_HALF_FACTOR = 2.8
-"""On matrix units backward needs this many times longer sequences than forward for the same share of its asymptote;
-on vector units (fp32) it does not (same source)."""
 
 
 def attention_s(
@@ -23,19 +15,14 @@ def attention_s(
     flops_per_s: float,
     memory_bytes_per_s: float,
     half_length: float,
-    backward: bool,
-    backward_frac: float,
-    vector: bool,
+    half_width: float,
+    share: float = 1.0,
     start_s: Number,
 ) -> Number:
-    """Time of a fused attention kernel, forward or backward.
+    """Time of a fused attention kernel.
 
-    t = start + max(FLOPs / rate, bytes / bandwidth), rate = reachable · D/(D + 60) / (1 + S0/S). Backward's asymptote
-    is ``backward_frac`` of forward's and its S0, on matrix units, 2.8 times longer.
+    t = start + max(FLOPs / rate, bytes / bandwidth), rate = share · reachable · D/(D + D0) / (1 + S0/S): half of the
+    asymptotic rate is reached at a length of S0, and at a head width of D0, as narrow heads spend more on softmax.
     """
-    rate = flops_per_s * head_dim / (head_dim + HEAD_DIM_HALF)
-    half = half_length
-    if backward:
-        rate *= backward_frac
-        half *= 1.0 if vector else BACKWARD_HALF_FACTOR
-    return start_s + maximum(executed_flops * (1.0 + half / seq_len) / rate, bytes / memory_bytes_per_s)
+    rate = flops_per_s * head_dim / (head_dim + half_width) * share
+    return start_s + maximum(executed_flops * (1.0 + half_length / seq_len) / rate, bytes / memory_bytes_per_s)

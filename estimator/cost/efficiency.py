@@ -1,16 +1,18 @@
 """Efficiencies: by how much real kernels, links and hosts stay below their peaks; a range and a source for each.
 
-One TOML file per chip family under catalog/efficiencies; what a file leaves out comes from default.toml.
+One calibration per chip family under catalog/efficiencies; what a file leaves out comes from its ``base``, a family.
 """
 
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+SCHEMA_VERSION = 1
 ROOT = Path(__file__).parents[1] / "catalog" / "efficiencies"
 
 
@@ -23,6 +25,23 @@ class Range:
     high: float
     unit: str
     source: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Tiles:
+    """Output tiles that a library of products chooses from: (rows, columns, rate of one unit relative to the best).
+
+    Smaller tiles re-read their operands more often. One object for equal tables (``tiles``), so that it is a cheap key.
+    """
+
+    tiles: tuple[tuple[int, int, float], ...]
+    source: str
+
+
+@cache
+def tiles(rows: tuple[tuple[int, int, float], ...], source: str) -> Tiles:
+    """The table of these tiles; the same object each time."""
+    return Tiles(tiles=rows, source=source)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,14 +57,25 @@ class Efficiencies:
     gemm_tf32_frac: float
     gemm_vector_frac: float
     gemm_unaligned_frac: float
+    gemm_pairs_frac: float
+    gemm_fours_frac: float
     gemm_start_s: float
+    gemm_tf32_start_s: float
+    gemm_vector_start_s: float
+    gemm_split_factor: float
+    gemm_overlap_power: float
     attention_frac: float
     attention_flash_frac: float
     attention_flash1_frac: float
     attention_vector_frac: float
     attention_half_length: float
+    attention_backward_half_length: float
+    attention_vector_half_length: float
+    attention_half_width: float
     attention_backward_frac: float
     memory_frac: float
+    norm_frac: float
+    softmax_frac: float
     strided_elements_per_unit_cycle: float
     mixed_elements_per_unit_cycle: float
     kernel_tail_s: float
@@ -58,6 +88,7 @@ class Efficiencies:
     host_megatron_forward_s: float
     host_megatron_backward_s: float
     host_tensor_s: float
+    host_dispatches_per_kernel: float
     host_step_s: float
     host_collective_s: float
     link_frac: float
@@ -69,44 +100,77 @@ class Efficiencies:
     host_memory_bytes_per_s: float
     workspace_bytes: float
     allocator_frac: float
+    gemm_matrix_tiles: Tiles
+    gemm_tf32_tiles: Tiles
+    gemm_vector_tiles: Tiles
     lower_bound: bool = False
     ranges: dict[str, Range] = field(default_factory=dict, hash=False)
 
+    def __hash__(self) -> int:
+        return self._hash
 
-NAMES = tuple(f.name for f in fields(Efficiencies) if f.name not in ("name", "lower_bound", "ranges"))
+    @cached_property
+    def _hash(self) -> int:
+        # A key of every cache of prices: forty numbers are hashed once.
+        return hash(tuple(getattr(self, name) for name in ("name", "lower_bound", *NAMES, *TABLES)))
+
+
+TABLES = ("gemm_matrix_tiles", "gemm_tf32_tiles", "gemm_vector_tiles")
+NAMES = tuple(f.name for f in fields(Efficiencies) if f.name not in ("name", "lower_bound", "ranges", *TABLES))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TileColumns:
+    """A table of tiles as a calibration writes it, by column."""
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+    rate: tuple[float, ...]
+    source: str
 
 
 @cache
 def efficiencies(name: str) -> Efficiencies:
-    """Return the efficiencies of a chip family; numbers that its file lacks come from ``default``."""
-    path = ROOT / f"{name}.toml"
-    found = _read(ROOT / "default.toml")
-    if name != "default" and path.exists():
-        found |= _read(path)
-    return from_ranges(name if path.exists() else "default", found)
+    """Return the efficiencies of a chip family; an unknown one has those of ``default``."""
+    if not (ROOT / f"{name}.toml").exists():
+        name = "default"
+    document = tomllib.loads((ROOT / f"{name}.toml").read_text(encoding="utf-8"))
+    unknown = set(document) - {"schema_version", "base", "device", "ranges", "tables"}
+    unknown |= set(document.get("ranges", {})) - set(NAMES) | set(document.get("tables", {})) - set(TABLES)
+    assert not unknown, f"{name}.toml: unknown {sorted(unknown)}"
+    assert document["schema_version"] == SCHEMA_VERSION, name
+    base = efficiencies(document["base"]) if "base" in document else None
+    own = {key: Range(**value) for key, value in document.get("ranges", {}).items()}
+    tables = {key: from_columns(TileColumns(**value)) for key, value in document.get("tables", {}).items()}
+    return from_ranges(name, own, tables, base)
+
+
+def from_columns(given: TileColumns) -> Tiles:
+    """The table of these columns."""
+    rows = zip(map(int, given.rows), map(int, given.columns), map(float, given.rate), strict=True)
+    return tiles(tuple(rows), given.source)
 
 
 def ideal(e: Efficiencies) -> Efficiencies:
     """Return the datasheet's own efficiencies, a lower bound: shares 1, overheads 0, nothing but the roofs."""
-    ones = {name: 1.0 for name in NAMES if name.endswith(("_frac", "_cycle"))}
-    zeros = {name: 0.0 for name in NAMES if name.endswith(("_s", "_bytes", "_length"))}
-    changed = {**ones, **zeros, "contention_frac": 0.0, "strided_elements_per_unit_cycle": 1e6}
-    changed["mixed_elements_per_unit_cycle"] = 1e6
-    changed["host_memory_bytes_per_s"] = e.host_memory_bytes_per_s
+    changed: dict[str, Any] = {name: getattr(e, name) for name in NAMES}
+    changed |= {name: 1.0 for name in NAMES if name.endswith(("_frac", "_cycle"))}
+    changed |= {
+        name: 0.0 for name in NAMES if name.endswith(("_s", "_bytes", "_length")) and not name.endswith("_per_s")
+    }
+    changed |= {"contention_frac": 0.0, "strided_elements_per_unit_cycle": 1e6, "mixed_elements_per_unit_cycle": 1e6}
     exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}
     return replace(e, name="ideal", lower_bound=True, ranges=exact, **changed)
 
 
-def from_ranges(name: str, ranges: dict[str, Range]) -> Efficiencies:
-    """Build the plain numbers from their ranges; every name must be there."""
-    missing = [key for key in NAMES if key not in ranges]
+def from_ranges(
+    name: str, ranges: Mapping[str, Range], tables: Mapping[str, Tiles], base: Efficiencies | None
+) -> Efficiencies:
+    """Build the plain numbers from their ranges; what is not given comes from ``base``; every name must be there."""
+    every = {**(base.ranges if base else {}), **ranges}
+    missing = [key for key in NAMES if key not in every]
     assert not missing, f"efficiencies {name}: missing {missing}"
-    numbers: dict[str, Any] = {key: ranges[key].value for key in NAMES}
-    return Efficiencies(name=name, ranges=ranges, **numbers)
-
-
-def _read(path: Path) -> dict[str, Range]:
-    document = tomllib.loads(path.read_text(encoding="utf-8"))
-    unknown = set(document) - set(NAMES)
-    assert not unknown, f"{path.name}: unknown efficiencies {sorted(unknown)}"
-    return {key: Range(**value) for key, value in document.items()}
+    numbers: dict[str, Any] = {key: every[key].value for key in NAMES}
+    for key in TABLES:
+        numbers[key] = tables[key] if key in tables else getattr(base, key)
+    return Efficiencies(name=name, ranges=every, **numbers)

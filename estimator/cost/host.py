@@ -53,12 +53,6 @@ def host_update_s(parameters: Number, numbers: ByteWidths, chip: Chip, e: Effici
     return moved / (chip.host_bytes_per_s * e.host_link_frac) + parameters * HOST_ADAM_BYTES / e.host_memory_bytes_per_s
 
 
-DISPATCHES_PER_KERNEL = 1.93
-"""Ops that the host goes through for each kernel of a forward, views among them, in the programs that
-``host_forward_s`` was read from: Llama in bf16 with fused attention, traced. GPT-2 has 2.3, Llama under autocast 1.75;
-launch-bound forwards of all of them take 9 to 14 µs for each such op on H200 hosts, and 16 to 32 µs for each kernel."""
-
-
 def recorded_launch_s(
     phase: str, launches: float, e: Efficiencies, *, compiled: bool, again: bool, dispatches: float = 0.0
 ) -> Number:
@@ -78,5 +72,5 @@ def recorded_launch_s(
     else:
         each = e.host_forward_s if forward else e.host_backward_s
         if forward and dispatches:
-            first = dispatches / DISPATCHES_PER_KERNEL
+            first = dispatches / e.host_dispatches_per_kernel
     return first * each + maximum(launches - 1.0, 0.0) * e.host_tensor_s

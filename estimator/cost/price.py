@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from estimator.cost.attention import attention_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s
-from estimator.operations.op import Op
+from estimator.operations.op import WHOLE, Op
 from estimator.scenario.arrays import maximum
 from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip, peak_flops_per_s
@@ -46,17 +46,21 @@ def price(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     return _kernels(op, chip, efficiencies)
 
 
-def reachable_flops_per_s(chip: Chip, precision: str, efficiencies: Efficiencies, *, aligned: bool = True) -> float:
+UNALIGNED = {1: "gemm_unaligned_frac", 2: "gemm_pairs_frac", 4: "gemm_fours_frac"}
+"""The efficiency of products by the elements that are fetched at once, where those are few."""
+
+
+def reachable_flops_per_s(chip: Chip, precision: str, efficiencies: Efficiencies, *, fetched: int = WHOLE) -> float:
     """Matrix rate that large products reach: a named share of the dense peak of the unit that runs ``precision``."""
     peak = peak_flops_per_s(chip, precision)
     if precision == "fp32":
         return peak * efficiencies.gemm_vector_frac
     share = efficiencies.gemm_tf32_frac if precision == "tf32" else efficiencies.gemm_matrix_frac
-    if aligned:
+    if fetched not in UNALIGNED:
         return peak * share
-    # Rows that are not 16-byte aligned cannot be fetched in vectors; both widths then run at the same slow rate.
+    # What is fetched element by element runs as slowly in tf32 as in 16 bits.
     widest = max(chip.bf16_flops_per_s, chip.fp16_flops_per_s) or peak
-    return min(peak * share, widest * efficiencies.gemm_unaligned_frac)
+    return min(peak * share, widest * float(getattr(efficiencies, UNALIGNED[fetched])))
 
 
 def _roofs(op: Op, chip: Chip) -> Priced:
@@ -79,9 +83,14 @@ def _roofs(op: Op, chip: Chip) -> Priced:
     )
 
 
+PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vector_start_s", "gemm_vector_tiles")}
+"""Start and tiles of products by precision, where they are not those of 16 bits and less."""
+
+
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    rate = reachable_flops_per_s(chip, op.precision, efficiencies, aligned=op.aligned)
+    rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
+    start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
     seconds = gemm_s(
         batch=op.batch,
         m=op.m,
@@ -91,7 +100,10 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         flops_per_s=rate,
         compute_units=chip.compute_units,
         memory_bytes_per_s=memory,
-        start_s=efficiencies.gemm_start_s * (1.0 if op.precision not in ("fp32", "tf32") else 1.7),
+        start_s=getattr(efficiencies, start),
+        tiles=getattr(efficiencies, tiles),
+        split_factor=efficiencies.gemm_split_factor,
+        overlap_power=efficiencies.gemm_overlap_power,
     )
     return Priced(
         op=op,
@@ -107,6 +119,13 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     vector = op.precision in ("fp32", "tf32")
     peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
     rate = peak * (efficiencies.attention_vector_frac if vector else getattr(efficiencies, op.efficiency))
+    backward = op.phase == "backward" and not op.recomputed
+    if vector:
+        half_length = efficiencies.attention_vector_half_length
+    elif backward:
+        half_length = efficiencies.attention_backward_half_length
+    else:
+        half_length = efficiencies.attention_half_length
     executed = op.flops * op.visible_frac
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     seconds = attention_s(
@@ -116,10 +135,9 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         head_dim=float(op.k),
         flops_per_s=rate,
         memory_bytes_per_s=memory,
-        half_length=efficiencies.attention_half_length,
-        backward=op.phase == "backward" and not op.recomputed,
-        backward_frac=efficiencies.attention_backward_frac,
-        vector=vector,
+        half_length=half_length,
+        half_width=efficiencies.attention_half_width,
+        share=efficiencies.attention_backward_frac if backward else 1.0,
         start_s=efficiencies.gemm_start_s * op.launches,
     )
     return Priced(
@@ -134,11 +152,14 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
 
 def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     units_hz = chip.compute_units * chip.clock_hz
-    seconds = (
-        op.stream_bytes / (chip.memory_bytes_per_s * efficiencies.memory_frac)
-        + op.strided_elements / (units_hz * efficiencies.strided_elements_per_unit_cycle)
-        + op.mixed_elements / (units_hz * efficiencies.mixed_elements_per_unit_cycle)
+    memory = chip.memory_bytes_per_s * efficiencies.memory_frac
+    again = efficiencies.softmax_frac if op.category == Category.ATTENTION else efficiencies.norm_frac
+    elements = op.strided_elements / (units_hz * efficiencies.strided_elements_per_unit_cycle) + op.mixed_elements / (
+        units_hz * efficiencies.mixed_elements_per_unit_cycle
     )
+    # What elements limit on fast memory, bytes do on slow.
+    slow = maximum(elements, (op.bytes - op.stream_bytes) / memory)
+    seconds = (op.stream_bytes + op.reduced_bytes * (1.0 / again - 1.0)) / memory + slow
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     tail = op.launches * (
         efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s

@@ -15,10 +15,13 @@ from estimator.schedule.step import Setting
 
 INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_vector_frac", "gemm_unaligned_frac",
-                        "gemm_start_s"),
+                        "gemm_pairs_frac", "gemm_fours_frac",
+                        "gemm_start_s", "gemm_tf32_start_s", "gemm_vector_start_s"),
     "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
-                  "attention_half_length", "attention_backward_frac"),
-    "memory": ("memory_frac", "strided_elements_per_unit_cycle", "mixed_elements_per_unit_cycle", "kernel_tail_s",
+                  "attention_half_length", "attention_backward_half_length", "attention_vector_half_length",
+                  "attention_backward_frac"),
+    "memory": ("memory_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
+               "mixed_elements_per_unit_cycle", "kernel_tail_s",
                "kernel_gap_s",
                "optimizer_tail_s"),
     "host": ("host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
@@ -28,6 +31,9 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                       "host_link_frac", "host_memory_bytes_per_s"),
 }  # fmt: skip
 """Efficiencies that err together; the interval adds the groups' effects in quadrature."""
+
+SHAPES = ("gemm_split_factor", "gemm_overlap_power", "attention_half_width", "host_dispatches_per_kernel")
+"""Efficiencies that bend a curve rather than move it; the interval leaves them as they are."""
 
 VARIANTS = 1 + 2 * len(INTERVAL_GROUPS)
 

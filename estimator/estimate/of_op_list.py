@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from estimator.estimate.recorded import Recorded, recorded, times_of
 from estimator.estimate.report import MemoryOfStage
 from estimator.memory.timeline import MemoryTimeline, timeline
 from estimator.operations.aten import workspace_bytes_of
+from estimator.operations.aten.operands import moved_bytes
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Category, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
@@ -186,13 +187,14 @@ def _memory(priced: Recorded, e: Efficiencies, cluster: Cluster, order: Order, q
         return Memory(peak_bytes=0.0, reserved_bytes=0.0, capacity_bytes=capacity, fits=True, moment="",
                       by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip
     listed = any(one.kind == MemoryKind.FRAMEWORK for one in found.storages)
-    storages = [one for one in found.storages if one.born not in priced.unwritten]
+    storages = _kept(priced)
     own = [int(workspace_bytes_of(s)) for s in found.signatures]
     storages += [
         Storage(bytes=own[call.signature], born=index, died=index + 1)
         for index, call in enumerate(found.calls)
         if call.kind == "kernel" and own[call.signature]
     ]
+    storages += [Storage(bytes=int(size), born=first, died=last + 1) for size, first, last in priced.copies]
     held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes)
     moment = _moment(found, held)
     stage = MemoryOfStage(
@@ -208,6 +210,20 @@ def _memory(priced: Recorded, e: Efficiencies, cluster: Cluster, order: Order, q
         stages=(stage,),
         curve=_curve(held, order, queue),
     )
+
+
+def _kept(priced: Recorded) -> list[Storage]:
+    """The storages that are written; those from which a kernel computes others again live until it has run."""
+    storages = [one for one in priced.found.storages if one.born not in priced.unwritten]
+    for operand, first, last in priced.sources:
+        size = int(moved_bytes(operand))
+        alike = [at for at, one in enumerate(storages)
+                 if one.bytes == size and one.born < first and (one.died == NONE or one.died >= first)]  # fmt: skip
+        if alike:
+            at = max(alike, key=lambda at: storages[at].born)
+            if storages[at].died != NONE:
+                storages[at] = replace(storages[at], died=max(storages[at].died, last + 1))
+    return storages
 
 
 def _moment(found: OpList, held: MemoryTimeline) -> str:

@@ -12,14 +12,14 @@ from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import recorded_launch_s
-from estimator.cost.price import Priced, price
+from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_known, kernels_of
 from estimator.operations.aten.optimizer import tensors_of
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
 from estimator.scenario.hardware import Chip, Cluster, peak_flops_per_s
-from estimator.scenario.op_list import OpList, Signature
+from estimator.scenario.op_list import Operand, OpList, Signature
 from estimator.schedule.queue import Times
 
 Floats = NDArray[np.float64]
@@ -49,7 +49,8 @@ class Recorded:
     """An op list and its distinct work: ``of_call`` says which each call does, −1 for waits; ``phases``: of each call.
 
     ``lacking``: precisions that the chip has no unit for, priced as fp32. ``unwritten``: calls whose results a compiler
-    keeps out of memory.
+    keeps out of memory. ``copies``: bytes that a compiler adds, with the first and the last call that they are for.
+    ``sources``: operands that are read a second time, with the calls that do first and last.
     """
 
     found: OpList
@@ -58,6 +59,8 @@ class Recorded:
     phases: tuple[str, ...]
     lacking: tuple[str, ...]
     unwritten: frozenset[int] = frozenset()
+    copies: tuple[tuple[float, int, int], ...] = ()
+    sources: tuple[tuple[Operand, int, int], ...] = ()
 
     def work_of(self, index: int) -> Work:
         """The work of one call that is a kernel or a collective."""
@@ -105,7 +108,8 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                 work.append(made)
         of_call.append(at)
     return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
-                    unwritten=frozenset(fusing.unwritten))  # fmt: skip
+                    unwritten=frozenset(fusing.unwritten), copies=tuple(fusing.copies),
+                    sources=tuple(fusing.sources))  # fmt: skip
 
 
 def _unpriced(found: OpList) -> dict[int, tuple[float, int]]:
@@ -187,7 +191,7 @@ def _kernels(
 def _follows(op: Op) -> str:
     """The efficiency that an op's time moves with."""
     if op.kind == "gemm":
-        return product_efficiency(op.precision) if op.aligned else "gemm_unaligned_frac"
+        return UNALIGNED.get(op.fetched) or product_efficiency(op.precision)
     if op.kind == "attention":
         return "attention_vector_frac" if op.precision in ("fp32", "tf32") else op.efficiency
     return "host_link_frac" if op.kind == "transfer" else "memory_frac"

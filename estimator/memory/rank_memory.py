@@ -61,19 +61,20 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
     every = recompute_every if d.recompute == "full" else 1
     end, peak = logits_bytes(d)
     transformer = model.network == "transformer"
+    vocabulary = transformer and model.head
     return RankMemory(
         blocks=tuple(_block_shard(d, block, every) for block in ops.blocks),
         layers=tuple(block.layers for block in ops.blocks),
         leading=tuple(block.leading for block in ops.blocks),
         embedding_parameters=embedding_parameters(model, d.training.seq_len) / vocab_tp if transformer else 0.0,
-        head_parameters=model.vocab * model.hidden / vocab_tp if transformer else 0.0,
+        head_parameters=model.vocab * model.hidden / vocab_tp if vocabulary else 0.0,
         norm_parameters=final_norm_parameters(model) if transformer else 0.0,
         head_kept_bytes=kept_bytes(ops.head) - loss_bytes(ops.head),
-        logits_end_bytes=end if transformer else 0.0,
-        logits_peak_bytes=peak if transformer else 0.0,
+        logits_end_bytes=end if vocabulary else 0.0,
+        logits_peak_bytes=peak if vocabulary else 0.0,
         message_bytes=d.stream_tokens * d.hidden * d.widths.residual,
         optimizer_tensor=d.hidden * maximum(d.vocab, d.ffn),
-        tied=model.tied_embedding,
+        tied=model.tied_embedding and model.head,
         recomputed=d.recompute != "none",
         widths=d.widths,
         training=d.training,

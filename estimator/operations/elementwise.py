@@ -18,9 +18,13 @@ from estimator.scenario.units import Number
 
 @dataclass(frozen=True, kw_only=True)
 class KernelCost:
-    """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward."""
+    """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward.
+
+    ``reduced``: what of ``stream`` kernels move that go over each row more than once.
+    """
 
     stream: Number = 0.0
+    reduced: Number = 0.0
     strided: Number = 0.0
     mixed: Number = 0.0
     slow_bytes: Number = 0.0
@@ -47,7 +51,10 @@ def rms_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
 def layer_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     """LayerNorm over its input, one kernel forward, two backward (input; weight and bias)."""
     e = bytes_in
-    return KernelCost(stream=2 * e, flops=7, saved=e), KernelCost(stream=5 * e, launches=2, flops=12)
+    # Fused frameworks bring kernels of their own, which keep a row on the chip.
+    reduced = 0 if d.fused else e
+    forward = KernelCost(stream=2 * e, reduced=2 * reduced, flops=7, saved=e)
+    return forward, KernelCost(stream=5 * e, reduced=5 * reduced, launches=2, flops=12)
 
 
 def norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
@@ -113,14 +120,14 @@ def softmax(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         both = KernelCost(stream=2 * e, flops=8, saved=e), KernelCost(stream=3 * e, flops=6)
     elif n.compute == 4:
         # Scale, mask (broadcast over heads), softmax; backward multiplies by the output first.
-        forward = KernelCost(stream=16, strided=1, slow_bytes=8, launches=3, flops=8, saved=4)
-        both = forward, KernelCost(stream=32, launches=3, flops=6)
+        forward = KernelCost(stream=16, reduced=8, strided=1, slow_bytes=8, launches=3, flops=8, saved=4)
+        both = forward, KernelCost(stream=32, reduced=12, launches=3, flops=6)
     elif n.autocast:
-        forward = KernelCost(stream=4 + 8 + 6, mixed=1, slow_bytes=6, launches=4, flops=8, saved=6)
-        both = forward, KernelCost(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
+        forward = KernelCost(stream=4 + 8 + 6, reduced=8, mixed=1, slow_bytes=6, launches=4, flops=8, saved=6)
+        both = forward, KernelCost(stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, launches=5, flops=6)
     else:
-        forward = KernelCost(stream=4 + 8 + 6, strided=2, slow_bytes=10, launches=5, flops=8, saved=6)
-        both = forward, KernelCost(stream=24 + 6 + 4, strided=1, slow_bytes=6, launches=5, flops=6)
+        forward = KernelCost(stream=4 + 8 + 6, reduced=8, strided=2, slow_bytes=10, launches=5, flops=8, saved=6)
+        both = forward, KernelCost(stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, launches=5, flops=6)
     return _dropped(d, both, width=n.compute, keeps_output=True)
 
 
@@ -198,11 +205,12 @@ def pair(
 ) -> list[Op]:
     """Turn a piece's two phases into ops over ``elements``, launched ``times`` as often (once per expert)."""
     return [
-        kernels(name, layer, "forward", elements=elements, stream=forward.stream, strided=forward.strided,
-                mixed=forward.mixed, slow_bytes=forward.slow_bytes, launches=forward.launches * times,
-                saved_bytes=forward.saved * elements, flops_per_element=forward.flops, category=category),
+        kernels(name, layer, "forward", elements=elements, stream=forward.stream, reduced=forward.reduced,
+                strided=forward.strided, mixed=forward.mixed, slow_bytes=forward.slow_bytes,
+                launches=forward.launches * times, saved_bytes=forward.saved * elements,
+                flops_per_element=forward.flops, category=category),
         kernels(f"{name} gradient", layer, "backward", elements=elements, stream=backward.stream,
-                strided=backward.strided, mixed=backward.mixed, slow_bytes=backward.slow_bytes,
-                launches=backward.launches * times, saved_bytes=backward.saved * elements,
-                flops_per_element=backward.flops, category=category),
+                reduced=backward.reduced, strided=backward.strided, mixed=backward.mixed,
+                slow_bytes=backward.slow_bytes, launches=backward.launches * times,
+                saved_bytes=backward.saved * elements, flops_per_element=backward.flops, category=category),
     ]  # fmt: skip

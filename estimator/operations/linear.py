@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from estimator.operations.op import Op, gemm, kernels
+from estimator.operations.op import WHOLE, Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
@@ -25,7 +25,7 @@ def linear(
     whole: bool = False,
     quantised: bool = True,
     shares_input: bool = False,
-    aligned: bool = True,
+    fetched: int = WHOLE,
 ) -> list[Op]:
     """Return the ops of ``projections`` linears of the same input, ``outputs`` wide together.
 
@@ -61,7 +61,7 @@ def linear(
         weight: bool = False,
     ) -> Op:
         return gemm(name, layer, phase, m=m, n=n, k=k, element_bytes=e, precision=precision, batch=batch,
-                    output_bytes=result, count=count, saved_bytes=saved, launches=launches, aligned=aligned,
+                    output_bytes=result, count=count, saved_bytes=saved, launches=launches, fetched=fetched,
                     weight=weight)  # fmt: skip
 
     accumulator = 2 * n.gradient if d.training.traits.adds_in_products else n.compute

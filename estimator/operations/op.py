@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any
@@ -12,6 +13,18 @@ from estimator.scenario.units import Number
 
 KINDS = ("gemm", "attention", "kernels", "transfer")
 
+FETCH_BYTES = 16
+"""What a matrix unit's operands are fetched by, where every row begins at a multiple of it."""
+
+WHOLE = 16
+"""Elements fetched at once where rows lie as the unit wants them, whatever their type."""
+
+
+def fetched_at_once(row: int, element_bytes: float) -> int:
+    """Elements that a matrix unit can fetch at once of rows of ``row`` elements: WHOLE, 4, 2 or 1."""
+    step = math.gcd(int(row * element_bytes), FETCH_BYTES)
+    return WHOLE if step == FETCH_BYTES else max(int(step / element_bytes), 1)
+
 
 # Not frozen, as all its like are not: a scenario makes sixty ops, and a frozen one takes four times as long to make.
 @dataclass(kw_only=True, slots=True)
@@ -19,13 +32,15 @@ class Op:
     """One logical operation of one phase, executed ``count`` times per micro-batch on one rank.
 
     ``gemm``: ``batch`` products (m × k)·(k × n). ``attention``: ``batch`` heads of m queries, n keys, k wide, fused.
-    ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels; ``strided_elements``
+    ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels, of them
+    ``reduced_bytes`` in kernels that reduce every row (norms; softmax, in attention); ``strided_elements``
     pass through kernels limited by elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements``
     through the slower ones whose operands differ in type. ``transfer``: ``bytes`` pass between host and device. All
     sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
-    the gradients of weights need, so that a schedule may run it later.
+    the gradients of weights need, so that a schedule may run it later. ``fetched``: elements of a product's
+    operands that its unit fetches at once, which rows at odd addresses make fewer.
     """
 
     name: str
@@ -41,12 +56,13 @@ class Op:
     flops: Number = 0.0
     bytes: Number = 0.0
     stream_bytes: Number = 0.0
+    reduced_bytes: Number = 0.0
     strided_elements: Number = 0.0
     mixed_elements: Number = 0.0
     launches: Number = 1.0
     saved_bytes: Number = 0.0
     precision: str = ""
-    aligned: bool = True
+    fetched: int = WHOLE
     recomputed: bool = False
     efficiency: str = ""
     weight: bool = False
@@ -68,7 +84,7 @@ def gemm(
     count: Number = 1.0,
     saved_bytes: Number = 0.0,
     launches: Number = 1.0,
-    aligned: bool = True,
+    fetched: int = WHOLE,
     category: str = Category.MATMUL,
     weight: bool = False,
 ) -> Op:
@@ -90,7 +106,7 @@ def gemm(
         launches=launches,
         saved_bytes=saved_bytes,
         precision=precision,
-        aligned=aligned,
+        fetched=fetched,
         weight=weight,
     )
 
@@ -102,6 +118,7 @@ def kernels(
     *,
     elements: Number,
     stream: Number = 0.0,
+    reduced: Number = 0.0,
     strided: Number = 0.0,
     mixed: Number = 0.0,
     slow_bytes: Number = 0.0,
@@ -126,6 +143,7 @@ def kernels(
         flops=flops_per_element * elements,
         bytes=(stream + slow_bytes) * elements,
         stream_bytes=stream * elements,
+        reduced_bytes=reduced * elements,
         strided_elements=strided * elements,
         mixed_elements=mixed * elements,
         launches=launches,

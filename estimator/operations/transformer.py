@@ -10,7 +10,7 @@ from estimator.operations.elementwise import FEW_INDICES, SORTED_LAUNCHES, SORTE
 from estimator.operations.feed_forward import feed_forward
 from estimator.operations.linear import linear
 from estimator.operations.moe import expert_part, routed_rows
-from estimator.operations.op import Op, kernels
+from estimator.operations.op import Op, fetched_at_once, kernels
 from estimator.operations.rank_parameters import RankParameters, ffn_parameters, parameters_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.recompute import recomputed
@@ -145,7 +145,7 @@ def embedding(d: RankSizes) -> list[Op]:
         kernels("embedding gradient table", "embedding", "backward", elements=table, stream=width,
                 launches=lookups * 1.0),
     ]  # fmt: skip
-    if d.model.tied_embedding and not d.fused:
+    if d.model.tied_embedding and d.model.head and not d.fused:
         # Added to what the head left.
         shared = d.vocab * d.hidden_width / d.row_gather
         ops.append(kernels("tied gradient sum", "embedding", "backward", elements=shared, stream=3 * n.gradient,
@@ -157,7 +157,9 @@ def head(d: RankSizes) -> list[Op]:
     """Return the final norm, the logits and the loss; logits are not multiplied in fp8."""
     n = d.widths
     ops = pair("final norm", "head", d.stream_tokens * d.hidden, *elementwise.norm(d, n.residual))
-    aligned = d.model.vocab * n.compute % 16 == 0
-    ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, aligned=aligned, quantised=False,
+    if not d.model.head:
+        return ops
+    fetched = fetched_at_once(d.model.vocab, n.compute)
+    ops += linear(d, "logits", "head", inputs=d.hidden_width, outputs=d.vocab, fetched=fetched, quantised=False,
                   kept=d.kept_tokens * d.hidden)  # fmt: skip
     return ops + pair("cross-entropy", "head", d.tokens * d.vocab, *elementwise.cross_entropy(d))

@@ -73,7 +73,7 @@ def entries(kind: str) -> tuple[CatalogEntry, ...]:
 def _by_alias(kind: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in entries(kind):
-        for alias in (entry.key, *entry.aliases):
+        for alias in filter(None, (entry.key, *entry.aliases, entry.label)):
             word = _plain(alias)
             assert found.get(word, entry.value) is entry.value, f"{kind}: alias {alias!r} is taken twice"
             found[word] = entry.value

@@ -21,10 +21,12 @@ class Chip:
     label: str = spec("", help="name for people")
     kind: str = spec("gpu", choices=CHIP_KINDS, help="a cpu is its own host: operations run as they are dispatched")
     fp32_flops_per_s: float = spec(minimum=1, help="fp32 on the vector units")
+    fp32_matrix_flops_per_s: float = spec(0.0, minimum=0, help="fp32 on the matrix units (AMD); 0: on the vector units")
     tf32_flops_per_s: float = spec(0.0, minimum=0, help="tf32 on the matrix units, dense")
     fp16_flops_per_s: float = spec(0.0, minimum=0, help="fp16 on the matrix units, dense")
     bf16_flops_per_s: float = spec(0.0, minimum=0, help="bf16 on the matrix units, dense")
     fp8_flops_per_s: float = spec(0.0, minimum=0, help="fp8 on the matrix units, dense")
+    fp4_flops_per_s: float = spec(0.0, minimum=0, help="fp4 with scales per block on the matrix units, dense")
     memory_bytes: float = spec(minimum=1, help="capacity of device memory")
     memory_bytes_per_s: float = spec(minimum=1, help="bandwidth of device memory")
     compute_units: int = spec(1, minimum=1, help="SMs, CUs or cores")
@@ -83,10 +85,13 @@ PEAK_FIELD = {
     "bf16-amp": "bf16_flops_per_s",
     "bf16": "bf16_flops_per_s",
     "fp8": "fp8_flops_per_s",
+    "fp4": "fp4_flops_per_s",
 }
 """Every precision, and the peak that its matrix products run at."""
 
 
 def peak_flops_per_s(chip: Chip, precision: str) -> float:
     """Dense peak of the unit that multiplies matrices in ``precision``; 0 where the chip has none."""
+    if precision == "fp32" and chip.fp32_matrix_flops_per_s > 0:
+        return chip.fp32_matrix_flops_per_s
     return float(getattr(chip, PEAK_FIELD[precision]))

@@ -52,6 +52,7 @@ class Model:
     output_bias: bool = spec(False, help="bias in attention's output projection even where bias is false")
     ffn_bias: bool = spec(False, help="bias in feed-forward networks and experts even where bias is false")
     tied_embedding: bool = spec(False, help="the head reuses the embedding table")
+    head: bool = spec(True, help="logits and loss over the vocabulary; false: an encoder that ends with its last norm")
     experts: int = spec(0, minimum=0, maximum=100_000, help="experts per layer; 0: dense")
     top_k: int = spec(0, minimum=0, maximum=100_000, help="experts per token")
     moe_ffn: int = spec(0, minimum=0, maximum=10_000_000, help="inner width of one expert; 0: ffn")

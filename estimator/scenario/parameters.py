@@ -85,8 +85,9 @@ def embedding_parameters(model: Model, seq_len: int = 0) -> int:
 
 
 def head_parameters(model: Model) -> int:
-    """Parameters of the output projection that are its own: none where it is tied to the embedding."""
-    return 0 if model.tied_embedding or model.network != "transformer" else model.vocab * model.hidden
+    """Parameters of the output projection that are its own: none where it is tied to the embedding, or not there."""
+    own = model.head and not model.tied_embedding and model.network == "transformer"
+    return model.vocab * model.hidden if own else 0
 
 
 def final_norm_parameters(model: Model) -> int:
@@ -113,7 +114,7 @@ def model_flops_per_token(model: Model, seq_len: int) -> float:
     2204.02311, app. B). Counted: the head, the router, ``top_k`` experts and the shared ones. Not counted: embedding
     look-up, norms, biases, experts' unused capacity. Where dq = dv = d/H the second term is 12·L·d·S.
     """
-    flops = 6.0 * model.vocab * model.hidden if model.network == "transformer" else 0.0
+    flops = 6.0 * model.vocab * model.hidden if model.network == "transformer" and model.head else 0.0
     for kind in block_kinds(model):
         keys = min(kind.window or seq_len, seq_len)
         core = keys * (model.query_width + model.output_width) if model.network != "ffn" else 0

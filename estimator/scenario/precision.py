@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 
-QUANTISED = {"fp8": 1.0}
+QUANTISED = {"fp8": 1.0, "fp4": 0.5625}
 """Bytes of a linear's operands under precisions that are bf16 but for them (fp8: Micikevicius 2022, arXiv 2209.05433,
-as Transformer Engine applies it)."""
+as Transformer Engine applies it; fp4: NVFP4, a scale of one byte for 16 numbers, NVIDIA 2025, arXiv 2509.25149)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +11,14 @@ from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.framework import FRAMEWORKS, Framework
 from estimator.scenario.hardware import PEAK_FIELD, Chip
+from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
+from estimator.validation.measured import MEGATRON_VOCAB, NOTHING_MEASURED, Measured, measured_of, number
+from estimator.validation.spellings import HEADLESS, chip_of, family_of, model_of, optimizer_of, precision_of
 
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
 ADAPTERS = re.compile(r"\bq?lora\b", re.I)
-PART_OF_A_STEP = re.compile(r"\[forward(?!.*(adam|sgd|optimizer)).*\]", re.I)
 STATED_NETWORK_LATENCY_S = 5e-6
 """Latency where a table states a network's bandwidth only: InfiniBand and RoCE lie at 2 to 10 µs."""
 
@@ -30,8 +31,17 @@ class CsvRow:
     scenario: Scenario | None
     assumptions: tuple[str, ...]
     reason: str
-    measured_step_s: float | None
-    measured_memory_bytes: float | None
+    measured: Measured
+
+    @property
+    def measured_step_s(self) -> float | None:
+        """Measured seconds of a step, or of the parts of one that were timed."""
+        return self.measured.step_s
+
+    @property
+    def measured_memory_bytes(self) -> float | None:
+        """Measured peak."""
+        return self.measured.memory_bytes
 
 
 def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
@@ -47,29 +57,27 @@ def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
             reason = str(error)
         except (ValueError, OverflowError) as error:
             reason = f"unreadable number: {error}"
-    step_s = _step_s(cells)
-    memory_gib = number(cells.get("measured_peak_mem_gib", ""))
-    if scenario is not None and step_s is None and memory_gib is None:
-        scenario, reason = None, "no measured step time, throughput or memory"
+    measured = measured_of(cells, scenario)
+    if scenario is not None and measured.nothing:
+        scenario, reason = None, NOTHING_MEASURED
     return CsvRow(
         source_id=cells.get("source_id", ""),
         scenario=scenario,
         assumptions=tuple(assumptions),
         reason=reason,
-        measured_step_s=step_s,
-        measured_memory_bytes=memory_gib * 2**30 if memory_gib else None,
+        measured=measured,
     )
 
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
     precision = cells.get("precision", "").lower()
-    if precision and precision not in PRECISIONS:
-        return f"precision {precision!r} is not modelled"
+    if precision and not precision_of(precision):
+        return f"precision {precision!r} is not modelled: give one of {', '.join(PEAK_FIELD)}"
     if not cells.get("hardware"):
-        return "no hardware named"
+        return "hardware is empty: give a chip, as in h100-sxm"
     for column in ("n_layers", "d_model", "n_heads", "seq_len", "global_batch"):
         if not cells.get(column):
-            return f"{column} is empty"
+            return f"{column} is empty: give a number"
         if number(cells[column]) is None:
             return f"{column} is {cells[column]!r}, not a number"
     for column, cell in cells.items():
@@ -78,17 +86,17 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
     model = cells.get("model", "")
     if ADAPTERS.search(model):
         return f"{model} trains adapters only, which is not modelled"
-    if PART_OF_A_STEP.search(model):
-        return f"{model} is a part of a training step, not a whole one"
     if EXPERT_FAMILIES.search(model) and not number(cells.get("experts", "")) and not known_experts(model):
-        return f"{model} has experts, but neither the catalogue nor the row says how many"
+        return f"{model} has experts, but neither the catalogue nor the row says how many: give experts and top_k"
     return ""
 
 
 def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any]:
     chips = int(number(cells.get("n_gpus", "")) or 1)
-    chip = catalog.chip(_hardware(cells["hardware"]))
-    per_node = max(min(chips, chip.chips_per_node), 1)
+    chip = catalog.chip(chip_of(cells["hardware"]))
+    per_node = chips_of_a_node(chips, chip.chips_per_node)
+    if per_node not in (chips, chip.chips_per_node):
+        assumptions.append(f"{per_node} chips of a node used, as {chips} are no multiple of {chip.chips_per_node}")
     plan, training = plan_and_training(cells, chip, assumptions)
     return {
         "model": model_of_row(cells, assumptions),
@@ -103,6 +111,11 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     }
 
 
+def chips_of_a_node(chips: int, most: int) -> int:
+    """Return how many chips of each node a job uses: all, else the most that divide it evenly (64 of a rack's 72)."""
+    return next(used for used in range(max(min(chips, most), 1), 0, -1) if chips % used == 0)
+
+
 def _network(interconnect: str, chips_per_node: int) -> dict[str, Any]:
     """Read a node's stated bandwidth, as in “1600 Gbps node-node”; a chip has its share of the node's ports."""
     stated = re.search(r"(\d+) ?Gbps", interconnect)
@@ -112,79 +125,22 @@ def _network(interconnect: str, chips_per_node: int) -> dict[str, Any]:
     return {"network": {"label": interconnect, "bytes_per_s": bytes_per_s, "latency_s": STATED_NETWORK_LATENCY_S}}
 
 
-def _hardware(name: str) -> str:
-    """Drop what stands in brackets where the whole name is not a chip's."""
-    try:
-        return catalog.chip(name).name
-    except InputProblems:
-        return re.sub(r"\(.*?\)", "", name).strip() or name
-
-
-def _step_s(cells: Mapping[str, str]) -> float | None:
-    """Measured step time, or what throughput or FLOP/s say about it."""
-    measured = number(cells.get("measured_step_time_s", ""))
-    if measured:
-        return measured
-    rate = number(cells.get("measured_tokens_per_s_per_gpu", ""))
-    batch, seq_len = number(cells.get("global_batch", "")), number(cells.get("seq_len", ""))
-    chips = number(cells.get("n_gpus", ""))
-    if rate and batch and seq_len and chips:
-        return batch * seq_len / (rate * chips)
-    flops_per_s = number(cells.get("measured_tflops_per_gpu", ""))
-    flops = _stated_flops(cells)
-    return flops / (flops_per_s * 1e12 * chips) if flops_per_s and flops and chips else None
-
-
-def _stated_flops(cells: Mapping[str, str]) -> float | None:
-    """FLOPs of a step by the convention of the row's source; None where that is not known.
-
-    Narayanan 2021 (arXiv 2104.04473, eq. 3) counts recomputation: 96·B·s·l·h²·(1 + s/6h + V/16lh). Megatron-LM's own
-    counter does not: 72·B·s·l·h²·(1 + s/6h + V/12lh). Both are for GPT blocks with an FFN of 4·h.
-    """
-    names = ("global_batch", "seq_len", "n_layers", "d_model", "vocab")
-    batch, seq_len, layers, hidden, vocab = (number(cells.get(name, "")) for name in names)
-    if not (batch and seq_len and layers and hidden):
-        return None
-    vocab = vocab or MEGATRON_VOCAB
-    tokens = batch * seq_len * layers * hidden**2
-    if "96bslh" in cells.get("notes", "").lower():
-        return 96 * tokens * (1 + seq_len / (6 * hidden) + vocab / (16 * layers * hidden))
-    if "megatron-lm" in cells.get("source", "").lower() and number(cells.get("d_ff", "")) == 4 * hidden:
-        return 72 * tokens * (1 + seq_len / (6 * hidden) + vocab / (12 * layers * hidden))
-    return None
-
-
-GATED_FAMILIES = ("llama", "mistral", "qwen", "yi-", "gemma", "phi-3", "cs336", "nemotron-h")
-SUFFIX = re.compile(r"\s+(SFT|pre-?training)$", re.I)
-"""What is done with a model is no part of its name."""
-MEGATRON_VOCAB = 51_200
-"""Vocabulary of the Megatron-LM papers' models, for rows that state none."""
-
-
 def model_of_row(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any]:
     """Shape from the row; what kind of block it is from the catalogue, the columns, or the family's name."""
     name = cells.get("model", "")
     hidden, layers = int(float(cells["d_model"])), int(float(cells["n_layers"]))
-    known = _catalogue_model(name)
-    if known is not None and (known.hidden, known.layers) == (hidden, layers):
-        return {**encode(known), **_columns(cells), "name": name}
-    if known is not None and known.experts:
-        assumptions.append(f"experts and blocks as in {known.name or name}, at this depth and width")
+    known = model_of(name)
+    if known is not None and (known.hidden == hidden or known.experts):
+        if (known.hidden, known.layers) != (hidden, layers):
+            assumptions.append(f"blocks as in {known.name or name}, at this depth and width")
         return {**encode(known), "layers": layers, "hidden": hidden, **_columns(cells), "name": name}
-    gated = any(family in name.lower() for family in GATED_FAMILIES)
-    norm, position, bias = ("rms", "rope", False) if gated else ("layer", "learned", True)
-    assumptions.append(f"{'Llama' if gated else 'GPT'} blocks, {'tied' if not gated else 'untied'} embedding")
+    family, blocks = family_of(name)
+    assumptions.append(f"{family} blocks, {'tied' if blocks['tied_embedding'] else 'untied'} embedding")
     found: dict[str, Any] = {
         "name": name,
         "layers": layers,
         "hidden": hidden,
-        "gated_ffn": gated,
-        "activation": "silu" if gated else "gelu-tanh",
-        "norm": norm,
-        "position": position,
-        "bias": bias,
-        "tied_embedding": not gated,
-        "qk_norm": "qwen3" in name.lower(),
+        **blocks,
         **({"head_dim": known.head_dim} if known else {}),
         **_columns(cells),
     }
@@ -206,39 +162,27 @@ WHOLE_COLUMNS = {
 def _columns(cells: Mapping[str, str]) -> dict[str, Any]:
     """Fields that the row itself states."""
     found: dict[str, Any] = {}
-    for column, field in WHOLE_COLUMNS.items():
+    for column, name in WHOLE_COLUMNS.items():
         value = number(cells.get(column, ""))
         if value:
-            found[field] = int(value)
+            found[name] = int(value)
     for column in ("gated_ffn", "tied_embedding"):
         if cells.get(column, ""):
             found[column] = flag(cells[column], False)
+    for column, words in (("activation", ACTIVATIONS), ("norm", NORMS), ("position", POSITIONS)):
+        if cells.get(column, "").lower() in words:
+            found[column] = cells[column].lower()
+    if HEADLESS.search(f"{cells.get('model', '')} {cells.get('notes', '')}"):
+        found["head"] = False
     return found
-
-
-def _catalogue_model(name: str) -> Any:
-    for candidate in (name, SUFFIX.sub("", name)):
-        try:
-            return catalog.model(candidate)
-        except InputProblems:
-            continue
-    return None
 
 
 def known_experts(name: str) -> int:
     """Return how many experts the catalogue knows a model to have."""
-    known = _catalogue_model(name)
+    known = model_of(name)
     return known.experts if known else 0
 
 
-PRECISIONS = {
-    **{name: name for name in PEAK_FIELD},
-    "float32": "fp32", "bfloat16": "bf16", "fp16": "fp16-amp", "float16": "fp16-amp", "amp_bf16": "bf16-amp",
-    "autocast": "bf16-amp", "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "autocast-bf16": "bf16-amp",
-    "bf16-mixed": "bf16-amp", "amp_fp16": "fp16-amp", "fp16 mixed": "fp16-amp", "bf16 mixed": "bf16-amp",
-    "amp_fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "fp8-ds": "fp8", "fp8-sc": "fp8",
-    "fp8 other granularity (parenthesised value)": "fp8",
-}  # fmt: skip
 SHARDINGS = {
     "": "ddp", "none": "ddp", "ddp": "ddp", "zero0": "ddp", "zero1": "zero1", "zero-1": "zero1", "zero2": "zero2",
     "zero-2": "zero2", "zero3": "zero3", "zero-3": "zero3", "fsdp": "fsdp", "fsdp2": "fsdp", "full_shard": "fsdp",
@@ -330,7 +274,7 @@ def _training(
 ) -> dict[str, Any]:
     software = _software(framework)
     eager_dropout = software.published.eager_attention_dropout
-    precision = PRECISIONS.get(cells.get("precision", "").lower(), "")
+    precision = precision_of(cells.get("precision", ""))
     if not precision:
         precision = "bf16" if chip.bf16_flops_per_s else "fp16-amp"
         assumptions.append(f"precision = {precision}")
@@ -345,8 +289,9 @@ def _training(
         )
         attention = "eager" if old else "sdpa"
         assumptions.append(f"attention = {attention}")
-    dropout = 0.0
-    if attention == "eager" and eager_dropout is not None:
+    stated = number(cells.get("dropout", ""))
+    dropout = stated or 0.0
+    if stated is None and attention == "eager" and eager_dropout is not None:
         dropout = eager_dropout
         assumptions.append(f"dropout = {dropout} ({software.label}'s default)")
     return {
@@ -358,7 +303,7 @@ def _training(
         "framework": framework,
         # Modes of torch.compile stand for compiling; what its CUDA graphs save the host is not modelled.
         "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
-        "optimizer": cells.get("optimizer", "").lower() or "adamw",
+        "optimizer": optimizer_of(cells.get("optimizer", "")) or "adamw",
     }
 
 
@@ -374,17 +319,14 @@ def _recompute(value: str, assumptions: list[str]) -> str:
         return "none"
     if word.startswith(("full", "true", "block", "uniform")):
         return "full"
-    return "selective" if word.startswith(("select", "core")) else "none"
-
-
-def number(text: str) -> float | None:
-    """Read a number; None where the cell is empty or is none."""
-    try:
-        value = float(text)
-    except ValueError:
-        return None
-    # Tables written by pandas say nan where nothing is known.
-    return value if math.isfinite(value) else None
+    if not word.startswith(("select", "core")):
+        return "none"
+    modules = word.partition(":")[2]
+    if not modules or "core" in modules or "attention" in modules:
+        return "selective"
+    if not modules.strip().startswith("none"):
+        assumptions.append("recompute = none (selective recomputation of other modules than attention is left out)")
+    return "none"
 
 
 def flag(text: str, default: bool) -> bool:

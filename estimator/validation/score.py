@@ -13,6 +13,7 @@ from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
 from estimator.validation.csv_row import CsvRow, scenario_of_row
+from estimator.validation.measured import PARTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +30,11 @@ class Errors:
 
 @dataclass(frozen=True, kw_only=True)
 class Predicted:
-    """One row with its prediction and errors in percent; ``fits``: the prediction finds room in its chips' memory."""
+    """One row with its prediction and errors in percent; ``fits``: the prediction finds room in its chips' memory.
+
+    ``parts_s``: predicted seconds of forward, backward and optimizer, waiting for the host included. ``naive_s``: None
+    where the row times a part of a step. ``peers_error_pct``: errors of predictions that stand in the table, by whose.
+    """
 
     row: CsvRow
     hardware: str
@@ -40,10 +45,19 @@ class Predicted:
     high_s: float
     peak_bytes: float
     fits: bool
-    naive_s: float
+    parts_s: dict[str, float]
+    naive_s: float | None
     time_error_pct: float | None
     memory_error_pct: float | None
     naive_error_pct: float | None
+    parts_error_pct: dict[str, float]
+    peers_error_pct: dict[str, float]
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the measured time lies in the interval; None where none was measured."""
+        measured = self.row.measured_step_s
+        return None if measured is None else self.low_s <= measured <= self.high_s
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,10 +70,19 @@ class Skipped:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Validation:
-    """Score of a table: time and memory of the model, time of the naive baseline, and the same by group.
+class Coverage:
+    """Of ``n`` measured times, the share that lies in the predicted interval; it is meant to hold 80 %."""
 
-    ``not_fitting``: rows that were scored, and by the prediction need more memory than their chips have.
+    n: int
+    covered_frac: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """Score of a table: time and memory of the model, its phases, its interval, other predictions, and time by group.
+
+    ``baseline``: the naive formula, and what the table itself holds of others' predictions. ``not_fitting``: rows that
+    were scored, and by the prediction need more memory than their chips have.
     """
 
     rows: int
@@ -68,6 +91,10 @@ class Validation:
     not_fitting: tuple[str, ...]
     time: Errors
     memory: Errors
+    forward: Errors
+    backward: Errors
+    optimizer: Errors
+    interval: Coverage
     baseline: dict[str, Errors]
     by: dict[str, dict[str, Errors]]
 
@@ -96,6 +123,7 @@ def validate(rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None
 def score(found: Sequence[Predicted | Skipped]) -> Validation:
     """Add up the errors of predicted rows."""
     done = [item for item in found if isinstance(item, Predicted)]
+    peers = sorted({peer for item in done for peer in item.peers_error_pct})
     groups: dict[str, dict[str, list[float]]] = {"hardware": {}, "model": {}, "source": {}}
     for item in done:
         if item.time_error_pct is None:
@@ -113,9 +141,20 @@ def score(found: Sequence[Predicted | Skipped]) -> Validation:
         ),
         time=errors([item.time_error_pct for item in done]),
         memory=errors([item.memory_error_pct for item in done]),
-        baseline={"naive": errors([item.naive_error_pct for item in done])},
+        **{part: errors([item.parts_error_pct.get(part) for item in done]) for part in PARTS},
+        interval=coverage(done),
+        baseline={
+            "naive": errors([item.naive_error_pct for item in done]),
+            **{peer: errors([item.peers_error_pct.get(peer) for item in done]) for peer in peers},
+        },
         by={group: {name: errors(values) for name, values in sorted(names.items())} for group, names in groups.items()},
     )
+
+
+def coverage(items: Iterable[Predicted]) -> Coverage:
+    """Count the measured times that lie in their intervals."""
+    known = [item.covered for item in items if item.covered is not None]
+    return Coverage(n=len(known), covered_frac=mean(known) if known else None)
 
 
 def row_name(source_id: str, number: int) -> str:
@@ -147,21 +186,38 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | 
         found = estimate(row.scenario, calibration)
     except InputProblems as error:
         return Skipped(row=number, source_id=row.source_id, reason=str(error))
-    naive = naive_step_s(row.scenario)
+    measured = row.measured
+    waits = {part: 0.0 if measured.graphs else found.host_wait_by_phase_s[part] for part in PARTS}
+    parts = {part: found.phases_s[part] + waits[part] for part in PARTS}
+    step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in PARTS)
+    if measured.timed_parts:
+        step_s = sum(parts[part] for part in measured.timed_parts)
+    low_s, high_s = (end * step_s / found.step_time_s for end in found.interval_s)
+    peak_bytes = found.memory.peak_bytes if measured.memory_kind == "allocated" else found.memory.reserved_bytes
+    if measured.memory_kind == "device":
+        peak_bytes += measured.context_bytes
+    naive = None if measured.timed_parts else naive_step_s(row.scenario)
     return Predicted(
         row=row,
         hardware=cells.get("hardware", ""),
         model=cells.get("model", ""),
         source=cells.get("source", "").split()[0] if cells.get("source") else "",
-        step_s=found.step_time_s,
-        low_s=found.interval_s[0],
-        high_s=found.interval_s[1],
-        peak_bytes=found.memory.peak_bytes,
+        step_s=step_s,
+        low_s=low_s,
+        high_s=high_s,
+        peak_bytes=peak_bytes,
         fits=found.memory.fits,
+        parts_s=parts,
         naive_s=naive,
-        time_error_pct=_error(found.step_time_s, row.measured_step_s),
-        memory_error_pct=_error(found.memory.peak_bytes, row.measured_memory_bytes),
-        naive_error_pct=_error(naive, row.measured_step_s),
+        time_error_pct=_error(step_s, measured.step_s),
+        memory_error_pct=_error(peak_bytes, measured.memory_bytes),
+        naive_error_pct=_error(naive, measured.step_s) if naive else None,
+        parts_error_pct={part: 100.0 * (parts[part] / seconds - 1.0) for part, seconds in measured.parts_s.items()},
+        peers_error_pct={
+            peer: 100.0 * (seconds / measured.step_s - 1.0)
+            for peer, seconds in measured.peers_s.items()
+            if measured.step_s
+        },
     )
 
 

@@ -70,22 +70,32 @@ def _work(suite: Suite, probe: Probe) -> Callable[[], Row]:
         ranks = suite.ranks
         torch.set_float32_matmul_precision("high" if probe.precision == "tf32" else "highest")
         call = probe.build(ranks.device)
-        call()
-        if ranks.cuda:
-            torch.cuda.synchronize()
-        begin_s = time.perf_counter()
-        time_calls(ranks, call, warmup=1, repeats=1)
-        once_s = max(1e-7, (time.perf_counter() - begin_s) / 2)
-        calls = max(1, min(MOST_CALLS, int(SAMPLE_S / once_s)))
-        times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=suite.job.steps, calls=calls)
-        row = {**spread_columns(times), "calls_per_sample": calls}
-        median_s = row["median_s"]
-        if probe.flops:
-            row |= {"flops": probe.flops, "flops_per_s": probe.flops / median_s}
-        if probe.bytes:
-            row |= {"bytes": probe.bytes, "bytes_per_s": probe.bytes / median_s}
-        if probe.ladder == "launch" and "kernels" in probe.columns:
-            row["launch_s"] = median_s / probe.columns["kernels"]
-        return row
+        try:
+            return _timed(suite, probe, call)
+        finally:
+            getattr(call, "close", lambda: None)()
 
     return work
+
+
+def _timed(suite: Suite, probe: Probe, call: Callable[[], object]) -> Row:
+    ranks = suite.ranks
+    call()
+    if ranks.cuda:
+        torch.cuda.synchronize()
+    begin_s = time.perf_counter()
+    time_calls(ranks, call, warmup=1, repeats=1)
+    once_s = max(1e-7, (time.perf_counter() - begin_s) / 2)
+    calls = max(1, min(MOST_CALLS, int(SAMPLE_S / once_s)))
+    times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=suite.job.steps, calls=calls)
+    row = {**spread_columns(times), "calls_per_sample": calls}
+    median_s = row["median_s"]
+    if probe.flops:
+        row |= {"flops": probe.flops, "flops_per_s": probe.flops / median_s}
+    if probe.bytes:
+        row |= {"bytes": probe.bytes, "bytes_per_s": probe.bytes / median_s}
+    if "kernels" in probe.columns:
+        row["launch_s"] = median_s / probe.columns["kernels"]
+    if probe.count is not None:
+        row |= probe.count(call)
+    return row

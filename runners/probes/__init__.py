@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from runners.probes.host import launches, optimizers
 from runners.probes.probe import Probe
 from runners.probes.products import attentions, gemms
+from runners.probes.runtimes import runtimes
 from runners.probes.streams import copies, elementwise, reductions
 
 LADDERS: dict[str, Callable[[bool, bool], Iterator[Probe]]] = {
@@ -17,4 +18,5 @@ LADDERS: dict[str, Callable[[bool, bool], Iterator[Probe]]] = {
     "copy": copies,
     "launch": launches,
     "optimizer": optimizers,
+    "runtime": runtimes,
 }

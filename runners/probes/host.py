@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +11,9 @@ from torch import Tensor, nn
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from runners.model.by_name import TINY_MODEL
-from runners.model.training import batch, loss_of
+from runners.model.training import autocast, batch, loss_of
 from runners.model.transformer import build
-from runners.probes.probe import Probe
+from runners.probes.probe import Probe, counted_dispatches
 from runners.refusals import has_compiler
 from runners.row_status import Unsupported
 
@@ -23,16 +24,43 @@ OPTIMIZERS = ("foreach", "fused", "for-loop")
 PARAMETERS = (2**20, 2**24, 2**28)
 SMALL_PARAMETERS = (2**12,)
 TENSOR_ELEMENTS = 2**20
+FEW = 16
 LAUNCHES = 100
+LAYERS = (2, 10)
+"""Numbers of blocks of a small model, whose difference is what blocks cost without what surrounds them."""
+CHAIN = (4, 24)
+"""Products, each followed by an element-wise kernel, of a compiled function."""
+TENSORS = (64, 512)
+"""Tensors of a few numbers that an optimizer walks over."""
 
 
 def launches(cuda: bool, small: bool) -> Iterator[Probe]:
     """Seconds of a hundred kernels (or of a whole small model) too small to keep a device busy."""
-    del cuda, small
-    for name in ("op", "op with autograd", "compiled op", "graph of ops"):
+    for name in ("op", "op with autograd", "recorded op", "view", "module call", "read", "compiled op", "graph of ops"):
         yield Probe(ladder="launch", columns={"op": name, "kernels": LAUNCHES}, build=_LAUNCHES[name])
     for name in ("model forward", "model forward and backward"):
-        yield Probe(ladder="launch", columns={"op": name, "layers": TINY_MODEL.layers}, build=_LAUNCHES[name])
+        for precision in ("fp32", "bf16", "bf16-amp"):
+            for layers in LAYERS[:1] if small else (TINY_MODEL.layers, *LAYERS) if precision == "fp32" else LAYERS:
+                yield Probe(
+                    ladder="launch",
+                    columns={"op": name, "layers": layers},
+                    build=_model(name.endswith("backward"), layers, precision),
+                    precision=precision,
+                    count=counted_dispatches,
+                )
+    for name in ("compiled chain forward", "compiled chain forward and backward"):
+        for length in () if small else CHAIN:
+            columns = {"op": name, "products": length}
+            yield Probe(ladder="launch", columns=columns, build=_chain(name.endswith("backward"), length))
+    for kernel in OPTIMIZERS:
+        for tensors in TENSORS[:1] if small else TENSORS:
+            yield Probe(
+                ladder="launch",
+                columns={"op": f"adamw {kernel}", "tensors": tensors},
+                build=_optimizer(tensors * FEW, kernel, torch.float32, FEW),
+                count=counted_dispatches,
+            )
+    del cuda
 
 
 def _ops(device: str) -> Callable[[], object]:
@@ -84,14 +112,92 @@ def _graph(device: str) -> Callable[[], object]:
     return graph.replay
 
 
-def _model(backward: bool) -> Callable[[str], Callable[[], object]]:
+def _recorded_ops(device: str) -> Callable[[], object]:
+    """Ops that autograd records, without their backward."""
+    x = torch.randn(64, device=device, requires_grad=True)
+
+    def call() -> Tensor:
+        y: Tensor = x
+        for _ in range(LAUNCHES):
+            y = y * 1.0
+        return y
+
+    return call
+
+
+def _views(device: str) -> Callable[[], object]:
+    """Views that autograd records: no kernel. One that is launched marks when they are done."""
+    x = torch.randn(8, 8, device=device, requires_grad=True)
+
+    def call() -> Tensor:
+        y: Tensor = x
+        for _ in range(LAUNCHES):
+            y = y.transpose(0, 1)
+        return y.detach().mul_(1.0)
+
+    return call
+
+
+def _modules(device: str) -> Callable[[], object]:
+    """Calls of a module that does nothing."""
+    module, x = nn.Identity(), torch.randn(64, device=device)
+
+    def call() -> Tensor:
+        y: Tensor = x
+        for _ in range(LAUNCHES):
+            y = module(y)
+        return y.mul_(1.0)
+
+    return call
+
+
+def _reads(device: str) -> Callable[[], object]:
+    """A kernel whose result the host waits for, each time."""
+    x = torch.ones(64, device=device)
+
+    def call() -> None:
+        for _ in range(LAUNCHES):
+            x[:1].item()
+
+    return call
+
+
+def _chain(backward: bool, length: int) -> Callable[[str], Callable[[], object]]:
+    """A compiled function of products that no fusion joins: guards once, then the launch of each kernel."""
+
     def make(device: str) -> Callable[[], object]:
-        training = Training(seq_len=16, global_batch=1, precision="fp32")
-        module = build(TINY_MODEL, training, Plan(), device)
-        tokens, targets = batch(TINY_MODEL, training, Plan(), device)
+        if not device.startswith("cuda") and not has_compiler():
+            raise Unsupported("torch.compile needs a C++ compiler on a CPU")
+        x = torch.randn(32, 64, device=device, requires_grad=True)
+        weights = [torch.randn(64, 64, device=device, requires_grad=True) for _ in range(length)]
+
+        def chained(y: Tensor, weights: list[Tensor]) -> Tensor:
+            for weight in weights:
+                y = torch.tanh(y @ weight)
+            return y
+
+        torch.compiler.reset()
+        function = torch.compile(chained)
+
+        def call() -> object:
+            y = function(x, weights)
+            return torch.autograd.grad(y.sum(), [x, *weights]) if backward else y
+
+        return call
+
+    return make
+
+
+def _model(backward: bool, layers: int, precision: str) -> Callable[[str], Callable[[], object]]:
+    def make(device: str) -> Callable[[], object]:
+        training = Training(seq_len=16, global_batch=1, precision=precision)
+        model = replace(TINY_MODEL, layers=layers)
+        module = build(model, training, Plan(), device)
+        tokens, targets = batch(model, training, Plan(), device)
 
         def call() -> None:
-            loss = loss_of(module, tokens, targets)
+            with autocast(training, device):
+                loss = loss_of(module, tokens, targets)
             if backward:
                 torch.autograd.backward(loss)
                 module.zero_grad(set_to_none=True)
@@ -106,8 +212,10 @@ _LAUNCHES: dict[str, Callable[[str], Callable[[], object]]] = {
     "op with autograd": _ops_with_autograd,
     "compiled op": _compiled,
     "graph of ops": _graph,
-    "model forward": _model(False),
-    "model forward and backward": _model(True),
+    "recorded op": _recorded_ops,
+    "view": _views,
+    "module call": _modules,
+    "read": _reads,
 }
 
 
@@ -126,9 +234,11 @@ def optimizers(cuda: bool, small: bool) -> Iterator[Probe]:
                 )
 
 
-def _optimizer(count: int, kernel: str, dtype: torch.dtype) -> Callable[[str], Callable[[], object]]:
+def _optimizer(
+    count: int, kernel: str, dtype: torch.dtype, largest: int = TENSOR_ELEMENTS
+) -> Callable[[str], Callable[[], object]]:
     def make(device: str) -> Callable[[], object]:
-        each = min(count, TENSOR_ELEMENTS)
+        each = min(count, largest)
         parameters = [nn.Parameter(torch.randn(each, device=device, dtype=dtype)) for _ in range(count // each)]
         for parameter in parameters:
             parameter.grad = torch.randn_like(parameter)

@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 SETS_BYTES = {"cpu": 2**26, "cuda": 2**28}
@@ -25,7 +26,10 @@ Columns = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """One thing to time: ``build`` makes the call when its turn comes; FLOPs and bytes are of one call."""
+    """One thing to time: ``build`` makes the call when its turn comes; FLOPs and bytes are of one call.
+
+    ``count`` gives more columns of the call, untimed; what the call holds is let go by its ``close``, if it has one.
+    """
 
     ladder: str
     columns: Columns
@@ -33,6 +37,28 @@ class Probe:
     flops: float = 0.0
     bytes: float = 0.0
     precision: str = field(default="fp32")
+    count: Callable[[Callable[[], object]], Columns] | None = None
+
+
+class _Counter(TorchDispatchMode):
+    """Counts the ops that a call dispatches, and those of them that may launch a kernel: no views, no queries."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.dispatches = self.launches = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.dispatches += 1
+        views = any(one.alias_info and not one.alias_info.is_write for one in func._schema.returns)
+        self.launches += not views
+        return func(*args, **(kwargs or {}))
+
+
+def counted_dispatches(call: Callable[[], object]) -> Columns:
+    """Ops that one call dispatches below autograd, views among them, and those without views."""
+    with _Counter() as counter:
+        call()
+    return {"dispatches": counter.dispatches, "launches": counter.launches}
 
 
 def rotating(

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils import _pytree as trees
 
 from runners.program.recording import Recording
 
@@ -39,9 +40,41 @@ def marked(function: Callable[..., Any], recording: Recording) -> Callable[..., 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
         with region(recording):
-            return function(*args, **kwargs)
+            result = function(*args, **kwargs)
+        return _together(result)
 
     return run
+
+
+class _Outputs(torch.autograd.Function):
+    """What a compiled graph returns is of one node, which takes zeros for gradients of what the loss does not need."""
+
+    @staticmethod
+    def forward(ctx: Any, *tensors: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tensors
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return gradients
+
+
+_joined: Callable[..., tuple[torch.Tensor, ...]] = _Outputs.apply
+
+
+def _together(result: Any) -> Any:
+    """Return the result with its differentiable tensors as outputs of one graph."""
+    leaves, shape = trees.tree_flatten(result)
+    found = [at for at, one in enumerate(leaves) if isinstance(one, torch.Tensor) and one.grad_fn is not None]
+    if len(found) < 2:
+        return result
+    for at, one in zip(found, _joined(*(leaves[at] for at in found)), strict=True):
+        leaves[at] = one
+    return trees.tree_unflatten(leaves, shape)
+
+
+_FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
+"""What a program asks the compiler, and gets a yes within: up to torch 2.13 that it exports, too. Libraries then take
+other ways: transformers, one that reads no values, and so builds each mask."""
 
 
 class region:  # noqa: N801  (a context, as torch.no_grad)
@@ -51,11 +84,15 @@ class region:  # noqa: N801  (a context, as torch.no_grad)
         self._modules = recording.modules
 
     def __enter__(self) -> None:
-        self._modules.compiled += 1
-        self._modules.boundary()
+        self._enter(1)
 
     def __exit__(self, *_: Any) -> None:
-        self._modules.compiled -= 1
+        self._enter(-1)
+
+    def _enter(self, more: int) -> None:
+        self._modules.compiled += more
+        for name in _FLAGS:
+            setattr(torch.compiler, name, self._modules.compiled > 0)
         self._modules.boundary()
 
 
@@ -69,7 +106,8 @@ def _module_kind(recording: Recording) -> type[nn.Module]:
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
             with region(recording):
-                return self._orig_mod(*args, **kwargs)
+                result = self._orig_mod(*args, **kwargs)
+            return _together(result)
 
         def __getattr__(self, name: str) -> Any:
             if name == "_orig_mod":

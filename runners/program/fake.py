@@ -296,6 +296,9 @@ def _patch_devices(route: Route) -> None:
     anywhere: Any = torch
     set_default = anywhere.set_default_device
     anywhere.set_default_device = lambda value: set_default(known(value))
+    # By this name libraries tell a fake tensor, and then take ways of their own; torch itself has the class elsewhere.
+    subclasses: Any = torch._subclasses
+    subclasses.FakeTensor = _Nothing
     foreach: Any = torch.utils._foreach_utils
     foreach._foreach_supported_types.append(FakeTensor)
     optimizer: Any = optimizers
@@ -331,6 +334,10 @@ def _patch_devices(route: Route) -> None:
         route.recording.assume("files that the program saves with torch.save are not written")
 
     anywhere.save = functools.wraps(save)(saved)
+
+
+class _Nothing:
+    """What no tensor is."""
 
 
 def _generator() -> Any:

@@ -384,7 +384,45 @@ def _unscale(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     return None
 
 
+def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
+    """Grouped products have a kernel for bf16; torch loops over the groups of other types, whose ends it reads first.
+
+    Which rows belong to a group is not known: all are equally large. Source: _grouped_mm_cuda of torch 2.13.
+    """
+    first, second = args[:2]
+    if first.dtype == second.dtype == torch.bfloat16:
+        result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
+        recorder.note(recorder._about[func], func, args, kwargs, list(leaves((args, kwargs))), result)
+        return result
+    ends = args[2] if len(args) > 2 else kwargs.get("offs")
+    groups = second.shape[0] if second.dim() == 3 else first.shape[0] if first.dim() == 3 else ends.shape[0]
+    recorder.recording.assume("groups of a grouped product are equally large")
+
+    def part(tensor: torch.Tensor, axis: int, group: int) -> torch.Tensor:
+        if tensor.dim() == 3:
+            return tensor.select(0, group)
+        size = tensor.shape[axis]
+        begin = size * group // groups
+        return tensor.narrow(axis, begin, size * (group + 1) // groups - begin)
+
+    with recorder:
+        if ends is not None:
+            ends.cpu()
+        rows, columns = first.shape[-2], second.shape[-1]
+        if first.dim() == 2 and second.dim() == 3:
+            made, axes = first.new_empty((rows, columns)), (0, -2)
+        elif first.dim() == 3 and second.dim() == 2:
+            made, axes = first.new_empty((rows, columns)), (-2, 1)
+        else:
+            made, axes = first.new_empty((groups, rows, columns)), (-1, -2)
+        for group in range(groups):
+            into = made.select(0, group) if made.dim() == 3 else part(made, 0 if second.dim() == 3 else 1, group)
+            torch.mm(part(first, axes[0], group), part(second, axes[1], group), out=into)
+        return made
+
+
 _SPECIAL: dict[Any, Handler] = {
+    aten._grouped_mm.default: _grouped_products,
     aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
     aten._local_scalar_dense.default: _item,
     aten._to_copy.default: _to_copy,

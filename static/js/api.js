@@ -134,6 +134,8 @@ export const api = {
    * @param {string} id @param {string} chip @returns {Promise<import("./types.js").PredictedRows>}
    */
   rows: (id, chip) => call(`/api/measurements/${part(id)}/rows?chip=${part(chip)}`),
+  /** @param {string} id @param {string} chip  that it ran on @returns {Promise<import("./types.js").Measurement>} */
+  ranOn: (id, chip) => call(`/api/measurements/${part(id)}/device`, { method: "PUT", body: { chip } }),
   studies: () => call("/api/studies").then(({ studies }) => studies),
   /** @param {string} name @param {Record<string, string>} settings @param {AbortSignal} [signal] */
   study: (name, settings, signal) => call(`/api/studies/${part(name)}?${new URLSearchParams(settings)}`, { signal }),

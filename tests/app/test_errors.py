@@ -25,8 +25,8 @@ def assert_problem(response, status, *words):
 def test_an_unknown_path_and_a_wrong_method_say_so(client):
     assert_problem(client.get("/api/nothing"), 404, "/api/nothing")
     assert_problem(client.get("/nothing"), 404)
-    assert_problem(client.get("/js/../../app/main.py"), 404)
-    assert_problem(client.get("/js/%2e%2e/%2e%2e/pyproject.toml"), 404)
+    assert_problem(client.get("/static/any/js/../../app/main.py"), 404)
+    assert_problem(client.get("/static/any/js/%2e%2e/%2e%2e/pyproject.toml"), 404)
     response = client.get("/api/estimate")
     assert_problem(response, 405, "GET")
     assert response.headers["allow"] == "POST"

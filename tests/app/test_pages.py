@@ -1,4 +1,4 @@
-"""The page's files: found, revalidated, and plotly.js compressed once for ever."""
+"""The page's files: found and kept until they change, and plotly.js compressed once for ever."""
 
 from __future__ import annotations
 
@@ -52,16 +52,31 @@ def test_the_page_names_the_plotly_that_is_served(client):
     assert named == re.findall(r"/plotly-[^\"]+\.js", (STATIC / "index.html").read_text())
 
 
-def test_every_file_that_the_page_names_is_served_and_revalidated(client):
-    page = client.get("/").text
-    names = re.findall(r'(?:href|src)="/?((?:css|js)/[^"]+)"', page)
-    assert names
-    for name in names:
-        response = client.get(f"/{name}")
-        assert response.status_code == 200, name
+def test_every_file_that_the_page_names_is_kept_for_good_until_one_of_them_changes(tmp_path):
+    static = shutil.copytree(STATIC, tmp_path / "static")
+    settings = Settings(data=tmp_path / "data", samples=tmp_path, probe_cpu=False, static=static)
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        names = _own_files(client)
+        assert {name.rsplit("/", 1)[1] for name in names} >= {"favicon.svg", "base.css", "theme.js", "main.js"}
+        for name in names:
+            response = client.get(name)
+            assert response.status_code == 200, name
+            assert "immutable" in response.headers["cache-control"]
+        (static / "js" / "format.js").write_text("changed")
+        assert not set(_own_files(client)) & set(names), "what main.js imports counts too"
+        # a page that was open before asks on, and keeps nothing under its old address
+        response = client.get(names[-1])
         assert response.headers["cache-control"] == "no-cache"
-        again = client.get(f"/{name}", headers={"if-none-match": response.headers["etag"]})
+        again = client.get(names[-1], headers={"if-none-match": response.headers["etag"]})
         assert again.status_code == 304
+        (main,) = [name for name in _own_files(client) if name.endswith("/main.js")]
+        assert client.get(main.replace("main.js", "format.js")).text == "changed"
+
+
+def _own_files(client):
+    page = client.get("/").text
+    assert not re.findall(r'(?:href|src)="/?(?:css|js|favicon)', page)
+    return re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
 
 
 def test_plotly_is_compressed_once_and_kept_for_ever(tmp_path):

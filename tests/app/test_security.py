@@ -64,7 +64,7 @@ def test_the_own_page_and_programs_may_write(client, headers):
     assert client.post("/api/estimate", json=scenario(), headers=headers).status_code == 200
 
 
-@pytest.mark.parametrize("path", ["/", "/api/health", "/api/nothing", "/js/main.js"])
+@pytest.mark.parametrize("path", ["/", "/api/health", "/api/nothing", "/static/any/js/main.js"])
 def test_every_answer_carries_the_headers(client, path):
     headers = client.get(path).headers
     policy = headers["content-security-policy"]
@@ -78,7 +78,7 @@ def test_every_answer_carries_the_headers(client, path):
 
 def test_without_the_token_only_health_answers(open_client):
     assert open_client.get("/api/health").status_code == 200
-    for path in ("/", "/api/runs", "/js/main.js"):
+    for path in ("/", "/api/runs", "/static/any/js/main.js"):
         response = open_client.get(path)
         assert response.status_code == 401
         assert response.headers["www-authenticate"] == "Bearer"

@@ -14,12 +14,20 @@ EIGHT_GPUS = (
 )
 """Llama-3 8B on a node of H200: tensor parallelism has several legal degrees."""
 
+JS = """
+    globalThis.js = (name) => {
+        const main = document.querySelector("script[type=module]")?.src ?? `${location.origin}/static/any/js/main.js`;
+        return main.replace(/main\\.js$/, `${name}.js`);
+    };
+"""
+"""What every page begins with: ``js("state")`` is the address of ``static/js/state.js`` that the page itself has."""
+
 SETTLED_S = 20
 BARS = "#step-time .barlayer .point path"
 
 
 _RESTS = """async (drawn) => {
-    const [{ idle }, { state }] = await Promise.all([import("/js/views/common/queue.js"), import("/js/state.js")]);
+    const [{ idle }, { state }] = await Promise.all([import(js("views/common/queue")), import(js("state"))]);
     const rests = () => !state.busy && (!drawn || idle());
     if (!rests()) return false;
     // what changed is told in the next frame: only then is its estimate asked for, or what was asked for shown
@@ -157,9 +165,17 @@ def side(page: Page, letter: str) -> Locator:
     return page.locator(f"#ab .side-{letter.lower()}")
 
 
+def wait_until(page: Page, told: str, given: object = None) -> None:
+    """Wait until an async function says yes, which the page itself cannot wait for."""
+    end = time.monotonic() + SETTLED_S
+    while not page.evaluate(told, given):
+        assert time.monotonic() < end, told
+        page.wait_for_timeout(40)
+
+
 def wait_for_causes(page: Page) -> None:
     """Wait until the waterfall is of the present pair."""
-    page.wait_for_function("async () => (await import('/js/pair.js')).isCurrent()")
+    wait_until(page, "async () => (await import(js('pair'))).isCurrent()")
     page.wait_for_selector("#step-time .causes li")
 
 

@@ -120,9 +120,9 @@ def test_the_page_moves_fields_as_the_server_does(open_page, server):
     wait_for_figures(page)
     differing = page.evaluate(
         """async (fields) => {
-            const { api } = await import("/js/api.js");
-            const { state } = await import("/js/state.js");
-            const { complete, same, withField } = await import("/js/scenario.js");
+            const { api } = await import(js("api"));
+            const { state } = await import(js("state"));
+            const { complete, same, withField } = await import(js("scenario"));
             const found = [];
             for (const field of fields) {
                 for (const { value, scenario, estimate } of (await api.axis(state.scenario, field)).points) {

@@ -18,6 +18,7 @@ from tests.browser.looking import (
     wait_for_causes,
     wait_for_figures,
     wait_for_points,
+    wait_until,
 )
 
 pytestmark = pytest.mark.browser
@@ -25,7 +26,7 @@ pytestmark = pytest.mark.browser
 ROWS = "#step-time .causes li"
 
 _CAUSES = """async () => {
-    const { state } = await import("/js/state.js");
+    const { state } = await import(js("state"));
     const { a, b } = state.pair;
     const sum = state.difference.causes.reduce((all, { seconds }) => all + seconds, 0);
     return { sum, difference: b.step_s - a.step_s, step: a.step_s };
@@ -124,12 +125,10 @@ def test_a_slider_leaves_the_plan_before_as_a_and_try_keeps_its_promise(open_pag
     page.keyboard.press("Control+z")
     remedy = page.locator(".remedy").first
     expect(remedy).to_be_visible(timeout=30_000)
-    promised = page.evaluate("async () => (await import('/js/state.js')).state.remedies.best[0]")
+    promised = page.evaluate("async () => (await import(js('state'))).state.remedies.best[0]")
     remedy.get_by_role("button", name="Try").click()
-    page.wait_for_function(
-        """async (step_s) => (await import("/js/state.js")).state.estimate.step_time_s === step_s""",
-        arg=promised["step_time_s"],
-    )
+    same = "async (step_s) => (await import(js('state'))).state.estimate.step_time_s === step_s"
+    wait_until(page, same, promised["step_time_s"])
     settled(page)
     wait_for_causes(page)
     found = page.evaluate(_CAUSES)

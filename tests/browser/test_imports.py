@@ -101,13 +101,18 @@ def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):
         assert found == pytest.approx(100 * (float(predicted) / float(measured) - 1), abs=0.6)
 
 
-def test_a_table_that_names_no_device_is_predicted_on_the_scenarios_chip(open_page, drop):
+def test_a_table_that_names_no_device_asks_for_it(open_page, drop):
     page = open_page()
     wait_for_figures(page)
     drop(page, REPORT)
     expect_view(page, "compare")
     card = page.locator("#details .card").filter(has_text="parameters").first
-    expect(card).to_contain_text("Predicted on NVIDIA H200 SXM 141 GB: ", timeout=30_000)
+    expect(card).to_contain_text("Which chip was this measured on?", timeout=30_000)
+    expect(card).not_to_contain_text("error")
+    likely = card.locator("optgroup[label=likely] option")
+    expect(likely.filter(has_text="kernels are named ampere_").first).to_be_attached()
+    card.get_by_label("measured on").select_option("a100-80gb-sxm")
+    expect(card).to_contain_text("Predicted on NVIDIA A100 SXM 80 GB: ", timeout=30_000)
     expect(card).to_contain_text("Assumed: attention eager, as the table states none.")
 
 

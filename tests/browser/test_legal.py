@@ -127,9 +127,7 @@ def test_gradients_over_dp_and_cp_say_so_and_keep_their_axis_in_the_data(open_pa
     row = page.locator("#communication tbody tr", has_text="gradient scatter")
     expect(row.locator("td").nth(1)).to_have_text("dp·cp 8")
     expect(row.locator("td").nth(1)).to_have_attribute("title", "dp 4 × cp 2: ranks of both hold the same parameters")
-    axes = page.evaluate(
-        "import('/js/state.js').then(({ state }) => state.estimate.collectives.map(({ axis }) => axis))"
-    )
+    axes = page.evaluate("import(js('state')).then(({ state }) => state.estimate.collectives.map(({ axis }) => axis))")
     assert "dp" in axes
     assert not [axis for axis in axes if "·" in axis], json.dumps(axes)
 

@@ -39,7 +39,7 @@ def test_a_disturbed_measurement_shows_its_fastest_step_and_no_error(open_page, 
     # nor is a prediction for a chip whose peaks are doubted an error
     page.evaluate(
         """async () => {
-            const { set, state } = await import("/js/state.js");
+            const { set, state } = await import(js("state"));
             const doubts = { [state.scenario.cluster.chip]: "Measured while other programs left 11 % of it." };
             set({ catalog: { ...state.catalog, doubts }, theme: state.theme + 1 });
         }"""

@@ -24,7 +24,7 @@ def call(browser: Browser, server: Server) -> Iterator[Callable[..., Any]]:
 
     def called(module: str, name: str, *arguments: Any) -> Any:
         return page.evaluate(
-            "async ([module, name, args]) => (await import(`/js/${module}.js`))[name](...args)",
+            "async ([module, name, args]) => (await import(js(module)))[name](...args)",
             [module, name, list(arguments)],
         )
 

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 @pytest.fixture
 def call(open_page) -> Callable[..., Any]:
     page = open_page("/?view=studies")
-    code = "async ([name, args]) => (await import('/js/options.js'))[name](...args)"
+    code = "async ([name, args]) => (await import(js('options')))[name](...args)"
     return lambda name, *arguments: page.evaluate(code, [name, list(arguments)])
 
 

@@ -56,8 +56,8 @@ def test_cross_overs_are_drawn_where_the_server_found_them(open_page, server):
     drawn = page.evaluate("document.querySelector('#ways-tensor .plot').data.at(-1).x")
     answer = page.evaluate(
         """async () => {
-            const { api } = await import("/js/api.js");
-            const { state } = await import("/js/state.js");
+            const { api } = await import(js("api"));
+            const { state } = await import(js("state"));
             return (await api.parallelism(state.scenario, 0)).tensor.crossovers;
         }"""
     )

@@ -54,9 +54,9 @@ def test_plans_that_tie_are_one_row_with_the_number_of_the_others(open_page):
     expect(rows).to_have_count(10, timeout=60_000)
     found = page.evaluate(
         """async () => {
-            const { api } = await import("/js/api.js");
-            const { specification } = await import("/js/sweeping.js");
-            const { state } = await import("/js/state.js");
+            const { api } = await import(js("api"));
+            const { specification } = await import(js("sweeping"));
+            const { state } = await import(js("state"));
             let last = null;
             const asked = specification(state.scenario, state.wanted, state.catalog.fields);
             await api.sweep(asked, (line) => (last = line), new AbortController().signal);
@@ -103,7 +103,7 @@ def test_a_present_plan_that_needs_many_times_the_memory_stands_at_the_edge_with
     settled(page)
     present_bytes, [low, high], shown, capacity, tallest = page.evaluate(
         """async () => {
-            const { state } = await import("/js/state.js");
+            const { state } = await import(js("state"));
             const { data, _fullLayout: { yaxis } } = document.querySelector("#front .plot");
             const { peak_bytes, capacity_bytes } = state.estimate.memory;
             return [peak_bytes, yaxis.range, data[2].y[0] * 1e9, capacity_bytes, Math.max(...data[0].y) * 1e9];

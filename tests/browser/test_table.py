@@ -13,7 +13,7 @@ from tests.browser.server import Server
 pytestmark = pytest.mark.browser
 
 UNITS = """async (columns) => {
-  const { columnOf, scalesOf } = await import("/js/views/common/table.js");
+  const { columnOf, scalesOf } = await import(js("views/common/table"));
   const values = Object.values(columns).map((some) => [some].flat());
   const rows = values[0].map((_, at) => values.map((some) => some[at]));
   const scales = scalesOf({ columns: Object.keys(columns).map(columnOf), rows });

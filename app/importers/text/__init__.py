@@ -26,6 +26,7 @@ from app.importers.text.kinds import (
 from app.importers.text.layout.document import Block, Document, Table, label
 from app.importers.text.layout.scan import scan
 from app.importers.text.reading import Decisions, compact
+from app.importers.text.values.devices import candidates
 from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured
 
 KINDS: tuple[ModuleType, ...] = (
@@ -44,6 +45,9 @@ KINDS: tuple[ModuleType, ...] = (
     timings,
     generic,
 )
+DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_times, all_reduce_lines, all_reduce_blocks,
+                ddp_lines, ddp_breakdown, kernel_shares, timings}  # fmt: skip
+"""Kinds of tables that depend on the machine."""
 PREDICTED_COLUMNS = {
     "part",
     "op",
@@ -86,6 +90,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
             Measurement(
                 label=(label(blocks[0]) or filename)[:200],
                 origin=Origin(kind="upload", format=f"text/{kind.KIND}"),
+                device=_device(kind, reading.rows, document),
                 world_size=_world_size(reading.rows),
                 rows=tuple(reading.rows),
                 collectives=tuple(reading.collectives),
@@ -136,6 +141,12 @@ def _check_size(rows: int, limits: Limits, line: int) -> None:
     if rows > limits.rows:
         message = f"it has more rows than the limit of {limits.rows:,}"
         raise ImportRefused("text", f"line {line}", message, "Cut the table to the rows that matter, or average them.")
+
+
+def _device(kind: ModuleType, rows: list[dict[str, object]], document: Document) -> dict[str, object]:
+    """Which chips the table may be of: the file never says for certain, so the reader is asked."""
+    found = candidates(rows, document.lines) if kind in DEVICE_KINDS else []
+    return {"candidates": found} if found else {}
 
 
 def _world_size(rows: list[dict[str, object]]) -> int:

@@ -34,6 +34,15 @@ class Reading:
     skipped: int = 0
 
 
+_MEASURED = ("_s", "_per_s", "_bytes")
+
+
+def row_status(row: dict[str, Any], *, oom: bool) -> str:
+    """Say ``oom`` of a row where a cell says so and no other holds a time, a rate or a size; such a cell is empty."""
+    figures = (key for key, value in row.items() if isinstance(value, float) and key.endswith(_MEASURED))
+    return "oom" if oom and not any(figures) else "ok"
+
+
 def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequence[Block]) -> list[Warning]:
     """Say what the cells themselves showed: out of memory, missing figures, missing units, wide spreads."""
     where = place(blocks[0])
@@ -43,11 +52,11 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
             Warning(
                 code="oom-cells",
                 message=(
-                    "1 cell says out of memory; its row is"
+                    "1 cell says out of memory and is"
                     if findings.oom == 1
-                    else f"{findings.oom} cells say out of memory; their rows are"
+                    else f"{findings.oom} cells say out of memory and are"
                 )
-                + " kept with status oom, without figures",
+                + " kept empty; a row without any other figure has status oom",
                 where=_first(blocks, "oom") or where,
             )
         )

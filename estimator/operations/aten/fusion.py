@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from estimator.operations.aten import elementwise, indexing, kernels_of_table, reductions
-from estimator.operations.aten.operands import count, kernel, moved_bytes
-from estimator.operations.op import Op
+from estimator.operations.aten import elementwise, indexing, kernels_of, kernels_of_table, products, reductions
+from estimator.operations.aten.operands import count, kernel, moved_bytes, width
+from estimator.operations.op import WHOLE, Op, fetched_at_once
 from estimator.scenario.op_list import Operand, OpList, Signature
 
 POINTWISE: tuple[Callable[[Signature], list[Op]], ...] = (
@@ -18,6 +18,13 @@ REDUCING: tuple[Callable[[Signature], list[Op]], ...] = (
     reductions.reduction, reductions.softmax, reductions.softmax_backward, reductions.log_softmax_backward,
     reductions.norm, reductions.norm_backward, reductions.nll_loss, reductions.nll_loss_backward,
 )  # fmt: skip
+
+PADDED = (products.mm, products.addmm, products.bmm, products.baddbmm)
+"""Products whose operands a compiler copies into rows that a matrix unit can fetch (torch._inductor, pad_mm)."""
+
+PADDED_FROM = 192.0
+"""FLOPs for each element of the operands from which copying pays: what a matrix unit does while memory moves one.
+A100 and H200 do 153 and 206 FLOPs a byte at bf16; torch._inductor takes the chip's own figure, then measures."""
 
 ASSUMED = (
     "Compiled regions are fused by rule: element-wise ops, reductions and norms that pass their results on to one"
@@ -30,12 +37,20 @@ ASSUMED = (
 class Joined:
     """What becomes of the calls of compiled regions.
 
-    ``kernels``: of each group at its last member, none at its others; other calls are not in it. ``unwritten``: calls
-    whose results never reach memory.
+    ``kernels``: of each group at its last member, none at its others, and of padded products; other calls are not in
+    it. ``unwritten``: calls whose results never reach memory. ``copies``: bytes of a padded operand, with the
+    calls that it is made for and that reads it last. ``sources``: operands that are read a second time, to compute an
+    unwritten result again: each with the calls that read it first and last. ``written``, ``origins``: sizes and types
+    of results that are in memory, and of those that are not, with what their kernel read.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)
     unwritten: set[int] = field(default_factory=set)
+    copies: list[tuple[float, int, int]] = field(default_factory=list)
+    sources: list[tuple[Operand, int, int]] = field(default_factory=list)
+    written: set[tuple[int, str]] = field(default_factory=set)
+    origins: dict[tuple[int, str], tuple[int, tuple[Operand, ...]]] = field(default_factory=dict)
+    ends: dict[int, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -47,6 +62,7 @@ class _Group:
     read: list[Operand] = field(default_factory=list)
     open: list[tuple[Operand, int]] = field(default_factory=list)
     made: set[tuple[int, str]] = field(default_factory=set)
+    again: list[tuple[Operand, int]] = field(default_factory=list)
     flops: float = 0.0
     names: list[str] = field(default_factory=list)
 
@@ -62,16 +78,21 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
     joined = Joined()
     groups: list[_Group] = []
     copies: dict[Operand, set[Signature]] = {}
+    padded: dict[tuple[int, str], int] = {}
     state = ("", -1)
     for index, call in enumerate(found.calls):
         if call.kind != "kernel" or not call.compiled or (phases[index], call.stream) != state:
             _close(groups, joined)
             groups, copies, state = [], {}, (phases[index], call.stream)
+            padded = {}
         if call.kind != "kernel" or not call.compiled:
             continue
         s = found.of(call)
         if not fusible(s.op) or "direction" in s.arguments:
             _taken_by_product(groups, s, joined)
+            joined.written |= {(count(one), one.dtype) for one in s.outputs}
+            if kernels_of_table(s.op) in PADDED:
+                _pad(s, index, padded, joined)
             continue
         outputs = s.outputs or s.inputs[:1]
         source = s.inputs[0] if s.inputs else None
@@ -82,26 +103,70 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
                 joined.unwritten.add(index)
                 continue
             copies[source].add(s)
-        group = next((one for one in reversed(groups) if _passes_on(one, s)), None)
-        if group is None:
-            group = _Group(phase=phases[index])
-            groups.append(group)
-        _add(group, s, index, joined)
+        _add(_group_of(groups, s, phases[index]), s, index, joined)
         for one in outputs:
             copies[one] = set()
     _close(groups, joined)
     return joined
 
 
+def _group_of(groups: list[_Group], s: Signature, phase: str) -> _Group:
+    """The group whose results an op reads; where it reads those of several, they become one."""
+    found = [one for one in groups if _passes_on(one, s)]
+    if not found:
+        groups.append(_Group(phase=phase))
+        return groups[-1]
+    group, *others = found
+    for one in others:
+        group.read += [operand for operand in one.read if operand not in group.read]
+        group.open += one.open
+        group.made |= one.made
+        group.again += one.again
+        group.flops += one.flops
+        group.names += one.names
+    groups[:] = [one for one in groups if one not in others]
+    return group
+
+
+def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: Joined) -> None:
+    """Align an unaligned product where that pays: its operands are copied once, for all products that read them."""
+    ops = kernels_of(s)
+    if len(ops) != 1 or ops[0].kind != "gemm" or ops[0].fetched == WHOLE or ops[0].precision == "fp32":
+        return
+    op = ops[0]
+    elements = float(op.batch * (op.m * op.k + op.k * op.n + op.m * op.n))
+    if op.flops < PADDED_FROM * elements:
+        return
+    op.fetched = WHOLE
+    for one in s.inputs[-2:]:
+        if WHOLE == products.fetched_of(one) == fetched_at_once(one.shape[-1], width(one)):
+            continue
+        key = count(one), one.dtype
+        if key in padded:
+            size, made, _ = joined.copies[padded[key]]
+            joined.copies[padded[key]] = (size, made, index)
+        else:
+            padded[key] = len(joined.copies)
+            joined.copies.append((moved_bytes(one), index, index))
+            ops.append(kernel("pad", stream=2 * moved_bytes(one)))
+    joined.kernels[index] = ops
+
+
 def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     outputs = s.outputs or s.inputs[:1]
     for one in s.inputs:
-        maker = next((pair for pair in group.open if pair[0] == one), None)
+        maker = next((pair for pair in group.open if _same(pair[0], one)), None)
         if maker is not None:
             group.open.remove(maker)
             joined.unwritten.add(maker[1])
-        elif one not in group.read:
-            group.read.append(one)
+            continue
+        key = count(one), one.dtype
+        at, sources = joined.origins.get(key, (index, ()))
+        if sources and key not in joined.written and joined.ends.get(at) != group.phase:
+            group.again += [(source, at) for source in sources]
+        else:
+            sources = (one,)
+        group.read += [source for source in sources if source not in group.read]
     group.open += [(one, index) for one in outputs]
     group.made |= {(count(one), one.dtype) for one in outputs}
     group.flops += float(max(map(count, (*s.inputs, *outputs)), default=0))
@@ -122,13 +187,28 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
     for group in groups:
         written = [one for one, _ in group.open]
         joined.unwritten -= {index for _, index in group.open}
+        joined.sources += [(source, at, group.last) for source, at in group.again]
+        for key in group.made:
+            if any((count(one), one.dtype) == key for one in written):
+                joined.written.add(key)
+            else:
+                joined.origins.setdefault(key, (group.last, tuple(group.read)))
+                joined.ends[group.last] = group.phase
         moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
         if moved:
             joined.kernels[group.last] = [kernel(_shown(group.names), stream=moved, flops=group.flops)]
 
 
 def _passes_on(group: _Group, s: Signature) -> bool:
-    return any(pair[0] in s.inputs for pair in group.open)
+    return any(_same(pair[0], one) for pair in group.open for one in s.inputs)
+
+
+def _same(made: Operand, read: Operand) -> bool:
+    """Whether an operand is what was made, perhaps seen in another shape."""
+    if made == read:
+        return True
+    viewed = made.strides is None and read.strides is None and made.shape != read.shape
+    return viewed and made.dtype == read.dtype and count(made) == count(read) > 1
 
 
 def _shown(names: Sequence[str]) -> str:

@@ -14,16 +14,13 @@ from estimator.operations.aten.operands import (
     total_bytes,
     width,
 )
-from estimator.operations.op import Op, gemm
+from estimator.operations.op import WHOLE, Op, fetched_at_once, gemm
 from estimator.scenario.aten_cost import convolution_flops, torch_name
 from estimator.scenario.breakdown import Category
 from estimator.scenario.op_list import Operand, Signature
 
 PEAKS = {"bfloat16": "bf16", "float16": "fp16-amp", "float8_e4m3fn": "fp8", "float8_e5m2": "fp8"}
 """The precision at whose peak products of a type run; fp32 and all others on vector units, or tf32 where allowed."""
-
-ALIGNED_BYTES = 16
-"""What a matrix unit's operands are fetched by: rows that begin elsewhere are fetched element by element."""
 
 
 def precision(one: Operand, s: Signature) -> str:
@@ -41,22 +38,22 @@ def product(
     if k == 0:
         return [kernel(name(s), stream=batch * m * n * width(first))]
     written = width(result) if result else width(first)
-    fits = aligned(first) and aligned(second)
+    fetched = min(fetched_of(first), fetched_of(second), fetched_at_once(int(n), written))
     return [
         gemm(
             name(s), "", "forward", m=m, n=n, k=k, batch=batch, element_bytes=width(first), output_bytes=written,
-            precision=precision(first, s), aligned=fits and n * written % ALIGNED_BYTES == 0,
+            precision=precision(first, s), fetched=fetched,
         )
     ]  # fmt: skip
 
 
-def aligned(one: Operand) -> bool:
-    """Whether every row of a matrix begins at a multiple of 16 bytes."""
+def fetched_of(one: Operand) -> int:
+    """Elements of a matrix that are fetched at once."""
     if len(one.shape) < 2:
-        return True
+        return WHOLE
     # The shorter stride runs along the row, the longer one from row to row.
     step = one.shape[-1] if one.strides is None else max(one.strides[-2:])
-    return step * width(one) % ALIGNED_BYTES == 0
+    return fetched_at_once(step, width(one))
 
 
 def name(s: Signature) -> str:
@@ -193,7 +190,7 @@ def _implicit(
     op = gemm(
         name(s), "", "forward", batch=groups, m=count(pixels_of) / pixels_of.shape[1], n=weight.shape[0] / groups,
         k=weight.shape[1] * elements, element_bytes=width(entering), precision=precision(entering, s),
-        aligned=weight.shape[1] * width(entering) % ALIGNED_BYTES == 0,
+        fetched=fetched_at_once(weight.shape[1], width(entering)),
     )  # fmt: skip
     op.bytes = moved
     if result is weight:

@@ -32,38 +32,35 @@ def attention_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float
     chip, phases = catalog.chip(place.chip), WHOLE.get(word(row, "pass"), ())
     if precision not in PEAK_FIELD:
         return {}
-    fused = FUSED_CPU if chip.kind == "cpu" else FUSED
+    heads, dim, batch, length = (whole(row, column) for column in ("heads", "head_dim", "batch", "seq_len"))
+    fused, causal = FUSED_CPU if chip.kind == "cpu" else FUSED, bool(row.get("causal"))
     if name == "naive":
-        ops = _naive(row, precision)
+        ops = naive_ops(batch * heads, length, dim, precision, causal=causal)
     elif name in fused and (precision == "bf16" or chip.kind == "cpu"):
-        ops = _fused(row, place, precision, fused[name])
+        ops = fused_ops(place, batch, heads, length, dim, precision, fused[name], causal=causal)
     else:
         return {}
     seconds = sum(float(price(op, chip, place.efficiencies).seconds) for op in ops if op.phase in phases)
     return {"median_s": seconds} if seconds else {}
 
 
-def _fused(row: Mapping[str, Any], place: TableDevice, precision: str, attention: str) -> list[Op]:
-    heads, dim, batch = (whole(row, column) for column in ("heads", "head_dim", "batch"))
+def fused_ops(
+    place: TableDevice, batch: int, heads: int, length: int, dim: int, precision: str, attention: str, *, causal: bool
+) -> list[Op]:
+    """Forward and backward kernels of fused attention of so many sequences and heads."""
     model = {"network": "attention", "layers": 1, "hidden": heads * dim, "heads": heads, "ffn": 1, "vocab": 1}
-    training = {
-        "seq_len": whole(row, "seq_len"),
-        "global_batch": batch,
-        "precision": precision,
-        "attention": attention,
-    }
+    training = {"seq_len": length, "global_batch": batch, "precision": precision, "attention": attention}
     ops = core(rank_sizes(place.scenario(model, {"micro_batch": batch}, training)))
-    return [op if row.get("causal") else replace(op, visible_frac=1.0) for op in ops if op.kind == "attention"]
+    return [op if causal else replace(op, visible_frac=1.0) for op in ops if op.kind == "attention"]
 
 
-def _naive(row: Mapping[str, Any], precision: str) -> list[Op]:
-    """Scores, scale, mask where causal, softmax and product, each a kernel over the whole square.
+def naive_ops(batch: int, length: int, dim: int, precision: str, *, causal: bool, compiled: bool = False) -> list[Op]:
+    """Scores, scale, mask where causal, softmax and product, each a kernel over the whole square of ``batch`` heads.
 
-    Scale and softmax read and write it; the backward of softmax reads two of it and writes one. Masking copies it and
-    fills the copy by a mask that is broadcast over the heads, in backward too.
+    Scale and softmax read and write it; the backward of softmax reads two of it and writes one, that of the scale reads
+    and writes it. Masking copies it and fills the copy by a mask that is broadcast over the heads, in backward too.
+    Compiled, all of them are one kernel each way.
     """
-    length, dim = whole(row, "seq_len"), whole(row, "head_dim")
-    batch = whole(row, "batch") * whole(row, "heads")
     element = 4.0 if precision in ("fp32", "tf32") else 2.0
 
     def product(phase: str, columns: int, inner: int) -> Op:
@@ -71,14 +68,14 @@ def _naive(row: Mapping[str, Any], precision: str) -> list[Op]:
                     precision=precision, category=Category.ATTENTION)  # fmt: skip
 
     def passes(phase: str, tensors: int) -> Op:
-        masks, square = int(bool(row.get("causal"))), float(batch) * length * length
+        masks, square = int(causal and not compiled), float(batch) * length * length
         return kernels("passes", "attention", phase, elements=square, stream=(tensors + 2 * masks) * element,
-                       strided=float(masks), launches=2 + 2 * masks)  # fmt: skip
+                       strided=float(masks), launches=1 if compiled else 2 + 2 * masks)  # fmt: skip
 
     return [
         product("forward", length, dim),
-        passes("forward", 4),
+        passes("forward", 2 if compiled else 4),
         product("forward", dim, length),
         *(product("backward", *shape) for shape in ((length, dim), (dim, length), (dim, length), (dim, length))),
-        passes("backward", 5),
+        passes("backward", 3 if compiled else 5),
     ]

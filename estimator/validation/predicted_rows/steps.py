@@ -110,13 +110,23 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
 
 
 def text_data_parallel_row(row: Row, place: TableDevice) -> dict[str, float]:
-    """Predict a line of an imported table of data parallel steps; forward, backward and optimizer are one rank's."""
+    """Predict a line of an imported table of data parallel steps; forward, backward and optimizer are one rank's.
+
+    What waits for communication is what of it is exposed, all of it where nothing overlaps.
+    """
     found = text_row(row, place)
     mode = row.get("ddp_mode", "")
     if not found or mode not in ("naive", "flat", "overlapped", "bucketed"):
         return found
     variant = {"kind": mode, "variant": mode, "ranks": row.get("world_size", place.ranks)}
-    return {**found, "step_s": _estimate(_text_scenario(row, place, variant_plan(variant))).step_time_s}
+    one = _estimate(_text_scenario(row, place, variant_plan(variant)))
+    wait_s = one.phases_s[Phase.EXPOSED_COMMUNICATION]
+    return {
+        **found,
+        "step_s": one.step_time_s,
+        "communication_wait_s": wait_s,
+        "communication_wait_frac": wait_s / one.step_time_s,
+    }
 
 
 def _text_scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:

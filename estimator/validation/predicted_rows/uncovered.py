@@ -28,9 +28,9 @@ def uncovered(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """Say why rows that no formula covers are not: the library, the model, or else what they are of."""
     if form in LIBRARY:
         libraries = _words(row.get(LIBRARY[form]) for row in rows)
-        if "nccl" not in libraries:
+        if not {"nccl", "gloo"}.intersection(libraries):
             ran = f"its rows ran over {_listed(libraries)}" if libraries else "its rows do not say what they ran over"
-            return f"{ran}, and only NCCL is predicted"
+            return f"{ran}, and only NCCL and gloo are predicted"
     models = _words(row.get("model") for row in rows)
     if form.startswith("text/") and models and not any("catalogue_model" in row for row in rows):
         return f"its rows do not tell which model of the catalogue {_listed(models)} is"

@@ -189,6 +189,26 @@ def test_what_cannot_be_confirmed_is_refused(client, profile, where, body, statu
     assert client.get(f"/api/measurements/{profile}").json()["scenario"] == {}
 
 
+def test_a_table_s_device_is_asked_for_and_then_known(client):
+    text = "model  batch  seq_len  dtype  forward (ms)  backward (ms)\ngpt2  4  512  bf16  30.1  61.0\n"
+    text = f"GPU: NVIDIA A100-SXM4-80GB\n\n{text}"
+    found = client.put("/api/uploads", params={"filename": "steps.txt"}, content=text.encode()).json()
+    where = f"/api/measurements/{found['measurements'][0]['id']}"
+    before = client.get(where).json()["device"]
+    assert before["candidates"] == [{"chip": "a100-80gb-sxm", "why": "the text names it: GPU: NVIDIA A100-SXM4-80GB"}]
+    asked = client.get(f"{where}/rows").json()
+    assert (asked["rows"], asked["errors"]) == ([{}], {})
+    assert client.put(f"{where}/device", json={"chip": "no-such-chip"}).status_code == 422
+    assert client.put("/api/measurements/whole/device", json={"chip": "h100-sxm"}).status_code == 404
+    answer = client.put(f"{where}/device", json={"chip": "h100-sxm"})
+    assert answer.status_code == 200, answer.text
+    assert client.get(where).json()["device"] == {"name": "NVIDIA H100 SXM 80 GB"}
+    known = client.get(f"{where}/rows").json()
+    assert known["chip"] == "NVIDIA H100 SXM 80 GB"
+    assert set(known["errors"]) == {"forward_s", "backward_s"}
+    client.delete(f"/api/uploads/{found['upload_id']}")
+
+
 def test_an_op_list_uploads_like_any_other_file(client, profile):
     ops = client.get(f"/api/measurements/{profile}/ops").content
     found = client.put("/api/uploads", params={"filename": "ops.json"}, content=ops).json()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.cli import run
-from app.commands.validate import read_efficiencies
+from app.commands.calibration import read_calibration
 from estimator.cost.efficiency import efficiencies
 from tests.app.examples import ROOT
 from tests.markdown import blocks
@@ -94,7 +94,7 @@ def test_validate_says_what_it_assumed(write, capsys):
         ([], "has no object 'ranges'. Write {"),
         ({"ranges": {"gemm": 3}}, "ranges.gemm: unknown key. "),
         ({"ranges": {"gemm_matrix_frac": 3}}, "ranges.gemm_matrix_frac: must be a JSON object. "),
-        ({"base": "zen", "ranges": {}}, "base: 'zen' is not known. One of: ada, ampere, "),
+        ({"base": "zen", "ranges": {}}, "base: 'zen' is not known. One of: a100-40gb-pcie, "),
         ({"ranges": {"gemm_matrix_frac": {"value": 2, "low": 0.1, "high": 1, "unit": "1", "source": ""}}},
          "ranges.gemm_matrix_frac.value: must lie between its low and its high"),
     ],
@@ -116,7 +116,7 @@ def test_validate_with_a_calibration_changes_the_prediction(write, capsys):
 
 def test_the_calibration_in_the_documents_is_one(write, capsys):
     (given,) = [one for block in blocks(ROOT / "docs" / "measuring.md", "json") if "ranges" in (one := block.json())]
-    found = read_efficiencies(Path(write(given, "calibration.json")))
+    found = read_calibration(Path(write(given, "calibration.json")))
     assert (found.name, found.gemm_matrix_frac, found.link_frac) == ("our cluster", 0.70, 0.75)
     assert found.memory_frac == efficiencies("hopper").memory_frac
 

@@ -1,21 +1,23 @@
-"""Fused attention: a rate that saturates with the sequence and the head's width, slower backward."""
+"""Fused attention: a rate that saturates with the sequence and the head's width."""
 
 import pytest
 
-from estimator.cost.attention import BACKWARD_HALF_FACTOR, HEAD_DIM_HALF, attention_s
+from estimator.cost.attention import attention_s
+
+HALF_WIDTH = 60.0
 
 
 def seconds(**changes) -> float:
     given = {
         "executed_flops": 1e12, "bytes": 0.0, "seq_len": 4096, "head_dim": 128.0, "flops_per_s": 1e12,
-        "memory_bytes_per_s": 1e12, "half_length": 500.0, "backward": False, "backward_frac": 0.8, "vector": False,
+        "memory_bytes_per_s": 1e12, "half_length": 500.0, "half_width": HALF_WIDTH,
         "start_s": 0.0,
     }  # fmt: skip
     return attention_s(**{**given, **changes})
 
 
 def test_long_sequences_reach_the_rate_of_the_heads_width():
-    assert seconds(seq_len=1e12) == pytest.approx((128 + HEAD_DIM_HALF) / 128)
+    assert seconds(seq_len=1e12) == pytest.approx((128 + HALF_WIDTH) / 128)
 
 
 def test_half_the_rate_at_the_half_length():
@@ -23,17 +25,7 @@ def test_half_the_rate_at_the_half_length():
 
 
 def test_half_the_rate_at_the_half_width():
-    assert seconds(head_dim=HEAD_DIM_HALF, half_length=0.0) == pytest.approx(2.0)
-
-
-def test_backward_has_its_own_asymptote_and_saturates_later_on_matrix_units():
-    assert seconds(backward=True, seq_len=1e12) == pytest.approx(seconds(seq_len=1e12) / 0.8)
-    assert seconds(backward=True, seq_len=500 * BACKWARD_HALF_FACTOR) == pytest.approx(
-        2 * seconds(backward=True, seq_len=1e12)
-    )
-    assert seconds(backward=True, seq_len=500, vector=True) == pytest.approx(
-        2 * seconds(backward=True, seq_len=1e12, vector=True)
-    )
+    assert seconds(head_dim=HALF_WIDTH, half_length=0.0) == pytest.approx(2.0)
 
 
 def test_a_start_is_added():

@@ -2,9 +2,15 @@
 
 import pytest
 
-from estimator.cost.gemm import OVERLAP_POWER, TILES, gemm_s
+from estimator.cost.efficiency import TABLES, efficiencies
+from estimator.cost.gemm import gemm_s
 
-MACHINE = {"flops_per_s": 1e12, "compute_units": 10.0, "memory_bytes_per_s": 1e30, "start_s": 0.0}
+E = efficiencies("default")
+OVERLAP_POWER = 1.5
+MACHINE = {
+    "flops_per_s": 1e12, "compute_units": 10.0, "memory_bytes_per_s": 1e30, "start_s": 0.0,
+    "tiles": E.gemm_matrix_tiles, "split_factor": 1.5, "overlap_power": OVERLAP_POWER,
+}  # fmt: skip
 
 
 def compute_s(m: int, n: int, k: int, *, batch: int = 1, **changes: float) -> float:
@@ -68,4 +74,4 @@ def test_a_start_is_paid_once():
 
 
 def test_no_tile_is_rated_above_the_best():
-    assert max(rate for *_, rate in TILES) == 1.0
+    assert all(max(rate for *_, rate in getattr(E, name).tiles) == 1.0 for name in TABLES)

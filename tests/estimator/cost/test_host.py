@@ -4,13 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.cost.host import (
-    DISPATCHES_PER_KERNEL,
-    blocking_collective_s,
-    launch_s,
-    phase_wait_s,
-    recorded_launch_s,
-)
+from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s, recorded_launch_s
 from estimator.scenario.training import Training
 from tests.estimator.examples import flawless
 
@@ -61,7 +55,7 @@ def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead,
     ("phase", "launches", "given", "seconds"),
     [
         ("forward", 1, {}, 10e-6),
-        ("forward", 1, {"dispatches": 2 * DISPATCHES_PER_KERNEL}, 20e-6),
+        ("forward", 1, {"dispatches": 2 * E.host_dispatches_per_kernel}, 20e-6),
         ("backward", 1, {"dispatches": 9}, 20e-6),
         ("backward", 3, {}, 20e-6 + 2 * 1e-6),
         ("backward", 1, {"again": True}, 10e-6),

@@ -6,6 +6,7 @@ import pytest
 
 from estimator.cost.price import price, reachable_flops_per_s
 from estimator.operations.op import Op, gemm, kernels
+from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip
 from tests.estimator.examples import CHIP, flawless
 
@@ -19,15 +20,15 @@ def test_each_precision_reaches_its_share_of_its_peak(precision, rate):
 
 
 def test_unaligned_products_all_run_at_the_same_slow_rate():
-    assert reachable_flops_per_s(ROUND, "bf16", E, aligned=False) == 1e12
-    assert reachable_flops_per_s(ROUND, "tf32", E, aligned=False) == 1e12
+    assert reachable_flops_per_s(ROUND, "bf16", E, fetched=1) == 1e12
+    assert reachable_flops_per_s(ROUND, "tf32", E, fetched=1) == 1e12
     # Never faster than aligned.
     slow = replace(E, gemm_tf32_frac=0.1)
-    assert reachable_flops_per_s(ROUND, "tf32", slow, aligned=False) == pytest.approx(0.4e12)
+    assert reachable_flops_per_s(ROUND, "tf32", slow, fetched=1) == pytest.approx(0.4e12)
 
 
 def test_vector_products_do_not_care_for_alignment():
-    assert reachable_flops_per_s(ROUND, "fp32", E, aligned=False) == 0.75e12
+    assert reachable_flops_per_s(ROUND, "fp32", E, fetched=1) == 0.75e12
 
 
 def product(m: int, n: int, k: int) -> Op:
@@ -41,11 +42,11 @@ def test_a_square_product_is_bound_by_compute_and_a_thin_one_by_memory():
     assert square.seconds >= 2 * 2560**3 / 4e12
 
 
-@pytest.mark.parametrize(("precision", "starts"), [("bf16", 1.0), ("fp16-amp", 1.0), ("tf32", 1.7), ("fp32", 1.7)])
-def test_products_of_4_byte_numbers_start_more_slowly(precision, starts):
-    # The smallest products on an H200: 3.6 µs in bf16, 6.3 µs in tf32.
+@pytest.mark.parametrize(("precision", "starts"), [("bf16", 1.0), ("fp16-amp", 1.0), ("tf32", 2.0), ("fp32", 3.0)])
+def test_products_start_as_their_precision_does(precision, starts):
+    e = flawless(gemm_start_s=1.0, gemm_tf32_start_s=2.0, gemm_vector_start_s=3.0)
     tiny = replace(product(8, 8, 8), precision=precision)
-    assert price(tiny, ROUND, flawless(gemm_start_s=1.0)).seconds == pytest.approx(starts, rel=1e-6)
+    assert price(tiny, ROUND, e).seconds == pytest.approx(starts, rel=1e-6)
 
 
 def streamed(**changes) -> Op:
@@ -60,8 +61,18 @@ def test_streamed_kernels_take_their_bytes_over_the_bandwidth():
 def test_slow_kernels_take_elements_not_bytes():
     # 10 units at 1 GHz, half an element per unit and cycle.
     e = flawless(strided_elements_per_unit_cycle=0.5, mixed_elements_per_unit_cycle=0.25)
-    assert price(streamed(stream=0.0, strided=2, slow_bytes=100), ROUND, e).seconds == pytest.approx(2e6 / 5e9)
-    assert price(streamed(stream=0.0, mixed=1, slow_bytes=100), ROUND, e).seconds == pytest.approx(1e6 / 2.5e9)
+    assert price(streamed(stream=0.0, strided=2, slow_bytes=10), ROUND, e).seconds == pytest.approx(2e6 / 5e9)
+    assert price(streamed(stream=0.0, mixed=1, slow_bytes=10), ROUND, e).seconds == pytest.approx(1e6 / 2.5e9)
+    # On memory that is slower than that, bytes limit them as they do all others.
+    assert price(streamed(stream=0.0, mixed=1, slow_bytes=100), ROUND, e).seconds == pytest.approx(1e8 / 1e11)
+
+
+def test_kernels_that_go_over_a_row_again_are_slower_by_their_kind():
+    e = flawless(norm_frac=0.5, softmax_frac=0.25)
+    bare = price(streamed(stream=8.0), ROUND, e).seconds
+    assert price(streamed(stream=8.0, reduced=8.0), ROUND, e).seconds == pytest.approx(2 * bare)
+    softmax = streamed(stream=8.0, reduced=4.0, category=Category.ATTENTION)
+    assert price(softmax, ROUND, e).seconds == pytest.approx(2.5 * bare)
 
 
 def test_every_launch_has_a_tail_and_the_optimizers_is_its_own():
@@ -97,3 +108,16 @@ def test_backward_is_slower_but_a_recomputed_forward_is_not():
     again = price(replace(FUSED, phase="backward", recomputed=True), ROUND, e)
     assert backward.seconds == pytest.approx(2 * again.seconds)
     assert again.seconds == pytest.approx(price(FUSED, ROUND, e).seconds)
+
+
+def test_backward_saturates_later_on_matrix_units_and_no_later_on_vector_units():
+    e = flawless(attention_half_length=100.0, attention_backward_half_length=300.0, attention_vector_half_length=200.0)
+    ideal = flawless()
+
+    def slower(**changes: str) -> float:
+        op = replace(FUSED, m=100.0, **changes)
+        return price(op, ROUND, e).seconds / price(op, ROUND, ideal).seconds
+
+    assert slower() == pytest.approx(2)
+    assert slower(phase="backward") == pytest.approx(4)
+    assert slower(precision="fp32") == slower(precision="fp32", phase="backward") == pytest.approx(3)

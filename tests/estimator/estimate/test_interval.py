@@ -6,7 +6,7 @@ import pytest
 
 from estimator.cost.efficiency import Efficiencies, efficiencies
 from estimator.estimate.estimate import estimate
-from estimator.estimate.interval import INTERVAL_GROUPS, interval_s
+from estimator.estimate.interval import INTERVAL_GROUPS, SHAPES, interval_s
 from estimator.scenario.scenario import scenario_from_json
 from tests.estimator.examples import built
 
@@ -35,7 +35,7 @@ def narrowed(names):
 def test_every_efficiency_of_time_is_in_exactly_one_group():
     grouped = [name for names in INTERVAL_GROUPS.values() for name in names]
     assert len(grouped) == len(set(grouped))
-    assert set(E.ranges) - set(grouped) == {"workspace_bytes", "allocator_frac"}
+    assert set(E.ranges) - set(grouped) == {*SHAPES, "workspace_bytes", "allocator_frac"}
 
 
 def test_exact_efficiencies_leave_no_interval():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from estimator.operations.op import WHOLE
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario import catalog
@@ -235,10 +236,10 @@ def test_the_embedding_gradient_touches_the_whole_table():
     assert learned["embedding gradient table"].bytes == (1024 + 128) * 256 * 2
 
 
-@pytest.mark.parametrize(("vocab", "aligned"), [(50_257, False), (50_264, True), (1024, True)])
-def test_odd_vocabularies_are_not_aligned(vocab, aligned):
+@pytest.mark.parametrize(("vocab", "fetched"), [(50_257, 1), (30_522, 2), (50_260, 4), (50_264, WHOLE), (1024, WHOLE)])
+def test_odd_vocabularies_are_not_aligned(vocab, fetched):
     ops = network(rank_sizes(scenario({**LLAMA, "vocab": vocab}))).head
-    assert {op.aligned for op in ops if op.kind == "gemm"} == {aligned}
+    assert {op.fetched for op in ops if op.kind == "gemm"} == {fetched}
 
 
 def test_the_head_stays_in_16_bit_under_fp8():

@@ -6,15 +6,9 @@ import pytest
 
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import PRECISIONS as MODELLED
-from estimator.validation.csv_row import (
-    MEGATRON_VOCAB,
-    PRECISIONS,
-    SHARDINGS,
-    flag,
-    model_of_row,
-    number,
-    scenario_of_row,
-)
+from estimator.validation.csv_row import SHARDINGS, chips_of_a_node, flag, model_of_row, scenario_of_row
+from estimator.validation.measured import MEGATRON_VOCAB, number
+from estimator.validation.spellings import PRECISIONS, chip_of, model_of, optimizer_of
 
 ROW = {
     "source_id": "row_1",
@@ -84,17 +78,28 @@ def test_the_measurement_changes_nothing_but_itself():
     [
         ("Llama3-70B LoRA", "adapters only"),
         ("Llama3.1-8B QLoRA", "adapters only"),
-        ("Llama3.2-1B [forward (inference)]", "part of a training step"),
-        ("Llama3.2-1B [forward+backward]", "part of a training step"),
     ],
 )
-def test_what_is_no_whole_step_of_the_whole_model_is_refused(model, words):
+def test_what_is_no_step_of_the_whole_model_is_refused(model, words):
     assert words in reason(model=model)
 
 
 @pytest.mark.parametrize("model", ["Llama3-70B SFT", "Llama3.2-1B [forward+backward+AdamW]"])
 def test_whole_steps_are_read(model):
     assert read(model=model).model.name == model
+    assert scenario_of_row({**ROW, "model": model}).measured.timed_parts == ()
+
+
+@pytest.mark.parametrize(
+    ("model", "parts"),
+    [
+        ("Llama3.2-1B [forward (inference)]", ("forward",)),
+        ("Llama3.2-1B [forward+backward]", ("forward", "backward")),
+    ],
+)
+def test_a_model_that_names_a_part_of_a_step_times_that_part(model, parts):
+    measured = scenario_of_row({**ROW, "model": model, "measured_peak_mem_gib": "4"}).measured
+    assert (measured.timed_parts, measured.step_s, measured.memory_bytes) == (parts, 1.25, None)
 
 
 @pytest.mark.parametrize(
@@ -133,12 +138,18 @@ def test_memory_is_stated_in_gib():
 
 
 def test_a_row_without_measurement_is_skipped():
-    assert reason(measured_step_time_s="") == "no measured step time, throughput or memory"
+    assert reason(measured_step_time_s="").startswith("no measured time or memory: give measured_step_time_s")
 
 
 @pytest.mark.parametrize(
     ("name", "gated", "norm", "position", "tied"),
-    [("Llama-like 5B", True, "rms", "rope", False), ("GPT L24 h1024", False, "layer", "learned", True)],
+    [
+        ("Llama-like 5B", True, "rms", "rope", False),
+        ("GPT L24 h1024", False, "layer", "learned", True),
+        ("GPT-NeoX-like 1B", False, "layer", "rope", False),
+        ("OPT-1.3B", False, "layer", "learned", True),
+        ("BLOOM-7B1", False, "layer", "alibi", True),
+    ],
 )
 def test_the_family_follows_from_the_name(name, gated, norm, position, tied):
     model = read(model=name).model
@@ -155,8 +166,11 @@ def test_a_model_of_the_catalogue_keeps_its_blocks():
     assert "blocks" not in assumed(**QWEN3)
 
 
-def test_a_truncated_model_keeps_its_familys_blocks_and_says_so():
-    assert "Llama blocks, untied embedding" in assumed(**{**QWEN3, "n_layers": "4"})
+@pytest.mark.parametrize("name", ["Qwen3-0.6B", "Qwen3-0.6B truncated to 4 layers", "Qwen3-0.6B (first 4 blocks)"])
+def test_a_truncated_model_keeps_its_blocks_and_says_so(name):
+    cut = {**QWEN3, "n_layers": "4", "model": name}
+    assert "blocks as in qwen3-0.6b, at this depth and width" in assumed(**cut)
+    assert (read(**cut).model.qk_norm, read(**cut).model.layers) == (True, 4)
 
 
 def test_columns_override_the_family():
@@ -166,7 +180,17 @@ def test_columns_override_the_family():
 
 @pytest.mark.parametrize(
     ("written", "read_as"),
-    [("amp_bf16", "bf16-amp"), ("fp16", "fp16-amp"), ("BF16", "bf16"), ("float32", "fp32"), ("autocast", "bf16-amp")],
+    [
+        ("amp_bf16", "bf16-amp"),
+        ("fp16", "fp16-amp"),
+        ("BF16", "bf16"),
+        ("float32", "fp32"),
+        ("autocast", "bf16-amp"),
+        ("float8", "fp8"),
+        ("FP8 (current scaling)", "fp8"),
+        ("BF16 + FP8", "fp8"),
+        ("fp16 mixed", "fp16-amp"),
+    ],
 )
 def test_spellings_of_precisions(written, read_as):
     assert read(precision=written).training.precision == read_as
@@ -217,7 +241,7 @@ def test_axes_of_a_row():
 def test_experts_come_from_the_catalogue_at_any_depth():
     model = read(model="Mixtral-8x7B").model
     assert (model.experts, model.top_k, model.layers) == (8, 2, 24)
-    assert "experts and blocks as in" in assumed(model="Mixtral-8x7B")
+    assert "blocks as in mixtral-8x7b, at this depth and width" in assumed(model="Mixtral-8x7B")
 
 
 def test_rates_of_known_flop_conventions_are_step_times():
@@ -245,7 +269,7 @@ def test_an_8_gpu_row_is_one_node():
         ({"model": "Mystery-8x7B"}, "has experts"),
         ({"cp": "3"}, "plan.cp"),
         ({"vp": "5"}, "plan.virtual_stages"),
-        ({"precision": "nvfp4"}, "nvfp4"),
+        ({"precision": "nvfp4"}, "no matrix unit for fp4"),
         ({"precision": "int3"}, "int3"),
         ({"hardware": ""}, "hardware"),
         ({"hardware": "abacus"}, "abacus"),
@@ -255,7 +279,7 @@ def test_an_8_gpu_row_is_one_node():
         ({"tp": "3"}, "plan"),
         ({"tp": "0"}, "plan.tp"),
         ({"n_gpus": "0"}, "plan.dp"),
-        ({"n_gpus": "20"}, "plan.dp"),
+        ({"n_gpus": "20"}, "global_batch"),
         ({"optimizer": "lion"}, "training.optimizer"),
     ],
 )
@@ -325,3 +349,70 @@ def test_a_gpt_of_unknown_width_and_vocabulary_takes_stated_defaults():
 def test_columns_beat_the_family():
     found = model_of_row({**SHAPE, "model": "GPT", "gated_ffn": "true", "tied_embedding": "false"}, [])
     assert (found["gated_ffn"], found["tied_embedding"]) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [("AdamW", "adamw"), ("adamw-fused", "adamw"), ("adamw-forloop", "adamw"), ("AdamW (fused)", "adamw"),
+     ("fused adam", "adamw"), ("SGD", "sgd"), ("lion", "lion"), ("", "")],
+)  # fmt: skip
+def test_spellings_of_optimizers(written, read_as):
+    assert optimizer_of(written) == read_as
+
+
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [("8x NVIDIA H100 80GB HBM3", "h100-sxm"), ("H200 (SXM)", "h200-sxm"), ("AMD Instinct MI250 (one GCD)", "mi250"),
+     ("A100-80GB SXM (Selene DGX A100)", "a100-80gb-sxm"), ("B200 [HGX]", "b200"), ("abacus", "abacus")],
+)  # fmt: skip
+def test_spellings_of_chips(written, read_as):
+    assert chip_of(written) == read_as
+
+
+def test_what_is_done_with_a_model_is_no_part_of_its_name():
+    for name in ("Llama3.1-8B full finetune", "Llama3-8B SFT", "Llama3-8B [forward+backward]"):
+        found = model_of(name)
+        assert found is not None, name
+        assert found.name == "llama3-8b"
+    assert model_of("no such model") is None
+
+
+def test_a_rack_is_used_as_evenly_as_the_chips_divide():
+    assert [chips_of_a_node(chips, 72) for chips in (8, 64, 72, 128, 144, 256)] == [8, 64, 72, 64, 72, 64]
+    wide = {"hardware": "GB200", "n_gpus": "256", "global_batch": "128"}
+    cluster = read(**wide).cluster
+    assert (cluster.chips_per_node, cluster.nodes) == (64, 4)
+    assert "64 chips of a node used" in assumed(**wide)
+
+
+def test_utilisation_is_a_time_by_the_convention_of_its_source():
+    cells = {"measured_step_time_s": "", "measured_mfu": "40", "vocab": "51200", "d_ff": "4096"}
+    blocks, head, square = 24 * 12 * 1024**2, 51200 * 1024, 24 * 1024 * 1024
+    rate = 0.4 * 989.4e12 * 16
+    for convention, halves in (("palm", 2), ("causal", 1)):
+        found = scenario_of_row({**ROW, **cells, "flop_convention": convention}).measured.step_s
+        assert found == pytest.approx(64 * 1024 * 6 * (blocks + head + halves * square) / rate)
+        again = scenario_of_row({**ROW, **cells, "measured_mfu": "0.4", "flop_convention": convention}).measured.step_s
+        assert again == pytest.approx(found)
+    assert "FLOP convention" in reason(**cells)
+
+
+def test_memory_of_the_device_or_the_allocator_is_told_from_what_was_allocated():
+    cells = {"measured_peak_mem_gib": "4"}
+    kinds = {
+        "": "allocated",
+        "max memory reserved": "reserved",
+        "nvml used memory after training (about 1343 MiB context)": "device",
+    }
+    for notes, kind in kinds.items():
+        measured = scenario_of_row({**ROW, **cells, "notes": notes}).measured
+        assert measured.memory_kind == kind
+    assert measured.context_bytes == 1343 * 2**20
+
+
+def test_a_network_without_a_vocabulary_head_has_none():
+    row = {"model": "BERT-Large", "notes": "AutoModelForSequenceClassification: NO vocabulary head"}
+    assert not read(**row).model.head
+    assert read(model="BERT-Large").model.head
+    assert (read(model="OPT-1.3B").model.activation, read(activation="relu").model.activation) == ("relu", "relu")
+    assert (read(dropout="0.1").training.dropout, read().training.dropout) == (0.1, 0.0)

@@ -73,3 +73,26 @@ def test_the_score_counts_each_measurement_once():
 def test_an_empty_table_has_an_empty_score():
     found = validate([])
     assert (found.rows, found.predicted, found.time.n, found.by["model"]) == (0, 0, 0, {})
+
+
+def test_phases_inference_and_the_predictions_of_others_are_scored_too():
+    times = {"measured_step_time_s": "", "measured_forward_s": "0.3", "measured_backward_s": "0.6"}
+    both, backward, forward = predict_rows(
+        [
+            {**ROW, **times, "measured_forward_backward_s": "0.8", "naive_s": "1.2"},
+            {**ROW, **times, "quality_flags": "forward_too_long"},
+            {**ROW, **times, "mode": "inference", "measured_backward_s": ""},
+        ]
+    )
+    parts = both.parts_s
+    assert both.step_s == pytest.approx(parts["forward"] + parts["backward"])
+    assert both.time_error_pct == pytest.approx(100 * (both.step_s / 0.8 - 1))
+    assert both.parts_error_pct == pytest.approx(
+        {"forward": 100 * (parts["forward"] / 0.3 - 1), "backward": 100 * (parts["backward"] / 0.6 - 1)}
+    )
+    assert both.peers_error_pct == pytest.approx({"naive": 50.0})
+    assert (both.low_s <= both.step_s <= both.high_s, both.naive_error_pct) == (True, None)
+    assert (backward.time_error_pct, backward.covered, [*backward.parts_error_pct]) == (None, None, ["backward"])
+    assert forward.step_s == pytest.approx(parts["forward"])
+    result = validate([{**ROW, **times, "mode": "inference"}])
+    assert (result.interval.n, result.forward.n, result.backward.n, result.optimizer.n) == (1, 1, 1, 0)

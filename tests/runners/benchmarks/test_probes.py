@@ -14,7 +14,7 @@ from runners.probes.products import GEMM_SHAPES
 from tests.runners.benchmarks.on_ranks import measure
 
 # torch.compile warns, and takes longer than the rest together: tests of step and of the grid compile
-ONCE = ["gemm", "attention", "elementwise", "reduction", "copy", "optimizer", "collective"]
+ONCE = ["gemm", "attention", "elementwise", "reduction", "copy", "optimizer", "runtime", "collective"]
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +30,21 @@ def of(rows, ladder, **wanted):
 
 def test_every_ladder_is_climbed_and_every_probe_is_ok(rows):
     assert {row["ladder"] for row in rows} == set(ONCE) - {"collective"}
-    assert {row["status"] for row in rows} == {"ok"}, [row for row in rows if row["status"] != "ok"]
-    assert all(0 < row["minimum_s"] <= row["median_s"] <= row["maximum_s"] for row in rows)
+    on_gpus = [row for row in rows if row["status"] == "unsupported"]
+    assert [row["op"] for row in on_gpus] == ["launch all-reduce", "launch all-gather", "launch reduce-scatter"]
+    timed = [row for row in rows if row not in on_gpus]
+    assert {row["status"] for row in timed} == {"ok"}, [row for row in timed if row["status"] != "ok"]
+    assert all(0 < row["minimum_s"] <= row["median_s"] <= row["maximum_s"] for row in timed)
+
+
+def test_runtimes_are_probed_around_the_same_blocks(rows):
+    plain, fsdp, dtensor = (
+        of(rows, "runtime", op=name, direction="forward")[0] for name in ("plain", "fsdp", "dtensor")
+    )
+    assert plain["tensors"] == fsdp["tensors"] == dtensor["tensors"] == 2 * plain["layers"]
+    assert plain["dispatches"] < fsdp["dispatches"], "parameters are gathered and copied"
+    assert plain["minimum_s"] < min(fsdp["minimum_s"], dtensor["minimum_s"])
+    assert not torch.distributed.is_initialized()
 
 
 def test_products_have_three_layouts_and_their_flops(rows):

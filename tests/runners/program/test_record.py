@@ -149,3 +149,14 @@ def test_a_program_of_one_step_is_recorded_up_to_its_end(traced):
     assert ops(found, phase="optimizer") == ["_foreach_add_.List"]
     assert "addmm" in ops(found, phase="forward")
     assert any("after 1 of 2 steps" in text for text in found.assumptions)
+
+
+def test_grouped_products_without_a_kernel_are_a_loop_that_reads_where_groups_end(traced):
+    fast, slow = (traced(PROGRAMS / "experts.py", "--", dtype) for dtype in ("bfloat16", "float32"))
+    assert Counter(ops(fast))["_grouped_mm"] == 2  # the batch wants no gradient
+    assert not any(call.kind == "sync" for call in fast.calls)
+    assert Counter(ops(slow))["mm"] == 2 * 4
+    assert sum(call.kind == "sync" for call in slow.calls) == 2
+    made = [slow.of(call).inputs for call in slow.calls if call.kind == "kernel" and slow.of(call).op == "aten::mm"]
+    assert {tuple(one.shape for one in inputs[:2]) for inputs in made} == {((16, 64), (64, 32)), ((64, 16), (16, 32))}
+    assert any("equally large" in text for text in slow.assumptions)

@@ -6,8 +6,9 @@ import statistics
 from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
+from app.importers.text.values.attention_softmax import recognise_memory
 from app.importers.text.values.figures import Findings, columns_of, put, whole
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import megabyte, rescale, warning
@@ -47,11 +48,12 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
             oom = findings.oom
             for i, column in enumerate(columns):
                 _read(row, column, cells[i], findings)
-            row["status"] = "oom" if findings.oom > oom else "ok"
+            row["status"] = row_status(row, oom=findings.oom > oom)
             rows.append(row)
     where = place(tables[0])
     warnings = _megabytes(rows, findings, where, decisions, tables[0].around.heading)
     warnings += _forward_inside(rows, where)
+    recognise_memory(rows)
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 

@@ -10,6 +10,7 @@ from app.importers.text.kinds.attention import megabyte_of
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values import meaning
+from app.importers.text.values.attention_softmax import recognise_memory
 from app.importers.text.values.figures import Findings, columns_of, put, whole
 from app.importers.text.values.megabytes import megabyte, rescale, warning
 
@@ -61,6 +62,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         if scale is not None:
             rescale(rows, {*findings.loose_sizes, "memory_per_seq_squared_bytes"}, scale)
         warnings.append(warning(scale, where))
+    recognise_memory(rows)
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 

@@ -11,7 +11,7 @@ from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings, put, scaled, whole
 from app.importers.text.values.header import Column, column
-from app.importers.text.values.models import catalogue_key
+from app.importers.text.values.models import model_of
 from estimator.scenario.measurement import Warning
 
 KIND = "data-parallel-steps"
@@ -89,7 +89,7 @@ def _row(blocks: list[Fields], warnings: list[Warning]) -> dict[str, Any]:
             put(row, name, time, _NO_HEADER, Findings())
             if name == "communication_wait" and (percent := cell(share.rstrip(") ")).value) is not None:
                 row["communication_wait_frac"] = scaled(percent, 0.01)
-    if key := catalogue_key(row.get("parameters", 0), str(row.get("model", ""))):
+    if key := model_of(row):
         row["catalogue_model"] = key
     command = "".join(line for block in blocks for line in block.around.before)
     if re.search(r"\bnsys\s+profile\b", command):

@@ -6,7 +6,7 @@ from typing import Any
 
 from app.importers.text.kinds.attention import describe, has_sweep
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings, columns_of, put
@@ -71,7 +71,7 @@ def _row(columns: tuple[Column, ...], cells: tuple[str, ...], unit: Unit | None,
             put(row, f"{what.of}_{name}" if what.of else name, cells[i], column, findings, assumed=unit)
         else:
             put(row, what.name, cells[i], column, findings)
-    row["status"] = "oom" if findings.oom > oom else "ok"
+    row["status"] = row_status(row, oom=findings.oom > oom)
     return row
 
 

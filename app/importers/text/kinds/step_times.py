@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.figures import Findings, columns_of, keep, put, whole
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
-from app.importers.text.values.models import assigned_batch, catalogue_key, common_name
+from app.importers.text.values.models import assigned_batch, common_name, model_of
 from app.importers.text.values.precision import from_label, from_text, is_mixed
 from app.importers.text.values.units import Unit
 from estimator.scenario.measurement import Measurement, Warning
@@ -98,7 +98,7 @@ def _rows(
             put(row, key, cells[i], column, findings, assumed=_SECONDS)
         if (count := _iterations(row)) is not None:
             row.setdefault("iterations", count)
-        row["status"] = "oom" if findings.oom > oom else "ok"
+        row["status"] = row_status(row, oom=findings.oom > oom)
         rows.append(row)
     if any(column.unit is None for _, column, _ in timings):
         warnings.append(
@@ -135,7 +135,8 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
         put(row, what.name, text, column, findings)
     elif column.name:
         keep(row, column.name, text, column, findings)
-    if "parameters" in row and "model" in row and (key := catalogue_key(row["parameters"], row["model"])):
+    row.pop("catalogue_model", None)
+    if key := model_of(row):
         row["catalogue_model"] = key
 
 

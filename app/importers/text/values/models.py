@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
+from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.parameters import parameters
+from estimator.scenario.problems import InputProblems
 
 _ABBREVIATIONS = {"sm": "small", "md": "medium", "med": "medium", "lg": "large"}
+_LONGEST_NAME = 80
 _COURSE = "cs336-"
 _COURSE_BATCH = 4
 """Stanford CS336, assignment 2 (systems), section 1.1: all of its benchmarks use batch size 4."""
@@ -33,6 +36,19 @@ def catalogue_key(count: int, name: str) -> str:
     keys = _by_parameters().get(count, ())
     named = [key for key in keys if name.lower() in key]
     return named[0] if named else (keys[0] if len(keys) == 1 else "")
+
+
+def model_of(row: Mapping[str, Any]) -> str:
+    """Return the key of the catalogue's model that a row is of: by its count of parameters, else by its very name."""
+    name, count = str(row.get("model", "")), row.get("parameters")
+    if not 0 < len(name) <= _LONGEST_NAME:
+        return ""
+    if count:
+        return catalogue_key(count, name)
+    try:
+        return catalog.model(name).name
+    except InputProblems:
+        return ""
 
 
 def assigned_batch(keys: Sequence[str]) -> int | None:

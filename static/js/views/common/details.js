@@ -43,22 +43,27 @@ export function createDetails(id = "details") {
   /** @param {Measurement | null} measurement @returns {Promise<PredictedRows | null>} */
   async function predicted(measurement) {
     if (!measurement?.rows.length) return null;
-    const chip = saysWhere(measurement) ? "" : scenarioChip();
-    const key = `${measurement.id} rows ${chip}`;
-    const found = await once(key, () => api.rows(measurement.id, chip)).catch(orNull);
+    const key = `${measurement.id} rows`;
+    const found = await once(key, () => api.rows(measurement.id, "")).catch(orNull);
     if (found?.unpredicted) known.delete(key); // a CPU that is not measured yet may be soon
     return found;
   }
 
   /** @param {string[]} ids */
   async function update(ids) {
-    const key = [...ids, scenarioChip()].join();
+    const key = ids.join();
     if (key === shown) return;
     shown = key;
     const found = await Promise.all(ids.map(measurementOf));
     const beside = await Promise.all(found.map(predicted));
     if (key !== shown) return;
-    const cards = found.flatMap((one, at) => (one ? card(one, beside[at]) : []));
+    const answer = (/** @type {string} */ id, /** @type {string} */ chip) =>
+      api.ranOn(id, chip).then(() => {
+        [id, `${id} rows`].forEach((known_) => known.delete(known_));
+        shown = "";
+        return update(ids);
+      });
+    const cards = found.flatMap((one, at) => (one ? card(one, beside[at], answer) : []));
     const contents = h(
       "nav",
       { class: "pins", "aria-label": "Tables" },
@@ -75,23 +80,50 @@ export function createDetails(id = "details") {
   return { element, update };
 }
 
-/** The chip of the page's scenario, "" where it is none of the catalogue. */
-function scenarioChip() {
-  const { chip } = state.scenario?.cluster ?? {};
-  return typeof chip === "string" ? chip : "";
+/**
+ * Asks which chip an upload's table was measured on, the likely ones first; nothing where the table says it.
+ * @param {Measurement} measurement @param {(id: string, chip: string) => Promise<void>} answer
+ */
+function whichDevice({ id, label, device, origin, rows }, answer) {
+  if (!rows.length || device.name || device.kind === "cpu" || origin.kind !== "upload") return null;
+  /** @type {{chip: string, why: string}[]} */
+  const likely = device.candidates ?? [];
+  const labels = new Map(state.catalog.chips.map((chip) => [chip.key, chip.label]));
+  const others = [...labels.keys()].filter((key) => !likely.some(({ chip }) => chip === key));
+  const offer = (/** @type {string} */ chip, why = "") =>
+    h("option", { value: chip, text: [labels.get(chip) ?? chip, why].filter(Boolean).join(": ") });
+  const choice = h(
+    "select",
+    { "aria-label": `${label || id}: measured on` },
+    h("option", { value: "", text: "choose the chip" }),
+    likely.length
+      ? h(
+          "optgroup",
+          { label: "likely" },
+          likely.map(({ chip, why }) => offer(chip, why)),
+        )
+      : null,
+    h(
+      "optgroup",
+      { label: likely.length ? "others" : "chips" },
+      others.map((chip) => offer(chip)),
+    ),
+  );
+  choice.addEventListener("change", () => choice.value && answer(id, choice.value));
+  return h(
+    "p",
+    { class: "hint" },
+    "Which chip was this measured on? Until you say, nothing is predicted beside it. ",
+    choice,
+  );
 }
 
 /**
- * Whether a measurement says what it ran on; where it does not, its table is predicted on the scenario's chip.
- * @param {Measurement} measurement
- */
-const saysWhere = ({ device }) => Boolean(device.name || device.kind === "cpu");
-
-/**
  * @param {Measurement} measurement @param {PredictedRows | null} predicted
+ * @param {(id: string, chip: string) => Promise<void>} answer  where it was measured
  * @returns {{label: string, element: HTMLElement}[]}
  */
-function card(measurement, predicted) {
+function card(measurement, predicted, answer) {
   const tables = tablesIn({ ...measurement, rows: besideRows(measurement.rows, predicted) });
   const words = errorWords(predicted);
   if (!tables.length && !measurement.warnings?.length) return [];
@@ -123,7 +155,7 @@ function card(measurement, predicted) {
           )
         : null,
     ),
-    words && h("p", { class: "hint", text: words }),
+    whichDevice(measurement, answer) ?? (words && h("p", { class: "hint", text: words })),
     tables
       .map(({ title, table: whole }) => {
         const { table, words: common } = withoutCommon(whole);

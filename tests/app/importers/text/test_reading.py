@@ -15,7 +15,7 @@ def test_what_the_cells_showed():
     assert set(found) == {"oom-cells", "missing-cells", "unit-missing", "wide-spread"}
     assert "'A', 'B'" in found["unit-missing"].message
     assert found["wide-spread"].message.startswith("1 timing spreads by more than 10% of its mean")
-    assert found["oom-cells"].message.startswith("2 cells say out of memory; their rows are kept")
+    assert found["oom-cells"].message.startswith("2 cells say out of memory and are kept empty")
     assert found["missing-cells"].message.startswith("1 cell holds no figure")
     assert found["oom-cells"].where == found["unit-missing"].where == "line 7"
 
@@ -25,7 +25,7 @@ def test_a_cell_is_found_at_its_row():
     tables = [TABLE, Table(form="markdown", columns=("a", "b"), rows=rows, line=11, lines=(13, 14))]
     oom, missing = shared_warnings(Findings(oom=1, missing=1), [], tables)
     assert (oom.where, missing.where) == ("line 14", "line 13")
-    assert oom.message == "1 cell says out of memory; its row is kept with status oom, without figures"
+    assert oom.message == "1 cell says out of memory and is kept empty; a row without any other figure has status oom"
 
 
 def test_nothing_to_say():

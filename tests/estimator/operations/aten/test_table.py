@@ -12,7 +12,7 @@ from estimator.cost.efficiency import efficiencies
 from estimator.cost.price import price
 from estimator.operations.aten import TABLE, is_known, kernels_of
 from estimator.operations.aten.optimizer import launches
-from estimator.operations.op import gemm
+from estimator.operations.op import WHOLE, gemm
 from estimator.scenario import catalog
 from estimator.scenario.op_list import Operand, Signature
 
@@ -61,10 +61,13 @@ def test_products_of_other_types_run_at_their_own_peak():
 
 def test_rows_that_begin_between_16_bytes_are_unaligned():
     odd = tensor(8192, 50257)
-    assert not one("aten::mm", odd, tensor(50257, 768)).aligned
-    assert not one("aten::mm", tensor(50257, 8192, strides=(1, 50257)), tensor(8192, 768)).aligned
-    assert not one("aten::mm", tensor(8192, 768), tensor(768, 50257, strides=(1, 768)), out=odd).aligned
-    assert one("aten::mm", tensor(8192, 768), tensor(768, 50264, strides=(1, 768)), out=tensor(8192, 50264)).aligned
+    assert one("aten::mm", odd, tensor(50257, 768)).fetched == 1
+    assert one("aten::mm", tensor(50257, 8192, strides=(1, 50257)), tensor(8192, 768)).fetched == 1
+    assert one("aten::mm", tensor(8192, 768), tensor(768, 50257, strides=(1, 768)), out=odd).fetched == 1
+    assert (
+        one("aten::mm", tensor(8192, 768), tensor(768, 50264, strides=(1, 768)), out=tensor(8192, 50264)).fetched
+        == WHOLE
+    )
 
 
 def test_groups_of_a_grouped_product_are_taken_as_equal():

@@ -33,6 +33,12 @@ def test_ranks_are_those_of_the_run_where_a_line_names_none():
     assert text_row(line, place(4)) == text_row(TEXT, place())
 
 
-@pytest.mark.parametrize("changes", [{"backend": "gloo"}, {"kind": "broadcast"}, {"size_bytes": None}])
+def test_gloo_is_a_ring_through_the_host_s_memory():
+    row = {"kind": "all-reduce", "backend": "gloo", "world_size": 4, "size_bytes": 3e9}
+    # six steps of latency, and 2 · 3/4 of the payload at 3 GB/s
+    assert text_row(row, place())["mean_s"] == pytest.approx(6 * 5e-5 + 1.5)
+
+
+@pytest.mark.parametrize("changes", [{"backend": "mpi"}, {"kind": "broadcast"}, {"size_bytes": None}])
 def test_what_is_not_priced_is_empty(changes):
     assert text_row({name: value for name, value in {**TEXT, **changes}.items() if value}, place()) == {}

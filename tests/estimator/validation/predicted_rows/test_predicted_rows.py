@@ -37,7 +37,7 @@ def test_only_numbers_of_measured_rows_are_predicted():
         {**RING, "slowest_median_s": 1e-3, "rank": 0},
         {**RING, "slowest_median_s": None},
         {**RING, "slowest_median_s": 1e-3, "status": "failed"},
-        {**RING, "slowest_median_s": 1e-3, "library": "gloo"},
+        {**RING, "slowest_median_s": 1e-3, "library": "mpi"},
         {**RING, "slowest_median_s": 1e-3, "kind": "broadcast"},
     ]
     found = predicted_table(measured("collectives", rows), "h200-sxm")
@@ -46,7 +46,7 @@ def test_only_numbers_of_measured_rows_are_predicted():
         "",
         "it has no number in a column that is predicted",
         "it was not measured: failed",
-        "its rows ran over gloo, and only NCCL is predicted",
+        "its rows ran over mpi, and only NCCL and gloo are predicted",
         "the estimator has no formula for broadcast",
     )
     (error,) = found.errors.values()
@@ -82,8 +82,8 @@ def test_this_cpu_is_told_from_another_that_was_measured_by_whichever_name(name)
 
 def test_why_nothing_is_predicted_depends_on_what_was_measured():
     ring = {**RING, "slowest_median_s": 1e-3}
-    assert predicted_table(measured("collectives", [ring | {"library": "gloo"}]), "h200-sxm").unpredicted == (
-        "its rows ran over gloo, and only NCCL is predicted"
+    assert predicted_table(measured("collectives", [ring | {"library": "mpi"}]), "h200-sxm").unpredicted == (
+        "its rows ran over mpi, and only NCCL and gloo are predicted"
     )
     assert predicted_table(measured("collectives", [ring | {"status": "oom"}]), "h200-sxm").unpredicted == (
         "none of its rows was measured"

@@ -10,8 +10,12 @@ from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovere
 @pytest.mark.parametrize(
     ("form", "rows", "why"),
     [
-        ("collectives", [{"library": "gloo"}], "its rows ran over gloo, and only NCCL is predicted"),
-        ("text/collectives", [{"kind": "x"}], "its rows do not say what they ran over, and only NCCL is predicted"),
+        ("collectives", [{"library": "mpi"}], "its rows ran over mpi, and only NCCL and gloo are predicted"),
+        (
+            "text/collectives",
+            [{"kind": "x"}],
+            "its rows do not say what they ran over, and only NCCL and gloo are predicted",
+        ),
         ("collectives", [{"library": "nccl", "kind": "p2p"}], "the estimator has no formula for p2p"),
         ("memory", [{"model": "tiny", "pass": "step"}], "the catalogue has no model tiny"),
         (

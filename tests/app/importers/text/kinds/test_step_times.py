@@ -121,6 +121,20 @@ def test_what_columns_beside_the_times_say(header, text, row):
     assert found == row
 
 
+def test_a_name_of_the_catalogue_is_its_model_unless_the_parameters_say_otherwise():
+    for name, count, key in (
+        ("llama3-8b", "", "llama3-8b"),
+        ("gpt2", "124,439,808", "gpt2"),
+        ("gpt2", "7", None),
+        ("mine", "", None),
+    ):
+        found: dict = {}
+        describe(found, column("Model"), name, Findings())
+        if count:
+            describe(found, column("Params"), count, Findings())
+        assert found.get("catalogue_model") == key
+
+
 def test_parameters_name_the_catalogues_model():
     found: dict = {}
     describe(found, column("Model"), "small_seq128", Findings())

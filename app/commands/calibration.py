@@ -1,0 +1,26 @@
+"""Calibrations in files: what ``--calibration FILE`` names."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+from app.commands.files import read_document, read_text
+from estimator.cost.calibration import calibration_from_json
+from estimator.cost.efficiency import Efficiencies
+from estimator.scenario.problems import InputProblems, Problem
+
+
+def read_calibration(path: Path) -> Efficiencies:
+    """Read a calibration, TOML or JSON by its suffix; raise InputProblems that name what is wrong."""
+    return calibration_from_json(_document(path), path.stem)
+
+
+def _document(path: Path) -> object:
+    if path.suffix != ".toml":
+        return read_document(path)
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        remedy = "Correct it, or give a JSON file."
+        raise InputProblems([Problem(field=str(path), message=f"is not TOML: {error}", remedy=remedy)]) from None

@@ -1,0 +1,304 @@
+"""How right predictions are: every table of measured steps at hand, predicted and scored; fails where one gets worse.
+
+``make accuracy [TABLES=PATH...]``. A set is a CSV of measured runs, a folder of results of the project's own steps, or
+one of its tables of rows. Figures that a set had before stand in ``accuracy.json``, by its name; ``--write`` puts the
+new ones there and their table into docs/accuracy.md. Only sets at hand are compared, so tables that are not in the
+repository keep their figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.commands.validate import read_rows
+from estimator.estimate.estimate import estimate
+from estimator.scenario.measurement import step_time_s
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import scenario_from_json
+from estimator.validation.predicted_rows import predicted_table
+from estimator.validation.score import Predicted, errors, predict_rows
+from runners.job import read_measurement
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "tests" / "reference"
+FIGURES = ROOT / "benchmarks" / "accuracy.json"
+DOCS = ROOT / "docs" / "accuracy.md"
+REGION = ("<!-- make accuracy: begin -->\n", "<!-- make accuracy: end -->")
+STEPS = ("cs336", "llm", "modes", "recompute")
+BUNDLED = {
+    "h200 steps, first day": [REFERENCE / "h200" / f"step-{name}.json" for name in STEPS],
+    "h200 steps, second day": [REFERENCE / "h200" / f"{name}-1.json" for name in STEPS],
+    "h200 data parallel and pipelines": sorted((REFERENCE / "h200").glob("ddp-*.json")),
+    "h200 memory": [REFERENCE / "h200" / "memory-1.json"],
+    "h200 plans, one GPU": [REFERENCE / "h200_plans" / "1"],
+    "h200 plans, two GPUs": [REFERENCE / "h200_plans" / "2"],
+    "h200 plans, four GPUs": [REFERENCE / "h200_plans" / "4"],
+    "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
+}  # fmt: skip
+WORSE_FRAC = 0.05
+ROUNDING_POINTS = 0.05
+"""Percentage points that no figure is worse by: they are kept to two digits, and machines differ in the last."""
+JUDGED = (
+    "predicted_share",
+    "time_mape",
+    "time_median",
+    "memory_mape",
+    "memory_median",
+    "forward_median",
+    "backward_median",
+)
+FEWEST = 10
+"""Rows that a hardware or model needs for a line of its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """One measured step beside its prediction, from whatever table: errors in percent, None where not measured."""
+
+    hardware: str
+    model: str
+    time: float | None
+    memory: float | None
+    forward: float | None = None
+    backward: float | None = None
+    covered: bool | None = None
+    naive: float | None = None
+    peers: dict[str, float] | None = None
+
+
+def main() -> int:
+    """Print the table of all sets; 1 where a figure is worse than before."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tables", nargs="*", type=Path, help="CSV files of measured runs, or folders of them")
+    parser.add_argument("--write", action="store_true", help="keep the figures, and write their table into the docs")
+    parser.add_argument("--only", default="", help="sets whose name has this word")
+    parser.add_argument("--by", choices=("hardware", "model"), help="a line for each, where it has ten rows")
+    given = parser.parse_args()
+    found: dict[str, dict[str, Any]] = {}
+    for name, paths in sets(given.tables):
+        if given.only in name:
+            scored, skipped = read(paths)
+            if not scored and not any(path.suffix == ".csv" for path in paths):
+                continue
+            found[name] = figures(scored, skipped)
+            print_line(name, found[name], first=len(found) == 1)
+            for group, members in grouped(scored, given.by).items():
+                print_line(f"  {group}", figures(members, 0))
+    before = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
+    worse = list(worsened(before, found))
+    if given.write:
+        FIGURES.write_text(json.dumps(dict(sorted({**before, **found}.items())), indent=1) + "\n")
+        write_docs({**before, **found})
+        return 0
+    print(*worse, sep="\n")
+    return 1 if worse else 0
+
+
+def sets(tables: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
+    """Yield the bundled sets, then a set per table of measured runs among those given."""
+    yield from BUNDLED.items()
+    for path in tables:
+        for table in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
+            with table.open(encoding="utf-8") as file:
+                header = file.readline()
+            if "hardware" in header and "global_batch" in header and "measured_step_time_s" in header:
+                yield table.stem, [table]
+
+
+def read(paths: Sequence[Path]) -> tuple[list[Scored], int]:
+    """Predict every row of a set; the second number is of those that could not be."""
+    scored: list[Scored] = []
+    skipped = 0
+    for path in paths:
+        if path.suffix == ".csv":
+            rows = predict_rows(read_rows(path))
+            scored += [_of_row(row) for row in rows if isinstance(row, Predicted)]
+            skipped += sum(not isinstance(row, Predicted) for row in rows)
+        elif path.is_dir():
+            results = (
+                _of_result(result) for result in sorted(path.glob("*.json")) if result.name != "predictions.json"
+            )
+            for one in results:
+                scored += [one] if one else []
+                skipped += one is None
+        else:
+            scored += _of_table(path)
+    return scored, skipped
+
+
+def _of_row(row: Predicted) -> Scored:
+    return Scored(
+        hardware=row.hardware,
+        model=row.model,
+        time=row.time_error_pct,
+        memory=row.memory_error_pct,
+        forward=row.parts_error_pct.get("forward"),
+        backward=row.parts_error_pct.get("backward"),
+        covered=row.covered,
+        naive=row.naive_error_pct,
+        peers=row.peers_error_pct,
+    )
+
+
+def _of_result(path: Path) -> Scored | None:
+    """Score a run by the scenario that it was of."""
+    measured = read_measurement(path)
+    if measured.status != "ok" or not measured.scenario:
+        return None
+    try:
+        one = estimate(scenario_from_json(measured.scenario))
+    except InputProblems:
+        return None
+    step_s = step_time_s(measured.steps_s)
+    peaks = [peak for peak in measured.samples.get("peak_bytes_by_rank", []) if peak]
+    peak_bytes = max(peaks, default=measured.memory.peak_bytes)
+    return Scored(
+        hardware=str(measured.device.get("name", "")),
+        model=str(measured.scenario["model"].get("name", "")),
+        time=100 * (one.step_time_s / step_s - 1) if step_s else None,
+        memory=100 * (one.memory.peak_bytes / peak_bytes - 1) if peak_bytes else None,
+        covered=one.interval_s[0] <= step_s <= one.interval_s[1] if step_s else None,
+    )
+
+
+def _of_table(path: Path) -> list[Scored]:
+    """Score the rows of one of the project's benchmarks, whole steps' time where they have one."""
+    measured = read_measurement(path)
+    predicted = predicted_table(measured, "h200-sxm")
+
+    def error(row: Any, columns: dict[str, float], name: str) -> float | None:
+        return 100 * (columns[name] / row[name] - 1) if name in columns else None
+
+    return [
+        Scored(
+            hardware=str(measured.device.get("name", "")),
+            model=str(row.get("model", "")),
+            time=error(row, columns, "step_s"),
+            memory=error(row, columns, "peak_bytes"),
+            forward=error(row, columns, "forward_s"),
+            backward=error(row, columns, "backward_s"),
+        )
+        for row, columns in zip(measured.rows, predicted.rows, strict=True)
+        if columns
+    ]
+
+
+def figures(scored: Sequence[Scored], skipped: int) -> dict[str, Any]:
+    """Return the figures of a set: errors and the share that the interval covers in percent, None where nothing is."""
+    found: dict[str, Any] = {"n": len(scored), "skipped": skipped}
+    rows = len(scored) + skipped
+    found["predicted_share"] = round(100 * len(scored) / rows, 1) if rows else None
+    columns = {
+        name: [getattr(one, name) for one in scored] for name in ("time", "memory", "forward", "backward", "naive")
+    }
+    for peer in sorted({peer for one in scored for peer in one.peers or {}}):
+        columns[f"{peer} (published)"] = [(one.peers or {}).get(peer) for one in scored]
+    for name, values in columns.items():
+        summary = errors(values)
+        if summary.n:
+            found |= {
+                f"{name}_n": summary.n,
+                f"{name}_mape": round(summary.mape or 0.0, 2),
+                f"{name}_median": round(summary.median_ape or 0.0, 2),
+                f"{name}_p90": round(summary.p90_ape or 0.0, 2),
+                f"{name}_bias": round(summary.bias or 0.0, 2),
+            }
+    covered = [one.covered for one in scored if one.covered is not None]
+    if covered:
+        found["covered"] = round(100 * sum(covered) / len(covered), 1)
+    return found
+
+
+def grouped(scored: Sequence[Scored], by: str | None) -> dict[str, list[Scored]]:
+    """Return the groups of a set that have enough rows."""
+    groups: dict[str, list[Scored]] = {}
+    for one in scored if by else []:
+        groups.setdefault(getattr(one, str(by)), []).append(one)
+    return {name: members for name, members in sorted(groups.items()) if len(members) >= FEWEST}
+
+
+def worsened(before: dict[str, dict[str, Any]], now: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Say which figures are more than 5 % worse than before: errors larger, coverage farther from 80 %."""
+    for name in now.keys() & before.keys():
+        old, new = before[name], now[name]
+        for figure in JUDGED:
+            if old.get(figure) is None:
+                continue
+            was, got = old[figure], new.get(figure)
+            if figure == "predicted_share":
+                bad = got is None or got < was
+            else:
+                bad = got is None or got > was * (1 + WORSE_FRAC) + ROUNDING_POINTS
+            if bad:
+                yield f"worse: {name}: {figure} {was} -> {got}"
+        if old.get("covered") is not None:
+            farther = abs(new.get("covered", 0.0) - 80) - abs(old["covered"] - 80)
+            if farther > 80 * WORSE_FRAC:
+                yield f"worse: {name}: covered {old['covered']} -> {new.get('covered')}"
+
+
+COLUMNS = ("time_mape", "time_median", "time_p90", "time_bias", "memory_mape", "memory_median", "memory_p90", "covered",
+           "naive_mape")  # fmt: skip
+
+
+def print_line(name: str, one: dict[str, Any], *, first: bool = False) -> None:
+    """Print one line of the table, and what others predict of the same rows."""
+    if first:
+        print(f"{'set':36}{'n':>5}{'left':>5}  time MAPE median  p90   bias | memory  median  p90 | covered | naive")
+    cells = [one.get(column) for column in COLUMNS]
+    text = ["-" if cell is None else f"{cell:.1f}" for cell in cells]
+    print(f"{name[:35]:36}{one['n']:5}{one['skipped']:5}  {text[0]:>9}{text[1]:>7}{text[2]:>6}{text[3]:>7} |"
+          f"{text[4]:>7}{text[5]:>8}{text[6]:>6} |{text[7]:>8} |{text[8]:>6}")  # fmt: skip
+    for part in ("forward", "backward"):
+        if f"{part}_median" in one:
+            print(f"    {part}: n {one[part + '_n']}, median {one[part + '_median']}, p90 {one[part + '_p90']}")
+    for figure, value in one.items():
+        if figure.endswith("(published)_median"):
+            print(f"    {figure.removesuffix('_median')}: median {value}, MAPE {one[figure[:-6] + 'mape']}")
+
+
+def write_docs(found: dict[str, dict[str, Any]]) -> None:
+    """Put the table between the marks of docs/accuracy.md."""
+    lines = [
+        "| set | rows | left out | time, MAPE | median | nine of ten | bias | memory, MAPE | median | interval holds |"
+        " naive |",
+        "|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|",
+    ]
+    shown = (
+        "time_mape",
+        "time_median",
+        "time_p90",
+        "time_bias",
+        "memory_mape",
+        "memory_median",
+        "covered",
+        "naive_mape",
+    )
+    for name, one in sorted(found.items()):
+        cells = ["" if one.get(figure) is None else f"{one[figure]:.1f} %" for figure in shown]
+        lines.append(f"| {name} | {one['n']} | {one['skipped']} | {' | '.join(cells)} |")
+    lines += [
+        "",
+        "| set | phase, or whose prediction of the same times | rows | MAPE | median |",
+        "|---|---|--:|--:|--:|",
+    ]
+    for name, one in sorted(found.items()):
+        for figure in one:
+            other = figure.removesuffix("_median")
+            if figure.endswith("_median") and other not in ("time", "memory", "naive"):
+                lines.append(
+                    f"| {name} | {other} | {one[other + '_n']} | {one[other + '_mape']:.1f} % | {one[figure]:.1f} % |"
+                )
+    text = DOCS.read_text(encoding="utf-8")
+    begin, end = (text.index(mark) for mark in REGION)
+    DOCS.write_text(text[: begin + len(REGION[0])] + "\n".join(lines) + "\n" + text[end:], encoding="utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

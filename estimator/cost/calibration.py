@@ -1,0 +1,79 @@
+"""Calibration: the document that holds a device's and a host's efficiencies, as a file or a request says it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from estimator.cost.efficiency import (
+    NAMES,
+    ROOT,
+    SCHEMA_VERSION,
+    TABLES,
+    Efficiencies,
+    Range,
+    TileColumns,
+    efficiencies,
+    from_columns,
+    from_ranges,
+)
+from estimator.scenario.codec import decode, unknown_key
+from estimator.scenario.problems import InputProblems, Problem
+
+FAMILIES = tuple(sorted(path.stem for path in ROOT.glob("*.toml")))
+KEYS = ("schema_version", "name", "base", "device", "host", "ranges", "tables")
+
+
+def calibration_from_json(document: object, name: str) -> Efficiencies:
+    """Read {name, base, device, host, ranges: {constant: Range}, tables: {table: TileColumns}}.
+
+    What it leaves out is the base family's. ``name``: where the document has none. Raises InputProblems.
+    """
+    if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
+        remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
+        raise InputProblems([Problem(field=name, message="has no object 'ranges'", remedy=remedy)])
+    problems = [unknown_key("", str(key), list(KEYS)) for key in document if key not in KEYS]
+    if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
+        remedy = f"This version reads {SCHEMA_VERSION}; calibrate again."
+        problems.append(Problem(field="schema_version", message="is of another version", remedy=remedy))
+    base = document.get("base", "default")
+    if base not in FAMILIES:
+        remedy = f"One of: {', '.join(FAMILIES)}."
+        problems.append(Problem(field="base", message=f"{base!r} is not known", remedy=remedy))
+    ranges: dict[str, Range] = {}
+    for key, given in document["ranges"].items():
+        try:
+            ranges[key] = _range(str(key), given)
+        except InputProblems as error:
+            problems += error.problems
+    tables = {}
+    for key, given in (document.get("tables") or {}).items():
+        if key not in TABLES:
+            problems.append(unknown_key("tables", str(key), list(TABLES)))
+            continue
+        try:
+            columns = decode(TileColumns, given, f"tables.{key}")
+        except InputProblems as error:
+            problems += error.problems
+            continue
+        if not (len(columns.rows) == len(columns.columns) == len(columns.rate) > 0):
+            message, remedy = "its columns must be of one length, and not empty", "Give each tile rows, columns, rate."
+            problems.append(Problem(field=f"tables.{key}", message=message, remedy=remedy))
+        elif min(*columns.rows, *columns.columns, *columns.rate) <= 0:
+            remedy = "Give positive numbers."
+            problems.append(Problem(field=f"tables.{key}", message="must be above 0", remedy=remedy))
+        else:
+            tables[key] = from_columns(columns)
+    if problems:
+        raise InputProblems(problems)
+    return from_ranges(str(document.get("name", name)), ranges, tables, efficiencies(base))
+
+
+def _range(name: str, given: object) -> Range:
+    if name not in NAMES:
+        raise InputProblems([unknown_key("ranges", name, list(NAMES))])
+    found = decode(Range, given, f"ranges.{name}")
+    if not 0 <= found.low <= found.value <= found.high:
+        message = "must lie between its low and its high, and neither below 0"
+        remedy = "Order them: low, value, high."
+        raise InputProblems([Problem(field=f"ranges.{name}.value", message=message, remedy=remedy)])
+    return found

@@ -1,0 +1,120 @@
+"""Spellings: how tables of measured runs write chips, precisions, optimizers and models, in the words of a scenario."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from estimator.scenario import catalog
+from estimator.scenario.hardware import PEAK_FIELD
+from estimator.scenario.model import Model
+from estimator.scenario.problems import InputProblems
+
+PRECISIONS = {
+    **{name: name for name in PEAK_FIELD},
+    "float32": "fp32", "single": "fp32", "tensorfloat32": "tf32", "bfloat16": "bf16",
+    "fp16": "fp16-amp", "float16": "fp16-amp", "half": "fp16-amp", "fp16-mixed": "fp16-amp", "amp-fp16": "fp16-amp",
+    "amp-bf16": "bf16-amp", "autocast": "bf16-amp", "amp": "bf16-amp", "bf16-autocast": "bf16-amp", "mixed": "bf16-amp",
+    "autocast-bf16": "bf16-amp", "bf16-mixed": "bf16-amp", "mixed-bf16": "bf16-amp", "amp-bfloat16": "bf16-amp",
+    "mixed-fp16": "fp16-amp", "16-mixed": "fp16-amp", "bfloat16-mixed": "bf16-amp",
+    "amp-fp8": "fp8", "mxfp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "fp8", "fp8-ds": "fp8", "fp8-sc": "fp8",
+    "float8": "fp8", "fp8-hybrid": "fp8", "fp8-e4m3": "fp8", "float8-e4m3": "fp8", "float8-rowwise": "fp8",
+    "float8-tensorwise": "fp8", "bf16-fp8": "fp8", "fp8-blockwise": "fp8", "fp8-other-granularity": "fp8",
+    "nvfp4": "fp4", "mxfp4": "fp4", "float4": "fp4",
+}  # fmt: skip
+"""Precisions by their spellings in lower case, words joined by a dash and without what stands in brackets."""
+
+OPTIMIZERS = {"adam": "adamw", "adamw": "adamw", "sgd": "sgd", "distributed-adam": "adamw", "torch-adamw": "adamw"}
+KERNELS_OF_OPTIMIZERS = re.compile(r"[ _-]*\(?\b(fused|foreach|for-?loop|capturable|apex|8bit|distributed)\b\)?", re.I)
+"""Words beside an optimizer's name for the kernels that run it, which a scenario does not tell apart."""
+
+NUMBER_OF_CHIPS = re.compile(r"^\s*\d+\s*[x×*]\s*|\s*[x×*]\s*\d+\s*$", re.I)
+PART_OF_A_CHIP = re.compile(r"\(one gcd\)", re.I)
+
+NOT_THE_MODEL = re.compile(
+    r"\s*\((?!.*b\)).*?\)|\s*\[.*?\]|\s*\b(truncated|cut|reduced) to \d+ (layers|blocks)"
+    r"|\s+(sft|pre-?train(ing|ed)?|full finetun(e|ing)|finetun(e|ing)|base|sequence classification)$",
+    re.I,
+)
+"""What a model's name is written with and is no part of it: what is done with it, how deep it was cut, brackets."""
+
+GPT: dict[str, Any] = {
+    "gated_ffn": False,
+    "activation": "gelu-tanh",
+    "norm": "layer",
+    "position": "learned",
+    "bias": True,
+    "tied_embedding": True,
+}
+LLAMA: dict[str, Any] = {
+    "gated_ffn": True,
+    "activation": "silu",
+    "norm": "rms",
+    "position": "rope",
+    "bias": False,
+    "tied_embedding": False,
+}
+FAMILIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
+    (r"gpt-?neox|pythia", "GPT-NeoX", {**GPT, "position": "rope", "parallel_residual": True, "tied_embedding": False}),
+    (r"gpt-?j", "GPT-J", {**GPT, "position": "rope", "parallel_residual": True, "norms_per_layer": 1,
+                          "tied_embedding": False}),
+    (r"falcon", "Falcon", {**GPT, "position": "rope", "parallel_residual": True, "norms_per_layer": 1, "bias": False,
+                           "activation": "gelu"}),
+    (r"\bopt\b|\bopt-\d", "OPT", {**GPT, "activation": "relu"}),
+    (r"bert", "BERT", {**GPT, "activation": "gelu"}),
+    (r"bloom", "BLOOM", {**GPT, "position": "alibi"}),
+    (r"\bmpt\b|mpt-", "MPT", {**GPT, "position": "alibi", "bias": False}),
+    (r"phi-2", "Phi-2", {**GPT, "position": "rope", "parallel_residual": True, "norms_per_layer": 1,
+                         "tied_embedding": False}),
+    (r"gemma", "Gemma", {**LLAMA, "activation": "gelu-tanh", "tied_embedding": True}),
+    (r"nemotron-?[34]", "Nemotron-4", {**LLAMA, "gated_ffn": False, "activation": "relu", "norm": "layer"}),
+    (r"qwen-?[12](\.5)?\b", "Qwen2", {**LLAMA, "qkv_bias": True}),
+    (r"qwen-?3", "Qwen3", {**LLAMA, "qk_norm": True}),
+    (r"llama|mistral|mixtral|ministral|yi-|phi-[34]|cs336|nemotron-h|olmo|deepseek|moonlight|kimi|granite|smollm|internlm"
+     r"|baichuan|chatglm|glm-|grok|gpt-oss", "Llama", LLAMA),
+)  # fmt: skip
+"""Blocks of families by what their models' names hold; the first that fits. Everything else is read as GPT-2's."""
+
+HEADLESS = re.compile(r"no vocabulary head|classification", re.I)
+
+
+def precision_of(text: str) -> str:
+    """Return the precision of a spelling; "" where it is none."""
+    word = re.sub(r"\(.*?\)", "", text.lower()).strip()
+    return PRECISIONS.get(re.sub(r"[\s_+]+", "-", word), "")
+
+
+def optimizer_of(text: str) -> str:
+    """Return the optimizer of a spelling, whatever kernels run it; the text itself where it is none."""
+    word = re.sub(r"\s+", "-", KERNELS_OF_OPTIMIZERS.sub("", text.strip().lower()).strip(" -_()"))
+    return OPTIMIZERS.get(word or text, text)
+
+
+def chip_of(text: str) -> str:
+    """Return the catalogue's name of a chip, without how many there are and what stands in brackets; else the text."""
+    plain = NUMBER_OF_CHIPS.sub("", text).strip()
+    bare = re.sub(r"\s*[\[(].*?[\])]", "", plain).strip()
+    for word in (text, plain, bare, re.sub(r"\s+\d+\s?gi?b$", "", bare, flags=re.I)):
+        try:
+            return catalog.chip(word).name
+        except InputProblems:
+            continue
+    return bare or text
+
+
+def model_of(name: str) -> Model | None:
+    """Return the catalogue's model of a name, without what is no part of it; None where it has none."""
+    for candidate in (name, NOT_THE_MODEL.sub("", name).strip()):
+        try:
+            return catalog.model(candidate)
+        except InputProblems:
+            continue
+    return None
+
+
+def family_of(name: str) -> tuple[str, dict[str, Any]]:
+    """Return the family that a model's name belongs to, and what its blocks are like."""
+    for pattern, label, blocks in FAMILIES:
+        if re.search(pattern, name, re.I):
+            return label, dict(blocks)
+    return "GPT", dict(GPT)

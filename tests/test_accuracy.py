@@ -1,0 +1,52 @@
+"""``make accuracy``: its figures by hand, what it calls worse, and that the committed ones hold."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from benchmarks.accuracy import BUNDLED, DOCS, FIGURES, Scored, figures, read, sets, worsened
+
+
+def one(time: float | None, memory: float | None = None, *, covered: bool | None = None) -> Scored:
+    return Scored(hardware="h", model="m", time=time, memory=memory, covered=covered, peers={"other": 40.0})
+
+
+def test_figures_by_hand():
+    found = figures([one(10.0, covered=True), one(-20.0, covered=False), one(None, 3.0)], skipped=1)
+    assert (found["n"], found["skipped"], found["predicted_share"]) == (3, 1, 75.0)
+    assert (found["time_n"], found["time_mape"], found["time_bias"]) == (2, 15.0, -5.0)
+    assert (found["memory_n"], found["memory_median"], found["covered"]) == (1, 3.0, 50.0)
+    assert found["other (published)_median"] == 40.0
+    assert "naive_mape" not in found
+
+
+@pytest.mark.parametrize(
+    ("now", "bad"),
+    [
+        ({"time_mape": 10.4, "covered": 78.0}, []),
+        ({"time_mape": 10.6, "covered": 78.0}, ["time_mape"]),
+        ({"time_mape": 5.0, "covered": 70.0}, ["covered"]),
+        ({"covered": 80.0}, ["time_mape"]),
+    ],
+)
+def test_worse_by_more_than_a_twentieth_fails(now, bad):
+    said = list(worsened({"a": {"time_mape": 10.0, "covered": 78.0}, "b": {"time_mape": 1.0}}, {"a": now}))
+    assert [words for words in bad if not any(words in line for line in said)] == []
+    assert len(said) == len(bad)
+
+
+def test_a_folder_gives_its_tables_of_measured_runs(tmp_path):
+    (tmp_path / "runs.csv").write_text("hardware,global_batch,measured_step_time_s\n")
+    (tmp_path / "kernels.csv").write_text("gpu,op,seconds\n")
+    assert [name for name, _ in sets([tmp_path])] == [*BUNDLED, "runs"]
+
+
+def test_the_committed_figures_hold_for_published_rows_and_stand_in_the_docs():
+    known = json.loads(FIGURES.read_text())
+    assert BUNDLED.keys() <= known.keys()
+    name = "published, bundled"
+    assert list(worsened(known, {name: figures(*read(BUNDLED[name]))})) == []
+    text = DOCS.read_text(encoding="utf-8")
+    assert [name for name in known if f"\n| {name} |" not in text] == []

@@ -10,7 +10,8 @@ import { set, state, subscribe } from "./state.js";
 /** @typedef {import("./types.js").Scenario} Scenario */
 
 const KEPT = 64;
-const REST_MS = 350;
+/** Before the curves of the panel are asked for, which take longer (predict.js). */
+const REST_MS = 150;
 
 /** Answers by what was asked; the oldest go first. @template T @param {(asked: any) => Promise<T>} ask */
 function remembered(ask) {

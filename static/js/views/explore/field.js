@@ -40,7 +40,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   const area = document.createElementNS("http://www.w3.org/2000/svg", "polygon");
   svg.append(area, line);
   const shade = h("div", { "aria-hidden": true });
-  const ghost = h("i", { class: "ghost", hidden: true });
+  const ghost = h("i", { class: "was", hidden: true });
   const knob = h("i", { class: "knob", hidden: true });
   const refusals = createRefusals();
   const problem = createFieldProblem(path);

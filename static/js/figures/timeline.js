@@ -20,8 +20,7 @@ const SHORT = { communication: "comm." };
  * @param {Record<string, number>} phases_s @param {Named[]} phases @param {number} step_s @returns {Drawn}
  */
 export function phasesInOrder(phases_s, phases, step_s) {
-  const order = ["forward", "backward", "bubble", "exposed_communication", "host_wait", "optimizer"];
-  const used = order.filter((name) => (phases_s[name] ?? 0) > 0 && phases.some(({ key }) => key === name));
+  const used = phases.map(({ key }) => key).filter((name) => (phases_s[name] ?? 0) > 0);
   let now = 0;
   const starts = used.map((name) => {
     const start = now;

@@ -37,6 +37,13 @@ Data = Annotated[
         "--data", help="Data folder. [default: $HEADROOM_DATA, or ~/.local/share/headroom]", show_default=False
     ),
 ]
+Calibrations = Annotated[
+    list[Path] | None,
+    typer.Option(
+        "--calibration", metavar="FILE", help="Measured efficiencies to predict with; one for each device.",
+        show_default=False,
+    ),
+]  # fmt: skip
 
 
 def main() -> None:
@@ -102,6 +109,7 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Port to listen on; 0: any. [default: 8000]")
     ] = None,
     data: Data = None,
+    calibration: Calibrations = None,
     no_token: Annotated[
         bool,
         typer.Option(
@@ -113,7 +121,15 @@ def serve(
     """Start the dashboard and print its URL."""
     from app.commands.serve import serve as command
 
-    return command({"host": host, "port": port, "data": data, "no_token": no_token or None})
+    return command(
+        {
+            "host": host,
+            "port": port,
+            "data": data,
+            "no_token": no_token or None,
+            "calibration": tuple(calibration) if calibration else None,
+        }
+    )
 
 
 @app.command()
@@ -143,9 +159,7 @@ def estimate(
     chip: Annotated[
         str, typer.Option(metavar="KEY", help="Price an op list on this chip. [default: the one that it names]")
     ] = "",
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
-    ] = None,
+    calibration: Calibrations = None,
 ) -> int:
     """Predict time and memory of one training step."""
     from app.commands.estimate import estimate as command
@@ -185,9 +199,7 @@ def trace(
     out: Annotated[
         Path | None, typer.Option(metavar="OPS.json", help="Where the op list goes. [default: nowhere]")
     ] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
-    ] = None,
+    calibration: Calibrations = None,
     as_json: AsJson = False,
     data: Data = None,
 ) -> int:
@@ -213,9 +225,7 @@ def validate(
         Path | None,
         typer.Option(metavar="PREDICTED", help="Write every row with its prediction: .csv, .parquet, .xlsx."),
     ] = None,
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
-    ] = None,
+    calibration: Calibrations = None,
 ) -> int:
     """Predict and score a table of measured runs."""
     from app.commands.validate import validate as command
@@ -231,9 +241,7 @@ def predict(
     ] = None,
     ranks: Annotated[int, typer.Option(metavar="N", help="GPUs of the reference series, or of models by config.")] = 1,
     chip: Annotated[str, typer.Option(metavar="KEY", help="What models by config are traced for.")] = "h200-sxm",
-    calibration: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Efficiencies to predict with, instead of the catalogue's.")
-    ] = None,
+    calibration: Calibrations = None,
     results: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the series is measured; predictions go there too.")
     ] = None,
@@ -250,12 +258,13 @@ def sweep(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.json", help="Scenario without a plan, limits, objective.")],
     as_json: AsJson = False,
     wide: Annotated[bool, typer.Option("--wide", help="Print all columns, however long the lines.")] = False,
+    calibration: Calibrations = None,
     data: Data = None,
 ) -> int:
     """Try all plans for a model on a cluster under limits."""
     from app.commands.sweep import sweep as command
 
-    return command(spec, as_json, data, wide)
+    return command(spec, as_json, data, wide, calibration)
 
 
 @app.command()
@@ -284,6 +293,24 @@ def import_(
     from app.commands.importing import import_files as command
 
     return command(files, as_json, ops)
+
+
+@app.command()
+def calibrate(
+    measurements: Annotated[
+        list[Path],
+        typer.Argument(metavar="MEASUREMENT...", help="Results of probes and steps, profiles, tables of NCCL tests."),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where the calibration goes, as JSON. [default: nowhere]")
+    ] = None,
+    name: Annotated[str, typer.Option(metavar="TEXT", help="Name for people. [default: the device and its host]")] = "",
+    as_json: AsJson = False,
+) -> int:
+    """Read off measurements what a device and its host reach, for --calibration."""
+    from app.commands.calibrate import calibrate as command
+
+    return command(measurements, out, name, as_json)
 
 
 @app.command(name="run")

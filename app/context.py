@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.calibrations import CalibrationFolder
 from app.disk import DataFolder
 from app.runs.supervisor import Supervisor
 from app.settings import Settings
@@ -22,6 +23,7 @@ class Context:
     settings: Settings
     data: DataFolder
     store: Store
+    calibrations: CalibrationFolder
     supervisor: Supervisor
     cpu: ThisCpu
     sweeps: asyncio.Semaphore

@@ -30,11 +30,12 @@ class DataFolder:
         self.runs = self.root / "runs"
         self.uploads = self.root / "uploads"
         self.cache = self.root / "cache"
+        self.calibrations = self.root / "calibrations"
 
     def create(self) -> None:
         """Make the folders; raise InputProblems. What is missing on a full or read-only disk has nothing to be read."""
         try:
-            for folder in (self.root, self.runs, self.uploads, self.cache):
+            for folder in (self.root, self.runs, self.uploads, self.cache, self.calibrations):
                 folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
             if self.root.is_dir() and unwritable(self.root):

@@ -14,6 +14,8 @@ from starlette.responses import Response
 from app import errors, pages
 from app.api import ROUTERS, documented
 from app.api.runs import NothingMore
+from app.calibrations import CalibrationFolder
+from app.commands.calibration import read_calibration
 from app.context import Context
 from app.disk import DataFolder
 from app.runs.supervisor import Supervisor
@@ -75,6 +77,7 @@ def create_app(settings: Settings) -> FastAPI:
         settings=settings,
         data=data,
         store=store,
+        calibrations=CalibrationFolder(data.calibrations, tuple(map(read_calibration, settings.calibration))),
         supervisor=supervisor,
         cpu=cpu,
         sweeps=asyncio.Semaphore(PARALLEL_SWEEPS),

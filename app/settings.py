@@ -56,6 +56,9 @@ class Settings(BaseSettings):
     request_wait_s: float = Field(
         30.0, gt=0, le=3600, description="most seconds for a request's head, and of silence within its body"
     )
+    calibration: tuple[Path, ...] = Field(
+        (), description="JSON list of calibrations to predict with, one for each device"
+    )
     probe_cpu: bool = Field(True, description="measure this CPU's peaks once, in the background")
     probe_seconds: float = Field(5.0, gt=0, le=600, description="how long that takes")
     samples: Path = Field(ROOT / "app" / "samples", description="folder of bundled measurements")

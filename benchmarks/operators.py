@@ -60,6 +60,7 @@ def main() -> int:
     parser.add_argument("--source", default="", help="what to name as the source; the table's name by default")
     parser.add_argument("--out", type=Path, help="folder for a TOML per chip")
     given = parser.parse_args()
+    # What a chip's file has of other sources stays in its family's, never in the one that is written here.
     with given.table.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
     for gpu in dict.fromkeys(row["gpu"] for row in rows if given.gpu in row["gpu"]):
@@ -102,7 +103,7 @@ def calibration(gpu: str, chip: Chip, rows: Sequence[dict[str, str]], table: str
 
 
 UNARY = ("gelu", "relu", "tanh")
-BASES = {"h100-sxm": "hopper", "a100-40gb-pcie": "ampere", "a100-80gb-pcie": "ampere", "l4": "ada",
+BASES = {"h100-sxm": "h100", "a100-40gb-pcie": "ampere", "a100-80gb-pcie": "ampere", "l4": "ada",
          "v100-32gb-pcie": "volta", "mi100": "cdna3", "mi210": "cdna3", "mi250": "cdna3"}  # fmt: skip
 
 

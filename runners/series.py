@@ -224,6 +224,9 @@ def _profiled(step: _Step, ranks: Ranks, out: Path) -> Measurement:
 def _free(trainer: Trainer | None, ranks: Ranks) -> None:
     if trainer is not None:
         discard(trainer)
+    if ranks.cuda:
+        # Each step's peak has them, as that of a process of its own has.
+        torch._C._cuda_clearCublasWorkspaces()
     release(ranks)
 
 

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 
-from benchmarks.accuracy import BUNDLED, DOCS, FIGURES, Scored, figures, read, sets, worsened
+from benchmarks.accuracy import BUNDLED, DOCS, FIGURES, Scored, figures, fitted, held_out, read, sets, worsened
+from estimator.estimate.residual import known
 
 
-def one(time: float | None, memory: float | None = None, *, covered: bool | None = None) -> Scored:
-    return Scored(hardware="h", model="m", time=time, memory=memory, covered=covered, peers={"other": 40.0})
+def one(time: float | None, memory: float | None = None, *, covered: bool = True, kind: str = "one device") -> Scored:
+    high = 1.2 if covered else 1.01
+    return Scored(
+        hardware="h", model="m", time=time, memory=memory, low=1 / high, high=high, kind=kind, peers={"other": 40.0}
+    )
 
 
 def test_figures_by_hand():
@@ -50,3 +55,14 @@ def test_the_committed_figures_hold_for_published_rows_and_stand_in_the_docs():
     assert list(worsened(known, {name: figures(*read(BUNDLED[name]))})) == []
     text = DOCS.read_text(encoding="utf-8")
     assert [name for name in known if f"\n| {name} |" not in text] == []
+
+
+def test_factors_leave_a_tenth_of_a_kinds_times_on_either_side():
+    errors = [step / 10 for step in range(-150, 151)]
+    found = fitted({"a": [one(error) for error in errors], "b": [one(error) for error in errors]})
+    factor = known("one device").high
+    # The tenth largest measurement is 1.14 times its prediction; the ends were 1.2 with the shipped factor.
+    assert found["one device"].high == pytest.approx(math.log(1 / 0.88) / (math.log(1.2) / factor), rel=0.1)
+    assert "split" not in found
+    inside = held_out({"a": [one(error) for error in errors], "b": [one(error) for error in errors]})
+    assert inside["a"] == pytest.approx(80, abs=4)

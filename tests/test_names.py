@@ -47,7 +47,10 @@ SHARED = {
 }
 """Words of other things too: they are looked for where an entry must be meant. The others stand at home alone."""
 
-LADDERS = {"runners/options.py", "runners/probes/__init__.py", "runners/probes/streams.py", "runners/rates.py"}
+LADDERS = {
+    "estimator/calibration/points.py", "runners/options.py", "runners/probes/__init__.py", "runners/probes/streams.py",
+    "runners/rates.py",
+}  # fmt: skip
 """Where ``elementwise`` is a ladder of probes."""
 
 TORCH_OPS = {"estimator/operations/aten/__init__.py", "runners/program/autocast.py"}

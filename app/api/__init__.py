@@ -2,6 +2,7 @@
 
 from app.api import (
     benchmarks,
+    calibrations,
     catalog,
     compare,
     estimate,
@@ -35,6 +36,7 @@ ROUTERS = tuple(
         runs,
         uploads,
         measurements,
+        calibrations,
         compare,
         studies,
         pathfinding,

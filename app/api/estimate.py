@@ -12,6 +12,7 @@ from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenAxis, GivenScenario
 from app.context import Ctx
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.codec import unknown_key
@@ -29,33 +30,37 @@ those leave the event loop free for others."""
 
 @router.post("/api/estimate")
 @documented({200: Estimate}, *JSON_BODY, body=Body(type=GivenScenario, example=SCENARIO))
-async def post_estimate(request: Request, context: Ctx) -> Response:
-    """Scenario or op list → Estimate; 422 with a problem for every field that cannot be used."""
+async def post_estimate(request: Request, context: Ctx, calibration: str = "") -> Response:
+    """Scenario or op list → Estimate; 422 with a problem for every field that cannot be used.
+
+    ``?calibration=``: the id of a stored one, for its device.
+    """
+    measured = context.calibrations.efficiencies(calibration)
     document = await read_json(request, context.settings.json_limit_bytes)
     if is_op_list(document):
-        return json_response(await asyncio.to_thread(_of_op_list, document))
+        return json_response(await asyncio.to_thread(_of_op_list, document, measured))
     context.cpu.refuse_unprobed(document)
     scenario = scenario_from_json(document)
     if scenario.plan.pp > MOST_STAGES_AT_ONCE:
-        return json_response(await asyncio.to_thread(estimate, scenario))
-    return json_response(estimate(scenario))
+        return json_response(await asyncio.to_thread(estimate, scenario, measured))
+    return json_response(estimate(scenario, measured))
 
 
-def _of_op_list(document: Any) -> Estimate:
+def _of_op_list(document: Any, calibration: Calibrated | None) -> Estimate:
     found = from_json(document)
-    return estimate_op_list(found, cluster_for(found))
+    return estimate_op_list(found, cluster_for(found), calibration)
 
 
 @router.post("/api/estimate/axis")
 @documented(
     {200: Axis}, *JSON_BODY, body=Body(type=GivenAxis, example={"scenario": SCENARIO, "field": "training.seq_len"})
 )
-async def post_axis(request: Request, context: Ctx) -> Response:
+async def post_axis(request: Request, context: Ctx, calibration: str = "") -> Response:
     """{scenario, field} → {field, points: [{value, scenario, estimate | null, problems}]}."""
     document = await read_json(request, context.settings.json_limit_bytes)
     scenario, field = _axis_request(document)
     context.cpu.refuse_unprobed(scenario)
-    return json_response(await asyncio.to_thread(axis, scenario, field))
+    return json_response(await asyncio.to_thread(axis, scenario, field, context.calibrations.efficiencies(calibration)))
 
 
 def _axis_request(document: object) -> tuple[dict[str, object], str]:

@@ -22,6 +22,7 @@ from app.api.given import SEARCH, GivenSearch
 from app.context import Context, Ctx
 from app.encoding import encode_json
 from app.errors import Refused, sentence
+from estimator.cost.efficiency import Calibrated
 from estimator.scenario.problems import InputProblems
 from estimator.search.space import too_much
 from estimator.search.specification import checked
@@ -70,7 +71,7 @@ class SearchProgress:
 
 @router.post("/api/sweep")
 @documented({200: [Sweep, Raw(media_type=NDJSON)]}, *JSON_BODY, body=Body(type=GivenSearch, example=SEARCH))
-async def post_sweep(request: Request, context: Ctx) -> Response:
+async def post_sweep(request: Request, context: Ctx, calibration: str = "") -> Response:
     """Scenario without a plan, limits and objective → the best plans and the Pareto front.
 
     NDJSON: lines {waiting} | {tried, fitting, seconds}, at the end {result} | {detail, problems}.
@@ -78,9 +79,12 @@ async def post_sweep(request: Request, context: Ctx) -> Response:
     document = await read_json(request, context.settings.json_limit_bytes)
     context.cpu.refuse_unprobed(document)
     checked(document)
+    measured = context.calibrations.efficiencies(calibration)
     if NDJSON in request.headers.get("accept", ""):
-        return StreamingResponse(_told(document, context), media_type=NDJSON, headers={"cache-control": "no-store"})
-    async with _search(document, context) as (task, _):
+        return StreamingResponse(
+            _told(document, context, measured), media_type=NDJSON, headers={"cache-control": "no-store"}
+        )
+    async with _search(document, context, measured) as (task, _):
         left = asyncio.create_task(_left(request))
         try:
             await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
@@ -91,21 +95,23 @@ async def post_sweep(request: Request, context: Ctx) -> Response:
         return json_response(task.result())
 
 
-async def _told(document: object, context: Context) -> AsyncIterator[bytes]:
+async def _told(document: object, context: Context, measured: Calibrated | None) -> AsyncIterator[bytes]:
     if context.sweeps.locked():
         yield _line({"waiting": True})
-    async with _search(document, context) as (task, progress):
+    async with _search(document, context, measured) as (task, progress):
         while not (await asyncio.wait({task}, timeout=TELL_S))[0]:
             yield _line({"tried": progress.tried, "fitting": progress.fitting, "seconds": progress.seconds})
         yield _line(_end(task))
 
 
 @contextlib.asynccontextmanager
-async def _search(document: object, context: Context) -> AsyncIterator[tuple[asyncio.Task[Sweep], SearchProgress]]:
+async def _search(
+    document: object, context: Context, measured: Calibrated | None
+) -> AsyncIterator[tuple[asyncio.Task[Sweep], SearchProgress]]:
     """Wait for the slot, then search in a thread, which ends soon after whoever waits for it has gone."""
     await context.sweeps.acquire()
     progress = SearchProgress(context.settings.search_limit_s)
-    task = asyncio.create_task(asyncio.to_thread(sweep, document, None, progress.note))
+    task = asyncio.create_task(asyncio.to_thread(sweep, document, measured, progress.note))
 
     def ended(task: asyncio.Task[Sweep]) -> None:
         # Only now is the slot free: a thread that is asked to stop takes a moment

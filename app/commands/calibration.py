@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.commands.files import read_document, read_text
 from estimator.cost.calibration import calibration_from_json
 from estimator.cost.efficiency import Efficiencies
 from estimator.scenario.problems import InputProblems, Problem
+
+
+def read_calibrations(paths: Sequence[Path] | None) -> tuple[Efficiencies, ...] | None:
+    """Read all of them, each for its device; None for none."""
+    return tuple(map(read_calibration, paths)) if paths else None
 
 
 def read_calibration(path: Path) -> Efficiencies:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from app import tables
-from app.commands.calibration import read_calibration
+from app.commands.calibration import read_calibrations
 from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
 from app.layer_csv import layer_csv, layer_frame
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.estimate import estimate as predict
 from estimator.estimate.layer_table import layer_table
@@ -37,7 +37,7 @@ def estimate(
     hf: Path | None = None,
     table_to: Path | None = None,
     chip: str = "",
-    calibration: Path | None = None,
+    calibration: Sequence[Path] | None = None,
 ) -> int:
     """Predict the scenario or the op list of a file and print the prediction.
 
@@ -46,7 +46,7 @@ def estimate(
     file of efficiencies.
     """
     as_frame = tables.needs_pandas(table_to) if table_to else False
-    efficiencies = read_calibration(calibration) if calibration else None
+    efficiencies = read_calibrations(calibration)
     if path is None and hf is None:
         remedy = "Name a SCENARIO.json, or a model by --hf config.json."
         raise InputProblems([Problem(field="SCENARIO.json", message="is missing", remedy=remedy)])
@@ -85,7 +85,7 @@ def estimate(
 
 
 def _op_list(
-    document: Any, as_json: bool, data: Path | None, chip: str, efficiencies: Efficiencies | None
+    document: Any, as_json: bool, data: Path | None, chip: str, efficiencies: Calibrated | None
 ) -> int:  # fmt: skip
     found = op_list_from_json(document)
     with_this_cpu({"cluster": {"chip": chip or found.chip}}, data)

@@ -95,6 +95,11 @@ def _ratio(pair: Pair) -> str:
     return f"{pair.predicted_s / pair.measured_s - 1:+.0%}" if pair.measured_s else ""
 
 
+def measurements_of(path: Path) -> list[tuple[Measurement, OpList | None]]:
+    """Read one file into measurements, each with its op list where it has one; raise ImportRefused."""
+    return _each(_import(path))
+
+
 def _each(imported: Imported) -> list[tuple[Measurement, OpList | None]]:
     lists = [None if ops is None else from_json(ops) for ops in imported.op_lists]
     return list(zip_longest(imported.measurements, lists[: len(imported.measurements)]))

@@ -11,14 +11,14 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from app.commands.calibration import read_calibration
+from app.commands.calibration import read_calibrations
 from app.commands.files import print_json, read_document, table
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.measurement import step_time_s
@@ -68,14 +68,14 @@ class Compared:
 
 
 def predict(
-    series: Path | None, ranks: int, chip: str, calibration: Path | None, results: Path | None, as_json: bool
+    series: Path | None, ranks: int, chip: str, calibration: Sequence[Path] | None, results: Path | None, as_json: bool
 ) -> int:
     """Predict a list of steps, or the reference series for so many ranks; raise InputProblems.
 
     A scenario says itself how many GPUs of what kind; other people's models are traced for ``ranks`` of ``chip``.
     """
     entries = read_series(series) if series else entries_of(plans(ranks))
-    efficiencies = read_calibration(calibration) if calibration else None
+    efficiencies = read_calibrations(calibration)
     known = _known(results)
     found: list[Prediction] = []
     refused: list[Problem] = []
@@ -103,17 +103,25 @@ def predict(
     return 0
 
 
-def _estimated(entry: Entry, efficiencies: Efficiencies | None, ranks: int, chip: str) -> Estimate:
+def _estimated(entry: Entry, efficiencies: Calibrated | None, ranks: int, chip: str) -> Estimate:
     try:
         if entry.config:
             traced = _traced(entry, ranks, chip)
             return estimate_op_list(traced, cluster_for(traced, chip), efficiencies)
-        return estimate(scenario_from_json(entry.scenario), efficiencies)
+        return estimate(scenario_from_json(_scenario_of(entry)), efficiencies)
     except InputProblems as error:
         problems = [
             Problem(field=f"{entry.name}: {p.field}", message=p.message, remedy=p.remedy) for p in error.problems
         ]
         raise InputProblems(problems) from None
+
+
+def _scenario_of(entry: Entry) -> dict[str, Any]:
+    """What an entry's options say of the step stands in its scenario."""
+    experts = entry.options.get("experts")
+    if not experts:
+        return entry.scenario
+    return {**entry.scenario, "training": {**entry.scenario.get("training", {}), "experts": experts}}
 
 
 def _traced(entry: Entry, ranks: int, chip: str) -> OpList:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from app.commands.calibration import read_calibrations
 from app.commands.cpu import with_this_cpu
 from app.commands.files import print_json, read_object, wrapped
 from app.commands.plans import plans_text
@@ -17,7 +18,9 @@ from estimator.search.sweep import Sweep
 from estimator.search.sweep import sweep as search
 
 
-def sweep(path: Path, as_json: bool, data: Path | None, wide: bool = False) -> int:
+def sweep(
+    path: Path, as_json: bool, data: Path | None, wide: bool = False, calibration: Sequence[Path] | None = None
+) -> int:
     """Search the specification of a file and print the best plans and the Pareto front; ``wide``: all columns."""
     example = (
         '{"model": "llama3-8b", "cluster": {"chip": "h100-sxm"}, "training": {"seq_len": 4096, "global_batch": 64}}'
@@ -27,7 +30,7 @@ def sweep(path: Path, as_json: bool, data: Path | None, wide: bool = False) -> i
         remedy = "Leave it out; fields that must stay as they are go into 'locked'."
         raise InputProblems([Problem(field="plan", message="is what a search finds", remedy=remedy)])
     with_this_cpu(document, data)
-    found = search(document)
+    found = search(document, read_calibrations(calibration))
     if as_json:
         print_json(found)
     else:

@@ -20,7 +20,7 @@ def trace(
     out: Path | None,
     as_json: bool,
     data: Path | None,
-    calibration: Path | None,
+    calibration: Sequence[Path] | None,
 ) -> int:
     """Trace and print the Estimate; the op list goes to ``out``, or nowhere. What the program prints goes to stderr.
 

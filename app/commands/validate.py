@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from app import tables
-from app.commands.calibration import read_calibration
+from app.commands.calibration import read_calibrations
 from app.commands.files import LARGEST_BYTES, print_json, read_text, table, wrapped
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import GIB, counted
@@ -40,7 +40,7 @@ COLUMNS = (
     "measured_peak_mem_gib", "notes", "framework", "head_dim", "gated_ffn", "tied_embedding", "experts", "top_k",
     "moe_ffn", "shared_experts", "optimizer", "measured_forward_s", "measured_backward_s", "measured_optimizer_s",
     "measured_communication_s", "ddp_mode", "bucket_mb", "mode", "dropout", "activation", "norm", "position",
-    "measured_forward_backward_s", "quality_flags", "flop_convention",
+    "measured_forward_backward_s", "quality_flags", "flop_convention", "tp_overlap", "ep_overlap",
 )  # fmt: skip
 """Columns of a table of measured runs; all but the first six may be empty or missing."""
 
@@ -62,7 +62,7 @@ SHOWN_ASSUMPTIONS = 3
 _HEADER = ("", "n", "MAPE", "median", "p90", "max", "bias")
 
 
-def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | None) -> int:
+def validate(path: Path, as_json: bool, out: Path | None, calibration: Sequence[Path] | None) -> int:
     """Predict and score the table of a file; 1 where none is predicted. Raises InputProblems for no such table.
 
     The suffixes of ``path`` and ``out`` say what they are: Parquet, Excel, else CSV.
@@ -72,7 +72,7 @@ def validate(path: Path, as_json: bool, out: Path | None, calibration: Path | No
     unread = [_unread(name) for name in rows[0] if name not in COLUMNS and not PEERS.match(name)]
     if unread:
         print(f"not read: columns {', '.join(unread)}", file=sys.stderr)
-    found = predict_rows(rows, read_calibration(calibration) if calibration else None)
+    found = predict_rows(rows, read_calibrations(calibration))
     validation = score(found)
     if out and as_frame:
         tables.write_frame(out, predicted_table(rows, found))

@@ -12,9 +12,9 @@ def expert_messages(d: RankSizes) -> list[Message]:
 
     Every rank sends its share of tokens (tokens / tp, as Megatron routes under sequence parallelism) top_k times,
     padded to the capacity where one is set; an expert that is itself split gathers its tokens and scatters its sums
-    (Lepikhin 2020, arXiv 2006.16668, section 3.2; Singh 2023, arXiv 2303.06318, section 4). Nothing hides them, as in
-    Megatron-Core unless it is told --overlap-moe-expert-parallel-comm; DualPipe (DeepSeek-V3, arXiv 2412.19437, section
-    3.2.1) would. Recomputation needs what comes back to weigh it, unless weights were applied inside the experts.
+    (Lepikhin 2020, arXiv 2006.16668, section 3.2; Singh 2023, arXiv 2303.06318, section 4). Nothing hides them
+    but ``ep_overlap``: Megatron-Core's --overlap-moe-expert-parallel-comm, or DualPipe (DeepSeek-V3, arXiv 2412.19437,
+    section 3.2.1). Recomputation needs what comes back to weigh it, unless weights were applied inside the experts.
     """
     model = d.model
     copies = model.top_k * (model.capacity_factor or 1.0)
@@ -23,7 +23,8 @@ def expert_messages(d: RankSizes) -> list[Message]:
     back = d.training.traits.redoes_whole_blocks or not d.training.traits.weighs_inside_experts
 
     def one(name: str, kind: str, group: str, phase: str, payload: Number, count: float) -> Message:
-        return Message(name=name, kind=kind, axis=group, group=group, phase=phase, payload_bytes=payload, count=count)
+        return Message(name=name, kind=kind, axis=group, group=group, phase=phase, payload_bytes=payload, count=count,
+                       hides_behind="compute" if d.ep_overlap else "")  # fmt: skip
 
     found = [
         one("expert dispatch, combine", "all-to-all", "ep", "forward", payload, 2.0),

@@ -23,8 +23,9 @@ class Message:
 
     - ``axis``: of the plan, as tables show it; experts' own ranks are ``ep``, ``expert_tp`` and ``edp``.
     - ``payload_bytes`` of one execution: the gathered tensor of an all-gather or reduce-scatter, else a rank's own.
-    - ``hides_behind``: ``attention`` (it passes while attention works on another piece), ``compute`` (beside the whole
-      ``phase``), or nothing: it stands in line.
+    - ``hides_behind``: ``attention`` (it passes while attention works on another piece), ``products`` (in as many
+      pieces as ranks, beside the product of another piece), ``compute`` (beside the whole ``phase``), or nothing: it
+      stands in line.
     - ``ranks``: neighbours of the group that take part where not all of it does.
     - ``host``: ranks that meet in it from launch-bound hosts (1: none).
     - ``copies_bytes``: moved in and out of flat buffers on the same rank, for all executions together.
@@ -69,14 +70,17 @@ def priced_in_line(
     *,
     attention_s: Mapping[str, Number],
     device_s: Mapping[str, Number],
+    products_s: Mapping[str, Number],
 ) -> list[PricedMessage]:
     """Price the messages inside a micro-batch of one part of the network, whose compute takes these seconds by phase.
 
-    Those beside attention (ring) show only what lasts longer than a piece of it. Those beside compute show only what
+    Those beside attention (ring) show only what lasts longer than a piece of it. Those beside products show the one of
+    n pieces that no product runs beside, or what lasts longer than all products. Those beside compute show only what
     all of them together take longer than it, each by the same share: half a micro-batch computes while the other half
     is sent. A lower bound hides every message so.
     """
     passing: dict[str, Number] = {}
+    feeding_s: dict[str, Number] = {}
     beside_s: dict[str, Number] = {}
     found = []
     for message in messages:
@@ -84,6 +88,8 @@ def priced_in_line(
         found.append(line)
         if e.lower_bound or message.hides_behind == "compute":
             beside_s[message.phase] = beside_s.get(message.phase, 0.0) + line.seconds
+        elif message.hides_behind == "products":
+            feeding_s[message.phase] = feeding_s.get(message.phase, 0.0) + line.seconds
         elif message.hides_behind == "attention":
             passing[message.phase] = passing.get(message.phase, 0.0) + message.count
     shown = {phase: maximum(sent - device_s[phase], 0.0) / maximum(sent, 1e-30) for phase, sent in beside_s.items()}
@@ -92,6 +98,10 @@ def priced_in_line(
         phase = line.message.phase
         if e.lower_bound or line.message.hides_behind == "compute":
             return replace(line, exposed_s=line.seconds * shown[phase])
+        if line.message.hides_behind == "products":
+            sent = feeding_s[phase]
+            longer = maximum(sent - products_s[phase], 0.0) / maximum(sent, 1e-30)
+            return replace(line, exposed_s=line.seconds * maximum(longer, 1.0 / line.ranks))
         if line.message.hides_behind == "attention":
             return replace(line, exposed_s=_beside_attention(line, attention_s[phase], passing[phase]))
         return line

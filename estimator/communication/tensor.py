@@ -14,7 +14,9 @@ def tensor_messages(
 
     Sequence parallelism turns each into a gather and a scatter. Shoeybi 2019, arXiv 1909.08053, section 3; Korthikanti
     2022, arXiv 2205.05198, section 4.2.2. Parallel attention and FFN are added before one sum (GPT-NeoX, gpt_j_residual
-    in megatron/model/transformer.py); its column linears still sum their input gradients one by one.
+    in megatron/model/transformer.py); its column linears still sum their input gradients one by one. Under
+    ``tp_overlap`` each passes beside the product that takes or makes it, one rank's share after the other (Transformer
+    Engine's tp_comm_overlap; Wang 2023, doi 10.1145/3567955.3567959).
     """
     payload = d.tokens * d.hidden * d.widths.compute
     pairs = float(attention) + float(ffn)
@@ -24,9 +26,11 @@ def tensor_messages(
     ends = ffn or d.model.network == "attention"
     again = 0.0 if d.recompute != "full" else sums - float(ends and not d.training.traits.redoes_whole_blocks)
 
+    beside = "products" if d.tp_overlap and sequence_parallel else ""
+
     def one(name: str, kind: str, phase: str, count: float, size: Number = 1.0) -> Message:
         return Message(name=name, kind=kind, axis="tp", group="tp", phase=phase, payload_bytes=payload * size,
-                       count=count, host=d.tp)  # fmt: skip
+                       count=count, host=d.tp, hides_behind=beside)  # fmt: skip
 
     if not sequence_parallel:
         reduces, width = _input_gradients(d, attention, ffn, merged)

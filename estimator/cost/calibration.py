@@ -16,11 +16,14 @@ from estimator.cost.efficiency import (
     from_columns,
     from_ranges,
 )
+from estimator.scenario import catalog
 from estimator.scenario.codec import decode, unknown_key
 from estimator.scenario.problems import InputProblems, Problem
 
 FAMILIES = tuple(sorted(path.stem for path in ROOT.glob("*.toml")))
-KEYS = ("schema_version", "name", "base", "device", "host", "ranges", "tables")
+KEYS = ("schema_version", "name", "base", "device", "host", "ranges", "tables", "made_from", "errors", "undetermined")
+MORE = ("residual_frac", "points")
+"""What `headroom calibrate` notes of a constant beside its range."""
 
 
 def calibration_from_json(document: object, name: str) -> Efficiencies:
@@ -65,12 +68,33 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
             tables[key] = from_columns(columns)
     if problems:
         raise InputProblems(problems)
-    return from_ranges(str(document.get("name", name)), ranges, tables, efficiencies(base))
+    device, host = str(document.get("device", "")), str(document.get("host", ""))
+    return from_ranges(
+        str(document.get("name", name)), ranges, tables, efficiencies(base), device=chip_named(device),
+        about=about(device, host, len(ranges) + len(tables), str(base)),
+    )  # fmt: skip
+
+
+def chip_named(device: str) -> str:
+    """The catalogue's key of a device's name, or the name itself where the catalogue lacks it."""
+    try:
+        return catalog.chip(device).name if device else ""
+    except InputProblems:
+        return device
+
+
+def about(device: str, host: str, own: int, base: str) -> str:
+    """Say what a calibration rests on."""
+    where = f" on {device}" if device else ""
+    of_host = f", host {host}" if host else ""
+    return f"{own} of their constants were measured{where}{of_host}; the others are those of {base}."
 
 
 def _range(name: str, given: object) -> Range:
     if name not in NAMES:
         raise InputProblems([unknown_key("ranges", name, list(NAMES))])
+    if isinstance(given, Mapping):
+        given = {key: value for key, value in given.items() if key not in MORE}
     found = decode(Range, given, f"ranges.{name}")
     if not 0 <= found.low <= found.value <= found.high:
         message = "must lie between its low and its high, and neither below 0"

@@ -63,13 +63,13 @@ def p2p_s(payload_bytes: Number, across_nodes: Any, cluster: Cluster, e: Efficie
     return e.collective_start_s + where(across_nodes, between, inside)
 
 
-def exposed_s(communication_s: Number, window_s: Number, matmul_frac: Number, e: Efficiencies) -> Number:
+def exposed_s(communication_s: Number, window_s: Number, matmul_frac: Number, contention_frac: Number) -> Number:
     """Communication that stays on the critical path although it runs beside compute.
 
     hidden = min(communication, window) · (1 − contention · share of matrix products in the window): collectives hide
     behind memory-bound kernels, while a matrix product that fills the chip loses about what the collective takes.
     """
-    hidden = minimum(communication_s, window_s) * (1.0 - e.contention_frac * matmul_frac)
+    hidden = minimum(communication_s, window_s) * (1.0 - contention_frac * matmul_frac)
     return communication_s - hidden
 
 

@@ -23,10 +23,14 @@ LAUNCHES = ("forward", "recomputed", "input", "weight")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """Seconds by direction and component, and launches by direction; recomputed kernels are launched like forward."""
+    """Seconds by direction and component, and launches by direction; recomputed kernels are launched like forward.
+
+    ``products``: matrix products with weights in one forward, which tensor parallelism splits.
+    """
 
     seconds: Mapping[str, Sequence[Number]]
     launches: Mapping[str, Number]
+    products: Number
     priced: tuple[Priced, ...]
 
 
@@ -35,13 +39,17 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     seconds: dict[str, list[Number]] = {direction: [0.0] * len(COMPONENTS) for direction in DIRECTIONS}
     launches: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
     priced = tuple(price(op, chip, e) for op in ops)
+    products: Number = 0.0
     for one in priced:
         op = one.op
         forward = op.phase == "forward"
         direction = "forward" if forward else ("weight" if op.weight else "input")
-        seconds[direction][_component(op)] += one.seconds * op.count
+        component = _component(op)
+        if forward and component == 0:
+            products += op.count
+        seconds[direction][component] += one.seconds * op.count
         launches["recomputed" if op.recomputed else direction] += op.launches * op.count
-    return Work(seconds=seconds, launches=launches, priced=priced)
+    return Work(seconds=seconds, launches=launches, products=products, priced=priced)
 
 
 def attention_s(work: Work) -> dict[str, Number]:
@@ -57,6 +65,12 @@ def device_s(work: Work) -> dict[str, Number]:
     """Device seconds of a part by phase."""
     seconds = work.seconds
     return {"forward": sum(seconds["forward"]), "backward": sum(seconds["input"]) + sum(seconds["weight"])}
+
+
+def products_s(work: Work) -> dict[str, Number]:
+    """Device seconds of a part's matrix products outside attention, by phase."""
+    seconds = work.seconds
+    return {"forward": seconds["forward"][0], "backward": seconds["input"][0] + seconds["weight"][0]}
 
 
 def _component(op: Op) -> int:

@@ -12,6 +12,8 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+from estimator.scenario.hardware import Chip
+
 SCHEMA_VERSION = 1
 ROOT = Path(__file__).parents[1] / "catalog" / "efficiencies"
 
@@ -48,6 +50,7 @@ def tiles(rows: tuple[tuple[int, int, float], ...], source: str) -> Tiles:
 class Efficiencies:
     """Everything between a datasheet and a measured step, as plain numbers; ``ranges`` has bounds and sources.
 
+    ``device``: chip that they were measured on and are for, "" for any; ``about``: how they came about, for people.
     ``lower_bound``: what no software can undercut: an op takes as long as the roof that binds it, and what is sent
     while a micro-batch is computed shows only where it takes longer than computing.
     """
@@ -55,6 +58,7 @@ class Efficiencies:
     name: str
     gemm_matrix_frac: float
     gemm_tf32_frac: float
+    gemm_tf32_outer_frac: float
     gemm_vector_frac: float
     gemm_unaligned_frac: float
     gemm_pairs_frac: float
@@ -78,17 +82,25 @@ class Efficiencies:
     softmax_frac: float
     strided_elements_per_unit_cycle: float
     mixed_elements_per_unit_cycle: float
+    column_bytes_per_unit_cycle: float
     kernel_tail_s: float
     kernel_gap_s: float
     optimizer_tail_s: float
+    host_launch_s: float
     host_forward_s: float
     host_backward_s: float
     host_fused_forward_s: float
     host_fused_backward_s: float
     host_megatron_forward_s: float
     host_megatron_backward_s: float
+    host_library_factor: float
     host_tensor_s: float
-    host_dispatches_per_kernel: float
+    host_sharded_tensor_s: float
+    host_fsdp_forward_s: float
+    host_fsdp_backward_s: float
+    host_dtensor_s: float
+    host_forward_dispatches_per_kernel: float
+    host_backward_dispatches_per_kernel: float
     host_step_s: float
     host_collective_s: float
     link_frac: float
@@ -96,6 +108,7 @@ class Efficiencies:
     collective_start_s: float
     collective_rank_s: float
     contention_frac: float
+    contention_megatron_frac: float
     host_link_frac: float
     host_memory_bytes_per_s: float
     workspace_bytes: float
@@ -104,6 +117,8 @@ class Efficiencies:
     gemm_tf32_tiles: Tiles
     gemm_vector_tiles: Tiles
     lower_bound: bool = False
+    device: str = ""
+    about: str = ""
     ranges: dict[str, Range] = field(default_factory=dict, hash=False)
 
     def __hash__(self) -> int:
@@ -115,8 +130,13 @@ class Efficiencies:
         return hash(tuple(getattr(self, name) for name in ("name", "lower_bound", *NAMES, *TABLES)))
 
 
+Calibrated = Efficiencies | tuple[Efficiencies, ...]
+"""Measured efficiencies, of one device or of several."""
+
 TABLES = ("gemm_matrix_tiles", "gemm_tf32_tiles", "gemm_vector_tiles")
-NAMES = tuple(f.name for f in fields(Efficiencies) if f.name not in ("name", "lower_bound", "ranges", *TABLES))
+NAMES = tuple(
+    f.name for f in fields(Efficiencies) if f.name not in ("name", "lower_bound", "device", "about", "ranges", *TABLES)
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +165,16 @@ def efficiencies(name: str) -> Efficiencies:
     return from_ranges(name, own, tables, base)
 
 
+def efficiencies_for(chip: Chip, calibrated: Calibrated | None) -> Efficiencies:
+    """The calibration of this chip, else one that is for any, else the efficiencies of the chip's family."""
+    given = (calibrated,) if isinstance(calibrated, Efficiencies) else calibrated or ()
+    for device in (chip.name, ""):
+        for one in given:
+            if one.device == device:
+                return one
+    return efficiencies(chip.efficiency)
+
+
 def from_columns(given: TileColumns) -> Tiles:
     """The table of these columns."""
     rows = zip(map(int, given.rows), map(int, given.columns), map(float, given.rate), strict=True)
@@ -158,14 +188,21 @@ def ideal(e: Efficiencies) -> Efficiencies:
     changed |= {
         name: 0.0 for name in NAMES if name.endswith(("_s", "_bytes", "_length")) and not name.endswith("_per_s")
     }
-    changed |= {"contention_frac": 0.0, "strided_elements_per_unit_cycle": 1e6, "mixed_elements_per_unit_cycle": 1e6}
+    changed |= {
+        "contention_frac": 0.0,
+        "contention_megatron_frac": 0.0,
+        "strided_elements_per_unit_cycle": 1e6,
+        "mixed_elements_per_unit_cycle": 1e6,
+        "column_bytes_per_unit_cycle": 1e6,
+    }
     exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}
     return replace(e, name="ideal", lower_bound=True, ranges=exact, **changed)
 
 
 def from_ranges(
-    name: str, ranges: Mapping[str, Range], tables: Mapping[str, Tiles], base: Efficiencies | None
-) -> Efficiencies:
+    name: str, ranges: Mapping[str, Range], tables: Mapping[str, Tiles], base: Efficiencies | None,
+    *, device: str = "", about: str = "",
+) -> Efficiencies:  # fmt: skip
     """Build the plain numbers from their ranges; what is not given comes from ``base``; every name must be there."""
     every = {**(base.ranges if base else {}), **ranges}
     missing = [key for key in NAMES if key not in every]
@@ -173,4 +210,4 @@ def from_ranges(
     numbers: dict[str, Any] = {key: every[key].value for key in NAMES}
     for key in TABLES:
         numbers[key] = tables[key] if key in tables else getattr(base, key)
-    return Efficiencies(name=name, ranges=every, **numbers)
+    return Efficiencies(name=name, ranges=every, device=device, about=about, **numbers)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from estimator.cost.efficiency import Efficiencies
-from estimator.scenario.arrays import maximum
+from estimator.scenario.arrays import maximum, where
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
 from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
+
+GATHERED = ("zero3", "fsdp")
+"""Shardings whose parameters are gathered module by module."""
+
+Passes = tuple[Number, Number]
 
 
 def launch_s(training: Training, phase: str, e: Efficiencies) -> float:
@@ -30,6 +35,30 @@ def launch_s(training: Training, phase: str, e: Efficiencies) -> float:
 def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
     """Host time per blocking collective: ranks that launch in step wait for the slowest, more so the more there are."""
     return 0.0 if training.traits.lower_bound else e.host_collective_s * (ranks - 1)
+
+
+def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
+    """Host time of a pass for matrix products that are split over ``ranks``, beside what plain ones take.
+
+    DTensor finds the layout of every operand and result in Python, around each product, forward and backward.
+    """
+    return where(ranks > 1, products * e.host_dtensor_s, 0.0) if training.traits.dtensor else 0.0
+
+
+def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules: Number, e: Efficiencies) -> Passes:
+    """Host time of forward and backward for modules whose parameters are gathered and gradients scattered by FSDP2."""
+    if sharding not in GATHERED or not training.traits.dtensor:
+        return 0.0, 0.0
+    gathered = where(ranks > 1, modules, 0.0)
+    return gathered * e.host_fsdp_forward_s, gathered * e.host_fsdp_backward_s
+
+
+def walk_s(training: Training, sharding: str, ranks: Number, tensors: Number, e: Efficiencies) -> Number:
+    """Host time before an optimizer's first kernel: it walks over all tensors, longer where each is a DTensor."""
+    each: Number = e.host_tensor_s
+    if sharding in GATHERED and training.traits.dtensor:
+        each = each + where(ranks > 1, e.host_sharded_tensor_s, 0.0)
+    return tensors * each
 
 
 def phase_wait_s(device_s: Number, host_s: Number, lead_s: Number) -> tuple[Number, Number]:
@@ -54,14 +83,21 @@ def host_update_s(parameters: Number, numbers: ByteWidths, chip: Chip, e: Effici
 
 
 def recorded_launch_s(
-    phase: str, launches: float, e: Efficiencies, *, compiled: bool, again: bool, dispatches: float = 0.0
+    phase: str,
+    launches: float,
+    e: Efficiencies,
+    *,
+    compiled: bool,
+    again: bool,
+    dispatches: float = 0.0,
+    library: bool = False,
 ) -> Number:
     """Host time of one recorded call that launches ``launches`` kernels, with all that Python does around it.
 
-    A forward op costs what ``launch_s`` says for its share of ``dispatches``, the ops that the host went through for
-    it, where they are known; in backward, which no Python runs, the first kernel does. Further kernels of the same op,
-    and those of an optimizer, which no autograd records, cost a bare launch. ``again``: a forward op that backward runs
-    once more.
+    It costs what ``launch_s`` says for its share of ``dispatches``, the ops that the host went through for it, where
+    they are known; else its first kernel does, and further ones, as those of an optimizer, which no autograd records, a
+    bare launch. ``again``: a forward op that backward runs once more. ``library``: Python around it is that of Hugging
+    Face's modules, not of lean ones.
     """
     if phase == Phase.OPTIMIZER:
         return launches * e.host_tensor_s
@@ -71,6 +107,9 @@ def recorded_launch_s(
         each = e.host_fused_forward_s if forward else e.host_fused_backward_s
     else:
         each = e.host_forward_s if forward else e.host_backward_s
-        if forward and dispatches:
-            first = dispatches / e.host_dispatches_per_kernel
+        if forward and library:
+            each = each * e.host_library_factor
+        if dispatches:
+            ops = e.host_forward_dispatches_per_kernel if forward else e.host_backward_dispatches_per_kernel
+            return dispatches / ops * each
     return first * each + maximum(launches - 1.0, 0.0) * e.host_tensor_s

@@ -50,12 +50,16 @@ UNALIGNED = {1: "gemm_unaligned_frac", 2: "gemm_pairs_frac", 4: "gemm_fours_frac
 """The efficiency of products by the elements that are fetched at once, where those are few."""
 
 
-def reachable_flops_per_s(chip: Chip, precision: str, efficiencies: Efficiencies, *, fetched: int = WHOLE) -> float:
+def reachable_flops_per_s(
+    chip: Chip, precision: str, efficiencies: Efficiencies, *, fetched: int = WHOLE, outer: bool = False
+) -> float:
     """Matrix rate that large products reach: a named share of the dense peak of the unit that runs ``precision``."""
     peak = peak_flops_per_s(chip, precision)
     if precision == "fp32":
         return peak * efficiencies.gemm_vector_frac
     share = efficiencies.gemm_tf32_frac if precision == "tf32" else efficiencies.gemm_matrix_frac
+    if precision == "tf32" and outer:  # operands of 4 bytes are not transposed on their way to the matrix unit
+        share *= efficiencies.gemm_tf32_outer_frac
     if fetched not in UNALIGNED:
         return peak * share
     # What is fetched element by element runs as slowly in tf32 as in 16 bits.
@@ -88,7 +92,7 @@ PRODUCTS = {"tf32": ("gemm_tf32_start_s", "gemm_tf32_tiles"), "fp32": ("gemm_vec
 
 
 def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched)
+    rate = reachable_flops_per_s(chip, op.precision, efficiencies, fetched=op.fetched, outer=op.outer)
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     start, tiles = PRODUCTS.get(op.precision, ("gemm_start_s", "gemm_matrix_tiles"))
     seconds = gemm_s(
@@ -159,7 +163,12 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     )
     # What elements limit on fast memory, bytes do on slow.
     slow = maximum(elements, (op.bytes - op.stream_bytes) / memory)
-    seconds = (op.stream_bytes + op.reduced_bytes * (1.0 / again - 1.0)) / memory + slow
+    columns = units_hz * efficiencies.column_bytes_per_unit_cycle
+    seconds = (
+        (op.stream_bytes + op.reduced_bytes * (1.0 / again - 1.0)) / memory
+        + op.column_bytes * maximum(1.0 / columns - 1.0 / memory, 0.0)
+        + slow
+    )
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     tail = op.launches * (
         efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s

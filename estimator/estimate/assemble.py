@@ -11,8 +11,8 @@ from estimator.communication.data import shares
 from estimator.communication.in_line import block_messages, edge_messages
 from estimator.communication.message import Message, PricedMessage, priced_in_line
 from estimator.communication.placement import Degrees, Groups, groups_of
-from estimator.cost.device_time import Work, attention_s, device_s, work_of
-from estimator.cost.efficiency import Efficiencies, efficiencies, ideal
+from estimator.cost.device_time import Work, attention_s, device_s, products_s, work_of
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, ideal
 from estimator.memory.memory import Policy
 from estimator.memory.rank_memory import RankMemory, rank_memory_of
 from estimator.memory.stage_layout import stage_kinds
@@ -42,7 +42,7 @@ class Assembled:
     timing: Step
 
 
-def assembled(scenario: Scenario, calibration: Efficiencies | None = None) -> Assembled:
+def assembled(scenario: Scenario, calibration: Calibrated | None = None) -> Assembled:
     """Take a legal scenario through the rooms.
 
     operations and cost: the ops of one rank, priced. communication and memory: groups placed, blocks laid out over
@@ -81,9 +81,9 @@ def effective(scenario: Scenario) -> Scenario:
     return scenario
 
 
-def efficiencies_of(scenario: Scenario, calibration: Efficiencies | None) -> Efficiencies:
+def efficiencies_of(scenario: Scenario, calibration: Calibrated | None) -> Efficiencies:
     """Return the calibration, or the chip family's efficiencies; all shares 1 where a lower bound is asked for."""
-    e = calibration or efficiencies(scenario.cluster.chip.efficiency)
+    e = efficiencies_for(scenario.cluster.chip, calibration)
     return ideal(e) if scenario.training.traits.lower_bound else e
 
 
@@ -143,7 +143,8 @@ def lines_of(rank: Rank, cluster: Cluster, groups: Groups, e: Efficiencies) -> L
     """Price the collectives inside a micro-batch."""
 
     def lines(messages: Sequence[Message], work: Work) -> list[PricedMessage]:
-        return priced_in_line(messages, groups, cluster, e, attention_s=attention_s(work), device_s=device_s(work))
+        return priced_in_line(messages, groups, cluster, e, attention_s=attention_s(work), device_s=device_s(work),
+                              products_s=products_s(work))  # fmt: skip
 
     return Lines(
         blocks=tuple(lines(messages, work) for messages, work in zip(rank.block_messages, rank.blocks, strict=True)),

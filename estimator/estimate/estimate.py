@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.cost.device_time import Work
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
 from estimator.estimate.interval import interval_s
@@ -18,7 +18,7 @@ from estimator.estimate.report import (
     phases_and_breakdown,
     stage_memories,
 )
-from estimator.memory.memory import out_of_memory_frac
+from estimator.estimate.residual import kind_of, memory_interval, out_of_memory_frac, widened
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token, parameters
@@ -30,6 +30,7 @@ from estimator.scenario.scenario import Scenario, scenario_problems
 class Memory:
     """Memory of the fullest stage's rank, and every stage's.
 
+    ``interval_bytes``: the 80 % interval of the peak.
     ``curve``: (seconds, bytes held from there on) over the step of an op list; empty for a scenario.
     ``out_of_memory_frac``: the risk that the step needs more than there is.
     """
@@ -42,6 +43,7 @@ class Memory:
     by_kind: dict[str, float]
     stages: tuple[MemoryOfStage, ...]
     curve: tuple[tuple[float, float], ...] = ()
+    interval_bytes: tuple[float, float] = (0.0, 0.0)
     out_of_memory_frac: float = 0.0
 
 
@@ -73,6 +75,7 @@ class Estimate:
     full attention square though half of it is masked, nothing recomputed. ``hfu``: FLOPs that the chips execute, over
     the same peak: of the square what the kernel computes (half, if it skips masked tiles), recomputation, scores that
     fused attention multiplies again in backward, ranks that repeat one another's work. It may lie below ``mfu``.
+    ``kind``: the kind of plan whose known errors ``interval_s`` has (estimate/residual.py).
     Of an op list ``tokens_per_s`` is 0 where it does not say how many there are, and ``modules`` are its modules.
     """
 
@@ -98,9 +101,10 @@ class Estimate:
     chips: int
     efficiencies: str
     modules: tuple[ModuleCost, ...] = ()
+    kind: str = ""
 
 
-def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, interval: bool = True) -> Estimate:
+def estimate(scenario: Scenario, calibration: Calibrated | None = None, *, interval: bool = True) -> Estimate:
     """Predict one training step; raise InputProblems where the scenario is impossible.
 
     ``calibration`` replaces the efficiencies of the chip's family. Without ``interval`` both of its ends are the
@@ -112,7 +116,10 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
     found = assembled(scenario, calibration)
     scenario, e, rank, setting, timing = found.scenario, found.e, found.rank, found.setting, found.timing
     seconds = float(timing.seconds)
-    low, high = interval_s(rank, setting, int(timing.critical_stage), e) if interval else (seconds, seconds)
+    kind = kind_of(scenario, timing.one.host_share)
+    low, high = (seconds, seconds)
+    if interval:
+        low, high = widened(seconds, interval_s(rank, setting, int(timing.critical_stage), e), kind)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
 
     stages = stage_memories(setting, e.workspace_bytes)
@@ -127,7 +134,8 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         moment=fullest.moment,
         by_kind=fullest.by_kind,
         stages=stages,
-        out_of_memory_frac=out_of_memory_frac(reserved, capacity),
+        interval_bytes=memory_interval(fullest.peak_bytes, kind),
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind),
     )
 
     tokens = float(scenario.tokens)
@@ -162,6 +170,7 @@ def estimate(scenario: Scenario, calibration: Efficiencies | None = None, *, int
         micro_batches=scenario.micro_batches,
         chips=chips,
         efficiencies=e.name,
+        kind=kind,
     )
 
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from estimator.cost.efficiency import Efficiencies, efficiencies
+from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.recorded import Recorded, Work, recorded
@@ -72,10 +72,10 @@ class Expected:
     notes: tuple[str, ...] = field(default=(ATTENTION_FLOPS,))
 
 
-def expected(found: OpList, chip: str = "", calibration: Efficiencies | None = None) -> Expected:
+def expected(found: OpList, chip: str = "", calibration: Calibrated | None = None) -> Expected:
     """Price every call of a profile; raise InputProblems where its chip is not in the catalogue and none is given."""
     cluster = cluster_for(found, chip)
-    e = calibration or efficiencies(cluster.chip.efficiency)
+    e = efficiencies_for(cluster.chip, calibration)
     priced = recorded(found, cluster, e, interval=False)
     rows: dict[tuple[int, str], list[float]] = {}
     for index, call in enumerate(found.calls):
@@ -103,7 +103,7 @@ def expected(found: OpList, chip: str = "", calibration: Efficiencies | None = N
     )
 
 
-def own_prediction(found: OpList, calibration: Efficiencies | None = None) -> Expected | None:
+def own_prediction(found: OpList, calibration: Calibrated | None = None) -> Expected | None:
     """As ``expected``, None where the chip that it ran on is not known."""
     try:
         return expected(found, calibration=calibration)

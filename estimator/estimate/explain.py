@@ -60,7 +60,8 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
     training, plan = scenario.training, scenario.plan
     found = [
         f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
-        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth.",
+        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth."
+        + (f" Calibrated: {e.about}" if e.about else ""),
         f"{f'Dropout {training.dropout:g}' if training.dropout else 'No dropout'}; causal attention;"
         " the loss is taken over every token.",
         "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"
@@ -78,12 +79,18 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
             " it takes longer than the compute beside it."
         )
     if plan.dp > 1 and plan.overlap and not e.lower_bound:
+        contention = getattr(e, training.traits.contention)
         found.append(
-            f"Gradient exchange hides behind memory-bound kernels, not behind matrix products"
-            f" (contention {e.contention_frac:.0%})."
+            f"Gradient exchange hides behind memory-bound kernels, and in part behind matrix products"
+            f" (contention {contention:.0%})."
         )
     if plan.tp > 1 and not e.lower_bound:
-        found.append("Tensor parallel collectives do not overlap with compute.")
+        beside = plan.tp_overlap and plan.sequence_parallel
+        found.append(
+            "Tensor parallel collectives pass beside the products they feed, all but a rank's share."
+            if beside
+            else "Tensor parallel collectives do not overlap with compute."
+        )
     if plan.chips > scenario.cluster.chips_per_node:
         order = ", then ".join(plan.placement.split("-"))
         found.append(f"Axes fill a node from the inside out: {order}.")

@@ -14,25 +14,33 @@ from estimator.schedule.micro_batch import Scale
 from estimator.schedule.step import Setting
 
 INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
-    "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_vector_frac", "gemm_unaligned_frac",
-                        "gemm_pairs_frac", "gemm_fours_frac",
+    "matrix products": ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_tf32_outer_frac", "gemm_vector_frac",
+                        "gemm_unaligned_frac", "gemm_pairs_frac", "gemm_fours_frac",
                         "gemm_start_s", "gemm_tf32_start_s", "gemm_vector_start_s"),
     "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
                   "attention_half_length", "attention_backward_half_length", "attention_vector_half_length",
                   "attention_backward_frac"),
     "memory": ("memory_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
-               "mixed_elements_per_unit_cycle", "kernel_tail_s",
+               "mixed_elements_per_unit_cycle", "column_bytes_per_unit_cycle", "kernel_tail_s",
                "kernel_gap_s",
                "optimizer_tail_s"),
-    "host": ("host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
-             "host_megatron_forward_s", "host_megatron_backward_s", "host_tensor_s",
+    "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
+             "host_megatron_forward_s", "host_megatron_backward_s", "host_library_factor", "host_tensor_s",
+             "host_sharded_tensor_s", "host_fsdp_forward_s", "host_fsdp_backward_s", "host_dtensor_s",
              "host_step_s", "host_collective_s"),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
+                      "contention_megatron_frac",
                       "host_link_frac", "host_memory_bytes_per_s"),
 }  # fmt: skip
 """Efficiencies that err together; the interval adds the groups' effects in quadrature."""
 
-SHAPES = ("gemm_split_factor", "gemm_overlap_power", "attention_half_width", "host_dispatches_per_kernel")
+SHAPES = (
+    "gemm_split_factor",
+    "gemm_overlap_power",
+    "attention_half_width",
+    "host_forward_dispatches_per_kernel",
+    "host_backward_dispatches_per_kernel",
+)
 """Efficiencies that bend a curve rather than move it; the interval leaves them as they are."""
 
 VARIANTS = 1 + 2 * len(INTERVAL_GROUPS)
@@ -100,5 +108,7 @@ def factor(e: Efficiencies, varied: Efficiencies, name: str) -> NDArray[np.float
 
 def _end(e: Efficiencies, name: str, *, faster: bool) -> float:
     found: Range = e.ranges[name]
-    more_is_faster = (name.endswith("_frac") and name != "contention_frac") or name.endswith(("_cycle", "_per_s"))
+    more_is_faster = (name.endswith("_frac") and not name.startswith("contention")) or name.endswith(
+        ("_cycle", "_per_s")
+    )
     return found.high if more_is_faster == faster else found.low

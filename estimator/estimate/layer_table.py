@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, fields
 
 from estimator.communication.message import PricedMessage
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.cost.price import Priced
 from estimator.estimate.assemble import assembled
 from estimator.operations.layer_tensors import tensors_of
@@ -68,7 +68,7 @@ class LayerRow:
 COLUMNS = tuple(f.name for f in fields(LayerRow) if f.name != "trained")
 
 
-def layer_table(scenario: Scenario, calibration: Efficiencies | None = None) -> tuple[LayerRow, ...]:
+def layer_table(scenario: Scenario, calibration: Calibrated | None = None) -> tuple[LayerRow, ...]:
     """Return the rows of every kind of block on the critical stage, of the embedding and of the head."""
     found = assembled(scenario, calibration)
     rank, setting, lines, timing = found.rank, found.setting, found.lines, found.timing

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from estimator.cost.efficiency import Efficiencies, efficiencies
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, roofs_of
 from estimator.estimate.interval import quadrature
@@ -23,6 +23,7 @@ from estimator.estimate.op_list_report import (
 )
 from estimator.estimate.recorded import Recorded, recorded, times_of
 from estimator.estimate.report import MemoryOfStage
+from estimator.estimate.residual import kind_of_program, widened
 from estimator.memory.timeline import MemoryTimeline, timeline
 from estimator.operations.aten import workspace_bytes_of
 from estimator.operations.aten.operands import moved_bytes
@@ -66,7 +67,7 @@ class _Passed:
 
 
 def estimate_op_list(
-    found: OpList, cluster: Cluster, calibration: Efficiencies | None = None, *, interval: bool = True
+    found: OpList, cluster: Cluster, calibration: Calibrated | None = None, *, interval: bool = True
 ) -> Estimate:
     """Predict the step of an op list on a cluster's chips, one rank's as every rank's.
 
@@ -75,14 +76,17 @@ def estimate_op_list(
     family.
     """
     chip = cluster.chip
-    e = calibration or efficiencies(chip.efficiency)
+    e = efficiencies_for(chip, calibration)
     interval = interval and not e.lower_bound
     priced = recorded(found, cluster, e, interval=interval)
     order = order_of(found.calls, priced.phases)
     queue = queued(order, times_of(priced, e, interval=interval))
     seconds = float(queue.seconds[0])
-    low, high = quadrature(np.asarray(queue.seconds)) if interval else (seconds, seconds)
     passed = _passed(queue, order, priced)
+    kind = kind_of_program(max(found.world_size, 1), sum(passed.waits_s.values()) / max(seconds, 1e-30))
+    low, high = (seconds, seconds)
+    if interval and seconds > 0:
+        low, high = widened(seconds, quadrature(np.asarray(queue.seconds)), kind)
     collectives = collectives_of(priced, queue)
     held = _memory(priced, e, cluster, order, queue)
     model_flops, executed, precision = _flops(priced)
@@ -114,6 +118,7 @@ def estimate_op_list(
         micro_batches=1,
         chips=chips,
         efficiencies=e.name,
+        kind=kind,
         modules=module_costs(priced),
     )
 

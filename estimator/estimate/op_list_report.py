@@ -138,7 +138,8 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[st
     found = priced.found
     said = [
         f"Efficiencies “{e.name}”: products reach {e.gemm_matrix_frac:.0%} of the dense matrix peak,"
-        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth.",
+        f" contiguous kernels {e.memory_frac:.0%} of memory bandwidth."
+        + (f" Calibrated: {e.about}" if e.about else ""),
         "The host starts a step together with the device, as where it reads a loss; every rank takes as long as this"
         " one.",
         "MFU counts the products that this rank runs and the full attention square, nothing recomputed.",

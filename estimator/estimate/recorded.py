@@ -14,7 +14,7 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import recorded_launch_s
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
-from estimator.operations.aten import fusion, is_known, kernels_of
+from estimator.operations.aten import fusion, is_known, kernels_of, plain
 from estimator.operations.aten.optimizer import tensors_of
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
@@ -227,13 +227,21 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         if at is None:
             at = hosts[key] = len(columns)
             phase, count, compiled, again, dispatches = key
-            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches)
+            own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
+                                    library="transformers" in found.found.versions)  # fmt: skip
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at
     host = np.stack(columns, axis=1)[:, of_host] if columns else np.zeros((rows, 0))
     walk = np.asarray(e_all.host_tensor_s, dtype=float)
     for index, tensors in _walks(found).items():
         host[:, index] += tensors * walk
+    for (name, phase), constant in FSDP_MODULES.items():
+        marks = {at for at, s in enumerate(found.found.signatures) if plain(s.op).lstrip("_") == name}
+        if marks:
+            each = np.asarray(getattr(e_all, constant), dtype=float)
+            for index, call in enumerate(calls):
+                if call.signature in marks and found.phases[index] == phase:
+                    host[:, index] += each
     return Times(
         device=table[:, which],
         gap=np.where(works, launches[which], 0.0) * gap + np.zeros((rows, 1)),
@@ -242,6 +250,13 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         contention_frac=np.broadcast_to(np.asarray(e_all.contention_frac, dtype=float), (rows,)),
         last_s=np.broadcast_to(np.asarray(0.0 if e.lower_bound else e_all.host_step_s, dtype=float), (rows,)),
     )
+
+
+FSDP_MODULES = {
+    ("all_gather_copy_in", Phase.FORWARD): "host_fsdp_forward_s",
+    ("chunk_cat", Phase.BACKWARD): "host_fsdp_backward_s",
+}
+"""Ops that FSDP2 runs once for each module that it gathers: all that they stand for takes the host longer."""
 
 
 def _walks(found: Recorded) -> Mapping[int, int]:

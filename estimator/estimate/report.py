@@ -17,7 +17,7 @@ from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
 from estimator.scenario.units import Number
-from estimator.schedule.schedules import in_flight
+from estimator.schedule.schedules import head_in_flight, in_flight
 from estimator.schedule.step import Setting, Step, once_per_step
 
 
@@ -150,6 +150,7 @@ def _of_kind(
         in_flight=flying,
         micro_batches=setting.micro_batches,
         workspace_bytes=workspace_bytes,
+        head_in_flight=head_in_flight(setting.plan.schedule, flying, setting.stages, setting.virtual_stages),
     )
     for index, (moment, by_kind) in zip(indices, memory.at_peaks(len(indices)), strict=True):
         yield MemoryOfStage(

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from estimator.communication.message import PricedMessage
 from estimator.cost.device_time import Work
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.assemble import Assembled, assembled, parts_in_line, parts_of
 from estimator.estimate.report import stage_memories
 from estimator.memory.memory import StageMemory, stage_memory
@@ -65,7 +65,7 @@ class Block:
     end_s: float
 
 
-def timeline(scenario: Scenario, calibration: Efficiencies | None = None) -> Timeline:
+def timeline(scenario: Scenario, calibration: Calibrated | None = None) -> Timeline:
     """Lay out one step; raise InputProblems where the scenario is impossible."""
     problems = scenario_problems(scenario)
     if problems:

@@ -25,12 +25,13 @@ def logits_bytes(d: RankSizes) -> tuple[Number, Number]:
     """Bytes of logits and loss at the end of forward, and at the peak inside the loss's backward.
 
     Per logit: fp32 4 then 12 (log-softmax output; its gradient and the logits' gradient), bf16 2 then 6, autocast
-    (fp32 log-softmax of 2-byte logits) 6 then 10; Megatron 4 (in place) then 8. Measured with eager
-    PyTorch on one H200 (torch 2.11), see tests/estimator/operations/test_against_torch.py for the CPU check.
+    (fp32 log-softmax of 2-byte logits) 6 then 10, measured with eager PyTorch on one H200 (torch 2.11), see
+    tests/estimator/operations/test_against_torch.py for the CPU check; Megatron 4 (softmax in place) then 6 (its
+    gradient in place, cast to 2; megatron/core/tensor_parallel/cross_entropy.py).
     """
     count = d.tokens * d.vocab
     if d.training.traits.vocab_parallel_loss:
-        return count * 4.0, count * 8.0
+        return count * 4.0, count * 6.0
     if d.fused:
         return count * d.widths.compute, count * 2 * d.widths.compute
     if d.widths.autocast:

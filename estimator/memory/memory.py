@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -102,8 +101,9 @@ def stage_memory(
     in_flight: Number,
     micro_batches: Number,
     workspace_bytes: Number,
+    head_in_flight: Number | None = None,
 ) -> StageMemory:
-    """Add up one rank's memory of one stage.
+    """Add up one rank's memory of one stage; ``head_in_flight``: micro-batches that wait behind the head, if others.
 
     Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
     block's backward, the first block's backward (all gradients, few activations), and the optimizer step (gradients
@@ -132,9 +132,11 @@ def stage_memory(
         activations = minimum(activations, 2.0 * block.kept_bytes)
         passed = where(layers > 1, block.kept_bytes, 0.0)
     again = where(shard.recomputed, block.plain_bytes - block.kept_bytes, 0.0)
-    head_kept = shard.head_kept_bytes * in_flight if kind.head else 0.0
-    held_logits = shard.logits_end_bytes * maximum(in_flight - 1, 0) if kind.head else 0.0
-    accumulated = where(micro_batches > 1, gradients, 0.0)
+    at_head = in_flight if head_in_flight is None else head_in_flight
+    head_kept = shard.head_kept_bytes * at_head if kind.head else 0.0
+    held_logits = shard.logits_end_bytes * maximum(at_head - 1, 0) if kind.head else 0.0
+    # Buffers in which gradients live and travel are there from the start.
+    accumulated = gradients if shard.training.traits.in_place_buffers else where(micro_batches > 1, gradients, 0.0)
     casts = cast * n.compute if n.autocast else 0.0
     last_casts = where(layers > 1, 0.0, casts)
     buckets: Number = 0.0
@@ -189,18 +191,6 @@ def stage_memory(
         }
         moments = {"loss backward": loss, **moments}
     return StageMemory(states=states, moments=moments)
-
-
-PEAK_ERROR_FRAC = 0.035
-"""Nine of ten measured peaks lie this close to their prediction (docs/accuracy.md)."""
-NINE_OF_TEN_DEVIATIONS = 1.645
-"""Nine tenths of a normal distribution lie within so many standard deviations."""
-
-
-def out_of_memory_frac(reserved_bytes: float, capacity_bytes: float) -> float:
-    """Give the risk that a step needs more than its device has: Φ(ln(reserved / capacity) / σ), σ of measured peaks."""
-    deviation = PEAK_ERROR_FRAC / NINE_OF_TEN_DEVIATIONS
-    return 0.5 * math.erfc(math.log(capacity_bytes / reserved_bytes) / deviation / math.sqrt(2.0))
 
 
 def _each(value: Number, count: int) -> list[float]:

@@ -20,11 +20,12 @@ from estimator.scenario.units import Number
 class KernelCost:
     """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward.
 
-    ``reduced``: what of ``stream`` kernels move that go over each row more than once.
+    ``reduced``: what of ``stream`` kernels move that go over each row more than once; ``column``: that sum over rows.
     """
 
     stream: Number = 0.0
     reduced: Number = 0.0
+    column: Number = 0.0
     strided: Number = 0.0
     mixed: Number = 0.0
     slow_bytes: Number = 0.0
@@ -43,9 +44,9 @@ def rms_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
         forward = KernelCost(stream=18, strided=3, slow_bytes=20, launches=8, saved=6, flops=4)
         # Backward: weight · g, x · g and its sum; upcast; · x and its sum, · rsqrt; three on the small tensors; the
         # mean's share expanded; the square's x¹ as a copy, doubled, · share; both added; downcast.
-        return forward, KernelCost(stream=70, strided=4, slow_bytes=24, launches=16, flops=8)
+        return forward, KernelCost(stream=70, column=e, strided=4, slow_bytes=24, launches=16, flops=8)
     forward = KernelCost(stream=12, strided=2, slow_bytes=16, launches=6, saved=8, flops=4)
-    return forward, KernelCost(stream=72, strided=3, slow_bytes=20, launches=14, flops=8)
+    return forward, KernelCost(stream=72, column=e, strided=3, slow_bytes=20, launches=14, flops=8)
 
 
 def layer_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
@@ -54,7 +55,7 @@ def layer_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
     # Fused frameworks bring kernels of their own, which keep a row on the chip.
     reduced = 0 if d.fused else e
     forward = KernelCost(stream=2 * e, reduced=2 * reduced, flops=7, saved=e)
-    return forward, KernelCost(stream=5 * e, reduced=5 * reduced, launches=2, flops=12)
+    return forward, KernelCost(stream=5 * e, reduced=3 * reduced, column=2 * reduced, launches=2, flops=12)
 
 
 def norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
@@ -210,7 +211,7 @@ def pair(
                 launches=forward.launches * times, saved_bytes=forward.saved * elements,
                 flops_per_element=forward.flops, category=category),
         kernels(f"{name} gradient", layer, "backward", elements=elements, stream=backward.stream,
-                reduced=backward.reduced, strided=backward.strided, mixed=backward.mixed,
+                reduced=backward.reduced, column=backward.column, strided=backward.strided, mixed=backward.mixed,
                 slow_bytes=backward.slow_bytes, launches=backward.launches * times,
                 saved_bytes=backward.saved * elements, flops_per_element=backward.flops, category=category),
     ]  # fmt: skip

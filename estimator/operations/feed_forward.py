@@ -30,8 +30,7 @@ def feed_forward(
     rows = d.tokens if rows is None else rows
     inputs = d.hidden if whole else d.hidden_width
     up_count = 2 if model.gated_ffn else 1
-    # Eager PyTorch works through experts one after another.
-    launches = 1.0 if d.fused else experts
+    launches = 1.0 if d.groups_experts else experts
     bias = model.bias or model.ffn_bias
     up = f"{prefix}gate, up projections" if model.gated_ffn else f"{prefix}up projection"
     ops = linear(

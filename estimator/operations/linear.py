@@ -80,7 +80,7 @@ def linear(
     if bias and not d.fused:
         ops.append(
             kernels(f"{name} bias gradient", layer, "backward", elements=batch * rows * outputs, stream=n.compute,
-                    launches=projections * launches, flops_per_element=1, weight=True)
+                    column=n.compute, launches=projections * launches, flops_per_element=1, weight=True)
         )  # fmt: skip
     if n.autocast or quantised:
         weight = batch * inputs * outputs / gather

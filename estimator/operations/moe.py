@@ -25,7 +25,7 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
     model, n = d.model, d.widths
     e = n.residual if n.autocast else n.compute
     tokens = d.routed_tokens
-    loops: Number = 1.0 if d.fused else d.local_experts
+    loops: Number = 1.0 if d.groups_experts else d.local_experts
     ops = linear(d, "router", layer, inputs=d.hidden, outputs=model.experts, rows=tokens, whole=True, quantised=False,
                  bias=model.router_bias)  # fmt: skip
     ops += pair("router scores", layer, tokens * model.experts, *_scores(d))

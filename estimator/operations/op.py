@@ -33,14 +33,15 @@ class Op:
 
     ``gemm``: ``batch`` products (m × k)·(k × n). ``attention``: ``batch`` heads of m queries, n keys, k wide, fused.
     ``kernels``: memory-bound kernels: ``stream_bytes`` move in contiguous, vectorised kernels, of them
-    ``reduced_bytes`` in kernels that reduce every row (norms; softmax, in attention); ``strided_elements``
-    pass through kernels limited by elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements``
-    through the slower ones whose operands differ in type. ``transfer``: ``bytes`` pass between host and device. All
-    sizes are per execution.
+    ``reduced_bytes`` in kernels that reduce every row (norms; softmax, in attention), ``column_bytes`` in kernels that
+    sum over rows (gradients of biases and of norms' weights); ``strided_elements`` pass through kernels limited by
+    elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements`` through the slower ones whose operands
+    differ in type. ``transfer``: ``bytes`` pass between host and device. All sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
-    the gradients of weights need, so that a schedule may run it later. ``fetched``: elements of a product's
-    operands that its unit fetches at once, which rows at odd addresses make fewer.
+    the gradients of weights need, so that a schedule may run it later. ``outer``: a product of two operands neither of
+    whose rows runs along k, as gradients of weights are (Gᵀ·X). ``fetched``: elements of a product's operands that its
+    unit fetches at once, which rows at odd addresses make fewer.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Op:
     bytes: Number = 0.0
     stream_bytes: Number = 0.0
     reduced_bytes: Number = 0.0
+    column_bytes: Number = 0.0
     strided_elements: Number = 0.0
     mixed_elements: Number = 0.0
     launches: Number = 1.0
@@ -66,6 +68,7 @@ class Op:
     recomputed: bool = False
     efficiency: str = ""
     weight: bool = False
+    outer: bool = False
     visible_frac: Number = CAUSAL_FRAC
 
 
@@ -87,6 +90,7 @@ def gemm(
     fetched: int = WHOLE,
     category: str = Category.MATMUL,
     weight: bool = False,
+    outer: bool = False,
 ) -> Op:
     """Describe ``batch`` matrix products: 2·batch·m·n·k FLOPs; each operand read and the result written once."""
     result = element_bytes if output_bytes is None else output_bytes
@@ -108,6 +112,7 @@ def gemm(
         precision=precision,
         fetched=fetched,
         weight=weight,
+        outer=outer or weight,
     )
 
 
@@ -119,6 +124,7 @@ def kernels(
     elements: Number,
     stream: Number = 0.0,
     reduced: Number = 0.0,
+    column: Number = 0.0,
     strided: Number = 0.0,
     mixed: Number = 0.0,
     slow_bytes: Number = 0.0,
@@ -144,6 +150,7 @@ def kernels(
         bytes=(stream + slow_bytes) * elements,
         stream_bytes=stream * elements,
         reduced_bytes=reduced * elements,
+        column_bytes=column * elements,
         strided_elements=strided * elements,
         mixed_elements=mixed * elements,
         launches=launches,

@@ -73,9 +73,12 @@ class RankSizes:
     training: Training
     recompute: str
     fused: bool
+    groups_experts: bool
     multi_tensor: bool
     fused_projections: bool
     keeps_gathered: bool
+    tp_overlap: bool = False
+    ep_overlap: bool = False
     causal: bool = True
 
     @property
@@ -153,7 +156,10 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         training=training,
         recompute=plan.recompute,
         fused=training.fused,
+        groups_experts=training.groups_experts,
         multi_tensor=scenario.cluster.chip.kind != "cpu",
         fused_projections=training.traits.fuses_projections or model.position != "rope",
         keeps_gathered=keeps_gathered,
+        tp_overlap=plan.tp_overlap,
+        ep_overlap=plan.ep_overlap,
     )

@@ -30,6 +30,7 @@ class Framework:
 
     - ``fuses``: element-wise kernels are compiled into a few, without ``compile`` being set.
     - ``host``: whose host time per launch applies: ``eager``, ``fused``, ``megatron``, or none.
+    - ``contention``: the efficiency that says what products lose while data parallel collectives run beside them.
     - ``lower_bound``: no software at all: no host, no kernels but the needed ones, nothing sent that need not be.
     - ``vocab_parallel``: embedding and head are split over the tensor parallel ranks.
     - ``vocab_parallel_loss``: the loss over a split vocabulary runs in fp32, kernel by kernel (Megatron-Core).
@@ -48,12 +49,14 @@ class Framework:
     - ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant CheckpointFunction), not
       only as far as backward needs it (PyTorch's early stop, XLA's dead code).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    - ``dtensor``: tensor parallelism is DTensor's and sharded parameters are FSDP2's, with what Python does for each.
     - ``measurable``: the runners run a step as it does.
     """
 
     label: str
     fuses: bool = False
     host: str = "eager"
+    contention: str = "contention_frac"
     lower_bound: bool = False
     vocab_parallel: bool = False
     vocab_parallel_loss: bool = False
@@ -68,19 +71,21 @@ class Framework:
     keeps_gathered: bool = False
     redoes_whole_blocks: bool = False
     weighs_inside_experts: bool = False
+    dtensor: bool = False
     measurable: bool = False
     published: PublishedDefaults = PublishedDefaults()
 
 
 FRAMEWORKS = {
-    "pytorch-eager": Framework(label="PyTorch, eager", keeps_gathered=True, measurable=True),
+    "pytorch-eager": Framework(label="PyTorch, eager", keeps_gathered=True, dtensor=True, measurable=True),
     "pytorch-compile": Framework(
-        label="PyTorch, compiled", fuses=True, host="fused", keeps_gathered=True, measurable=True
+        label="PyTorch, compiled", fuses=True, host="fused", keeps_gathered=True, dtensor=True, measurable=True
     ),
     "megatron": Framework(
         label="Megatron",
         fuses=True,
         host="megatron",
+        contention="contention_megatron_frac",
         vocab_parallel=True,
         vocab_parallel_loss=True,
         master_weights=True,

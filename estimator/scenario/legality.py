@@ -25,8 +25,11 @@ def legality(model: Model, plan: Plan, training: Training) -> list[Problem]:
 
 def tensor_problems(model: Model, plan: Plan, training: Training) -> list[Problem]:
     """List why heads, widths and tokens cannot be divided over tp."""
+    alone = plan.tp_overlap and not plan.sequence_parallel
+    found = [_problem("plan.tp_overlap", "only gathers and scatters of sequence parallelism pass beside products",
+                      "Set sequence_parallel to true, or tp_overlap to false.")] if alone else []  # fmt: skip
     if plan.tp_kind != "1d":
-        found = [
+        found += [
             *grid_problems(
                 plan.tp_kind,
                 plan.tp,
@@ -52,7 +55,6 @@ def tensor_problems(model: Model, plan: Plan, training: Training) -> list[Proble
             found.append(_problem("plan.cp", f"context parallelism is not laid over a {plan.tp_kind} grid",
                                   "Set cp to 1, or tp_kind to 1d."))  # fmt: skip
         return found
-    found = []
     if plan.tp_depth != 1:
         found.append(_problem("plan.tp_depth", "only 2.5d tensor parallelism has a depth", "Set tp_depth to 1."))
     for what, size in (("heads", model.heads), ("ffn", model.ffn)):

@@ -39,6 +39,10 @@ class Plan:
     tp_kind: str = spec("1d", choices=TP_KINDS, help="tensor parallel algorithm")
     tp_depth: int = spec(1, minimum=1, maximum=100_000, help="depth d of 2.5d tensor parallelism: tp = d·q²")
     sequence_parallel: bool = spec(False, help="Megatron sequence parallelism: norms and residuals split over tp")
+    tp_overlap: bool = spec(
+        False,
+        help="gathers and scatters of sequence parallelism pass beside the products they feed, a rank's share at once",
+    )
     cp: int = spec(1, minimum=1, maximum=100_000, help="context parallel degree")
     cp_kind: str = spec("ring", choices=CP_KINDS, help="context parallel algorithm")
     pp: int = spec(1, minimum=1, maximum=10_000, help="pipeline parallel degree")
@@ -46,6 +50,9 @@ class Plan:
     schedule: str = spec("1f1b", choices=SCHEDULES, help="pipeline schedule")
     ep: int = spec(1, minimum=1, maximum=100_000, help="expert parallel degree")
     expert_tp: int = spec(1, minimum=1, maximum=100_000, help="tensor parallel degree inside one expert")
+    ep_overlap: bool = spec(
+        False, help="tokens travel to experts and back beside the compute of another half micro-batch"
+    )
     sharding: str = spec("ddp", choices=SHARDINGS, help="what data parallel ranks shard; fsdp is zero3 with reshard")
     shard_ranks: int = spec(
         0, minimum=0, maximum=1_000_000, help="ranks that share one copy of the sharded states (HSDP); 0: all"

@@ -10,6 +10,7 @@ from estimator.scenario.hardware import PEAK_FIELD
 
 PRECISIONS = tuple(PEAK_FIELD)
 OPTIMIZERS = ("adamw", "sgd")
+EXPERTS = ("default", "grouped", "loop")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
 
 
@@ -27,6 +28,11 @@ class Training:
         choices=ATTENTIONS,
         help="eager keeps the scores; sdpa: torch's best fused kernel; flash: FlashAttention-2; flash1: version 1",
     )
+    experts: str = spec(
+        "default",
+        choices=EXPERTS,
+        help="experts in grouped products or one after another; default: grouped where kernels are fused",
+    )
     compile: bool = spec(False, help="torch.compile fuses element-wise kernels")
     framework: str = spec("pytorch-eager", choices=tuple(FRAMEWORKS), help="whose kernel list and host time")
 
@@ -39,3 +45,8 @@ class Training:
     def fused(self) -> bool:
         """Whether element-wise kernels are compiled into a few, by torch.compile or by the framework."""
         return self.compile or self.traits.fuses
+
+    @property
+    def groups_experts(self) -> bool:
+        """Whether all experts of a rank run in one kernel each, not one after another."""
+        return self.fused if self.experts == "default" else self.experts == "grouped"

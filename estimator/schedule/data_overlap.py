@@ -32,6 +32,7 @@ def data_parallel(
     window: dict[str, Number] = {"forward": one.window_forward_s * times, "backward": one.window_backward_s * times}
     share = {"forward": one.products_forward_frac, "backward": one.products_backward_frac}
     dense, expert, _, tensors, expert_tensors = stage_parameters(shard, kind)
+    contention = getattr(e, shard.training.traits.contention)
     found = []
     for axis, parameters, count, ranks in (
         ("dp", dense, tensors, groups.data.ranks),
@@ -66,7 +67,7 @@ def data_parallel(
                 if message.group == "replica":
                     # Replicas are summed in the last micro-batch's backward only.
                     room = minimum(room, one.window_backward_s)
-                left = exposed_s(both, room, share[phase], e)
+                left = exposed_s(both, room, share[phase], contention)
                 exposed_frac = left / maximum(both, 1e-30)
                 window[phase] = maximum(0.0, window[phase] - both)
             found.append(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, Work
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s
+from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s, split_products_s
 from estimator.scenario.arrays import maximum, picked, where
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
@@ -53,16 +53,22 @@ def part_of(
     host: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for message in messages:
         host[message.phase] += blocking_collective_s(training, message.host, e) * message.count
+    # The ranks that meet in its collectives are those that its products are split over.
+    ranks: Number = 1.0
+    for message in messages:
+        ranks = maximum(ranks, message.host)
+    split = split_products_s(training, ranks, work.products, e)
     return Part(
         forward_s=forward,
         input_s=towards_input,
         weight_s=weight,
         products_forward_s=forward_p,
         products_backward_s=input_p + weight_p,
-        host_forward_s=launches["forward"] * early + host["forward"],
+        host_forward_s=launches["forward"] * early + host["forward"] + split,
         host_backward_s=launches["recomputed"] * early
         + (launches["input"] + launches["weight"]) * late
-        + host["backward"],
+        + host["backward"]
+        + split,
         launches_forward=launches["forward"],
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
     )
@@ -115,6 +121,13 @@ class Pass:
     def backward_s(self) -> Number:
         """Device time of backward: towards inputs and towards weights."""
         return self.part.input_s + self.part.weight_s
+
+    @property
+    def host_share(self) -> float:
+        """Host over device time of this pass; for plain numbers."""
+        part = self.part
+        device_s = part.forward_s + self.backward_s + part.inline_forward_s + part.inline_backward_s
+        return float((part.host_forward_s + part.host_backward_s) / maximum(device_s, 1e-30))
 
     @property
     def products_forward_frac(self) -> Number:

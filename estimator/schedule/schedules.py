@@ -198,3 +198,13 @@ def in_flight(
     activations wait too: ZB-H1 min(m, p) (Qi 2023, arXiv 2401.10241), ZB-V min(m, p, (m + 1 + stage)/2).
     """
     return FORMULAS[schedule].held(stage, stages, micro_batches, virtual_stages)
+
+
+def head_in_flight(schedule: str, held: Number, stages: Number, virtual_stages: Number) -> Number:
+    """Micro-batches that wait behind the head for their backward, of the ``held`` ones of the last stage.
+
+    Interleaved, all but the last chunk's are of chunks before it: v·held − (v − 1)p, at least 1.
+    """
+    if schedule != "interleaved":
+        return held
+    return minimum(maximum(held * virtual_stages - (virtual_stages - 1) * stages, 1.0), held)

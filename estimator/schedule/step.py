@@ -5,13 +5,13 @@ The same lines price one plan and many: every quantity may be an array over plan
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import host_update_s
+from estimator.cost.host import host_update_s, sharded_modules_s, walk_s
 from estimator.cost.price import price
 from estimator.memory.memory import Policy, stage_parameters
 from estimator.memory.rank_memory import RankMemory
@@ -111,7 +111,9 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     data = data_parallel(setting.shard, setting.kinds[0], passes[0], plan, setting.groups, m, cluster, e)
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, setting.kinds[0])
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
-    walk = maximum(0.0, (tensors + expert_tensors) * e.host_tensor_s - passes[0].lead_s)
+    policy = setting.policy
+    walked = walk_s(setting.training, policy.sharding, policy.data_ranks, tensors + expert_tensors, e)
+    walk = maximum(0.0, walked - passes[0].lead_s)
     part = one.part
     return Step(
         critical_stage=index,
@@ -157,7 +159,13 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     if setting.policy.offload_activations:
         kept = sum(b.kept_bytes * n for b, n in zip(setting.shard.blocks, kind.blocks, strict=True))
         moved = kept / (setting.cluster.chip.host_bytes_per_s * e.host_link_frac)
-    return stage_pass(total(found), e, offload_s=moved)
+    part = total(found)
+    policy, modules = setting.policy, sum(kind.blocks, start=1.0)
+    forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
+    part = replace(
+        part, host_forward_s=part.host_forward_s + forward_s, host_backward_s=part.host_backward_s + backward_s
+    )
+    return stage_pass(part, e, offload_s=moved)
 
 
 def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubble, Number]:

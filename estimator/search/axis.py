@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario.grid_shape import grid_fits
 from estimator.scenario.plan import AXES, PLACEMENTS, Plan
@@ -71,7 +71,7 @@ class Axis:
     points: tuple[Point, ...]
 
 
-def axis(document: Mapping[str, Any], field: str, calibration: Efficiencies | None = None) -> Axis:
+def axis(document: Mapping[str, Any], field: str, calibration: Calibrated | None = None) -> Axis:
     """Estimate the scenario along ``field``; raise InputProblems where field or scenario cannot be read."""
     if field not in FIELDS:
         raise InputProblems(
@@ -180,7 +180,7 @@ def _batched(changed: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
 
 
 def _point(
-    document: Mapping[str, Any], scenario: Scenario, field: str, value: Any, calibration: Efficiencies | None
+    document: Mapping[str, Any], scenario: Scenario, field: str, value: Any, calibration: Calibrated | None
 ) -> Point:
     try:
         changed = moved(document, scenario, field, value)

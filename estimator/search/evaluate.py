@@ -15,7 +15,7 @@ from estimator.memory.memory import stage_memory
 from estimator.scenario.arrays import taken
 from estimator.scenario.plan import Plan
 from estimator.schedule.micro_batch import Part
-from estimator.schedule.schedules import in_flight
+from estimator.schedule.schedules import head_in_flight, in_flight
 from estimator.schedule.step import Parts, Setting, stage_passes, step
 from estimator.search.price_table import PriceTable, Rows, distinct, in_line, staged, table_of, usable_rows
 from estimator.search.space import Choice, Shape, Sharing, Space, changes, plan_of
@@ -175,6 +175,7 @@ def _peak_bytes(
             in_flight=flying,
             micro_batches=found.micro_batches,
             workspace_bytes=e.workspace_bytes,
+            head_in_flight=head_in_flight(schedule, flying, found.stages, found.virtual_stages),
         ).peak_bytes
         most = np.asarray(peak) if most is None else np.maximum(most, peak)
     assert most is not None

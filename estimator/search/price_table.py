@@ -84,7 +84,12 @@ def in_line(table: PriceTable, groups: Groups, cluster: Cluster, e: Efficiencies
     def lined(part: Part, key: int | str, attention: dict[str, Number]) -> Part:
         messages = [message for (where_at, _), message in table.messages.items() if where_at == key]
         device = {"forward": part.forward_s, "backward": part.input_s + part.weight_s}
-        return with_messages(part, priced_in_line(messages, groups, cluster, e, attention_s=attention, device_s=device))
+        every = {"forward": part.products_forward_s, "backward": part.products_backward_s}
+        products = {phase: seconds - attention.get(phase, 0.0) for phase, seconds in every.items()}
+        priced = priced_in_line(
+            messages, groups, cluster, e, attention_s=attention, device_s=device, products_s=products
+        )
+        return with_messages(part, priced)
 
     parts = table.parts
     return Parts(

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems
@@ -72,7 +72,7 @@ class Remedies:
     best: tuple[Remedy, ...]
 
 
-def remedies(document: Mapping[str, Any], calibration: Efficiencies | None = None) -> Remedies:
+def remedies(document: Mapping[str, Any], calibration: Calibrated | None = None) -> Remedies:
     """Find what is faster than a scenario, or what fits where it does not; raise InputProblems where it is illegal."""
     scenario = scenario_from_json(document)
     own = estimate(scenario, calibration, interval=False)

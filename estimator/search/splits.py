@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from estimator.communication.grid import linear_moves, received
 from estimator.communication.message import PricedMessage, received_bytes
 from estimator.communication.placement import Degrees, groups_of
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated, Efficiencies
 from estimator.estimate.assemble import Rank, effective, efficiencies_of, lines_of, parts_in_line, parts_of, rank_of
 from estimator.scenario.grid_shape import grid_fits, grid_of
 from estimator.scenario.legality import context_problems, tensor_problems
@@ -182,7 +182,7 @@ class Parallelism:
     assumptions: tuple[str, ...]
 
 
-def parallelism(scenario: Scenario, ranks: int = 0, calibration: Efficiencies | None = None) -> Parallelism:
+def parallelism(scenario: Scenario, ranks: int = 0, calibration: Calibrated | None = None) -> Parallelism:
     """Compare the ways for the scenario's model on ``ranks`` chips (0: its tp, else a node); raise InputProblems."""
     usual = max(scenario.cluster.chips_per_node, scenario.cluster.chip.chips_per_node)
     ranks = ranks or (scenario.plan.tp if scenario.plan.tp > 1 else max(usual, 2))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated, Efficiencies
 from estimator.estimate.assemble import effective, efficiencies_of
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token
@@ -65,7 +65,7 @@ class Sweep:
 
 
 def sweep(
-    specification: object, calibration: Efficiencies | None = None, progress: Callable[[int, int], None] | None = None
+    specification: object, calibration: Calibrated | None = None, progress: Callable[[int, int], None] | None = None
 ) -> Sweep:
     """Try every legal plan; raise InputProblems naming the field of a bad specification.
 

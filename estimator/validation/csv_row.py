@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 from estimator.scenario import catalog
@@ -25,13 +25,17 @@ STATED_NETWORK_LATENCY_S = 5e-6
 
 @dataclass(frozen=True, kw_only=True)
 class CsvRow:
-    """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted."""
+    """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted.
+
+    ``alternatives``: what it may have been as well, where the row leaves open how a step was cut.
+    """
 
     source_id: str
     scenario: Scenario | None
     assumptions: tuple[str, ...]
     reason: str
     measured: Measured
+    alternatives: tuple[Scenario, ...] = ()
 
     @property
     def measured_step_s(self) -> float | None:
@@ -66,7 +70,21 @@ def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
         assumptions=tuple(assumptions),
         reason=reason,
         measured=measured,
+        alternatives=tuple(_alternatives(cells, scenario)) if scenario is not None else (),
     )
+
+
+def _alternatives(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
+    """Yield larger micro-batches, and interleaved pipelines of four layers or one a chunk, where none is stated."""
+    plan, each = scenario.plan, scenario.training.global_batch // scenario.plan.dp
+    if not cells.get("micro_batch"):
+        for size in (2, 4, 8):
+            if each % size == 0:
+                yield replace(scenario, plan=replace(plan, micro_batch=size))
+    if plan.pp > 1 and not cells.get("vp") and _software(scenario.training.framework).published.recipes:
+        for chunks in {scenario.model.layers // plan.pp // depth for depth in (4, 1)}:
+            if chunks > 1:
+                yield replace(scenario, plan=replace(plan, schedule="interleaved", virtual_stages=chunks))
 
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
@@ -236,6 +254,9 @@ def plan_and_training(
     if not stated and recent and tp > 1:
         split = True
         assumptions.append("sequence_parallel = true (as Megatron's published recipes set it)")
+    overlapped = split and recent and cells.get("tp_overlap", "").lower() not in ("false", "0", "no")
+    if overlapped and not cells.get("tp_overlap"):
+        assumptions.append("tp_overlap = true (as Megatron's published recipes set it)")
     plan: dict[str, Any] = {
         "dp": dp,
         "tp": tp,
@@ -246,6 +267,7 @@ def plan_and_training(
         "recompute": _recompute(cells.get("recompute", ""), assumptions),
         "micro_batch": whole("micro_batch", 1),
         "sequence_parallel": split,
+        "tp_overlap": overlapped,
         "overlap": cells.get("ddp_mode", "") not in ("naive", "flat")
         and (recent or not (published.exposes_ddp and sharding == "ddp")),
     }
@@ -256,7 +278,8 @@ def plan_and_training(
     if vp > 1 and pp > 1:
         plan |= {"virtual_stages": vp, "schedule": "interleaved"}
     if ep > 1:
-        assumptions.append("expert_tp = 1")
+        plan["ep_overlap"] = flag(cells.get("ep_overlap", ""), False)
+        assumptions.append("expert_tp = 1" if cells.get("ep_overlap") else "expert_tp = 1, ep_overlap = false")
     bucket_mb = number(cells.get("bucket_mb", ""))
     if bucket_mb:
         plan["bucket_bytes"] = int(bucket_mb * 2**20)
@@ -282,10 +305,10 @@ def _training(
     if attention == "flash1":
         assumptions.append("attention flash = FlashAttention 1 (a table names version 2 flash2)")
     if attention is None:
-        old = (
-            eager_dropout is not None
-            and chip.name.startswith(EAGER_DEFAULT_CHIPS)
-            and "transformer_engine" not in cells.get("notes", "")
+        notes = cells.get("notes", "")
+        old = eager_dropout is not None and (
+            "transformer-impl=local" in notes
+            or (chip.name.startswith(EAGER_DEFAULT_CHIPS) and "transformer_engine" not in notes)
         )
         attention = "eager" if old else "sdpa"
         assumptions.append(f"attention = {attention}")

@@ -22,6 +22,8 @@ PART_OF_A_STEP = re.compile(r"\[\s*forward(?!.*(adam|sgd|optimizer))(.*backward)
 """A model's name in tables of single GPUs may say which part of a step was timed: [forward], [forward+backward]."""
 DEVICE_USE = re.compile(r"nvml|nvidia-smi|device use", re.I)
 RESERVED = re.compile(r"(max|peak)[ _]?(memory[ _])?reserved|reserved peak", re.I)
+LAST_RANK = re.compile(r"megatron-lm tests/functional_tests", re.I)
+"""Megatron-LM logs memory from its last rank (is_last_rank in megatron/training/global_vars.py)."""
 CONTEXT = re.compile(r"(\d+) ?MiB context", re.I)
 CONTEXT_BYTES = 500 * 2**20
 """What a process holds of a GPU beside its allocator, where a row does not say: 0.3 to 0.6 GiB on recent drivers."""
@@ -43,7 +45,8 @@ class Measured:
 
     ``step_s`` is the time of ``timed_parts``, of a whole step where there are none. ``memory_kind``: the peak is of
     what was ``allocated``, of what the allocator ``reserved``, or of the whole ``device``, ``context_bytes`` of the
-    process included. ``graphs``: CUDA graphs were replayed. ``peers_s``: others' predictions of ``step_s``, by whose.
+    process included. ``memory_of_last``: it is the last pipeline rank's, not the fullest's. ``graphs``: CUDA
+    graphs were replayed. ``peers_s``: others' predictions of ``step_s``, by whose.
     """
 
     step_s: float | None
@@ -51,6 +54,7 @@ class Measured:
     parts_s: dict[str, float]
     memory_bytes: float | None
     memory_kind: str
+    memory_of_last: bool
     context_bytes: float
     graphs: bool
     peers_s: dict[str, float]
@@ -78,6 +82,7 @@ def measured_of(cells: Mapping[str, str], scenario: Scenario | None) -> Measured
         # What a part of a step keeps is not what is predicted
         memory_bytes=memory_gib * 2**30 if memory_gib and not timed_parts else None,
         memory_kind="device" if device else "reserved" if RESERVED.search(notes) else "allocated",
+        memory_of_last=bool(LAST_RANK.search(cells.get("source", ""))),
         context_bytes=float(stated[1]) * 2**20 if stated else CONTEXT_BYTES,
         graphs=cells.get("compile", "").lower() in CUDA_GRAPHS,
         peers_s={name: seconds for name, seconds in peers.items() if seconds},

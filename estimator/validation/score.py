@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import mean, median
 
-from estimator.cost.efficiency import Efficiencies
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import estimate
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import parameters
@@ -45,6 +46,7 @@ class Predicted:
     high_s: float
     peak_bytes: float
     fits: bool
+    kind: str
     parts_s: dict[str, float]
     naive_s: float | None
     time_error_pct: float | None
@@ -108,14 +110,12 @@ def naive_step_s(scenario: Scenario) -> float:
     return flops / rate * bubble
 
 
-def predict_rows(
-    rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None = None
-) -> list[Predicted | Skipped]:
+def predict_rows(rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None) -> list[Predicted | Skipped]:
     """Predict every row, or say why not, in the table's order."""
     return [_predict(number, row, calibration) for number, row in enumerate(rows, 1)]
 
 
-def validate(rows: Iterable[Mapping[str, str]], calibration: Efficiencies | None = None) -> Validation:
+def validate(rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None) -> Validation:
     """Predict and score every row of a table."""
     return score(predict_rows(rows, calibration))
 
@@ -178,7 +178,7 @@ def errors(percent: Iterable[float | None]) -> Errors:
     )
 
 
-def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | None) -> Predicted | Skipped:
+def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | None) -> Predicted | Skipped:
     row = scenario_of_row(cells)
     if row.scenario is None:
         return Skipped(row=number, source_id=row.source_id, reason=row.reason)
@@ -192,8 +192,14 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | 
     step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in PARTS)
     if measured.timed_parts:
         step_s = sum(parts[part] for part in measured.timed_parts)
-    low_s, high_s = (end * step_s / found.step_time_s for end in found.interval_s)
-    peak_bytes = found.memory.peak_bytes if measured.memory_kind == "allocated" else found.memory.reserved_bytes
+    others = [_seconds(other, calibration) for other in row.alternatives]
+    known = [found.step_time_s, *(seconds for seconds in others if seconds is not None)]
+    # What a row leaves open widens the interval by what it would change, in quadrature.
+    low_s = step_s * math.exp(-_beside(found.interval_s[0], min(known), found.step_time_s))
+    high_s = step_s * math.exp(_beside(found.interval_s[1], max(known), found.step_time_s))
+    peak_bytes = found.memory.stages[-1].peak_bytes if measured.memory_of_last else found.memory.peak_bytes
+    if measured.memory_kind != "allocated":
+        peak_bytes *= found.memory.reserved_bytes / found.memory.peak_bytes
     if measured.memory_kind == "device":
         peak_bytes += measured.context_bytes
     naive = None if measured.timed_parts else naive_step_s(row.scenario)
@@ -207,6 +213,7 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | 
         high_s=high_s,
         peak_bytes=peak_bytes,
         fits=found.memory.fits,
+        kind=found.kind,
         parts_s=parts,
         naive_s=naive,
         time_error_pct=_error(step_s, measured.step_s),
@@ -219,6 +226,20 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Efficiencies | 
             if measured.step_s
         },
     )
+
+
+def _beside(one_s: float, other_s: float, step_s: float) -> float:
+    """Add two deviations from a step time in quadrature, as logarithms."""
+    return math.hypot(*(math.log(max(seconds, 1e-3 * step_s) / step_s) for seconds in (one_s, other_s)))
+
+
+def _seconds(scenario: Scenario, calibration: Calibrated | None) -> float | None:
+    """Seconds of an alternative that is possible and fits."""
+    try:
+        found = estimate(scenario, calibration, interval=False)
+    except InputProblems:
+        return None
+    return found.step_time_s if found.memory.fits else None
 
 
 def _error(predicted: float, measured: float | None) -> float | None:

@@ -141,7 +141,7 @@ def prepared(scenario: Scenario, ranks: Ranks, seed: int, options: StepOptions) 
         mode=options.mode,
         optimizer_kernel=options.optimizer_kernel,
         graph=options.graph,
-        experts=options.experts,
+        experts=scenario.training.experts if options.experts == "default" else options.experts,
     )
     if options.graph:
         capture(trainer)

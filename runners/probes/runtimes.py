@@ -9,12 +9,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from estimator.scenario.plan import Plan
+from estimator.scenario.training import Training
+from runners.model.by_name import TINY_MODEL
+from runners.model.training import autocast, batch, loss_of
+from runners.model.transformer import Transformer
+from runners.model.transformer import build as transformer
 from runners.probes.probe import Probe, counted_dispatches
 from runners.row_status import Unsupported
 
@@ -22,6 +29,7 @@ WIDTH = 64
 RANKS = 2
 COLLECTIVE_CALLS = 100
 LAYERS, SMALL_LAYERS = 16, 2
+MODEL_LAYERS = (2, 10)
 TENSORS = (2, 8)
 """Linear layers of a block: two numbers of them tell what a block costs from what each of its tensors does."""
 
@@ -38,6 +46,16 @@ def runtimes(cuda: bool, small: bool) -> Iterator[Probe]:
                 columns = {"op": name, "direction": direction, "layers": layers, "tensors": layers * tensors}
                 build = _blocks(name, direction, layers, tensors)
                 yield Probe(ladder="runtime", columns=columns, build=build, count=counted_dispatches)
+    for name in _MODELS:
+        for count in MODEL_LAYERS[:1] if small else MODEL_LAYERS:
+            for direction in ("forward", "forward-backward", "step"):
+                yield Probe(
+                    ladder="runtime",
+                    columns={"op": f"model {name}", "direction": direction, "layers": count},
+                    build=_model(name, direction, count),
+                    precision="bf16-amp",
+                    count=counted_dispatches,
+                )
     for name in ("all-reduce", "all-gather", "reduce-scatter"):
         columns = {"op": f"launch {name}", "kernels": COLLECTIVE_CALLS}
         yield Probe(ladder="runtime", columns=columns, build=_collective(name))
@@ -113,6 +131,69 @@ def _blocks(name: str, direction: str, layers: int, tensors: int) -> Callable[[s
                 return group.kept(forward if direction == "forward" else both)
             module(x).sum().backward()
             return group.kept(torch.optim.AdamW(module.parameters(), lr=1e-9, foreach=True).step)
+
+    return build
+
+
+def _fully_sharded(reshard: bool) -> Callable[[Transformer, Any], None]:
+    """Blocks and the rest, which gather and compute in 2 bytes and reduce in 4."""
+
+    def wrap(module: Transformer, mesh: Any) -> None:
+        from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+        for part in (*module.blocks.values(), module):
+            fully_shard(part, mesh=mesh, mp_policy=policy, reshard_after_forward=reshard)
+
+    return wrap
+
+
+def _split(sequence_parallel: bool) -> Callable[[Transformer, Any], None]:
+    def wrap(module: Transformer, mesh: Any) -> None:
+        from runners.parallel.tensor import split
+
+        split(module, mesh, sequence_parallel=sequence_parallel, split_vocabulary=False)
+
+    return wrap
+
+
+_MODELS: dict[str, Callable[[Transformer, Any], None] | None] = {
+    "plain": None,
+    "fsdp": _fully_sharded(True),
+    "fsdp no-reshard": _fully_sharded(False),
+    "dtensor": _split(False),
+    "dtensor sequence": _split(True),
+}
+
+
+def _model(name: str, direction: str, layers: int) -> Callable[[str], Made]:
+    """A small transformer under a runtime; its whole step has what one pass alone in a loop has in the caches."""
+
+    def build(device: str) -> Made:
+        from runners.parallel.tensor import ByLayout
+
+        wrap = _MODELS[name]
+        with _group(wrap is not None, device) as group:
+            # FSDP computes in 2 bytes by itself, without autocast.
+            precision = "fp32" if name.startswith("fsdp") else "bf16-amp"
+            training = Training(seq_len=16, global_batch=1, precision=precision)
+            model = replace(TINY_MODEL, layers=layers)
+            module = transformer(model, training, Plan(), device)
+            if wrap is not None:
+                wrap(module, _mesh(device))
+            optimizer = torch.optim.AdamW(ByLayout(module).parameters(), lr=1e-9, foreach=True)
+            tokens, targets = batch(model, training, Plan(), device)
+
+            def call() -> None:
+                with autocast(training, device):
+                    loss = loss_of(module, tokens, targets)
+                if direction != "forward":
+                    torch.autograd.backward(loss)
+                if direction == "step":
+                    optimizer.step()
+                module.zero_grad(set_to_none=True)
+
+            return group.kept(call)
 
     return build
 

@@ -121,6 +121,7 @@ def kernel(
     name: str,
     *,
     stream: Number = 0.0,
+    column: Number = 0.0,
     strided: Number = 0.0,
     mixed: Number = 0.0,
     moved: Number | None = None,
@@ -128,7 +129,10 @@ def kernel(
     flops: Number = 0.0,
     category: str = Category.ELEMENTWISE,
 ) -> Op:
-    """Memory-bound kernels: bytes that stream, elements that pass slowly, bytes ``moved`` in all (else: streamed)."""
+    """Memory-bound kernels: bytes that stream, elements that pass slowly, bytes ``moved`` in all (else: streamed).
+
+    ``column``: what of the streamed bytes is summed over rows.
+    """
     return Op(
         name=name,
         layer="",
@@ -138,6 +142,7 @@ def kernel(
         flops=flops,
         bytes=stream if moved is None else moved,
         stream_bytes=stream,
+        column_bytes=column,
         strided_elements=strided,
         mixed_elements=mixed,
         launches=launches,

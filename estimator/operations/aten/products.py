@@ -43,8 +43,14 @@ def product(
         gemm(
             name(s), "", "forward", m=m, n=n, k=k, batch=batch, element_bytes=width(first), output_bytes=written,
             precision=precision(first, s), fetched=fetched,
+            outer=transposed(first) and not transposed(second),
         )
     ]  # fmt: skip
+
+
+def transposed(one: Operand) -> bool:
+    """Whether the rows of a matrix lie across memory."""
+    return one.strides is not None and len(one.strides) > 1 and one.strides[-2] < one.strides[-1]
 
 
 def fetched_of(one: Operand) -> int:
@@ -144,8 +150,9 @@ def _result(s: Signature) -> Operand | None:
 def convolution(s: Signature) -> list[Op]:
     """An implicit product: output pixels × channels out × (channels in of a group · kernel).
 
-    Matrix units want the channels next to each other: half-precision tensors that lie otherwise are copied before and
-    after. One channel a group (depthwise) is no product: its kernel is bound by elements.
+    Matrix units want the channels next to each other: tensors that lie otherwise are copied before and after, but for
+    windows of one pixel, which are plain products. One channel a group (depthwise) is no product: its kernel is bound
+    by elements.
     """
     entering, weight = s.inputs[:2]
     leaving = s.outputs[0] if s.outputs else entering
@@ -196,10 +203,12 @@ def _implicit(
     if result is weight:
         op.m, op.k = op.k, op.m
     ops = [op]
-    if width(entering) == 2:
+    steps = s.arguments.get("stride")
+    windows = elements > 1 or (isinstance(steps, Sequence) and max(steps, default=1) > 1)
+    if op.precision != "fp32" and windows:
         ops += [
-            kernel("channels to the end", strided=float(count(one)), moved=2 * moved_bytes(one))
-            for one in (entering, leaving)
+            kernel("channels to the end", stream=2 * moved_bytes(one))
+            for one in (entering, weight, leaving)
             if not _channels_last(one)
         ]
     return ops

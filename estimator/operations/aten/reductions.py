@@ -8,6 +8,7 @@ from estimator.operations.aten.operands import count, kernel, moved_bytes, total
 from estimator.operations.aten.products import name
 from estimator.operations.elementwise import softmax_reads
 from estimator.operations.op import Op
+from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.op_list import Operand, Signature
 
 SUMS = (
@@ -19,9 +20,21 @@ SUMS = (
 
 
 def reduction(s: Signature) -> list[Op]:
-    """One kernel that reads all and writes what is left."""
+    """One kernel that reads all and writes what is left; sums over rows leave their columns."""
     moved = total_bytes(s.inputs) + total_bytes(s.outputs)
-    return [kernel(name(s), stream=moved, flops=float(sum(map(count, s.inputs))))] if moved else []
+    column = moved if s.inputs and s.outputs and _leaves_columns(s.inputs[0], s.outputs[0]) else 0.0
+    return [kernel(name(s), stream=moved, column=column, flops=float(sum(map(count, s.inputs))))] if moved else []
+
+
+def _leaves_columns(entering: Operand, leaving: Operand) -> bool:
+    """Whether a sum over rows leaves what lies next to itself in memory."""
+    kept = tuple(size for size in leaving.shape if size > 1)
+    sizes = tuple(size for size in entering.shape if size > 1)
+    return 0 < len(kept) < len(sizes) and sizes[-len(kept) :] == kept and _last_is_next(entering)
+
+
+def _last_is_next(one: Operand) -> bool:
+    return one.strides is None or one.strides[-1] == 1
 
 
 def row_bytes(one: Operand, dim: int) -> float:
@@ -88,7 +101,7 @@ def norm_backward(s: Signature) -> list[Op]:
         return []
     ops = [kernel(name(s), stream=both + moved_bytes(entering), flops=8.0 * count(entering))]
     if len(s.outputs) > 1 or (not s.outputs and len(s.inputs) > 4):
-        ops.append(kernel(f"{name(s)}: weights", stream=both, flops=4.0 * count(entering)))
+        ops.append(kernel(f"{name(s)}: weights", stream=both, column=both, flops=4.0 * count(entering)))
     return ops
 
 
@@ -117,21 +130,30 @@ def group_norm_backward(s: Signature) -> list[Op]:
 
 
 def batch_norm(s: Signature) -> list[Op]:
-    """Statistics, then the result: the input is read twice; without training once."""
+    """Statistics, then the result: the input is read twice; without training once.
+
+    cuDNN has no batch norm of bf16; torch's own walks channels as columns.
+    """
     entering = s.inputs[0]
     moved = moved_bytes(entering)
     if not moved:
         return []
     training = s.arguments.get("training", True) is not False and "no_training" not in s.op
-    return [kernel(name(s), stream=(3.0 if training else 2.0) * moved, flops=6.0 * count(entering),
-                   launches=2.0 if training else 1.0)]  # fmt: skip
+    passes = 3.0 if training else 2.0
+    return [kernel(name(s), stream=passes * moved, column=passes * moved if _without_cudnn(entering) else 0.0,
+                   flops=6.0 * count(entering), launches=2.0 if training else 1.0)]  # fmt: skip
 
 
 def batch_norm_backward(s: Signature) -> list[Op]:
     """Sums over gradient and input, then the gradient: both are read twice."""
     gradient, entering = (max(s.inputs, key=count),) * 2
     moved = 2 * (moved_bytes(gradient) + moved_bytes(entering)) + moved_bytes(entering)
-    return [kernel(name(s), stream=moved, launches=2.0, flops=8.0 * count(entering))] if moved else []
+    column = moved if _without_cudnn(entering) else 0.0
+    return [kernel(name(s), stream=moved, column=column, launches=2.0, flops=8.0 * count(entering))] if moved else []
+
+
+def _without_cudnn(entering: Operand) -> bool:
+    return torch_name(entering.dtype) == "bfloat16"
 
 
 SORT_BITS = 8

@@ -141,6 +141,17 @@ def _text_scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = N
     return _scenario({**row, **known, "model": model, "micro_batch": known["batch"]}, place, plan)
 
 
+def scenario_of_grid_row(row: Row, place: TableDevice) -> Scenario:
+    """Return the scenario of a row of ``step --models``."""
+    return _scenario(row, place)
+
+
+def scenario_of_variant_row(row: Row, place: TableDevice) -> Scenario | None:
+    """Return the scenario of a row of ``ddp``; None where its variant is no plan."""
+    plan = variant_plan(row)
+    return _scenario(row, place, plan) if plan else None
+
+
 def _scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
     model, sequences = catalog.model(word(row, "model")), whole(row, "micro_batch")
     model = replace(model, layers=whole(row, "layers", model.layers))

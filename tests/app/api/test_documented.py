@@ -13,7 +13,9 @@ from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
 from app.api import ROUTERS
+from app.api.calibrations import EXAMPLE
 from app.api.documented import PROBLEM, Raw, endpoints
+from app.calibrations import CalibrationFolder
 from app.main import create_app
 from app.runs.run import read_run
 from app.security import FREE_GUESSES, OPEN_PATHS, READING
@@ -27,6 +29,7 @@ BODILESS = {("/api/runs/{run_id}/cancel", "post"), ("/api/runs/{run_id}/retry", 
 SEEN_ELSEWHERE = {400, 507}
 """A connection that closes and a full disk: test_sweep, test_body and test_uploads bring them about."""
 LIMIT_BYTES = 4096
+LAUNCHES = [{"ladder": "launch", "op": "op", "launch_s": 8e-6, "median_s": 8e-4, "status": "ok"}]
 TOKEN = "a long secret of the tests"
 
 
@@ -47,10 +50,16 @@ def server(tmp_path_factory, _compressed_plotly):
     (odd / "job.json").write_text(json.dumps({"benchmark": "step", "scenario": SCENARIO | {"model": "gpt-2000"}}))
     for number in range(2):
         write_upload(folder / "data" / "uploads", f"u{number}", count=1)
+    probed = write_upload(folder / "data" / "uploads", EXAMPLE["measurements"][0].removesuffix("-0"), count=1)
+    path = probed / "measurements" / "00000.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"device": {"name": "NVIDIA H200"}, "rows": LAUNCHES}))
     settings = Settings(
         data=folder / "data", samples=folder / "samples", probe_cpu=False,
         json_limit_bytes=LIMIT_BYTES, upload_limit_bytes=LIMIT_BYTES,
     )  # fmt: skip
+    CalibrationFolder(folder / "data" / "calibrations").root.joinpath("a", "b").mkdir(parents=True)
+    kept = {"schema_version": 1, "name": "a", "base": "hopper", "device": "", "host": "", "ranges": {}}
+    (folder / "data" / "calibrations" / "a" / "b" / "20261120.json").write_text(json.dumps(kept))
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as found:
         yield found
 
@@ -70,7 +79,13 @@ def running(server) -> str:
 
 
 def address(path: str, **ids: str) -> str:
-    known = {"run_id": "ended", "measurement_id": "u0-0", "upload_id": "u0", "name": next(iter(STUDIES))} | ids
+    known = {
+        "run_id": "ended",
+        "measurement_id": "u0-0",
+        "upload_id": "u0",
+        "calibration_id": "20261120",
+        "name": next(iter(STUDIES)),
+    } | ids
     return re.sub(r"{(\w+)}", lambda match: known[match[1]], path)
 
 
@@ -174,7 +189,13 @@ def assert_refused(operation, answer, status: int) -> None:
 def test_every_refusal_that_it_names_is_seen(server, document, key, running):
     path, method = key
     operation = document["paths"][path][method]
-    nothing = {"run_id": "none", "measurement_id": "none", "upload_id": "none", "name": "none"}
+    nothing = {
+        "run_id": "none",
+        "measurement_id": "none",
+        "calibration_id": "none",
+        "upload_id": "none",
+        "name": "none",
+    }
     ways = {
         403: lambda: send(server, key, headers={"origin": "http://evil.example"}),
         404: lambda: send(server, key, address(path, **nothing), operation),

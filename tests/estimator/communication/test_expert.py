@@ -1,5 +1,7 @@
 """Expert parallelism: tokens to their experts and back, as arXiv 2006.16668 and 2303.06318 count them."""
 
+from dataclasses import replace
+
 import pytest
 
 from estimator.communication.expert import expert_messages
@@ -63,3 +65,10 @@ def test_a_split_expert_gathers_its_tokens_and_scatters_its_sums():
         ("all-gather", "backward", whole, 1),
         ("reduce-scatter", "backward", whole, 1),
     ]
+
+
+def test_tokens_pass_beside_compute_where_the_plan_says_so():
+    plain = expert_messages(rank_sizes(scenario(MIXTRAL, plan={"dp": 4, "ep": 4})))
+    beside = expert_messages(rank_sizes(scenario(MIXTRAL, plan={"dp": 4, "ep": 4, "ep_overlap": True})))
+    assert {one.hides_behind for one in plain} == {""}
+    assert [replace(one, hides_behind="compute") for one in plain] == beside

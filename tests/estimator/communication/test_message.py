@@ -31,8 +31,16 @@ def message(kind: str = "all-reduce", group: str = "tp", **rest: Any) -> Message
     return Message(kind=kind, group=group, **values)
 
 
-def in_line(messages: Sequence[Message], *, attention_s: Any = 0.0, device_s: Any = 0.0, e: Efficiencies = E):
-    seconds = {"attention_s": dict.fromkeys(PHASES, attention_s), "device_s": dict.fromkeys(PHASES, device_s)}
+def in_line(
+    messages: Sequence[Message],
+    *,
+    attention_s: Any = 0.0,
+    device_s: Any = 0.0,
+    products_s: Any = 0.0,
+    e: Efficiencies = E,
+):
+    each = {"attention_s": attention_s, "device_s": device_s, "products_s": products_s}
+    seconds = {name: dict.fromkeys(PHASES, value) for name, value in each.items()}
     return priced_in_line(messages, GROUPS, MACHINE, e, **seconds)
 
 
@@ -63,6 +71,20 @@ def test_a_ring_shows_what_lasts_longer_than_a_piece_of_attention():
     assert exposed(12.0, np.array([5e10, 1e10])) == pytest.approx([6.0, 0.0])
 
 
+def test_messages_beside_products_show_a_ranks_share_or_what_lasts_longer():
+    def exposed(products_s: float) -> Any:
+        sent = [message("all-gather", hides_behind="products"), message("reduce-scatter", hides_behind="products")]
+        found = in_line(sent, products_s=products_s)
+        assert [one.seconds for one in found] == pytest.approx([0.225, 0.225])
+        return [one.exposed_s for one in found]
+
+    # A quarter of four ranks' pieces has no product beside it.
+    assert exposed(1.0) == pytest.approx([0.225 / 4] * 2)
+    # Of 0.45 s together, 0.15 s of products hide that much.
+    assert exposed(0.15) == pytest.approx([0.15] * 2)
+    assert exposed(0.0) == pytest.approx([0.225] * 2)
+
+
 def test_messages_that_pass_in_one_phase_share_its_attention():
     # Recomputation sends keys and values round once more: six messages during eight pieces.
     both = [message("p2p", "cp", payload_bytes=5e10, hides_behind="attention", name=name) for name in ("once", "again")]
@@ -75,7 +97,8 @@ def test_a_ring_of_one_rank_beside_one_of_four_shows_nothing():
     rings = message("p2p", "cp", payload_bytes=np.array([5e10, 0.0]), count=np.array([3.0, 0.0]),
                     hides_behind="attention")  # fmt: skip
     groups = groups_of(Degrees(tp=1, cp=np.array([4.0, 1.0]), dp=1, pp=1, shard=1), "tp-cp-dp-pp", 16)
-    (found,) = priced_in_line([rings], groups, MACHINE, E, attention_s=dict.fromkeys(PHASES, 12.0), device_s=IDLE)
+    attention = dict.fromkeys(PHASES, 12.0)
+    (found,) = priced_in_line([rings], groups, MACHINE, E, attention_s=attention, device_s=IDLE, products_s=IDLE)
     assert found.exposed_s == pytest.approx([6.0, 0.0])
 
 
@@ -181,6 +204,7 @@ def totals(messages: Sequence[Message], groups: Any, e: Efficiencies, attention_
         messages, groups, MACHINE, e,
         attention_s={"forward": attention_s, "backward": 2 * attention_s},
         device_s={"forward": 2 * attention_s, "backward": 3 * attention_s},
+        products_s={"forward": attention_s, "backward": attention_s},
     )  # fmt: skip
     found: dict[str, Any] = {}
     for one in priced_ones:

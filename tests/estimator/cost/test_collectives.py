@@ -83,13 +83,12 @@ def test_a_message_between_stages_takes_latency_and_bytes_of_its_link():
 
 
 def test_without_contention_only_what_exceeds_the_window_is_exposed():
-    assert exposed_s(3.0, 5.0, 1.0, E) == 0.0
-    assert exposed_s(7.0, 5.0, 1.0, E) == 2.0
+    assert exposed_s(3.0, 5.0, 1.0, 0.0) == 0.0
+    assert exposed_s(7.0, 5.0, 1.0, 0.0) == 2.0
 
 
 def test_full_contention_hides_only_behind_memory_bound_kernels():
-    e = flawless(contention_frac=1.0)
-    assert exposed_s(3.0, 5.0, 1.0, e) == 3.0
-    assert exposed_s(3.0, 5.0, 0.5, e) == 1.5
-    assert exposed_s(3.0, 5.0, 0.0, e) == 0.0
-    assert exposed_s(3.0, 0.0, 0.0, e) == 3.0
+    assert exposed_s(3.0, 5.0, 1.0, 1.0) == 3.0
+    assert exposed_s(3.0, 5.0, 0.5, 1.0) == 1.5
+    assert exposed_s(3.0, 5.0, 0.0, 1.0) == 0.0
+    assert exposed_s(3.0, 0.0, 0.0, 1.0) == 3.0

@@ -4,7 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s, recorded_launch_s
+from estimator.cost.host import (
+    blocking_collective_s,
+    launch_s,
+    phase_wait_s,
+    recorded_launch_s,
+    sharded_modules_s,
+    split_products_s,
+    walk_s,
+)
 from estimator.scenario.training import Training
 from tests.estimator.examples import flawless
 
@@ -55,8 +63,9 @@ def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead,
     ("phase", "launches", "given", "seconds"),
     [
         ("forward", 1, {}, 10e-6),
-        ("forward", 1, {"dispatches": 2 * E.host_dispatches_per_kernel}, 20e-6),
-        ("backward", 1, {"dispatches": 9}, 20e-6),
+        ("forward", 1, {"dispatches": 2 * E.host_forward_dispatches_per_kernel}, 20e-6),
+        ("backward", 1, {"dispatches": 3 * E.host_backward_dispatches_per_kernel}, 60e-6),
+        ("forward", 1, {"library": True}, 10e-6 * E.host_library_factor),
         ("backward", 3, {}, 20e-6 + 2 * 1e-6),
         ("backward", 1, {"again": True}, 10e-6),
         ("forward", 1, {"compiled": True, "dispatches": 9}, 4e-6),
@@ -70,3 +79,19 @@ def test_a_recorded_call_costs_what_the_host_does_for_it(phase, launches, given,
     )  # fmt: skip
     about = {"compiled": False, "again": False} | given
     assert recorded_launch_s(phase, launches, e, **about) == pytest.approx(seconds)
+
+
+def test_runtimes_of_pytorch_cost_what_python_does_for_their_modules_products_and_tensors():
+    e = flawless(
+        host_dtensor_s=3.0, host_fsdp_forward_s=5.0, host_fsdp_backward_s=7.0, host_tensor_s=1.0,
+        host_sharded_tensor_s=4.0,
+    )  # fmt: skip
+    eager = Training(seq_len=1, global_batch=1)
+    megatron = Training(seq_len=1, global_batch=1, framework="megatron")
+    assert split_products_s(eager, 2, 7, e) == 21
+    assert split_products_s(eager, 1, 7, e) == split_products_s(megatron, 8, 7, e) == 0
+    assert sharded_modules_s(eager, "fsdp", 2, 3, e) == (15, 21)
+    for training, sharding, ranks in ((eager, "ddp", 2), (eager, "fsdp", 1), (megatron, "zero3", 8)):
+        assert sharded_modules_s(training, sharding, ranks, 3, e) == (0, 0)
+    assert walk_s(eager, "zero3", 2, 10, e) == 50
+    assert walk_s(eager, "zero3", 1, 10, e) == walk_s(eager, "ddp", 8, 10, e) == 10

@@ -163,7 +163,7 @@ def test_the_interval_has_width_and_holds_the_estimate(found):
 
 
 def test_a_calibration_replaces_the_familys_numbers(found):
-    family = efficiencies("h100-sxm")
+    family = efficiencies(scenario().cluster.chip.efficiency)
     halved = replace(family, gemm_matrix_frac=family.gemm_matrix_frac / 2, name="mine")
     slower = estimate(scenario(), halved)
     assert slower.efficiencies == "mine"

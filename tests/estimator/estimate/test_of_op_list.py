@@ -252,3 +252,21 @@ def test_every_named_change_leaves_a_list_that_is_priced(name):
     changed = what_if.CHANGES[name].of(GPT2)
     assert predicted(changed).step_time_s > 0
     assert catalog.chip("h200-sxm").name == changed.chip
+
+
+def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does():
+    shard = Operand(shape=(64,), dtype="float32")
+    signatures = tuple(
+        Signature(op=op, inputs=(shard,), outputs=(shard,)) for op in ("fsdp::all_gather_copy_in", "fsdp::chunk_cat")
+    )
+    calls = tuple(
+        Call(kind="kernel", signature=at, phase=phase)
+        for at, phase in ((0, "forward"), (0, "backward"), (1, "backward"))
+    )
+    found = OpList(source="trace", program="p", calls=calls, signatures=signatures, chip="h200-sxm")
+    e = efficiencies("hopper")
+    slower = replace(
+        e, host_fsdp_forward_s=e.host_fsdp_forward_s + 1.0, host_fsdp_backward_s=e.host_fsdp_backward_s + 2.0
+    )
+    own, longer = (estimate_op_list(found, cluster_for(found), one).step_time_s for one in (e, slower))
+    assert longer - own == pytest.approx(3.0)

@@ -76,6 +76,12 @@ def test_eager_pytorch_goes_through_experts_one_by_one(framework, launches):
     assert ops["expert down projection"].launches == launches
 
 
+@pytest.mark.parametrize(("compiled", "experts", "launches"), [(False, "grouped", 1), (True, "loop", 8)])
+def test_who_says_how_experts_run_is_heard(compiled, experts, launches):
+    ops = named(ops_of(experts=experts, compile=compiled))
+    assert ops["expert down projection"].launches == launches
+
+
 def test_the_router_is_not_multiplied_in_fp8():
     ops = named(ops_of(DEEPSEEK, precision="fp8"))
     assert ops["router"].precision == "bf16"

@@ -228,3 +228,11 @@ def test_remedies_are_accepted(schedule, stages, virtual_stages, layers):
 def test_one_chunk_per_rank_always_spreads(schedule):
     assert all(spreads(layers, stages, 1) for layers in range(1, 40) for stages in range(1, layers + 1))
     assert chunk_problems(schedule, 4, 3, 16) == []
+
+
+def test_tensor_parallel_overlap_needs_sequence_parallelism():
+    training = Training(seq_len=128, global_batch=4)
+    beside = Plan(tp=2, tp_overlap=True, sequence_parallel=True)
+    assert tensor_problems(DENSE, beside, training) == []
+    alone = tensor_problems(DENSE, Plan(tp=2, tp_overlap=True), training)
+    assert [one.field for one in alone] == ["plan.tp_overlap"]

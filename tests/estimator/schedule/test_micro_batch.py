@@ -15,6 +15,7 @@ E = flawless()
 HOST = flawless(host_forward_s=1.0, host_backward_s=2.0, host_collective_s=10.0)
 EAGER = Training(seq_len=1, global_batch=1)
 WORK = Work(
+    products=0.0,
     seconds={"forward": [1.0, 2.0, 3.0, 4.0, 5.0], "input": [6.0, 0.0, 0.0, 0.0, 7.0], "weight": [8.0, 0, 0, 0, 9.0]},
     launches={"forward": 1.0, "recomputed": 2.0, "input": 3.0, "weight": 4.0},
     priced=(),

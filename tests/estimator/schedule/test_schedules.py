@@ -4,7 +4,7 @@ import pytest
 
 from estimator.scenario.plan import SCHEDULES
 from estimator.schedule.micro_batch import Stages, StageTimes
-from estimator.schedule.schedules import FORMULAS
+from estimator.schedule.schedules import FORMULAS, head_in_flight
 
 
 def forms(schedule: str, own: tuple[float, float, float], p: int, m: int, v: int = 1, send_s: float = 0.0):
@@ -68,3 +68,10 @@ def test_free_messages_cost_nothing(schedule):
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_equal_passes_order_the_schedules(schedule):
     assert forms(schedule, (1.0, 1.0, 1.0), 8, 32, 2)[0] <= forms("1f1b", (1.0, 1.0, 1.0), 8, 32)[0]
+
+
+def test_behind_an_interleaved_head_waits_what_is_not_of_earlier_chunks():
+    # Nine chunks in flight on the last of four stages: eight of the two chunks before, one behind the head.
+    assert head_in_flight("interleaved", 3.0, 4, 3) == 1.0
+    assert head_in_flight("interleaved", 4.0, 4, 2) == 4.0
+    assert head_in_flight("1f1b", 3.0, 4, 1) == 3.0

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from estimator.estimate.estimate import estimate
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import PRECISIONS as MODELLED
 from estimator.validation.csv_row import SHARDINGS, chips_of_a_node, flag, model_of_row, scenario_of_row
 from estimator.validation.measured import MEGATRON_VOCAB, number
+from estimator.validation.score import predict_rows
 from estimator.validation.spellings import PRECISIONS, chip_of, model_of, optimizer_of
 
 ROW = {
@@ -416,3 +418,26 @@ def test_a_network_without_a_vocabulary_head_has_none():
     assert read(model="BERT-Large").model.head
     assert (read(model="OPT-1.3B").model.activation, read(activation="relu").model.activation) == ("relu", "relu")
     assert (read(dropout="0.1").training.dropout, read().training.dropout) == (0.1, 0.0)
+
+
+def test_what_a_row_leaves_open_widens_its_interval():
+    row = {**ROW, "framework": "megatron", "n_layers": "24", "global_batch": "512"}
+    (stated,) = predict_rows([{**row, "vp": "1"}])
+    (unstated,) = predict_rows([{**row, "micro_batch": ""}])
+    assert stated.row.alternatives == ()
+    sizes = {(one.plan.micro_batch, one.plan.virtual_stages) for one in unstated.row.alternatives}
+    assert sizes == {(2, 1), (4, 1), (8, 1), (1, 3), (1, 12)}
+    known = estimate(unstated.row.scenario)
+    assert unstated.step_s == known.step_time_s
+    assert unstated.low_s < known.interval_s[0] or unstated.high_s > known.interval_s[1]
+
+
+def test_the_last_ranks_memory_is_told_from_the_fullest():
+    cells = {"measured_peak_mem_gib": "4", "framework": "megatron"}
+    logged = scenario_of_row({**ROW, **cells, "source": "NVIDIA/Megatron-LM tests/functional_tests/x.json"})
+    assert logged.measured.memory_of_last
+    assert not scenario_of_row({**ROW, **cells}).measured.memory_of_last
+    assert read(notes="--transformer-impl=local", framework="megatron").training.attention == "eager"
+    assert read(ep="", tp_overlap="").plan.tp_overlap is False
+    assert read(framework="megatron").plan.tp_overlap
+    assert not read(framework="megatron", tp_overlap="false").plan.tp_overlap

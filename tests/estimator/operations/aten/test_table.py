@@ -104,8 +104,16 @@ def test_a_convolution_is_a_product_and_its_backward_two():
 def test_half_precision_images_are_turned_unless_their_channels_come_last():
     image, weight, out = tensor(8, 64, 56, 56), tensor(64, 64, 3, 3), tensor(8, 64, 56, 56)
     last = tensor(8, 64, 56, 56, strides=(64 * 56 * 56, 1, 64 * 56, 64))
-    assert len(kernels_of(Signature(op="aten::convolution", inputs=(image, weight), outputs=(out,)))) == 3
-    assert len(kernels_of(Signature(op="aten::convolution", inputs=(last, weight), outputs=(last,)))) == 1
+    turned = [kernels_of(Signature(op="aten::convolution", inputs=(a, weight), outputs=(b,))) for a, b in
+              ((image, out), (last, last))]  # fmt: skip
+    assert [len(ops) for ops in turned] == [1 + 3, 1 + 1]  # the weight, too
+    window = tensor(64, 64, 1, 1)
+    assert len(kernels_of(Signature(op="aten::convolution", inputs=(image, window), outputs=(out,)))) == 1
+
+
+def test_sums_over_rows_are_told_from_sums_over_columns():
+    assert one("aten::sum", tensor(8, 64, 128), out=tensor(128)).column_bytes > 0
+    assert one("aten::sum", tensor(8, 64, 128), out=tensor(8, 64, 1)).column_bytes == 0
 
 
 Q, K = tensor(2, 32, 2048, 64), tensor(2, 8, 2048, 64)

@@ -1,0 +1,66 @@
+"""``headroom calibrate``: measurements of one device and host to its calibration, for people or as JSON."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from app.commands.estimate import write_text
+from app.commands.files import print_json, table, wrapped
+from app.commands.importing import measurements_of
+from app.encoding import encode_json
+from app.importers.imported import ImportRefused
+from estimator.calibration.calibrate import Calibration, Source, to_document
+from estimator.calibration.calibrate import calibrate as fitted
+from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.units import counted
+
+
+def calibrate(paths: list[Path], out: Path | None, name: str, as_json: bool) -> int:
+    """Calibrate from files and write or print the result; raise InputProblems where they determine nothing."""
+    sources: list[Source] = []
+    for path in paths:
+        try:
+            found = measurements_of(path)
+        except ImportRefused as error:
+            problem = Problem(field=str(path), message=f"{error.format}: {error.message}", remedy=error.remedy)
+            raise InputProblems([problem]) from None
+        sources += [Source(name=path.name, measurement=measurement, ops=ops) for measurement, ops in found]
+    made = fitted(sources, name)
+    document = to_document(made)
+    if out is not None:
+        write_text(out, encode_json(document).decode())
+    if as_json:
+        print_json(document)
+    else:
+        print(text(made, out))
+    return 0
+
+
+def text(made: Calibration, out: Path | None = None) -> str:
+    """Write a calibration for a terminal: constants, what was gained on points held back, and what stays inherited."""
+    rows = [
+        [
+            constant,
+            f"{one.value:.4g}",
+            f"{one.low:.4g} to {one.high:.4g}",
+            f"{made.residuals_frac[constant]:.1%}",
+            str(made.points[constant]),
+        ]
+        for constant, one in made.ranges.items()
+    ]
+    lines = [f"{made.name}, from {', '.join(made.made_from)}", ""]
+    lines.append(table(["constant", "value", "range", "residual", "points"], rows))
+    lines += [f"  {name}: rates fitted to products" for name in made.tables]
+    if made.errors:
+        lines += ["", "median error of points held back, before and after:"]
+        errors = [
+            [one.group, str(one.held_back), f"{one.before_frac:.1%}", f"{one.after_frac:.1%}"] for one in made.errors
+        ]
+        lines.append(table(["", "points", "before", "after"], errors, indent="  "))
+    if made.undetermined:
+        lines += ["", f"{counted(len(made.undetermined), 'constant')} stay as those of {made.base}:"]
+        for one in made.undetermined:
+            lines += wrapped(f"{one.constant}: {one.reason}", "  ", hanging=2)
+    if out is not None:
+        lines += ["", f"written to {out}: headroom estimate SCENARIO.json --calibration {out}"]
+    return "\n".join(lines)

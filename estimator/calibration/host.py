@@ -1,0 +1,210 @@
+"""Host: what Python, autograd and dispatcher need for an op on this host, from the probes of launching.
+
+A small model of so many blocks dispatches a counted number of ops, and is launch-bound: what more blocks take more, per
+op more, is the host's time per op, forward and backward. Compiled chains give the same per compiled kernel, optimizers
+of small tensors per tensor. What was not probed follows the bare launch, measured here and where the base was.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from estimator.calibration.fit import Fitted
+from estimator.cost.efficiency import Efficiencies, Range
+from estimator.scenario.measurement import Measurement, status_of_row
+from estimator.scenario.units import counted
+
+Row = Mapping[str, Any]
+
+SPREAD_FRAC = 0.25
+"""Launch-bound steps of one host differ by so much from day to day (H200 hosts: 12 % in the median, −24 to +52 %)."""
+
+COLD_FACTOR = 2.5
+"""In a step, whose other parts drive it out of the caches, a runtime's Python takes up to so many times what it takes
+in a loop (FSDP2 and tensor parallel steps of small layers on two H200 hosts: 1.3 to 2.4)."""
+
+TINY_DISPATCHES = {"model forward": 305, "model forward and backward": 879}
+"""Ops that the small model of four blocks in fp32 dispatches, for probes made before they were counted."""
+
+CHAIN_KERNELS = {"forward": 2.0, "backward": 3.0}
+"""Kernels of a compiled chain for each of its products: product and tanh; both gradients and tanh's."""
+
+RUNTIMES = {
+    "host_fsdp_forward_s": "modules under FSDP2",
+    "host_fsdp_backward_s": "modules under FSDP2",
+    "host_sharded_tensor_s": "optimizers of DTensors",
+    "host_dtensor_s": "products under DTensor",
+}
+"""Constants of the runtimes, and what they are probed with."""
+
+BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
+"""Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
+
+BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s")
+"""Constants that follow the bare launch where they were not probed."""
+
+
+def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[dict[str, Fitted], dict[str, str]]:
+    """Host constants from the ladder ``launch``, and the reasons why others stay inherited."""
+    rows, runtimes = (_ladder(measurements, name) for name in ("launch", "runtime"))
+    if not rows and not runtimes:
+        reason = "no launches were probed"
+        names = ("host_launch_s", "host_forward_s", "host_backward_s", *BARE, *RUNTIMES)
+        return {}, dict.fromkeys(names, reason)
+    found: dict[str, Fitted] = {}
+    missing: dict[str, str] = {}
+
+    def keep(name: str, values: list[float], what: str) -> None:
+        if not values:
+            missing[name] = f"no {what} were probed"
+            return
+        value = statistics.median(values)
+        off = max(SPREAD_FRAC, *(abs(one / value - 1) for one in values))
+        most = COLD_FACTOR - 1 if name in RUNTIMES else off
+        source = f"probes: {counted(len(values), 'difference')} of {what}"
+        found[name] = Fitted(
+            range=Range(
+                value=value, low=value / (1 + off), high=value * (1 + most), unit=e.ranges[name].unit, source=source
+            ),
+            points=len(values),
+            residual_frac=statistics.median(abs(one / value - 1) for one in values),
+        )  # fmt: skip
+
+    launches = [float(row["launch_s"]) for row in rows if row["op"] == "op"]
+    keep("host_launch_s", launches, "bare launches")
+    forward, backward = per_op_s(rows)
+    keep("host_forward_s", [one * e.host_forward_dispatches_per_kernel for one in forward], "small models' blocks")
+    keep("host_backward_s", [one * e.host_backward_dispatches_per_kernel for one in backward], "small models' blocks")
+    chain = "compiled chains"
+    keep("host_fused_forward_s", _chains(rows, "forward"), chain)
+    keep("host_fused_backward_s", _chains(rows, "backward"), chain)
+    tensors = _slopes([row for row in rows if row["op"] == "adamw foreach"], "tensors")
+    keep("host_tensor_s", tensors, "optimizers of small tensors")
+    for name, values in per_runtime_s(runtimes).items():
+        keep(name, values, RUNTIMES[name])
+    if launches:
+        slower = statistics.median(launches) / e.host_launch_s
+        for name in BARE:
+            if name in missing:
+                found[name] = _scaled(e.ranges[name], slower)
+                del missing[name]
+    return found, missing
+
+
+def per_op_s(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+    """Host seconds of each dispatched op, forward and backward, one for each precision that was probed."""
+    forward, backward = [], []
+    for precision in sorted({str(row.get("precision")) for row in rows}):
+        of = [row for row in rows if row.get("precision") == precision and "layers" in row]
+        first = {row["layers"]: row for row in of if row["op"] == "model forward"}
+        both = {row["layers"]: row for row in of if row["op"] == "model forward and backward"}
+        layers = sorted(set(first) & set(both))
+        if len(layers) > 1 and all(_dispatches(one[n]) for one in (first, both) for n in layers):
+            few, many = layers[0], layers[-1]
+            forward.append(_slope(first[few], first[many]))
+            ops = [_dispatches(both[n]) - _dispatches(first[n]) for n in (few, many)]
+            times = [both[n]["median_s"] - first[n]["median_s"] for n in (few, many)]
+            backward.append((times[1] - times[0]) / (ops[1] - ops[0]))
+        elif layers == [4] and precision == "fp32":
+            ops_forward, ops_both = TINY_DISPATCHES["model forward"], TINY_DISPATCHES["model forward and backward"]
+            forward.append(first[4]["median_s"] / ops_forward)
+            backward.append((both[4]["median_s"] - first[4]["median_s"]) / (ops_both - ops_forward))
+    return [one for one in forward if one > 0], [one for one in backward if one > 0]
+
+
+def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
+    """Host seconds that FSDP2 adds to a gathered module and DTensor to a split product and to a parameter tensor.
+
+    Each from the same model, or blocks, plain and under the runtime: what one more block adds more; of blocks, which
+    have little around them, what they add. The fastest samples, as others only add. Whole models, whose steps run
+    everything in turn, go before blocks that repeat one pass.
+    """
+    found: dict[str, list[float]] = {name: [] for name in RUNTIMES}
+    table = {
+        (row["op"], row.get("direction"), row["layers"], row.get("tensors", 0)): row for row in rows if "layers" in row
+    }
+
+    def seconds(op: str, direction: str, layers: int, tensors: int) -> float:
+        return float(table[op, direction, layers, tensors]["minimum_s"])
+
+    models = sorted({layers for op, _, layers, _ in table if op == "model plain"})
+    for name in ("fsdp", "dtensor") if len(models) > 1 else ():
+
+        def each(direction: str, name: str = name) -> float:
+            few, many = models[0], models[-1]
+            more = [
+                seconds(f"model {name}", direction, layers, 0) - seconds("model plain", direction, layers, 0)
+                for layers in (few, many)
+            ]
+            return float((more[1] - more[0]) / (many - few))
+
+        try:
+            forward, both, step = (each(direction) for direction in ("forward", "forward-backward", "step"))
+        except KeyError:
+            continue
+        if name == "fsdp":
+            found["host_fsdp_forward_s"].append(forward)
+            found["host_fsdp_backward_s"].append(both - forward)
+            found["host_sharded_tensor_s"].append((step - both) / BLOCK_TENSORS)
+        else:
+            found["host_dtensor_s"].append(both / 2 / BLOCK_PRODUCTS)
+    for _, _, layers, tensors in [key for key in table if key[0] == "plain" and key[1] == "forward"]:
+        for name in ("fsdp", "dtensor"):
+            try:
+                forward, both, update = (
+                    seconds(name, direction, layers, tensors) - seconds("plain", direction, layers, tensors)
+                    for direction in ("forward", "forward-backward", "optimizer")
+                )
+            except KeyError:
+                continue
+            if name == "fsdp" and not models:
+                found["host_fsdp_forward_s"].append(forward / layers)
+                found["host_fsdp_backward_s"].append((both - forward) / layers)
+            elif name == "dtensor" and not models:
+                found["host_dtensor_s"].append(both / 2 / tensors)
+            if not models:
+                found["host_sharded_tensor_s"].append(update / tensors)
+    return {name: [one for one in values if one > 0] for name, values in found.items()}
+
+
+def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
+    return [
+        row
+        for measurement in measurements
+        for row in measurement.rows
+        if row.get("ladder") == name and status_of_row(row) == "ok"
+    ]
+
+
+def _dispatches(row: Row) -> float:
+    return float(row.get("dispatches", 0))
+
+
+def _slope(few: Row, many: Row) -> float:
+    return float((many["median_s"] - few["median_s"]) / (_dispatches(many) - _dispatches(few)))
+
+
+def _slopes(rows: Sequence[Row], column: str) -> list[float]:
+    """Seconds of one more of what a column counts, between the fewest and the most of it."""
+    ordered = sorted((row for row in rows if column in row), key=lambda row: float(row[column]))
+    if len(ordered) < 2 or ordered[0][column] == ordered[-1][column]:
+        return []
+    few, many = ordered[0], ordered[-1]
+    found = (many["median_s"] - few["median_s"]) / (many[column] - few[column])
+    return [float(found)] if found > 0 else []
+
+
+def _chains(rows: Sequence[Row], direction: str) -> list[float]:
+    first = _slopes([row for row in rows if row["op"] == "compiled chain forward"], "products")
+    if direction == "forward":
+        return [one / CHAIN_KERNELS["forward"] for one in first]
+    both = _slopes([row for row in rows if row["op"] == "compiled chain forward and backward"], "products")
+    return [(b - f) / CHAIN_KERNELS["backward"] for f, b in zip(first, both, strict=False) if b > f]
+
+
+def _scaled(own: Range, slower: float) -> Fitted:
+    source = f"{own.source}; {slower:.2f} times as long here, as the bare launch is"
+    made = Range(value=own.value * slower, low=own.low * slower, high=own.high * slower, unit=own.unit, source=source)
+    return Fitted(range=made, points=1, residual_frac=max(own.high / own.value - 1, 0.0) if own.value else 0.0)

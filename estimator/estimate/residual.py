@@ -1,0 +1,116 @@
+"""Residual: how far predictions of a kind of plan were off on steps that they did not know, beside what their own
+efficiencies admit.
+
+catalog/residuals.toml has the numbers, by kind: fitted on sets of measured steps, each held out from its own
+(``make accuracy ARGS=--residuals``).
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from estimator.scenario.scenario import Scenario
+
+FILE = Path(__file__).parents[1] / "catalog" / "residuals.toml"
+HOST_BINDS, HOST_NEAR = 1.0, 0.4
+"""Host over device time of a micro-batch from which on the host binds, or may on another machine: hosts differ by two
+and more, and so does what a runtime costs them."""
+ANY = "any"
+"""What a kind is judged by of which too few steps are known."""
+SIGMAS = 1.2816
+"""Standard deviations that leave a tenth of a normal distribution on one side."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Residual:
+    """Of one kind of plan: by what the logarithm of either end of the interval is multiplied, and where that is from.
+
+    ``memory_low``, ``memory_high``: measured over predicted peak, the tenth from below and from above.
+    """
+
+    low: float
+    high: float
+    memory_low: float
+    memory_high: float
+    source: str
+
+
+@cache
+def residuals() -> dict[str, Residual]:
+    """Read what is known of each kind."""
+    document = tomllib.loads(FILE.read_text(encoding="utf-8"))
+    return {name: Residual(**values) for name, values in document.items()}
+
+
+def kind_of(scenario: Scenario, host_share: float) -> str:
+    """Name the kind of a step: where it runs and who shares it, whether it has experts, whether the host binds.
+
+    ``host_share``: host over device time of a micro-batch.
+    """
+    plan, training = scenario.plan, scenario.training
+    if training.traits.published.recipes:
+        words = ["tuned cluster"]
+    elif plan.chips == 1:
+        words = ["one device"]
+    elif plan.tp * plan.cp * plan.pp > 1:
+        words = ["split"]
+    else:
+        words = ["sharded" if plan.sharding in ("zero3", "fsdp") else "data parallel"]
+    words += ["compiled"] if training.fused and words != ["tuned cluster"] else []
+    words += ["experts"] if scenario.model.experts else []
+    if host_share > HOST_NEAR:
+        words.append("host binds" if host_share > HOST_BINDS else "host near")
+    return ", ".join(words)
+
+
+WAITS, WAITS_SOME = 0.1, 0.01
+"""Share of a program's step that waits for the host where it binds, or may on another machine."""
+
+
+def kind_of_program(ranks: int, waiting_frac: float) -> str:
+    """Name the kind of a program's step, of which only its ranks and its waiting for the host are known."""
+    words = ["one device" if ranks == 1 else "sharded"]
+    if waiting_frac > WAITS_SOME:
+        words.append("host binds" if waiting_frac > WAITS else "host near")
+    return ", ".join(words)
+
+
+def known(kind: str, found: Mapping[str, Residual] | None = None) -> Residual:
+    """Return what is known (``found``: what else) of a kind, or of the nearest with fewer words, or of any."""
+    found = residuals() if found is None else found
+    words = kind.split(", ")
+    for count in range(len(words), 0, -1):
+        if ", ".join(words[:count]) in found:
+            return found[", ".join(words[:count])]
+    return found[ANY]
+
+
+def widened(seconds: float, ends: tuple[float, float], kind: str) -> tuple[float, float]:
+    """Widen (or narrow) an interval around ``seconds`` as its kind was off: s·(end / s)^factor."""
+    one = known(kind)
+    low, high = (max(end, 1e-3 * seconds) / seconds for end in ends)
+    return seconds * low**one.low, seconds * high**one.high
+
+
+def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:
+    """The 80 % interval of a peak."""
+    one = known(kind)
+    return peak_bytes * min(one.memory_low, 1.0), peak_bytes * max(one.memory_high, 1.0)
+
+
+def out_of_memory_frac(reserved_bytes: float, capacity_bytes: float, kind: str) -> float:
+    """Probability that a step needs more than there is: log-normal about what is reserved, tenths as of its kind."""
+    one = known(kind)
+    low, high = math.log(min(one.memory_low, 1.0)), math.log(max(one.memory_high, 1.0))
+    spread = (high - low) / (2 * SIGMAS)
+    if reserved_bytes <= 0:
+        return 0.0
+    above = math.log(capacity_bytes / reserved_bytes) - (high + low) / 2
+    if spread == 0:
+        return float(above < 0)
+    return 0.5 * math.erfc(above / spread / math.sqrt(2))

@@ -1,0 +1,50 @@
+"""headroom calibrate: files to a calibration, which predictions take."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from app.cli import run
+
+REFERENCE = Path(__file__).parents[2] / "reference"
+PROBES = REFERENCE / "h200_programs" / "launches.json"
+
+
+def test_probes_become_a_file_that_estimates_take(tmp_path, capsys):
+    out = tmp_path / "calibration.json"
+    assert run(["calibrate", str(PROBES), "--out", str(out), "--name", "our H200"]) == 0
+    said = capsys.readouterr().out
+    assert "our H200, from launches.json" in said
+    assert "host_forward_s" in said
+    assert "gemm_matrix_frac: no products were measured alone" in said
+    document = json.loads(out.read_text())
+    assert document["device"] == "NVIDIA H200"
+    assert document["host"] == "Intel(R) Xeon(R) Processor, 64 cores"
+    scenario = tmp_path / "scenario.json"
+    scenario.write_text(
+        json.dumps(
+            {
+                "model": "gpt2",
+                "cluster": {"chip": "h200-sxm", "chips_per_node": 1},
+                "training": {"seq_len": 128, "global_batch": 1, "precision": "bf16"},
+            }
+        )
+    )
+    steps = []
+    for options in ([], ["--calibration", str(out)]):
+        assert run(["estimate", str(scenario), "--json", *options]) == 0
+        found = json.loads(capsys.readouterr().out)
+        steps.append(found["step_time_s"])
+    assert steps[1] > 1.1 * steps[0], "launch-bound, on a slower host"
+    assert "our H200" in found["assumptions"][0]
+
+
+def test_what_determines_nothing_is_refused_in_one_line(tmp_path, capsys):
+    step = tmp_path / "step.json"
+    step.write_text(json.dumps(json.loads(PROBES.read_text()) | {"rows": []}))
+    assert run(["calibrate", str(step), "--out", str(tmp_path / "out.json")]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("headroom: step.json: determine no constant")
+    assert "python -m runners probes" in error
+    assert not (tmp_path / "out.json").exists()

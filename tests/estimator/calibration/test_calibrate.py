@@ -1,0 +1,211 @@
+"""Calibrate: known constants come back from measurements made of them, and what cannot be told is named."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from estimator.calibration.calibrate import Calibration, Source, calibrate, to_document
+from estimator.calibration.points import points_of
+from estimator.cost.calibration import calibration_from_json
+from estimator.cost.collectives import Group, collective_s
+from estimator.cost.efficiency import Efficiencies, Range, efficiencies, efficiencies_for
+from estimator.cost.price import price
+from estimator.estimate.estimate import estimate
+from estimator.operations.aten import kernels_of
+from estimator.scenario import catalog
+from estimator.scenario.codec import decode
+from estimator.scenario.hardware import Cluster
+from estimator.scenario.measurement import MeasuredCollective, Measurement
+from estimator.scenario.op_list import Call, Operand, OpList, Signature
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import scenario_from_json
+
+REFERENCE = Path(__file__).parents[2] / "reference"
+CHIP = catalog.chip("h200-sxm")
+BASE = efficiencies("hopper")
+SHAPES = [(m, n, k) for m in (512, 2048, 8192) for n, k in ((1024, 4096), (4096, 1024), (6400, 1600), (4096, 4096))]
+
+
+def measured_by(e: Efficiencies, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The rows with the times that these efficiencies give them."""
+    found = []
+    for row in rows:
+        alone = [{**row, "median_s": 1.0}, {**row, "median_s": 1e-9, "size_bytes": 0, "m": 0}]
+        (point,) = points_of(Measurement(rows=tuple(alone)))
+        found.append({**row, "median_s": sum(float(price(op, CHIP, e).seconds) for op in point.ops)})
+    return found
+
+
+def products(precision: str) -> list[dict[str, Any]]:
+    about = {"ladder": "gemm", "precision": precision, "layout": "forward"}
+    return [{**about, "m": m, "n": n, "k": k, "status": "ok"} for m, n, k in SHAPES]
+
+
+def adds() -> list[dict[str, Any]]:
+    about = {"ladder": "elementwise", "op": "add", "precision": "bf16", "status": "ok"}
+    return [{**about, "size_bytes": 2**power} for power in range(20, 31)]
+
+
+def of(rows: list[dict[str, Any]], name: str = "NVIDIA H200", **more: Any) -> Source:
+    return Source(name="rows", measurement=Measurement(device={"name": name}, rows=tuple(rows), **more))
+
+
+@pytest.fixture(scope="module")
+def true() -> Efficiencies:
+    return replace(BASE, gemm_matrix_frac=0.61, memory_frac=0.71)
+
+
+@pytest.fixture(scope="module")
+def made(true):
+    # Every fifth time is a third too long, as on a busy machine.
+    rows = measured_by(true, [*adds(), *products("bf16")])
+    noisy = [row | {"median_s": row["median_s"] * (1.3 if index % 5 == 4 else 1.0)} for index, row in enumerate(rows)]
+    return calibrate([of(noisy)])
+
+
+@pytest.mark.parametrize("name", ["gemm_matrix_frac", "memory_frac"])
+def test_known_constants_come_back_and_their_range_holds_them(made, true, name):
+    found = made.ranges[name]
+    assert found.value == pytest.approx(getattr(true, name), rel=0.02)
+    assert found.low <= getattr(true, name) <= found.high
+    assert made.points[name] >= 4
+    assert "rows" in found.source
+
+
+def test_points_that_were_held_back_are_met_better_than_before(made):
+    assert [one.group for one in made.errors] == ["contiguous kernels", "products"]
+    for one in made.errors:
+        assert one.held_back >= 2
+        assert one.after_frac < 0.5 * one.before_frac
+
+
+def test_what_the_measurements_do_not_tell_is_named_and_inherited(made):
+    reasons = {one.constant: one.reason for one in made.undetermined}
+    assert "no tf32 products were measured alone" in reasons["gemm_tf32_frac"]
+    assert "launches" in reasons["host_forward_s"]
+    assert not set(reasons) & set(made.ranges)
+    for name in reasons:
+        assert made.efficiencies.ranges[name] == BASE.ranges[name]
+
+
+def test_the_file_of_a_calibration_gives_it_back(made):
+    document = json.loads(json.dumps(to_document(made)))
+    assert calibration_from_json(document, "file") == made.efficiencies
+    assert document["errors"][0]["group"]
+    with pytest.raises(InputProblems, match="schema_version"):
+        calibration_from_json(document | {"schema_version": 99}, "file")
+
+
+def test_an_estimate_takes_it_on_its_device_alone_says_so_and_is_surer(made):
+    document = {
+        "model": "llama3.2-1b", "cluster": {"chip": "h200-sxm", "chips_per_node": 1}, "plan": {"micro_batch": 8},
+        "training": {"seq_len": 4096, "global_batch": 8, "precision": "bf16"},
+    }  # fmt: skip
+    scenario = scenario_from_json(document)
+    own, calibrated = estimate(scenario), estimate(scenario, (efficiencies("tpu"), made.efficiencies))
+    assert calibrated.step_time_s > 1.1 * own.step_time_s
+    assert "measured on NVIDIA H200" in calibrated.assumptions[0]
+
+    def width(found: Any) -> float:
+        low, high = found.interval_s
+        return (high - low) / found.step_time_s
+
+    inherited = {name: made.efficiencies.ranges | {name: wide} for name, wide in as_wide_as_inherited(made).items()}
+    assert width(calibrated) < width(
+        estimate(scenario, replace(made.efficiencies, ranges=inherited["gemm_matrix_frac"]))
+    )
+    assert efficiencies_for(catalog.chip("a100-80gb-sxm"), made.efficiencies) == efficiencies("ampere")
+
+
+def as_wide_as_inherited(made: Calibration) -> dict[str, Range]:
+    """The measured values in ranges that are, relative to them, those of the base."""
+    found = {}
+    for name, one in made.ranges.items():
+        base = BASE.ranges[name]
+        found[name] = replace(one, low=one.value * base.low / base.value, high=one.value * base.high / base.value)
+    return found
+
+
+def test_a_profile_gives_points_of_its_calls(true):
+    signatures, calls = [], []
+    for m, n, k in SHAPES:
+        shapes = ((m, k), (k, n), (m, n))
+        first, second, result = (Operand(shape=shape, dtype="bfloat16") for shape in shapes)
+        signatures.append(Signature(op="aten::mm", inputs=(first, second), outputs=(result,)))
+    for at, s in enumerate(signatures):
+        measured_s = sum(float(price(op, CHIP, true).seconds) for op in kernels_of(s))
+        calls += [Call(kind="kernel", signature=at, phase="forward", measured_s=measured_s)] * 2
+    ops = OpList(source="profile", program="p", calls=tuple(calls), signatures=tuple(signatures), chip="h200-sxm")
+    found = calibrate([Source(name="trace.json", measurement=Measurement(), ops=ops)])
+    assert found.ranges["gemm_matrix_frac"].value == pytest.approx(0.61, rel=0.02)
+
+
+def test_collectives_give_the_link():
+    cluster = Cluster(chip=CHIP, chips_per_node=8, link=catalog.link(CHIP.link), network=catalog.link(CHIP.network))
+    e = replace(BASE, link_frac=0.66, collective_start_s=2e-5)
+    sizes = [2**power for power in (12, 14, 15, 16, 26, 27, 28, 29, 30)]
+
+    def one(size: int, ranks: int) -> MeasuredCollective:
+        group = Group(ranks=ranks, ranks_per_node=ranks)
+        seconds = float(collective_s("all-reduce", size, group, cluster, e))
+        return MeasuredCollective(kind="all-reduce", bytes=size, ranks=ranks, seconds=seconds)
+
+    measured = tuple(one(size, ranks) for size in sizes for ranks in (2, 8))
+    found = calibrate([of([], collectives=measured)]).ranges
+    assert found["link_frac"].value == pytest.approx(0.66, rel=0.03)
+    assert found["collective_start_s"].value == pytest.approx(2e-5, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("sources", "words"),
+    [
+        ([of([])], "determine no constant"),
+        ([of([], name="")], "name no device"),
+        ([of([], name="NVIDIA H200"), of([], name="NVIDIA A100-SXM4-80GB")], "several devices"),
+        ([of([], name="abacus")], "abacus"),
+    ],
+)
+def test_refusals_say_what_is_missing(sources, words):
+    with pytest.raises(InputProblems, match=words):
+        calibrate(sources)
+
+
+def test_the_launches_of_a_host_bring_its_launch_bound_steps_close():
+    """Six rows of probes; the step was measured on the same host, and nothing was read off it."""
+    document = json.loads((REFERENCE / "h200_programs" / "launches.json").read_text())
+    host = calibrate([Source(name="launches.json", measurement=decode(Measurement, document))])
+    assert set(host.ranges) == {
+        "host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
+        "host_tensor_s",
+    }  # fmt: skip
+    # About three bare launches for each kernel, forward and backward.
+    for name in ("host_forward_s", "host_backward_s"):
+        assert 2 < host.ranges[name].value / host.ranges["host_launch_s"].value < 4
+    step = json.loads((REFERENCE / "h200_plans" / "4" / "pp-small-4.json").read_text())
+    measured_s = sorted(step["steps_s"])[len(step["steps_s"]) // 2]
+    scenario = scenario_from_json(step["scenario"])
+    before, after = (estimate(scenario, e).step_time_s / measured_s - 1 for e in (None, host.efficiencies))
+    assert before < -0.2
+    assert abs(after) < 0.15
+
+
+def test_runtimes_cost_what_the_same_blocks_take_more_under_them():
+    def row(op: str, direction: str, layers: int, seconds: float) -> dict[str, Any]:
+        about = {"ladder": "runtime", "op": op, "direction": direction, "layers": layers, "status": "ok"}
+        return {**about, "minimum_s": seconds, "median_s": seconds}
+
+    rows = []
+    for layers in (2, 10):
+        for name, each in (("plain", 1e-3), ("fsdp", 3e-3), ("dtensor", 8e-3)):
+            passes = (("forward", 1), ("forward-backward", 2), ("step", 3))
+            rows += [row(f"model {name}", direction, layers, 5e-3 + layers * each * n) for direction, n in passes]
+    found = calibrate([of(rows)]).ranges
+    assert found["host_fsdp_forward_s"].value == pytest.approx(2e-3)
+    assert found["host_fsdp_backward_s"].value == pytest.approx(2e-3)
+    assert found["host_sharded_tensor_s"].value == pytest.approx(2e-3 / 9)
+    assert found["host_dtensor_s"].value == pytest.approx(14e-3 / 2 / 7)

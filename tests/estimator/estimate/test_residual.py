@@ -1,0 +1,88 @@
+"""Residual: kinds of steps, what is known of each, and the interval and risk that follow."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from estimator.estimate.estimate import estimate
+from estimator.estimate.residual import (
+    ANY,
+    Residual,
+    kind_of,
+    kind_of_program,
+    known,
+    memory_interval,
+    out_of_memory_frac,
+    residuals,
+    widened,
+)
+from tests.estimator.examples import LLAMA, scenario
+
+
+@pytest.mark.parametrize(
+    ("plan", "training", "host_share", "kind"),
+    [
+        ({}, {}, 0.1, "one device"),
+        ({}, {}, 0.5, "one device, host near"),
+        ({}, {"compile": True}, 2.0, "one device, compiled, host binds"),
+        ({"dp": 4}, {}, 0.1, "data parallel"),
+        ({"dp": 4, "sharding": "fsdp"}, {}, 0.1, "sharded"),
+        ({"dp": 2, "tp": 2}, {}, 0.1, "split"),
+        ({"dp": 2, "tp": 2}, {"framework": "megatron"}, 0.1, "tuned cluster"),
+    ],
+)
+def test_kinds_of_steps(plan, training, host_share, kind):
+    assert kind_of(scenario(LLAMA, plan=plan, global_batch=8, **training), host_share) == kind
+
+
+def test_a_program_is_judged_by_its_ranks_and_its_waiting_for_the_host():
+    assert kind_of_program(1, 0.0) == "one device"
+    assert kind_of_program(1, 0.05) == "one device, host near"
+    assert kind_of_program(4, 0.5) == "sharded, host binds"
+
+
+def test_what_is_known_of_every_kind_makes_sense_and_says_where_it_is_from():
+    assert ANY in residuals()
+    for kind, one in residuals().items():
+        assert 0.1 < one.low < 10, kind
+        assert 0.1 < one.high < 20, kind
+        assert 0 < one.memory_low <= one.memory_high, kind
+        assert " times of " in one.source, kind
+
+
+def test_a_kind_that_is_not_known_is_judged_by_the_nearest():
+    plain = Residual(low=1, high=1, memory_low=1, memory_high=1, source="")
+    found = {"any": plain, "split": plain, "split, experts": plain}
+    assert known("split, experts, host near", found) is found["split, experts"]
+    assert known("split, host near", found) is found["split"]
+    assert known("sharded", found) is found["any"]
+
+
+def test_ends_move_by_their_logarithms():
+    one = known("one device")
+    low, high = widened(2.0, (1.0, 4.0), "one device")
+    assert (low, high) == (pytest.approx(2 * 0.5**one.low), pytest.approx(2 * 2**one.high))
+    assert widened(2.0, (2.0, 2.0), "one device") == (2.0, 2.0)
+
+
+def test_an_estimate_has_the_interval_of_its_kind_and_a_risk_that_grows_as_memory_shrinks():
+    found = estimate(scenario(LLAMA))
+    assert found.kind.startswith("one device")
+    assert found.interval_s[0] < found.step_time_s < found.interval_s[1]
+    low, high = found.memory.interval_bytes
+    assert low <= found.memory.peak_bytes <= high
+    assert (low, high) == memory_interval(found.memory.peak_bytes, found.kind)
+    risks = [out_of_memory_frac(1.0, capacity, "one device") for capacity in (0.5, 0.95, 1.0, 1.1, 2.0)]
+    assert risks == sorted(risks, reverse=True)
+    assert risks[0] > 0.99
+    assert risks[-1] < 0.01
+    assert out_of_memory_frac(0.0, 1.0, "one device") == 0.0
+
+
+def test_a_tenth_of_the_steps_needs_more_than_the_upper_end():
+    one = known("one device")
+    centre = math.sqrt(min(one.memory_low, 1.0) * max(one.memory_high, 1.0))
+    assert out_of_memory_frac(1.0, centre, "one device") == pytest.approx(0.5)
+    assert out_of_memory_frac(1.0, max(one.memory_high, 1.0), "one device") == pytest.approx(0.1, abs=1e-4)

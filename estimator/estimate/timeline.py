@@ -126,16 +126,14 @@ def _of_rank(found: Assembled, one: Pass) -> Timeline:
         runs = {phase: [_together(some, phase)] for phase, some in runs.items()}
         folded = "all layers of a micro-batch together, by category"
     blocks: list[Block] = []
+    now = 0.0
+    every = setting.plan.sharding in ("zero2", "zero3", "fsdp")
     windows: dict[str, list[tuple[float, float]]] = {Phase.FORWARD: [], Phase.BACKWARD: []}
     lengths = {
         Phase.FORWARD: float(one.times.forward_s),
         Phase.BACKWARD: float(one.times.input_s + one.times.weight_s),
     }
     busy = {Phase.FORWARD: float(one.part.host_forward_s), Phase.BACKWARD: float(one.part.host_backward_s)}
-    gathers = [line for line in timing.data if line.message.phase == Phase.FORWARD]
-    rest = [line for line in timing.data if line.message.phase != Phase.FORWARD]
-    now = sum(float(line.exposed_s + line.copies_exposed_s) for line in gathers)
-    blocks += _after(gathers, 0.0)
     for index in range(m):
         for phase in (Phase.FORWARD, Phase.BACKWARD):
             length = lengths[phase]
@@ -145,17 +143,20 @@ def _of_rank(found: Assembled, one: Pass) -> Timeline:
                                 end_s=now + min(busy[phase], length)))  # fmt: skip
             windows[phase].append((now, now + length))
             now += length
-        if index and float(timing.accumulation_s):
-            each = float(timing.accumulation_s) / (m - 1)
-            blocks.append(Block(lane=1, kind=Category.ELEMENTWISE, name="gradient accumulation", phase=Phase.BACKWARD,
-                                start_s=now, end_s=now + each))  # fmt: skip
-            now += each
-    for lines, phase in ((gathers, Phase.FORWARD), (rest, Phase.BACKWARD)):
-        every = setting.plan.sharding in ("zero2", "zero3", "fsdp") or phase == Phase.FORWARD
-        blocks += _beside(lines, windows[phase] if every else windows[phase][-1:], phase)
-    blocks += _after(rest, now)
+            if phase == Phase.BACKWARD and index and float(timing.accumulation_s):
+                each = float(timing.accumulation_s) / (m - 1)
+                blocks.append(Block(lane=1, kind=Category.ELEMENTWISE, name="gradient accumulation", phase=phase,
+                                    start_s=now, end_s=now + each))  # fmt: skip
+                now += each
+            lines = [line for line in timing.data if line.message.phase == phase]
+            if every or index == m - 1:
+                times = m if every else 1
+                blocks += _after(lines, now, times)
+                now += _shown_s(lines) / times
+    for phase, some in windows.items():
+        blocks += _beside([line for line in timing.data if line.message.phase == phase], some if every else some[-1:],
+                          phase)  # fmt: skip
     backward_end = now
-    now += sum(float(line.exposed_s + line.copies_exposed_s) for line in rest)
     blocks += _at_the_end(found, now, 0, 1)
     memory = list(_memory_of_rank(found, windows, backward_end))
     return _written(found, (HOST, COMPUTE, COMMUNICATION), blocks, memory, folded)
@@ -238,9 +239,14 @@ def _beside(lines: Sequence[PricedMessage], windows: Sequence[tuple[float, float
             )
 
 
-def _after(lines: Sequence[PricedMessage], now: float) -> Iterator[Block]:
+def _shown_s(lines: Sequence[PricedMessage]) -> float:
+    return sum(float(line.exposed_s + line.copies_exposed_s) for line in lines)
+
+
+def _after(lines: Sequence[PricedMessage], now: float, times: int) -> Iterator[Block]:
+    """What shows of the data ranks' exchanges, one of ``times`` equal parts."""
     for line in lines:
-        shown = float(line.exposed_s + line.copies_exposed_s)
+        shown = float(line.exposed_s + line.copies_exposed_s) / times
         yield Block(lane=2, kind=Category.COMMUNICATION, name=f"{line.message.name}, exposed", phase=line.message.phase,
                     start_s=now, end_s=now + shown)  # fmt: skip
         now += shown

@@ -1,9 +1,11 @@
 /** What a person can do to the state; every view calls these, none changes the state by itself. */
 import { coupledChanges } from "./changes.js";
 import { lastAxis, validAxis } from "./axes.js";
+import { multiplied } from "./hardware.js";
 import { relayoutKeepingBatch } from "./relayout.js";
 import { stepTime } from "./measured.js";
 import { batched, chipOf, complete, get, modelOf, resized, same, withField } from "./scenario.js";
+import { chosenSides } from "./sides.js";
 import { set, state } from "./state.js";
 import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
 
@@ -60,8 +62,22 @@ function origin(path) {
 /** Whether this field alone made the scenario impossible, so that its axis begins before that. @param {string} path */
 const healing = (path) => state.problems.length > 0 && origin(path) !== state.scenario;
 
+/**
+ * The plan that is left stays as A where nothing else would stand beside the new one. Where both sides are something
+ * else, what is edited becomes B.
+ * @param {Scenario} before
+ */
+function keepBefore(before) {
+  const [a, b] = chosenSides({ ...state, scenario: before });
+  if (a === "plan" || b === "plan") {
+    if (a && b) return;
+    set({ a: pinOf(before, state.base), b: "plan" });
+  } else if (a && b && state.a) set({ b: "plan" });
+}
+
 /** Change the scenario for one field, and say what followed. @param {Scenario} scenario @param {string} path */
 function move(scenario, path) {
+  keepBefore(state.scenario);
   set({ adapted: { scenario, changes: coupledChanges(scenario, state.scenario, path) } });
   setScenario(scenario);
 }
@@ -72,9 +88,24 @@ export function setField(path, value) {
   move(point ? point.scenario : withField(origin(path), path, value, usualNode()), path);
 }
 
+/** Take a part of the hardware as a multiple of the catalogue's. @param {import("./hardware.js").Part} part @param {number} times */
+export function setMultiple(part, times) {
+  const next = multiplied(state.scenario, state.catalog, part, times);
+  if (same(next, state.scenario)) return;
+  keepBefore(state.scenario);
+  setScenario(next);
+}
+
+/** How many tokens the whole run is to see; 0: not asked for. @param {number} tokens */
+export function setRunTokens(tokens) {
+  set({ run_tokens: tokens });
+  writeUrl();
+}
+
 /** The bundled sample leaves when another model or chip is chosen; a run that was chosen stays. */
 function leaveSample() {
   if (state.measured === state.sample) set({ measured: "" });
+  set({ a: "", b: "", selected: "" });
 }
 
 /** @param {string} key */
@@ -93,7 +124,9 @@ export function setOwnModel(model) {
 export function setChip(key) {
   const usual = state.catalog.chips.find((entry) => entry.key === key)?.value.chips_per_node ?? 8;
   const { chips_per_node, nodes } = state.scenario.cluster;
+  const before = pinOf(state.scenario, state.base);
   leaveSample();
+  set({ a: before, b: "plan" });
   setScenario({ ...state.scenario, cluster: resized({ chip: key }, chips_per_node * nodes, usual) });
 }
 
@@ -127,6 +160,7 @@ export function preview(path, point, ofThis) {
   const valid = ofThis && !healing(path);
   const scenario = valid ? point.scenario : withField(origin(path), path, point.value, usualNode());
   if (same(scenario, state.scenario)) return;
+  keepBefore(state.drag?.scenario ?? state.scenario);
   set({ adapted: { scenario, changes: coupledChanges(scenario, state.drag?.scenario ?? state.scenario, path) } });
   set(
     valid && point.estimate?.ops
@@ -144,7 +178,7 @@ export function release() {
 /** @param {string} path */
 export function reset(path) {
   if (path === "all") {
-    set({ measured: state.sample });
+    set({ measured: state.sample, a: "", b: "", selected: "" });
     return setScenario(state.base);
   }
   return setField(path, get(state.base, path));
@@ -206,9 +240,38 @@ export function setChips(chips, { batch = false } = {}) {
   move(laid ? batched({ ...next, training, plan: { ...plan, ...laid } }, scenario) : next, "cluster.chips");
 }
 
-/** Open a plan that was found. @param {any} scenario */
+/** Choose what stands at A and at B; "" leaves both to what was measured. @param {string} a @param {string} b */
+export function setSides(a, b) {
+  set({ a, b, selected: "" });
+  writeUrl();
+}
+
+export function swapSides() {
+  const [a, b] = chosenSides(state);
+  if (a && b) setSides(b, a);
+}
+
+/** Put a plan into B and keep A. @param {any} scenario */
+export function tryPlan(scenario) {
+  const [a, b] = chosenSides(state);
+  const before = pinOf(state.scenario, state.base);
+  set({ a: b === "plan" && a ? a : before, b: "plan", selected: "", drag: null });
+  setScenario(complete(scenario, state.catalog));
+}
+
+/** One cause of the difference, which all figures then show; the same again shows all. @param {string} cause */
+export const select = (cause) => set({ selected: cause === state.selected ? "" : cause });
+
+/** What one chip costs for an hour; 0: what the catalogue says. @param {number} usd */
+export function setPrice(usd) {
+  set({ usd_per_hour: usd });
+  writeUrl();
+}
+
+/** Open a plan that was found, beside the one that was shown. @param {any} scenario */
 export function exploreScenario(scenario) {
-  set({ view: "explore", scenario: complete(scenario, state.catalog), drag: null });
+  const a = pinOf(state.scenario, state.base);
+  set({ view: "explore", a, b: "plan", scenario: complete(scenario, state.catalog), drag: null });
   writeUrl();
   scrollTo({ top: 0 });
 }

@@ -148,6 +148,10 @@ export const api = {
   hierarchyChoices: () => call("/api/hierarchy"),
   /** @param {any} scenario @param {string} mode */
   hierarchy: (scenario, mode) => call("/api/hierarchy", { method: "POST", body: { scenario, mode } }),
+  /** @param {any} scenario @returns {Promise<import("./types.js").Drawn>} */
+  timeline: (scenario) => call("/api/timeline", { method: "POST", body: scenario }),
+  /** @param {any} scenario @returns {Promise<import("./types.js").Remedies>} */
+  remedies: (scenario) => call("/api/remedies", { method: "POST", body: scenario }),
   /** @param {any[]} items @param {number} baseline @param {AbortSignal} [signal] */
   compare: (items, baseline, signal) => call("/api/compare", { method: "POST", body: { items, baseline }, signal }),
 };

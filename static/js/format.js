@@ -26,7 +26,7 @@ export function significant(value, digits = 3) {
 }
 
 /** Write a measured number with `digits` significant digits, trailing zeros too. @param {number} value */
-function measured(value, digits = 3) {
+export function measured(value, digits = 3) {
   if (!Number.isFinite(value)) return "–";
   if (value === 0) return "0";
   const size = Math.abs(value);

@@ -2,10 +2,11 @@
  * Starts the page: catalogue, state from the URL, the views, keys, drops, and what happens when the server
  * goes.
  */
-import { pinScenario, readUrl, show } from "./actions.js";
+import { pinScenario, readUrl, select, show, swapSides } from "./actions.js";
 import { api, ApiError } from "./api.js";
 import { listen } from "./keys.js";
 import { loadMeasurement, refreshMeasurements } from "./measurements.js";
+import { startPairing } from "./pair.js";
 import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
@@ -19,6 +20,7 @@ import { importFiles, importText, listenForDrops } from "./views/common/imports.
 import { createRuns } from "./views/runs/runs.js";
 import { createSearch } from "./views/search/search.js";
 import { createStudies } from "./views/studies/studies.js";
+import { createPalette } from "./views/common/palette.js";
 import { copy, notice, toast, trying } from "./views/common/toast.js";
 
 const RETRY_MS = 3000;
@@ -88,6 +90,7 @@ async function start() {
   subscribe(["view"], showView);
   subscribe(["view"], () => panels.forEach(({ open }) => open(false)));
   startPredicting();
+  startPairing();
   listenForDrops();
   if (unknown.length)
     notice(`This link says ${unknown.join(", ")}, which this page does not know; the rest of it is shown.`);
@@ -107,7 +110,7 @@ async function start() {
     { keys: ["←", "→"], does: "move the focused slider to the next legal value" },
     {
       keys: ["p"],
-      does: "pin this scenario; the first pin is the baseline",
+      does: "pin this plan, to choose it as A or B",
       act: () => {
         pinScenario();
         toast("Pinned");
@@ -117,11 +120,18 @@ async function start() {
     { keys: ["c"], does: "copy a link to this state", act: copyLink },
     { keys: ["t"], does: "light or dark", act: toggleTheme },
     { keys: ["?"], does: "this list", act: () => help.showModal() },
-    { keys: ["Esc"], does: "close what is open" },
+    { keys: ["x"], does: "swap A and B", act: swapSides },
+    { keys: ["a"], does: "choose A", act: () => explore.choose("A") },
+    { keys: ["b"], does: "choose B", act: () => explore.choose("B") },
+    { keys: ["Ctrl K"], does: "commands: models, chips, measurements, actions" },
+    { keys: ["Ctrl Z"], does: "undo" },
+    { keys: ["Esc"], does: "close what is open, and show all causes" },
   ];
   const help = createHelp(shortcuts);
+  const palette = createPalette(shortcuts);
   listen(shortcuts);
   byId("find").onclick = () => finding.open();
+  byId("commands").onclick = () => palette.open();
   byId("import").onclick = () => importing.open();
   byId("copy-link").onclick = copyLink;
   byId("theme").onclick = toggleTheme;
@@ -135,6 +145,20 @@ async function start() {
     });
   }
   addEventListener("popstate", readUrl);
+  addEventListener("keydown", (event) => {
+    const { key, ctrlKey, metaKey, target } = event;
+    if (target instanceof HTMLTextAreaElement) return;
+    if (target instanceof HTMLInputElement && !/^(range|radio|checkbox)$/.test(target.type)) return;
+    if (key === "Escape" && state.selected && !document.querySelector("dialog[open]")) select(state.selected);
+    if (key === "k" && (ctrlKey || metaKey) && !document.querySelector("dialog[open]")) {
+      event.preventDefault();
+      palette.open();
+    }
+    if (key === "z" && (ctrlKey || metaKey)) {
+      event.preventDefault();
+      history.back();
+    }
+  });
   // another tab may have imported or measured something
   addEventListener("focus", () => void trying(refreshMeasurements()));
   document.addEventListener("themechange", () => set({ theme: state.theme + 1 }));

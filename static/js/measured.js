@@ -127,6 +127,23 @@ export function ranAs(measurement, scenario, chips) {
 export const deviceName = (measurement) => String(measurement.device.name ?? measurement.device.type ?? "");
 
 /**
+ * How the measured run and the shown scenario belong together, in words; "" where they are the same or nothing was
+ * measured.
+ * @param {Chosen & {scenario: Scenario}} chosen
+ */
+export function relationWords({ measurement, measuredScenario, scenario, catalog }) {
+  if (!measurement) return "";
+  const device = deviceName(measurement);
+  if (!measuredScenario)
+    return `measured${device ? ` on ${device}` : ""}; not drawn beside a scenario until its own is confirmed`;
+  const why = apart({ measurement, measuredScenario, catalog }, scenario);
+  const chip = catalog.chips.find(({ key }) => key === chipNamed(scenario.cluster))?.label ?? "this hardware";
+  if (why === "chip") return `measured on ${device}: not drawn beside a prediction for ${chip}`;
+  if (why === "model") return "another model was measured: not drawn beside this one";
+  return same(measuredScenario, scenario) ? "" : "A is the plan that was measured";
+}
+
+/**
  * Whether a measurement is a table or list only: nothing of it stands beside a step.
  * @param {import("./types.js").Summary} summary
  */

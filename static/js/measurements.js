@@ -7,7 +7,7 @@ import { set, state } from "./state.js";
 
 /** @param {string} id  "" shows none */
 export function setMeasured(id) {
-  set({ measured: id });
+  set({ measured: id, a: "", b: "" });
   writeUrl();
 }
 
@@ -38,11 +38,14 @@ export async function openMeasurement(id) {
   ) {
     set({
       view: "explore",
-      scenario: namedIn(measurement) ?? state.scenario,
+      scenario: measuredScenario ?? state.scenario,
       measured: id,
       measurement,
       measuredScenario,
       drag: null,
+      a: "",
+      b: "",
+      selected: "",
     });
   } else {
     const pins = uploaded(id).map((one) => `m:${one}`);
@@ -61,10 +64,13 @@ export async function confirmScenario(scenario) {
   const { measurement } = state;
   if (!measurement) return;
   const found = await api.confirm(measurement.id, scenario);
+  const measuredScenario = scenarioOf(found);
   set({
     measurement: found,
-    measuredScenario: scenarioOf(found),
-    scenario: namedIn(found) ?? state.scenario,
+    measuredScenario,
+    scenario: measuredScenario ?? state.scenario,
+    a: "",
+    b: "",
     drag: null,
   });
   writeUrl();

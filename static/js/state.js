@@ -10,7 +10,8 @@ import { ANYTHING, USUAL_SPLIT } from "./url.js";
  *   estimate: import("./types.js").Estimate | null, largest_s: number, largest_bytes: number} | null, axes: number,
  *   online: boolean, measurement: import("./types.js").Measurement | null, measuredScenario: Scenario | null,
  *   measurements: import("./types.js").Summary[] | null, runs: import("./types.js").Run[] | null,
- *   baselineEstimate: import("./types.js").Estimate | null, theme: number, more: boolean, wanted: import("./url.js").Wanted,
+ *   pair: import("./sides.js").Pair | null, difference: import("./types.js").Between | null, answers: number,
+ *   remedies: (import("./types.js").Remedies & {scenario: Scenario}) | null, selected: string, theme: number, more: boolean, wanted: import("./url.js").Wanted,
  *   split: import("./url.js").Split, unshown: boolean, study: string,
  *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
  *   adapted: {scenario: Scenario, changes: import("./changes.js").CoupledChange[]} | null,
@@ -39,7 +40,15 @@ export const state = /** @type {any} */ ({
   measuredScenario: null,
   measurements: null,
   runs: null,
-  baselineEstimate: null,
+  a: "",
+  b: "",
+  usd_per_hour: 0,
+  run_tokens: 0,
+  pair: null,
+  difference: null,
+  answers: 0,
+  remedies: null,
+  selected: "",
   theme: 0,
   more: false,
   wanted: ANYTHING,
@@ -71,10 +80,15 @@ export function subscribe(keys, tell) {
   listeners.push({ keys, tell });
 }
 
+const MOST_ROUNDS = 3;
+
 function flush() {
-  const now = changed;
-  changed = new Set();
-  for (const { keys, tell } of listeners) {
-    if (keys.some((key) => now.has(key))) tell(state, now);
+  // what follows from a change is told in the same frame, unless it never ends
+  for (let round = 0; changed.size && round < MOST_ROUNDS; round += 1) {
+    const now = changed;
+    changed = new Set();
+    for (const { keys, tell } of listeners) {
+      if (keys.some((key) => now.has(key))) tell(state, now);
+    }
   }
 }

@@ -7,7 +7,7 @@
  * @typedef {Record<string, number>} Amounts  seconds or bytes by name
  * @typedef {{stage: number, layers: number, in_flight: number, peak_bytes: number, by_kind: Amounts}} Stage
  * @typedef {{peak_bytes: number, reserved_bytes: number, capacity_bytes: number, fits: boolean, by_kind: Amounts,
- *   stages: Stage[]}} Memory
+ *   stages: Stage[], out_of_memory_frac?: number}} Memory
  * @typedef {{name: string, layer: string, phase: string, category: string, shape: any, count: number, flops: number,
  *   bytes: number, launches: number, saved_bytes: number, seconds: number, bound: string,
  *   intensity_flops_per_byte: number, precision: string}} Op
@@ -73,11 +73,23 @@
  * @typedef {{metric: string, before: string, then: string, first: any, at: any, closed: boolean, leads: boolean}} Crossover
  * @typedef {{axis: string, x: number[], ways: Way[], curves: WayCurve[], crossovers: Crossover[]}} Comparison
  *
+ * @typedef {{name: string, axis: string, factor: string, seconds: number, a_s: number | null, b_s: number | null,
+ *   a_amount: number | null, b_amount: number | null, unit: string}} Cause
+ * @typedef {{key: string, causes: Cause[], seconds: number | null, differences: {field: string, values: any[]}[],
+ *   notes: string[]}} Between  where the difference of A and B goes
+ * @typedef {{lanes: string[], lane: number[], kind: string[], name: string[], phase: string[], start_s: number[],
+ *   end_s: number[], total_s: number, memory: [number, number][], capacity_bytes: number, folded: string}} Drawn  a step
+ *   over time
+ * @typedef {{field: string, before: any, after: any}} Change
+ * @typedef {{changes: Change[], scenario: Scenario, step_time_s: number, peak_bytes: number, reserved_bytes: number,
+ *   tokens_per_s: number, saves: string}} RemedyFound
+ * @typedef {{binds: string, binds_s: number, over_bytes: number, tried: number, best: RemedyFound[]}} Remedies
+ *
  * A figure as data; views draw it, tests read it.
  * @typedef {{title: string, unit?: string, text?: boolean}} Column
  * @typedef {{columns: Column[], rows: any[][]}} Table
  * @typedef {{data: any[], layout: any, summary: string, table: Table, legend?: [token: string, text: string][],
- *   axes?: {x?: string, y?: string}, said?: string}} Figure  for a picture of its own: `legend` where the page has none,
+ *   axes?: {x?: string, y?: string}, said?: string, onPaper?: {margin: any, annotations: any[]}}} Figure  for a picture of its own: `legend` where the page has none,
  *   titles of `axes` and what is `said` where the page says it elsewhere
  * @typedef {(name: string) => string} Colour  a token's value in the current theme
  */

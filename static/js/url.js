@@ -5,7 +5,9 @@ import { same } from "./scenario.js";
 /**
  * @typedef {{view: string, scenario: Scenario, measured: string, pins: string[], baseline: number, run: string,
  *   study?: string, settings?: Record<string, string>, wanted?: Wanted, split?: Split,
- *   unshown?: boolean}} Place  `settings`: inputs of the study
+ *   unshown?: boolean, a: string, b: string, usd_per_hour: number,
+ *   run_tokens: number}} Place  `a`, `b`: what is set against each other, ""
+ *   where nobody chose (sides.js); `usd_per_hour`: of one chip, 0: the catalogue's; `run_tokens`: of the whole run; `settings`: inputs of the study
  *   that are not its own
  * @typedef {{objective: string, memory_gb: number, slowest_s: number, locked: Record<string, string>}} Wanted
  *   what a search looks for; a limit of 0 is none
@@ -78,6 +80,10 @@ export function encode(place, base, sample) {
   const query = encodeScenario(place.scenario, base);
   if (place.view !== "explore") query.set("view", place.view);
   if (place.measured !== sample) query.set("measured", place.measured || "none");
+  if (place.a) query.set("a", place.a);
+  if (place.b) query.set("b", place.b);
+  if (place.usd_per_hour > 0) query.set("usd_per_hour", String(place.usd_per_hour));
+  if (place.run_tokens > 0) query.set("run_tokens", String(place.run_tokens));
   for (const pin of place.pins) query.append("pin", pin);
   if (place.baseline > 0) query.set("baseline", String(place.baseline));
   if (place.run && place.view === "runs") query.set("run", place.run);
@@ -104,6 +110,10 @@ export function decode(search, base, sample) {
     view: VIEWS.includes(view) ? view : "explore",
     scenario: decodeScenario(query, base),
     measured: measured === "none" ? "" : measured,
+    a: sideIn(query.get("a")),
+    b: sideIn(query.get("b")),
+    usd_per_hour: Math.max(0, Number(query.get("usd_per_hour")) || 0),
+    run_tokens: Math.max(0, Number(query.get("run_tokens")) || 0),
     pins: query
       .getAll("pin")
       .filter((pin) => /^[ms]:/.test(pin))
@@ -117,7 +127,26 @@ export function decode(search, base, sample) {
   };
 }
 
-const PLACES = ["model", "view", "measured", "pin", "baseline", "run", "study", "set", "shown", "ranks", "by"];
+/** @param {string | null} text  a side of the comparison */
+const sideIn = (text) => (text && /^(plan|own|[ms]:.*)$/.test(text) ? text : "");
+
+const PLACES = [
+  "model",
+  "view",
+  "measured",
+  "a",
+  "b",
+  "usd_per_hour",
+  "run_tokens",
+  "pin",
+  "baseline",
+  "run",
+  "study",
+  "set",
+  "shown",
+  "ranks",
+  "by",
+];
 const SEARCHED = ["objective", "memory_gb", "slowest_s", "lock"];
 
 /**

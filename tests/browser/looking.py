@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 EIGHT_GPUS = (
     "/?model=llama3-8b&chip=h200-sxm&chips_per_node=8&nodes=1&link=&network=&dp=8&tp=1&pp=1&micro_batch=1&sharding=fsdp"
@@ -48,7 +48,7 @@ def wait_for_figures(page: Page) -> None:
     """Wait until the headline and the step time stand, and are those of the present scenario."""
     page.wait_for_selector("#tile-step-time dd:not(:empty)")
     page.wait_for_selector(BARS, state="attached")
-    page.wait_for_selector("dl.tiles:not(.skeleton)", state="attached")
+    page.wait_for_selector("dl.strip:not(.skeleton)", state="attached")
     _rest(page, drawn=False)
 
 
@@ -64,9 +64,9 @@ def wait_for_axis(page: Page, path: str) -> None:
 
 
 def headline(page: Page) -> list[str]:
-    """Number and unit of the first four tiles."""
-    tiles = ("step-time", "tokens", "mfu", "peak-memory")
-    return [page.locator(f"#tile-{tile} dd").first.inner_text().replace("\n", " ").strip() for tile in tiles]
+    """Number and unit of the first four tiles, of the side that the panel edits."""
+    tiles = [page.locator(f"#tile-{tile}") for tile in ("step-time", "tokens", "mfu", "peak-memory")]
+    return [f"{one.locator('.own').inner_text()} {one.locator('small').first.inner_text()}".strip() for one in tiles]
 
 
 def bars(page: Page) -> list[str]:
@@ -80,11 +80,11 @@ def query(page: Page, name: str) -> str | None:
 
 
 def points(page: Page, trace: str) -> list[float]:
-    """Heights of a trace of the roofline, as drawn."""
+    """Heights of a trace of the roofline, as drawn; of B where both sides have it."""
     return page.evaluate(
         """(name) => {
             const { data = [] } = document.querySelector("#roofline .plot");
-            return [...(data.find((one) => one.name === name)?.y ?? [])];
+            return [...(data.findLast((one) => one.name === name)?.y ?? [])];
         }""",
         trace,
     )
@@ -127,7 +127,7 @@ def wait_for_points(page: Page, trace: str) -> None:
     page.wait_for_function(
         """(name) => {
             const { data = [] } = document.querySelector("#roofline .plot");
-            return data.find((one) => one.name === name)?.y.length > 0;
+            return data.findLast((one) => one.name === name)?.y.length > 0;
         }""",
         arg=trace,
     )
@@ -140,8 +140,13 @@ def wait_for_measured_points(page: Page) -> None:
 
 def wait_for_change(page: Page, old: str) -> None:
     """Wait until the step time is another than ``old``."""
-    now = "document.querySelector('#tile-step-time dd').innerText.replace('\\n', ' ').trim()"
-    page.wait_for_function(f"(old) => {now} !== old", arg=old)
+    page.wait_for_function(
+        """(old) => {
+            const tile = document.querySelector("#tile-step-time");
+            return `${tile.querySelector(".own").innerText} ${tile.querySelector("small").innerText}`.trim() !== old;
+        }""",
+        arg=old,
+    )
 
 
 def wait_for_other_bars(page: Page, old: tuple[str, ...]) -> None:
@@ -162,7 +167,27 @@ def turn(page: Page, look: tuple[int, str], height: int = 900) -> None:
     page.set_viewport_size({"width": width, "height": height})
 
 
+def side(page: Page, letter: str) -> Locator:
+    """A or B in the bar."""
+    return page.locator(f"#ab .side-{letter.lower()}")
+
+
+def wait_until(page: Page, told: str, given: object = None) -> None:
+    """Wait until an async function says yes, which the page itself cannot wait for."""
+    end = time.monotonic() + SETTLED_S
+    while not page.evaluate(told, given):
+        assert time.monotonic() < end, told
+        page.wait_for_timeout(40)
+
+
+def wait_for_causes(page: Page) -> None:
+    """Wait until the waterfall is of the present pair."""
+    wait_until(page, "async () => (await import(js('pair'))).isCurrent()")
+    page.wait_for_selector("#step-time .causes li")
+
+
 def expect_view(page: Page, name: str) -> None:
     """The page of that name is the one shown."""
-    expect(page.locator(f'.tabs [aria-current="page"][data-view="{name}"]')).to_be_visible()
+    title = "#ab" if name == "explore" else f'.tabs [aria-current="page"][data-view="{name}"]'
+    expect(page.locator(title)).to_be_visible()
     expect(page.locator(f"#{name}")).to_be_visible()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looking import EIGHT_GPUS, expect_view, number, query, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, expect_view, number, query, side, wait_for_figures
 
 pytestmark = pytest.mark.browser
 
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 def test_pinned_scenarios_are_compared_against_a_chosen_baseline(open_page):
     page = open_page(EIGHT_GPUS + "&measured=none")
     wait_for_figures(page)
-    page.get_by_role("button", name="Pin this scenario").click()
+    page.get_by_role("button", name="Pin this plan").click()
     page.get_by_role("radio", name="full", exact=True).check(force=True)
     page.keyboard.press("3")
     expect_view(page, "compare")
@@ -37,7 +37,7 @@ def test_measurements_are_picked_from_the_list(open_page, server, drop, measured
     page = open_page("/?view=compare&measured=none")
     expect_view(page, "compare")
     drop(page, measured / "result.json")
-    expect(page.locator(".pins .chip", has_text="measured")).to_contain_text("tiny step")
+    expect(side(page, "B")).to_contain_text("tiny step")
     first = next(one for one in server.get("/api/measurements")["measurements"] if one["label"] == "tiny step")
     page.goto(f"{server.url}/?view=compare&measured=none")
     line = page.locator(f'.library [data-measurement="{first["id"]}"]')
@@ -119,18 +119,21 @@ def test_the_bundled_sample_leaves_when_something_is_chosen(open_page, server):
 def test_another_model_or_chip_leaves_the_bundled_sample_behind(open_page):
     page = open_page()
     wait_for_figures(page)
-    chip = page.locator("#explore .pins .chip", has_text="measured")
-    expect(chip).to_have_count(1)
+    measured = page.locator("#ab .side", has_text="measured")
+    expect(measured).to_have_count(1)
     page.select_option("#chip", "h100-sxm")
-    expect(chip).to_have_count(0)
+    # the plan on the chip that was left stays as A
+    expect(measured).to_have_count(0)
+    expect(side(page, "A")).to_contain_text("H200")
+    expect(side(page, "B")).to_contain_text("chip h100-sxm")
     assert query(page, "measured") == "none"
-    expect(page.locator("#explore .pins")).not_to_contain_text("the run")
     page.go_back()
-    expect(chip).to_have_count(1)
+    expect(measured).to_have_count(1)
     page.select_option("#model", "gpt2")
-    expect(chip).to_have_count(0)
+    expect(measured).to_have_count(0)
+    expect(side(page, "B")).to_contain_text("choose B")
     page.keyboard.press("3")
     expect(page.locator("#compared tbody tr")).to_have_count(1)
     page.keyboard.press("1")
     page.get_by_role("button", name="Back to the sample").click()
-    expect(chip).to_have_count(1)
+    expect(measured).to_have_count(1)

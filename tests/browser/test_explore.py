@@ -1,4 +1,4 @@
-"""Explore: opens filled, a pinned scenario is the baseline, capacities name their unit and source."""
+"""A | B: what stands beside what, where the difference goes, what would be faster, and that nothing else is drawn."""
 
 from __future__ import annotations
 
@@ -10,53 +10,158 @@ from playwright.sync_api import expect
 
 from tests.browser.looking import (
     EIGHT_GPUS,
-    bring_into_view,
-    number,
+    headline,
     points,
+    query,
     settled,
+    side,
+    wait_for_causes,
     wait_for_figures,
     wait_for_points,
+    wait_until,
 )
 
 pytestmark = pytest.mark.browser
 
+ROWS = "#step-time .causes li"
 
-def test_opens_filled_with_a_measured_run_beside_its_prediction(open_page, server):
+_CAUSES = """async () => {
+    const { state } = await import(js("state"));
+    const { a, b } = state.pair;
+    const sum = state.difference.causes.reduce((all, { seconds }) => all + seconds, 0);
+    return { sum, difference: b.step_s - a.step_s, step: a.step_s };
+}"""
+_WORDS = """() => {
+    const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    let count = 0;
+    while (walker.nextNode()) {
+        const { parentElement, data } = walker.currentNode;
+        if (!parentElement.checkVisibility() || parentElement.closest(".sr, option, noscript, script")) continue;
+        const range = document.createRange();
+        range.selectNodeContents(walker.currentNode);
+        const box = range.getBoundingClientRect();
+        if (box.width && box.top < innerHeight && box.bottom > 0)
+            count += data.split(/\\s+/).filter((word) => /[a-z]{2}/i.test(word)).length;
+    }
+    return count;
+}"""
+
+
+def test_the_page_opens_with_a_prediction_a_and_its_run_b_and_where_the_difference_goes(open_page):
     page = open_page()
     wait_for_figures(page)
-    sample = server.get("/api/catalog")["sample"]
-    assert sample, "no measured run is bundled"
-    expect(page.locator(".pins .chip", has_text="measured")).to_be_visible()
-    total = page.locator(".errors tr.total td")
-    expect(total.nth(2)).to_have_text(re.compile(r"\d"))
-    predicted, measured, error = (number(total.nth(at).inner_text()) for at in (1, 2, 3))
-    assert error == pytest.approx(100 * (predicted / measured - 1), abs=1.5)
+    wait_for_causes(page)
+    expect(side(page, "A")).to_contain_text("predicted")
+    expect(side(page, "B")).to_contain_text("measured")
+    found = page.evaluate(_CAUSES)
+    assert found["sum"] == pytest.approx(found["difference"], abs=1e-9 * found["step"])
+    expect(page.locator("#step-time h3")).to_contain_text(re.compile(r"A → B\s+\+[\d.]+ ms"))
+    expect(page.locator("#step-time .sub")).to_contain_text("80 % interval of A")
+    expect(page.locator(ROWS).first).to_contain_text("faster kernels")
     wait_for_points(page, "predicted")
     assert len(points(page, "predicted")) > 5
-    bring_into_view(page, "#layers")
-    expect(page.locator("#layers tbody tr").nth(3)).to_be_visible()
-    assert page.locator("#assumptions li").count() > 0
-    # a capacity is told in both units, with its source
-    expect(page.locator("#explore .panel .hint", has_text="TFLOP/s")).to_contain_text("151 GB (140 GiB) at 4.80 TB/s")
-    expect(page.locator("#tile-peak-memory dd small").first).to_have_attribute("title", re.compile("nvidia-smi"))
-    # model and chip are named as the catalogue names them
-    for select, part in (("#model", "model"), ("#chip", "cluster")):
-        expect(page.locator(f"{select} option:checked")).not_to_contain_text("as given")
-        entry = sample["scenario"][part]
-        name = entry["name"] if part == "model" else entry["chip"]["name"]
-        expect(page.locator(select)).to_have_value(name)
+    assert len(points(page, "measured")) > 5
+    page.wait_for_selector("#timeline .plot .scatterlayer path")
+    expect(page.locator(".remedies .try").first).to_be_visible(timeout=30_000)
+    for part in ("#tile-step-time", "#tile-peak-memory", "#tile-price", "#step-time", "#roofline", "#timeline"):
+        box = page.locator(part).bounding_box()
+        assert box is not None
+        assert box["y"] < 700, f"{part} is on the first screen"
+    assert page.evaluate(_WORDS) <= 250
+
+    # one cause is what all figures show; Escape shows all
+    row = page.locator(f"{ROWS} button", has_text="attention")
+    row.focus()
+    page.keyboard.press("Enter")
+    expect(row).to_have_attribute("aria-pressed", "true")
+    page.get_by_role("tab", name="Kernels").click()
+    expect(page.locator("#kernels tr.group").first).to_contain_text("attention")
+    page.keyboard.press("Escape")
+    expect(row).to_have_attribute("aria-pressed", "false")
+    expect(page.locator("#kernels tr.group")).to_have_count(0)
+    page.get_by_role("tab", name="Configuration").click()
+    expect(page.locator("#configuration")).to_contain_text("no recorded setting differs")
+    page.get_by_role("tab", name="Assumed").click()
+    assert page.locator("#assumptions li").count() > 2
+    with page.expect_download() as waiting:
+        page.get_by_role("button", name="Timeline: download a trace for Perfetto").click()
+    assert "traceEvents" in waiting.value.path().read_text()
+
+    # the price is edited in place, and stands in the address
+    price = page.locator("#tile-price .own, #tile-price dd > b").last
+    before = price.inner_text()
+    page.locator("#tile-price .edit").click()
+    page.get_by_role("spinbutton", name="Price of one chip").fill("7.18")
+    page.keyboard.press("Enter")
+    expect(price).not_to_have_text(before)
+    assert query(page, "usd_per_hour") == "7.18"
 
 
-def test_a_pinned_scenario_is_the_baseline_of_the_deltas(open_page):
+def test_a_slider_leaves_the_plan_before_as_a_and_try_keeps_its_promise(open_page):
     page = open_page(EIGHT_GPUS)
     wait_for_figures(page)
-    page.get_by_role("button", name="Pin this scenario").click()
+    expect(side(page, "B")).to_contain_text("choose B")
+    expect(page.locator(ROWS)).to_have_count(0)
+    before = headline(page)
     page.get_by_role("radio", name="full", exact=True).check(force=True)
-    expect(page.locator("#tile-step-time")).to_contain_text("vs baseline")
-    expect(page.locator("#tile-peak-memory")).to_contain_text("▼ −")
-    expect(page.locator(".pins .chip", has_text="baseline")).to_contain_text("recompute none")
-    page.reload()
-    expect(page.locator("#tile-step-time")).to_contain_text("vs baseline")
+    settled(page)
+    wait_for_causes(page)
+    expect(side(page, "B")).to_contain_text("recompute full")
+    expect(page.locator("#tile-peak-memory dt b")).to_contain_text("−")
+    expect(page.locator("#tile-step-time dd i")).to_have_text(before[0].split()[0])
+    expect(page.locator(ROWS).first).to_contain_text("more FLOPs")
+
+    page.keyboard.press("x")
+    expect(side(page, "A")).to_contain_text("Llama 3 8B")
+    expect(side(page, "B")).to_contain_text("recompute none")
+    address = page.url
+    page.keyboard.press("Control+z")
+    expect(side(page, "B")).to_contain_text("recompute full")
+    page.goto(address)
+    expect(side(page, "B")).to_contain_text("recompute none")
+    wait_for_causes(page)
+
+    # what is promised is what the estimate says once it is tried
+    page.keyboard.press("Control+z")
+    remedy = page.locator(".remedy").first
+    expect(remedy).to_be_visible(timeout=30_000)
+    promised = page.evaluate("async () => (await import(js('state'))).state.remedies.best[0]")
+    remedy.get_by_role("button", name="Try").click()
+    same = "async (step_s) => (await import(js('state'))).state.estimate.step_time_s === step_s"
+    wait_until(page, same, promised["step_time_s"])
+    settled(page)
+    wait_for_causes(page)
+    found = page.evaluate(_CAUSES)
+    assert found["sum"] == pytest.approx(found["difference"], abs=1e-9 * found["step"])
+
+
+def test_any_two_are_chosen_run_against_run_and_none_of_another_chip_or_model(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    side(page, "A").click()
+    dialog = page.get_by_role("dialog", name="Choose what is compared")
+    dialog.get_by_role("textbox").fill("llama one")
+    dialog.get_by_role("listitem").get_by_role("button").click()
+    wait_for_causes(page)
+    expect(side(page, "A")).to_contain_text("measured")
+    expect(side(page, "B")).to_contain_text("measured")
+    found = page.evaluate(_CAUSES)
+    assert found["sum"] == pytest.approx(found["difference"], abs=1e-9 * found["step"])
+    # what the panel moves then takes the place of B
+    page.get_by_role("radio", name="full", exact=True).check(force=True)
+    expect(side(page, "B")).to_contain_text("predicted")
+
+    page.goto(page.url.partition("?")[0] + "?measured=2-llama3.2-1b-bf16-h200")
+    wait_for_figures(page)
+    model = query(page, "model")
+    page.select_option("#model", "gpt2")
+    expect(page.locator("#step-time .sub")).to_contain_text("another model was measured")
+    expect(page.locator(ROWS)).to_have_count(0)
+    expect(page.locator("#tile-step-time .better, #tile-step-time .worse")).to_have_count(0)
+    page.get_by_role("button", name="Predict what was measured").click()
+    wait_for_causes(page)
+    expect(side(page, "B")).to_contain_text("measured")
+    assert query(page, "model") == model
 
 
 def test_a_load_asks_for_each_thing_once(open_page):
@@ -66,42 +171,10 @@ def test_a_load_asks_for_each_thing_once(open_page):
     page.on("request", lambda request: asked.append(f"{request.method} {urlsplit(request.url).path}"))
     page.reload()
     wait_for_figures(page)
+    wait_for_causes(page)
     settled(page)
-    once = [one for one in asked if one.startswith(("POST /api/estimate", "GET /api/measurements/"))]
+    once = [one for one in asked if one.startswith(("POST /api/", "GET /api/measurements/"))]
     assert "POST /api/estimate" in once
     assert [one for one in set(once) if one != "POST /api/estimate/axis" and once.count(one) > 1] == []
-
-
-def test_what_limits_the_step_names_only_changes_that_were_estimated_the_best_first(open_page, server):
-    page = open_page(EIGHT_GPUS)
-    wait_for_figures(page)
-    lines = page.locator("#tile-limits .remedies li")
-    expect(lines.first.get_by_role("button")).to_be_visible(timeout=60_000)
-    said = [re.fullmatch(r"(.+) −([\d.]+) %: ([\d.]+) (m?s)", text) for text in lines.all_inner_texts()]
-    assert all(said), lines.all_inner_texts()
-    gains = [float(one[2]) for one in said]
-    assert gains == sorted(gains, reverse=True)
-    assert gains[0] > 2
-    # nothing that any axis offers on the same chips for the same work is faster than what is named first
-    fastest = page.evaluate(
-        """async () => {
-            const [{ validAxis }, { state }, { REMEDY_FIELDS }] = await Promise.all(
-                ["axes", "state", "remedies"].map((name) => import(js(name))));
-            const { plan, training } = state.scenario;
-            const chips = ({ dp, tp, cp, pp }) => dp * tp * cp * pp;
-            const same = (one) => chips(one.plan) === chips(plan) && one.training.global_batch === training.global_batch
-                && one.training.precision === training.precision
-                && [training.framework, "pytorch-compile"].includes(one.training.framework);
-            const times = REMEDY_FIELDS.flatMap((field) => validAxis(field)?.legal ?? [])
-                .filter(({ scenario, estimate }) => same(scenario) && estimate.memory.fits)
-                .map(({ estimate }) => estimate.step_time_s);
-            return Math.min(...times);
-        }"""
-    )
-    named_s = float(said[0][3]) / (1000 if said[0][4] == "ms" else 1)
-    assert named_s == pytest.approx(fastest, rel=0.01)
-    lines.first.get_by_role("button").click()
-    settled(page)
-    step = page.locator("#tile-step-time dd").first.inner_text().split()
-    assert step == [said[0][3], said[0][4]]
-    assert page.locator("#tile-limits").inner_text().count("first remedy") == 0
+    expect(page.locator("#explore .panel .hint", has_text="TFLOP/s")).to_contain_text("151 GB (140 GiB) at 4.80 TB/s")
+    expect(page.locator("#tile-peak-memory")).to_have_attribute("title", re.compile("nvidia-smi"))

@@ -119,7 +119,7 @@ def test_explore(open_page, width):
         turn(page, (width, scheme), height=4000)  # draws every figure
         expect(page.locator(f'html[data-theme="{scheme}"]')).to_be_attached()
         page.wait_for_selector("#roofline .plot .scatterlayer .point", state="attached")
-        page.wait_for_selector("#memory .plot .barlayer .point", state="attached")
+        page.wait_for_selector("#timeline .plot .scatterlayer path", state="attached")
         settled(page)
         assert _overflow(page) <= 0
         assert page.evaluate(_OVERLAPS, ".tile") == []

@@ -113,6 +113,7 @@ def test_the_number_of_chips_is_a_field(open_page):
 def test_gradients_over_dp_and_cp_say_so_and_keep_their_axis_in_the_data(open_page):
     page = open_page(EIGHT_GPUS.replace("dp=8", "dp=4&cp=2"))
     wait_for_figures(page)
+    page.get_by_role("tab", name="Communication").click()
     row = page.locator("#communication tbody tr", has_text="gradient scatter")
     expect(row.locator("td").nth(1)).to_have_text("dp·cp 8")
     expect(row.locator("td").nth(1)).to_have_attribute("title", "dp 4 × cp 2: ranks of both hold the same parameters")

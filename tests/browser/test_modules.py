@@ -73,6 +73,10 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
         "view": "compare",
         "scenario": scenario,
         "measured": "",
+        "a": "s:tp=2",
+        "b": "plan",
+        "usd_per_hour": 2.5,
+        "run_tokens": 1e12,
         "pins": ["m:1", "s:tp=4"],
         "baseline": 2,
         "run": "",
@@ -81,8 +85,11 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
     assert "seq_len" not in search
     assert call("url", "decode", search, base, "sample") == place
     unchanged = {**place, "view": "explore", "scenario": base, "measured": "sample", "pins": [], "baseline": 0}
+    unchanged |= {"a": "", "b": "", "usd_per_hour": 0, "run_tokens": 0}
     assert call("url", "encode", unchanged, base, "sample") == ""
-    odd = call("url", "decode", "?view=nowhere&tp=abc&unknown=1&baseline=-3&pin=javascript:1", base, "sample")
+    odd = call(
+        "url", "decode", "?view=nowhere&tp=abc&unknown=1&baseline=-3&pin=javascript:1&a=javascript:1", base, "sample"
+    )
     assert odd == {**unchanged, "run": ""}
 
 
@@ -150,7 +157,9 @@ def test_a_plan_is_laid_on_another_number_of_chips_with_as_little_change_as_poss
 
 def test_the_curve_spans_the_axis_and_shades_what_does_not_fit(call):
     rows = [(10, True), (20, True), (15, False), (5, False)]
-    estimates = [{"tokens_per_s_per_chip": speed, "memory": {"fits": fits}} for speed, fits in rows]
+    estimates = [
+        {"tokens_per_s_per_chip": speed, "memory": {"fits": fits, "peak_bytes": 4.0 * speed}} for speed, fits in rows
+    ]
     found = call("figures/curve", "curve", estimates)
     assert found["points"] == [
         [0, pytest.approx(66.67, abs=0.01)],
@@ -159,6 +168,7 @@ def test_the_curve_spans_the_axis_and_shades_what_does_not_fit(call):
         [pytest.approx(100), 100],
     ]
     assert found["no_fit"] == [[pytest.approx(50), pytest.approx(100)]]
+    assert [height for _, height in found["memory"]] == [50, 0, 25, 75], "over the largest peak"
 
 
 def test_a_point_is_held_against_the_lower_of_its_two_roofs(call):
@@ -380,37 +390,73 @@ def test_a_step_takes_what_the_server_says_it_does(call, steps_s):
     assert call("measured", "disturbance", measurement) == pytest.approx(disturbance(steps_s))
 
 
-def test_remedies_do_the_same_work_on_the_same_chips_and_fit(call):
-    def scenario(plan, training):
-        return {
-            "plan": {"dp": 4, "tp": 2, "pp": 1, "cp": 1, "micro_batch": 1, **plan},
-            "training": {"seq_len": 1024, "global_batch": 8, "framework": "pytorch-eager", **training},
-        }
+def cause(name, seconds, factor="", axis="", **more):
+    given = {"a_s": 1.0, "b_s": 1.0 + seconds, "a_amount": None, "b_amount": None, "unit": ""}
+    return {"name": name, "axis": axis, "factor": factor, "seconds": seconds, **given, **more}
 
-    def point(field, value, seconds, *, fits=True, **also):
-        part, name = field.split(".")
-        changed = {"plan": {}, "training": {}}
-        changed[part][name] = value
-        changed["training"].update(also)
-        return {
-            "value": value,
-            "scenario": scenario(changed["plan"], changed["training"]),
-            "estimate": {"step_time_s": seconds, "memory": {"fits": fits}},
-        }
 
-    axes = [
-        {"field": field, "points": [point(field, *values, **also) for *values, also in points]}
-        for field, points in {
-            "plan.micro_batch": [(1, 1.0, {}), (2, 0.9, {}), (4, 0.8, {}), (8, 0.7, {"fits": False})],
-            "training.framework": [("pytorch-compile", 0.6, {}), ("ideal", 0.1, {})],
-            "plan.tp": [(1, 0.4, {"global_batch": 16}), (2, 1.0, {})],
-            "training.precision": [("fp8", 0.3, {})],
-            "plan.recompute": [("none", 0.99, {})],
-        }.items()
+def test_the_waterfall_s_rows_add_to_the_difference_and_name_each_cause_once(call):
+    names = [{"key": key, "label": key, "hue": "blue"} for key in ("matmul", "communication", "host")]
+    causes = [
+        cause("matmul", 0.3, "amount", unit="FLOP"),
+        cause("matmul", -0.1, "rate"),
+        cause("communication", 0.2, "overlap", "dp"),
+        cause("host", 1e-5),
+        cause("untold", 2e-5),
     ]
-    found = call("remedies", "remedies", {"scenario": scenario({}, {}), "step_time_s": 1.0, "axes": axes})
-    assert [(one["field"], one["value"], one["step_time_s"]) for one in found] == [
-        ("training.framework", "pytorch-compile", 0.6),
-        ("plan.micro_batch", 4, 0.8),
+    given = {"causes": causes, "step_s": 1.0, "from_s": 1.0, "names": names, "degrees": {"dp": "dp 4 → 8"}}
+    rows = call("figures/waterfall", "waterRows", given)
+    assert sum(row["seconds"] for row in rows) == pytest.approx(sum(one["seconds"] for one in causes))
+    assert [row["words"] for row in rows] == [
+        "more FLOPs", "faster kernels", "dp 4 → 8, less overlap", "2 small ones",
+    ]  # fmt: skip
+    assert [row["first"] for row in rows] == [True, False, True, True]
+    assert [row["from_s"] for row in rows] == pytest.approx([1.0, 1.3, 1.2, 1.4])
+    many = [cause("host", 0.01 * (1 + at)) for at in range(20)]
+    assert len(call("figures/waterfall", "waterRows", {**given, "causes": many})) == 10
+
+
+def test_what_nobody_chose_stands_beside_what_it_is_of(call):
+    catalog = {"chips": [], "models": [], "fields": {}}
+    base = {"model": "m", "cluster": {"chip": "c"}, "plan": {"dp": 1}, "training": {}}
+    run = {"id": "r", "device": {}, "scenario": base, "warnings": []}
+    shown = {"a": "", "b": "", "measured": "r", "measurement": run, "measuredScenario": base, "scenario": base,
+             "base": base, "catalog": catalog}  # fmt: skip
+
+    def sides(**changes):
+        return call("sides", "chosenSides", {**shown, **changes})
+
+    assert sides() == ["plan", "m:r"]
+    assert sides(measurement=None) == ["plan", "m:r"], "while it loads"
+    assert sides(scenario={**base, "plan": {"dp": 2}}) == ["s:", "plan"], "the plan that ran, before the edited one"
+    assert sides(scenario={**base, "model": "other"}) == ["plan", ""]
+    assert sides(measuredScenario=None) == ["", "m:r"], "of no known scenario"
+    assert sides(measuredScenario=None, measurement={**run, "expected": {}}) == ["own", "m:r"]
+    assert sides(measured="") == ["plan", ""]
+    assert sides(a="m:1", b="m:2") == ["m:1", "m:2"], "who chose is followed"
+
+
+def test_hardware_is_multiplied_and_brought_back(call):
+    value = {
+        "fp32_flops_per_s": 1e12,
+        "bf16_flops_per_s": 8e12,
+        "memory_bytes_per_s": 1e12,
+        "link": "l",
+        "network": "n",
+    }
+    links = [
+        {"key": key, "label": key, "aliases": [], "value": {"bytes_per_s": 1e9, "latency_s": 1e-6}} for key in "ln"
     ]
-    assert [one["gain_frac"] for one in found] == pytest.approx([0.4, 0.2])
+    catalog = {"chips": [{"key": "c", "label": "C", "aliases": [], "value": value}], "links": links}
+    plain = {"model": "m", "cluster": {"chip": "c", "nodes": 1}, "plan": {}, "training": {}}
+
+    def times(scenario, part, by):
+        return call("hardware", "multiplied", scenario, catalog, part, by)
+
+    twice = times(plain, "flops", 2)
+    chip = twice["cluster"]["chip"]
+    assert (chip["name"], chip["bf16_flops_per_s"], chip["memory_bytes_per_s"]) == ("c", 16e12, 1e12)
+    assert call("hardware", "multiples", twice, catalog) == {"flops": 2, "memory": 1, "link": 1, "network": 1}
+    half = times(twice, "link", 0.5)
+    assert half["cluster"]["link"]["bytes_per_s"] == 0.5e9
+    assert times(times(half, "link", 1), "flops", 1) == plain

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import LOOKS
-from tests.browser.looking import headline, query, settled, turn, wait_for_figures
+from tests.browser.looking import headline, query, settled, side, turn, wait_for_causes, wait_for_figures
 from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
@@ -30,29 +30,26 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     page = open_page("/?measured=none")
     wait_for_figures(page)
     drop(page, unknown)
-    own = page.locator("#own-time")
-    expect(own.locator("tr.total")).to_contain_text("62.")
-    expect(own.locator("tr.total")).to_contain_text("63.4")
-    expect(own.locator("tr", has_text="matmul")).to_contain_text("%")
+    expect(side(page, "A")).to_contain_text("its own ops")
+    expect(side(page, "B")).to_contain_text("measured")
+    wait_for_causes(page)
+    step = page.locator("#tile-step-time dd")
+    expect(step.locator("> i")).to_contain_text("62.")
+    expect(step.locator("> b")).to_have_text("63.4")
+    # nothing is subtracted from the scenario that happens to be open
+    expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
     expect(page.locator("#own-ops")).to_contain_text("8192×2048, 2048×128256")
     page.fill("#own-ops input", "allreduce")
     expect(page.locator("#own-ops tbody tr")).to_have_count(4)
-    # nothing is subtracted from the scenario that happens to be open, in words or colour
-    expect(page.locator("#step-time .sub")).to_contain_text("is not known")
-    expect(page.locator("#step-time")).not_to_contain_text(re.compile(r"\d %"))
-    expect(page.locator("#step-time .worse, #step-time .better")).to_have_count(0)
-    expect(page.locator("#tile-step-time")).not_to_contain_text("measured")
-    expect(page.locator("#explore .pins")).to_contain_text("until its own is confirmed")
-
     proposal = page.locator("#proposal")
     expect(proposal).to_contain_text("30 fields sure")
     expect(proposal.locator("tr", has_text="hidden")).to_contain_text("2048")
     proposal.get_by_role("button", name="Confirm").click()
     expect(proposal).to_contain_text("This profile is of")
     settled(page)
-    expect(page.locator("#step-time tr.total td").nth(2)).to_have_text("63.4")
-    expect(page.locator("#tile-step-time")).to_contain_text("vs measured")
-    expect(own.locator("tr.total")).to_contain_text("63.4")
+    expect(side(page, "A")).to_contain_text("predicted")
+    expect(step.locator("> b")).to_have_text("63.4")
+    expect(page.locator("#tile-step-time dt b")).to_contain_text("%")
 
     before = headline(page)
     page.locator('[data-field="plan.micro_batch"] input[type=range]').focus()
@@ -60,7 +57,8 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     page.wait_for_function("() => new URLSearchParams(location.search).get('micro_batch') === '2'")
     settled(page)
     assert headline(page) != before
-    expect(page.locator("#explore .pins")).to_contain_text("the run differs in")
+    expect(page.locator("#step-time .sub")).to_contain_text("A is the plan that was measured")
+    expect(side(page, "B")).to_contain_text("micro batch 2")
     assert query(page, "measured")
 
 
@@ -89,15 +87,15 @@ def test_compare_holds_a_profile_against_its_own_prediction_only(open_page, drop
     page = open_page("/?measured=none")
     wait_for_figures(page)
     drop(page, unknown)
-    expect(page.locator("#own-time tr.total")).to_contain_text("63.4")
+    expect(side(page, "A")).to_contain_text("its own ops")
     page.get_by_role("link", name="Compare").click()
     lines = page.locator("#compared tbody tr")
     expect(lines).to_have_count(2)
     expect(lines.nth(1)).to_contain_text("its own ops, predicted")
     expect(lines.nth(1)).to_contain_text(re.compile(r"[▲▼] [+−]\d"))
     # who wants to see the open scenario there may pin it; nothing is subtracted all the same
-    page.get_by_role("link", name="Explore", exact=True).click()
-    page.get_by_role("button", name="Pin this scenario").click()
+    page.keyboard.press("1")
+    page.get_by_role("button", name="Pin this plan").click()
     page.get_by_role("link", name="Compare").click()
     expect(lines).to_have_count(3)
     expect(lines.nth(1)).to_contain_text(re.compile(r"[▲▼] [+−]\d"))
@@ -114,7 +112,9 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     drop(page, tmp_path / "bare.json")
     proposal = page.locator("#proposal")
     expect(proposal).to_contain_text("It does not say what ran")
-    expect(page.locator("#own-time")).to_be_hidden()
-    expect(page.locator("#step-time")).not_to_contain_text(re.compile(r"\d %"))
+    expect(side(page, "A")).to_contain_text("choose A")
+    expect(page.locator("#step-time .causes li")).to_have_count(0)
+    expect(page.locator("#tile-step-time dt b")).to_have_text("")
     proposal.get_by_role("button", name="It is the one shown").click()
-    expect(page.locator("#step-time tr.total td").nth(2)).to_have_text("63.4")
+    expect(side(page, "A")).to_contain_text("predicted")
+    expect(page.locator("#tile-step-time dd > b")).to_have_text("63.4")

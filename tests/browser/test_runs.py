@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looking import expect_view, number, points, settled, wait_for_figures
+from tests.browser.looking import expect_view, number, points, settled, side, wait_for_figures
 
 pytestmark = pytest.mark.browser
 
@@ -42,23 +42,20 @@ def test_a_run_on_this_cpu_is_watched_and_stands_beside_its_prediction(open_page
     run.get_by_role("button", name="Open in Explore").click()
     expect_view(page, "explore")
     wait_for_figures(page)
-    expect(page.locator(".pins .chip", has_text="measured")).to_contain_text("small on this CPU")
-    total = page.locator("#step-time tr.total td")
-    expect(total.nth(2)).to_have_text(re.compile(r"\d"))
+    expect(side(page, "A")).to_contain_text("predicted")
+    expect(side(page, "B")).to_contain_text("small on this CPU")
     settled(page)
-    in_table = total.nth(2).inner_text()
-    predicted, measured = number(total.nth(1).inner_text()), number(in_table)
-    assert predicted > 0
-    assert measured > 0
-    expect(page.locator("#step-time thead")).to_contain_text("error")
-    assert page.evaluate("document.querySelector('#memory .plot').data[0].x") == ["predicted", "measured"]
+    predicted, measured = (page.locator(f"#tile-step-time dd > {one}").inner_text() for one in ("i", "b"))
+    assert number(predicted) > 0
+    assert number(measured) > 0
     assert len(points(page, "measured")) > 0
-    address = page.url
-    page.goto(address)
+    page.get_by_role("tab", name="Memory").click()
+    page.wait_for_function("() => document.querySelector('#memory .plot').data?.[0].x.join() === 'predicted,measured'")
+    page.goto(page.url)
     wait_for_figures(page)
-    expect(page.locator("#step-time tr.total td").nth(2)).to_have_text(in_table)
-    expect(page.locator("#step-time .hint")).to_contain_text(
-        re.compile(r"Measured: the median of \d+ steps, .+ to .+\.|Disturbed: \d+ steps differ by .+×")
+    expect(page.locator("#tile-step-time dd > b")).to_have_text(measured)
+    expect(page.locator("#tile-step-time")).to_have_attribute(
+        "title", re.compile(r"Measured: the median of \d+ steps, .+ to .+\.|Disturbed: \d+ steps differ by .+×")
     )
 
 

@@ -48,4 +48,4 @@ def test_a_run_through_slurm_lands_beside_its_prediction(open_page, on_slurm):
     expect(run).to_contain_text("per step")
     expect(page.locator("#run-result tr.total")).to_contain_text(re.compile(r"%|–"))
     run.get_by_role("button", name="Open in Explore").click()
-    expect(page.locator(".pins .chip", has_text="measured")).to_contain_text(name)
+    expect(page.locator("#ab .side-b")).to_contain_text(name)

@@ -1,11 +1,12 @@
 /**
- * The small curve over a slider: how one number moves along the slider's whole axis, and where memory does not
+ * The small curve over a slider: how speed and memory move along the slider's whole axis, and where memory does not
  * suffice.
  */
 
 /**
  * @param {(import("../types.js").Estimate | null)[]} estimates  one per legal value, in order
- * @returns {{points: [number, number][], no_fit: [number, number][]}}  in a box of 100 × 100, y down
+ * @returns {{points: [number, number][], memory: [number, number][], no_fit: [number, number][]}}  in a box of
+ *   100 × 100, y down; `memory`: peaks, over the largest of them
  */
 export function curve(estimates) {
   const values = estimates.map((estimate) => estimate?.tokens_per_s_per_chip ?? 0);
@@ -21,7 +22,10 @@ export function curve(estimates) {
     if (last && last[1] >= span[0] - 1e-9) last[1] = span[1];
     else no_fit.push(values.length > 1 ? span : [0, 100]);
   });
+  const peaks = estimates.map((estimate) => estimate?.memory.peak_bytes ?? 0);
+  const largest = Math.max(...peaks, 1);
   return {
+    memory: peaks.map((peak, at) => [at * step, 100 * (1 - peak / largest)]),
     points: values.map((value, at) => [at * step, flat ? 50 : 100 * (1 - (value - low) / (high - low))]),
     no_fit,
   };

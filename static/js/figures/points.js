@@ -70,15 +70,20 @@ export function pointsOf(works, roofs, step_s, precision) {
     .slice(0, MOST_POINTS);
 }
 
-/** @param {Point[]} points @param {Roofs} roofs */
-export function boundsOf(points, roofs) {
-  const peaks = Object.values(roofs.flops_per_s).filter((peak) => peak > 0);
-  const ridge = Math.max(...peaks) / roofs.memory_bytes_per_s;
-  const x = [...points.map(({ intensity }) => intensity), ridge * 4, 0.5];
-  const y = [...points.map(({ flops_per_s }) => flops_per_s / 1e9), Math.max(...peaks) / 1e9];
-  const half = (/** @type {number} */ value) => Math.floor(2 * value) / 2;
+/**
+ * The range that shows the points and the roof that is theirs; without points, the ridge.
+ * @param {Point[]} points @param {Roofs} roofs @param {string} precision
+ */
+export function boundsOf(points, roofs, precision) {
+  const peaks = Object.entries(roofs.flops_per_s).filter(([, peak]) => peak > 0);
+  const own =
+    peaks.find(([name]) => unitOf(name) === unitOf(precision))?.[1] ?? Math.max(...peaks.map(([, peak]) => peak));
+  const ridge = own / roofs.memory_bytes_per_s;
+  const x = points.length ? points.map(({ intensity }) => intensity) : [ridge / 100, ridge * 4];
+  const y = [...points.map(({ flops_per_s }) => flops_per_s / 1e9), own / 1e9];
+  const tenth = (/** @type {number} */ value) => Math.round(10 * value) / 10;
   return {
-    x: [half(Math.log10(Math.min(...x)) - 0.1), half(Math.log10(Math.max(...x)) + 0.2) + 0.5],
-    y: [half(Math.log10(Math.min(...y)) - 0.3), half(Math.log10(Math.max(...y)) + 0.25) + 0.5],
+    x: [tenth(Math.log10(Math.min(...x)) - 0.25), tenth(Math.log10(Math.max(...x)) + 0.3)],
+    y: [tenth(Math.log10(Math.min(...y)) - 0.45), tenth(Math.log10(Math.max(...y)) + 0.25)],
   };
 }

@@ -1,13 +1,14 @@
 /** Roofline: FLOP/s against FLOP per byte; roofs per precision, predicted ops hollow, measured kernels solid. */
 import { percent, quantity, significant } from "../format.js";
 import { escaped, layout, tokenOf, tokenOfKey } from "./base.js";
-import { boundsOf, pointsOf, unitOf, worksOf, worksOfKernels } from "./points.js";
+import { boundsOf, pointsOf, unitOf } from "./points.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /** @typedef {import("./points.js").Point} Point */
-const LARGEST_PX = 46;
+const LARGEST_PX = 34;
 const SMALLEST_PX = 6;
-export const HEIGHT_PX = 356;
+export const HEIGHT_PX = 290;
+const MOST_RUG = 90;
 
 /** @param {Point[]} points @param {string} kind */
 function cards(points, kind) {
@@ -30,17 +31,32 @@ const CARD = [
 ].join("<br>");
 
 /**
- * @param {{estimate: import("../types.js").Estimate, kernels: import("../types.js").Kernel[],
- *   measuredStep_s: number | null, precision: string, categories: import("../types.js").Named[], colour: Colour, range?: {x: number[], y: number[]} | null,
- *   narrow: boolean}} input
- * @returns {import("../types.js").Figure & {range: {x: number[], y: number[]}, left_out: number, measured: number}}
+ * One side's work. `letter`: A is drawn round, B as a diamond; hollow is predicted, solid measured.
+ * @typedef {{letter: string, predicted: boolean, works: import("./points.js").Work[], step_s: number}} Series
  */
-export function roofline({ estimate, kernels, measuredStep_s, precision, categories, colour, range, narrow }) {
-  const { roofs } = estimate;
-  const predicted = pointsOf(worksOf(estimate.ops), roofs, estimate.step_time_s, precision);
-  const all = kernels.reduce((sum, { total_s }) => sum + total_s, 0);
-  const measured = pointsOf(worksOfKernels(kernels), roofs, measuredStep_s ?? all, precision);
-  const bounds = range ?? boundsOf([...predicted, ...measured], roofs);
+
+/**
+ * @param {{series: Series[], roofs: import("./points.js").Roofs, precision: string,
+ *   categories: import("../types.js").Named[], selected?: string, colour: Colour,
+ *   range?: {x: number[], y: number[]} | null, narrow: boolean}} input
+ * @returns {import("../types.js").Figure & {range: {x: number[], y: number[]}, left_out: number, left_out_s: number,
+ *   measured: number}}
+ */
+export function roofline({ series, roofs, precision, categories, selected = "", colour, range, narrow }) {
+  const drawn = series.map((one) => ({ ...one, points: pointsOf(one.works, roofs, one.step_s, precision) }));
+  const every = drawn.flatMap(({ points }) => points);
+  const predicted = drawn.filter((one) => one.predicted).flatMap(({ points }) => points);
+  const measured = drawn.filter((one) => !one.predicted).flatMap(({ points }) => points);
+  const unpriced = series
+    .filter((one) => !one.predicted)
+    .flatMap(({ works, step_s }) =>
+      works
+        .filter(({ flops, bytes }) => !(flops > 0 && bytes > 0))
+        .map((work) => ({ ...work, share_frac: work.seconds / step_s })),
+    )
+    .sort((a, b) => b.seconds - a.seconds);
+  const bounds = range ?? boundsOf(every, roofs, precision);
+  const wanted = selected.split(" ")[0];
   const [left, right] = bounds.x.map((end) => 10 ** end);
   const lines = roofLines(roofs, precision);
   const ridge = (/** @type {number} */ peak) => peak / roofs.memory_bytes_per_s;
@@ -56,22 +72,61 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, categor
   // the bandwidth stands beside the diagonal, and inside the figure also where the ridge is far left
   const named = Math.max(Math.log10(ridge(highest)) - 0.7, bounds.x[0] + 0.16 * (bounds.x[1] - bounds.x[0]));
   const diagonal = line([left, ridge(highest)], [left * roofs.memory_bytes_per_s, highest], "solid");
-  const marks = (/** @type {Point[]} */ points, /** @type {boolean} */ hollow) => ({
+  const marks = (/** @type {typeof drawn[number]} */ { letter, predicted: hollow, points }) => ({
     type: "scatter",
     mode: "markers",
     cliponaxis: false,
     name: hollow ? "predicted" : "measured",
     x: points.map(({ intensity }) => intensity),
     y: points.map(({ flops_per_s }) => flops_per_s / 1e9),
-    customdata: cards(points, hollow ? "predicted" : "measured"),
+    customdata: cards(points, `${letter}, ${hollow ? "predicted" : "measured"}`),
     hovertemplate: CARD,
     marker: {
+      symbol: letter === "B" ? "diamond" : "circle",
       size: points.map(({ share_frac }) => Math.max(SMALLEST_PX, LARGEST_PX * Math.sqrt(Math.min(1, share_frac)))),
-      opacity: 1,
+      opacity: points.map(({ category }) => (wanted && category !== wanted ? 0.2 : 1)),
       color: hollow ? "rgba(0,0,0,0)" : points.map(({ category }) => faded(colour(tokenOfKey(categories, category)))),
       line: { width: hollow ? 1.8 : 1, color: points.map(({ category }) => colour(tokenOfKey(categories, category))) },
     },
   });
+  // what both sides name alike is one thing at two speeds
+  const [first, second] = drawn;
+  const pairs = (first?.points ?? []).flatMap((one) => {
+    const other = second?.points.find(({ name }) => name === one.name);
+    return other ? [[one, other]] : [];
+  });
+  const joins = {
+    type: "scatter",
+    mode: "lines",
+    hoverinfo: "skip",
+    x: pairs.flatMap(([one, other]) => [one.intensity, other.intensity, null]),
+    y: pairs.flatMap(([one, other]) => [one.flops_per_s / 1e9, other.flops_per_s / 1e9, null]),
+    line: { color: colour("ink-3"), width: 1 },
+  };
+  // kernels without FLOPs or bytes have no place; a rug at the foot counts them, the longest first
+  const shown = unpriced.slice(0, MOST_RUG);
+  const rug = {
+    type: "scatter",
+    mode: "markers",
+    name: "unpriced",
+    cliponaxis: false,
+    x: shown.map((_, at) => left * (right / left) ** ((at + 1) / (MOST_RUG + 1))),
+    y: shown.map(() => 10 ** (bounds.y[0] + 0.022 * (bounds.y[1] - bounds.y[0]))),
+    customdata: shown.map(({ name, seconds, count }) => [
+      escaped(name.length > 60 ? `${name.slice(0, 57)}…` : name),
+      quantity(seconds, "s"),
+      significant(count),
+    ]),
+    hovertemplate:
+      "<b>%{customdata[0]}</b><br>no FLOPs or bytes known; %{customdata[1]}, × %{customdata[2]}<extra></extra>",
+    marker: {
+      symbol: "line-ns-open",
+      size: shown.map(({ share_frac }) => 4 + 45 * Math.sqrt(Math.min(0.04, share_frac))),
+      color: shown.map(({ category }) => colour(tokenOfKey(categories, category))),
+      opacity: shown.map(({ category }) => (wanted && category !== wanted ? 0.2 : 1)),
+      line: { width: 1.3 },
+    },
+  };
   // a log axis of six decades and more is labelled at every second one
   const dtick = (/** @type {number[]} */ [low, high]) => (high - low > 5.5 ? 2 : 1);
   return {
@@ -84,8 +139,9 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, categor
           own ? "solid" : ["dot", "dash", "dashdot"][index % 3],
         ),
       ),
-      marks(predicted, true),
-      marks(measured, false),
+      ...(pairs.length ? [joins] : []),
+      ...drawn.map(marks),
+      ...(shown.length ? [rug] : []),
     ],
     layout: layout(colour, {
       height: HEIGHT_PX,
@@ -141,7 +197,8 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, categor
       .map((name) => [tokenOf(name), name.label]),
     range: bounds,
     measured: measured.length,
-    left_out: kernels.length - measured.length,
+    left_out: unpriced.length,
+    left_out_s: unpriced.reduce((sum, { seconds }) => sum + seconds, 0),
     summary: `Roofline with ${predicted.length} predicted and ${measured.length} measured points.`,
     table: {
       columns: [
@@ -154,13 +211,10 @@ export function roofline({ estimate, kernels, measuredStep_s, precision, categor
         { title: "time", unit: "s" },
         { title: "count" },
       ],
-      rows: [
-        [predicted, "predicted"],
-        [measured, "measured"],
-      ].flatMap(([points, kind]) =>
-        /** @type {Point[]} */ (points).map((point) => [
+      rows: [...drawn].flatMap(({ letter, predicted: hollow, points }) =>
+        points.map((point) => [
           point.name,
-          kind,
+          `${letter}, ${hollow ? "predicted" : "measured"}`,
           point.flops_per_s,
           point.intensity,
           point.roof_frac,

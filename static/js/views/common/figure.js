@@ -162,7 +162,7 @@ export class FigureCard {
     const about = this.about();
     const picture = await paper({
       figure,
-      title: this.title,
+      title: this.element.querySelector("h3")?.textContent ?? this.title,
       said: [about, said].filter((text) => text !== null && text !== ""),
       names: this.names.length ? this.names : (legend ?? []),
       // behind a table the drawing has no size

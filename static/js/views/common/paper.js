@@ -20,6 +20,13 @@ export function aboutFigures() {
   const { view, catalog, study, studies } = state;
   if (view === "studies") return studies?.find(({ name }) => name === study)?.title ?? study ?? "";
   const scenario = (view === "explore" && state.estimated) || state.scenario;
+  const { pair } = state;
+  if (view === "explore" && pair?.a && pair.b)
+    return [pair.a, pair.b]
+      .map(({ letter, predicted, name, extra }) =>
+        [`${letter}: ${predicted ? "predicted" : "measured"}`, name, extra].filter(Boolean).join(" "),
+      )
+      .join(" · ");
   const { global_batch, seq_len, precision } = scenario.training;
   const run = view === "explore" && beside(state, scenario);
   return [
@@ -36,7 +43,11 @@ export function aboutFigures() {
  * Titles for axes whose unit the page says elsewhere, with room for them.
  * @param {Figure} figure @param {number} height  of the drawing; resizing takes the layout's own away
  */
-export function onPaper({ layout, axes = {} }, height) {
+export function onPaper({ layout, axes = {}, onPaper: own }, height) {
+  if (own) {
+    const annotations = [...(layout.annotations ?? []), ...own.annotations];
+    return { ...layout, height, margin: own.margin, annotations };
+  }
   const { margin } = layout;
   const titled = (/** @type {any} */ axis, /** @type {string | undefined} */ text) =>
     text && !axis?.title ? { ...axis, title: { text, font: { size: 11 }, standoff: 6 } } : axis;

@@ -38,7 +38,11 @@ export function createCompare(root) {
   put(time.sub, "hatched: predicted, solid: measured");
   const ways = createParallelism();
   const cards = [summary.element, time.element, mem.element, differences.element, details.element, ...ways.elements];
-  root.append(sheet.panel, h("main", { tabindex: -1 }, problem, ...cards), sheet.button);
+  root.append(
+    sheet.panel,
+    h("main", { tabindex: -1 }, h("h1", { class: "sr", text: "Compare" }), problem, ...cards),
+    sheet.button,
+  );
   /** @type {Comparison | null} */
   let answer = null;
   /** @type {(() => void)[]} */

@@ -1,25 +1,29 @@
-/** Explore: the scenario at the left; at the right its numbers, its figures and the measured run beside them. */
-import { api } from "../../api.js";
+/** Explore: the plan at the left; at the right A against B: five numbers, where the difference goes, what would help. */
+import { ownWorks } from "../../figures/ownOps.js";
+import { worksOf, worksOfKernels } from "../../figures/points.js";
 import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
-import { bytes, significant } from "../../format.js";
-import { beside, stepTime } from "../../measured.js";
+import { bytes, plural, seconds, significant } from "../../format.js";
+import { measuredChip } from "../../measured.js";
 import { loadMeasurement } from "../../measurements.js";
-import { set, state, subscribe } from "../../state.js";
-import { pinned } from "../../url.js";
-import { announce, colour, h, narrow, put } from "../common/dom.js";
+import { state, subscribe } from "../../state.js";
+import { announce, byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
-import { createLayers } from "./layers.js";
+import { trying } from "../common/toast.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
+import { createConfiguration } from "./configuration.js";
+import { createKernels } from "./kernels.js";
+import { createLayers } from "./layers.js";
 import { createMemory } from "./memoryCard.js";
 import { createNotices } from "./notices.js";
 import { createPanel } from "./panel.js";
-import { createPins } from "./pins.js";
 import { createProfile } from "./profile.js";
-import { later, watch } from "../common/queue.js";
-import { createTiles } from "./tiles.js";
-import { createTime } from "./timeCard.js";
-import { trying } from "../common/toast.js";
+import { createRemedies } from "./remedies.js";
+import { createSidesBar } from "./sidesBar.js";
+import { createStrip } from "./strip.js";
+import { createTabs } from "./tabs.js";
+import { createTimeline } from "./timelineCard.js";
+import { createWaterfall } from "./waterfall.js";
 
 /** How names of downloaded files begin. */
 function name() {
@@ -27,110 +31,167 @@ function name() {
   return `headroom-${String(typeof model === "string" ? model : model.name || "model").replace(/[^\w.-]+/g, "-")}`;
 }
 
+const PEAKS = ["fp32", "tf32", "fp16", "bf16", "fp8"];
+
+/** The roofs of a chip of the catalogue. @param {import("../../types.js").Part} chip */
+const roofsOf = (chip) => ({
+  memory_bytes_per_s: chip.memory_bytes_per_s,
+  flops_per_s: Object.fromEntries(
+    PEAKS.map((name) => [name, chip[`${name}_flops_per_s`]]).filter(([, peak]) => peak > 0),
+  ),
+});
+
+/** The estimate that the tabs are about: of the plan that is edited, else of a side that has one. */
+function shownEstimate() {
+  const { pair, estimate } = state;
+  if (!pair || pair.edited) return estimate;
+  return pair.b?.estimate ?? pair.a?.estimate ?? estimate;
+}
+
 /** @param {HTMLElement} root */
 export function createExplore(root) {
   const panel = createPanel();
-  const pins = createPins();
-  const tiles = createTiles();
+  const sides = createSidesBar(byId("ab"));
+  const strip = createStrip();
   const notices = createNotices(panel.unplaced);
-  const time = createTime({ name });
-  const memory = createMemory({ name });
-  const roof = new FigureCard({ id: "roofline", title: "Roofline", height: HEIGHT_PX, span: "w7", name });
-  const leftOut = h("p", { class: "hint" });
-  roof.below.append(leftOut);
-  put(roof.sub, "○ predicted · ● measured · area: share of the step · attention: the half that causality leaves");
+  const water = createWaterfall({ name });
+  const remedies = createRemedies();
+  const roof = new FigureCard({ id: "roofline", title: "Roofline", height: HEIGHT_PX, span: "w6 fig", name });
+  const time = createTimeline({ name });
   const profile = createProfile();
+  const memory = createMemory({ name });
   const layers = createLayers({ name });
+  const kernels = createKernels({ name });
   const communication = createCommunication({ name });
   const assumptions = createAssumptions();
-  const tables = [communication, assumptions, layers].map(({ element, update }) => ({ seen: false, element, update }));
-  for (const table of tables) watch(table, table.element);
+  const configuration = createConfiguration();
+  const of = (/** @type {(estimate: import("../../types.js").Estimate) => void} */ draw) => () => {
+    const estimate = shownEstimate();
+    if (estimate) draw(estimate);
+  };
+  const tabs = createTabs([
+    { key: "layers", title: "Layers", element: layers.element, update: of(layers.update) },
+    { key: "kernels", title: "Kernels", element: kernels.element, update: kernels.update },
+    { key: "communication", title: "Communication", element: communication.element, update: of(communication.update) },
+    { key: "memory", title: "Memory", element: memory.element, update: of(drawMemory) },
+    { key: "assumed", title: "Assumed", element: assumptions.element, update: of(assumptions.update) },
+    { key: "configuration", title: "Configuration", element: configuration.element, update: configuration.update },
+  ]);
   const content = h(
     "main",
     { id: "content", tabindex: -1 },
-    pins.element,
+    h("h1", { class: "sr", text: "A against B" }),
     notices.element,
-    ...profile.elements,
-    tiles.element,
-    time.element,
-    memory.element,
+    strip.element,
+    water.element,
+    remedies.element,
     roof.element,
-    h("div", { class: "column w5" }, communication.element, assumptions.element),
-    layers.element,
+    time.element,
+    ...profile.elements,
+    tabs.element,
   );
   root.append(panel.panel, content, panel.button);
 
   /** @type {{x: number[], y: number[]} | null} */
   let heldRange = null;
 
-  /** Everything that may come 60 ms after the step time. */
-  function drawRest() {
-    const { estimate, drag } = state;
-    if (!estimate) return;
-    const measurement = beside(state, state.estimated ?? state.scenario);
-    memory.update(estimate, measurement, drag?.largest_bytes ?? 0);
-    if (!drag) heldRange = null;
-    roof.later(() => {
-      const kernels = measurement?.kernels ?? [];
-      const { precision } = state.scenario.training;
-      const measuredStep_s = stepTime(measurement);
-      const range = heldRange;
-      const { categories } = state.catalog;
-      const shown = { estimate, kernels, measuredStep_s, precision, categories };
-      const figure = roofline({ ...shown, colour, range, narrow: narrow() });
-      if (drag) heldRange = figure.range;
-      const missing = kernels.length && figure.left_out;
-      put(leftOut, missing ? `${missing} measured kernels have no FLOPs or bytes and are not drawn.` : "");
-      return figure;
+  /** @param {import("../../types.js").Estimate} estimate */
+  function drawMemory(estimate) {
+    const { pair, drag } = state;
+    const run = pair?.a?.measurement ?? pair?.b?.measurement ?? null;
+    memory.update(estimate, run, drag?.largest_bytes ?? 0);
+  }
+
+  /** Work of each side, and the roofs it is held against. */
+  function rooflineParts() {
+    const { pair, measurement } = state;
+    const both = [pair?.a, pair?.b].filter((side) => side !== null && side !== undefined);
+    const own = both.some(({ key }) => key === "own") ? (measurement?.expected ?? null) : null;
+    const works = own && ownWorks(own.ops);
+    const series = both.flatMap(({ letter, predicted, estimate, measurement: run, step_s, key }) => {
+      if (works && key === "own") return [{ letter, predicted, works: worksOf(works.predicted), step_s: step_s ?? 1 }];
+      if (estimate) return [{ letter, predicted, works: worksOf(estimate.ops), step_s: step_s ?? 1 }];
+      const kernels_ = works && run?.id === measurement?.id ? works.measured : run?.kernels;
+      if (!kernels_?.length) return [];
+      const all_s = kernels_.reduce((sum, { total_s }) => sum + total_s, 0);
+      return [{ letter, predicted, works: worksOfKernels(kernels_), step_s: step_s ?? all_s }];
     });
-    for (const table of tables) {
-      const draw = () => table.update(estimate);
-      later(table, draw, draw);
-    }
+    const bare = both.length === 1 && !both[0].predicted && !both[0].scenario ? both[0].measurement : null;
+    const chip = bare && measuredChip(bare, state.catalog.chips);
+    // of a program that nobody described only the roofs of the chip that it ran on mean something
+    if (bare && !chip) series.length = 0;
+    const roofs =
+      (chip ? roofsOf(chip.value) : null) ??
+      both.find(({ estimate }) => estimate)?.estimate?.roofs ??
+      measurement?.prediction?.roofs ??
+      state.estimate?.roofs ??
+      null;
+    const longest = own?.ops.reduce((most, one) => (one.flops > most.flops ? one : most), own.ops[0]);
+    const precision =
+      longest?.precision ?? (both.find(({ scenario }) => scenario)?.scenario ?? state.scenario).training.precision;
+    return { series, roofs, precision };
   }
 
-  function say() {
-    if (state.drag || !state.estimate) return;
-    const { step_time_s, memory: held, limits } = state.estimate;
-    const fits = held.fits ? "fits" : "does not fit";
-    const time_ms = significant(step_time_s * 1000);
-    announce(`Step time ${time_ms} milliseconds, peak memory ${bytes(held.peak_bytes)}, ${fits}. ${limits}`);
+  function drawRoofline() {
+    const { drag, catalog, selected } = state;
+    if (!drag) heldRange = null;
+    if (!rooflineParts().roofs) return;
+    roof.later(() => {
+      const { series, roofs, precision } = rooflineParts();
+      const range = heldRange;
+      const parts = { series, roofs: roofs ?? { memory_bytes_per_s: 1, flops_per_s: { fp32: 1 } }, precision };
+      const figure = roofline({ ...parts, categories: catalog.categories, selected, colour, range, narrow: narrow() });
+      if (drag) heldRange = figure.range;
+      const letters = series.map(
+        ({ letter, predicted }) => `${letter === "B" ? (predicted ? "◇" : "◆") : predicted ? "○" : "●"} ${letter}`,
+      );
+      const left = figure.left_out
+        ? `${plural(figure.left_out, "unpriced kernel")}, ${seconds(figure.left_out_s)}`
+        : "";
+      put(roof.sub, [letters.join(" "), left].filter(Boolean).join(" · "));
+      return { ...figure, said: `${letters.join(" ")}; hollow: predicted, solid: measured; area: share of the step` };
+    });
   }
 
-  subscribe(["estimate", "measurement", "measuredScenario", "baselineEstimate", "drag", "theme"], (_, changed) => {
-    tiles.update();
-    if (state.view !== "explore") return;
+  /** Everything that may come after the step time. */
+  function drawRest() {
+    if (!state.estimate && !state.pair) return;
+    drawRoofline();
     time.update();
+    tabs.update();
+  }
+
+  let said = "";
+  function say() {
+    if (state.drag || !state.estimate || state.busy) return;
+    const { step_time_s, memory: held, limits } = state.estimate;
+    const words = `Step time ${significant(step_time_s * 1000)} milliseconds, peak memory ${bytes(held.peak_bytes)}, ${held.fits ? "fits" : "does not fit"}. ${limits}`;
+    if (words !== said) announce(words);
+    said = words;
+  }
+
+  subscribe(["pair", "drag", "theme", "usd_per_hour", "view"], (_, changed) => {
+    strip.update();
+    if (state.view !== "explore") return;
+    water.update();
     if (changed.size === 1 && changed.has("drag") && state.drag) return;
     drawRest();
     say();
   });
-  subscribe(["axes", "scenario", "estimated", "problems", "drag"], tiles.updateRemedies);
-  subscribe(["view"], () => {
+  subscribe(["difference", "selected"], (_, changed) => {
     if (state.view !== "explore") return;
-    time.update();
-    drawRest();
+    water.update();
+    if (changed.has("selected")) drawRest();
   });
-  subscribe(["scenario", "pins", "measured", "measurement", "measuredScenario", "measurements"], pins.update);
+  subscribe(["remedies", "pair", "estimated", "problems", "drag", "usd_per_hour"], remedies.update);
   subscribe(["problems", "estimate", "scenario"], () => {
     content.classList.toggle("dim", state.problems.length > 0);
     notices.update();
   });
-  subscribe(["measurement"], time.showWarnings);
+  subscribe(["measurement"], water.showWarnings);
   subscribe(["measurement", "measuredScenario", "theme", "view"], () => state.view === "explore" && profile.update());
   subscribe(["measured"], () => void trying(loadMeasurement()));
-  subscribe(["pins"], baseline);
-  pins.update();
   profile.update();
-
-  /** The first pinned scenario is the baseline of all deltas. */
-  async function baseline() {
-    const first = () => state.pins.find((one) => one.startsWith("s:"));
-    const pin = first();
-    const estimate = pin ? await api.estimate(pinned(pin, state.base)).catch(() => null) : null;
-    if (pin === first()) set({ baselineEstimate: estimate });
-  }
-  if (state.pins.length) void baseline();
   if (state.measured) void trying(loadMeasurement());
-  return { panel };
+  return { panel, choose: sides.choose };
 }

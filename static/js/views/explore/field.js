@@ -37,8 +37,10 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
   svg.setAttribute("preserveAspectRatio", "none");
   svg.setAttribute("aria-hidden", "true");
   const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
-  svg.append(line);
+  const area = document.createElementNS("http://www.w3.org/2000/svg", "polygon");
+  svg.append(area, line);
   const shade = h("div", { "aria-hidden": true });
+  const ghost = h("i", { class: "was", hidden: true });
   const knob = h("i", { class: "knob", hidden: true });
   const refusals = createRefusals();
   const problem = createFieldProblem(path);
@@ -53,7 +55,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     }),
     refusals.button,
     number,
-    h("div", { class: "track" }, shade, svg, knob, range),
+    h("div", { class: "track" }, shade, svg, ghost, knob, range),
     refusals.list,
     problem.element,
   );
@@ -156,9 +158,10 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     const key = `${state.axes} ${axis?.legal.length}`;
     if (!axis || key === box) return;
     box = key;
-    const { points, no_fit } = curve(axis.legal.map(({ estimate }) => estimate));
+    const { points, memory, no_fit } = curve(axis.legal.map(({ estimate }) => estimate));
     drawn = { points };
     line.setAttribute("points", points.map((pair) => pair.join()).join(" "));
+    area.setAttribute("points", ["0,100", ...memory.map((pair) => pair.join()), "100,100"].join(" "));
     shade.replaceChildren(
       ...no_fit.map(([from, to]) =>
         h("div", {
@@ -172,6 +175,14 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
       ),
     );
     refusals.update(axis.refused);
+  }
+
+  /** @param {HTMLElement} dot @param {[number, number] | undefined} point  none: it is not on the curve */
+  function put(dot, point) {
+    dot.hidden = !point;
+    if (!point) return;
+    dot.style.left = `calc(8px + ${point[0] / 100} * (100% - 16px))`;
+    dot.style.top = `${2 + 0.18 * point[1]}px`;
   }
 
   function update() {
@@ -191,12 +202,15 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     range.setAttribute("aria-valuetext", `${label} ${words[here()] ?? `${count(here())}${unit && ` ${unit}`}`}`);
     if (!typed && (document.activeElement !== number || !refused))
       number.value = refused && document.activeElement === number ? number.value : String(here());
-    const point = drawn.points[at];
-    knob.hidden = !point;
-    if (point) {
-      knob.style.left = `calc(8px + ${point[0] / 100} * (100% - 16px))`;
-      knob.style.top = `${2 + 0.18 * point[1]}px`;
-    }
+    put(knob, drawn.points[at]);
+    // where this field stands in the plan that is set against this one
+    const { pair } = state;
+    const before = pair?.edited === "B" ? pair.a?.scenario : null;
+    const was = before ? get(before, path) : undefined;
+    const from =
+      was === undefined || same(was, here()) ? -1 : (axis?.legal.findIndex(({ value }) => same(value, was)) ?? -1);
+    put(ghost, drawn.points[from]);
+    ghost.title = `A: ${was}`;
     element.classList.toggle("wrong", problem.update(refused));
   }
   return { element, update, path };

@@ -1,6 +1,9 @@
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
-import { reset, setChip, setChips, setModel } from "../../actions.js";
-import { count, plural, saidTogether } from "../../format.js";
+import { reset, setChip, setChips, setModel, setRunTokens } from "../../actions.js";
+import { count, plural, saidTogether, short, significant } from "../../format.js";
+import { createHardwareSliders } from "./hardwareSliders.js";
+import { priceOf } from "../../sides.js";
+import { usdPerHour } from "./strip.js";
 import { chipOf, chips, chipWord, describe } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -34,6 +37,15 @@ function options(entries) {
   );
 }
 
+const SCALES = { k: 1e3, m: 1e6, b: 1e9, t: 1e12 };
+
+/** Tokens as people write them: 1e12, 1 T, 300B. @param {string} text */
+function tokensIn(text) {
+  const found = /^\s*([\d.]+(?:e\d+)?)\s*([kmbt]?)\s*$/i.exec(text);
+  const scale = /** @type {Record<string, number>} */ (SCALES)[found?.[2].toLowerCase() ?? ""] ?? 1;
+  return found && Number.isFinite(Number(found[1])) ? Number(found[1]) * scale : 0;
+}
+
 export function createPanel() {
   const model = h(
     "select",
@@ -56,6 +68,18 @@ export function createPanel() {
     tellFollowed();
     return undefined;
   });
+  const multiples = createHardwareSliders();
+  const runTokens = h("input", {
+    type: "text",
+    id: "run-tokens",
+    placeholder: "1 T",
+    inputmode: "decimal",
+    title: "How many tokens the whole run sees: then the page says days and price.",
+  });
+  runTokens.addEventListener("change", () => setRunTokens(tokensIn(runTokens.value)));
+  const days = h("span");
+  const dollars = h("span");
+  const whole = h("p", { class: "whole-run" }, days, dollars);
   const totalLabel = h("label", { for: "chips" });
   const modelFacts = h("p", { class: "hint" });
   const chipFacts = h("p", { class: "hint" });
@@ -87,9 +111,17 @@ export function createPanel() {
       chipFacts,
       h("div", { class: "field" }, totalLabel, total),
       chipProblem,
+      multiples.element,
     ),
-    h("section", {}, h("h2", {}, "Plan", product), plan.element),
-    h("section", {}, h("h2", { text: "Training" }), of(batch), of(trainingChoices)),
+    h(
+      "section",
+      {},
+      h("h2", { text: "Training" }),
+      of(batch),
+      h("div", { class: "field" }, h("label", { for: "run-tokens", text: "Tokens of the run" }), runTokens),
+      whole,
+    ),
+    h("section", {}, h("h2", {}, "Plan", product), plan.element, of(trainingChoices)),
     h(
       "section",
       {},
@@ -134,10 +166,26 @@ export function createPanel() {
     showProblems(modelProblem, "model");
     showProblems(chipProblem, "cluster");
     plan.update();
+    multiples.update();
     for (const one of all) one.update();
     sheet.label(describe(scenario, catalog));
   }
-  subscribe(["scenario", "estimate", "problems", "axes", "catalog"], (_, changed) => update(changed));
+  /** Days and dollars of the whole run, of A and of B. */
+  function updateWhole() {
+    const { run_tokens, pair } = state;
+    if (document.activeElement !== runTokens) runTokens.value = run_tokens ? short(run_tokens) : "";
+    const sides = [pair?.a, pair?.b].filter((side) => side?.step_s && side.tokens);
+    whole.hidden = !run_tokens || !sides.length;
+    if (whole.hidden) return;
+    const { usd } = usdPerHour();
+    const steps = sides.map((side) => run_tokens / (side?.tokens ?? 1));
+    const length = sides.map((side, at) => significant((steps[at] * (side?.step_s ?? 0)) / 86_400));
+    const costs = sides.map((side, at) => side && (priceOf(side, usd)?.step_usd ?? 0) * steps[at]);
+    put(days, `${length.join(" → ")} days`);
+    put(dollars, costs.every(Boolean) ? costs.map((cost) => `$${short(cost ?? 0)}`).join(" → ") : "");
+  }
+  subscribe(["pair", "run_tokens", "usd_per_hour"], updateWhole);
+  subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b"], (_, changed) => update(changed));
   update();
   const handled = new Set([...plan.paths, ...all.map(({ path }) => path)]);
   /** Problems that no field of the panel can show. */

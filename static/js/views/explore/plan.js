@@ -108,7 +108,7 @@ export function createPlan() {
     "div",
     {},
     of(degrees),
-    h("p", { class: "hint", text: "Curves: tokens/s per chip along the whole axis; shaded: does not fit." }),
+    h("p", { class: "hint", text: "Line: tokens/s per chip, area: memory; shaded: does not fit; ring: A." }),
     of(usual),
     more,
   );

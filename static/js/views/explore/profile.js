@@ -3,19 +3,14 @@
  * shapes, confirmed by one press or corrected.
  */
 import { setScenario } from "../../actions.js";
-import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
-import { stepTime as stepTimeFigure } from "../../figures/stepTime.js";
 import { api } from "../../api.js";
-import { opRows, ownWorks, whatIfRows } from "../../figures/ownOps.js";
+import { opRows, whatIfRows } from "../../figures/ownOps.js";
 import { change, plural, seconds } from "../../format.js";
-import { deviceName, disturbance, stepTime } from "../../measured.js";
+import { deviceName } from "../../measured.js";
 import { confirmScenario } from "../../measurements.js";
 import { complete, describe } from "../../scenario.js";
 import { state } from "../../state.js";
-import { breakable, colour, h, narrow, put } from "../common/dom.js";
-import { createErrors } from "../common/errorTable.js";
-import { FigureCard } from "../common/figure.js";
-import { createBy } from "./by.js";
+import { breakable, h, put } from "../common/dom.js";
 import { createScroller } from "../common/scroller.js";
 import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
@@ -24,106 +19,29 @@ import { trying } from "../common/toast.js";
 const isProfile = () => Boolean(state.measurement?.expected || state.measurement?.proposed);
 
 export function createProfile() {
-  const by = createBy(() => drawTime());
-  const name = () => `headroom-${(state.measurement?.label ?? "profile").replace(/[^\w.-]+/g, "-")}`;
-  const about = () => state.measurement?.label ?? "";
-  const time = new FigureCard({
-    id: "own-time",
-    title: "The step by itself",
-    height: 118,
-    span: "w7",
-    actions: by.modes,
-    table: false,
-    name,
-    about,
-  });
-  const errors = createErrors();
-  const summary = h("p", { class: "hint" });
-  time.below.append(errors.element, summary);
-  const roof = new FigureCard({
-    id: "own-roofline",
-    title: "Its own roofline",
-    height: HEIGHT_PX,
-    span: "w7",
-    name,
-    about,
-  });
-  const convention = h("p", { class: "hint" });
-  roof.below.append(convention);
-  put(roof.sub, "○ predicted · ● measured, each op by itself");
   const proposal = createProposal();
   const changes = createWhatIf();
   const ops = createOps();
-  const left = h("div", { class: "column w7" }, time.element, roof.element);
-  const right = h("div", { class: "column w5" }, proposal.element, changes.element);
-  const elements = [left, right, ops.element];
+  const summary = h("p", { class: "hint" });
+  ops.element.append(summary);
+  const right = h("div", { class: "column w12 profile" }, proposal.element, changes.element);
+  const elements = [right, ops.element];
 
   function update() {
     const { measurement } = state;
     const own = measurement?.expected;
-    left.hidden = ops.element.hidden = !own;
+    ops.element.hidden = !own;
     // a run's scenario is known; what was imported without one is asked for
     right.hidden = !measurement || (!isProfile() && Boolean(state.measuredScenario));
     if (!measurement) return;
     proposal.update();
     changes.update();
     if (!own) return;
-    drawTime();
     ops.update(own);
-    roof.later(() => {
-      const { predicted, measured } = ownWorks(own.ops);
-      const estimate = { ...own.estimate, ops: predicted };
-      return roofline({
-        estimate,
-        kernels: measured,
-        measuredStep_s: own.measured_step_s,
-        precision: own.ops.reduce((most, one) => (one.flops > most.flops ? one : most), own.ops[0])?.precision ?? "",
-        categories: state.catalog.categories,
-        colour,
-        narrow: narrow(),
-      });
-    });
-    put(convention, own.notes.join(" "));
-  }
-
-  function drawTime() {
-    const { measurement, catalog } = state;
-    const own = measurement?.expected;
-    if (!measurement || !own) return;
-    const measuredStep_s = stepTime(measurement);
-    const split = disturbance(measurement) ? null : measurement;
-    const names = by.chosen === "phase" ? catalog.phases : catalog.categories;
-    const figure = stepTimeFigure({
-      estimate: own.estimate,
-      measurement: split,
-      measuredStep_s,
-      judged: !disturbance(measurement),
-      absent: "",
-      by: by.chosen,
-      names,
-      largest_s: 0,
-      colour,
-      narrow: narrow(),
-    });
-    time.now(() => figure);
-    const chip = catalog.chips.find(({ key }) => key === own.chip)?.label ?? own.chip;
-    put(
-      time.sub,
-      `${measuredStep_s ? "measured against its own ops" : "its own ops, predicted"} on ${chip}, ${figure.scale.unit}`,
-    );
-    const step = { predicted: own.estimate.step_time_s, measured: measuredStep_s };
-    errors.update({
-      rows: figure.rows,
-      scale: figure.scale,
-      by: by.chosen,
-      step,
-      same: true,
-      judged: !disturbance(measurement),
-    });
     const unpriced = own.unpriced_s
       ? ` ${seconds(own.unpriced_s)} of kernels without an op are taken as measured.`
       : "";
-    put(summary, `What good kernels and a free host would take for the same ops; no scenario is involved.${unpriced}`);
+    put(summary, `${own.notes.join(" ")}${unpriced}`);
   }
 
   return { elements, update };

@@ -1,44 +1,118 @@
-/** Below what limits the step: changes of one field that make it faster, once all of their axes are estimated. */
-import { setField } from "../../actions.js";
-import { validAxis } from "../../axes.js";
-import { change, seconds } from "../../format.js";
-import { hasAxis } from "../../predict.js";
-import { REMEDY_FIELDS, remedies } from "../../remedies.js";
+/** Below the waterfall: what binds the plan, or what it lacks, and three neighbours that were really estimated. */
+import { tryPlan } from "../../actions.js";
+import { measured, quantity, seconds, bytes } from "../../format.js";
+import { tokenOfKey } from "../../figures/base.js";
+import { priceOf } from "../../sides.js";
+import { same } from "../../scenario.js";
 import { state } from "../../state.js";
-import { h } from "../common/dom.js";
+import { h, put } from "../common/dom.js";
 import { word } from "./plan.js";
+import { usdPerHour } from "./strip.js";
 
 const MOST = 3;
+const MOST_CHANGES = 3;
 
-/** The axes of every field that may help; null until the last of them is there. */
-function axesHere() {
-  const axes = REMEDY_FIELDS.filter(hasAxis).map((field) => ({ field, points: validAxis(field)?.legal ?? null }));
-  return axes.every(({ points }) => points) ? /** @type {any} */ (axes) : null;
-}
-
-/** @param {import("../../remedies.js").Remedy} remedy */
-function line({ field, value, gain_frac, step_time_s }) {
+/** @param {import("../../types.js").Change} change */
+function changeWords({ field, before, after }) {
   const name = field.slice(field.indexOf(".") + 1).replaceAll("_", " ");
-  const text = typeof value === "boolean" ? `${value ? "" : "no "}${name}` : `${name} ${word(String(value))}`;
-  const choose = () => setField(field, value);
-  return h(
-    "li",
-    {},
-    h("button", { type: "button", class: "link", text, onclick: choose }),
-    ` ${change(-gain_frac)}: ${seconds(step_time_s)}`,
-  );
+  if (typeof after === "boolean") return `${after ? "" : "no "}${name}`;
+  if (typeof after === "number") return `${name} ${before} → ${after}`;
+  if (name === "recompute") return after === "none" ? "no recompute" : `${word(String(after))} recompute`;
+  if (["sharding", "framework", "schedule"].includes(name)) return word(String(after));
+  return `${name} ${word(String(after))}`;
 }
+
+/** @param {import("../../types.js").Change[]} changes */
+export function remedyWords(changes) {
+  const words = changes.map(changeWords);
+  const shown = words.slice(0, MOST_CHANGES).join(" · ");
+  const text = words.length > MOST_CHANGES ? `${shown} +${words.length - MOST_CHANGES}` : shown;
+  return { text: /^[tcpe]p /.test(text) ? text : text[0].toUpperCase() + text.slice(1), all: words.join(", ") };
+}
+
+/** @param {number} value @param {(size: number) => string} write */
+const signed = (value, write) => `${value < 0 ? "−" : "+"}${write(Math.abs(value))}`;
 
 export function createRemedies() {
-  const element = h("ul", { class: "remedies", "aria-label": "Faster by one change" });
+  const title = h("span");
+  const binds = h("b");
+  const list = h("ul", { "aria-label": "Faster plans" });
+  const element = h(
+    "section",
+    { class: "card remedies", "aria-label": "Remedies" },
+    h("p", { class: "binds" }, title, binds),
+    list,
+  );
 
   function update() {
-    const { estimate, estimated, scenario, drag, problems } = state;
-    const axes = !drag && !problems.length && estimate && estimated === scenario ? axesHere() : null;
-    const { step_time_s = 0 } = estimate ?? {};
-    const found = axes ? remedies({ scenario, step_time_s, axes }).slice(0, MOST).map(line) : [];
-    const none = h("li", { text: axes ? "No other value of one field is faster by 2 %." : "" });
-    element.replaceChildren(...(found.length ? found : [none]));
+    const { remedies, estimate, estimated, problems, drag, pair } = state;
+    element.hidden = !pair?.edited;
+    const found = remedies && estimated && same(remedies.scenario, estimated) && !problems.length ? remedies : null;
+    element.classList.toggle("stale", !found || Boolean(drag));
+    if (!found || !estimate) {
+      if (!list.children.length)
+        list.replaceChildren(h("li", { class: "empty", text: "Estimating neighbouring plans …" }));
+      return;
+    }
+    const lacking = found.over_bytes > 0;
+    const name = state.catalog.categories.find(({ key }) => key === found.binds)?.label ?? found.binds;
+    put(title, lacking ? "Makes it fit" : "Binds");
+    put(binds, lacking ? `${bytes(found.over_bytes)} too much` : `${name} ${seconds(found.binds_s)}`);
+    const { usd } = usdPerHour();
+    const line = (/** @type {import("../../types.js").RemedyFound} */ one) => {
+      const words = remedyWords(one.changes);
+      const saved_s = estimate.step_time_s - one.step_time_s;
+      const tokens = one.tokens_per_s * one.step_time_s;
+      const cost = (/** @type {number} */ step_s) =>
+        priceOf({ .../** @type {any} */ ({}), step_s, chips: estimate.chips, tokens }, usd)?.million_usd ?? null;
+      const [before, after] = [cost(estimate.step_time_s), cost(one.step_time_s)];
+      const cents = (/** @type {number} */ value) => `${measured(100 * value, 2)} ¢`;
+      const numbers = lacking
+        ? [
+            h("b", { text: seconds(one.step_time_s) }),
+            h("span", { text: bytes(one.peak_bytes) }),
+            after !== null && h("span", { text: cents(after) }),
+          ]
+        : [
+            h("b", { text: signed(-saved_s, seconds) }),
+            h("span", {
+              text: signed(one.peak_bytes - estimate.memory.peak_bytes, (size) => quantity(size, "bytes", 2)),
+            }),
+            after !== null && before !== null && h("span", { text: signed(after - before, cents) }),
+          ];
+      const share = lacking ? one.reserved_bytes / estimate.memory.capacity_bytes : saved_s / estimate.step_time_s;
+      return h(
+        "li",
+        {
+          class: "remedy",
+          title: `${words.all}: ${quantity(one.step_time_s, "s", 6)}, ${quantity(one.peak_bytes, "bytes", 6)} at the peak`,
+        },
+        h("h3", { text: words.text }),
+        h("p", {}, numbers),
+        h(
+          "span",
+          { class: "gain", "aria-hidden": true },
+          h("i", {
+            style: {
+              width: `${Math.min(100, Math.max(3, 100 * share))}%`,
+              background: lacking ? "var(--ink-3)" : `var(--${tokenOfKey(state.catalog.categories, one.saves)})`,
+            },
+          }),
+        ),
+        h("button", {
+          type: "button",
+          class: "try",
+          text: "Try",
+          "aria-label": `Try ${words.all}`,
+          onclick: () => tryPlan(one.scenario),
+        }),
+      );
+    };
+    const best = found.best.slice(0, MOST);
+    const none = lacking
+      ? "No neighbouring plan fits: take more chips, or chips with more memory."
+      : `None of ${found.tried} neighbouring plans is faster by 1 %.`;
+    list.replaceChildren(...(best.length ? best.map(line) : [h("li", { class: "empty", text: none })]));
   }
   return { element, update };
 }

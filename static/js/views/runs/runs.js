@@ -47,6 +47,7 @@ export function createRuns(root) {
     h(
       "main",
       { tabindex: -1 },
+      h("h1", { class: "sr", text: "Runs" }),
       h("section", { class: "card w12" }, h("header", {}, h("h3", { text: "Runs" }), counts), list),
     ),
     sheet.button,

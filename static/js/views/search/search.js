@@ -51,7 +51,16 @@ export function createSearch(root) {
     ),
     others.element,
   );
-  const main = h("main", { tabindex: -1 }, problem, status, bestCard, figure.element, frontCard);
+  const main = h(
+    "main",
+    { tabindex: -1 },
+    h("h1", { class: "sr", text: "Search" }),
+    problem,
+    status,
+    bestCard,
+    figure.element,
+    frontCard,
+  );
   root.append(sheet.panel, main, sheet.button);
   /** @type {Sweep | null} */
   let answer = null;

@@ -40,7 +40,16 @@ export function createStudies(root) {
     notes,
   );
   [table.element, noted].forEach((one) => (one.hidden = true));
-  const main = h("main", { tabindex: -1 }, about, problem, drawings, table.element, noted);
+  const main = h(
+    "main",
+    { tabindex: -1 },
+    h("h1", { class: "sr", text: "Studies" }),
+    about,
+    problem,
+    drawings,
+    table.element,
+    noted,
+  );
   root.append(sheet.panel, main, sheet.button);
   /** @type {Study | null} */
   let answer = null;

@@ -1,0 +1,261 @@
+/** A step over time: lanes of A above those of B, and the memory of both below on the same axis. */
+import { bytes, scaleFor, seconds } from "../format.js";
+import { layout, tokenOf, UNNAMED } from "./base.js";
+
+/** @typedef {import("../types.js").Colour} Colour */
+/** @typedef {import("../types.js").Named} Named */
+/** @typedef {import("../types.js").Drawn} Drawn */
+/** @typedef {{letter: string, predicted: boolean, drawn: Drawn, fits: boolean}} Run  one side, laid out */
+
+const LANE_PX = 15;
+const PAIR_GAP_PX = 7;
+const MOST_SEAMS = 60;
+const MEMORY_PX = 96;
+export const HEIGHT_PX = 290;
+/** Names of lanes that are too long for their place. @type {Record<string, string>} */
+const SHORT = { communication: "comm." };
+
+/**
+ * A measurement without a trace: what it took by phase, one after another; where in a phase something ran, nobody knows.
+ * @param {Record<string, number>} phases_s @param {Named[]} phases @param {number} step_s @returns {Drawn}
+ */
+export function phasesInOrder(phases_s, phases, step_s) {
+  const used = phases.map(({ key }) => key).filter((name) => (phases_s[name] ?? 0) > 0);
+  let now = 0;
+  const starts = used.map((name) => {
+    const start = now;
+    now += phases_s[name];
+    return start;
+  });
+  return {
+    lanes: ["compute"],
+    lane: used.map(() => 0),
+    kind: used,
+    name: used.map((name) => phases.find(({ key }) => key === name)?.label ?? name),
+    phase: used,
+    start_s: starts,
+    end_s: starts.map((start, at) => start + phases_s[used[at]]),
+    total_s: step_s,
+    memory: [],
+    capacity_bytes: 0,
+    folded: "",
+  };
+}
+
+/**
+ * @param {{runs: Run[], names: Named[], phases: Named[], selected: string, colour: Colour, narrow: boolean}} input
+ * @returns {import("../types.js").Figure}
+ */
+export function timeline({ runs, names, phases, selected, colour, narrow }) {
+  const longest = Math.max(...runs.map(({ drawn }) => drawn.total_s), 1e-12);
+  const scale = scaleFor(longest, "s");
+  const lanes = [...new Set(runs.flatMap(({ drawn }) => drawn.lanes))];
+  const rows = lanes.flatMap((lane) =>
+    runs.filter(({ drawn }) => drawn.lanes.includes(lane)).map((run) => ({ lane, run })),
+  );
+  /** @type {Map<Run, Map<string, number>>} */
+  const places = new Map(runs.map((run) => [run, new Map()]));
+  let top = 16;
+  const ticks = rows.map(({ lane, run }, at) => {
+    if (at && rows[at - 1].lane !== lane) top += PAIR_GAP_PX;
+    places.get(run)?.set(lane, top);
+    const middle = top + LANE_PX / 2;
+    top += LANE_PX + 1;
+    return { middle, text: `${rows[at - 1]?.lane === lane ? "" : `${SHORT[lane] ?? lane} `}<b>${run.letter}</b>` };
+  });
+  const laneEnd = top + 6;
+  const memory = runs.some(({ drawn }) => drawn.memory.length);
+  const height = Math.max(memory ? HEIGHT_PX : 0, laneEnd + (memory ? MEMORY_PX + 12 : 0) + 24);
+  const y = (/** @type {number} */ px) => 1 - px / height;
+  const all = [...names, ...phases.filter((one) => !names.some(({ key }) => key === one.key))];
+  const wanted = selected.split(" ")[0];
+  /** @type {Map<string, {x: (number | null)[], y: (number | null)[], kind: string, predicted: boolean}>} */
+  const shapes = new Map();
+  for (const run of runs) {
+    const { drawn } = run;
+    drawn.start_s.forEach((start, at) => {
+      const key = `${drawn.kind[at]} ${run.predicted}`;
+      const trace = shapes.get(key) ?? { x: [], y: [], kind: drawn.kind[at], predicted: run.predicted };
+      const low = places.get(run)?.get(drawn.lanes[drawn.lane[at]]) ?? 0;
+      const [left, right] = [start / scale.factor, drawn.end_s[at] / scale.factor];
+      trace.x.push(left, right, right, left, left, null);
+      trace.y.push(low, low, low + LANE_PX, low + LANE_PX, low, null);
+      shapes.set(key, trace);
+    });
+  }
+  const tokenFor = (/** @type {string} */ kind) => {
+    const found = all.find(({ key }) => key === kind);
+    return found ? tokenOf(found) : UNNAMED;
+  };
+  const blocks = [...shapes.values()].map(({ x, y: top_px, kind, predicted }) => ({
+    type: "scatter",
+    mode: "lines",
+    fill: "toself",
+    x,
+    y: top_px,
+    xaxis: "x",
+    yaxis: "y",
+    name: all.find(({ key }) => key === kind)?.label ?? kind,
+    hoveron: "fills",
+    hoverinfo: "name",
+    // seams between many blocks would be all that is seen
+    line: { width: x.length > 6 * MOST_SEAMS ? 0 : 0.6, color: colour("card") },
+    opacity: (wanted && wanted !== kind ? 0.22 : 1) * (predicted ? 0.85 : 1),
+    fillcolor: colour(tokenFor(kind)),
+  }));
+  const largest = Math.max(...runs.flatMap(({ drawn }) => drawn.memory.map(([, held]) => held)), 0);
+  const held = scaleFor(largest, "bytes");
+  const capacity = Math.min(...runs.map(({ drawn }) => drawn.capacity_bytes || Infinity));
+  const curves = runs
+    .filter(({ drawn }) => drawn.memory.length)
+    .map(({ letter, drawn, fits }) => ({
+      type: "scatter",
+      mode: "lines",
+      x: drawn.memory.map(([at]) => at / scale.factor),
+      y: drawn.memory.map(([, value]) => value / held.factor),
+      xaxis: "x",
+      yaxis: "y2",
+      name: letter,
+      customdata: drawn.memory.map(([, value]) => bytes(value)),
+      hovertemplate: `${letter}: %{customdata}<extra></extra>`,
+      line: { width: 1.6, color: colour(fits ? "ink-2" : "bad"), dash: letter === "A" ? "dot" : "solid" },
+      fill: letter === (runs.length > 1 ? "B" : "A") ? "tozeroy" : "none",
+      fillcolor: `${colour("ink-3")}22`,
+    }));
+  const near = largest > 0.7 * capacity;
+  const folded = [...new Set(runs.map(({ drawn }) => drawn.folded).filter(Boolean))].join("; ");
+  return {
+    data: [...blocks, ...curves],
+    layout: layout(colour, {
+      height,
+      margin: { l: 74, r: 10, t: 0, b: 0 },
+      dragmode: narrow ? false : "zoom",
+      hovermode: "closest",
+      uirevision: `${runs.length} ${longest}`,
+      xaxis: {
+        range: [0, (longest / scale.factor) * 1.01],
+        fixedrange: false,
+        anchor: memory ? "y2" : "y",
+        ticksuffix: "",
+        nticks: narrow ? 4 : 7,
+      },
+      yaxis: {
+        range: [laneEnd, 0],
+        domain: [y(laneEnd), 1],
+        tickvals: ticks.map(({ middle }) => middle),
+        ticktext: ticks.map(({ text }) => text),
+        showgrid: false,
+        ticklen: 0,
+      },
+      ...(memory && {
+        yaxis2: {
+          range: [0, ((near ? Math.max(capacity, largest) : largest) / held.factor) * 1.08],
+          domain: [y(height - 24), y(laneEnd + 12)],
+          title: { text: held.unit, font: { size: 11 }, standoff: 4 },
+          nticks: 4,
+          gridcolor: colour("line"),
+          zeroline: false,
+          fixedrange: true,
+          tickfont: { size: 11 },
+        },
+      }),
+      shapes: runs
+        .map(({ letter, drawn }) => ({
+          type: "line",
+          xref: "x",
+          yref: "paper",
+          x0: drawn.total_s / scale.factor,
+          x1: drawn.total_s / scale.factor,
+          y0: y(height - 24),
+          y1: 1,
+          line: { color: colour("ink"), width: 1, dash: letter === "A" ? "dot" : "solid" },
+        }))
+        .concat(
+          near && memory
+            ? [
+                /** @type {any} */ ({
+                  type: "line",
+                  xref: "paper",
+                  yref: "y2",
+                  x0: 0,
+                  x1: 1,
+                  y0: capacity / held.factor,
+                  y1: capacity / held.factor,
+                  line: { color: colour("bad"), width: 1.2, dash: "dash" },
+                }),
+              ]
+            : [],
+        ),
+      annotations:
+        near && memory
+          ? [
+              {
+                xref: "paper",
+                yref: "y2",
+                x: 1,
+                y: capacity / held.factor,
+                xanchor: "right",
+                yanchor: "bottom",
+                text: bytes(capacity),
+                showarrow: false,
+                font: { size: 11, color: colour("bad") },
+              },
+            ]
+          : [],
+    }),
+    legend: [...new Set([...shapes.values()].map(({ kind }) => kind))].map((kind) => [
+      tokenFor(kind),
+      all.find(({ key }) => key === kind)?.label ?? kind,
+    ]),
+    said: [`${scale.unit}`, folded].filter(Boolean).join("; "),
+    summary: runs
+      .map(({ letter, drawn }) => {
+        const peak = Math.max(0, ...drawn.memory.map(([, value]) => value));
+        return `${letter}: ${drawn.lane.length} pieces in ${drawn.lanes.length} lanes, ${seconds(drawn.total_s)}${peak ? `, ${bytes(peak)} at most` : ""}`;
+      })
+      .join(". "),
+    table: {
+      columns: [
+        { title: "side", text: true },
+        { title: "lane", text: true },
+        { title: "what", text: true },
+        { title: "kind", text: true },
+        { title: "start", unit: "s" },
+        { title: "end", unit: "s" },
+      ],
+      rows: runs.flatMap(({ letter, drawn }) =>
+        drawn.start_s.map((start, at) => [
+          letter,
+          drawn.lanes[drawn.lane[at]],
+          drawn.name[at],
+          drawn.kind[at],
+          start,
+          drawn.end_s[at],
+        ]),
+      ),
+    },
+  };
+}
+
+/** The same as a Chrome trace, which Perfetto opens: a process for each side, a thread for each lane. @param {Run[]} runs */
+export function chromeTrace(runs) {
+  const us = 1e6;
+  return {
+    displayTimeUnit: "ms",
+    traceEvents: runs.flatMap(({ letter, predicted, drawn }, pid) => [
+      { ph: "M", name: "process_name", pid, args: { name: `${letter}, ${predicted ? "predicted" : "measured"}` } },
+      ...drawn.lanes.map((name, tid) => ({ ph: "M", name: "thread_name", pid, tid, args: { name } })),
+      ...drawn.start_s.map((start, at) => ({
+        ph: "X",
+        name: drawn.name[at],
+        cat: drawn.kind[at],
+        pid,
+        tid: drawn.lane[at],
+        ts: start * us,
+        dur: (drawn.end_s[at] - start) * us,
+        args: { phase: drawn.phase[at] },
+      })),
+      ...drawn.memory.map(([at, held]) => ({ ph: "C", name: "memory", pid, ts: at * us, args: { bytes: held } })),
+    ]),
+  };
+}

@@ -1,0 +1,423 @@
+/** Where the difference goes: both steps at their true length, and below, on their ends alone, cause by cause from A to B. */
+import { change, measured, quantity, scaleFor } from "../format.js";
+import { barMarker, escaped, layout, tokenOf, UNNAMED } from "./base.js";
+
+/** @typedef {import("../types.js").Colour} Colour */
+/** @typedef {import("../types.js").Named} Named */
+/** @typedef {import("../types.js").Cause} Cause */
+/** @typedef {import("../sides.js").Side} Side */
+/**
+ * One bar. `cause`: its category and axis, which other figures show when it is selected; `first`: the first bar of its
+ * cause, which names it.
+ * @typedef {{cause: string, name: string, token: string, words: string, first: boolean, seconds: number, from_s: number,
+ *   a_s: number | null, b_s: number | null, title: string}} WaterRow
+ */
+
+export const ROW_PX = 18;
+export const TALL_ROW_PX = 32;
+export const HEAD_PX = 72;
+const MOST_ROWS = 9;
+/** A cause below this share of the step joins the others. */
+const LEAST_FRAC = 0.0005;
+const BAR_PX = 13;
+
+/** More of it, or less; slower, or faster. @type {Record<string, [string, string]>} */
+const WORDS = {
+  "amount FLOP": ["more FLOPs", "fewer FLOPs"],
+  "amount bytes": ["more bytes", "fewer bytes"],
+  rate: ["slower kernels", "faster kernels"],
+  "rate communication": ["slower link", "faster link"],
+  overlap: ["less overlap", "more overlap"],
+  work: ["longer exchanges", "shorter exchanges"],
+  bubble: ["more waiting for stages", "less waiting for stages"],
+  host: ["slower dispatch", "faster dispatch"],
+  untold: ["not told apart", "not told apart"],
+  "": ["slower", "faster"],
+};
+
+/** @param {Cause} cause @returns {string} */
+function wordsOf({ name, factor, unit, seconds }) {
+  const both =
+    WORDS[`${factor} ${unit}`] ??
+    WORDS[`${factor} ${name}`] ??
+    (factor ? WORDS[factor] : null) ??
+    WORDS[name] ??
+    WORDS[""];
+  return both[seconds < 0 ? 1 : 0];
+}
+
+/** The name of a cause that is selected. @param {{name: string, axis: string}} cause */
+export const causeKey = ({ name, axis }) => (axis ? `${name} ${axis}` : name);
+
+/**
+ * Bars in order; what is small joins one bar at the end, so that all still add to the difference.
+ * @param {{causes: Cause[], step_s: number, from_s: number, names: Named[], degrees: Record<string, string>}} input
+ *   `degrees`: what an axis of the plan changes from and to
+ * @returns {WaterRow[]}
+ */
+export function waterRows({ causes, step_s, from_s, names, degrees }) {
+  const least = Math.max(
+    LEAST_FRAC * step_s,
+    [...causes].map(({ seconds }) => Math.abs(seconds)).sort((a, b) => b - a)[MOST_ROWS - 1] ?? 0,
+  );
+  const large = causes.filter(({ seconds }) => Math.abs(seconds) >= least).slice(0, MOST_ROWS);
+  const rest_s = causes.filter((one) => !large.includes(one)).reduce((sum, { seconds }) => sum + seconds, 0);
+  let now = from_s;
+  let last = "";
+  const rows = large.map((cause) => {
+    const key = causeKey(cause);
+    const found = names.find((one) => one.key === cause.name);
+    const label = found?.label ?? (cause.name === "untold" ? "the rest" : cause.name.replaceAll("_", " "));
+    const moved = degrees[cause.axis];
+    const row = {
+      cause: key,
+      name: cause.axis ? `${label}, ${cause.axis}` : label,
+      token: found ? tokenOf(found) : UNNAMED,
+      words: [key !== last && moved, wordsOf(cause)].filter(Boolean).join(", "),
+      first: key !== last,
+      seconds: cause.seconds,
+      from_s: now,
+      a_s: cause.a_s,
+      b_s: cause.b_s,
+      title: titleOf(cause, label),
+    };
+    now += cause.seconds;
+    last = key;
+    return row;
+  });
+  if (Math.abs(rest_s) > 1e-12 * step_s)
+    rows.push({
+      cause: "",
+      name: "other causes",
+      token: UNNAMED,
+      words: `${causes.length - large.length} small ones`,
+      first: true,
+      seconds: rest_s,
+      from_s: now,
+      a_s: null,
+      b_s: null,
+      title: "",
+    });
+  return rows;
+}
+
+/** Full precision. @param {Cause} cause @param {string} label */
+function titleOf({ axis, seconds, a_s, b_s, a_amount, b_amount, unit }, label) {
+  const amounts =
+    a_amount !== null && b_amount !== null && unit
+      ? `; ${quantity(a_amount, unit === "FLOP" ? "flops" : "bytes", 4)} → ${quantity(b_amount, unit === "FLOP" ? "flops" : "bytes", 4)}`
+      : "";
+  return `${label}${axis ? `, ${axis}` : ""}: ${quantity(seconds, "s", 6)} of ${quantity(a_s, "s", 6)} → ${quantity(b_s, "s", 6)}${amounts}`;
+}
+
+/**
+ * @param {{a: Side | null, b: Side | null, rows: WaterRow[], names: Named[], selected: string, colour: Colour,
+ *   narrow: boolean, tight: boolean, muted: boolean, largest_s?: number}} input  `tight`: little room along the bars;  `muted`: B is impossible
+ * @returns {import("../types.js").Figure & {scale: {factor: number, unit: string}, height: number}}
+ */
+export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, muted, largest_s = 0 }) {
+  const sides = [a, b].filter((one) => one !== null);
+  const steps = sides.map(({ step_s }) => step_s ?? 0);
+  const full = Math.max(largest_s, ...steps, 1e-12) * 1.02;
+  const scale = scaleFor(full, "s");
+  const each = narrow ? TALL_ROW_PX : ROW_PX;
+  const head = rows.length ? HEAD_PX : 2 * BAR_PX + 9;
+  const height = head + rows.length * each + (rows.length ? 6 : 0);
+  const y = (/** @type {number} */ px) => 1 - px / height;
+  const used = names.filter(({ key }) => sides.some((one) => (one.breakdown_s?.[key] ?? 0) > 0));
+  const place = { A: "A", B: "B" };
+  const off = (/** @type {string} */ key) => Boolean(selected) && key !== selected.split(" ")[0];
+  const data = used.map((name) => ({
+    type: "bar",
+    orientation: "h",
+    name: name.label,
+    y: sides.map(({ letter }) => place[letter]),
+    x: sides.map((one) => (one.breakdown_s?.[name.key] ?? 0) / scale.factor),
+    customdata: sides.map(
+      (one) => `${one.letter}, ${name.label}: ${quantity(one.breakdown_s?.[name.key] ?? 0, "s", 6)}`,
+    ),
+    hovertemplate: "%{customdata}<extra></extra>",
+    opacity: off(name.key) ? 0.35 : 1,
+    marker: {
+      ...barMarker(
+        colour(tokenOf(name)),
+        colour,
+        sides.map(({ predicted }) => predicted),
+      ),
+      opacity: sides.map(({ letter }) => (muted && letter === "B" ? 0.45 : 1)),
+    },
+  }));
+  const unsplit = sides.map((one) =>
+    Math.max(0, (one.step_s ?? 0) - Object.values(one.breakdown_s ?? {}).reduce((sum, value) => sum + value, 0)),
+  );
+  if (unsplit.some((value, at) => value > 1e-6 * (steps[at] || 1)))
+    data.push({
+      type: "bar",
+      orientation: "h",
+      name: "not split",
+      y: sides.map(({ letter }) => place[letter]),
+      x: unsplit.map((value) => value / scale.factor),
+      customdata: unsplit.map((value, at) => `${sides[at].letter}, not split: ${quantity(value, "s", 6)}`),
+      hovertemplate: "%{customdata}<extra></extra>",
+      opacity: 1,
+      marker: /** @type {any} */ (
+        barMarker(
+          colour(UNNAMED),
+          colour,
+          sides.map(({ predicted }) => predicted),
+        )
+      ),
+    });
+  const causes = rows.length ? drawn({ rows, a, b, colour, scale, selected, full, height, head, each, tight }) : null;
+  const difference = (b?.step_s ?? 0) - (a?.step_s ?? 0);
+  const words = sides.map(
+    ({ letter, predicted, step_s }) => `${letter} ${predicted ? "predicted" : "measured"} ${quantity(step_s, "s")}`,
+  );
+  return {
+    data: [...data, ...(causes?.data ?? [])],
+    scale,
+    height,
+    layout: layout(colour, {
+      barmode: "stack",
+      height,
+      bargap: 0.12,
+      margin: { l: 0, r: 0, t: 0, b: 0, pad: 0 },
+      xaxis: { range: [0, full / scale.factor], visible: false, domain: [0, 1], anchor: "y" },
+      yaxis: {
+        range: sides.length > 1 ? [1.5, -0.5] : [0.5, -0.5],
+        visible: false,
+        domain: [y(2 * BAR_PX + 7), y(2)],
+        type: "category",
+        categoryarray: sides.map(({ letter }) => letter),
+      },
+      ...(causes && {
+        xaxis2: {
+          ...causes.axis,
+          anchor: "y2",
+          side: "top",
+          domain: [0, 1],
+          gridcolor: colour("line"),
+          zeroline: false,
+          fixedrange: true,
+          tickfont: { size: 11, color: colour("ink-2") },
+          ticklen: 0,
+          tickangle: 0,
+        },
+        yaxis2: {
+          range: [rows.length - 0.5, -0.5],
+          domain: [y(height - 6), y(head)],
+          visible: false,
+          fixedrange: true,
+        },
+        shapes: causes.shapes,
+        annotations: causes.annotations,
+      }),
+    }),
+    legend: used.map((name) => [tokenOf(name), name.label]),
+    // on a page of its own the names stand in the picture
+    onPaper: {
+      margin: { l: 250, r: 70, t: 0, b: 0 },
+      annotations: [
+        ...sides.map((one, at) => ({
+          text: `<b>${one.letter}</b> ${one.predicted ? "predicted" : "measured"} ${quantity(one.step_s, "s")}`,
+          y: y(2 + (BAR_PX + 2) * (at + 0.5)),
+        })),
+        ...rows.map((row, at) => ({
+          text: escaped(row.first ? `${row.name}: ${row.words}` : row.words),
+          y: y(head + each * (at + 0.5)),
+        })),
+      ].map((one) => ({
+        xref: "paper",
+        yref: "paper",
+        x: 0,
+        xshift: -10,
+        xanchor: "right",
+        yanchor: "middle",
+        showarrow: false,
+        font: { size: 12, color: colour("ink") },
+        ...one,
+      })),
+    },
+    said: `hatched: predicted, solid: measured; ${scale.unit}`,
+    summary: rows.length
+      ? `${words.join(", ")}: ${change(difference / (a?.step_s || 1))}. ${rows.map((row) => `${row.name} ${row.words} ${quantity(row.seconds, "s")}`).join("; ")}.`
+      : `${words.join(", ")}.`,
+    table: {
+      columns: [
+        { title: "cause", text: true },
+        { title: "how", text: true },
+        { title: "A", unit: "s" },
+        { title: "B", unit: "s" },
+        { title: "B − A", unit: "s" },
+      ],
+      rows: rows.length
+        ? [
+            ...rows.map((row) => [row.name, row.words, row.a_s, row.b_s, row.seconds]),
+            ["step", "", a?.step_s ?? null, b?.step_s ?? null, difference],
+          ]
+        : [
+            ...used.map(({ key, label }) => [
+              label,
+              "",
+              a?.breakdown_s?.[key] ?? null,
+              b?.breakdown_s?.[key] ?? null,
+              null,
+            ]),
+            ["step", "", a?.step_s ?? null, b?.step_s ?? null, null],
+          ],
+    },
+  };
+}
+
+/** A round step of about this size. @param {number} size */
+function niceStep(size) {
+  const power = 10 ** Math.floor(Math.log10(size));
+  return ([1, 2, 2.5, 5, 10].find((times) => times * power >= size) ?? 10) * power;
+}
+
+/**
+ * The bars of the causes, on an axis that shows the ends of both steps alone.
+ * @param {{rows: WaterRow[], a: Side | null, b: Side | null, colour: Colour, scale: {factor: number, unit: string},
+ *   selected: string, full: number, height: number, head: number, each: number, tight: boolean}} input
+ */
+function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, tight }) {
+  const at = (/** @type {number} */ seconds) => seconds / scale.factor;
+  const ends = rows.flatMap(({ from_s, seconds }) => [from_s, from_s + seconds]);
+  const [least, most] = [Math.min(...ends), Math.max(...ends)];
+  const room = (tight ? 0.26 : 0.13) * (most - least) || 0.01 * most;
+  const [low, high] = [Math.max(0, least - room), most + room];
+  const y = (/** @type {number} */ px) => 1 - px / height;
+  const hatched = Boolean(a?.predicted && b?.predicted);
+  const dim = (/** @type {WaterRow} */ { cause }) => (selected && cause !== selected ? 0.3 : 1);
+  const bars = {
+    type: "bar",
+    orientation: "h",
+    xaxis: "x2",
+    yaxis: "y2",
+    y: rows.map((_, index) => index),
+    base: rows.map(({ from_s }) => at(from_s)),
+    x: rows.map(({ seconds }) => at(seconds)),
+    width: rows.map(() => Math.min(0.62, 11 / each)),
+    hoverinfo: "skip",
+    marker: {
+      ...barMarker(
+        /** @type {any} */ (rows.map(({ token }) => colour(token))),
+        colour,
+        rows.map(() => hatched),
+      ),
+      line: { width: 1, color: rows.map(({ token }) => colour(token)) },
+      opacity: rows.map(dim),
+    },
+  };
+  const tips = {
+    type: "scatter",
+    mode: "markers",
+    xaxis: "x2",
+    yaxis: "y2",
+    hoverinfo: "skip",
+    cliponaxis: false,
+    x: rows.map(({ from_s, seconds }) => at(from_s + seconds)),
+    y: rows.map((_, index) => index),
+    marker: {
+      symbol: rows.map(({ seconds }) => (seconds < 0 ? "triangle-left" : "triangle-right")),
+      size: 9,
+      color: rows.map(({ token }) => colour(token)),
+      opacity: rows.map(dim),
+    },
+  };
+  const line = (/** @type {Record<string, any>} */ parts) => ({ type: "line", xref: "x2", yref: "y2", ...parts });
+  const sides = /** @type {[Side | null, number, string][]} */ ([
+    [a, rows[0].from_s, "dot"],
+    [b, rows[rows.length - 1].from_s + rows[rows.length - 1].seconds, "solid"],
+  ]);
+  const wedge = [low, high].map((value) => Math.min(1, value / full));
+  const shapes = [
+    {
+      type: "path",
+      xref: "paper",
+      yref: "paper",
+      path: `M${wedge[0]},${y(2 * BAR_PX + 9)}L${wedge[1]},${y(2 * BAR_PX + 9)}L1,${y(head - 20)}L0,${y(head - 20)}Z`,
+      fillcolor: colour("line"),
+      opacity: 0.55,
+      line: { width: 0 },
+      layer: "below",
+    },
+    ...rows.slice(1).map(({ from_s }, index) =>
+      line({
+        x0: at(from_s),
+        x1: at(from_s),
+        y0: index,
+        y1: index + 1,
+        line: { color: colour("ink-3"), width: 1 },
+        layer: "below",
+      }),
+    ),
+    ...sides.map(([, seconds, dash], index) =>
+      line({
+        x0: at(seconds),
+        x1: at(seconds),
+        y0: -0.5,
+        y1: index ? rows.length - 0.5 : 0,
+        line: { color: colour("ink"), width: 1.4, dash },
+      }),
+    ),
+  ];
+  const middle = (low + high) / 2;
+  const annotations = [
+    ...rows.map(({ from_s, seconds }, index) => {
+      const end = from_s + seconds;
+      const left = seconds < 0;
+      // a label that would leave the figure stands on the inner side
+      const outside = left
+        ? end - low > (tight ? 0.19 : 0.07) * (high - low)
+        : high - end > (tight ? 0.19 : 0.07) * (high - low);
+      const toLeft = left === outside;
+      return {
+        xref: "x2",
+        yref: "y2",
+        x: at(outside ? end : from_s),
+        y: index,
+        text: `${seconds < 0 ? "−" : "+"}${measured(Math.abs(at(seconds)))}`,
+        showarrow: false,
+        xanchor: toLeft ? "right" : "left",
+        xshift: toLeft ? -8 : 8,
+        font: { size: 11.5, color: colour("ink") },
+        opacity: dim(rows[index]),
+      };
+    }),
+    ...sides.flatMap(([side, seconds], index) =>
+      side
+        ? [
+            {
+              xref: "x2",
+              yref: "paper",
+              x: at(seconds),
+              y: y(head - 1),
+              yanchor: "bottom",
+              xanchor:
+                sides[0][1] === sides[1][1]
+                  ? "center"
+                  : seconds > middle === sides[1 - index][1] < seconds
+                    ? "left"
+                    : "right",
+              text: `<b>${side.letter}</b>`,
+              showarrow: false,
+              bgcolor: colour(index ? "ink-2" : "card"),
+              bordercolor: colour("ink-2"),
+              borderwidth: 1,
+              borderpad: 1,
+              font: { size: 10.5, color: colour(index ? "card" : "ink") },
+            },
+          ]
+        : [],
+    ),
+  ];
+  // a tick under A or B would be behind its letter
+  const step = niceStep((at(high) - at(low)) / (tight ? 4 : 8));
+  const ticks = Array.from({ length: 40 }, (_, index) => (Math.ceil(at(low) / step) + index) * step)
+    .filter((value) => value < at(high))
+    .filter((value) => sides.every(([, seconds]) => Math.abs(value - at(seconds)) > 0.035 * (at(high) - at(low))));
+  const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
+  const axis = { range: [at(low), at(high)], tickvals: ticks, ticktext: ticks.map((value) => value.toFixed(decimals)) };
+  return { data: [bars, tips], shapes, annotations, axis };
+}

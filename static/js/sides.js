@@ -1,0 +1,176 @@
+/** A and B: which two things the page sets against each other, and what each says of its step. Pure. */
+import { apart, deviceName, disturbance, doubtOf, stepTime, total } from "./measured.js";
+import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
+import { pinned, pinOf } from "./url.js";
+
+/** @typedef {import("./types.js").Scenario} Scenario */
+/** @typedef {import("./types.js").Estimate} Estimate */
+/** @typedef {import("./types.js").Measurement} Measurement */
+/**
+ * One side. `key`: "plan" (what the panel edits), "s:…" (another plan), "m:ID" (a measurement), "own" (what the chosen
+ * profile's own ops should take). `range_s`: the interval of a prediction, the spread of a measurement.
+ * @typedef {{key: string, letter: "A" | "B", predicted: boolean, name: string, extra: string, scenario: Scenario | null,
+ *   estimate: Estimate | null, measurement: Measurement | null, item: any, step_s: number | null,
+ *   breakdown_s: Record<string, number> | null, phases_s: Record<string, number> | null,
+ *   range_s: [number, number] | null, tokens: number | null, chips: number | null, mfu: number | null,
+ *   peak_bytes: number | null, capacity_bytes: number | null, fits: boolean, risk_frac: number | null,
+ *   disturbed: number}} Side
+ * @typedef {{a: Side | null, b: Side | null, edited: "A" | "B" | ""}} Pair
+ * @typedef {{a: string, b: string, scenario: Scenario, estimate: Estimate | null, estimated: Scenario | null,
+ *   measured: string, measurement: Measurement | null, measuredScenario: Scenario | null, base: Scenario,
+ *   catalog: import("./types.js").Catalog}} Shown
+ * @typedef {{estimate: (scenario: Scenario) => Estimate | null, measurement: (id: string) => Measurement | null}} Known
+ */
+
+/**
+ * The keys of both sides; "" where there is nothing to set against. What nobody chose follows the run: its own
+ * prediction before it, and once the plan is moved away from it, the plan that ran before the one that is edited.
+ * @param {Shown} shown @returns {[string, string]}
+ */
+export function chosenSides(shown) {
+  const { a, b, measured, measurement, measuredScenario, scenario, base } = shown;
+  if (a || b) return [a, b];
+  if (!measured) return ["plan", ""];
+  const run = `m:${measured}`;
+  if (!measurement) return same(scenario, base) ? ["plan", run] : ["plan", ""];
+  if (!measuredScenario) return measurement.expected ? ["own", run] : ["", run];
+  if (same(measuredScenario, scenario)) return ["plan", run];
+  return apart(shown, scenario) ? ["plan", ""] : [pinOf(measuredScenario, base), "plan"];
+}
+
+/** @param {Shown} shown @param {Known} known @returns {Pair} */
+export function pairOf(shown, known) {
+  const [first, second] = chosenSides(shown);
+  const a = first ? sideOf(first, "A", shown, known, null) : null;
+  const b = second ? sideOf(second, "B", shown, known, a) : null;
+  return { a, b, edited: first === "plan" ? "A" : second === "plan" ? "B" : "" };
+}
+
+/**
+ * @param {string} key @param {"A" | "B"} letter @param {Shown} shown @param {Known} known @param {Side | null} beside
+ * @returns {Side}
+ */
+function sideOf(key, letter, shown, known, beside) {
+  if (key === "plan" || key.startsWith("s:")) {
+    const own = key === "plan";
+    const scenario = own ? (shown.estimated ?? shown.scenario) : pinned(key, shown.base);
+    const estimate = own ? shown.estimate : known.estimate(scenario);
+    return predictedSide(key, letter, scenario, estimate, namesOf(scenario, beside, shown.catalog), {
+      scenario,
+      label: describe(scenario, shown.catalog),
+    });
+  }
+  if (key === "own") {
+    const { measurement } = shown;
+    const estimate = measurement?.expected?.estimate ?? null;
+    const side = predictedSide(key, letter, null, estimate, ["its own ops", measurement?.label ?? ""], {
+      expected: measurement?.id,
+    });
+    return { ...side, measurement: null };
+  }
+  const id = key.slice(2);
+  const measurement = shown.measured === id ? shown.measurement : known.measurement(id);
+  return measuredSide(key, letter, id, measurement, shown);
+}
+
+/** @param {Scenario} scenario @param {Side | null} beside @param {import("./types.js").Catalog} catalog */
+function namesOf(scenario, beside, catalog) {
+  const [model, ...rest] = describe(scenario, catalog).split(" · ");
+  const other = beside?.scenario;
+  if (!other || !same(other.model, scenario.model)) return [model, rest.join(" · ")];
+  if (same(other, scenario)) return ["the same plan", ""];
+  return [shortLabel(scenario, other), ""];
+}
+
+/**
+ * @param {string} key @param {"A" | "B"} letter @param {Scenario | null} scenario @param {Estimate | null} estimate
+ * @param {string[]} names @param {any} item @returns {Side}
+ */
+function predictedSide(key, letter, scenario, estimate, [name, extra], item) {
+  const memory = estimate?.memory;
+  return {
+    key,
+    letter,
+    predicted: true,
+    name,
+    extra,
+    scenario,
+    estimate,
+    measurement: null,
+    item,
+    step_s: estimate?.step_time_s ?? null,
+    breakdown_s: estimate?.breakdown_s ?? null,
+    phases_s: estimate?.phases_s ?? null,
+    range_s: estimate?.interval_s ?? null,
+    tokens: estimate?.tokens_per_s ? estimate.tokens_per_s * estimate.step_time_s : null,
+    chips: estimate?.chips ?? (scenario && chips(scenario)),
+    mfu: estimate?.mfu || null,
+    peak_bytes: memory?.peak_bytes || null,
+    capacity_bytes: memory?.capacity_bytes || null,
+    fits: memory?.fits ?? true,
+    risk_frac: memory?.peak_bytes ? (memory.out_of_memory_frac ?? null) : null,
+    disturbed: 0,
+  };
+}
+
+/**
+ * @param {string} key @param {"A" | "B"} letter @param {string} id @param {Measurement | null} measurement
+ * @param {Shown} shown @returns {Side}
+ */
+function measuredSide(key, letter, id, measurement, { catalog, measured, measuredScenario }) {
+  const step_s = stepTime(measurement);
+  const prediction = measurement?.prediction ?? measurement?.expected?.estimate ?? null;
+  const scenario = measured === id ? measuredScenario : null;
+  const times = measurement?.steps_s ?? [];
+  const disturbed = disturbance(measurement);
+  const split = !disturbed && total(measurement?.breakdown_s) > 0 ? (measurement?.breakdown_s ?? null) : null;
+  const capacity = measurement?.device.memory_bytes ?? prediction?.memory.capacity_bytes ?? null;
+  return {
+    key,
+    letter,
+    predicted: false,
+    name: measurement?.label || id.slice(0, 8),
+    extra: measurement ? deviceName(measurement) : "",
+    scenario,
+    estimate: null,
+    measurement,
+    item: { measurement: id },
+    step_s,
+    breakdown_s: split,
+    phases_s: measurement && total(measurement.phases_s) > 0 ? measurement.phases_s : null,
+    range_s: times.length > 1 ? [Math.min(...times), Math.max(...times)] : null,
+    tokens: prediction?.tokens_per_s ? prediction.tokens_per_s * prediction.step_time_s : null,
+    chips: prediction?.chips ?? measurement?.world_size ?? null,
+    mfu: prediction?.mfu && step_s ? (prediction.mfu * prediction.step_time_s) / step_s : null,
+    peak_bytes: measurement?.memory.peak_bytes ?? null,
+    capacity_bytes: typeof capacity === "number" ? capacity : chipCapacity(scenario, catalog),
+    fits: measurement?.status !== "oom",
+    risk_frac: null,
+    disturbed,
+  };
+}
+
+/** @param {Scenario | null} scenario @param {import("./types.js").Catalog} catalog */
+const chipCapacity = (scenario, catalog) => (scenario ? (chipOf(scenario, catalog).memory_bytes ?? null) : null);
+
+/**
+ * Whether what the two differ by says anything: nothing was disturbed, and no measurement stands beside a prediction for
+ * a chip whose peaks are doubted.
+ * @param {Pair} pair @param {import("./types.js").Catalog} catalog
+ */
+export function judged({ a, b }, catalog) {
+  if (!a || !b || a.disturbed || b.disturbed) return false;
+  if (a.predicted === b.predicted) return true;
+  const { scenario } = a.predicted ? a : b;
+  return !scenario || !doubtOf(scenario, catalog);
+}
+
+/**
+ * Dollars of a step and of a million tokens; null where the price, the chips or the tokens are not known.
+ * @param {Side} side @param {number} usd_per_hour  of one chip
+ */
+export function priceOf({ step_s, chips: number, tokens }, usd_per_hour) {
+  if (!step_s || !number || !usd_per_hour) return null;
+  const step_usd = (usd_per_hour * number * step_s) / 3600;
+  return { step_usd, million_usd: tokens ? (step_usd / tokens) * 1e6 : null };
+}

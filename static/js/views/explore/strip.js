@@ -1,0 +1,319 @@
+/** The strip: five numbers as A → B, each with its interval and what is drawn of it; the price is edited in place. */
+import { setPrice } from "../../actions.js";
+import { arrow, bytes, change, measured, percent, scaleFor, short, significant } from "../../format.js";
+import { spreadWords } from "../../measured.js";
+import { judged, priceOf } from "../../sides.js";
+import { chipOf, chipWord } from "../../scenario.js";
+import { state } from "../../state.js";
+import { h, put } from "../common/dom.js";
+import { capacityHint } from "./specs.js";
+
+/** @typedef {import("../../sides.js").Side} Side */
+/** @typedef {[number, number] | null} Range */
+
+const SPACE = "http://www.w3.org/2000/svg";
+const WIDE = 140;
+
+/** @param {string} tag @param {Record<string, any>} attributes */
+function svg(tag, attributes) {
+  const element = document.createElementNS(SPACE, tag);
+  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
+  return element;
+}
+
+/** @param {string} id @param {string} title @param {string} hint */
+function tile(id, title, hint) {
+  const parts = {
+    title: h("span", { text: title }),
+    delta: h("b"),
+    a: h("i"),
+    to: h("s", { text: "→" }),
+    b: h("b"),
+    unit: h("small"),
+    low: h("span"),
+    high: h("span"),
+  };
+  const band = svg("svg", { viewBox: `0 0 ${WIDE} 12`, preserveAspectRatio: "none", "aria-hidden": "true" });
+  const element = h(
+    "div",
+    { class: "tile", id: `tile-${id}`, title: hint },
+    h("dt", {}, parts.title, parts.delta),
+    h("dd", {}, parts.a, parts.to, parts.b, parts.unit),
+    h("dd", { class: "r" }, parts.low, band, parts.high),
+  );
+  return { ...parts, band, element };
+}
+
+const STEP_HINT = "One optimizer step. Band: the 80 % interval of a prediction, or the spread of measured steps.";
+
+/** @typedef {ReturnType<typeof tile>} Tile */
+
+export function createStrip() {
+  const step = tile("step-time", "Step time", "");
+  const tokens = tile("tokens", "Tokens/s per GPU", "Tokens of a step over its time and its chips.");
+  const mfu = tile(
+    "mfu",
+    "MFU",
+    "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311).",
+  );
+  const peak = tile("peak-memory", "Peak memory", "");
+  const price = tile("price", "Per million tokens", "Chips × their price per hour × step time / tokens.");
+  const usd = h("button", { type: "button", class: "edit" });
+  const input = h("input", {
+    type: "number",
+    class: "edit-price",
+    min: 0,
+    step: 0.01,
+    hidden: true,
+    "aria-label": "Price of one chip for an hour, in dollars",
+  });
+  price.unit.append(h("span", { text: "¢ " }), usd, input);
+  const element = h(
+    "dl",
+    { class: "card strip skeleton" },
+    [step, tokens, mfu, peak, price].map((one) => one.element),
+  );
+
+  usd.onclick = () => {
+    usd.hidden = true;
+    input.hidden = false;
+    input.value = String(usdPerHour().usd || "");
+    input.select();
+  };
+  let closing = false;
+  function close() {
+    if (closing) return;
+    closing = true;
+    input.hidden = true;
+    usd.hidden = false;
+    closing = false;
+  }
+  input.onchange = () => {
+    const value = input.value === "" ? 0 : input.valueAsNumber;
+    if (Number.isFinite(value) && value >= 0) setPrice(value);
+    close();
+    update();
+  };
+  input.onblur = close;
+  input.onkeydown = ({ key }) => {
+    if (key === "Escape" || key === "Enter") input.blur();
+  };
+
+  function update() {
+    const { pair, drag } = state;
+    const one = pair?.a ?? pair?.b ?? null;
+    if (!pair || !one || ![pair.a, pair.b].some((side) => side?.step_s || side?.peak_bytes)) return;
+    element.classList.remove("skeleton");
+    const [a, b] = pair.a && pair.b ? [pair.a, pair.b] : [null, one];
+    const ghost = !a && drag?.estimate ? drag.estimate : null;
+    const chip = chipWord(chipOf((b.scenario ?? a?.scenario) || state.scenario, state.catalog));
+    const times = [a?.step_s ?? ghost?.step_time_s, b.step_s];
+    const muted = !b.fits;
+    const seconds = scaleFor(Math.max(...times.map((value) => value ?? 0)), "s");
+    const ranged = (/** @type {Side | null} */ side, /** @type {(step_s: number) => number | null} */ of) => {
+      if (!side?.range_s) return null;
+      const ends = side.range_s.map(of);
+      return ends.some((end) => end === null) ? null : /** @type {Range} */ (ends.map(Number).sort((x, y) => x - y));
+    };
+    const shown = (
+      /** @type {Tile} */ into,
+      /** @type {(side: Side, step_s: number) => number | null} */ of,
+      /** @type {(value: number) => string} */ write,
+      /** @type {string | null} */ unit,
+      /** @type {boolean} */ lessIsBetter,
+    ) => {
+      const value = (/** @type {Side | null} */ side) => (side?.step_s ? of(side, side.step_s) : null);
+      const [first, second] = [value(a), value(b)];
+      const ranges = [a, b].map((side) => ranged(side, (step_s) => (side ? of(side, step_s) : null)));
+      numbers(into, first, second, write, unit, muted, pair.edited);
+      delta(into, first, second, lessIsBetter, muted);
+      drawBand(into, [first, second], ranges, [a, b], write);
+    };
+    shown(
+      step,
+      (_, step_s) => step_s,
+      (value) => measured(value / seconds.factor),
+      seconds.unit,
+      true,
+    );
+    const run = b.measurement ?? a?.measurement ?? null;
+    step.element.title = [run && spreadWords(run), STEP_HINT].filter(Boolean).join(" ");
+    put(tokens.title, `Tokens/s per ${chip}`);
+    const rates = [a, b].map((side) =>
+      side?.tokens && side.step_s && side.chips ? side.tokens / side.step_s / side.chips : 0,
+    );
+    const kilo = Math.max(...rates) >= 1e4;
+    const rate = (/** @type {number} */ value) => (kilo ? measured(value / 1e3) : short(value));
+    shown(
+      tokens,
+      (side, step_s) => (side.tokens && side.chips ? side.tokens / step_s / side.chips : null),
+      rate,
+      kilo ? "k" : "",
+      false,
+    );
+    shown(
+      mfu,
+      (side, step_s) => (side.mfu && side.step_s ? (100 * side.mfu * side.step_s) / step_s : null),
+      (value) => measured(value),
+      "%",
+      false,
+    );
+    memory(peak, a, b, pair.edited);
+    const known = usdPerHour();
+    put(usd, known.usd ? `$${known.usd.toFixed(2)}/h` : "set $/h");
+    usd.title = known.usd
+      ? `One ${chip} for an hour. ${known.source}`
+      : `The catalogue knows no price of this ${chip}: give one.`;
+    shown(
+      price,
+      (side, step_s) => {
+        const found = priceOf({ ...side, step_s }, known.usd);
+        return found?.million_usd === null || !found ? null : found.million_usd * 100;
+      },
+      (value) => measured(value),
+      null,
+      true,
+    );
+    const step_usd = priceOf(b, known.usd)?.step_usd;
+    price.element.title = `Chips × their price per hour × step time / tokens.${step_usd ? ` A step costs $${significant(step_usd)}.` : ""}`;
+  }
+  return { element, update };
+}
+
+/** What a chip costs for an hour: the person's number, else the catalogue's with its source. */
+export function usdPerHour() {
+  const { usd_per_hour, scenario, catalog } = state;
+  if (usd_per_hour > 0) return { usd: usd_per_hour, source: "Given by you." };
+  const entry = catalog.chips.find(({ key }) => key === scenario.cluster.chip);
+  return {
+    usd: chipOf(scenario, catalog).usd_per_hour || 0,
+    source: entry?.sources.usd_per_hour ? `Source: ${entry.sources.usd_per_hour}.` : "",
+  };
+}
+
+/**
+ * @param {Tile} tile @param {number | null} a @param {number | null} b @param {(value: number) => string} write
+ * @param {string | null} unit  null: it stays @param {boolean} muted @param {string} edited  whose number the panel moves
+ */
+function numbers(tile, a, b, write, unit, muted, edited) {
+  const both = a !== null;
+  put(tile.a, both ? write(a) : "");
+  tile.a.hidden = tile.to.hidden = !both;
+  put(tile.b, b === null ? "–" : write(b));
+  tile.b.className = muted ? "muted" : "";
+  tile.a.classList.toggle("own", edited === "A" && both);
+  tile.b.classList.toggle("own", edited === "B" || !both);
+  if (unit !== null) put(tile.unit, unit);
+}
+
+/** @param {Tile} tile @param {number | null} a @param {number | null} b @param {boolean} lessIsBetter @param {boolean} muted */
+function delta(tile, a, b, lessIsBetter, muted) {
+  const frac = a && b !== null ? b / a - 1 : null;
+  const { pair, catalog } = state;
+  if (frac === null || !pair || !judged(pair, catalog)) {
+    const why = pair?.a?.disturbed || pair?.b?.disturbed ? "disturbed" : "peaks not known";
+    put(tile.delta, frac === null ? "" : why);
+    tile.delta.className = "";
+    return;
+  }
+  const nothing = Math.abs(frac) < 0.0005;
+  tile.delta.className = nothing || muted ? "" : frac < 0 === lessIsBetter ? "better" : "worse";
+  put(tile.delta, `${arrow(frac)} ${change(frac)}`.trim());
+}
+
+/**
+ * The interval of A as a band, that of B as a line under it, A a tick, B a diamond.
+ * @param {Tile} tile @param {(number | null)[]} values @param {Range[]} ranges @param {(Side | null)[]} sides
+ * @param {(value: number) => string} write
+ */
+function drawBand(tile, values, ranges, sides, write) {
+  const all = [...values, ...ranges.flat()].filter((value) => typeof value === "number");
+  const [least, most] = [Math.min(...all), Math.max(...all)];
+  const drawn = all.length > 1 && most > least;
+  put(tile.low, drawn ? write(least) : "");
+  put(tile.high, drawn ? write(most) : "");
+  if (!drawn) return tile.band.replaceChildren();
+  const x = (/** @type {number} */ value) => 5 + ((value - least) / (most - least)) * (WIDE - 10);
+  const [first, second] = ranges;
+  const band = first ?? second;
+  /** @type {Element[]} */
+  const marks = [svg("line", { x1: 0, x2: WIDE, y1: 6, y2: 6, class: "rail" })];
+  if (band)
+    marks.push(
+      svg("rect", { x: x(band[0]), width: Math.max(1, x(band[1]) - x(band[0])), y: 3.5, height: 5, class: "interval" }),
+    );
+  if (first && second)
+    marks.push(
+      svg("line", { x1: x(second[0]), x2: Math.max(x(second[0]) + 1, x(second[1])), y1: 11, y2: 11, class: "spread" }),
+    );
+  if (values[0] !== null) marks.push(svg("line", { x1: x(values[0]), x2: x(values[0]), y1: 1, y2: 11, class: "tick" }));
+  if (values[1] !== null) {
+    const at = x(values[1]);
+    const hollow = sides[1]?.predicted ? " hollow" : "";
+    marks.push(svg("path", { d: `M${at - 5},6L${at},1L${at + 5},6L${at},11Z`, class: `diamond${hollow}` }));
+  }
+  return tile.band.replaceChildren(...marks);
+}
+
+/** @param {Tile} tile @param {Side | null} a @param {Side} b @param {string} edited */
+function memory(tile, a, b, edited) {
+  const [first, second] = [a?.peak_bytes ?? null, b.peak_bytes];
+  const capacity = (b.predicted ? b : a)?.capacity_bytes ?? b.capacity_bytes ?? a?.capacity_bytes ?? null;
+  const { factor, unit } = scaleFor(Math.max(first ?? 0, second ?? 0, capacity ?? 0), "bytes");
+  const write = (/** @type {number} */ value) => measured(value / factor);
+  numbers(tile, a ? first : null, second, write, null, false, edited);
+  if (a && first === null) put(tile.a, "–");
+  tile.a.hidden = tile.to.hidden = !a;
+  tile.b.classList.toggle("over", !b.fits);
+  put(tile.unit, capacity ? `of ${bytes(capacity)}` : unit);
+  tile.element.title = capacityHint();
+  tile.element.classList.toggle("alarm", !b.fits);
+  const over = !b.fits && b.estimate ? b.estimate.memory.reserved_bytes - b.estimate.memory.capacity_bytes : 0;
+  const moved = first && second ? (second - first) / factor : 0;
+  put(
+    tile.delta,
+    over > 0
+      ? `+${bytes(over)} over`
+      : first && second
+        ? Math.abs(moved) < 0.05
+          ? "±0"
+          : `${moved < 0 ? "−" : "+"}${write(Math.abs(second - first))}`
+        : "",
+  );
+  tile.delta.className = over > 0 ? "worse" : "";
+  const risk = b.risk_frac ?? a?.risk_frac ?? null;
+  put(tile.low, "");
+  put(
+    tile.high,
+    !b.fits
+      ? risk !== null && risk < 0.995
+        ? `does not fit, OOM ${percent(risk, 2)}`
+        : "does not fit"
+      : risk === null
+        ? capacity && second
+          ? `${percent(second / capacity, 2)} used`
+          : ""
+        : risk < 0.001
+          ? "OOM risk < 0.1 %"
+          : `OOM risk ${percent(risk, 2)}`,
+  );
+  tile.high.className = risk !== null && risk >= 0.05 ? "worse" : "";
+  if (!capacity) return tile.band.replaceChildren();
+  const most = Math.max(capacity, first ?? 0, second ?? 0);
+  const x = (/** @type {number} */ value) => (value / most) * (WIDE - 4) + 2;
+  const marks = [
+    svg("line", { x1: 0, x2: WIDE, y1: 6, y2: 6, class: "rail" }),
+    svg("rect", { x: 0, width: x(first ?? second ?? 0), y: 3.5, height: 5, class: "interval" }),
+    svg("line", { x1: x(capacity), x2: x(capacity), y1: 0, y2: 12, class: "capacity" }),
+  ];
+  if (second !== null) {
+    const at = Math.max(5, x(second));
+    marks.push(
+      svg("path", {
+        d: `M${at - 5},6L${at},1L${at + 5},6L${at},11Z`,
+        class: `diamond${b.predicted ? " hollow" : ""}${b.fits ? "" : " bad"}`,
+      }),
+    );
+  }
+  return tile.band.replaceChildren(...marks);
+}

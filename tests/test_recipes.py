@@ -162,18 +162,18 @@ def numbers_of(precision):
     operand_bytes = (down.bytes / down.count - 2 * 4096 * 4096) / (2 * 4096 * 14_336)
     return found.step_time_s, sum(op.saved_bytes for op in found.ops), operand_bytes, found.roofs.flops_per_s
 
-found = {name: numbers_of(name) for name in ("bf16", "fp8", "fp4")}
+found = {name: numbers_of(name) for name in ("bf16", "fp8", "fp6")}
 offered = {
     chip: {point.value: [str(one) for one in point.problems]
            for point in axis(document("bf16", chip), "training.precision").points}
     for chip in ("b200", "h200-sxm")
 }
-best = sweep(document("fp4")).best[0]
-products = {row.precision for row in hierarchy(scenario_from_json(document("fp4"))).rows}
-problems = refusals(scenario_from_json(document("fp4")), world_size=1, cuda=False)
+best = sweep(document("fp6")).best[0]
+products = {row.precision for row in hierarchy(scenario_from_json(document("fp6"))).rows}
+problems = refusals(scenario_from_json(document("fp6")), world_size=1, cuda=False)
 (refused,) = [str(problem) for problem in problems if problem.field == "training.precision"]
 cells = {"hardware": "B200", "n_gpus": "1", "model": "Llama-3 8B", "n_layers": "32", "d_model": "4096",
-         "n_heads": "32", "seq_len": "4096", "global_batch": "1", "precision": "fp4", "measured_step_time_s": "1"}
+         "n_heads": "32", "seq_len": "4096", "global_batch": "1", "precision": "fp6", "measured_step_time_s": "1"}
 row = scenario_of_row(cells)
 assert row.scenario, row
 print(json.dumps([found, offered, best.step_time_s, sorted(products), refused, row.scenario.training.precision]))
@@ -191,17 +191,17 @@ def test_precision(tmp_path: Path):
     _add(chip, "fp8_flops_per_s = 4.5e15\n", _block("toml peak"))
     _add(chip, "[sources]\n", _block("toml peak source"))
     found, offered, searched_s, products, refused, row = json.loads(_python(tmp_path, "-c", PRECISION))
-    seconds, saved, operand_bytes, peaks = zip(*(found[name] for name in ("bf16", "fp8", "fp4")), strict=True)
+    seconds, saved, operand_bytes, peaks = zip(*(found[name] for name in ("bf16", "fp8", "fp6")), strict=True)
     assert sorted(seconds, reverse=True) == list(seconds)
     assert sorted(saved, reverse=True) == list(saved)
-    assert operand_bytes == pytest.approx((2, 1, 9 / 16))
-    assert peaks[0]["fp4"] == 9e15
-    assert offered["b200"]["fp4"] == []
-    assert "no matrix unit for fp4" in offered["h200-sxm"]["fp4"][0]
+    assert operand_bytes == pytest.approx((2, 1, 0.78125))
+    assert peaks[0]["fp6"] == 4.5e15
+    assert offered["b200"]["fp6"] == []
+    assert "no matrix unit for fp6" in offered["h200-sxm"]["fp6"][0]
     assert searched_s == pytest.approx(seconds[2], rel=1e-9)
-    assert products == ["bf16", "fp4"]
-    assert "fp4 is not measured" in refused
-    assert row == "fp4"
+    assert products == ["bf16", "fp6"]
+    assert "fp6 is not measured" in refused
+    assert row == "fp6"
 
 
 FRAMEWORK = """

@@ -8,7 +8,7 @@ from estimator.cost.attention import attention_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s
 from estimator.operations.op import WHOLE, Op
-from estimator.scenario.arrays import maximum
+from estimator.scenario.arrays import maximum, minimum
 from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.units import Number
@@ -167,6 +167,7 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     seconds = (
         (op.stream_bytes + op.reduced_bytes * (1.0 / again - 1.0)) / memory
         + op.column_bytes * maximum(1.0 / columns - 1.0 / memory, 0.0)
+        + minimum(op.column_bytes, 1.0) * efficiencies.column_start_s
         + slow
     )
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.

@@ -21,7 +21,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                   "attention_half_length", "attention_backward_half_length", "attention_vector_half_length",
                   "attention_backward_frac"),
     "memory": ("memory_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
-               "mixed_elements_per_unit_cycle", "column_bytes_per_unit_cycle", "kernel_tail_s",
+               "mixed_elements_per_unit_cycle", "column_bytes_per_unit_cycle", "column_start_s", "kernel_tail_s",
                "kernel_gap_s",
                "optimizer_tail_s"),
     "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",

@@ -73,7 +73,9 @@ def entries(kind: str) -> tuple[CatalogEntry, ...]:
 def _by_alias(kind: str) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for entry in entries(kind):
-        for alias in filter(None, (entry.key, *entry.aliases, entry.label)):
+        # What was found at run time may be a chip of the files under another key.
+        label = "" if entry.key in _added.get(kind, {}) else entry.label
+        for alias in filter(None, (entry.key, *entry.aliases, label)):
             word = _plain(alias)
             assert found.get(word, entry.value) is entry.value, f"{kind}: alias {alias!r} is taken twice"
             found[word] = entry.value

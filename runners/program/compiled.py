@@ -72,9 +72,9 @@ def _together(result: Any) -> Any:
     return trees.tree_unflatten(leaves, shape)
 
 
-_FLAGS = ("_is_compiling_flag", "_is_exporting_flag")
-"""What a program asks the compiler, and gets a yes within: up to torch 2.13 that it exports, too. Libraries then take
-other ways: transformers, one that reads no values, and so builds each mask."""
+_FLAG = "_is_compiling_flag"
+"""What a program asks the compiler, and gets a yes within. Libraries then take other ways: transformers, one that reads
+no values, and so builds each mask."""
 
 
 class region:  # noqa: N801  (a context, as torch.no_grad)
@@ -91,8 +91,7 @@ class region:  # noqa: N801  (a context, as torch.no_grad)
 
     def _enter(self, more: int) -> None:
         self._modules.compiled += more
-        for name in _FLAGS:
-            setattr(torch.compiler, name, self._modules.compiled > 0)
+        setattr(torch.compiler, _FLAG, self._modules.compiled > 0)
         self._modules.boundary()
 
 

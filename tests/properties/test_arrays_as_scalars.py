@@ -96,8 +96,8 @@ def test_an_all_reduce_is_a_scatter_and_a_gather_that_start_once(payload, ranks,
 @given(several(times, times, st.floats(0, 1)))
 def test_exposure(rows):
     communication, window, share = columns(rows)
-    alone = [exposed_s(c, w, s, E) for c, w, s in rows]
-    assert exposed_s(communication, window, share, E) == pytest.approx(alone, rel=1e-12)
+    alone = [exposed_s(c, w, s, E.contention_frac) for c, w, s in rows]
+    assert exposed_s(communication, window, share, E.contention_frac) == pytest.approx(alone, rel=1e-12)
     for (c, w, _), exposed in zip(rows, alone, strict=True):
         assert max(0.0, c - w) * (1 - 1e-9) <= exposed <= c
 

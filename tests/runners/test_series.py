@@ -107,7 +107,7 @@ def test_predictions_stand_beside_what_was_measured(series, tmp_path, capsys):
     }
     (tmp_path / "calibration.json").write_text(json.dumps(numbers), encoding="utf-8")
     capsys.readouterr()
-    predict(tmp_path / "list.json", 1, "h200-sxm", tmp_path / "calibration.json", tmp_path / "results", as_json=True)
+    predict(tmp_path / "list.json", 1, "h200-sxm", [tmp_path / "calibration.json"], tmp_path / "results", as_json=True)
     compared = json.loads(capsys.readouterr().out)
     assert [one["step_time_s"] for one in compared] == [one["step_time_s"] for one in first]
     for one in compared:

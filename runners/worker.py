@@ -91,8 +91,7 @@ def work(
     except Exception as error:  # whatever it was, the outcome says so
         traceback.print_exc()
         measurement, code = _failure(job, result, "failed", f"{type(error).__name__}: {error}"), FAILED
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, signal.SIG_IGN)
+    _ignore_signals()
     if measurement is not None:
         if write_measurement(result, measurement, keep=True):
             report(state(measurement.status, _message(measurement)))
@@ -156,8 +155,14 @@ def _guard(job: Job, result: Path, folder: Path | None) -> None:
 
 
 def raise_cancelled(_number: int, _frame: FrameType | None) -> None:
-    """Handle a signal by ending what the main thread does."""
+    """Handle a signal by ending what the main thread does; the next, as torchrun's after Slurm's, disturbs nothing."""
+    _ignore_signals()
     raise Cancelled
+
+
+def _ignore_signals() -> None:
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def _die_with_parent() -> None:

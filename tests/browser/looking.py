@@ -167,6 +167,14 @@ def turn(page: Page, look: tuple[int, str], height: int = 900) -> None:
     page.set_viewport_size({"width": width, "height": height})
 
 
+def at_last(page: Page, told: str, given: object = None) -> list[object]:
+    """What a function of the page finds wrong once figures have followed the window, which takes them a moment."""
+    end = time.monotonic() + SETTLED_S / 4
+    while (found := page.evaluate(told, given)) and time.monotonic() < end:
+        page.wait_for_timeout(100)
+    return list(found)
+
+
 def side(page: Page, letter: str) -> Locator:
     """A or B in the bar."""
     return page.locator(f"#ab .side-{letter.lower()}")

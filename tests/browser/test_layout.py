@@ -8,7 +8,16 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import LOOKS, SCHEMES, WIDTHS
-from tests.browser.looking import EIGHT_GPUS, expect_view, headline, settled, turn, wait_for_axis, wait_for_figures
+from tests.browser.looking import (
+    EIGHT_GPUS,
+    at_last,
+    expect_view,
+    headline,
+    settled,
+    turn,
+    wait_for_axis,
+    wait_for_figures,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -108,7 +117,8 @@ TABLES = [
 
 
 def _overflow(page: Page) -> int:
-    return page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    wider = "() => [document.documentElement.scrollWidth - innerWidth].filter((wider) => wider > 0)"
+    return len(at_last(page, wider))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -122,8 +132,8 @@ def test_explore(open_page, width):
         page.wait_for_selector("#timeline .plot .scatterlayer path", state="attached")
         settled(page)
         assert _overflow(page) <= 0
-        assert page.evaluate(_OVERLAPS, ".tile") == []
-        assert page.evaluate(_PLOT_TEXTS, "#explore .plot") == []
+        assert at_last(page, _OVERLAPS, ".tile") == []
+        assert at_last(page, _PLOT_TEXTS, "#explore .plot") == []
     tile = page.locator("#tile-step-time").bounding_box()
     figure = page.locator("#step-time").bounding_box()
     assert tile is not None
@@ -141,7 +151,7 @@ def test_other_pages(open_page, width, scheme):
         page.wait_for_load_state("networkidle")
         settled(page)
         assert _overflow(page) <= 0
-        assert page.evaluate(_PLOT_TEXTS, f"#{view} .plot") == []
+        assert at_last(page, _PLOT_TEXTS, f"#{view} .plot") == []
 
 
 @pytest.mark.parametrize(("view", "path", "sideways"), TABLES)

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import LOOKS
-from tests.browser.looking import number, query, settled, turn
+from tests.browser.looking import at_last, number, query, settled, turn
 from tests.browser.test_layout import _PLOT_TEXTS, _overflow
 
 pytestmark = pytest.mark.browser
@@ -88,7 +88,7 @@ def test_the_figures_hold_the_studys_numbers_the_best_plan_is_marked_and_nothing
         turn(page, look, height=6000)
         settled(page)
         assert _overflow(page) <= 0
-        assert page.evaluate(_PLOT_TEXTS, "#pathfinding .plot") == []
+        assert at_last(page, _PLOT_TEXTS, "#pathfinding .plot") == []
 
 
 def test_a_slider_moves_the_headline_before_it_is_let_go_and_with_it_what_binds(open_page):

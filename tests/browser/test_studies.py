@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import LOOKS
-from tests.browser.looking import expect_view, query, settled
+from tests.browser.looking import at_last, expect_view, query, settled
 from tests.browser.test_layout import _PLOT_TEXTS, _overflow
 
 pytestmark = pytest.mark.browser
@@ -54,7 +54,7 @@ def test_nothing_overflows_and_all_figures_are_drawn(open_page, server, width, s
         expect(page.locator("#studies .plot .plot-container")).to_have_count(len(groups))
         settled(page)
         assert _overflow(page) <= 0
-        assert page.evaluate(_PLOT_TEXTS, "#studies .plot") == []
+        assert at_last(page, _PLOT_TEXTS, "#studies .plot") == []
     tabs = page.locator(".tabs a").evaluate_all("links => links.map((link) => link.getBoundingClientRect().right)")
     assert max(tabs) < width
 

@@ -10,6 +10,7 @@ import time
 import pytest
 
 from runners.job import RESULT_FILE, Job, last_state, read_events, read_measurement, write_job
+from runners.worker import Cancelled, raise_cancelled
 from tests.runners.examples import ROOT, limited, scenario_json, too_large, write_scenario
 
 
@@ -22,6 +23,19 @@ def start(folder, job, command=()):
 def end(process):
     _, errors = process.communicate(timeout=240)
     return process.returncode, errors
+
+
+def test_a_second_signal_disturbs_nothing_that_the_first_began():
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    before = [signal.signal(number, raise_cancelled) for number in numbers]
+    try:
+        with pytest.raises(Cancelled):
+            signal.raise_signal(signal.SIGTERM)
+        for number in numbers:
+            signal.raise_signal(number)  # torchrun's, after Slurm's
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 def test_out_of_memory_is_a_result(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.looking import EIGHT_GPUS, settled, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, settled, wait_for_figures, wait_until
 
 pytestmark = pytest.mark.browser
 
@@ -28,6 +28,8 @@ def _places(page: Page, view: str) -> list[float]:
 def test_a_jump_to_the_last_table_moves_nothing(open_page, path, width):
     page = open_page(path, width=width)
     wait_for_figures(page)
+    # remedies come when all else stands
+    wait_until(page, "async () => Boolean((await import(js('state'))).state.remedies)")
     settled(page)
     before = _places(page, "explore")
     assert page.locator("#layers tbody tr").count() > 10, "drawn before anyone looks"

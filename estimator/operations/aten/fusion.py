@@ -41,7 +41,7 @@ class Joined:
     it. ``unwritten``: calls whose results never reach memory. ``copies``: bytes of a padded operand, with the
     calls that it is made for and that reads it last. ``sources``: operands that are read a second time, to compute an
     unwritten result again: each with the calls that read it first and last. ``written``, ``origins``: sizes and types
-    of results that are in memory, and of those that are not, with what their kernel read.
+    of results that are in memory, and of those that are not, with the end, phase and operands of their kernel.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)
@@ -49,11 +49,10 @@ class Joined:
     copies: list[tuple[float, int, int]] = field(default_factory=list)
     sources: list[tuple[Operand, int, int]] = field(default_factory=list)
     written: set[tuple[int, str]] = field(default_factory=set)
-    origins: dict[tuple[int, str], tuple[int, tuple[Operand, ...]]] = field(default_factory=dict)
-    ends: dict[int, str] = field(default_factory=dict)
+    origins: dict[tuple[int, str], tuple[int, str, tuple[Operand, ...]]] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Group:
     """A kernel in the making: what it reads, and results that no member has taken up yet, each with who made it."""
 
@@ -161,8 +160,8 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
             joined.unwritten.add(maker[1])
             continue
         key = count(one), one.dtype
-        at, sources = joined.origins.get(key, (index, ()))
-        if sources and key not in joined.written and joined.ends.get(at) != group.phase:
+        at, phase, sources = joined.origins.get(key, (index, group.phase, ()))
+        if sources and key not in joined.written and phase != group.phase:
             group.again += [(source, at) for source in sources]
         else:
             sources = (one,)
@@ -192,8 +191,7 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
             if any((count(one), one.dtype) == key for one in written):
                 joined.written.add(key)
             else:
-                joined.origins.setdefault(key, (group.last, tuple(group.read)))
-                joined.ends[group.last] = group.phase
+                joined.origins.setdefault(key, (group.last, group.phase, tuple(group.read)))
         moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
         if moved:
             joined.kernels[group.last] = [kernel(_shown(group.names), stream=moved, flops=group.flops)]

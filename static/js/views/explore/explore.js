@@ -48,10 +48,10 @@ function shownEstimate() {
   return pair.b?.estimate ?? pair.a?.estimate ?? estimate;
 }
 
-/** @param {HTMLElement} root */
-export function createExplore(root) {
+/** @param {HTMLElement} root @param {(letter: "A" | "B") => void} choose  what stands at a side */
+export function createExplore(root, choose) {
   const panel = createPanel();
-  const sides = createSidesBar(byId("ab"));
+  createSidesBar(byId("ab"), choose);
   const strip = createStrip();
   const notices = createNotices(panel.unplaced);
   const water = createWaterfall({ name });
@@ -193,5 +193,5 @@ export function createExplore(root) {
   subscribe(["measured"], () => void trying(loadMeasurement()));
   profile.update();
   if (state.measured) void trying(loadMeasurement());
-  return { panel, choose: sides.choose };
+  return { panel };
 }

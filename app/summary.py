@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from estimator.scenario.measurement import Measurement, Origin, step_time_s
+from estimator.scenario.measurement import Measurement, Origin, disturbance, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -17,7 +18,10 @@ OPS_FOLDER = "ops"
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in."""
+    """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in.
+
+    ``scenario``: what it says of what ran, of a table nothing; ``disturbance``: as of a comparison's item.
+    """
 
     id: str
     label: str
@@ -33,6 +37,8 @@ class Summary:
     has_scenario: bool
     bundled: bool
     upload_id: str = ""
+    scenario: dict[str, Any] = field(default_factory=dict)
+    disturbance: float = 0.0
 
 
 SUMMARY = msgspec.json.Decoder(Summary)
@@ -56,6 +62,8 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         has_scenario=scenario_of(measurement) is not None,
         bundled=bundled,
         upload_id=upload_id,
+        scenario=measurement.scenario,
+        disturbance=disturbance(measurement.steps_s),
     )
 
 

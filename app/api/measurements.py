@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Any, TypedDict
 
 from fastapi import APIRouter, Query, Request
@@ -24,17 +25,28 @@ from estimator.scenario.measurement import Measurement
 from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.proposal import Proposal, proposal
-from estimator.scenario.scenario import scenario_from_json, scenario_to_json
+from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
 from estimator.validation.predicted_rows.device import chip_of
 
 router = APIRouter()
 
 
+class PredictedStep(TypedDict):
+    """What a measured step should have been, in short; null where its scenario is not complete."""
+
+    step_time_s: float
+    peak_bytes: float
+    tokens: float
+    chips: int
+    mfu: float
+
+
 class Measurements(TypedDict):
-    """A line for each."""
+    """A line for each, and beside it the prediction of its scenario."""
 
     measurements: list[Summary]
+    predicted: list[PredictedStep | None]
 
 
 class Beside(TypedDict):
@@ -75,8 +87,30 @@ MOST_ROWS = 5000
 @router.get("/api/measurements")
 @documented({200: Measurements})
 def get_measurements(context: Ctx) -> Response:
-    """All measurements in one line each, newest first, bundled ones last."""
-    return json_response({"measurements": context.store.summaries()})
+    """All measurements in one line each, newest first, bundled ones last, and beside each its prediction in short."""
+    found = context.store.summaries()
+    return json_response({"measurements": found, "predicted": list(map(_predicted_step, found))})
+
+
+def _predicted_step(summary: Summary) -> PredictedStep | None:
+    if not summary.has_scenario or not summary.step_time_s:
+        return None
+    try:
+        return _short(scenario_from_json(summary.scenario))
+    except InputProblems:  # what it ran on may be gone from the catalogue
+        return None
+
+
+@lru_cache(maxsize=4096)
+def _short(scenario: Scenario) -> PredictedStep:
+    one = estimate(scenario, interval=False)
+    return PredictedStep(
+        step_time_s=one.step_time_s,
+        peak_bytes=one.memory.peak_bytes,
+        tokens=float(scenario.tokens),
+        chips=one.chips,
+        mfu=one.mfu,
+    )
 
 
 @router.get("/api/measurements/{measurement_id}")

@@ -26,7 +26,7 @@ export function readUrl() {
   // an equal scenario keeps its identity, so that nothing is estimated again
   if (state.scenario && same(place.scenario, state.scenario)) place.scenario = state.scenario;
   // what a link leaves out is the usual
-  const usual = place.view === "compare" ? { split: USUAL_SPLIT, unshown: false } : {};
+  const usual = { split: USUAL_SPLIT };
   set({ ...usual, ...place, drag: null });
 }
 
@@ -186,15 +186,7 @@ export function reset(path) {
 /** @param {string} pin  "m:ID" for a measurement, "s:..." for a scenario */
 export function togglePin(pin) {
   const pins = state.pins.includes(pin) ? state.pins.filter((one) => one !== pin) : [...state.pins, pin];
-  set({ pins, baseline: 0 });
-  writeUrl();
-}
-
-/** Pin or unpin measurements. @param {string[]} ids @param {boolean} on */
-export function setPins(ids, on) {
-  const names = ids.map((id) => `m:${id}`);
-  const rest = state.pins.filter((pin) => !names.includes(pin));
-  set({ pins: on ? [...rest, ...names] : rest, baseline: 0 });
+  set({ pins });
   writeUrl();
 }
 
@@ -218,12 +210,6 @@ export function setWanted(patch) {
 /** Change what the ways to split a model are compared by. @param {Partial<import("./url.js").Split>} patch */
 export function setSplit(patch) {
   set({ split: { ...state.split, ...patch } });
-  writeUrl();
-}
-
-/** Compare with the scenario of Explore, or without. @param {boolean} yes */
-export function setShown(yes) {
-  set({ unshown: !yes, baseline: 0 });
   writeUrl();
 }
 
@@ -260,8 +246,14 @@ export function setPrice(usd) {
   writeUrl();
 }
 
-/** @param {number} baseline */
-export function setBaseline(baseline) {
-  set({ baseline });
+/** Change how the table of plans and measurements is shown. @param {Partial<import("./items.js").TableState>} patch @param {"push" | "replace"} [how] */
+export function setTable(patch, how = "push") {
+  set({ table: { ...state.table, ...patch } });
+  writeUrl(how);
+}
+
+/** Open a table of an upload or a benchmark; "" closes it, and what links of before had pinned. @param {string} key */
+export function setOpen(key) {
+  set({ open: key, ...(key ? {} : { pins: state.pins.filter((pin) => !pin.startsWith("m:")) }) });
   writeUrl();
 }

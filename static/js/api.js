@@ -115,7 +115,11 @@ export const api = {
   removeRun: (id) => call(`/api/runs/${part(id)}`, { method: "DELETE", text: true }),
   /** @param {string} id */
   removeUpload: (id) => call(`/api/uploads/${part(id)}`, { method: "DELETE", text: true }),
-  measurements: () => call("/api/measurements").then(({ measurements }) => measurements),
+  /** @returns {Promise<import("./types.js").Summary[]>}  each with its prediction in short */
+  measurements: () =>
+    call("/api/measurements").then(({ measurements, predicted }) =>
+      measurements.map((/** @type {any} */ one, /** @type {number} */ at) => ({ ...one, predicted: predicted[at] })),
+    ),
   /** @param {string} id */
   measurement: (id) => call(`/api/measurements/${part(id)}`),
   /**

@@ -11,12 +11,12 @@ import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
 import { unknownIn, VIEWS } from "./url.js";
-import { createCompare } from "./views/compare/compare.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
 import { byId, h } from "./views/common/dom.js";
 import { createExplore } from "./views/explore/explore.js";
 import { importFiles, importText, listenForDrops } from "./views/common/imports.js";
 import { createRuns } from "./views/runs/runs.js";
+import { createMeasurements } from "./views/measurements/measurements.js";
 import { createSearch } from "./views/search/search.js";
 import { createStudies } from "./views/studies/studies.js";
 import { createPalette } from "./views/common/palette.js";
@@ -78,12 +78,8 @@ async function start() {
   const unknown = unknownIn(location.search, base);
   readUrl();
   const explore = createExplore(byId("explore"), (letter) => palette.side(letter));
-  const others = [
-    createSearch(byId("search")),
-    createRuns(byId("runs")),
-    createCompare(byId("compare")),
-    createStudies(byId("studies")),
-  ];
+  const others = [createSearch(byId("search")), createRuns(byId("runs")), createStudies(byId("studies"))];
+  createMeasurements(byId("measurements"));
   const panels = [explore.panel, ...others.map(({ panel }) => panel)];
   showView();
   subscribe(["view"], showView);
@@ -99,7 +95,7 @@ async function start() {
   const shortcuts = [
     { keys: ["1"], does: "Explore", act: () => show("explore") },
     { keys: ["2"], does: "Runs", act: () => show("runs") },
-    { keys: ["3"], does: "Compare", act: () => show("compare") },
+    { keys: ["3"], does: "Measurements", act: () => show("measurements") },
     { keys: ["4"], does: "Studies", act: () => show("studies") },
     { keys: ["s"], does: "Search", act: () => show("search") },
     { keys: ["/"], does: "find a model", act: () => palette.model() },
@@ -125,7 +121,7 @@ async function start() {
   ];
   const help = createHelp(shortcuts);
   const palette = createPalette(shortcuts, () => {
-    if (state.view !== "search" && state.view !== "compare") show("explore");
+    if (state.view !== "search" && state.view !== "studies") show("explore");
   });
   listen(shortcuts);
   byId("commands").onclick = () => palette.open();

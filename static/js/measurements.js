@@ -24,7 +24,7 @@ const scenarioOf = (measurement) => {
 };
 
 /**
- * Show a measurement where its numbers can be seen: beside its prediction, or its tables in Compare.
+ * Show a measurement where its numbers can be seen: beside its prediction, or its tables in Measurements.
  * @param {string} id
  */
 export async function openMeasurement(id) {
@@ -48,12 +48,10 @@ export async function openMeasurement(id) {
       selected: "",
     });
   } else {
-    const pins = uploaded(id).map((one) => `m:${one}`);
-    set({ view: "compare", pins: [...state.pins.filter((pin) => !pins.includes(pin)), ...pins] });
-    requestAnimationFrame(() => scrollToDetails(id));
+    set({ view: "measurements", open: id });
   }
   writeUrl();
-  if (state.view === "explore") scrollTo({ top: 0 });
+  scrollTo({ top: 0 });
 }
 
 /**
@@ -77,21 +75,8 @@ export async function confirmScenario(scenario) {
   await refreshMeasurements();
 }
 
-/** Bring a measurement's card of Compare into view, now or once it is there. @param {string} id */
-function scrollToDetails(id) {
-  const details = document.getElementById("details");
-  const found = () => details?.querySelector(`[data-details="${CSS.escape(id)}"]`);
-  if (!details || found()) return found()?.scrollIntoView();
-  const watch = new MutationObserver(() => {
-    watch.disconnect();
-    found()?.scrollIntoView();
-  });
-  watch.observe(details, { childList: true });
-  return undefined;
-}
-
 /** A measurement and the others of its file. @param {string} id */
-const uploaded = (id) => {
+export const uploaded = (id) => {
   const all = state.measurements ?? [];
   const upload = all.find((one) => one.id === id)?.upload_id;
   if (!upload) return [id];

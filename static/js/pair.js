@@ -43,7 +43,8 @@ function remembered(ask) {
   return Object.assign(found, { keep });
 }
 
-const estimateOf = remembered((/** @type {Scenario} */ scenario) => api.estimate(scenario));
+/** Estimates of plans, as far as they are there. */
+export const estimateOf = remembered((/** @type {Scenario} */ scenario) => api.estimate(scenario));
 const measurementOf = remembered((/** @type {string} */ id) => api.measurement(id));
 /** Steps over time, as far as they are there. */
 export const timelineOf = remembered((/** @type {Scenario} */ scenario) => api.timeline(scenario));

@@ -1,5 +1,6 @@
 /** One store: what the page shows. Changes are told once per frame, with the names of what changed. */
 
+import { USUAL_TABLE } from "./items.js";
 import { ANYTHING, USUAL_SPLIT } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -12,7 +13,7 @@ import { ANYTHING, USUAL_SPLIT } from "./url.js";
  *   measurements: import("./types.js").Summary[] | null, runs: import("./types.js").Run[] | null,
  *   pair: import("./sides.js").Pair | null, difference: import("./types.js").Between | null, answers: number,
  *   remedies: (import("./types.js").Remedies & {scenario: Scenario}) | null, selected: string, theme: number, more: boolean, wanted: import("./url.js").Wanted,
- *   split: import("./url.js").Split, unshown: boolean, study: string,
+ *   split: import("./url.js").Split, study: string, table: import("./items.js").TableState,
  *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
  *   adapted: {scenario: Scenario, changes: import("./changes.js").CoupledChange[]} | null,
  * }} State
@@ -23,7 +24,6 @@ export const state = /** @type {any} */ ({
   view: "explore",
   measured: "",
   pins: [],
-  baseline: 0,
   run: "",
   study: "",
   settings: {},
@@ -53,7 +53,8 @@ export const state = /** @type {any} */ ({
   more: false,
   wanted: ANYTHING,
   split: USUAL_SPLIT,
-  unshown: false,
+  open: "",
+  table: USUAL_TABLE,
 });
 
 /** @type {{keys: (keyof State)[], tell: (state: State, changed: Set<string>) => void}[]} */

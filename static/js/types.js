@@ -38,7 +38,8 @@
  *   unpredicted: string}} PredictedRows  of a table's rows, by column; errors in percent
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,
  *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
- *   has_scenario: boolean, bundled: boolean, upload_id: string}} Summary
+ *   has_scenario: boolean, bundled: boolean, upload_id: string, scenario: Part, disturbance: number,
+ *   predicted?: {step_time_s: number, peak_bytes: number, tokens: number, chips: number, mfu: number} | null}} Summary
  * @typedef {{id: string, label: string, state: string, job: Part, created_s: number, started_s: number | null,
  *   finished_s: number | null, progress: Part | null, message: string, measurement_id: string | null,
  *   command: string[], log_tail?: string}} Run

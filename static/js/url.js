@@ -1,12 +1,13 @@
 /** The whole state of the page as a query string, and back. Pure. Only what differs from the start state is written. */
+import { USUAL_TABLE } from "./items.js";
 import { same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 /**
- * @typedef {{view: string, scenario: Scenario, measured: string, pins: string[], baseline: number, run: string,
+ * @typedef {{view: string, scenario: Scenario, measured: string, pins: string[], run: string, open: string,
  *   study?: string, settings?: Record<string, string>, wanted?: Wanted, split?: Split,
- *   unshown?: boolean, a: string, b: string, usd_per_hour: number,
- *   run_tokens: number}} Place  `a`, `b`: what is set against each other, ""
+ *   table?: import("./items.js").TableState, a: string, b: string, usd_per_hour: number,
+ *   run_tokens: number}} Place  `open`: the table that is open; `a`, `b`: what is set against each other, ""
  *   where nobody chose (sides.js); `usd_per_hour`: of one chip, 0: the catalogue's; `run_tokens`: of the whole run; `settings`: inputs of the study
  *   that are not its own
  * @typedef {{objective: string, memory_gb: number, slowest_s: number, least_chips: number, most_chips: number, days: number,
@@ -16,7 +17,11 @@ import { same } from "./scenario.js";
  * @typedef {{ranks: number, metric: string}} Split  ways to split one model: chips in the group (0: the scenario's)
  */
 
-export const VIEWS = ["explore", "search", "runs", "compare", "studies"];
+export const VIEWS = ["explore", "search", "runs", "measurements", "studies"];
+/** What page an older link means: Compare became the table of Measurements, ways to split a model a study. */
+const FORMER_VIEW = "compare";
+/** The study of ways to split one model. */
+export const WAYS = "ways-to-split";
 export const OBJECTIVES = ["step_time", "cost", "memory"];
 /** @type {Wanted} */
 export const ANYTHING = {
@@ -101,14 +106,14 @@ export function encode(place, base, sample) {
   if (place.usd_per_hour > 0) query.set("usd_per_hour", String(place.usd_per_hour));
   if (place.run_tokens > 0) query.set("run_tokens", String(place.run_tokens));
   for (const pin of place.pins) query.append("pin", pin);
-  if (place.baseline > 0) query.set("baseline", String(place.baseline));
   if (place.run && place.view === "runs") query.set("run", place.run);
   if (place.view === "studies") {
     if (place.study) query.set("study", place.study);
     for (const [name, value] of Object.entries(place.settings ?? {})) query.append("set", `${name}=${value}`);
   }
-  if (place.view === "compare") {
-    if (place.unshown) query.set("shown", "false");
+  if (place.open) query.set("open", place.open);
+  if (place.view === "measurements") encodeTable(query, place.table ?? USUAL_TABLE);
+  if (place.view === "studies" && place.study === WAYS) {
     if (place.split?.ranks) query.set("ranks", String(place.split.ranks));
     if (place.split && place.split.metric !== USUAL_SPLIT.metric) query.set("by", place.split.metric);
   }
@@ -120,10 +125,10 @@ export function encode(place, base, sample) {
 /** @param {string} search @param {Scenario} base @param {string} sample @returns {Place} */
 export function decode(search, base, sample) {
   const query = new URLSearchParams(search);
-  const view = query.get("view") ?? "explore";
+  const view = viewIn(query);
   const measured = query.get("measured") ?? sample;
   return {
-    view: VIEWS.includes(view) ? view : "explore",
+    view,
     scenario: decodeScenario(query, base),
     measured: measured === "none" ? "" : measured,
     a: sideIn(query.get("a")),
@@ -134,12 +139,15 @@ export function decode(search, base, sample) {
       .getAll("pin")
       .filter((pin) => /^[ms]:/.test(pin))
       .slice(0, 64),
-    baseline: Math.max(0, Number.parseInt(query.get("baseline") ?? "0", 10) || 0),
     run: query.get("run") ?? "",
-    ...(view === "compare" && query.get("shown") === "false" && { unshown: true }),
-    ...(view === "compare" && (query.has("ranks") || query.has("by")) && { split: decodeSplit(query) }),
+    open: query.get("open") ?? "",
+    ...(view === "measurements" && { table: decodeTable(query) }),
+    ...((query.has("ranks") || query.has("by")) && { split: decodeSplit(query) }),
     ...(view === "search" && { wanted: decodeWanted(query) }),
-    ...(view === "studies" && { study: query.get("study") ?? "", settings: settings(query.getAll("set")) }),
+    ...(view === "studies" && {
+      study: query.get("study") ?? (query.get("view") === FORMER_VIEW ? WAYS : ""),
+      settings: settings(query.getAll("set")),
+    }),
   };
 }
 
@@ -157,12 +165,14 @@ const PLACES = [
   "pin",
   "baseline",
   "run",
+  "open",
   "study",
   "set",
   "shown",
   "ranks",
   "by",
 ];
+const TABLED = ["find", "group", "sort", "columns", "chart"];
 const SEARCHED = ["objective", ...NUMBERS, ...PAIRS, "lock"];
 
 /**
@@ -173,9 +183,9 @@ const SEARCHED = ["objective", ...NUMBERS, ...PAIRS, "lock"];
 export function unknownIn(search, base) {
   /** @type {Record<string, any>} */
   const fields = { ...base.cluster, ...base.plan, ...base.training, link: "", network: "" };
-  const places = [...PLACES, ...SEARCHED];
+  const places = [...PLACES, ...SEARCHED, ...TABLED];
   const found = [...new URLSearchParams(search)].filter(([name, value]) => {
-    if (name === "view") return !VIEWS.includes(value);
+    if (name === "view") return ![...VIEWS, FORMER_VIEW].includes(value);
     if (places.includes(name)) return false;
     if (!(name in fields)) return true;
     if (typeof fields[name] === "boolean") return value !== "true" && value !== "false";
@@ -184,6 +194,37 @@ export function unknownIn(search, base) {
   return [
     ...new Set(found.map(([name, value]) => (name in fields || name === "view" ? `${name}=${value}` : name))),
   ].map((text) => (text.length > 40 ? `${text.slice(0, 39)}…` : text));
+}
+
+/** @param {URLSearchParams} query */
+function viewIn(query) {
+  const view = query.get("view") ?? "explore";
+  if (view === FORMER_VIEW) return query.has("ranks") || query.has("by") ? "studies" : "measurements";
+  return VIEWS.includes(view) ? view : "explore";
+}
+
+/** @param {URLSearchParams} query @param {import("./items.js").TableState} table */
+function encodeTable(query, { find, group, sort, columns, chart }) {
+  if (find) query.set("find", find);
+  if (group) query.set("group", group);
+  if (sort) query.set("sort", sort);
+  if (columns.length) query.set("columns", columns.join("-"));
+  if (!same(chart, USUAL_TABLE.chart)) query.set("chart", chart.join("-"));
+}
+
+/** @param {URLSearchParams} query @returns {import("./items.js").TableState} */
+function decodeTable(query) {
+  const words = (/** @type {string} */ name) =>
+    (query.get(name) ?? "").split("-").filter((word) => /^\w{1,40}$/.test(word));
+  const word = (/** @type {string} */ name) => (/^-?\w{1,40}$/.exec(query.get(name) ?? "") ?? [""])[0];
+  const chart = words("chart");
+  return {
+    find: query.get("find") ?? "",
+    group: word("group"),
+    sort: word("sort"),
+    columns: words("columns"),
+    chart: chart.length === 2 ? chart : USUAL_TABLE.chart,
+  };
 }
 
 /** @param {URLSearchParams} query @param {Wanted} wanted */

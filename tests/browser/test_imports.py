@@ -72,22 +72,32 @@ def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, d
     wait_for_figures(page)
     drop(page, REPORT)
     expect(page.locator(".import")).to_contain_text(re.compile(r"\d+ measurements, \d+ warnings"))
-    expect_view(page, "compare")
-    card = page.locator("#details .card").filter(has_text="parameters").first
+    expect_view(page, "measurements")
+    card = page.locator("#details")
     expect(card).to_contain_text("128\u202f625\u202f408")
     expect(card.locator("thead")).to_contain_text(re.compile(r"forward, m?s"))
-    expect(page.locator("#details .card").nth(9)).to_be_attached()
-    expect(page.locator("#details .warned").first).to_be_attached()
+    tabs = card.get_by_role("group", name="Tables").get_by_role("button")
+    expect(tabs.nth(9)).to_be_attached()
+    expect(card.locator(".warned").first).to_be_attached()
+    # figures come first, and a table scrolls in its place: the page stays within two screens
+    settled(page)
+    tops = [card.locator(one).bounding_box()["y"] for one in ("#details-scatter", "#details-chart", ".rows")]
+    assert tops[0] == tops[1] < tops[2]
+    assert page.evaluate("document.documentElement.scrollHeight") < 2 * 900
+    tabs.filter(has_text="pytorch_attention").first.click()
+    expect(card.locator("#details-chart .sub")).to_contain_text("forward over seq len")
     page.reload()
-    expect(page.locator("#details .card").filter(has_text="parameters").first).to_contain_text("128\u202f625\u202f408")
+    expect(card.locator("h3").first).to_contain_text("pytorch_attention")
+    tabs.first.click()
+    expect(card).to_contain_text("128\u202f625\u202f408")
 
 
 def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):
     page = open_page()
     wait_for_figures(page)
     drop(page, ROOT / "tests" / "reference" / "h200" / "recompute-1.json")
-    expect_view(page, "compare")
-    card = page.locator("#details .card").filter(has_text="recompute, 1 rank")
+    expect_view(page, "measurements")
+    card = page.locator("#details").filter(has_text="recompute, 1 rank")
     expect(card).to_contain_text("Predicted on NVIDIA H200 SXM 141 GB: ")
     expect(card).to_contain_text(re.compile(r"; of step within \d\.\d %, on average \d\.\d % too high"))
     expect(card).to_contain_text(re.compile(r"All rows: model tinyllama-1\.1b, layers 22, .*precision bf16"))
@@ -95,6 +105,9 @@ def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):
     at = heads.index("step, ms")
     assert heads[at : at + 3] == ["step, ms", "predicted step, ms", "step error"]
     assert "model" not in heads
+    within = re.match(r"(\d+) of (\d+) inside", card.locator("#details-scatter .sub").inner_text())
+    shown = page.evaluate("document.querySelector('#details-scatter .plot').data.slice(3).flatMap(({ x }) => x).length")
+    assert int(within[1]) <= int(within[2]) == shown
     for row in card.locator("tbody tr").all():
         measured, predicted, error = row.locator("td").all_inner_texts()[at : at + 3]
         found = float(error.rstrip(" %").replace("−", "-"))
@@ -105,14 +118,17 @@ def test_a_table_that_names_no_device_asks_for_it(open_page, drop):
     page = open_page()
     wait_for_figures(page)
     drop(page, REPORT)
-    expect_view(page, "compare")
-    card = page.locator("#details .card").filter(has_text="parameters").first
-    expect(card).to_contain_text("Which chip was this measured on?", timeout=30_000)
-    expect(card).not_to_contain_text("error")
-    likely = card.locator("optgroup[label=likely] option")
-    expect(likely.filter(has_text="kernels are named ampere_").first).to_be_attached()
+    expect_view(page, "measurements")
+    card = page.locator("#details")
+    # answered already by the likeliest, and the scores follow the answer until somebody says that it is right
+    expect(card.locator(".questions")).to_contain_text("What was it? step times", timeout=30_000)
+    expect(card.locator(".questions")).to_contain_text("kernels are named ampere_")
+    expect(card).to_contain_text("If that is right: Predicted on ")
     card.get_by_label("measured on").select_option("a100-80gb-sxm")
-    expect(card).to_contain_text("Predicted on NVIDIA A100 SXM 80 GB: ", timeout=30_000)
+    expect(card).to_contain_text("If that is right: Predicted on NVIDIA A100 SXM 80 GB: ", timeout=30_000)
+    card.get_by_role("button", name="Right").click()
+    expect(card.locator(".questions")).to_be_hidden()
+    expect(card).to_contain_text("Predicted on NVIDIA A100 SXM 80 GB: ")
     expect(card).to_contain_text("Assumed: attention eager, as the table states none.")
 
 
@@ -130,8 +146,8 @@ def test_a_table_without_predictions_says_why(open_page, drop, tmp_path):
         path = tmp_path / f"{file}.json"
         path.write_text(json.dumps(document | {"device": {"kind": "cuda", "name": device}, "label": file}))
         drop(page, path)
-        expect_view(page, "compare")
-        expect(page.locator("#details .card").filter(has_text=file).first).to_contain_text(why)
+        expect_view(page, "measurements")
+        expect(page.locator("#details").filter(has_text=file)).to_contain_text(why)
 
 
 def test_a_pasted_table_shows_its_rows(open_page):
@@ -142,7 +158,7 @@ def test_a_pasted_table_shows_its_rows(open_page):
     page.locator("#paste").fill(STEP_TIMES)
     page.get_by_role("button", name="Import text").click()
     expect(page.locator(".import")).to_contain_text("1 measurement")
-    expect_view(page, "compare")
+    expect_view(page, "measurements")
     rows = page.locator("#details tbody tr")
     expect(rows).to_have_count(3)
     expect(rows.nth(2)).to_contain_text("969\u202f411\u202f840")
@@ -184,11 +200,11 @@ def test_a_bad_file_says_what_is_wrong_and_changes_nothing_and_the_newest_notice
 
 
 def test_what_another_tab_imported_is_there_when_one_comes_back(open_page, drop, tmp_path):
-    page = open_page("/?view=compare&measured=none")
-    expect(page.locator(".library li").first).to_be_visible()
+    page = open_page("/?view=measurements&measured=none")
+    expect(page.locator("#items [data-item]").first).to_be_visible()
     other = page.context.new_page()
     other.goto(page.url)
-    wait = other.locator(".library li").first
+    wait = other.locator("#items [data-item]").first
     expect(wait).to_be_visible()
     keep_words(other)
     (tmp_path / "from another tab.txt").write_text(STEP_TIMES)
@@ -196,7 +212,7 @@ def test_what_another_tab_imported_is_there_when_one_comes_back(open_page, drop,
     expect(other.locator(".import")).to_contain_text("1 measurement")
     page.bring_to_front()
     page.evaluate("dispatchEvent(new Event('focus'))")  # headless pages have the focus all the time
-    expect(page.locator(".library").first).to_contain_text("from another tab")
+    expect(page.locator("#items")).to_contain_text("from another tab")
 
 
 def test_names_from_a_file_are_text_and_never_markup(open_page, drop, tmp_path):
@@ -222,6 +238,6 @@ def test_names_from_a_file_are_text_and_never_markup(open_page, drop, tmp_path):
         "document.querySelector('#roofline .plot').data.find(({ name }) => name === 'measured').customdata[0][0]"
     )
     assert card == hostile.replace("<", "&lt;").replace(">", "&gt;")
-    page.get_by_role("link", name="Compare").click()
-    expect(page.locator("#details")).to_contain_text(hostile)
+    page.get_by_role("link", name="Measured").click()
+    expect(page.locator("#items")).to_contain_text(hostile)
     assert page.locator("main img, main b:has-text('gemm') > *").count() == 0

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.browser
 def test_keyboard_help_theme_and_link(open_page):
     page = open_page(EIGHT_GPUS)
     wait_for_figures(page)
-    for key, name in (("2", "runs"), ("3", "compare"), ("1", "explore")):
+    for key, name in (("2", "runs"), ("3", "measurements"), ("1", "explore")):
         page.keyboard.press(key)
         expect_view(page, name)
     page.keyboard.press("?")

@@ -102,9 +102,9 @@ TABLES = [
     ("search", "/?view=search", []),
     ("runs", "/?view=runs", []),
     (
-        "compare",
-        "/?view=compare&measured=none&pin=s:recompute%3Dfull&pin=m:1-llama3.2-1b-ddp-4xh200",
-        ["69 kernels of one step, by time of Llama 3.2 1B, DDP on 4 H200"],
+        "measurements",
+        "/?view=measurements&measured=none&pin=s:recompute%3Dfull&pin=m:1-llama3.2-1b-ddp-4xh200",
+        ["Plans and measurements"],
     ),
     ("studies", "/?view=studies&study=transformer-tables", []),
     (
@@ -145,7 +145,7 @@ def test_explore(open_page, width):
 @pytest.mark.parametrize(("width", "scheme"), LOOKS)
 def test_other_pages(open_page, width, scheme):
     page = open_page("/?view=runs&pin=s:recompute%3Dfull", width=width, scheme=scheme)
-    for key, view in (("2", "runs"), ("3", "compare")):
+    for key, view in (("2", "runs"), ("3", "measurements")):
         page.keyboard.press(key)
         expect_view(page, view)
         page.wait_for_load_state("networkidle")

@@ -70,7 +70,9 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
         "training": {"seq_len": 4096, "precision": "fp32"},
     }
     place = {
-        "view": "compare",
+        "view": "measurements",
+        "open": "m.1",
+        "table": {"find": "a b", "group": "model", "sort": "-mfu", "columns": ["mfu"], "chart": ["mfu", "chips"]},
         "scenario": scenario,
         "measured": "",
         "a": "s:tp=2",
@@ -78,14 +80,14 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
         "usd_per_hour": 2.5,
         "run_tokens": 1e12,
         "pins": ["m:1", "s:tp=4"],
-        "baseline": 2,
         "run": "",
     }
     search = call("url", "encode", place, base, "sample")
     assert "seq_len" not in search
     assert call("url", "decode", search, base, "sample") == place
-    unchanged = {**place, "view": "explore", "scenario": base, "measured": "sample", "pins": [], "baseline": 0}
+    unchanged = {**place, "view": "explore", "scenario": base, "measured": "sample", "pins": [], "open": ""}
     unchanged |= {"a": "", "b": "", "usd_per_hour": 0, "run_tokens": 0}
+    del unchanged["table"]
     assert call("url", "encode", unchanged, base, "sample") == ""
     odd = call(
         "url", "decode", "?view=nowhere&tp=abc&unknown=1&baseline=-3&pin=javascript:1&a=javascript:1", base, "sample"

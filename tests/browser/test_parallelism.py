@@ -1,4 +1,4 @@
-"""Ways to split one model: curves, cross-overs and refusals on Compare, the group and the metric in the URL."""
+"""Ways to split one model: curves, cross-overs and refusals as a study, the group and the metric in the URL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tests.browser.looking import EIGHT_GPUS, bring_into_view, number, query, tu
 pytestmark = pytest.mark.browser
 
 WAYS = (
-    EIGHT_GPUS.replace("llama3-8b", "llama3-70b").replace("pytorch-eager", "megatron") + "&view=compare&measured=none"
+    EIGHT_GPUS.replace("llama3-8b", "llama3-70b").replace("pytorch-eager", "megatron")
+    + "&view=studies&study=ways-to-split&measured=none"
 )
 
 
@@ -25,17 +26,17 @@ def curves(page, card: str) -> list[str]:
 
 
 def test_where_every_way_is_refused_the_reasons_stay(open_page):
-    page = open_page("?view=compare&model=llama3.2-1b&ranks=18")
+    page = open_page("?view=studies&study=ways-to-split&model=llama3.2-1b&ranks=18")
     refused = page.locator("#ways-tensor tr", has_text="1D")
     expect(refused).to_contain_text("does not divide")
     expect(page.locator("#ways-tensor .plot")).to_be_hidden()
 
 
 def test_the_usual_group_is_named_by_what_it_is(open_page):
-    page = open_page("/?view=compare")  # the sample has 4 chips of a node and no tensor parallelism
+    page = open_page("/?view=studies&study=ways-to-split")  # the sample has 4 chips of a node and no tensor parallelism
     usual = page.get_by_label("Chips in the group").locator("option").first
     expect(usual).to_have_text("a whole node (8)")
-    page.goto(page.url.replace("view=compare", "view=compare&dp=2&tp=2"))
+    page.goto(page.url.replace("view=studies", "view=studies&dp=2&tp=2"))
     expect(usual).to_have_text("tp of Explore (2)")
     expect(page.locator("#ways .sub")).to_contain_text("one of 2 chips")
 

@@ -82,23 +82,16 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
         assert page.evaluate("document.documentElement.scrollWidth") <= look[0]
 
 
-def test_compare_holds_a_profile_against_its_own_prediction_only(open_page, drop, unknown):
+def test_the_table_sets_nothing_against_a_profile_of_unknown_scenario(open_page, drop, unknown):
     page = open_page("/?measured=none")
     wait_for_figures(page)
     drop(page, unknown)
     expect(side(page, "A")).to_contain_text("its own ops")
-    page.get_by_role("link", name="Compare").click()
-    lines = page.locator("#compared tbody tr")
-    expect(lines).to_have_count(2)
-    expect(lines.nth(1)).to_contain_text("its own ops, predicted")
-    expect(lines.nth(1)).to_contain_text(re.compile(r"[▲▼] [+−]\d"))
-    # who wants to see the open scenario there may pin it; nothing is subtracted all the same
-    page.keyboard.press("1")
     page.get_by_role("button", name="Pin this plan").click()
-    page.get_by_role("link", name="Compare").click()
-    expect(lines).to_have_count(3)
-    expect(lines.nth(1)).to_contain_text(re.compile(r"[▲▼] [+−]\d"))
-    expect(lines.nth(2)).not_to_contain_text(re.compile(r"[▲▼]"))
+    page.get_by_role("link", name="Measured").click()
+    line = page.locator("#items tr", has=page.get_by_role("button", name="as B", pressed=True))
+    expect(line).to_contain_text("measured")
+    expect(page.locator("#items td.better, #items td.worse")).to_have_count(0)
 
 
 def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_path):

@@ -17,37 +17,37 @@ pytestmark = pytest.mark.browser
 GRID = ROOT / "tests" / "reference" / "h200" / "recompute-1.json"
 
 
-def test_an_upload_is_deleted_when_asked_twice_and_leaves_no_pin(open_page, drop, tmp_path):
+def test_an_upload_is_deleted_when_asked_twice_and_is_no_more_open(open_page, drop, tmp_path):
     path = tmp_path / "grid.json"
     path.write_text(json.dumps(json.loads(GRID.read_text()) | {"label": "a grid to delete"}))
-    page = open_page("/?view=compare&measured=none")
+    page = open_page("/?view=measurements&measured=none")
     drop(page, path)
-    line = page.locator(".library li", has_text="a grid to delete")
+    line = page.locator("#items [data-item]", has_text="a grid to delete")
     expect(line).to_have_count(1)
-    expect(page.locator("#details .card", has_text="a grid to delete")).to_be_visible()
+    expect(page.locator("#details", has_text="a grid to delete")).to_be_visible()
     keep_words(page)
     line.get_by_role("button", name="Delete a grid to delete", exact=True).click()
     expect(line).to_have_count(1)
     line.get_by_role("button", name="Delete a grid to delete for good").click()
     expect(line).to_have_count(0)
-    expect(page.locator("#details .card", has_text="a grid to delete")).to_have_count(0)
-    assert "pin=" not in page.url
+    expect(page.locator("#details")).to_be_hidden()
+    assert "open=" not in page.url
     page.reload()
-    expect(page.locator(".library li").first).to_be_visible()
-    expect(page.locator(".library li", has_text="a grid to delete")).to_have_count(0)
+    expect(page.locator("#items [data-item]").first).to_be_visible()
+    expect(page.locator("#items [data-item]", has_text="a grid to delete")).to_have_count(0)
 
 
 def test_one_of_several_of_a_file_cannot_be_deleted_alone(open_page, drop, tmp_path):
     grid = json.loads(GRID.read_text())
     path = tmp_path / "two.json"
     path.write_text(json.dumps([grid | {"label": "part one"}, grid | {"label": "part two"}]))
-    page = open_page("/?view=compare&measured=none")
+    page = open_page("/?view=measurements&measured=none")
     drop(page, path)
-    group = page.locator(".library > li", has_text="part one and 1 more")
-    expect(group.get_by_role("button", name="Delete part one", exact=True)).to_have_count(1)
+    group = page.locator("#items [data-item]", has_text="part one and 1 more")
+    expect(group.get_by_role("button", name="Delete part one and 1 more", exact=True)).to_have_count(1)
     page.get_by_label("Filter measurements").fill("part two")
-    expect(page.locator(".library li", has_text="part two")).to_have_count(1)
-    expect(page.locator(".library").get_by_role("button", name="Delete part")).to_have_count(0)
+    expect(page.locator("#items [data-item]", has_text="part two")).to_have_count(1)
+    expect(page.locator("#items").get_by_role("button", name="Delete part")).to_have_count(0)
 
 
 @pytest.fixture
@@ -64,12 +64,12 @@ def run_id(server):
 def test_a_run_is_deleted_with_its_result(open_page, run_id):
     page = open_page(f"/?view=runs&measured={run_id}&run={run_id}")
     row = page.locator(f'[data-run="{run_id}"]')
-    expect(page.locator("#run-tables .card")).to_be_visible()
+    expect(page.locator("#run-tables")).to_be_visible()
     keep_words(page)
     row.get_by_role("button", name="Delete run", exact=True).click()
     row.get_by_role("button", name="Delete run for good").click()
     expect(row).to_have_count(0)
-    expect(page.locator("#run-tables .card")).to_have_count(0)
+    expect(page.locator("#run-tables")).to_be_hidden()
     expect(page.locator("#runs h3", has_text="Log")).to_be_hidden()
     assert run_id not in page.url
     page.locator('.tabs [data-view="explore"]').click()

@@ -67,7 +67,7 @@ def test_runs_of_another_tab_and_of_the_command_line_appear_by_themselves(open_p
         process.communicate(timeout=60)
         assert process.returncode == 0
     line.locator(".name button").click()
-    expect(page.locator("#run-tables h3")).to_have_text("from the command line")
+    expect(page.locator("#run-tables h3").first).to_have_text("from the command line")
 
 
 def test_a_long_queue_says_what_it_waits_for_and_leaves_the_page_its_connections(open_page: OpenPage, server):

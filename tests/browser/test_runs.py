@@ -126,8 +126,8 @@ def test_a_benchmark_of_rows_is_launched_and_its_table_stands_beside_its_predict
     run = page.locator(".run", has_text="one small attention")
     expect(run.locator(".state")).to_have_text("ok", timeout=RUN_MS)
     expect(run).to_contain_text("6 rows")
-    card = page.locator("#run-tables section")
-    expect(card.locator("h3")).to_have_text("one small attention")
+    card = page.locator("#run-tables")
+    expect(card.locator("h3").first).to_have_text("one small attention")
     expect(card).to_contain_text("Predicted on This CPU")
     expect(card.locator("tbody tr")).to_have_count(6)
     expect(card.locator("thead")).to_contain_text("predicted median")
@@ -135,8 +135,8 @@ def test_a_benchmark_of_rows_is_launched_and_its_table_stands_beside_its_predict
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
     expect(run.get_by_role("button", name="Open in Explore")).to_have_count(0)
-    run.get_by_role("button", name="Open in Compare").click()
-    expect_view(page, "compare")
+    run.get_by_role("button", name="Open in Measurements").click()
+    expect_view(page, "measurements")
     expect(page.locator("#details h3", has_text="one small attention")).to_be_in_viewport()
 
 

@@ -33,7 +33,8 @@ def client(samples, tmp_path_factory):
 
 
 def test_the_list_says_what_each_has(client):
-    partial, whole = client.get("/api/measurements").json()["measurements"]
+    answer = client.get("/api/measurements").json()
+    partial, whole = answer["measurements"]
     assert whole == {
         "id": "whole",
         "label": "a measured step",
@@ -49,7 +50,14 @@ def test_the_list_says_what_each_has(client):
         "has_scenario": True,
         "bundled": True,
         "upload_id": "",
+        "scenario": MEASUREMENT.scenario,
+        "disturbance": 0.0,
     }
+    alone = client.post("/api/estimate", json=whole["scenario"]).json()
+    nothing, predicted = answer["predicted"]
+    assert nothing is None
+    assert (predicted["step_time_s"], predicted["mfu"]) == (alone["step_time_s"], alone["mfu"])
+    assert predicted["peak_bytes"] == alone["memory"]["peak_bytes"]
     assert partial["step_time_s"] is None
     assert partial["has_scenario"] is False
 

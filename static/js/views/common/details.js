@@ -1,28 +1,71 @@
-/** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings; one card each. */
+/**
+ * What measurements hold beyond one step: their tables, one at a time, each with what it was measured on, predicted over
+ * measured, its own chart, its rows scrolled in place, and its warnings.
+ */
 import { api, ApiError } from "../../api.js";
+import { chiefPairs, isInside, predictedOverMeasured } from "../../figures/predictedOverMeasured.js";
+import { bare, kindOf, rowWords, tableChart } from "../../figures/tables.js";
 import { count, csv, plural } from "../../format.js";
 import { besideRows, errorWords } from "../../predictedRows.js";
-import { state } from "../../state.js";
-import { download, h } from "./dom.js";
+import { state, subscribe } from "../../state.js";
+import { colour, download, h, narrow, put } from "./dom.js";
+import { FigureCard } from "./figure.js";
 import { createScroller } from "./scroller.js";
 import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
+import { trying } from "./toast.js";
 import { warningList } from "./warnings.js";
 
 /** @typedef {import("../../types.js").Measurement} Measurement */
 /** @typedef {import("../../types.js").PredictedRows} PredictedRows */
-/** @typedef {{title: string, table: import("../../types.js").Table}} Titled */
+/** @typedef {{title: string, table: import("../../types.js").Table, rows: Record<string, any>[]}} Titled */
+/** @typedef {{key: string, label: string, measurement: Measurement, at: number}} Tab  `at`: which of its tables */
 
-const CONTENTS_FROM = 4;
+const HEIGHT_PX = 280;
 
 /** Nothing, where the server refuses. @param {unknown} error */
 const orNull = (error) => (error instanceof ApiError ? null : Promise.reject(error));
 
-/** @param {string} [id]  of its element */
-export function createDetails(id = "details") {
-  const element = h("div", { class: "w12 column", id });
+/** @param {string} [id]  of its element @param {(key: string) => void} [opened]  hears which table was chosen */
+export function createDetails(id = "details", opened = () => {}) {
+  const title = h("h3");
+  const sub = h("span", { class: "sub" });
+  const save = h("button", { type: "button", text: "CSV" });
+  const tabs = h("div", { class: "pins", role: "group", "aria-label": "Tables" });
+  const questions = createQuestions({
+    change: (chip) => {
+      guess = chip;
+      const tab = all.find((one) => one.key === chosen);
+      if (tab) void trying(open(tab));
+    },
+    right: (chip) => void trying(answer(chip)),
+  });
+  const words = h("p", { class: "hint" });
+  const head = h(
+    "section",
+    { class: "card w12" },
+    h("header", {}, title, sub, h("span", { class: "acts" }, save)),
+    tabs,
+    questions.element,
+    words,
+  );
+  const name = () => `headroom-${(title.textContent ?? "").replace(/[^\w.-]+/g, "-")}`;
+  const about = () => title.textContent ?? "";
+  const figure = (/** @type {string} */ key, /** @type {string} */ text) =>
+    new FigureCard({ id: `${id}-${key}`, title: text, height: HEIGHT_PX, span: "w6", name, about, table: false });
+  const scatter = figure("scatter", "Predicted over measured");
+  const own = figure("chart", "As its own chart");
+  const scroller = createScroller("Rows", "tall");
+  const warned = h("div", {});
+  const rows = h("section", { class: "card w12 rows" }, scroller.element, warned);
+  const element = h("div", { class: "w12 details", id, hidden: true }, head, scatter.element, own.element, rows);
   /** @type {Map<string, Promise<any>>} */
   const known = new Map();
+  /** @type {Tab[]} */
+  let all = [];
   let shown = "";
+  let chosen = "";
+  let asked = 0;
+  let guess = ""; // chip that was chosen and not yet said to be right
 
   /**
    * An answer that is asked for once; a refusal is asked for again.
@@ -37,167 +80,246 @@ export function createDetails(id = "details") {
     return /** @type {Promise<T>} */ (known.get(key));
   }
 
-  /** @param {string} id @returns {Promise<Measurement | null>} */
-  const measurementOf = (id) => once(id, () => api.measurement(id)).catch(orNull);
-
-  /** @param {Measurement | null} measurement @returns {Promise<PredictedRows | null>} */
+  /** @param {Measurement} measurement @returns {Promise<PredictedRows | null>} */
   async function predicted(measurement) {
-    if (!measurement?.rows.length) return null;
-    const key = `${measurement.id} rows`;
-    const found = await once(key, () => api.rows(measurement.id, "")).catch(orNull);
+    if (!measurement.rows.length) return null;
+    const guess = asksDevice(measurement) ? guessed(measurement) : "";
+    const key = `${measurement.id} rows ${guess}`;
+    const found = await once(key, () => api.rows(measurement.id, guess)).catch(orNull);
     if (found?.unpredicted) known.delete(key); // a CPU that is not measured yet may be soon
     return found;
   }
 
-  /** @param {string[]} ids */
-  async function update(ids) {
+  /** @param {string[]} ids @param {string} [wanted]  the table to open, else the first */
+  async function update(ids, wanted = "") {
     const key = ids.join();
-    if (key === shown) return;
-    shown = key;
-    const found = await Promise.all(ids.map(measurementOf));
-    const beside = await Promise.all(found.map(predicted));
-    if (key !== shown) return;
-    const answer = (/** @type {string} */ id, /** @type {string} */ chip) =>
-      api.ranOn(id, chip).then(() => {
-        [id, `${id} rows`].forEach((known_) => known.delete(known_));
-        shown = "";
-        return update(ids);
-      });
-    const cards = found.flatMap((one, at) => (one ? card(one, beside[at], answer) : []));
-    const contents = h(
-      "nav",
-      { class: "pins", "aria-label": "Tables" },
-      cards.map(({ label, element: to }) =>
+    if (key !== shown) {
+      shown = key;
+      const found = await Promise.all(ids.map((one) => once(one, () => api.measurement(one)).catch(orNull)));
+      if (key !== shown) return;
+      guess = "";
+      all = found.flatMap((one) => (one ? tabsOf(one) : []));
+    } else if (!wanted || wanted === chosen) return;
+    element.hidden = !all.length;
+    const now = all.find((one) => one.key === wanted) ?? all.find((one) => one.measurement.id === wanted) ?? all[0];
+    if (now) await open(now);
+  }
+
+  /** @param {Tab} tab */
+  async function open(tab) {
+    const number = ++asked;
+    chosen = tab.key;
+    element.dataset.details = tab.measurement.id;
+    tabs.hidden = all.length < 2;
+    tabs.replaceChildren(
+      ...all.map((one) =>
         h(
           "span",
-          { class: "chip" },
-          h("button", { type: "button", class: "text", text: label, onclick: () => to.scrollIntoView() }),
+          { class: one === tab ? "chip on" : "chip" },
+          h("button", {
+            type: "button",
+            class: "text",
+            text: one.label,
+            "aria-current": one === tab && "true",
+            onclick: () => {
+              opened(one.key);
+              void trying(open(one));
+            },
+          }),
         ),
       ),
     );
-    element.replaceChildren(...(cards.length >= CONTENTS_FROM ? [contents] : []), ...cards.map((one) => one.element));
+    put(title, tab.measurement.label || tab.measurement.id);
+    const beside = await predicted(tab.measurement);
+    if (number === asked) draw(tab, beside);
   }
+
+  /** @param {Tab} tab @param {PredictedRows | null} beside */
+  function draw(tab, beside) {
+    const { measurement, at } = tab;
+    const plain = tablesIn(measurement)[at];
+    const [full] = tablesIn({ ...measurement, rows: besideRows(measurement.rows, beside) }).slice(at, at + 1);
+    put(sub, plain ? plain.title : plural(measurement.warnings.length, "warning"));
+    save.hidden = !full;
+    save.setAttribute("aria-label", `${title.textContent}: download CSV`);
+    save.onclick = () => full && download(`${name()}${at ? `-${at + 1}` : ""}.csv`, csv(full.table));
+    questions.update(measurement, guessed(measurement), siblings(measurement).length);
+    const said = errorWords(beside);
+    put(words, questions.open() && !beside?.unpredicted && said ? `If that is right: ${said}` : said);
+    const { table, words: common } = full ? withoutCommon(full.table) : { table: null, words: "" };
+    scroller.fill(
+      table
+        ? h("div", {}, common && h("p", { class: "hint", text: `All rows: ${common}` }), tableView(table))
+        : h("p", { class: "empty", text: "No table." }),
+    );
+    warned.replaceChildren(
+      ...(measurement.warnings?.length
+        ? [
+            h(
+              "details",
+              { class: "warned", open: !full },
+              h("summary", { text: plural(measurement.warnings.length, "warning") }),
+              warningList(measurement.warnings),
+            ),
+          ]
+        : []),
+    );
+    const indices = (plain?.rows ?? []).map((row) => measurement.rows.indexOf(row));
+    const should = indices.map((place) => beside?.rows[place] ?? {});
+    drawFigures(measurement.origin.format, plain?.rows ?? [], should, common);
+  }
+
+  /** @param {string} format @param {Record<string, any>[]} some @param {Record<string, any>[]} should @param {string} common */
+  function drawFigures(format, some, should, common) {
+    const rowsWords = rowWords(some);
+    const pairs = chiefPairs(
+      some.flatMap((row, at) =>
+        Object.entries(should[at]).map(([column, value]) => ({
+          words: rowsWords[at] || common.slice(0, 40),
+          column: bare(column),
+          kind: kindOf(column),
+          measured: row[column],
+          predicted: value,
+        })),
+      ),
+    );
+    const chart =
+      some.length > 1 ? tableChart(format, { rows: some, predicted: should, colour, narrow: narrow() }) : null;
+    scatter.element.hidden = !pairs.length;
+    own.element.hidden = !chart;
+    scatter.element.classList.toggle("w12", !chart);
+    own.element.classList.toggle("w12", !pairs.length);
+    if (pairs.length) {
+      put(scatter.sub, `${count(pairs.filter(isInside).length)} of ${count(pairs.length)} inside ±15 %`);
+      scatter.later(() => {
+        const found = predictedOverMeasured({ pairs, colour, narrow: narrow() });
+        scatter.explain(found.legend);
+        return found;
+      });
+    }
+    if (!chart) return;
+    own.later(() => {
+      const found = tableChart(format, { rows: some, predicted: should, colour, narrow: narrow() }) ?? chart;
+      put(own.sub, `${found.title} · ◆ measured ○ predicted`);
+      own.explain(found.legend);
+      return found;
+    });
+  }
+
+  /** The chip that is taken for the one that was measured, until somebody says: the likeliest of the file's tables. @param {Measurement} measurement */
+  function guessed(measurement) {
+    if (guess) return guess;
+    /** @type {Map<string, number>} */
+    const votes = new Map();
+    for (const { device } of siblings(measurement))
+      for (const { chip } of device.candidates ?? []) votes.set(chip, (votes.get(chip) ?? 0) + 1);
+    return [...votes].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
+  }
+
+  /** Measurements of the same file that say as little of what they ran on. @param {Measurement} measurement */
+  function siblings(measurement) {
+    const each = [...new Map(all.map((one) => [one.measurement.id, one.measurement])).values()];
+    return each.filter((one) => asksDevice(one) && one.device.name === measurement.device.name);
+  }
+
+  /** All tables of the file that do not say what they were measured on ran on this chip. @param {string} chip */
+  async function answer(chip) {
+    const tab = all.find((one) => one.key === chosen);
+    const ids = tab ? siblings(tab.measurement).map((one) => one.id) : [];
+    await Promise.all(ids.map((one) => api.ranOn(one, chip)));
+    for (const one of ids) for (const key of known.keys()) if (key.split(" ")[0] === one) known.delete(key);
+    const every = shown.split(",");
+    shown = "";
+    await update(every, tab?.key);
+  }
+
+  subscribe(["theme"], () => {
+    const tab = all.find((one) => one.key === chosen);
+    if (tab && !element.hidden) void trying(open(tab));
+  });
   return { element, update };
 }
 
-/**
- * Asks which chip an upload's table was measured on, the likely ones first; nothing where the table says it.
- * @param {Measurement} measurement @param {(id: string, chip: string) => Promise<void>} answer
- */
-function whichDevice({ id, label, device, origin, rows }, answer) {
-  if (!rows.length || device.name || device.kind === "cpu" || origin.kind !== "upload") return null;
-  /** @type {{chip: string, why: string}[]} */
-  const likely = device.candidates ?? [];
-  const labels = new Map(state.catalog.chips.map((chip) => [chip.key, chip.label]));
-  const others = [...labels.keys()].filter((key) => !likely.some(({ chip }) => chip === key));
-  const offer = (/** @type {string} */ chip, why = "") =>
-    h("option", { value: chip, text: [labels.get(chip) ?? chip, why].filter(Boolean).join(": ") });
-  const choice = h(
-    "select",
-    { "aria-label": `${label || id}: measured on` },
-    h("option", { value: "", text: "choose the chip" }),
-    likely.length
-      ? h(
-          "optgroup",
-          { label: "likely" },
-          likely.map(({ chip, why }) => offer(chip, why)),
-        )
-      : null,
-    h(
-      "optgroup",
-      { label: likely.length ? "others" : "chips" },
-      others.map((chip) => offer(chip)),
-    ),
-  );
-  choice.addEventListener("change", () => choice.value && answer(id, choice.value));
-  return h(
-    "p",
-    { class: "hint" },
-    "Which chip was this measured on? Until you say, nothing is predicted beside it. ",
-    choice,
-  );
-}
-
-/**
- * @param {Measurement} measurement @param {PredictedRows | null} predicted
- * @param {(id: string, chip: string) => Promise<void>} answer  where it was measured
- * @returns {{label: string, element: HTMLElement}[]}
- */
-function card(measurement, predicted, answer) {
-  const tables = tablesIn({ ...measurement, rows: besideRows(measurement.rows, predicted) });
-  const words = errorWords(predicted);
-  if (!tables.length && !measurement.warnings?.length) return [];
+/** One for each table of a measurement, one for its warnings where it has no table. @param {Measurement} measurement @returns {Tab[]} */
+function tabsOf(measurement) {
+  const tables = tablesIn(measurement);
   const label = measurement.label || measurement.id;
-  const many = tables.length > 1;
-  const save = () =>
-    tables.forEach(({ title, table }) =>
-      download(
-        `${[label, many && title]
-          .filter(Boolean)
-          .join("-")
-          .replace(/[^\w.-]+/g, "-")}.csv`,
-        csv(table),
-      ),
-    );
-  const element = h(
-    "section",
-    { class: "card", "data-details": measurement.id },
-    h(
-      "header",
-      {},
-      h("h3", { text: label }),
-      h("span", { class: "sub", text: many ? "" : tables.map(({ title }) => title).join() }),
-      tables.length
-        ? h(
-            "span",
-            { class: "acts" },
-            h("button", { type: "button", text: "CSV", "aria-label": `${label}: download CSV`, onclick: save }),
-          )
-        : null,
-    ),
-    whichDevice(measurement, answer) ?? (words && h("p", { class: "hint", text: words })),
-    tables
-      .map(({ title, table: whole }) => {
-        const { table, words: common } = withoutCommon(whole);
-        return [
-          many ? h("p", { class: "hint", text: title }) : null,
-          common && h("p", { class: "hint", text: `All rows: ${common}` }),
-          filled(`${title} of ${label}`, table),
-        ];
-      })
-      .flat(),
-    measurement.warnings?.length
-      ? h(
-          "details",
-          { class: "warned", open: !tables.length },
-          h("summary", {
-            text: plural(measurement.warnings.length, "warning"),
-          }),
-          warningList(measurement.warnings),
-        )
-      : null,
-  );
-  return [{ label, element }];
+  if (!tables.length && !measurement.warnings?.length) return [];
+  return (tables.length ? tables : [null]).map((table, at) => ({
+    key: at ? `${measurement.id}.${at}` : measurement.id,
+    label: tables.length > 1 && table ? `${label}: ${table.title}` : label,
+    measurement,
+    at,
+  }));
 }
 
-/** @param {string} label @param {import("../../types.js").Table} table */
-function filled(label, table) {
-  const scroller = createScroller(label, "tall");
-  scroller.fill(tableView(table));
-  return scroller.element;
+/** Whether nobody knows what an upload's table was measured on. @param {Measurement} measurement */
+const asksDevice = ({ device, origin, rows }) =>
+  rows.length > 0 && !device.name && device.kind !== "cpu" && origin.kind === "upload";
+
+/**
+ * At most two questions, answered already: what a table was, as it was read, and what it was measured on.
+ * @param {{change: (chip: string) => void, right: (chip: string) => void}} acts
+ */
+function createQuestions({ change, right }) {
+  const what = h("b");
+  const choice = h("select", { onchange: () => change(choice.value) });
+  const why = h("small", { class: "quiet" });
+  const yes = h("button", { type: "button", class: "primary", text: "Right", onclick: () => right(choice.value) });
+  const element = h(
+    "div",
+    { class: "questions" },
+    h("p", {}, h("span", { class: "quiet", text: "What was it? " }), what),
+    h("p", {}, h("span", { class: "quiet", text: "On what? " }), choice, yes, why),
+  );
+
+  /** @param {Measurement} measurement @param {string} chip @param {number} tables  of the file that wait for an answer */
+  function update(measurement, chip, tables) {
+    element.hidden = !asksDevice(measurement);
+    if (element.hidden) return;
+    const { label, id, device, origin } = measurement;
+    put(what, origin.format.replace(/^text\//, "").replaceAll("-", " "));
+    /** @type {{chip: string, why: string}[]} */
+    const likely = device.candidates ?? [];
+    const labels = new Map(state.catalog.chips.map((one) => [one.key, one.label]));
+    const others = [...labels.keys()].filter((key) => !likely.some((one) => one.chip === key));
+    const offer = (/** @type {string} */ key) => h("option", { value: key, text: labels.get(key) ?? key });
+    choice.setAttribute("aria-label", `${label || id}: measured on`);
+    choice.replaceChildren(
+      ...(chip ? [] : [h("option", { value: "", text: "choose the chip" })]),
+      ...(likely.length
+        ? [
+            h(
+              "optgroup",
+              { label: "likely" },
+              likely.map((one) => offer(one.chip)),
+            ),
+          ]
+        : []),
+      h("optgroup", { label: likely.length ? "others" : "chips" }, others.map(offer)),
+    );
+    choice.value = chip;
+    yes.disabled = !chip;
+    const reason = likely.find((one) => one.chip === chip)?.why ?? "";
+    const all = tables > 1 ? `for all ${tables} tables of this file` : "";
+    put(why, [reason, all].filter(Boolean).join("; "));
+  }
+  return { element, update, open: () => !element.hidden };
 }
 
 /** @param {Measurement} measurement @returns {Titled[]} */
 function tablesIn({ rows, kernels, collectives }) {
-  const found = tablesOf(rows).map(({ name, table }) => ({
+  const found = tablesOf(rows).map(({ name, table, rows: own }) => ({
     title: [name.replaceAll("_", " "), `${count(table.rows.length)} rows`].filter(Boolean).join(", "),
     table,
+    rows: own,
   }));
   if (kernels.length) {
     const sorted = [...kernels].sort((a, b) => b.total_s - a.total_s);
     found.push({
       title: `${count(kernels.length)} kernels of one step, by time`,
       table: pick(sorted, { name: "", category: "", count: "", total_s: "", flops: "flops", bytes: "bytes" }),
+      rows: [],
     });
   }
   // an import that has rows says the same there, with more beside it
@@ -212,6 +334,7 @@ function tablesIn({ rows, kernels, collectives }) {
         algorithm_bytes_per_s: "",
         bus_bytes_per_s: "",
       }),
+      rows: [],
     });
   }
   return found;

@@ -220,7 +220,8 @@ function cell(value, write, text) {
 
 /**
  * Rows of dicts as tables: a row joins the first table of its name that has most of its columns.
- * @param {Record<string, any>[]} rows @returns {{name: string, table: import("../../types.js").Table}[]}
+ * @param {Record<string, any>[]} rows
+ * @returns {{name: string, rows: Record<string, any>[], table: import("../../types.js").Table}[]}
  */
 export function tablesOf(rows) {
   /** @type {{name: string, keys: Set<string>, rows: Record<string, any>[]}[]} */
@@ -237,6 +238,7 @@ export function tablesOf(rows) {
   }
   return found.map(({ name, keys, rows: some }) => ({
     name,
+    rows: some,
     table: { columns: [...keys].map(columnOf), rows: some.map((row) => [...keys].map((key) => row[key] ?? null)) },
   }));
 }

@@ -1,9 +1,10 @@
 /** One run in the list: its state, how far it is, and what can be done with it. */
-import { show, togglePin, writeUrl } from "../../actions.js";
+import { setSides, show, writeUrl } from "../../actions.js";
 import { api, isFinal } from "../../api.js";
 import { bytes, plural, seconds, when } from "../../format.js";
 import { isTable } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
+import { chosenSides } from "../../sides.js";
 import { set, state } from "../../state.js";
 import { h, put } from "../common/dom.js";
 import { createRemove, forget } from "../common/remove.js";
@@ -53,9 +54,10 @@ export function createRunRow(id, refresh, want) {
   });
   const measurement = () => state.runs?.find((one) => one.id === id)?.measurement_id ?? "";
   const open = button("Open in Explore", () => void trying(openMeasurement(measurement())));
-  const compare = button("Compare", () => {
-    if (!state.pins.includes(`m:${measurement()}`)) togglePin(`m:${measurement()}`);
-    show("compare");
+  const compare = button("As B", () => {
+    const [a] = chosenSides(state);
+    setSides(a || "plan", `m:${measurement()}`);
+    show("explore");
   });
   const element = h(
     "article",
@@ -106,7 +108,7 @@ export function createRunRow(id, refresh, want) {
     cancel.style.visibility = final ? "hidden" : "";
     retry.hidden = remove.hidden = !final;
     open.hidden = !run.measurement_id;
-    put(open, table ? "Open in Compare" : "Open in Explore");
+    put(open, table ? "Open in Measurements" : "Open in Explore");
     compare.hidden = open.hidden || table;
   }
   return { element, update };

@@ -8,6 +8,7 @@ import { colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { createPathfinding, LIVE_GROUPS } from "./dse.js";
 import { createSheet } from "../common/sheet.js";
+import { createParallelism, WAYS_STUDY } from "./parallelism.js";
 import { createStudyForm } from "./form.js";
 import { createStudyTable } from "./table.js";
 import { trying } from "../common/toast.js";
@@ -31,6 +32,7 @@ export function createStudies(root) {
   const problem = h("div", { class: "notices w12" });
   const drawings = h("div", { class: "study-drawings w12" });
   const pathfinding = createPathfinding({ change: (settings) => setStudy(PATHFINDING, settings) });
+  const ways = createParallelism();
   const table = createStudyTable({ name });
   const notes = h("ul", { class: "facts" });
   const noted = h(
@@ -72,7 +74,11 @@ export function createStudies(root) {
     if (state.view !== "studies") return;
     if (!state.studies) return void (await trying(api.studies().then((studies) => set({ studies }))));
     const info = current();
-    fillList(info?.name ?? "");
+    const isWays = state.study === WAYS_STUDY.name;
+    fillList(isWays ? WAYS_STUDY.name : (info?.name ?? ""));
+    formBox.hidden = drawings.hidden = isWays;
+    if (isWays) return showWays();
+    ways.element.remove();
     if (!info)
       return refuse(new ApiError(`There is no study of the name ${state.study}. Choose one of the list.`, 404));
     about.hidden = false;
@@ -105,6 +111,17 @@ export function createStudies(root) {
     return undefined;
   }
 
+  /** Ways to split the model of Explore, which is no reference study and has no inputs of its own. */
+  function showWays() {
+    asking?.abort();
+    for (const one of [about, table.element, noted]) one.hidden = true;
+    pathfinding.element.remove();
+    problem.replaceChildren();
+    main.classList.remove("dim");
+    if (!ways.element.isConnected) main.append(ways.element);
+    return void ways.update();
+  }
+
   /** The last answer stays, dimmed, until the inputs are possible again. @param {ApiError} error */
   function refuse(error) {
     shown?.form.update(state.settings, error.problems);
@@ -119,7 +136,7 @@ export function createStudies(root) {
   /** @param {string} chosen */
   function fillList(chosen) {
     list.replaceChildren(
-      ...(state.studies ?? []).map((one) =>
+      ...[...(state.studies ?? []), WAYS_STUDY].map((one) =>
         h(
           "li",
           {},
@@ -165,7 +182,8 @@ export function createStudies(root) {
   }
 
   subscribe(["view", "study", "settings", "studies", "online"], () => void (state.online && update()));
-  subscribe(["theme"], () => state.view === "studies" && (draw(), pathfinding.redraw()));
+  subscribe(["scenario", "split"], () => state.study === WAYS_STUDY.name && update());
+  subscribe(["theme"], () => state.view === "studies" && (draw(), pathfinding.redraw(), ways.draw()));
   void update();
   return { panel: sheet };
 }

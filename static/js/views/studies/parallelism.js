@@ -6,6 +6,7 @@ import { labelOf, sentences } from "../../figures/splitText.js";
 import { bytes, count, saidTogether, seconds } from "../../format.js";
 import { chipOf, describe } from "../../scenario.js";
 import { state } from "../../state.js";
+import { WAYS } from "../../url.js";
 import { colour, h, narrow, put, swatch } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { createScroller } from "../common/scroller.js";
@@ -16,6 +17,9 @@ import { grid } from "../common/table.js";
 
 const GROUPS = [0, 2, 4, 8, 9, 16, 18, 27, 32, 64, 128, 256, 512];
 const HEADS = ["way", "block", "sent", "sends' time", "weights", "activa\u00adtions"];
+
+/** The study of them, in the list of studies. */
+export const WAYS_STUDY = { name: WAYS, title: "Ways to split one model" };
 
 export function createParallelism() {
   const name = () => "headroom";
@@ -67,7 +71,7 @@ export function createParallelism() {
   let asking = null;
 
   async function update() {
-    if (state.view !== "compare") return;
+    if (state.view !== "studies") return;
     const { scenario, split } = state;
     const key = JSON.stringify([scenario, split.ranks]);
     for (const { value, element } of metrics) element.setAttribute("aria-pressed", String(value === split.metric));
@@ -127,7 +131,8 @@ export function createParallelism() {
         card.later(() => parallelismFigure({ comparison, metric: split.metric, here, colour, narrow: narrow() }));
     }
   }
-  return { elements: [head, ...parts.map(({ card }) => card.element)], update, draw };
+  const element = h("div", { class: "w12 details ways" }, head, ...parts.map(({ card }) => card.element));
+  return { element, update, draw };
 }
 
 /** The group that is compared where none is chosen. */

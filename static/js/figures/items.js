@@ -1,0 +1,106 @@
+/** Plans and measurements drawn: a bar each in the order of their table, or one column over another; hue: the group. */
+import { plural, scaleFor } from "../format.js";
+import { barMarker, escaped, layout, logTicks, SERIES } from "./base.js";
+
+/** @typedef {import("../items.js").Item} Item */
+/** @typedef {import("../items.js").ItemColumn} ItemColumn */
+
+/** Bars that would be as broad as cards. */
+const FEW = 12;
+
+/**
+ * Points of a trace stand in the order of the items at the same place of `order`.
+ * @param {{groups: {name: string, items: Item[]}[], up: ItemColumn, across: ItemColumn | null,
+ *   colour: import("../types.js").Colour, narrow: boolean}} input  `across`: null for a bar each
+ * @returns {import("../types.js").Figure & {order: Item[][], legend: [token: string, text: string][]}}
+ */
+export function itemsFigure({ groups, up, across, colour, narrow }) {
+  const has = (/** @type {Item} */ one) =>
+    typeof one.values[up.key] === "number" && (!across || (one.values[across.key] ?? null) !== null);
+  const series = groups
+    .map(({ name, items }) => ({ name, items: items.filter(has) }))
+    .filter(({ items }) => items.length);
+  const all = series.flatMap(({ items }) => items);
+  const scale = (/** @type {ItemColumn | null} */ column) => {
+    const values = column
+      ? all.map(({ values: own }) => own[column.key]).filter((value) => typeof value === "number")
+      : [];
+    const found = column?.kind ? scaleFor(Math.max(...values.map(Math.abs), 0), column.kind) : { factor: 1, unit: "" };
+    return { ...found, values: values.map((value) => value / found.factor) };
+  };
+  const [y, x] = [scale(up), scale(across)];
+  const titled = (/** @type {ItemColumn} */ column, /** @type {string} */ unit) =>
+    [column.title, unit].filter(Boolean).join(", ");
+  const words = (/** @type {Item} */ one) =>
+    `${escaped(one.label)}<br>${up.title} ${up.write(one.values[up.key])}${across ? `<br>${across.title} ${across.write(one.values[across.key])}` : ""}`;
+  const token = (/** @type {number} */ at) => SERIES[at % SERIES.length];
+  let place = 0;
+  const traces = series.map(({ name, items }, at) => {
+    const predicted = items.map((one) => one.predicted);
+    const common = {
+      name,
+      customdata: items.map(words),
+      hovertemplate: "%{customdata}<extra></extra>",
+      y: items.map(({ values }) => values[up.key] / y.factor),
+    };
+    if (!across)
+      return {
+        ...common,
+        type: "bar",
+        x: items.map(() => place++),
+        marker: barMarker(colour(token(at)), colour, predicted),
+      };
+    return {
+      ...common,
+      type: "scatter",
+      mode: "markers",
+      x: items.map(({ values }) => (across.number ? values[across.key] / x.factor : String(values[across.key]))),
+      marker: {
+        size: 10,
+        symbol: predicted.map((yes) => (yes ? "circle-open" : "circle")),
+        color: colour(token(at)),
+        line: { width: 1.5, color: colour(token(at)) },
+      },
+    };
+  });
+  const wide = (/** @type {number[]} */ values) =>
+    values.length > 1 && Math.min(...values) > 0 && Math.max(...values) > 30 * Math.min(...values);
+  const axis = (/** @type {number[]} */ values) =>
+    wide(values) ? { type: "log", ...logTicks(values, true) } : { rangemode: "tozero", nticks: 6 };
+  const few = all.length <= (narrow ? 4 : 12);
+  return {
+    data: traces,
+    order: series.map(({ items }) => items),
+    legend: series.length > 1 ? series.map(({ name }, at) => [token(at), name]) : [],
+    layout: layout(colour, {
+      height: narrow ? 220 : 240,
+      margin: { l: 58, r: 14, t: 10, b: across || few ? 42 : 16 },
+      bargap: all.length < FEW ? 0.6 : 0.25,
+      barmode: "overlay",
+      xaxis: across
+        ? {
+            title: { text: titled(across, x.unit) },
+            tickangle: 0,
+            ...(across.number ? axis(x.values) : { type: "category" }),
+          }
+        : {
+            showgrid: false,
+            range: [-0.6, Math.max(all.length, 2) - 0.4],
+            tickangle: 0,
+            tickvals: few ? all.map((_, at) => at) : [],
+            ticktext: few ? all.map(({ label }) => escaped(label.length > 18 ? `${label.slice(0, 17)}…` : label)) : [],
+          },
+      yaxis: { title: { text: titled(up, y.unit) }, ...axis(y.values) },
+    }),
+    said: "hatched or hollow: predicted, solid: measured",
+    summary: `${plural(all.length, "item")}: ${up.title}${across ? ` over ${across.title}` : ""}.`,
+    table: {
+      columns: [
+        { title: "item", text: true },
+        { title: up.title, unit: up.kind },
+        ...(across ? [{ title: across.title, unit: across.kind, text: !across.number }] : []),
+      ],
+      rows: all.map((one) => [one.label, one.values[up.key], ...(across ? [one.values[across.key]] : [])]),
+    },
+  };
+}

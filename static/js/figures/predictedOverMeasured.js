@@ -1,0 +1,119 @@
+/** Predicted over measured: a point per number, the diagonal, a band about it, and the worst by name. */
+import { change, plural, quantity, scaleFor } from "../format.js";
+import { escaped, layout, logTicks, SERIES } from "./base.js";
+
+/**
+ * @typedef {{words: string, column: string, kind: string, measured: number, predicted: number}} Pair  `words`: which row;
+ *   `kind` as `quantity` takes it
+ */
+
+/** Half the width of the band. */
+export const BAND_FRAC = 0.15;
+const NAMED = 2;
+
+/** The pairs of the kind that has most of them. @param {Pair[]} all */
+export function chiefPairs(all) {
+  const usable = all.filter(({ measured, predicted }) => measured > 0 && predicted > 0);
+  /** @type {Map<string, Pair[]>} */
+  const kinds = new Map();
+  for (const one of usable) kinds.set(one.kind, [...(kinds.get(one.kind) ?? []), one]);
+  return [...kinds.values()].sort((a, b) => b.length - a.length)[0] ?? [];
+}
+
+/** @param {Pair} one */
+const errorOf = ({ measured, predicted }) => predicted / measured - 1;
+/** @param {Pair} one */
+export const isInside = (one) => Math.abs(errorOf(one)) <= BAND_FRAC;
+
+/**
+ * @param {{pairs: Pair[], colour: import("../types.js").Colour, narrow: boolean}} input  all of one kind
+ * @returns {import("../types.js").Figure & {inside: number, legend: [token: string, text: string][]}}
+ */
+export function predictedOverMeasured({ pairs, colour, narrow }) {
+  const values = pairs.flatMap(({ measured, predicted }) => [measured, predicted]);
+  const [least, most] = values.length ? [Math.min(...values), Math.max(...values)] : [1, 10];
+  const { kind } = pairs[0] ?? { kind: "s" };
+  const scale = scaleFor(Math.sqrt(least * most), kind);
+  const ends = [least / scale.factor / 1.3, (most / scale.factor) * 1.3];
+  const columns = [...new Set(pairs.map(({ column }) => column))];
+  const token = (/** @type {string} */ column) => SERIES[columns.indexOf(column) % SERIES.length];
+  const traces = columns.map((column) => {
+    const some = pairs.filter((one) => one.column === column);
+    return {
+      type: "scatter",
+      mode: "markers",
+      name: column,
+      x: some.map(({ measured }) => measured / scale.factor),
+      y: some.map(({ predicted }) => predicted / scale.factor),
+      marker: {
+        size: 9,
+        symbol: some.map((one) => (isInside(one) ? "circle-open" : "x-thin-open")),
+        color: colour(token(column)),
+        line: { width: 2 },
+      },
+      customdata: some.map(
+        (one) =>
+          `${escaped(one.words)}<br>${escaped(column)}: ${quantity(one.predicted, kind)} predicted, ${quantity(one.measured, kind)} measured, ${change(errorOf(one))}`,
+      ),
+      hovertemplate: "%{customdata}<extra></extra>",
+    };
+  });
+  const line = (/** @type {number} */ times, /** @type {any} */ more) => ({
+    type: "scatter",
+    mode: "lines",
+    x: ends,
+    y: ends.map((end) => end * times),
+    line: { color: colour("line-strong"), width: 1 },
+    hoverinfo: "skip",
+    ...more,
+  });
+  const worst = [...pairs]
+    .filter((one) => !isInside(one))
+    .sort((a, b) => Math.abs(Math.log(b.predicted / b.measured)) - Math.abs(Math.log(a.predicted / a.measured)));
+  const ticks = logTicks(
+    values.map((value) => value / scale.factor),
+    true,
+  );
+  const range = ends.map(Math.log10);
+  const middle = Math.sqrt(ends[0] * ends[1]);
+  return {
+    data: [
+      line(1 - BAND_FRAC, { name: "band", line: { width: 0 } }),
+      line(1 + BAND_FRAC, { name: "band", line: { width: 0 }, fill: "tonexty", fillcolor: colour("line") }),
+      line(1, { name: "as measured" }),
+      ...traces,
+    ],
+    inside: pairs.filter(isInside).length,
+    legend: columns.map((column) => [token(column), column]),
+    said: "○ within the band, × outside it",
+    layout: layout(colour, {
+      height: narrow ? 260 : 280,
+      margin: { l: 56, r: 14, t: 10, b: 42 },
+      xaxis: { type: "log", range, title: { text: `measured, ${scale.unit}` }, ...ticks, tickangle: 0 },
+      yaxis: { type: "log", range, title: { text: `predicted, ${scale.unit}` }, ...ticks },
+      annotations: worst.slice(0, narrow ? 1 : NAMED).map((one) => {
+        const right = one.measured / scale.factor > middle;
+        return {
+          x: Math.log10(one.measured / scale.factor),
+          y: Math.log10(one.predicted / scale.factor),
+          xanchor: right ? "right" : "left",
+          xshift: right ? -9 : 9,
+          showarrow: false,
+          text: `${escaped(one.words.length > 34 ? `${one.words.slice(0, 33)}…` : one.words)} ${change(errorOf(one))}`,
+          font: { size: 11, color: colour("bad") },
+        };
+      }),
+    }),
+    summary: `${plural(pairs.length, "number")} predicted over measured.`,
+    table: {
+      columns: [
+        { title: "row", text: true },
+        { title: "column", text: true },
+        { title: "measured", unit: kind },
+        { title: "predicted", unit: kind },
+        { title: "error", unit: "change" },
+      ],
+      rows: pairs.map((one) => [one.words, one.column, one.measured, one.predicted, errorOf(one)]),
+    },
+  };
+}

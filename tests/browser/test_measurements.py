@@ -1,0 +1,122 @@
+"""Measurements: plans and measurements as one table with a chart, to pick A and B from; what old links open."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.looking import (
+    EIGHT_GPUS,
+    expect_view,
+    number,
+    query,
+    settled,
+    side,
+    wait_for_causes,
+    wait_for_figures,
+)
+
+pytestmark = pytest.mark.browser
+
+ROWS = "#items tbody tr[data-item]"
+RUN = "2-llama3.2-1b-bf16-h200"
+
+
+def test_a_and_b_are_picked_from_a_table_that_is_sorted_grouped_filtered_and_in_the_url(open_page):
+    page = open_page("/?view=measurements&pin=s:tp%3D2%26dp%3D2")
+    rows = page.locator(ROWS)
+    expect(page.locator('[data-item="plan"] .pick').first).to_have_attribute("aria-pressed", "true")
+    plan = page.locator("[data-item^='s:']")
+    expect(plan).to_contain_text("dp 2, tp 2")
+    expect(plan).to_contain_text("predicted")
+    expect(plan.locator(".worse")).to_contain_text("%")
+    page.get_by_role("button", name="step time").click()
+    settled(page)
+    steps = rows.locator("td:nth-child(4)").all_inner_texts()
+    found = [number(text) for text in steps if text != "–"]
+    assert found == sorted(found)
+    assert len(found) >= 5
+    page.get_by_label("Group by").select_option("device")
+    expect(page.locator("#items tr.group", has_text="NVIDIA H200 ·")).to_contain_text("median step")
+    page.get_by_label("Chart: across").select_option("peak_bytes")
+    page.wait_for_function("() => document.querySelector('#items-chart .plot').data?.[0].type === 'scatter'")
+    assert (query(page, "sort"), query(page, "group"), query(page, "chart")) == (
+        "step_s",
+        "device",
+        "step_s-peak_bytes",
+    )
+    page.get_by_label("Filter measurements").fill(RUN)
+    expect(rows).to_have_count(1)
+    rows.get_by_role("button", name="as B").click()
+    expect(rows.get_by_role("button", name="as B")).to_have_attribute("aria-pressed", "true")
+    page.reload()
+    expect(rows).to_have_count(1)
+    page.get_by_label("Filter measurements").fill("no such name")
+    expect(page.locator("#items")).to_contain_text("Nothing has that name.")
+    page.get_by_role("button", name="Open A | B").click()
+    expect_view(page, "explore")
+    expect(side(page, "B")).to_contain_text("bf16 on one H200")
+    wait_for_causes(page)
+
+
+def test_columns_are_chosen_and_pins_come_first(open_page):
+    page = open_page("/?view=measurements")
+    expect(page.locator(ROWS).first).to_be_visible()
+    expect(page.locator("#items thead")).to_contain_text("MFU")
+    page.locator(".columns summary").click()
+    page.locator(".columns").get_by_label("MFU").uncheck()
+    page.locator(".columns").get_by_label("precision").check()
+    expect(page.locator("#items thead")).not_to_contain_text("MFU")
+    expect(page.locator("#items thead")).to_contain_text("precision")
+    page.locator(f'[data-item="m:{RUN}"]').get_by_role("button", name="Pin").click()
+    expect(page.locator(ROWS).first).to_have_attribute("data-item", f"m:{RUN}")
+    page.reload()
+    expect(page.locator("#items thead")).to_contain_text("precision")
+    expect(page.locator(ROWS).first).to_have_attribute("data-item", f"m:{RUN}")
+
+
+def test_links_to_compare_open_the_table_and_its_ways_the_study(open_page):
+    page = open_page(EIGHT_GPUS + f"&view=compare&measured=none&pin=m:gone&pin=m:{RUN}&baseline=1&shown=false")
+    expect_view(page, "measurements")
+    expect(page.locator(f'[data-item="m:{RUN}"]')).to_have_class("pinned")
+    expect(page.locator(".toast")).to_have_count(0)
+    page.goto(page.url.partition("?")[0] + "?view=compare&ranks=8")
+    expect_view(page, "studies")
+    expect(page.locator("#ways .sub")).to_contain_text("one of 8 chips")
+
+
+def test_folded_notices_of_imports_can_be_opened(open_page, drop, tmp_path):
+    page = open_page("/?view=measurements&measured=none", refusals=(415, 422))
+    expect_view(page, "measurements")
+    for index in range(4):
+        file = tmp_path / f"nothing{index}.txt"
+        file.write_text(f"no table here {index}")
+        drop(page, file)
+        expect(page.locator(".tray .import.failed")).to_have_count(index + 1)
+    folded = page.locator(".tray .import.folded")
+    expect(folded).to_have_count(1)
+    title = folded.locator(".title")
+    expect(title).to_have_attribute("aria-expanded", "false")
+    title.click()
+    expect(folded).to_have_count(0)
+    expect(page.locator(".tray .import", has_text="nothing0.txt")).to_contain_text("Not imported")
+
+
+def test_another_model_or_chip_leaves_the_bundled_sample_behind(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    measured = page.locator("#ab .side", has_text="measured")
+    expect(measured).to_have_count(1)
+    page.select_option("#chip", "h100-sxm")
+    # the plan on the chip that was left stays as A
+    expect(measured).to_have_count(0)
+    expect(side(page, "A")).to_contain_text("H200")
+    expect(side(page, "B")).to_contain_text("H100 SXM")
+    assert query(page, "measured") == "none"
+    page.go_back()
+    expect(measured).to_have_count(1)
+    page.select_option("#model", "gpt2")
+    expect(measured).to_have_count(0)
+    expect(side(page, "B")).to_contain_text("choose B")
+    page.get_by_role("button", name="Back to the sample").click()
+    expect(measured).to_have_count(1)

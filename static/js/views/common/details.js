@@ -57,7 +57,7 @@ export function createDetails(id = "details", opened = () => {}) {
   const scroller = createScroller("Rows", "tall");
   const warned = h("div", {});
   const rows = h("section", { class: "card w12 rows" }, scroller.element, warned);
-  const element = h("div", { class: "w12 details", id, hidden: true }, head, scatter.element, own.element, rows);
+  const element = h("div", { class: "w12 opened", id, hidden: true }, head, scatter.element, own.element, rows);
   /** @type {Map<string, Promise<any>>} */
   const known = new Map();
   /** @type {Tab[]} */

@@ -131,7 +131,7 @@ export function createParallelism() {
         card.later(() => parallelismFigure({ comparison, metric: split.metric, here, colour, narrow: narrow() }));
     }
   }
-  const element = h("div", { class: "w12 details ways" }, head, ...parts.map(({ card }) => card.element));
+  const element = h("div", { class: "w12 opened ways" }, head, ...parts.map(({ card }) => card.element));
   return { element, update, draw };
 }
 

@@ -104,7 +104,7 @@ TABLES = [
     (
         "measurements",
         "/?view=measurements&measured=none&pin=s:recompute%3Dfull&pin=m:1-llama3.2-1b-ddp-4xh200",
-        ["Plans and measurements"],
+        [],
     ),
     ("studies", "/?view=studies&study=transformer-tables", []),
     (
@@ -119,6 +119,34 @@ TABLES = [
 def _overflow(page: Page) -> int:
     wider = "() => [document.documentElement.scrollWidth - innerWidth].filter((wider) => wider > 0)"
     return len(at_last(page, wider))
+
+
+_FIRST_SCREEN = """() => {
+    const texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+    const words = [];
+    while (texts.nextNode()) {
+        const { parentElement: own, textContent } = texts.currentNode;
+        if (own.closest("script, .sr, select, noscript") || !own.checkVisibility()) continue;
+        const range = document.createRange();
+        range.selectNodeContents(texts.currentNode);
+        const { top, bottom, width } = range.getBoundingClientRect();
+        if (width && top < innerHeight && bottom > 0) words.push(...(textContent.match(/\\p{L}{2,}/gu) ?? []));
+    }
+    const parts = ["#tile-step-time", "#tile-peak-memory", "#step-time", "#roofline .plot", "#timeline .plot"];
+    const below = parts.filter((one) => document.querySelector(one).getBoundingClientRect().bottom > innerHeight);
+    return { words: words.length, below };
+}"""
+
+
+def test_the_first_screen_says_all_in_few_words(open_page):
+    page = open_page()
+    wait_for_figures(page)
+    settled(page)
+    found = page.evaluate(_FIRST_SCREEN)
+    assert found["words"] <= 250
+    assert found["below"] == []
+    # neither name of A and B is pressed out of the bar
+    assert page.locator("#ab .side b").evaluate_all("all => all.filter((one) => one.clientWidth < 40).length") == 0
 
 
 @pytest.mark.parametrize("width", WIDTHS)

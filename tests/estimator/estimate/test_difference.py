@@ -54,14 +54,15 @@ def assert_whole(a, b):
     assert len({(one.name, one.axis, one.factor) for one in found.causes}) == len(found.causes)
 
 
-@given(scenarios(), scenarios())
-@settings(max_examples=10, deadline=None)
-def test_any_two_predictions(one, other):
-    a, b = (of_estimate(estimate(scenario, interval=False), scenario, "") for scenario in (one, other))
-    assert_whole(a, b)
-    assert_whole(b, a)
-    assert all(cause.name != "untold" for cause in between(a, b).causes), "a prediction tells everything"
-    assert between(a, a).step_time_s == 0
+@given(st.lists(scenarios(), min_size=15, max_size=15))
+@settings(max_examples=1, deadline=None)
+def test_any_two_predictions(drawn):
+    """More than 200 pairs of a few scenarios, whose estimates are made once."""
+    items = [of_estimate(estimate(scenario, interval=False), scenario, "") for scenario in drawn]
+    for a, b in permutations(items, 2):
+        assert_whole(a, b)
+        assert all(cause.name != "untold" for cause in between(a, b).causes), "a prediction tells everything"
+    assert between(items[0], items[0]).step_time_s == 0
 
 
 def test_all_bundled_measurements_among_each_other_and_beside_their_predictions():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 from estimator.estimate.estimate import estimate
 from estimator.scenario.scenario import scenario_from_json
 from estimator.search.remedies import LEAST_FRAC, remedies
 
+SAMPLES = sorted((Path(__file__).parents[3] / "app" / "samples").glob("*.json"))
 CLUSTER = {"chip": "h100-sxm", "chips_per_node": 8, "nodes": 8}
 TRAINING = {"seq_len": 4096, "global_batch": 512, "precision": "bf16-amp"}
 SLOW = {"model": "llama3-70b", "cluster": CLUSTER, "training": TRAINING,
@@ -30,6 +34,23 @@ def test_what_is_promised_is_what_the_estimate_says():
         assert there.memory.fits
         assert one.step_time_s < own.step_time_s * (1 - LEAST_FRAC)
         assert there.chips == own.chips
+
+
+def test_every_promise_is_kept_whatever_the_plan():
+    documents = [json.loads(path.read_text())["scenario"] for path in SAMPLES]
+    small = {"cluster": {"chip": "a100-80gb-sxm", "nodes": 1, "chips_per_node": 4},
+             "training": {"seq_len": 2048, "global_batch": 16}}  # fmt: skip
+    documents += [
+        {**small, "model": model, "plan": plan}
+        for model in ("gpt2-medium", "qwen3-4b")
+        for plan in ({"dp": 4}, {"dp": 2, "tp": 2, "recompute": "full"}, {"pp": 4, "micro_batch": 2})
+    ]
+    promised = [one for document in documents for one in remedies(document).best]
+    assert len(promised) > 2 * len(documents)
+    for one in promised:
+        there = estimate(scenario_from_json(one.scenario), interval=False)
+        assert (one.step_time_s, one.peak_bytes) == (there.step_time_s, there.memory.peak_bytes)
+        assert (one.reserved_bytes, one.tokens_per_s) == (there.memory.reserved_bytes, there.tokens_per_s)
 
 
 def test_a_plan_that_does_not_fit_is_told_what_makes_it_fit():

@@ -86,6 +86,7 @@ def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
             args=["--no-sandbox"],
             accept_downloads=True,
             permissions=["clipboard-read", "clipboard-write"],
+            reduced_motion="reduce",  # a page that waits would be drawn sixty times a second, without a GPU
         )
         found.add_init_script(JS)
         found.set_default_timeout(WAIT_MS)

@@ -135,12 +135,17 @@ $(READY_NODE): package.json package-lock.json | $(READY_TEST)
 	$(BIN)/npm ci
 	@touch $@
 
-browser: setup-test ## find Chromium for the browser tests, or install it
-	@find="$(BIN)/python -m tests.chromium"; \
-	if [ -n "$$CHROMIUM" ] || $$find >/dev/null 2>&1; then $$find; exit; fi; \
-	root=; if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then root=yes; fi; \
-	if [ -n "$$root" ]; then apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium; fi; \
-	$$find 2>/dev/null || { $(BIN)/python -m playwright install $${root:+--with-deps} chromium; $$find; }
+browser: setup-test ## find Chromium for the browser tests, or install it, preferably without windows
+	@find="$(BIN)/python -m tests.chromium"; shell=chromium-headless-shell; \
+	if [ -n "$$CHROMIUM" ] || command -v $$shell >/dev/null; then $$find; exit; fi; \
+	found=$$($$find 2>/dev/null) || found=; root=; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  root=yes; \
+	  [ -n "$$found" ] || apt-get update -qq; \
+	  if apt-cache show $$shell >/dev/null 2>&1; then apt-get install -y -qq --no-install-recommends $$shell; \
+	  elif [ -z "$$found" ]; then apt-get install -y -qq --no-install-recommends chromium; fi; \
+	fi; \
+	$$find 2>/dev/null || { $(BIN)/python -m playwright install $${root:+--with-deps} --only-shell chromium; $$find; }
 
 postgres: ## find a PostgreSQL server for the store's tests, or install it
 	@find() { command -v postgres || ls -d /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres; }; \

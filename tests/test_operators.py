@@ -17,7 +17,7 @@ from estimator.scenario import catalog
 CHIP = catalog.chip("l4")
 TRUE = dataclasses.replace(
     with_constants(efficiencies(BASES["l4"]), {"memory_frac": 0.8, "gemm_vector_frac": 0.6}),
-    gemm_vector_tiles=tiles(tuple((r, c, 0.3 if (r, c) == (128, 128) else rate) for r, c, rate in TILES), ""),
+    gemm_vector_tiles=tiles(tuple((r, c, 0.5 if (r, c) == (256, 128) else rate) for r, c, rate in TILES), ""),
 )
 
 
@@ -39,11 +39,13 @@ def rows() -> list[dict[str, str]]:
 def test_the_constants_behind_a_table_are_found_again():
     found = tomllib.loads(calibration("a chip", CHIP, rows(), "a table"))
     ranges = found["ranges"]
-    assert ranges["gemm_vector_frac"]["value"] == pytest.approx(0.6, rel=0.05)
+    assert ranges["gemm_vector_frac"]["value"] == pytest.approx(0.6 * 0.95, rel=0.05), (
+        "the best tile of a table is the measure"
+    )
     assert ranges["memory_frac"]["value"] == pytest.approx(0.8)
     assert ranges["norm_frac"]["value"] == pytest.approx(0.5)
     assert ranges["softmax_frac"]["value"] == pytest.approx(0.75)
     table = found["tables"]["gemm_vector_tiles"]
     assert (max(table["rate"]), table["columns"]) == (1.0, [128, 128, 64, 64, 32])
-    assert table["rate"][1] < 0.5, "the slow tile is found"
+    assert table["rate"][0] < 0.75, "the slow tile is found"
     assert all(one["low"] <= one["value"] <= one["high"] for one in ranges.values())

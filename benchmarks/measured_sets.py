@@ -11,7 +11,7 @@ from app.commands.validate import read_rows
 from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import estimate
-from estimator.scenario.measurement import step_time_s
+from estimator.scenario.measurement import scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
 from estimator.validation.csv_row import scenario_of_row
@@ -103,7 +103,7 @@ def cases(paths: Sequence[Path]) -> list[Case]:
             for name in sorted(path.glob("*.json")):
                 run = read_measurement(name) if name.name != "predictions.json" else None
                 if run is not None and run.status == "ok" and run.scenario and run.steps_s:
-                    scenario = scenario_from_json(run.scenario)
+                    scenario = scenario_from_json(scenario_run(run))
                     if not scenario_problems(scenario):
                         found.append(
                             Case(scenario=scenario, measured_s=step_time_s(run.steps_s), calibrated=calibrated)
@@ -189,7 +189,7 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
     if measured.status != "ok" or not measured.scenario:
         return None
     try:
-        one = estimate(scenario_from_json(measured.scenario), calibrated)
+        one = estimate(scenario_from_json(scenario_run(measured)), calibrated)
     except InputProblems:
         return None
     step_s = step_time_s(measured.steps_s)

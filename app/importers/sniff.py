@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 
-from app.importers import json_scan
+from app.importers import flop_counter, json_scan, nccl_tests, ncu, torch_benchmark
 from app.importers.imported import ImportRefused
-from app.importers.nccl_tests import is_text
 from app.importers.source import GZIP_MAGIC, Source
 
 _TORCH_REMEDY = "Upload a trace (export_chrome_trace) or a text table; checkpoints hold no timings."
@@ -37,6 +36,13 @@ _HTML = re.compile(rb"\s{0,100}<(?:!doctype html|html|head|body)\b", re.IGNORECA
 _TAR_AT, _OFFICE_BYTES, _SHOWN_BYTES = 257, 4096, 1 << 17
 _HEAD_BYTES = 1 << 20
 """A head of this length may have more behind it; a shorter one is the whole content."""
+_TEXTS = {
+    "nccl-tests": nccl_tests,
+    "ncu": ncu,
+    "torch-benchmark": torch_benchmark,
+    "flop-counter": flop_counter,
+}
+"""Outputs of tools that are told by their words; all other text is searched for tables."""
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
 _OPS_KEYS = {"format", "signatures", "calls"}
@@ -62,7 +68,8 @@ def sniff(source: Source, filename: str) -> str:
     if json_scan.opening(head):
         return _json(head)
     _refuse_binary(head, filename)
-    return "nccl-tests" if is_text(head[:_SHOWN_BYTES].decode("utf-8", "replace")) else "text"
+    text = head[:_SHOWN_BYTES].decode("utf-8", "replace")
+    return next((format for format, module in _TEXTS.items() if module.is_text(text)), "text")
 
 
 def _refuse_known(head: bytes) -> None:
@@ -104,6 +111,10 @@ def _json(head: bytes) -> str:
         return "ops"
     if not is_list and {"results", "nccl_version"}.issubset(names):
         return "nccl-tests"
+    if not is_list and {"schema", "nodes"}.issubset(names):
+        return "chakra"
+    if not is_list and "log_history" in names:
+        return "trainer-state"
     if not is_list and {"segments", "device_traces"}.intersection(names):
         message = "this is a memory snapshot written as JSON"
         raise ImportRefused("snapshot", "byte 0", message, "Upload what torch.cuda.memory._dump_snapshot wrote.")

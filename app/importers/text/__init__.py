@@ -23,11 +23,11 @@ from app.importers.text.kinds import (
     op_sums,
     step_times,
     timings,
-    training_logs,
 )
 from app.importers.text.layout.document import Block, Document, Table, label
 from app.importers.text.layout.scan import scan
 from app.importers.text.reading import Decisions, compact
+from app.importers.text.trainers import read as read_log
 from app.importers.text.values.devices import candidates
 from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured
 
@@ -68,7 +68,7 @@ _REMEDY = (
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
     text = _decoded(source)
-    log = training_logs.read(text, filename)
+    log = read_log(text, filename)
     if log is not None:
         warnings = _file_warnings(source, Document(blocks=()))
         _check_size(len(log.rows), limits, 1)

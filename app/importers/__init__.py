@@ -22,6 +22,8 @@ FORMATS: dict[str, str] = {
     "torch-benchmark": "app.importers.torch_benchmark",
     "flop-counter": "app.importers.flop_counter",
     "chakra": "app.importers.chakra",
+    "xla": "app.importers.xla",
+    "workbook": "app.importers.workbook",
     "trainer-state": "app.importers.trainer_state",
 }
 """Format → module with ``read(source, filename, limits) -> Imported``; imported only when used."""

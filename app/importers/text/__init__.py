@@ -67,10 +67,14 @@ _REMEDY = (
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
-    text = _decoded(source)
+    return read_text(_decoded(source), filename, limits, source.damage)
+
+
+def read_text(text: str, filename: str, limits: Limits, damage: str = "") -> Imported:
+    """Read every table of a text that is at hand; raise ImportRefused where it holds none."""
     log = read_log(text, filename)
     if log is not None:
-        warnings = _file_warnings(source, Document(blocks=()))
+        warnings = _file_warnings(damage, Document(blocks=()))
         _check_size(len(log.rows), limits, 1)
         return Imported(measurements=(log,), warnings=(*warnings, *log.warnings))
     document = scan(text, limits.rows)
@@ -86,7 +90,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         groups.setdefault(key, (kind, []))[1].append(block)
     measurements, skipped = [], 0
     decisions = Decisions()
-    warnings = _file_warnings(source, document)
+    warnings = _file_warnings(damage, document)
     for kind, blocks in groups.values():
         reading = kind.measure(blocks, document, decisions)
         skipped += reading.skipped
@@ -135,10 +139,10 @@ def _decoded(source: Source) -> str:
     return re.sub(r"\x1b\[[0-9;]{0,20}[A-Za-z]", "", text)
 
 
-def _file_warnings(source: Source, document: Document) -> list[Warning]:
+def _file_warnings(damage: str, document: Document) -> list[Warning]:
     found = []
-    if source.damage:
-        message = f"The compressed file is {source.damage}; the text up to there was read"
+    if damage:
+        message = f"The compressed file is {damage}; the text up to there was read"
         found.append(Warning(code="file-truncated", message=message, where="the end"))
     if document.long_lines:
         message = f"{document.long_lines} lines of more than 20 000 characters were passed over"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import sqlite3
 
+import openpyxl
 import pytest
 
 from estimator.scenario.op_list import from_json
@@ -315,3 +318,86 @@ def test_an_execution_trace_becomes_an_op_list(tmp_path):
     assert phases == ["forward", "optimizer"]
     assert [row["calls"] for row in found.rows if row["op"] == "aten::relu"] == [2]
     assert refusal(tmp_path, {"schema": "1.1", "nodes": [{"id": 1, "name": "x"}]}).format == "execution trace"
+
+
+def test_a_trace_of_jax(tmp_path):
+    content = REFERENCE.joinpath("tools", "jax.trace.json.gz").read_bytes()
+    found = one(read(tmp_path, content))
+    events = [event for event in json.loads(gzip.decompress(content))["traceEvents"] if event.get("ph") == "X"]
+    marks = sorted(event["ts"] for event in events if event["name"] == "train")
+    assert found.steps_s == pytest.approx([(after - before) * 1e-6 for before, after in itertools.pairwise(marks)])
+    typical = min(range(2), key=lambda at: marks[at + 1] - marks[at])
+    dots = [
+        event["dur"] for event in events
+        if event["name"] in ("dot", "dot.1") and marks[typical] <= event["ts"] < marks[typical + 1]
+    ]  # fmt: skip
+    named = {kernel.name: kernel for kernel in found.kernels}
+    assert named["dot"].total_s + named["dot.1"].total_s == pytest.approx(sum(dots) * 1e-6)
+    assert (named["dot"].category, named["multiply_add_fusion"].category) == ("matmul", "elementwise")
+
+
+def device_trace(process, thread):
+    def event(name, tid, ts, dur, **args):
+        return {"ph": "X", "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+    return {"displayTimeUnit": "ns", "traceEvents": [
+        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": process}},
+        {"ph": "M", "pid": 1, "tid": 2, "name": "thread_name", "args": {"name": "Steps"}},
+        {"ph": "M", "pid": 1, "tid": 3, "name": "thread_name", "args": {"name": thread}},
+        event("1", 2, 0, 100), event("2", 2, 100, 110),
+        event("fusion.3", 3, 5, 40, hlo_category="convolution fusion", model_flops="2000", bytes_accessed="50"),
+        event("all-reduce.1", 3, 50, 20, hlo_category="all-reduce"), event("fusion.3", 3, 105, 44),
+    ]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("process", "thread"), [("/device:TPU:0", "XLA Ops"), ("/device:GPU:0", "Stream #14(Compute)")]
+)
+def test_a_trace_of_xla_on_a_device(tmp_path, process, thread):
+    found = one(read(tmp_path, device_trace(process, thread)))
+    assert found.steps_s == pytest.approx((100e-6, 110e-6))
+    assert [(one.name, one.category, one.count, one.flops, one.bytes) for one in found.kernels] == [
+        ("fusion.3", "matmul", 1, 2000.0, 50.0), ("all-reduce.1", "communication", 1, None, None),
+    ]  # fmt: skip
+
+
+def workbook(folder, sheets):
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(folder / "book.xlsx")
+    return (folder / "book.xlsx").read_bytes()
+
+
+def test_the_workbook_of_tracelens(tmp_path):
+    content = workbook(tmp_path, {
+        "gpu_timeline": [["type", "time ms", "percent"], ["computation_time", 31.5, 90.0], ["total_time", 35.0, 100.0]],
+        "kernel_summary": [["Kernel name", "Kernel duration (µs)_sum", "Kernel duration (µs)_count"], ["k", 1.0, 1]],
+        "unified_perf_summary": [
+            ["name", "op category", "Input Dims", "operation_count", "GFLOPS", "Data Moved (MB)",
+             "Kernel Time (µs)_sum"],
+            ["aten::mm", "GEMM", "((8944, 1024), (1024, 2816))", 48, 51.5, 71.0, 4055.25],
+            ["aten::mul", "elementwise", "((16,),)", 2, None, None, 10.0],
+        ],
+    })  # fmt: skip
+    found = one(read(tmp_path, content))
+    product, pointwise = found.kernels
+    assert (product.category, product.count, product.total_s) == ("matmul", 48, pytest.approx(4055.25e-6))
+    assert (product.flops, product.bytes) == (pytest.approx(48 * 51.5e9), 48 * 71.0 * 2**20)
+    assert (pointwise.category, pointwise.flops) == ("elementwise", None)
+    assert found.rows[0] == {"part": "computation_time", "total_s": pytest.approx(31.5e-3), "share_frac": 0.9}
+
+
+def test_any_other_workbook_is_its_tables(tmp_path):
+    content = workbook(tmp_path, {
+        "notes": [["written by hand"]],
+        "results": [["Sequence length", "Forward (ms)", "Backward (ms)"], [256, 1.5, 2.5], [512, 3.0, 5.0]],
+    })  # fmt: skip
+    found = one(read(tmp_path, content))
+    assert found.label == "results"
+    assert [row["forward_s"] for row in found.rows] == pytest.approx([1.5e-3, 3e-3])
+    assert refusal(tmp_path, content[: len(content) // 2]).format == "workbook"
+    assert refusal(tmp_path, workbook(tmp_path, {"empty": []})).format == "workbook"

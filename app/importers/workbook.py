@@ -22,7 +22,7 @@ _REMEDY = "Save the sheet as CSV, or paste its cells as text."
 _MOST_COLUMNS = 500
 _TIMELINE, _UNIFIED, _SUMMARY = "gpu_timeline", "unified_perf_summary", "kernel_summary"
 _CATEGORIES = {"GEMM": Category.MATMUL, "CONV": Category.MATMUL, "SDPA": Category.ATTENTION,
-               "elementwise": Category.ELEMENTWISE, "NORM": Category.ELEMENTWISE, "reduce": Category.ELEMENTWISE,
+               Category.ELEMENTWISE: Category.ELEMENTWISE, "NORM": Category.ELEMENTWISE, "reduce": Category.ELEMENTWISE,
                "triton": Category.ELEMENTWISE}  # fmt: skip
 """How TraceLens's own categories begin."""
 _LONGEST_NAME = 300

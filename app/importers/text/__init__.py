@@ -7,6 +7,7 @@ from types import ModuleType
 
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
+from app.importers.text import deepflow_log, tensor_log
 from app.importers.text.kinds import (
     accumulation,
     all_reduce_blocks,
@@ -19,6 +20,7 @@ from app.importers.text.kinds import (
     flash,
     generic,
     kernel_shares,
+    layer_costs,
     measured_runs,
     op_sums,
     step_times,
@@ -33,6 +35,7 @@ from estimator.scenario.measurement import Measurement, Origin, Warning, any_mea
 
 KINDS: tuple[ModuleType, ...] = (
     measured_runs,
+    layer_costs,
     op_sums,
     flash,
     attention,
@@ -48,6 +51,8 @@ KINDS: tuple[ModuleType, ...] = (
     timings,
     generic,
 )
+WHOLE = (read_log, tensor_log.read, deepflow_log.read)
+"""Readers of texts that are one thing from end to end, before any is searched for tables."""
 DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_times, all_reduce_lines, all_reduce_blocks,
                 ddp_lines, ddp_breakdown, kernel_shares, op_sums, timings}  # fmt: skip
 """Kinds of tables that depend on the machine."""
@@ -60,6 +65,10 @@ PREDICTED_COLUMNS = {
     "share_frac",
 }
 """Columns that together only ``estimator.estimate.layer_table`` writes."""
+_HOST = re.compile(
+    r"\s{0,100}((?:\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][\w.-]{0,60}|\[\d{1,6},\d{1,6}\]<std(?:out|err)>):)[ \n]?"
+)
+_FEWEST_PREFIXED = 5
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms' lines."
 )
@@ -72,7 +81,8 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
 
 def read_text(text: str, filename: str, limits: Limits, damage: str = "") -> Imported:
     """Read every table of a text that is at hand; raise ImportRefused where it holds none."""
-    log = read_log(text, filename)
+    text = _without_host(text)
+    log = next((found for reader in WHOLE if (found := reader(text, filename)) is not None), None)
     if log is not None:
         warnings = _file_warnings(damage, Document(blocks=()))
         _check_size(len(log.rows), limits, 1)
@@ -137,6 +147,18 @@ def _decoded(source: Source) -> str:
     if text.count("\ufffd") > 0.05 * len(text) or "\x00" in text:
         raise ImportRefused("binary", "", "this is neither text nor a known binary format", _REMEDY)
     return re.sub(r"\x1b\[[0-9;]{0,20}[A-Za-z]", "", text)
+
+
+def _without_host(text: str) -> str:
+    """What launchers put before every line (``10.0.0.7: ``, ``node3: ``, ``[1,0]<stdout>:``) is taken away."""
+    found = _HOST.match(text)
+    if found is None:
+        return text
+    lines = text.splitlines()
+    prefix = found[1]
+    if len(lines) < _FEWEST_PREFIXED or not all(line.startswith(prefix) for line in lines if line.strip()):
+        return text
+    return "\n".join(line[len(prefix) :].removeprefix(" ") for line in lines)
 
 
 def _file_warnings(damage: str, document: Document) -> list[Warning]:

@@ -2,6 +2,7 @@
 import { ApiError } from "../../api.js";
 import { percent, plural } from "../../format.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
+import { dropped, parcels } from "../../together.js";
 import { chief, upload } from "../../upload.js";
 import { announce, byId, h, icon } from "./dom.js";
 import { trying } from "./toast.js";
@@ -22,7 +23,9 @@ function next() {
 }
 
 /** @param {File[]} files */
-export const importFiles = (files) => files.forEach((file) => importBlob(file, file.name));
+export async function importFiles(files) {
+  for (const { body, name } of await parcels(files)) importBlob(body, name);
+}
 /** @param {string} text @param {string} name */
 export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
 
@@ -156,6 +159,6 @@ export function listenForDrops() {
     mark(0);
     if (!has(event)) return;
     event.preventDefault();
-    importFiles([...(event.dataTransfer?.files ?? [])]);
+    if (event.dataTransfer) void dropped(event.dataTransfer).then(importFiles);
   });
 }

@@ -4,7 +4,8 @@ import { percent, plural } from "../../format.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
 import { chief, upload } from "../../upload.js";
 import { announce, byId, h, icon } from "./dom.js";
-import { trying } from "./toast.js";
+import { documentOf, openDocument } from "./takeAlong.js";
+import { toast, trying } from "./toast.js";
 import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
@@ -22,7 +23,20 @@ function next() {
 }
 
 /** @param {File[]} files */
-export const importFiles = (files) => files.forEach((file) => importBlob(file, file.name));
+export const importFiles = (files) => files.forEach((file) => void importOne(file));
+
+/** What this page wrote opens as it was; every other file is the server's to read. @param {File} file */
+async function importOne(file) {
+  const found = await documentOf(file);
+  if (!found) return importBlob(file, file.name);
+  await trying(
+    openDocument(found, file.name).then(async (missing) => {
+      await refreshMeasurements();
+      toast(missing ? `Opened, with ${plural(missing, "measurement")} from the file` : "Opened");
+    }),
+  );
+  return undefined;
+}
 /** @param {string} text @param {string} name */
 export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
 

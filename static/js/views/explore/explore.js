@@ -8,6 +8,7 @@ import { loadMeasurement } from "../../measurements.js";
 import { state, subscribe } from "../../state.js";
 import { announce, byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
+import { REPORT_EVENT } from "../common/takeAlong.js";
 import { trying } from "../common/toast.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
@@ -48,9 +49,9 @@ function shownEstimate() {
   return pair.b?.estimate ?? pair.a?.estimate ?? estimate;
 }
 
-/** @param {HTMLElement} root */
-export function createExplore(root) {
-  const panel = createPanel();
+/** @param {HTMLElement} root @param {{tour: () => void}} options  `tour`: begins the tour of the page */
+export function createExplore(root, { tour }) {
+  const panel = createPanel({ tour });
   const sides = createSidesBar(byId("ab"));
   const strip = createStrip();
   const notices = createNotices(panel.unplaced);
@@ -81,6 +82,7 @@ export function createExplore(root) {
     "main",
     { id: "content", tabindex: -1 },
     h("h1", { class: "sr", text: "A against B" }),
+    h("h2", { class: "sr", text: "The step" }),
     notices.element,
     strip.element,
     water.element,
@@ -191,6 +193,7 @@ export function createExplore(root) {
   subscribe(["measurement"], water.showWarnings);
   subscribe(["measurement", "measuredScenario", "theme", "view"], () => state.view === "explore" && profile.update());
   subscribe(["measured"], () => void trying(loadMeasurement()));
+  root.addEventListener(REPORT_EVENT, tabs.updateAll);
   profile.update();
   if (state.measured) void trying(loadMeasurement());
   return { panel, choose: sides.choose };

@@ -4,7 +4,7 @@ import { count, plural, saidTogether, short, significant } from "../../format.js
 import { createHardwareSliders } from "./hardwareSliders.js";
 import { priceOf } from "../../sides.js";
 import { usdPerHour } from "./strip.js";
-import { chipOf, chips, chipWord, describe } from "../../scenario.js";
+import { chipOf, chips, chipWord, describe, same } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { h, put } from "../common/dom.js";
 import { capacityHint, chipSpecs, modelSpecs } from "./specs.js";
@@ -46,7 +46,8 @@ function tokensIn(text) {
   return found && Number.isFinite(Number(found[1])) ? Number(found[1]) * scale : 0;
 }
 
-export function createPanel() {
+/** @param {{tour: () => void}} options */
+export function createPanel({ tour }) {
   const model = h(
     "select",
     {
@@ -91,7 +92,14 @@ export function createPanel() {
   const trainingChoices = TRAINING_CHOICES.map((one) => choiceOf(...one));
   const all = [...batch, ...trainingChoices];
   const of = (/** @type {{element: HTMLElement}[]} */ some) => some.map(({ element }) => element);
+  const welcome = h(
+    "p",
+    { class: "welcome", hidden: true },
+    "A bundled run, to look around.",
+    h("button", { type: "button", class: "link", id: "tour", text: "One-minute tour", onclick: tour }),
+  );
   const sheet = createSheet("Scenario", [
+    welcome,
     h(
       "section",
       {},
@@ -163,6 +171,8 @@ export function createPanel() {
     const { chips_per_node, nodes } = scenario.cluster;
     if (document.activeElement !== total) total.value = String(chips_per_node * nodes);
     put(product, `${product_of} = ${plural(chips(scenario), chipWord(chipOf(scenario, catalog)))}`);
+    // the start state, which nobody has chosen
+    welcome.hidden = !state.sample || state.measured !== state.sample || !same(scenario, state.base);
     showProblems(modelProblem, "model");
     showProblems(chipProblem, "cluster");
     plan.update();
@@ -185,7 +195,9 @@ export function createPanel() {
     put(dollars, costs.every(Boolean) ? costs.map((cost) => `$${short(cost ?? 0)}`).join(" → ") : "");
   }
   subscribe(["pair", "run_tokens", "usd_per_hour"], updateWhole);
-  subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b"], (_, changed) => update(changed));
+  subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b", "measured"], (_, changed) =>
+    update(changed),
+  );
   update();
   const handled = new Set([...plan.paths, ...all.map(({ path }) => path)]);
   /** Problems that no field of the panel can show. */

@@ -13,8 +13,9 @@ import { trying } from "../common/toast.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
 import { createConfiguration } from "./configuration.js";
-import { createKernels } from "./kernels.js";
+import { createKernels, matchedNow } from "./kernels.js";
 import { createLayers } from "./layers.js";
+import { createLevels } from "./levels.js";
 import { createMemory } from "./memoryCard.js";
 import { createNotices } from "./notices.js";
 import { createPanel } from "./panel.js";
@@ -57,7 +58,15 @@ export function createExplore(root, { tour }) {
   const notices = createNotices(panel.unplaced);
   const water = createWaterfall({ name });
   const remedies = createRemedies();
-  const roof = new FigureCard({ id: "roofline", title: "Roofline", height: HEIGHT_PX, span: "w6 fig", name });
+  const levels = createLevels(() => drawRoofline());
+  const roof = new FigureCard({
+    id: "roofline",
+    title: "Roofline",
+    height: HEIGHT_PX,
+    span: "w6 fig",
+    actions: levels.buttons,
+    name,
+  });
   const time = createTimeline({ name });
   const profile = createProfile();
   const memory = createMemory({ name });
@@ -137,11 +146,20 @@ export function createExplore(root, { tour }) {
   function drawRoofline() {
     const { drag, catalog, selected } = state;
     if (!drag) heldRange = null;
+    levels.update();
     if (!rooflineParts().roofs) return;
     roof.later(() => {
-      const { series, roofs, precision } = rooflineParts();
+      const { series: all, roofs, precision } = rooflineParts();
       const range = heldRange;
-      const parts = { series, roofs: roofs ?? { memory_bytes_per_s: 1, flops_per_s: { fp32: 1 } }, precision };
+      const { series, bytes_per_s, level } = levels.apply(all);
+      const memory_bytes_per_s = bytes_per_s ?? roofs?.memory_bytes_per_s ?? 1;
+      const parts = {
+        series,
+        roofs: { flops_per_s: roofs?.flops_per_s ?? { fp32: 1 }, memory_bytes_per_s },
+        precision,
+        level,
+        joined: matchedNow().flatMap(({ by, names }) => (by ? [names] : [])),
+      };
       const figure = roofline({ ...parts, categories: catalog.categories, selected, colour, range, narrow: narrow() });
       if (drag) heldRange = figure.range;
       const letters = series.map(
@@ -151,7 +169,10 @@ export function createExplore(root, { tour }) {
         ? `${plural(figure.left_out, "unpriced kernel")}, ${seconds(figure.left_out_s)}`
         : "";
       put(roof.sub, [letters.join(" "), left].filter(Boolean).join(" · "));
-      return { ...figure, said: `${letters.join(" ")}; hollow: predicted, solid: measured; area: share of the step` };
+      return {
+        ...figure,
+        said: `${level ? `bytes of ${level}; ` : ""}${letters.join(" ")}; hollow: predicted, solid: measured; area: share of the step`,
+      };
     });
   }
 

@@ -20,7 +20,11 @@ import { importFiles, importText, listenForDrops } from "./views/common/imports.
 import { createRuns } from "./views/runs/runs.js";
 import { createSearch } from "./views/search/search.js";
 import { createStudies } from "./views/studies/studies.js";
+import { createSave } from "./views/common/save.js";
+import { savePage, saveReport } from "./views/common/takeAlong.js";
 import { createPalette } from "./views/common/palette.js";
+import { createGlossary, explainTerms } from "./views/common/terms.js";
+import { createTour } from "./views/common/tour.js";
 import { copy, notice, toast, trying } from "./views/common/toast.js";
 
 const RETRY_MS = 3000;
@@ -78,7 +82,10 @@ async function start() {
   set({ catalog, base, sample: catalog.sample?.measurement_id ?? "" });
   const unknown = unknownIn(location.search, base);
   readUrl();
-  const explore = createExplore(byId("explore"));
+  const tour = createTour();
+  const explore = createExplore(byId("explore"), { tour: tour.start });
+  const glossary = createGlossary();
+  explainTerms();
   const others = [
     createSearch(byId("search")),
     createRuns(byId("runs")),
@@ -118,7 +125,11 @@ async function start() {
     },
     { keys: ["u"], does: "import files or text", act: () => importing.open() },
     { keys: ["c"], does: "copy a link to this state", act: copyLink },
+    { keys: ["r"], does: "save this page as a report (HTML)", act: () => void trying(saveReport()) },
+    { keys: ["j"], does: "save this page as JSON, to open again", act: savePage },
     { keys: ["t"], does: "light or dark", act: toggleTheme },
+    { keys: ["g"], does: "terms, with formula and source", act: () => glossary.showModal() },
+    { keys: ["o"], does: "one-minute tour", act: tour.start },
     { keys: ["?"], does: "this list", act: () => help.showModal() },
     { keys: ["x"], does: "swap A and B", act: swapSides },
     { keys: ["a"], does: "choose A", act: () => explore.choose("A") },
@@ -134,6 +145,16 @@ async function start() {
   byId("commands").onclick = () => palette.open();
   byId("import").onclick = () => importing.open();
   byId("copy-link").onclick = copyLink;
+  byId("save-page").append(
+    createSave({
+      title: "Page",
+      mark: "save",
+      choices: [
+        ["Report (HTML)", saveReport],
+        ["JSON", savePage],
+      ],
+    }),
+  );
   byId("theme").onclick = toggleTheme;
   byId("help").onclick = () => help.showModal();
   for (const link of document.querySelectorAll("[data-view]")) {

@@ -166,10 +166,10 @@ slurm: setup-test ## find Slurm for its tests, or install it; without it those t
 	$$find || echo "The tests of the Slurm backend will be skipped. Install the packages slurm-wlm, munge, slurmdbd, mariadb-server-core and mariadb-client-core (Debian, Ubuntu), or run make slurm as root."
 
 accuracy: setup ## how right predictions are, of every set of measured steps; fails where a figure got worse
-	@$(BIN)/python benchmarks/accuracy.py $(TABLES) $(ARGS)
+	@$(BIN)/python -m benchmarks.accuracy $(TABLES) $(ARGS)
 
 bench: setup-test browser ## measure how fast Headroom itself is: every script in benchmarks/
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script"; done
+	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python -m "benchmarks.$$(basename "$$script" .py)"; done
 
 docker: ## build the image; CUDA_BASE=IMAGE for one with CUDA, Python and make
 	docker build -t headroom $(if $(CUDA_BASE),--build-arg BASE=$(CUDA_BASE) --build-arg RUNTIME=$(CUDA_BASE) --build-arg TORCH=$(TORCH_PIN) --build-arg PIP_EXTRA_INDEX_URL=) $(ARGS) .

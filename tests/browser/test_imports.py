@@ -79,7 +79,9 @@ def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, d
     expect(page.locator("#details section.card").nth(9)).to_be_attached()
     expect(page.locator("#details .warned").first).to_be_attached()
     page.reload()
-    expect(page.locator("#details section.card").filter(has_text="parameters").first).to_contain_text("128\u202f625\u202f408")
+    expect(page.locator("#details section.card").filter(has_text="parameters").first).to_contain_text(
+        "128\u202f625\u202f408"
+    )
 
 
 def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):

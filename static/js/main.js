@@ -150,6 +150,7 @@ async function start() {
       title: "Page",
       mark: "save",
       choices: [
+        ["Link", copyLink],
         ["Report (HTML)", saveReport],
         ["JSON", savePage],
       ],

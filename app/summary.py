@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from estimator.scenario.measurement import Measurement, Origin, step_time_s
+from estimator.scenario.measurement import Measurement, Origin, scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -64,7 +64,7 @@ def scenario_of(measurement: Measurement) -> Scenario | None:
     if not measurement.scenario:
         return None
     try:
-        return scenario_from_json(measurement.scenario)
+        return scenario_from_json(scenario_run(measurement))
     except InputProblems:
         return None
 

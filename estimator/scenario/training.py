@@ -9,7 +9,7 @@ from estimator.scenario.framework import FRAMEWORKS, Framework
 from estimator.scenario.hardware import PEAK_FIELD
 
 PRECISIONS = tuple(PEAK_FIELD)
-OPTIMIZERS = ("adamw", "sgd")
+OPTIMIZERS = ("adamw", "adamw-8bit", "adafactor", "sgd")
 EXPERTS = ("default", "grouped", "loop")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
 
@@ -22,7 +22,11 @@ class Training:
     global_batch: int = spec(minimum=1, maximum=100_000_000, help="sequences per step over all ranks")
     precision: str = spec("bf16-amp", choices=PRECISIONS, help="numbers of compute and of the states")
     dropout: float = spec(0.0, minimum=0, maximum=0.99, help="dropout of attention weights and block outputs")
-    optimizer: str = spec("adamw", choices=OPTIMIZERS, help="optimizer")
+    optimizer: str = spec(
+        "adamw",
+        choices=OPTIMIZERS,
+        help="optimizer; adamw-8bit keeps moments of a byte each, adafactor sums of rows and columns",
+    )
     attention: str = spec(
         "sdpa",
         choices=ATTENTIONS,

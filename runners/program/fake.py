@@ -19,6 +19,7 @@ from torch.utils import _device as devices
 from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
+from estimator.scenario.problems import InputProblems, Problem
 from runners.program import attention, autocast, chip, compiled, composites, placeholders
 from runners.program.recorder import DEVICE, Recorder, is_on_device
 from runners.program.recording import Finished, Recording
@@ -282,6 +283,16 @@ def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
     return found
 
 
+def _scatter(tensor: torch.Tensor, devices: list[int], sizes: Any, dim: int, streams: Any) -> list[torch.Tensor]:
+    """DataParallel's way to its devices, of which there is one here."""
+    if len(devices) > 1:
+        remedy = "Give one device, or use DistributedDataParallel."
+        raise InputProblems(
+            [Problem(field="DataParallel", message="spreads a batch over several devices", remedy=remedy)]
+        )
+    return [tensor.to(torch.device("cuda", devices[0]), non_blocking=True)]
+
+
 def _patch_devices(route: Route) -> None:
     fake: Any = FakeTensor
     inner = fake.device.fget
@@ -322,6 +333,7 @@ def _patch_devices(route: Route) -> None:
 
     dataloader.__init__ = without_workers  # type: ignore[method-assign]
     anywhere.Generator = _generator()
+    anywhere._C._scatter = _scatter
     wrap = anywhere.Tensor._make_wrapper_subclass
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:

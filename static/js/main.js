@@ -15,7 +15,6 @@ import { createCompare } from "./views/compare/compare.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
 import { byId, h } from "./views/common/dom.js";
 import { createExplore } from "./views/explore/explore.js";
-import { createFindModel } from "./views/explore/findModel.js";
 import { importFiles, importText, listenForDrops } from "./views/common/imports.js";
 import { createRuns } from "./views/runs/runs.js";
 import { createSearch } from "./views/search/search.js";
@@ -83,7 +82,7 @@ async function start() {
   const unknown = unknownIn(location.search, base);
   readUrl();
   const tour = createTour();
-  const explore = createExplore(byId("explore"), { tour: tour.start });
+  const explore = createExplore(byId("explore"), { tour: tour.start, choose: (letter) => palette.side(letter) });
   const glossary = createGlossary();
   explainTerms();
   const others = [
@@ -102,9 +101,6 @@ async function start() {
   if (unknown.length)
     notice(`This link says ${unknown.join(", ")}, which this page does not know; the rest of it is shown.`);
   const importing = createImport({ files: importFiles, text: importText });
-  const finding = createFindModel(() => {
-    if (state.view !== "search" && state.view !== "compare") show("explore");
-  });
   const copyLink = () => copy(location.href, "Link copied");
   /** @type {import("./keys.js").Shortcut[]} */
   const shortcuts = [
@@ -113,7 +109,7 @@ async function start() {
     { keys: ["3"], does: "Compare", act: () => show("compare") },
     { keys: ["4"], does: "Studies", act: () => show("studies") },
     { keys: ["s"], does: "Search", act: () => show("search") },
-    { keys: ["/"], does: "find a model", act: () => finding.open() },
+    { keys: ["/"], does: "find a model", act: () => palette.model() },
     { keys: ["←", "→"], does: "move the focused slider to the next legal value" },
     {
       keys: ["p"],
@@ -132,16 +128,18 @@ async function start() {
     { keys: ["o"], does: "one-minute tour", act: tour.start },
     { keys: ["?"], does: "this list", act: () => help.showModal() },
     { keys: ["x"], does: "swap A and B", act: swapSides },
-    { keys: ["a"], does: "choose A", act: () => explore.choose("A") },
-    { keys: ["b"], does: "choose B", act: () => explore.choose("B") },
+    { keys: ["a"], does: "choose A", act: () => palette.side("A") },
+    { keys: ["b"], does: "choose B", act: () => palette.side("B") },
     { keys: ["Ctrl K"], does: "commands: models, chips, measurements, actions" },
     { keys: ["Ctrl Z"], does: "undo" },
     { keys: ["Esc"], does: "close what is open, and show all causes" },
   ];
   const help = createHelp(shortcuts);
-  const palette = createPalette(shortcuts);
+  const palette = createPalette(shortcuts, () => {
+    if (state.view !== "search" && state.view !== "compare") show("explore");
+  });
   listen(shortcuts);
-  byId("find").onclick = () => finding.open();
+  byId("find").onclick = () => palette.model();
   byId("commands").onclick = () => palette.open();
   byId("import").onclick = () => importing.open();
   byId("copy-link").onclick = copyLink;

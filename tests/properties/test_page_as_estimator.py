@@ -185,26 +185,12 @@ def _legal(draw: random.Random) -> dict[str, Any]:
 def test_a_plan_on_another_number_of_chips_has_degrees_that_are_legal(draw: random.Random):
     moves = [(_legal(draw), draw.choice((1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 48, 64, 96, 100, 128))) for _ in range(2000)]
     fitted = call_each("scenario", "withField", [(one, "cluster.chips", chips, 8) for one, chips in moves])
-    kept = call_each(
-        "relayout",
-        "relayoutKeepingBatch",
-        [(one["plan"], chips, one["training"], encode(catalog.model(one["model"]))) for one, chips in moves],
-    )
     refused = 0
-    for (before, chips), after, laid in zip(moves, fitted, kept, strict=True):
+    for (before, chips), after in zip(moves, fitted, strict=True):
         assert after["cluster"]["chips_per_node"] * after["cluster"]["nodes"] == chips
-        scenarios = [after]
-        if laid:
-            plan = Plan(**before["plan"] | laid)
-            batch = batch_following(plan, Training(**before["training"]))
-            assert batch.keys() <= {"plan.micro_batch"}
-            plan = replace(plan, micro_batch=batch.get("plan.micro_batch", plan.micro_batch))
-            scenarios.append({**before, "cluster": after["cluster"], "plan": asdict(plan)})
-        for one in scenarios:
-            problems = scenario_problems(scenario_as_given(one))
-            assert {problem.field for problem in problems} <= FITTED, (before, one, problems)
-            refused += bool(problems)
-    assert sum(map(bool, kept)) > len(moves) / 3
+        problems = scenario_problems(scenario_as_given(after))
+        assert {problem.field for problem in problems} <= FITTED, (before, after, problems)
+        refused += bool(problems)
     assert refused < 0.05 * len(moves)
 
 

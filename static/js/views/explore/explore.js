@@ -50,10 +50,14 @@ function shownEstimate() {
   return pair.b?.estimate ?? pair.a?.estimate ?? estimate;
 }
 
-/** @param {HTMLElement} root @param {{tour: () => void}} options  `tour`: begins the tour of the page */
-export function createExplore(root, { tour }) {
+/**
+ * @param {HTMLElement} root
+ * @param {{tour: () => void, choose: (letter: "A" | "B") => void}} options  `tour` begins the tour of the page, `choose`
+ *   asks what stands at a side
+ */
+export function createExplore(root, { tour, choose }) {
   const panel = createPanel({ tour });
-  const sides = createSidesBar(byId("ab"));
+  createSidesBar(byId("ab"), choose);
   const strip = createStrip();
   const notices = createNotices(panel.unplaced);
   const water = createWaterfall({ name });
@@ -217,5 +221,5 @@ export function createExplore(root, { tour }) {
   root.addEventListener(REPORT_EVENT, tabs.updateAll);
   profile.update();
   if (state.measured) void trying(loadMeasurement());
-  return { panel, choose: sides.choose };
+  return { panel };
 }

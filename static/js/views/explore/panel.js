@@ -9,7 +9,9 @@ import { priceOf } from "../../sides.js";
 import { usdPerHour } from "./strip.js";
 import { chipOf, chips, chipWord, describe, same } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
+import { tokensIn } from "../../tokenCount.js";
 import { h, put } from "../common/dom.js";
+import { options, OWN, selectOr } from "../common/entries.js";
 import { capacityHint, chipSpecs, modelSpecs } from "./specs.js";
 import { tellFollowed } from "../common/fieldProblem.js";
 import { createModelFile } from "./modelFile.js";
@@ -28,32 +30,8 @@ const TRAINING_CHOICES = /** @type {[string, string][]} */ ([
   ["training.framework", "Framework"],
 ]);
 
-/** @param {import("../../types.js").Entry[]} entries */
-function options(entries) {
-  /** @type {Map<string, HTMLOptionElement[]>} */
-  const families = new Map();
-  for (const { key, label } of entries) {
-    const family = label.split(/[\s\-\d]/)[0];
-    families.set(family, [...(families.get(family) ?? []), h("option", { value: key, text: label })]);
-  }
-  return [...families].flatMap(([family, some]) =>
-    some.length > 1 && families.size > 1 ? [h("optgroup", { label: family }, some)] : some,
-  );
-}
-
-/** What the value of an option of an own part begins with. */
-const OWN = "own:";
 /** @param {string} value */
 const ownIn = (value) => (value.startsWith(OWN) ? value.slice(OWN.length) : "");
-
-const SCALES = { k: 1e3, m: 1e6, b: 1e9, t: 1e12 };
-
-/** Tokens as people write them: 1e12, 1 T, 300B. @param {string} text */
-function tokensIn(text) {
-  const found = /^\s*([\d.]+(?:e\d+)?)\s*([kmbt]?)\s*$/i.exec(text);
-  const scale = /** @type {Record<string, number>} */ (SCALES)[found?.[2].toLowerCase() ?? ""] ?? 1;
-  return found && Number.isFinite(Number(found[1])) ? Number(found[1]) * scale : 0;
-}
 
 /** @param {{tour: () => void}} options */
 export function createPanel({ tour }) {
@@ -257,30 +235,6 @@ export function createPanel({ tour }) {
   /** Problems that no field of the panel can show. */
   const unplaced = () => state.problems.filter(({ field }) => !handled.has(field) && !/^(model|cluster)\b/.test(field));
   return { ...sheet, model, unplaced };
-}
-
-/**
- * Choose a catalogue entry, or show an inline object as one more entry.
- * @param {HTMLSelectElement} select
- * @param {any} value
- */
-function selectOr(select, value) {
-  const own = typeof value === "object" ? OWN + value.name : "";
-  if (own && [...select.options].some((option) => option.value === own)) {
-    select.querySelector("[data-custom]")?.remove();
-    select.value = own;
-    return;
-  }
-  const custom =
-    typeof value === "object" ||
-    ![...select.options].some((option) => option.value === value && !option.dataset.custom);
-  select.querySelector("[data-custom]")?.remove();
-  if (custom) {
-    const text =
-      typeof value === "object" ? `${value.label || value.name || "custom"} (as given)` : `${value} (unknown)`;
-    select.prepend(h("option", { value: "", "data-custom": true, text }));
-  }
-  select.value = custom ? "" : value;
 }
 
 /** @param {HTMLElement} into @param {string} part */

@@ -1,6 +1,7 @@
 /** Controls of the plan: the usual in front, the others folded; what a model or plan has no use for is hidden. */
 import { get, modelOf, same } from "../../scenario.js";
 import { set, state } from "../../state.js";
+import { word } from "../../words.js";
 import { h, put } from "../common/dom.js";
 import { createField } from "./field.js";
 import { createSegments } from "./segments.js";
@@ -9,37 +10,6 @@ import { createSelect } from "./select.js";
 /** @typedef {{element: HTMLElement, update: () => void, path: string}} Control */
 /** @typedef {(plan: import("../../types.js").Part, model: import("../../types.js").Part) => boolean} When */
 
-/** Short words for choices; a choice without one is shown by its own name. @type {Record<string, string>} */
-const WORDS = {
-  ddp: "DDP",
-  zero1: "ZeRO-1",
-  zero2: "ZeRO-2",
-  zero3: "ZeRO-3",
-  fsdp: "FSDP",
-  gpipe: "GPipe",
-  "1f1b": "1F1B",
-  "zero-bubble": "zero bubble (ZB-H1)",
-  "zero-bubble-v": "zero bubble (ZB-V)",
-  "1d": "1D",
-  "2d": "2D",
-  "2.5d": "2.5D",
-  "3d": "3D",
-  ulysses: "Ulysses",
-  "pytorch-eager": "eager",
-  "pytorch-compile": "compile",
-  megatron: "Megatron",
-  xla: "XLA",
-  sdpa: "SDPA",
-  flash1: "flash 1",
-  "fp16-amp": "fp16 amp",
-  "bf16-amp": "bf16 amp",
-  default: "usual",
-  grouped: "grouped products",
-  loop: "one after another",
-};
-
-/** A value of a field as the panel says it. @param {string} value */
-export const word = (value) => WORDS[value] ?? (/^\w+(-\w+){3}$/.test(value) ? value.replaceAll("-", " · ") : value);
 const help = (/** @type {string} */ path) => state.catalog.fields[path]?.help ?? "";
 const choices = (/** @type {string} */ path) => state.catalog.fields[path]?.choices ?? [];
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from estimator.scenario.measurement import Measurement, Origin, disturbance, step_time_s
+from estimator.scenario.measurement import Measurement, Origin, disturbance, scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -72,7 +72,7 @@ def scenario_of(measurement: Measurement) -> Scenario | None:
     if not measurement.scenario:
         return None
     try:
-        return scenario_from_json(measurement.scenario)
+        return scenario_from_json(scenario_run(measurement))
     except InputProblems:
         return None
 

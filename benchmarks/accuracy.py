@@ -10,53 +10,23 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.commands.validate import read_rows
-from estimator.calibration.calibrate import Source, calibrate
-from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.estimate import estimate
-from estimator.estimate.residual import Residual, known
-from estimator.scenario.measurement import step_time_s
-from estimator.scenario.problems import InputProblems
-from estimator.scenario.scenario import scenario_from_json
-from estimator.validation.predicted_rows import predicted_table
-from estimator.validation.predicted_rows.device import TableDevice
-from estimator.validation.predicted_rows.steps import scenario_of_grid_row, scenario_of_variant_row
-from estimator.validation.score import Predicted, errors, predict_rows
-from runners.job import read_measurement
+from benchmarks import ablations
+from benchmarks.measured_sets import ROOT, Scored, cases, read, sets
+from benchmarks.residuals import FEWEST, held_out, residuals
+from estimator.validation.score import errors
 
-ROOT = Path(__file__).parents[1]
-REFERENCE = ROOT / "tests" / "reference"
 FIGURES = ROOT / "benchmarks" / "accuracy.json"
 DOCS = ROOT / "docs" / "accuracy.md"
-REGION = ("<!-- make accuracy: begin -->\n", "<!-- make accuracy: end -->")
-STEPS = ("cs336", "llm", "modes", "recompute")
-PROBES = "probes.json"
-"""Among the paths of a set: what the others are predicted by, calibrated on nothing else."""
-BUNDLED = {
-    "h200 steps, first day": [REFERENCE / "h200" / f"step-{name}.json" for name in STEPS],
-    "h200 steps, second day": [REFERENCE / "h200" / f"{name}-1.json" for name in STEPS],
-    "h200 data parallel and pipelines": sorted((REFERENCE / "h200").glob("ddp-*.json")),
-    "h200 memory": [REFERENCE / "h200" / "memory-1.json"],
-    "h200 plans, one GPU": [REFERENCE / "h200_plans" / "1"],
-    "h200 plans, two GPUs": [REFERENCE / "h200_plans" / "2"],
-    "h200 plans, four GPUs": [REFERENCE / "h200_plans" / "4"],
-    "h200 of another host, one GPU": [REFERENCE / "h200_host" / "1"],
-    "h200 of another host, one GPU, by its probes": [REFERENCE / "h200_host" / "1", REFERENCE / "h200_host" / PROBES],
-    "h200 of another host, two GPUs": [REFERENCE / "h200_host" / "2"],
-    "h200 of another host, two GPUs, by its probes": [REFERENCE / "h200_host" / "2", REFERENCE / "h200_host" / PROBES],
-    "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
-}  # fmt: skip
-SCENARIOS = {"step": scenario_of_grid_row, "ddp": scenario_of_variant_row}
+REGIONS = {
+    name: (f"<!-- make {name}: begin -->\n", f"<!-- make {name}: end -->")
+    for name in ("accuracy", "ablations", "constants")
+}
 RESIDUALS = ROOT / "estimator" / "catalog" / "residuals.toml"
-TENTH = 0.9
-"""Share of measured times that either end of an interval is to leave on its inner side."""
 WORSE_FRAC = 0.05
 ROUNDING_POINTS = 0.05
 """Percentage points that no figure is worse by: they are kept to two digits, and machines differ in the last."""
@@ -69,37 +39,6 @@ JUDGED = (
     "forward_median",
     "backward_median",
 )
-FEWEST = 10
-"""Rows that a hardware or model needs for a line of its own."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scored:
-    """One measured step beside its prediction, from whatever table: errors in percent, None where not measured."""
-
-    hardware: str
-    model: str
-    time: float | None
-    memory: float | None
-    forward: float | None = None
-    backward: float | None = None
-    naive: float | None = None
-    peers: dict[str, float] | None = None
-    kind: str = ""
-    low: float | None = None
-    high: float | None = None
-
-    @property
-    def covered(self) -> bool | None:
-        """Whether the measured time lies in the interval, whose ends are ratios to the predicted time."""
-        return (
-            None if self.low is None or self.high is None or self.ratio is None else self.low <= self.ratio <= self.high
-        )
-
-    @property
-    def ratio(self) -> float | None:
-        """Measured over predicted time."""
-        return None if self.time is None else 1 / (1 + self.time / 100)
 
 
 def main() -> int:
@@ -110,7 +49,16 @@ def main() -> int:
     parser.add_argument("--residuals", action="store_true", help="fit the intervals' factors on all sets at hand")
     parser.add_argument("--only", default="", help="sets whose name has this word")
     parser.add_argument("--by", choices=("hardware", "model"), help="a line for each, where it has ten rows")
+    parser.add_argument(
+        "--ablations", action="store_true", help="each term switched off; each fitted constant held out"
+    )
     given = parser.parse_args()
+    if given.ablations:
+        chosen = {name: cases(paths) for name, paths in sets(given.tables) if given.only in name}
+        timed = {name: found for name, found in chosen.items() if found}
+        write_region("ablations", ablations.ablated(timed))
+        write_region("constants", ablations.held_out_constants(timed))
+        return 0
     found: dict[str, dict[str, Any]] = {}
     by_set: dict[str, list[Scored]] = {}
     for name, paths in sets(given.tables):
@@ -138,116 +86,6 @@ def main() -> int:
     return 1 if worse else 0
 
 
-def sets(tables: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
-    """Yield the bundled sets, then a set per table of measured runs among those given."""
-    yield from BUNDLED.items()
-    for path in tables:
-        for table in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
-            with table.open(encoding="utf-8") as file:
-                header = file.readline()
-            if "hardware" in header and "global_batch" in header and "measured_step_time_s" in header:
-                yield table.stem, [table]
-
-
-def read(paths: Sequence[Path]) -> tuple[list[Scored], int]:
-    """Predict every row of a set; the second number is of those that could not be."""
-    scored: list[Scored] = []
-    skipped = 0
-    probes = [Source(name=path.name, measurement=read_measurement(path)) for path in paths if path.name == PROBES]
-    calibrated = calibrate(probes).efficiencies if probes else None
-    for path in paths:
-        if path.name == PROBES:
-            continue
-        if path.suffix == ".csv":
-            rows = predict_rows(read_rows(path))
-            scored += [_of_row(row) for row in rows if isinstance(row, Predicted)]
-            skipped += sum(not isinstance(row, Predicted) for row in rows)
-        elif path.is_dir():
-            results = (
-                _of_result(result, calibrated)
-                for result in sorted(path.glob("*.json"))
-                if result.name != "predictions.json"
-            )
-            for one in results:
-                scored += [one] if one else []
-                skipped += one is None
-        else:
-            scored += _of_table(path)
-    return scored, skipped
-
-
-def _of_row(row: Predicted) -> Scored:
-    return Scored(
-        hardware=row.hardware,
-        model=row.model,
-        time=row.time_error_pct,
-        memory=row.memory_error_pct,
-        forward=row.parts_error_pct.get("forward"),
-        backward=row.parts_error_pct.get("backward"),
-        kind=row.kind,
-        low=row.low_s / row.step_s,
-        high=row.high_s / row.step_s,
-        naive=row.naive_error_pct,
-        peers=row.peers_error_pct,
-    )
-
-
-def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
-    """Score a run by the scenario that it was of."""
-    measured = read_measurement(path)
-    if measured.status != "ok" or not measured.scenario:
-        return None
-    try:
-        one = estimate(scenario_from_json(measured.scenario), calibrated)
-    except InputProblems:
-        return None
-    step_s = step_time_s(measured.steps_s)
-    peaks = [peak for peak in measured.samples.get("peak_bytes_by_rank", []) if peak]
-    peak_bytes = max(peaks, default=measured.memory.peak_bytes)
-    return Scored(
-        hardware=str(measured.device.get("name", "")),
-        model=str(measured.scenario["model"].get("name", "")),
-        time=100 * (one.step_time_s / step_s - 1) if step_s else None,
-        memory=100 * (one.memory.peak_bytes / peak_bytes - 1) if peak_bytes else None,
-        kind=one.kind,
-        low=one.interval_s[0] / one.step_time_s,
-        high=one.interval_s[1] / one.step_time_s,
-    )
-
-
-def _of_table(path: Path) -> list[Scored]:
-    """Score the rows of one of the project's benchmarks, whole steps' time where they have one."""
-    measured = read_measurement(path)
-    predicted = predicted_table(measured, "h200-sxm")
-    place = TableDevice(chip="h200-sxm", ranks=max(1, measured.world_size))
-
-    def error(row: Any, columns: dict[str, float], name: str) -> float | None:
-        return 100 * (columns[name] / row[name] - 1) if name in columns else None
-
-    def interval(row: Any) -> dict[str, Any]:
-        scenario_of = SCENARIOS.get(measured.origin.format)
-        scenario = scenario_of(row, place) if scenario_of else None
-        if scenario is None or row.get("graph") or row.get("mode", "step") != "step":
-            return {}
-        one = estimate(scenario)
-        low, high = (end / one.step_time_s for end in one.interval_s)
-        return {"kind": one.kind, "low": low, "high": high}
-
-    return [
-        Scored(
-            **interval(row),
-            hardware=str(measured.device.get("name", "")),
-            model=str(row.get("model", "")),
-            time=error(row, columns, "step_s"),
-            memory=error(row, columns, "peak_bytes"),
-            forward=error(row, columns, "forward_s"),
-            backward=error(row, columns, "backward_s"),
-        )
-        for row, columns in zip(measured.rows, predicted.rows, strict=True)
-        if columns
-    ]
-
-
 def figures(scored: Sequence[Scored], skipped: int) -> dict[str, Any]:
     """Return the figures of a set: errors and the share that the interval covers in percent, None where nothing is."""
     found: dict[str, Any] = {"n": len(scored), "skipped": skipped}
@@ -272,138 +110,6 @@ def figures(scored: Sequence[Scored], skipped: int) -> dict[str, Any]:
     if covered:
         found["covered"] = round(100 * sum(covered) / len(covered), 1)
     return found
-
-
-def residuals(by_set: dict[str, list[Scored]]) -> str:
-    """Write what catalog/residuals.toml holds of these sets."""
-    groups = grouped_sets(by_set)
-    lines = [
-        "# How far predictions were off by kind of plan: estimate/residual.py says what the numbers are.",
-        "# Written by make accuracy ARGS=--residuals from the sets in each source, none weighing more than 30 rows.",
-    ]
-    for kind, one in fitted(groups).items():
-        lines += ["", f'["{kind}"]', f"low = {one.low:.2f}", f"high = {one.high:.2f}",
-                  f"memory_low = {one.memory_low:.3f}", f"memory_high = {one.memory_high:.3f}",
-                  f'source = "{one.source}"']  # fmt: skip
-    return "\n".join(lines) + "\n"
-
-
-def grouped_sets(by_set: dict[str, list[Scored]]) -> dict[str, list[Scored]]:
-    """Put sets of one origin together: those whose names begin alike, up to a comma."""
-    groups: dict[str, list[Scored]] = {}
-    for name, scored in by_set.items():
-        groups.setdefault(name.partition(",")[0], []).extend(scored)
-    return groups
-
-
-def fitted(groups: dict[str, list[Scored]]) -> dict[str, Residual]:
-    """Fit factors of the intervals' ends, and tenths of the memory's errors, by kind.
-
-    No group weighs more than ``MOST_ROWS`` rows. Where a kind has too few steps, those with more words stand for it. A
-    kind of fewer than ``FEWEST`` steps even so has none of its own; one of few is drawn towards what it is
-    with its last word left out.
-    """
-    found: dict[str, Residual] = {}
-    kinds = {one.kind for scored in groups.values() for one in scored if one.kind}
-    shorter = {", ".join(kind.split(", ")[:count]) for kind in kinds for count in range(1, 5)}
-    for kind in ("any", *sorted(shorter, key=lambda kind: kind.count(","))):
-        exact = sum(one.kind == kind and one.covered is not None for scored in groups.values() for one in scored)
-        some = {
-            name: [one for one in scored if one.kind == kind or (exact < FEWEST and is_of(one, kind))]
-            for name, scored in groups.items()
-        }
-        timed = {
-            name: ones for name, scored in some.items() if (ones := [one for one in scored if one.covered is not None])
-        }
-        held = {
-            name: ones for name, scored in some.items() if (ones := [one for one in scored if one.memory is not None])
-        }
-        count = sum(map(len, timed.values()))
-        if count < FEWEST:
-            continue
-        above = found.get(", ".join(kind.split(", ")[:-1]), found.get("any", PLAIN))
-        low, high = factors(timed)
-        peaks = [(1 / (1 + one.memory / 100), weight(ones)) for ones in held.values() for one in ones]
-        weights = sum(weight(ones) * len(ones) for ones in timed.values())
-        share, memory_share = weights / (weights + FEWEST), len(peaks) / (len(peaks) + FEWEST)
-
-        def drawn(own: float, other: float, own_share: float) -> float:
-            return own**own_share * other ** (1 - own_share)
-
-        found[kind] = Residual(
-            low=max(drawn(low, above.low, share), LEAST_FACTOR),
-            high=max(drawn(high, above.high, share), LEAST_FACTOR),
-            memory_low=drawn(quantile(peaks, 1 - TENTH), above.memory_low, memory_share) if peaks else above.memory_low,
-            memory_high=drawn(quantile(peaks, TENTH), above.memory_high, memory_share) if peaks else above.memory_high,
-            source=f"{count} times of {', '.join(sorted(timed))}",
-        )
-    return found
-
-
-PLAIN = Residual(low=1.0, high=1.0, memory_low=0.95, memory_high=1.1, source="")
-
-
-def is_of(one: Scored, kind: str) -> bool:
-    """Whether a step is of a kind, or of one with more words."""
-    return bool(one.kind) and (kind == "any" or one.kind == kind or one.kind.startswith(f"{kind}, "))
-
-
-MOST_ROWS = 30
-
-
-def weight(found: Sequence[Scored]) -> float:
-    """Weight of a row of a group."""
-    return min(1.0, MOST_ROWS / len(found))
-
-
-def factors(timed: dict[str, list[Scored]]) -> tuple[float, float]:
-    """By what the logarithms of the ends are to be multiplied so that each leaves a tenth outside."""
-    lows, highs = [], []
-    for found in timed.values():
-        for one in found:
-            ratio, (low, high) = math.log(one.ratio or 1.0), plain_ends(one)
-            lows.append((max(ratio / low, 0.0), weight(found)))
-            highs.append((max(ratio / high, 0.0), weight(found)))
-    return quantile(lows, TENTH), quantile(highs, TENTH)
-
-
-def plain_ends(one: Scored) -> tuple[float, float]:
-    """Logarithms of the ends as efficiencies alone have them."""
-    own = known(one.kind)
-    low, high = math.log(one.low or 1.0) / own.low, math.log(one.high or 1.0) / own.high
-    return min(low, -LEAST_WIDTH), max(high, LEAST_WIDTH)
-
-
-LEAST_WIDTH = 1e-3
-LEAST_FACTOR = 0.5
-"""No interval is narrower than this share of what its efficiencies admit."""
-
-
-def held_out(by_set: dict[str, list[Scored]]) -> dict[str, float]:
-    """Percent of each set's times that intervals hold whose factors are of all other groups."""
-    groups, found = grouped_sets(by_set), {}
-    for name, scored in by_set.items():
-        own = name.partition(",")[0]
-        others = {"any": PLAIN, **fitted({group: ones for group, ones in groups.items() if group != own})}
-        timed = [one for one in scored if one.covered is not None]
-        if timed:
-            inside = 0
-            for one in timed:
-                residual, (low, high) = known(one.kind, others), plain_ends(one)
-                inside += low * residual.low <= math.log(one.ratio or 1.0) <= high * residual.high
-            found[name] = round(100 * inside / len(timed), 1)
-    return found
-
-
-def quantile(weighted: Sequence[tuple[float, float]], share: float) -> float:
-    """Return the value that ``share`` of the weight lies at or below."""
-    ordered = sorted(weighted)
-    whole, so_far = sum(weight for _, weight in ordered), 0.0
-    for value, weight in ordered:
-        so_far += weight
-        if so_far >= share * whole:
-            return value
-    return ordered[-1][0]
 
 
 def grouped(scored: Sequence[Scored], by: str | None) -> dict[str, list[Scored]]:
@@ -487,9 +193,14 @@ def write_docs(found: dict[str, dict[str, Any]]) -> None:
                 lines.append(
                     f"| {name} | {other} | {one[other + '_n']} | {one[other + '_mape']:.1f} % | {one[figure]:.1f} % |"
                 )
+    write_region("accuracy", lines)
+
+
+def write_region(name: str, lines: Sequence[str]) -> None:
+    """Put lines between two marks of docs/accuracy.md."""
     text = DOCS.read_text(encoding="utf-8")
-    begin, end = (text.index(mark) for mark in REGION)
-    DOCS.write_text(text[: begin + len(REGION[0])] + "\n".join(lines) + "\n" + text[end:], encoding="utf-8")
+    begin, end = (text.index(mark) for mark in REGIONS[name])
+    DOCS.write_text(text[: begin + len(REGIONS[name][0])] + "\n".join(lines) + "\n" + text[end:], encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,47 +9,33 @@ from __future__ import annotations
 
 import argparse
 import csv
-import itertools
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from estimator.calibration.fit import fit, fit_tiles, median_frac, ratio_logs, split, spread_frac, with_constants
+from estimator.calibration.points import Point
 from estimator.cost.efficiency import efficiencies, tiles
-from estimator.cost.gemm import gemm_s
+from estimator.operations.op import gemm
 from estimator.scenario import catalog
-from estimator.scenario.hardware import Chip, peak_flops_per_s
+from estimator.scenario.hardware import Chip
 from estimator.validation.spellings import chip_of
-
-Floats = NDArray[np.float64]
 
 LEAST_S = 1e-4
 """Shorter operators measure how they are launched."""
 CACHES = 4.0
 """Kernels count that move this many times the last-level cache: others may find their operands there."""
 FEWEST = 4
-SHAPES = ((256, 128), (128, 128), (128, 64), (64, 64), (64, 32))
-START = {"frac": 0.8, "256x128": 1.0, "128x128": 0.97, "128x64": 0.85, "64x64": 0.7, "64x32": 0.4}
-LEAST = {"frac": 0.05}
+TILES = ((256, 128, 1.0), (128, 128, 0.95), (128, 64, 0.85), (64, 64, 0.7), (64, 32, 0.4))
+"""Tiles of fp32 products on vector units, narrower than those of 16 bits, and where their rates start from."""
+START_FRAC = 0.8
+TURNS = 4
+"""Rate and tiles are fitted in turns, until no tile moves."""
 ROW = (256, 8192)
 """Lengths of the rows of a softmax that attention has."""
-ERROR_LEAST = 0.7
-"""Errors beyond this factor (as a logarithm) are another kernel, or a chip that throttles; they pull no harder."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operators:
-    """Operators of one class on one chip, an array per column; ``bytes`` as fp32."""
-
-    batch: Floats
-    m: Floats
-    n: Floats
-    k: Floats
-    bytes: Floats
-    measured_s: Floats
 
 
 def main() -> int:
@@ -76,13 +62,13 @@ def main() -> int:
 def calibration(gpu: str, chip: Chip, rows: Sequence[dict[str, str]], table: str) -> str:
     """Fit a chip's efficiencies and write them as a calibration on the base of its family."""
     memory = rate(chip, rows, "elem", accesses=lambda op: {"add": 3}.get(op, 2 if op in UNARY else 0))
-    fitted, residual, count = fit_products(chip, rows, memory[0] if memory else 0.85)
-    frac, source = fitted["frac"], f"{table}, {gpu}, fp32"
+    frac, table_of_tiles, (residual, spread), count = fit_products(chip, rows, memory[0] if memory else 0.85)
+    source = f"{table}, {gpu}, fp32"
     lines = [
         f"# {chip.label}: from {len(rows)} single operators (benchmarks/operators.py), no step among them.",
         "",
         "schema_version = 1", f'base = "{BASES.get(chip.name, "default")}"', f'device = "{gpu}"', "", "[ranges]",
-        entry("gemm_vector_frac", frac, (frac * (1 - residual), min(frac * (1 + residual), 1.0)), "of fp32 peak",
+        entry("gemm_vector_frac", frac, (frac / (1 + spread), min(frac * (1 + spread), 1.0)), "of fp32 peak",
               f"{source}: {count} products, median error {residual:.0%}"),
     ]  # fmt: skip
     if memory:
@@ -95,10 +81,10 @@ def calibration(gpu: str, chip: Chip, rows: Sequence[dict[str, str]], table: str
                 each = [min(share / memory[0], 1.0) for share in found[:3]]
                 lines.append(entry(name, each[0], each[1:3], "of the rate of element-wise kernels",
                                    f"{source}: {found[3]} kernels"))  # fmt: skip
-    rates = ", ".join(f"{fitted[f'{r}x{c}']:.2f}" for r, c in SHAPES)
     lines += ["", "[tables.gemm_vector_tiles]"]
-    lines += [f"rows = {[r for r, _ in SHAPES]}", f"columns = {[c for _, c in SHAPES]}",
-              f"rate = [{rates}]", f'source = "{source}: {count} products"']  # fmt: skip
+    for name, column in zip(("rows", "columns", "rate"), zip(*table_of_tiles, strict=True), strict=True):
+        lines.append(f"{name} = [{', '.join(f'{one:.3g}' for one in column)}]")
+    lines.append(f'source = "{source}: {count} products"')
     return "\n".join(lines) + "\n"
 
 
@@ -141,62 +127,42 @@ def rate(
     return float(middle), float(low), float(high), len(shares)
 
 
-def fit_products(chip: Chip, rows: Sequence[dict[str, str]], memory_frac: float) -> tuple[dict[str, float], float, int]:
-    """Fit rate and tiles of fp32 products; return them with the median error and how many there were.
+def fit_products(
+    chip: Chip, rows: Sequence[dict[str, str]], memory_frac: float
+) -> tuple[float, tuple[tuple[int, int, float], ...], tuple[float, float], int]:
+    """Rate and tiles of fp32 products, by the fit of ``headroom calibrate``, with their errors and how many they are.
+
+    Errors: the median one, and the one that 80 % stay below, which is how far the rate may be off in a model.
 
     How k is split and how compute and memory overlap stays as the base has it: products of 16 bits share it.
     """
-    some = [row for row in rows if row["op_class"] in ("linear", "bmm") and float(row["measured_s"]) >= LEAST_S]
-    batch, m, n, k, measured = (
-        np.array([float(row[name] or 1) for row in some]) for name in ("batch", "m", "n", "k", "measured_s")
+    points = [
+        product(*(float(row[name] or 1) for name in ("batch", "m", "n", "k")), float(row["measured_s"]))
+        for row in rows
+        if row["op_class"] in ("linear", "bmm") and float(row["measured_s"]) >= LEAST_S
+    ]
+    start = with_constants(
+        efficiencies(BASES.get(chip.name, "default")), {"memory_frac": memory_frac, "gemm_vector_frac": START_FRAC}
     )
-    ops = Operators(
-        batch=batch, m=m, n=n, k=k, bytes=4 * batch * (m * k + k * n + m * n), measured_s=measured
-    )  # fmt: skip
-
-    def loss(given: dict[str, float]) -> float:
-        error = np.abs(np.log(product_s(chip, ops, given, memory_frac) / ops.measured_s))
-        return float(np.mean(np.minimum(error, ERROR_LEAST)))
-
-    best = descend(loss, dict(START))
-    error = np.abs(np.log(product_s(chip, ops, best, memory_frac) / ops.measured_s))
-    return best, float(np.median(error)), len(some)
-
-
-def product_s(chip: Chip, ops: Operators, given: dict[str, float], memory_frac: float) -> Floats:
-    """Seconds of products under these constants, by the estimator's own formula."""
-    base = efficiencies(BASES.get(chip.name, "default"))
-    table = tiles(tuple((r, c, given[f"{r}x{c}"]) for r, c in SHAPES), "")
-    seconds = gemm_s(
-        batch=ops.batch, m=ops.m, n=ops.n, k=ops.k, bytes=ops.bytes,
-        flops_per_s=peak_flops_per_s(chip, "fp32") * given["frac"], compute_units=chip.compute_units,
-        memory_bytes_per_s=chip.memory_bytes_per_s * memory_frac, start_s=base.gemm_vector_start_s, tiles=table,
-        split_factor=base.gemm_split_factor, overlap_power=base.gemm_overlap_power,
-    )  # fmt: skip
-    return np.asarray(seconds)
+    e = replace(start, gemm_vector_tiles=tiles(TILES, ""))
+    kept, held = split(points)
+    for _ in range(TURNS):
+        e, _ = fit(("gemm_vector_frac",), points, chip, e)
+        table = fit_tiles("gemm_vector_tiles", kept, held, chip, e)
+        if table is None:
+            break
+        e = replace(e, gemm_vector_tiles=table)
+    # The best tile's rate is 1 by definition.
+    best = max(one for *_, one in e.gemm_vector_tiles.tiles)
+    relative = tuple((r, c, one / best) for r, c, one in e.gemm_vector_tiles.tiles)
+    logs = ratio_logs(points, chip, e)
+    return e.gemm_vector_frac * best, relative, (median_frac(logs), spread_frac(logs)), len(points)
 
 
-def descend(loss: Callable[[dict[str, float]], float], start: dict[str, float]) -> dict[str, float]:
-    """Move one constant at a time, by ever smaller steps, as long as that helps."""
-    best, least = start, loss(start)
-    for step in (0.3, 0.15, 0.08, 0.04, 0.02, 0.01):
-        for _ in range(8):
-            before = least
-            for name, factor in itertools.product(start, (1 + step, 1 / (1 + step))):
-                tried = within({**best, name: best[name] * factor})
-                found = loss(tried)
-                if found < least:
-                    best, least = tried, found
-            if least > before * 0.999:
-                break
-    return best
-
-
-def within(given: dict[str, float]) -> dict[str, float]:
-    """Bound the constants; the best tile's rate is 1 by definition."""
-    best = max(given[f"{r}x{c}"] for r, c in SHAPES)
-    each = {name: value / best if "x" in name else value for name, value in given.items()}
-    return {name: min(max(value, LEAST.get(name, 0.1)), 1.0) for name, value in each.items()}
+def product(batch: float, m: float, n: float, k: float, seconds: float) -> Point:
+    """A product of fp32 that ran alone."""
+    op = gemm("product", "", "forward", m=m, n=n, k=k, batch=batch, element_bytes=4, precision="fp32")
+    return Point(group="fp32 products", ops=(op,), seconds=seconds, what="")
 
 
 if __name__ == "__main__":

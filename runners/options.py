@@ -14,7 +14,7 @@ from typing import Any
 
 from estimator.scenario.codec import decode, spec, types_of
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.scenario.training import ATTENTIONS, OPTIMIZERS, PRECISIONS
+from estimator.scenario.training import ATTENTIONS, PRECISIONS
 
 LIBRARIES = ("gloo", "nccl")
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "broadcast", "p2p")
@@ -22,6 +22,8 @@ PASSES = ("forward", "forward-backward", "step")
 OPTIMIZER_KERNELS = ("default", "foreach", "fused", "for-loop")
 PROGRAM_PRECISIONS = ("fp32", "tf32", "fp16-amp", "bf16-amp", "bf16")
 PROGRAM_ATTENTIONS = ("eager", "sdpa", "flash_attention_2", "flex_attention")
+RUN_OPTIMIZERS = ("adamw", "sgd")
+"""Those that a step is measured with."""
 EXPERTS = ("default", "loop", "grouped")
 LADDERS = ("gemm", "attention", "elementwise", "reduction", "copy", "launch", "optimizer", "runtime", "collective")
 ATTENTION_CORES = (
@@ -78,7 +80,7 @@ class ProgramOptions:
     batch: int = spec(1, minimum=1, maximum=1_000_000, help="sequences of a batch")
     seq: int = spec(512, minimum=1, maximum=100_000_000, help="tokens of a sequence")
     precision: str = spec("bf16-amp", choices=PROGRAM_PRECISIONS, help="amp casts, bf16 converts the module")
-    optimizer: str = spec("adamw", choices=OPTIMIZERS, help="where the program brings none")
+    optimizer: str = spec("adamw", choices=RUN_OPTIMIZERS, help="where the program brings none")
     attention: str = spec("sdpa", choices=PROGRAM_ATTENTIONS, help="of a Hugging Face model")
     checkpointing: bool = spec(False, help="of a Hugging Face model: activations computed again in backward")
     compile: bool = spec(False, help="torch.compile")

@@ -23,7 +23,7 @@ from estimator.scenario.scenario import Scenario
 from estimator.scenario.units import bytes_text, counted
 from runners.flash.tiles import WIDEST
 from runners.model.by_name import unknown_models
-from runners.options import StepOptions
+from runners.options import RUN_OPTIMIZERS, StepOptions
 
 NO_OPTIONS = StepOptions()
 BUILT = ("experts", "kv_lora_rank")
@@ -135,6 +135,8 @@ def refusals(
         refuse("model", message, "Choose a smaller model, or fewer layers.")
     if training.precision in QUANTISED:
         refuse("training.precision", f"{training.precision} is not measured", "Choose bf16 or bf16-amp.")
+    if training.optimizer not in RUN_OPTIMIZERS:
+        refuse("training.optimizer", f"{training.optimizer} is not measured", f"Choose {either(RUN_OPTIMIZERS)}.")
     if training.attention == "flash1":
         refuse("training.attention", "FlashAttention 1 is not part of torch", "Set training.attention to sdpa.")
     if plan.chips > 1:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 
-from benchmarks.accuracy import BUNDLED, DOCS, FIGURES, Scored, figures, fitted, held_out, read, sets, worsened
+from benchmarks.ablations import FACTORS, FITTED, TERMS, ablated, held_out_constants, predicted_s
+from benchmarks.accuracy import DOCS, FIGURES, figures, worsened
+from benchmarks.measured_sets import BUNDLED, Scored, cases, read, sets
+from benchmarks.residuals import fitted, held_out
 from estimator.estimate.residual import known
 
 
@@ -66,3 +70,27 @@ def test_factors_leave_a_tenth_of_a_kinds_times_on_either_side():
     assert "split" not in found
     inside = held_out({"a": [one(error) for error in errors], "b": [one(error) for error in errors]})
     assert inside["a"] == pytest.approx(80, abs=4)
+
+
+def test_each_term_is_worth_something_somewhere_and_stands_in_the_docs():
+    name = "h200 data parallel and pipelines"
+    found = {name: cases(BUNDLED[name])[::8], "published": cases(BUNDLED["published, bundled"])[::3]}
+    plain = [predicted_s(case) for case in [*found[name], *found["published"]]]
+    text = DOCS.read_text(encoding="utf-8")
+    for term in TERMS:
+        without = [predicted_s(case, term) for case in [*found[name], *found["published"]]]
+        moved = max(abs(one / other - 1) for one, other in zip(without, plain, strict=True) if one == one)
+        assert moved > 1e-3 or term.name.startswith("rows gone over"), term.name
+        assert f"| {term.name} |" in text
+    assert len(ablated(found)) == len(TERMS) + 3
+
+
+def test_a_constant_that_its_own_set_wants_otherwise_is_chosen_by_the_others():
+    steps = cases(BUNDLED["h200 steps, first day"])[:5]
+    slow = [replace(case, measured_s=predicted_s(case) * 1.3) for case in steps]
+    right = [replace(case, measured_s=predicted_s(case)) for case in steps]
+    lines = held_out_constants({"slow": slow, "right": right})
+    cells = dict(zip(("set", "shipped", "source", "model"), lines[-1].strip("| ").split(" | "), strict=True))
+    assert cells["shipped"] == "0.0"
+    assert float(cells["source"]) > 1, "only slow steps are left to choose by"
+    assert len(FITTED) * len(FACTORS) > 20

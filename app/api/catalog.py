@@ -16,6 +16,7 @@ from estimator.scenario import catalog
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
 from estimator.scenario.codec import types_of
 from estimator.scenario.hardware import Cluster
+from estimator.scenario.measurement import scenario_run
 from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
 from estimator.scenario.plan import AXIS_LABELS, Plan
@@ -96,7 +97,7 @@ def default_sample(context: Context) -> dict[str, Any] | None:
     for measurement_id in context.store.bundled():
         measurement = context.store.measurement(measurement_id)
         if measurement and measurement.scenario:
-            return {"measurement_id": measurement_id, "scenario": measurement.scenario}
+            return {"measurement_id": measurement_id, "scenario": scenario_run(measurement)}
     return None
 
 

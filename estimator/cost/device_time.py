@@ -25,12 +25,14 @@ LAUNCHES = ("forward", "recomputed", "input", "weight")
 class Work:
     """Seconds by direction and component, and launches by direction; recomputed kernels are launched like forward.
 
-    ``products``: matrix products with weights in one forward, which tensor parallelism splits.
+    ``products``: matrix products with weights in one forward, which tensor parallelism splits. ``norm_launches``:
+    kernels of norms among the launches, by phase.
     """
 
     seconds: Mapping[str, Sequence[Number]]
     launches: Mapping[str, Number]
     products: Number
+    norm_launches: Mapping[str, Number]
     priced: tuple[Priced, ...]
 
 
@@ -40,6 +42,7 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
     launches: dict[str, Number] = dict.fromkeys(LAUNCHES, 0.0)
     priced = tuple(price(op, chip, e) for op in ops)
     products: Number = 0.0
+    norms: dict[str, Number] = {"forward": 0.0, "backward": 0.0}
     for one in priced:
         op = one.op
         forward = op.phase == "forward"
@@ -47,9 +50,11 @@ def work_of(ops: Iterable[Op], chip: Chip, e: Efficiencies) -> Work:
         component = _component(op)
         if forward and component == 0:
             products += op.count
+        if component == 4 and "norm" in op.name:
+            norms[op.phase] += op.launches * op.count
         seconds[direction][component] += one.seconds * op.count
         launches["recomputed" if op.recomputed else direction] += op.launches * op.count
-    return Work(seconds=seconds, launches=launches, products=products, priced=priced)
+    return Work(seconds=seconds, launches=launches, products=products, norm_launches=norms, priced=priced)
 
 
 def attention_s(work: Work) -> dict[str, Number]:

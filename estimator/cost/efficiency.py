@@ -100,6 +100,8 @@ class Efficiencies:
     host_fsdp_forward_s: float
     host_fsdp_backward_s: float
     host_dtensor_s: float
+    host_put_off_s: float
+    host_spread: float
     host_forward_dispatches_per_kernel: float
     host_backward_dispatches_per_kernel: float
     host_step_s: float
@@ -192,6 +194,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
     changed |= {
         "contention_frac": 0.0,
         "contention_megatron_frac": 0.0,
+        "host_spread": 0.0,
         "strided_elements_per_unit_cycle": 1e6,
         "mixed_elements_per_unit_cycle": 1e6,
         "column_bytes_per_unit_cycle": 1e6,

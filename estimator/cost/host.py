@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from estimator.cost.efficiency import Efficiencies
 from estimator.scenario.arrays import maximum, where
 from estimator.scenario.breakdown import Phase
@@ -37,12 +39,56 @@ def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) ->
     return 0.0 if training.traits.lower_bound else e.host_collective_s * (ranks - 1)
 
 
+DTENSOR_OPS = 3.0
+"""Ops that go through DTensor around a split product, each way (probes: 160 dispatched ops for 64, of 32 products)."""
+
+
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
     """Host time of a pass for matrix products that are split over ``ranks``, beside what plain ones take.
 
     DTensor finds the layout of every operand and result in Python, around each product, forward and backward.
     """
     return where(ranks > 1, products * e.host_dtensor_s, 0.0) if training.traits.dtensor else 0.0
+
+
+DTENSOR_DISPATCHES = 6.5
+"""Ops of a split product that DTensor dispatches in a pass: t, view, mm, view; nine backward (traced: Llama)."""
+
+
+def taken_apart_s(ops: Number, e: Efficiencies) -> Number:
+    """Host time of recorded ops that DTensor dispatches, as of so large a part of a split product."""
+    return ops * e.host_dtensor_s / DTENSOR_DISPATCHES
+
+
+def split_norms_s(training: Training, ranks: Number, launches: Number, e: Efficiencies) -> Number:
+    """Host time of ``launches`` kernels of norms whose sequence is split: each is an op that DTensor dispatches."""
+    return split_products_s(training, ranks, launches / DTENSOR_OPS, e)
+
+
+def put_off_products_s(training: Training, schedule: str, products: Number, e: Efficiencies) -> Number:
+    """Host time of a backward whose products' weight gradients are put off, beside a plain one's.
+
+    PyTorch's stages start autograd anew for each of them (torch/distributed/pipelining/_backward.py).
+    """
+    return products * e.host_put_off_s if schedule in PUT_OFF and training.traits.dtensor else 0.0
+
+
+PUT_OFF = ("zero-bubble", "zero-bubble-v")
+"""Schedules that split backward in two."""
+
+NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.826)
+"""Expected largest of 2^i independent standard normal numbers (David, Nagaraja 2003, Order Statistics, section 3.2)."""
+
+
+def slowest_rank(training: Training, ranks: Number, e: Efficiencies) -> Number:
+    """By what the host of the slowest of ``ranks``, for which the others wait in every exchange, is above one's own.
+
+    1 + spread·E[max of n standard normals]. Stages of a pipeline do not count: micro-batches under way between them
+    take up what one is late. Who blocks in collectives (Megatron) has that in ``blocking_collective_s``.
+    """
+    if training.traits.host not in ("eager", "fused"):
+        return 1.0
+    return 1.0 + e.host_spread * np.interp(np.log2(ranks), range(len(NORMAL_LARGEST)), NORMAL_LARGEST)
 
 
 def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules: Number, e: Efficiencies) -> Passes:
@@ -53,11 +99,14 @@ def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules:
     return gathered * e.host_fsdp_forward_s, gathered * e.host_fsdp_backward_s
 
 
-def walk_s(training: Training, sharding: str, ranks: Number, tensors: Number, e: Efficiencies) -> Number:
+def walk_s(training: Training, sharding: str, ranks: Number, tp: Number, tensors: Number, e: Efficiencies) -> Number:
     """Host time before an optimizer's first kernel: it walks over all tensors, longer where each is a DTensor."""
     each: Number = e.host_tensor_s
-    if sharding in GATHERED and training.traits.dtensor:
-        each = each + where(ranks > 1, e.host_sharded_tensor_s, 0.0)
+    if training.traits.dtensor:
+        dtensors = tp > 1
+        if sharding in GATHERED:
+            dtensors = dtensors | (ranks > 1)
+        each = each + where(dtensors, e.host_sharded_tensor_s, 0.0)
     return tensors * each
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from estimator.estimate.difference import Cause, Spent, Told, causes, spent_of_measurement, spent_of_prediction
 from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Phase
 from estimator.scenario.hardware import peak_flops_per_s
-from estimator.scenario.measurement import Measurement, disturbance, step_time_s
+from estimator.scenario.measurement import Measurement, disturbance, scenario_run, step_time_s
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
@@ -147,7 +147,7 @@ def of_measurement(measurement: Measurement) -> Item:
     """
     step_s = step_time_s(measurement.steps_s)
     capacity_bytes = measurement.device.get("memory_bytes")
-    scenario = measurement.scenario
+    scenario = scenario_run(measurement)
     tokens_per_s = mfu = None
     try:
         complete = scenario_from_json(scenario)

@@ -9,6 +9,7 @@ import numpy as np
 from estimator.communication.data import WHOLLY_SHARDED, StateShares
 from estimator.memory.rank_memory import BlockMemory, RankMemory
 from estimator.memory.stage_layout import StageKind
+from estimator.operations.optimizer import UPDATES, moment_bytes
 from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
 from estimator.scenario.units import Number
@@ -242,13 +243,15 @@ def _gathered_bytes(shard: RankMemory, kind: StageKind, policy: Policy, block: B
 
 
 def _optimizer_bytes(shard: RankMemory) -> float:
-    """Bytes per parameter: Adam's two moments, and fp32 master weights where the framework keeps them."""
+    """Bytes per parameter: the optimizer's moments, and fp32 master weights where the framework keeps them."""
     master = 4.0 if shard.training.traits.master_weights else 0.0
-    return shard.widths.optimizer if shard.training.optimizer == "adamw" else master
+    return master + moment_bytes(shard.training, (shard.widths.optimizer - master) / 2)
 
 
 def _update_bytes(shard: RankMemory, policy: Policy, parameters: Number) -> Number:
     """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
-    if shard.training.traits.fused_optimizer or shard.training.optimizer == "sgd":
+    update = UPDATES[shard.training.optimizer]
+    if shard.training.traits.fused_optimizer or not update.temporaries:
         return 0.0
-    return (parameters if policy.multi_tensor else shard.optimizer_tensor) * shard.widths.parameter
+    together = policy.multi_tensor and update.foreach
+    return (parameters if together else shard.optimizer_tensor) * shard.widths.parameter

@@ -9,7 +9,7 @@ from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
-from estimator.scenario.arrays import maximum, minimum
+from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
@@ -99,10 +99,27 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
     Backward multiplies five times, 2·S²·(3·Dk + 2·Dv): scores again, and the gradients of weights, v, q, k. FLOPs are
     counted over the full square, as torch's counter does; the kernel skips what causality or a window masks.
     """
-    n, batch = d.widths, s.batch * s.pieces
+    if _in_pieces(d):
+        kept = where(d.cp > 1, 1.0, 0.0)
+        pieces = _fused_by(d, layer, s, window, d.training.traits.pieces_attention, kept)
+        whole = _fused_by(d, layer, s, window, d.training.attention, 1.0 - kept)
+        return pieces if isinstance(d.cp, (int, float)) else [*pieces, *whole]
+    return _fused_by(d, layer, s, window, d.training.attention, 1.0)
+
+
+def _in_pieces(d: RankSizes) -> bool:
+    """Whether ranks may hold pieces of a sequence, for which this framework has one implementation of attention."""
+    other = d.training.attention == "sdpa" and d.training.traits.pieces_attention
+    return bool(other) and d.cp_kind != "ulysses" and not (isinstance(d.cp, (int, float)) and d.cp == 1)
+
+
+def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: str, share: Number) -> list[Op]:
+    """Fused attention by one implementation; ``share`` is 0 where another one runs."""
+    n, batch = d.widths, s.batch * s.pieces * share
     value_dim = d.model.value_dim
-    statistics = 4.0 * s.batch * s.queries
-    moved = s.reads * n.compute
+    statistics = 4.0 * s.batch * s.queries * share
+    moved = s.reads * n.compute * share
+    pieces_ = s.pieces * share
     forward = Op(
         name="attention",
         layer=layer,
@@ -115,10 +132,10 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
         k=d.head_dim,
         flops=attention_flops(batch, s.queries, s.keys, d.head_dim, value_dim, backward=False),
         bytes=moved + statistics * s.pieces,
-        launches=s.pieces,
-        saved_bytes=s.elements * n.compute + statistics,
+        launches=pieces_,
+        saved_bytes=s.elements * n.compute * share + statistics,
         precision=n.peak,
-        efficiency=RATES[d.training.attention],
+        efficiency=RATES[attention],
         visible_frac=visible_frac(d, window),
     )
     backward = replace(
@@ -128,7 +145,7 @@ def _fused(d: RankSizes, layer: str, s: CoreShape, window: int) -> list[Op]:
         flops=attention_flops(batch, s.queries, s.keys, d.head_dim, value_dim, backward=True),
         bytes=2.5 * moved + statistics * s.pieces,
         # Δ, the gradients, and q's turned to 16 bits; where heads share keys, theirs are added up twice more.
-        launches=(3.0 if d.model.kv == d.model.heads else 5.0) * s.pieces,
+        launches=(3.0 if d.model.kv == d.model.heads else 5.0) * pieces_,
         saved_bytes=0.0,
     )
     return [forward, backward]

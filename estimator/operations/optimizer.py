@@ -2,16 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from estimator.operations.op import Op, kernels
 from estimator.scenario.breakdown import Category
 from estimator.scenario.precision import ByteWidths
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
-ADAMW_ACCESSES = 20
-"""Accesses per parameter of foreach AdamW: decay 2, lerp 3, scale 2, addcmul 3 (its factors are the gradient twice),
-sqrt 2, div 2, + eps 2, addcdiv 4."""
-ADAMW_PASSES = 8
+
+@dataclass(frozen=True, kw_only=True)
+class Update:
+    """How PyTorch runs an optimizer: accesses per parameter, of its width but for ``bytes``; in how many kernels.
+
+    ``moments``: values of state per parameter; ``moment_bytes``: the width of each, 0 where it is the framework's own.
+    ``foreach``: each kernel runs over all tensors, not over one. ``temporaries``: the new values are kept apart.
+    """
+
+    accesses: float
+    bytes: float = 0.0
+    passes: float = 1.0
+    moments: float = 0.0
+    moment_bytes: float = 0.0
+    foreach: bool = True
+    temporaries: bool = False
+    flops: float = 2.0
+
+
+UPDATES = {
+    # decay 2, lerp 3, scale 2, addcmul 3 (its factors are the gradient twice), sqrt 2, div 2, + eps 2, addcdiv 4
+    "adamw": Update(accesses=20, passes=8, moments=2, temporaries=True, flops=12),
+    # One kernel a tensor: gradient and parameter, both moments read and written, a scale for 2 048 numbers (Dettmers
+    # 2021, arXiv 2110.02861, section 2; bitsandbytes)
+    "adamw-8bit": Update(accesses=3, bytes=4, moments=2, moment_bytes=1 + 4 / 2048, foreach=False, flops=12),
+    # Tensor by tensor in fp32: square 2, + eps 2, means of rows and columns 2, their product 1, times the gradient 3,
+    # its norm 1, clipped 2, scaled 2, subtracted 3 (Shazeer 2018, arXiv 1804.04235, algorithm 4)
+    "adafactor": Update(accesses=0, bytes=18 * 4, passes=14, foreach=False, temporaries=True, flops=12),
+    "sgd": Update(accesses=3),
+}
+
+
+def moment_bytes(training: Training, own_bytes: float) -> float:
+    """Bytes per parameter of an optimizer's moments, each of which the framework keeps in ``own_bytes``."""
+    update = UPDATES[training.optimizer]
+    return update.moments * (update.moment_bytes or own_bytes)
+
+
 FOREACH_ELEMENTS_PER_LAUNCH = 320 * 65536
 """torch's multi-tensor kernels take at most 320 chunks of 65 536 elements in one launch."""
 
@@ -20,18 +56,19 @@ def optimizer(
     training: Training, numbers: ByteWidths, parameters: Number, tensors: Number, *, multi_tensor: bool
 ) -> list[Op]:
     """Return the optimizer step over this rank's ``parameters`` in ``tensors`` tensors (once per step)."""
-    adam = training.optimizer == "adamw"
+    update = UPDATES[training.optimizer]
     launches: Number
     if training.traits.master_weights:
         # One fused pass over fp32 weights, main gradients and moments, the 2-byte copy, and the gradients' norm.
-        stream = (28.0 if adam else 12.0) + (2.0 if numbers.parameter == 2 else 0.0) + 8.0
+        moments = 2.0 * moment_bytes(training, 4.0)
+        stream = 12.0 + moments + (2.0 if numbers.parameter == 2 else 0.0) + 8.0
         launches = 4.0 + tensors / 100.0
     elif training.traits.lower_bound:
-        stream, launches = (7 if adam else 3) * numbers.parameter, 0.0
+        stream, launches = 3 * numbers.parameter + 2 * moment_bytes(training, numbers.parameter), 0.0
     else:
-        passes = ADAMW_PASSES if adam else 1
-        stream = (ADAMW_ACCESSES if adam else 3) * numbers.parameter
-        launches = passes * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH) if multi_tensor else passes * tensors
+        stream = update.accesses * numbers.parameter + update.bytes
+        together = multi_tensor and update.foreach
+        launches = update.passes * (1 + parameters / FOREACH_ELEMENTS_PER_LAUNCH if together else tensors)
     return [
         kernels(
             training.optimizer,
@@ -40,7 +77,7 @@ def optimizer(
             elements=parameters,
             stream=stream,
             launches=launches,
-            flops_per_element=12 if adam else 2,
+            flops_per_element=update.flops,
             category=Category.OPTIMIZER,
         )
     ]

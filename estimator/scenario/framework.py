@@ -50,6 +50,9 @@ class Framework:
       only as far as backward needs it (PyTorch's early stop, XLA's dead code).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
     - ``dtensor``: tensor parallelism is DTensor's and sharded parameters are FSDP2's, with what Python does for each.
+    - ``pieces_attention``: the implementation of attention that runs where ranks hold pieces of a sequence, whatever
+      runs whole ones; "" the same. Only FlashAttention gives PyTorch the sums that pieces are joined by, and takes
+      queries that see more keys than there are of them.
     - ``measurable``: the runners run a step as it does.
     """
 
@@ -72,14 +75,23 @@ class Framework:
     redoes_whole_blocks: bool = False
     weighs_inside_experts: bool = False
     dtensor: bool = False
+    pieces_attention: str = ""
     measurable: bool = False
     published: PublishedDefaults = PublishedDefaults()
 
 
 FRAMEWORKS = {
-    "pytorch-eager": Framework(label="PyTorch, eager", keeps_gathered=True, dtensor=True, measurable=True),
+    "pytorch-eager": Framework(
+        label="PyTorch, eager", keeps_gathered=True, dtensor=True, pieces_attention="flash", measurable=True
+    ),
     "pytorch-compile": Framework(
-        label="PyTorch, compiled", fuses=True, host="fused", keeps_gathered=True, dtensor=True, measurable=True
+        label="PyTorch, compiled",
+        fuses=True,
+        host="fused",
+        keeps_gathered=True,
+        dtensor=True,
+        pieces_attention="flash",
+        measurable=True,
     ),
     "megatron": Framework(
         label="Megatron",

@@ -93,6 +93,15 @@ class Measurement:
     schema_version: int = SCHEMA_VERSION
 
 
+def scenario_run(measurement: Measurement) -> dict[str, Any]:
+    """The scenario as it ran: with what the run's options say otherwise of its experts."""
+    training = measurement.scenario.get("training")
+    experts = (measurement.samples.get("options") or {}).get("experts", "default")
+    if not isinstance(training, dict) or experts == "default":
+        return dict(measurement.scenario)
+    return {**measurement.scenario, "training": {**training, "experts": experts}}
+
+
 DISTURBED_RATIO = 2.0
 """Steps of one run that differ by more were disturbed by something else, and their median says as little."""
 

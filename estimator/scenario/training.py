@@ -9,7 +9,7 @@ from estimator.scenario.framework import FRAMEWORKS, Framework
 from estimator.scenario.hardware import PEAK_FIELD
 
 PRECISIONS = tuple(PEAK_FIELD)
-OPTIMIZERS = ("adamw", "sgd")
+OPTIMIZERS = ("adamw", "adamw-8bit", "adafactor", "sgd")
 EXPERTS = ("default", "grouped", "loop")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
 
@@ -22,7 +22,11 @@ class Training:
     global_batch: int = spec(minimum=1, maximum=100_000_000, help="sequences per step over all ranks")
     precision: str = spec("bf16-amp", choices=PRECISIONS, help="numbers of compute and of the states")
     dropout: float = spec(0.0, minimum=0, maximum=0.99, help="dropout of attention weights and block outputs")
-    optimizer: str = spec("adamw", choices=OPTIMIZERS, help="optimizer")
+    optimizer: str = spec(
+        "adamw",
+        choices=OPTIMIZERS,
+        help="optimizer; adamw-8bit keeps moments of a byte each, adafactor sums of rows and columns",
+    )
     attention: str = spec(
         "sdpa",
         choices=ATTENTIONS,
@@ -32,6 +36,9 @@ class Training:
         "default",
         choices=EXPERTS,
         help="experts in grouped products or one after another; default: grouped where kernels are fused",
+    )
+    expert_imbalance: float = spec(
+        1.0, minimum=1, maximum=1000, help="tokens of the fullest rank's experts, for which all wait, over the mean"
     )
     compile: bool = spec(False, help="torch.compile fuses element-wise kernels")
     framework: str = spec("pytorch-eager", choices=tuple(FRAMEWORKS), help="whose kernel list and host time")

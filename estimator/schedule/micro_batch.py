@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from estimator.communication.message import Message, PricedMessage
 from estimator.cost.device_time import DIRECTIONS, Work
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s, split_products_s
+from estimator.cost.host import blocking_collective_s, launch_s, phase_wait_s, split_norms_s, split_products_s
 from estimator.scenario.arrays import maximum, picked, where
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
@@ -33,6 +33,7 @@ class Part:
     host_backward_s: Number = 0.0
     launches_forward: Number = 0.0
     launches_backward: Number = 0.0
+    products: Number = 0.0
     inline_forward_s: Number = 0.0
     inline_backward_s: Number = 0.0
 
@@ -58,6 +59,9 @@ def part_of(
     for message in messages:
         ranks = maximum(ranks, message.host)
     split = split_products_s(training, ranks, work.products, e)
+    if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):
+        for phase, launched in work.norm_launches.items():
+            host[phase] += split_norms_s(training, ranks, launched, e)
     return Part(
         forward_s=forward,
         input_s=towards_input,
@@ -71,6 +75,7 @@ def part_of(
         + split,
         launches_forward=launches["forward"],
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
+        products=work.products,
     )
 
 

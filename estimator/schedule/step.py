@@ -11,14 +11,14 @@ from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import host_update_s, sharded_modules_s, walk_s
+from estimator.cost.host import host_update_s, put_off_products_s, sharded_modules_s, slowest_rank, walk_s
 from estimator.cost.price import price
 from estimator.memory.memory import Policy, stage_parameters
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
-from estimator.scenario.arrays import maximum, where
+from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
@@ -112,7 +112,8 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     _, _, _, tensors, expert_tensors = stage_parameters(setting.shard, setting.kinds[0])
     # The optimizer's first kernel waits for the host to walk over all tensors, unless the host runs ahead.
     policy = setting.policy
-    walked = walk_s(setting.training, policy.sharding, policy.data_ranks, tensors + expert_tensors, e)
+    ranks, tp = policy.data_ranks, setting.groups.tp.ranks
+    walked = walk_s(setting.training, policy.sharding, ranks, tp, tensors + expert_tensors, e)
     walk = maximum(0.0, walked - passes[0].lead_s)
     part = one.part
     return Step(
@@ -162,8 +163,12 @@ def _pass(setting: Setting, parts: Parts, kind: StageKind, e: Efficiencies) -> P
     part = total(found)
     policy, modules = setting.policy, sum(kind.blocks, start=1.0)
     forward_s, backward_s = sharded_modules_s(setting.training, policy.sharding, policy.data_ranks, modules, e)
+    backward_s = backward_s + put_off_products_s(setting.training, setting.plan.schedule, part.products, e)
+    slowest = slowest_rank(setting.training, setting.cluster.chips / setting.stages, e)
     part = replace(
-        part, host_forward_s=part.host_forward_s + forward_s, host_backward_s=part.host_backward_s + backward_s
+        part,
+        host_forward_s=slowest * (part.host_forward_s + forward_s),
+        host_backward_s=slowest * (part.host_backward_s + backward_s),
     )
     return stage_pass(part, e, offload_s=moved)
 
@@ -186,7 +191,11 @@ def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubb
     lacking = setting.kinds[1].lacking / maximum(setting.kinds[1].layers, 1.0)
     ramp_s = FORMULAS[setting.plan.schedule].ramp_s(middle, setting.virtual_stages)
     idle = maximum(found.idle_s - lacking * ramp_s, 0.0)
-    return Bubble(idle_s=idle, send_s=found.send_s), send_s
+    shown = found.send_s
+    if setting.plan.pp_overlap:
+        # Nothing runs beside the messages that fill and drain the pipeline.
+        shown = minimum(shown, 2.0 * (setting.stages - 1) * send_s)
+    return Bubble(idle_s=idle, send_s=shown), send_s
 
 
 def _tied_s(setting: Setting, e: Efficiencies) -> Number:

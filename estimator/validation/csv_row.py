@@ -15,7 +15,16 @@ from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.validation.measured import MEGATRON_VOCAB, NOTHING_MEASURED, Measured, measured_of, number
-from estimator.validation.spellings import HEADLESS, chip_of, family_of, model_of, optimizer_of, precision_of
+from estimator.validation.spellings import (
+    DROPOUT,
+    HEADLESS,
+    NOTED_OPTIMIZER,
+    chip_of,
+    family_of,
+    model_of,
+    optimizer_of,
+    precision_of,
+)
 
 EXPERT_FAMILIES = re.compile(r"moe|mixtral|\dx\d+b|-a\d+b|gpt-oss|deepseek|grok|kimi|switch", re.I)
 ADAPTERS = re.compile(r"\bq?lora\b", re.I)
@@ -27,7 +36,8 @@ STATED_NETWORK_LATENCY_S = 5e-6
 class CsvRow:
     """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted.
 
-    ``alternatives``: what it may have been as well, where the row leaves open how a step was cut.
+    ``alternatives``: what it may have been as well, where the row leaves open how a step was cut. ``thriftier``: what
+    of recomputation and optimizer it may have been where it leaves both open, needing less memory one after the other.
     """
 
     source_id: str
@@ -36,6 +46,7 @@ class CsvRow:
     reason: str
     measured: Measured
     alternatives: tuple[Scenario, ...] = ()
+    thriftier: tuple[Scenario, ...] = ()
 
     @property
     def measured_step_s(self) -> float | None:
@@ -71,7 +82,17 @@ def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
         reason=reason,
         measured=measured,
         alternatives=tuple(_alternatives(cells, scenario)) if scenario is not None else (),
+        thriftier=tuple(_thriftier(cells, scenario)) if scenario is not None else (),
     )
+
+
+def _thriftier(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
+    """Yield full recomputation, then with 8-bit moments, of one chip's step that states neither."""
+    noted = cells.get("recompute") or cells.get("optimizer") or NOTED_OPTIMIZER.search(cells.get("notes", ""))
+    if not noted and scenario.plan.chips == 1:
+        full = replace(scenario, plan=replace(scenario.plan, recompute="full"))
+        yield full
+        yield replace(full, training=replace(full.training, optimizer="adamw-8bit"))
 
 
 def _alternatives(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
@@ -85,6 +106,9 @@ def _alternatives(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scen
         for chunks in {scenario.model.layers // plan.pp // depth for depth in (4, 1)}:
             if chunks > 1:
                 yield replace(scenario, plan=replace(plan, schedule="interleaved", virtual_stages=chunks))
+    if plan.ep > 1 and not cells.get("ep_overlap") and _software(scenario.training.framework).published.recipes:
+        yield replace(scenario, plan=replace(plan, ep_overlap=True))
+        yield replace(scenario, plan=replace(plan, ep_dispatch="to-nodes"))
 
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
@@ -277,6 +301,9 @@ def plan_and_training(
         assumptions.append("cp_kind = ring (peer to peer)")
     if vp > 1 and pp > 1:
         plan |= {"virtual_stages": vp, "schedule": "interleaved"}
+        if recent:
+            plan["pp_overlap"] = True
+            assumptions.append("pp_overlap = true (Megatron's default where stages are interleaved)")
     if ep > 1:
         plan["ep_overlap"] = flag(cells.get("ep_overlap", ""), False)
         assumptions.append("expert_tp = 1" if cells.get("ep_overlap") else "expert_tp = 1, ep_overlap = false")
@@ -290,6 +317,12 @@ def plan_and_training(
         if dp * cp > 1:
             assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} ({software.label}'s default)")
     return plan, _training(cells, chip, framework, whole, assumptions)
+
+
+def _optimizer(cells: Mapping[str, str]) -> str:
+    """The row's optimizer, or the one that its notes name."""
+    noted = NOTED_OPTIMIZER.search(cells.get("notes", ""))
+    return optimizer_of(cells.get("optimizer", "") or (noted[0] if noted else "")) or "adamw"
 
 
 def _training(
@@ -317,6 +350,10 @@ def _training(
     if stated is None and attention == "eager" and eager_dropout is not None:
         dropout = eager_dropout
         assumptions.append(f"dropout = {dropout} ({software.label}'s default)")
+    family, _ = family_of(cells.get("model", ""))
+    if stated is None and family in DROPOUT and not software.published.recipes and not _inference(cells):
+        dropout = DROPOUT[family]
+        assumptions.append(f"dropout = {dropout} (of {family}'s configurations)")
     return {
         "seq_len": whole("seq_len", 1),
         "global_batch": whole("global_batch", 1),
@@ -326,8 +363,12 @@ def _training(
         "framework": framework,
         # Modes of torch.compile stand for compiling; what its CUDA graphs save the host is not modelled.
         "compile": cells.get("compile", "").lower() not in NOT_COMPILED,
-        "optimizer": optimizer_of(cells.get("optimizer", "")) or "adamw",
+        "optimizer": _optimizer(cells),
     }
+
+
+def _inference(cells: Mapping[str, str]) -> bool:
+    return cells.get("mode", "").lower() == "inference"
 
 
 def _software(framework: str) -> Framework:

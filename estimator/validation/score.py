@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, median
 
 from estimator.cost.efficiency import Calibrated
@@ -101,6 +101,10 @@ class Validation:
     by: dict[str, dict[str, Errors]]
 
 
+TOO_LARGE = "needs more memory than its chip has whatever is recomputed: give recompute and optimizer"
+ASSUMED_THRIFT = "recomputed in full, and with 8-bit moments where needed, as it would not have fitted its chip else"
+
+
 def naive_step_s(scenario: Scenario) -> float:
     """Predict by 6·N·tokens FLOPs (8 with full recomputation) at half of the peak, times the pipeline's bubble."""
     factor = 8.0 if scenario.plan.recompute == "full" else 6.0
@@ -187,6 +191,13 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
     except InputProblems as error:
         return Skipped(row=number, source_id=row.source_id, reason=str(error))
     measured = row.measured
+    if not found.memory.fits and row.thriftier:
+        # It ran, so that it was not this; what it left open it had as little of as it needed.
+        fitting = ((one, estimate(one, calibration)) for one in row.thriftier)
+        scenario, found = next(((one, made) for one, made in fitting if made.memory.fits), (None, found))
+        if scenario is None:
+            return Skipped(row=number, source_id=row.source_id, reason=TOO_LARGE)
+        row = replace(row, scenario=scenario, assumptions=(*row.assumptions, ASSUMED_THRIFT))
     waits = {part: 0.0 if measured.graphs else found.host_wait_by_phase_s[part] for part in PARTS}
     parts = {part: found.phases_s[part] + waits[part] for part in PARTS}
     step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in PARTS)
@@ -202,6 +213,7 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
         peak_bytes *= found.memory.reserved_bytes / found.memory.peak_bytes
     if measured.memory_kind == "device":
         peak_bytes += measured.context_bytes
+    assert row.scenario is not None
     naive = None if measured.timed_parts else naive_step_s(row.scenario)
     return Predicted(
         row=row,

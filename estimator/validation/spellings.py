@@ -24,8 +24,14 @@ PRECISIONS = {
 }  # fmt: skip
 """Precisions by their spellings in lower case, words joined by a dash and without what stands in brackets."""
 
-OPTIMIZERS = {"adam": "adamw", "adamw": "adamw", "sgd": "sgd", "distributed-adam": "adamw", "torch-adamw": "adamw"}
-KERNELS_OF_OPTIMIZERS = re.compile(r"[ _-]*\(?\b(fused|foreach|for-?loop|capturable|apex|8bit|distributed)\b\)?", re.I)
+OPTIMIZERS = {"adam": "adamw", "adamw": "adamw", "sgd": "sgd", "distributed-adam": "adamw", "torch-adamw": "adamw",
+    "adafactor": "adafactor",
+    **dict.fromkeys(("adamw-8bit", "adam-8bit", "8bit-adam", "8bit-adamw", "8-bit-adam", "8-bit-adamw", "adam8bit",
+                     "adamw8bit", "paged-adamw-8bit", "pagedadamw8bit"), "adamw-8bit"),
+}  # fmt: skip
+NOTED_OPTIMIZER = re.compile(r"\b(adafactor|8-?bit adamw?|(paged)?adamw?-?8bit)\b", re.I)
+"""Optimizers that notes name; every other row has AdamW."""
+KERNELS_OF_OPTIMIZERS = re.compile(r"[ _-]*\(?\b(fused|foreach|for-?loop|capturable|apex|distributed)\b\)?", re.I)
 """Words beside an optimizer's name for the kernels that run it, which a scenario does not tell apart."""
 
 NUMBER_OF_CHIPS = re.compile(r"^\s*\d+\s*[x×*]\s*|\s*[x×*]\s*\d+\s*$", re.I)
@@ -74,6 +80,10 @@ FAMILIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
      r"|baichuan|chatglm|glm-|grok|gpt-oss", "Llama", LLAMA),
 )  # fmt: skip
 """Blocks of families by what their models' names hold; the first that fits. Everything else is read as GPT-2's."""
+
+DROPOUT = {"BERT": 0.1}
+"""Dropout that a family's configurations have where nothing else is said (hidden_dropout_prob and
+attention_probs_dropout_prob of google-bert's)."""
 
 HEADLESS = re.compile(r"no vocabulary head|classification", re.I)
 

@@ -2,6 +2,7 @@
 import { coupledChanges } from "./changes.js";
 import { lastAxis, validAxis } from "./axes.js";
 import { multiplied } from "./hardware.js";
+import { withPart } from "./ownParts.js";
 import { stepTime } from "./measured.js";
 import { chipOf, complete, get, resized, same, withField } from "./scenario.js";
 import { chosenSides } from "./sides.js";
@@ -77,7 +78,7 @@ function keepBefore(before) {
 /** Change the scenario for one field, and say what followed. @param {Scenario} scenario @param {string} path */
 function move(scenario, path) {
   keepBefore(state.scenario);
-  set({ adapted: { scenario, changes: coupledChanges(scenario, state.scenario, path) } });
+  set({ adapted: { scenario, path, changes: coupledChanges(scenario, state.scenario, path) } });
   setScenario(scenario);
 }
 
@@ -90,6 +91,24 @@ export function setField(path, value) {
 /** Take a part of the hardware as a multiple of the catalogue's. @param {import("./hardware.js").Part} part @param {number} times */
 export function setMultiple(part, times) {
   const next = multiplied(state.scenario, state.catalog, part, times);
+  if (same(next, state.scenario)) return;
+  keepBefore(state.scenario);
+  setScenario(next);
+}
+
+/** Another link of the catalogue; "": the chip's own. @param {"link" | "network"} part @param {string} key */
+export function setLink(part, key) {
+  const cluster = { ...state.scenario.cluster };
+  if (key) cluster[part] = key;
+  else delete cluster[part];
+  if (key === "given" || same(cluster, state.scenario.cluster)) return;
+  keepBefore(state.scenario);
+  setScenario(complete({ ...state.scenario, cluster }, state.catalog));
+}
+
+/** Take a chip that is in no catalogue, beside the one that was there. @param {import("./types.js").Part} chip */
+export function setOwnChip(chip) {
+  const next = withPart(state.scenario, "chip", chip, state.catalog);
   if (same(next, state.scenario)) return;
   keepBefore(state.scenario);
   setScenario(next);
@@ -160,7 +179,8 @@ export function preview(path, point, ofThis) {
   const scenario = valid ? point.scenario : withField(origin(path), path, point.value, usualNode());
   if (same(scenario, state.scenario)) return;
   keepBefore(state.drag?.scenario ?? state.scenario);
-  set({ adapted: { scenario, changes: coupledChanges(scenario, state.drag?.scenario ?? state.scenario, path) } });
+  const changes = coupledChanges(scenario, state.drag?.scenario ?? state.scenario, path);
+  set({ adapted: { scenario, path, changes } });
   set(
     valid && point.estimate?.ops
       ? { scenario, estimate: point.estimate, estimated: scenario, problems: [] }
@@ -244,6 +264,22 @@ export const select = (cause) => set({ selected: cause === state.selected ? "" :
 export function setPrice(usd) {
   set({ usd_per_hour: usd });
   writeUrl();
+}
+
+/** Set two plans against each other in Explore. @param {any} a @param {any} b */
+export function openPair(a, b) {
+  const [first, second] = [a, b].map((one) => complete(one, state.catalog));
+  set({
+    view: "explore",
+    a: pinOf(first, state.base),
+    b: "plan",
+    measured: "",
+    scenario: second,
+    drag: null,
+    selected: "",
+  });
+  writeUrl();
+  scrollTo({ top: 0 });
 }
 
 /** Change how the table of plans and measurements is shown. @param {Partial<import("./items.js").TableState>} patch @param {"push" | "replace"} [how] */

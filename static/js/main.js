@@ -19,7 +19,11 @@ import { createRuns } from "./views/runs/runs.js";
 import { createMeasurements } from "./views/measurements/measurements.js";
 import { createSearch } from "./views/search/search.js";
 import { createStudies } from "./views/studies/studies.js";
+import { createSave } from "./views/common/save.js";
+import { savePage, saveReport } from "./views/common/takeAlong.js";
 import { createPalette } from "./views/common/palette.js";
+import { createGlossary, explainTerms } from "./views/common/terms.js";
+import { createTour } from "./views/common/tour.js";
 import { copy, notice, toast, trying } from "./views/common/toast.js";
 
 const RETRY_MS = 3000;
@@ -77,7 +81,10 @@ async function start() {
   set({ catalog, base, sample: catalog.sample?.measurement_id ?? "" });
   const unknown = unknownIn(location.search, base);
   readUrl();
-  const explore = createExplore(byId("explore"), (letter) => palette.side(letter));
+  const tour = createTour();
+  const explore = createExplore(byId("explore"), { tour: tour.start, choose: (letter) => palette.side(letter) });
+  const glossary = createGlossary();
+  explainTerms();
   const others = [createSearch(byId("search")), createRuns(byId("runs")), createStudies(byId("studies"))];
   createMeasurements(byId("measurements"));
   const panels = [explore.panel, ...others.map(({ panel }) => panel)];
@@ -110,7 +117,11 @@ async function start() {
     },
     { keys: ["u"], does: "import files or text", act: () => importing.open() },
     { keys: ["c"], does: "copy a link to this state", act: copyLink },
+    { keys: ["r"], does: "save this page as a report (HTML)", act: () => void trying(saveReport()) },
+    { keys: ["j"], does: "save this page as JSON, to open again", act: savePage },
     { keys: ["t"], does: "light or dark", act: toggleTheme },
+    { keys: ["g"], does: "terms, with formula and source", act: () => glossary.showModal() },
+    { keys: ["o"], does: "one-minute tour", act: tour.start },
     { keys: ["?"], does: "this list", act: () => help.showModal() },
     { keys: ["x"], does: "swap A and B", act: swapSides },
     { keys: ["a"], does: "choose A", act: () => palette.side("A") },
@@ -124,9 +135,21 @@ async function start() {
     if (state.view !== "search" && state.view !== "studies") show("explore");
   });
   listen(shortcuts);
+  byId("find").onclick = () => palette.model();
   byId("commands").onclick = () => palette.open();
   byId("import").onclick = () => importing.open();
   byId("copy-link").onclick = copyLink;
+  byId("save-page").append(
+    createSave({
+      title: "Page",
+      mark: "save",
+      choices: [
+        ["Link", copyLink],
+        ["Report (HTML)", saveReport],
+        ["JSON", savePage],
+      ],
+    }),
+  );
   byId("theme").onclick = toggleTheme;
   byId("help").onclick = () => help.showModal();
   for (const link of document.querySelectorAll("[data-view]")) {

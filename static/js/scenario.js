@@ -134,6 +134,8 @@ export function withField(scenario, path, value, usual) {
   const next = structuredClone(scenario);
   const [part, name] = path.split(".");
   const size = Math.max(usual, scenario.cluster.chips_per_node); // nodes larger than usual stay that large
+  if (path === "cluster.nodes")
+    return withField(scenario, "cluster.chips", value * scenario.cluster.chips_per_node, usual);
   if (path === "cluster.chips") {
     Object.assign(next.plan, relayout(next.plan, value));
     next.cluster = resized(next.cluster, value, size);

@@ -24,6 +24,9 @@ const WORDS = {
   flash1: "flash 1",
   "fp16-amp": "fp16 amp",
   "bf16-amp": "bf16 amp",
+  default: "usual",
+  grouped: "grouped products",
+  loop: "one after another",
 };
 
 /** A value of a field as the panel says it. @param {string} value */

@@ -121,6 +121,7 @@ def kernel(
     name: str,
     *,
     stream: Number = 0.0,
+    reduced: Number = 0.0,
     column: Number = 0.0,
     strided: Number = 0.0,
     mixed: Number = 0.0,
@@ -131,7 +132,7 @@ def kernel(
 ) -> Op:
     """Memory-bound kernels: bytes that stream, elements that pass slowly, bytes ``moved`` in all (else: streamed).
 
-    ``column``: what of the streamed bytes is summed over rows.
+    ``reduced``: what of the streamed bytes goes over each row more than once; ``column``: what is summed over rows.
     """
     return Op(
         name=name,
@@ -142,6 +143,7 @@ def kernel(
         flops=flops,
         bytes=stream if moved is None else moved,
         stream_bytes=stream,
+        reduced_bytes=reduced,
         column_bytes=column,
         strided_elements=strided,
         mixed_elements=mixed,

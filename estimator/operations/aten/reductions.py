@@ -43,12 +43,16 @@ def row_bytes(one: Operand, dim: int) -> float:
 
 
 def softmax(s: Signature) -> list[Op]:
-    """Softmax or its logarithm: one kernel, which reads what does not stay on the chip three times."""
+    """Softmax or its logarithm: one kernel, which reads what does not stay on the chip three times.
+
+    The logarithm is a loss's, whose rows are too long to be gone over again.
+    """
     entering = s.inputs[0]
     leaving = s.outputs[0] if s.outputs else entering
     reads, _ = softmax_reads(row_bytes(entering, _dimension(s)))
     moved = reads * moved_bytes(entering) + moved_bytes(leaving)
-    return [kernel(name(s), stream=moved, flops=5.0 * count(entering))] if moved else []
+    reduced = 0.0 if "log" in s.op else moved
+    return [kernel(name(s), stream=moved, reduced=reduced, flops=5.0 * count(entering))] if moved else []
 
 
 def log_softmax_backward(s: Signature) -> list[Op]:
@@ -64,7 +68,10 @@ def softmax_backward(s: Signature) -> list[Op]:
     """The gradient times the output, kept in memory, then output·(that − its sum): two kernels."""
     gradient, output = s.inputs[:2]
     product = kernel(name(s), stream=2 * moved_bytes(gradient) + moved_bytes(output), flops=float(count(output)))
-    return [product, *log_softmax_backward(s)] if count(output) else []
+    sums = log_softmax_backward(s)
+    for op in sums:
+        op.reduced_bytes = op.stream_bytes
+    return [product, *sums] if count(output) else []
 
 
 def _dimension(s: Signature) -> int:
@@ -86,11 +93,11 @@ def nll_loss_backward(s: Signature) -> list[Op]:
 
 
 def norm(s: Signature) -> list[Op]:
-    """Layer norm or RMS norm in one kernel: read and written once."""
+    """Layer norm or RMS norm in one kernel, read and written once: it goes over each row more than once."""
     entering = s.inputs[0]
     leaving = s.outputs[0] if s.outputs else entering
     moved = moved_bytes(entering) + moved_bytes(leaving)
-    return [kernel(name(s), stream=moved, flops=7.0 * count(entering))] if moved else []
+    return [kernel(name(s), stream=moved, reduced=moved, flops=7.0 * count(entering))] if moved else []
 
 
 def norm_backward(s: Signature) -> list[Op]:
@@ -99,7 +106,8 @@ def norm_backward(s: Signature) -> list[Op]:
     both = moved_bytes(gradient) + moved_bytes(entering)
     if not both:
         return []
-    ops = [kernel(name(s), stream=both + moved_bytes(entering), flops=8.0 * count(entering))]
+    moved = both + moved_bytes(entering)
+    ops = [kernel(name(s), stream=moved, reduced=moved, flops=8.0 * count(entering))]
     if len(s.outputs) > 1 or (not s.outputs and len(s.inputs) > 4):
         ops.append(kernel(f"{name(s)}: weights", stream=both, column=both, flops=4.0 * count(entering)))
     return ops

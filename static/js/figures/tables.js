@@ -1,6 +1,6 @@
 /**
- * The chart of a table's own: one for each kind of table that has one, else its first number over the setting that its
- * rows vary most, a line for each of the others. Pure.
+ * The chart of a table of a kind that has none of its own (tableCharts.js): its first number over the setting that its rows
+ * vary most, a line for each of the others. Pure.
  */
 import { plural, quantity, scaleFor } from "../format.js";
 import { barMarker, escaped, layout, logTicks, SERIES, words } from "./base.js";
@@ -8,16 +8,6 @@ import { barMarker, escaped, layout, logTicks, SERIES, words } from "./base.js";
 /** @typedef {Record<string, any>} Row */
 /** @typedef {{rows: Row[], predicted: Row[], colour: import("../types.js").Colour, narrow: boolean}} TableInput  `predicted`: of each row, by column */
 /** @typedef {import("../types.js").Figure & {title: string, legend: [token: string, text: string][]}} TableFigure */
-
-/**
- * By the format of a measurement's origin (`text/attention`, `collectives` …): a figure, or null where the rows have
- * nothing for it. A kind of table gets its chart by one line here and one module beside this.
- * @type {Record<string, (input: TableInput) => TableFigure | null>}
- */
-export const TABLE_CHARTS = {};
-
-/** @param {string} format @param {TableInput} input @returns {TableFigure | null} */
-export const tableChart = (format, input) => TABLE_CHARTS[format]?.(input) ?? usualChart(input);
 
 /** Settings that rows are likely to be drawn over, the likeliest first. */
 const ACROSS = [
@@ -107,7 +97,7 @@ const isNumberOf = (rows, name) =>
 const plain = (rows, name) => rows.every((row) => row[name] === null || typeof row[name] !== "object");
 
 /** @param {TableInput} input @returns {TableFigure | null} */
-function usualChart({ rows, predicted, colour, narrow }) {
+export function usualChart({ rows, predicted, colour, narrow }) {
   const usable = rows.flatMap((row, at) =>
     (row.status ?? "ok") === "ok" ? [{ row, should: predicted[at] ?? {} }] : [],
   );

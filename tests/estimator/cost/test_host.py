@@ -1,5 +1,6 @@
 """Host: whose launches take how long, and how its lead over the device is spent."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -8,8 +9,10 @@ from estimator.cost.host import (
     blocking_collective_s,
     launch_s,
     phase_wait_s,
+    put_off_products_s,
     recorded_launch_s,
     sharded_modules_s,
+    slowest_rank,
     split_products_s,
     walk_s,
 )
@@ -93,5 +96,24 @@ def test_runtimes_of_pytorch_cost_what_python_does_for_their_modules_products_an
     assert sharded_modules_s(eager, "fsdp", 2, 3, e) == (15, 21)
     for training, sharding, ranks in ((eager, "ddp", 2), (eager, "fsdp", 1), (megatron, "zero3", 8)):
         assert sharded_modules_s(training, sharding, ranks, 3, e) == (0, 0)
-    assert walk_s(eager, "zero3", 2, 10, e) == 50
-    assert walk_s(eager, "zero3", 1, 10, e) == walk_s(eager, "ddp", 8, 10, e) == 10
+    assert walk_s(eager, "zero3", 2, 1, 10, e) == walk_s(eager, "ddp", 1, 4, 10, e) == 50
+    assert walk_s(eager, "zero3", 1, 1, 10, e) == walk_s(eager, "ddp", 8, 1, 10, e) == 10
+    assert walk_s(megatron, "zero3", 8, 4, 10, e) == 10
+
+
+def test_ranks_wait_for_the_slowest_of_their_hosts():
+    e = flawless(host_spread=0.5)
+    eager = Training(seq_len=1, global_batch=1)
+    assert slowest_rank(eager, 1, e) == 1
+    # The larger of two standard normal numbers is expected at 1 / sqrt(pi).
+    assert slowest_rank(eager, 2, e) == pytest.approx(1 + 0.5 / math.pi**0.5, rel=1e-3)
+    assert slowest_rank(eager, 2, e) < slowest_rank(eager, 3, e) < slowest_rank(eager, 1024, e)
+    assert slowest_rank(Training(seq_len=1, global_batch=1, framework="megatron"), 64, e) == 1
+
+
+def test_put_off_weight_gradients_start_autograd_for_each_product():
+    e = flawless(host_put_off_s=2.0)
+    eager = Training(seq_len=1, global_batch=1)
+    assert put_off_products_s(eager, "zero-bubble", 7, e) == put_off_products_s(eager, "zero-bubble-v", 7, e) == 14
+    assert put_off_products_s(eager, "1f1b", 7, e) == 0
+    assert put_off_products_s(Training(seq_len=1, global_batch=1, framework="megatron"), "zero-bubble", 7, e) == 0

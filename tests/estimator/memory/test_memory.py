@@ -47,6 +47,8 @@ def test_the_kinds_add_to_the_peak():
         ("bf16-amp", "pytorch-eager", "adamw", (4, 8)),
         ("bf16", "megatron", "adamw", (2, 12)),
         ("bf16", "pytorch-eager", "sgd", (2, 0)),
+        ("fp32", "pytorch-eager", "adamw-8bit", (4, 2 + 8 / 2048)),
+        ("bf16", "megatron", "adafactor", (2, 4)),
     ],
 )
 def test_states_by_precision(precision, framework, optimizer, widths):

@@ -98,6 +98,16 @@ def test_ring_multiplies_short_pieces_one_after_another():
         assert (forward.batch, forward.m, forward.n, forward.launches) == (8 * 4, 32, 32, 4)
 
 
+def test_pieces_of_a_sequence_run_in_flash_attention_where_only_that_gives_their_sums():
+    def of(cp_kind: str, **about: object) -> list[str]:
+        one = scenario(LLAMA, framework=about.get("framework", "pytorch-eager"),
+                       plan={"cp": about.get("cp", 2), "cp_kind": cp_kind})  # fmt: skip
+        return [op.efficiency for op in attention.core(rank_sizes(one)) if op.kind == "attention"]
+
+    assert of("ring") == of("all-gather") == ["attention_flash_frac"] * 2
+    assert of("ulysses") == of("ring", cp=1) == of("ring", framework="megatron") == ["attention_frac"] * 2
+
+
 def test_ring_adds_up_its_pieces():
     ops = {op.name: op for op in attention.core(dims_of(LLAMA, {"cp": 4}))}
     # Three times: read the sum in fp32 and the piece in 2 bytes, write the sum.

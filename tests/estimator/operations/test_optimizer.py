@@ -1,5 +1,7 @@
 """Update: bytes that the optimizer's kernels move, and the sums over micro-batches."""
 
+import pytest
+
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
 from estimator.operations.rank_sizes import rank_sizes
@@ -20,6 +22,10 @@ def test_the_optimizer_moves_what_its_kernels_touch():
     assert adamw("ideal").bytes == 7 * 2e6
     assert adamw("megatron").bytes == 38e6
     assert adamw("pytorch-eager", optimizer="sgd").bytes == 6e6
+    # Parameter and gradient as wide as they are; both moments read and written, a byte each and their scales.
+    assert adamw("pytorch-eager", optimizer="adamw-8bit").bytes == 10e6
+    assert adamw("ideal", optimizer="adamw-8bit").bytes == pytest.approx((3 * 2 + 4) * 1e6, rel=2e-3)
+    assert adamw("pytorch-eager", optimizer="adafactor").launches == 14 * 10
 
 
 def test_accumulating_reads_both_and_writes_one():

@@ -19,6 +19,7 @@ from estimator.scenario.measurement import (
     any_measured,
     disturbance,
     rows_by_status,
+    scenario_run,
     statuses_text,
     step_time_s,
 )
@@ -57,6 +58,15 @@ def test_what_is_not_known_is_empty():
     assert empty.memory.peak_bytes is None
     assert empty.memory.reserved_bytes is None
     assert empty.schema_version == SCHEMA_VERSION
+
+
+def test_a_scenario_ran_as_its_options_say():
+    said = {"training": {"seq_len": 8}}
+    assert scenario_run(Measurement(scenario=said)) == said
+    assert scenario_run(Measurement(scenario=said, samples={"options": {"experts": "default"}})) == said
+    ran = scenario_run(Measurement(scenario=said, samples={"options": {"experts": "grouped"}}))
+    assert ran == {"training": {"seq_len": 8, "experts": "grouped"}}
+    assert said == {"training": {"seq_len": 8}}
 
 
 def test_rows_are_counted_by_what_became_of_them():

@@ -16,6 +16,7 @@ HOST = flawless(host_forward_s=1.0, host_backward_s=2.0, host_collective_s=10.0)
 EAGER = Training(seq_len=1, global_batch=1)
 WORK = Work(
     products=0.0,
+    norm_launches={"forward": 1.0, "backward": 3.0},
     seconds={"forward": [1.0, 2.0, 3.0, 4.0, 5.0], "input": [6.0, 0.0, 0.0, 0.0, 7.0], "weight": [8.0, 0, 0, 0, 9.0]},
     launches={"forward": 1.0, "recomputed": 2.0, "input": 3.0, "weight": 4.0},
     priced=(),
@@ -46,6 +47,19 @@ def test_collectives_cost_the_host_as_often_as_they_run():
     assert found.host_forward_s == 1.0 + 3 * 10.0 * 3
     assert found.host_backward_s == 2.0 + 7 * 2.0
     assert (found.inline_forward_s, found.inline_backward_s) == (0.0, 0.0), "priced where the group stands"
+
+
+def test_norms_of_a_split_sequence_go_through_dtensor():
+    host = replace(HOST, host_dtensor_s=6.0)
+    scatter = replace(message("forward", count=1.0, host=2.0), kind="reduce-scatter")
+    plain = part_of(WORK, [replace(scatter, kind="all-reduce")], EAGER, host)
+    for training, each in ((EAGER, 6.0 / 3), (replace(EAGER, framework="megatron"), 0.0)):
+        found = part_of(WORK, [scatter], training, host)
+        if each:
+            assert found.host_forward_s == plain.host_forward_s + 1 * each
+            assert found.host_backward_s == plain.host_backward_s + 3 * each
+        else:
+            assert found == part_of(WORK, [replace(scatter, kind="all-reduce")], training, host)
 
 
 def test_what_shows_of_priced_messages_stands_in_line():

@@ -35,7 +35,7 @@ def test_experts_are_divided_where_that_is_faster():
     document = {
         "model": "mixtral-8x7b",
         "cluster": {"chip": "b200", "chips_per_node": 8},
-        "training": {"seq_len": 4096, "global_batch": 32},
+        "training": {"seq_len": 4096, "global_batch": 8},
         "locked": {"ep": 2, "tp": 4, "cp": 1},
     }
     free, whole = sweep(document), sweep({**document, "locked": {**document["locked"], "expert_tp": 1}})

@@ -356,7 +356,8 @@ def test_columns_beat_the_family():
 @pytest.mark.parametrize(
     ("written", "read_as"),
     [("AdamW", "adamw"), ("adamw-fused", "adamw"), ("adamw-forloop", "adamw"), ("AdamW (fused)", "adamw"),
-     ("fused adam", "adamw"), ("SGD", "sgd"), ("lion", "lion"), ("", "")],
+     ("fused adam", "adamw"), ("SGD", "sgd"), ("lion", "lion"), ("", ""),
+     ("8-bit Adam", "adamw-8bit"), ("PagedAdamW8bit", "adamw-8bit"), ("Adafactor", "adafactor")],
 )  # fmt: skip
 def test_spellings_of_optimizers(written, read_as):
     assert optimizer_of(written) == read_as
@@ -441,3 +442,12 @@ def test_the_last_ranks_memory_is_told_from_the_fullest():
     assert read(ep="", tp_overlap="").plan.tp_overlap is False
     assert read(framework="megatron").plan.tp_overlap
     assert not read(framework="megatron", tp_overlap="false").plan.tp_overlap
+
+
+def test_notes_name_an_optimizer_and_families_have_their_dropout():
+    bert = {**ROW, "model": "BERT-large", "framework": "pytorch-eager", "tp": "1", "pp": "1", "n_gpus": "1", "dp": "1"}
+    found = scenario_of_row({**bert, "notes": "8-bit Adam; grad accumulation 1"})
+    assert (found.scenario.training.optimizer, found.scenario.training.dropout) == ("adamw-8bit", 0.1)
+    assert any("dropout = 0.1 (of BERT's" in text for text in found.assumptions)
+    assert scenario_of_row({**bert, "mode": "inference", "measured_forward_s": "1"}).scenario.training.dropout == 0
+    assert scenario_of_row({**bert, "dropout": "0.2"}).scenario.training.dropout == 0.2

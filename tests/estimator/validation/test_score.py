@@ -96,3 +96,21 @@ def test_phases_inference_and_the_predictions_of_others_are_scored_too():
     assert forward.step_s == pytest.approx(parts["forward"])
     result = validate([{**ROW, **times, "mode": "inference"}])
     assert (result.interval.n, result.forward.n, result.backward.n, result.optimizer.n) == (1, 1, 1, 0)
+
+
+def test_one_chips_row_that_did_not_fit_ran_with_less_or_is_not_told():
+    large = {**ROW, "n_gpus": "1", "tp": "1", "pp": "1", "dp": "1", "ep": "", "global_batch": "1", "micro_batch": "1",
+             "model": "Llama 8B", "n_layers": "32", "d_model": "4096", "n_heads": "32", "n_kv_heads": "8",
+             "d_ff": "14336", "vocab": "128256", "seq_len": "512", "precision": "bf16", "framework": "pytorch-eager",
+             "recompute": "", "sharding": "", "sequence_parallel": ""}  # fmt: skip
+    stated, small, none = predict_rows(
+        [{**large, "hardware": "H100-80GB", "recompute": "none"}, {**large, "hardware": "A6000"},
+         {**large, "hardware": "RTX 4090"}]
+    )  # fmt: skip
+    assert isinstance(stated, Predicted)
+    assert isinstance(small, Predicted)
+    assert stated.row.scenario.plan.recompute == "none"
+    assert (small.row.scenario.plan.recompute, small.row.scenario.training.optimizer) == ("full", "adamw-8bit")
+    assert "8-bit moments" in small.row.assumptions[-1]
+    assert isinstance(none, Skipped)
+    assert "give recompute and optimizer" in none.reason

@@ -4,12 +4,15 @@
  */
 import { api, ApiError } from "../../api.js";
 import { chiefPairs, isInside, predictedOverMeasured } from "../../figures/predictedOverMeasured.js";
-import { bare, kindOf, rowWords, tableChart } from "../../figures/tables.js";
-import { count, csv, plural } from "../../format.js";
+import { legendOf, tableChart } from "../../figures/tableChart.js";
+import { chartsOf } from "../../figures/tableCharts.js";
+import { bare, kindOf, rowWords, usualChart } from "../../figures/tables.js";
+import { count, plural } from "../../format.js";
 import { besideRows, errorWords } from "../../predictedRows.js";
 import { state, subscribe } from "../../state.js";
-import { colour, download, h, narrow, put } from "./dom.js";
+import { colour, h, narrow, put } from "./dom.js";
 import { FigureCard } from "./figure.js";
+import { createTableSave } from "./save.js";
 import { createScroller } from "./scroller.js";
 import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
 import { trying } from "./toast.js";
@@ -17,6 +20,7 @@ import { warningList } from "./warnings.js";
 
 /** @typedef {import("../../types.js").Measurement} Measurement */
 /** @typedef {import("../../types.js").PredictedRows} PredictedRows */
+/** @typedef {import("../../types.js").Table} Table */
 /** @typedef {{title: string, table: import("../../types.js").Table, rows: Record<string, any>[]}} Titled */
 /** @typedef {{key: string, label: string, measurement: Measurement, at: number}} Tab  `at`: which of its tables */
 
@@ -29,7 +33,9 @@ const orNull = (error) => (error instanceof ApiError ? null : Promise.reject(err
 export function createDetails(id = "details", opened = () => {}) {
   const title = h("h3");
   const sub = h("span", { class: "sub" });
-  const save = h("button", { type: "button", text: "CSV" });
+  /** @type {Table[]} */
+  let whole = [];
+  const save = createTableSave({ title: "Table", name: () => name(), tables: () => whole });
   const tabs = h("div", { class: "pins", role: "group", "aria-label": "Tables" });
   const questions = createQuestions({
     change: (chip) => {
@@ -50,10 +56,20 @@ export function createDetails(id = "details", opened = () => {}) {
   );
   const name = () => `headroom-${(title.textContent ?? "").replace(/[^\w.-]+/g, "-")}`;
   const about = () => title.textContent ?? "";
-  const figure = (/** @type {string} */ key, /** @type {string} */ text) =>
-    new FigureCard({ id: `${id}-${key}`, title: text, height: HEIGHT_PX, span: "w6", name, about, table: false });
+  const figure = (/** @type {string} */ key, /** @type {string} */ text, /** @type {HTMLElement[]} */ actions = []) =>
+    new FigureCard({
+      actions,
+      id: `${id}-${key}`,
+      title: text,
+      height: HEIGHT_PX,
+      span: "w6",
+      name,
+      about,
+      table: false,
+    });
   const scatter = figure("scatter", "Predicted over measured");
-  const own = figure("chart", "As its own chart");
+  const which = h("select", { "aria-label": "Which chart" });
+  const own = figure("chart", "As its own chart", [h("span", { class: "axes" }, which)]);
   const scroller = createScroller("Rows", "tall");
   const warned = h("div", {});
   const rows = h("section", { class: "card w12 rows" }, scroller.element, warned);
@@ -65,6 +81,7 @@ export function createDetails(id = "details", opened = () => {}) {
   let shown = "";
   let chosen = "";
   let asked = 0;
+  let picked = 0; // which of its charts
   let guess = ""; // chip that was chosen and not yet said to be right
 
   /**
@@ -108,6 +125,7 @@ export function createDetails(id = "details", opened = () => {}) {
   /** @param {Tab} tab */
   async function open(tab) {
     const number = ++asked;
+    if (chosen !== tab.key) picked = 0;
     chosen = tab.key;
     element.dataset.details = tab.measurement.id;
     tabs.hidden = all.length < 2;
@@ -141,8 +159,7 @@ export function createDetails(id = "details", opened = () => {}) {
     const [full] = tablesIn({ ...measurement, rows: besideRows(measurement.rows, beside) }).slice(at, at + 1);
     put(sub, plain ? plain.title : plural(measurement.warnings.length, "warning"));
     save.hidden = !full;
-    save.setAttribute("aria-label", `${title.textContent}: download CSV`);
-    save.onclick = () => full && download(`${name()}${at ? `-${at + 1}` : ""}.csv`, csv(full.table));
+    whole = full ? [full.table] : [];
     questions.update(measurement, guessed(measurement), siblings(measurement).length);
     const said = errorWords(beside);
     put(words, questions.open() && !beside?.unpredicted && said ? `If that is right: ${said}` : said);
@@ -166,11 +183,34 @@ export function createDetails(id = "details", opened = () => {}) {
     );
     const indices = (plain?.rows ?? []).map((row) => measurement.rows.indexOf(row));
     const should = indices.map((place) => beside?.rows[place] ?? {});
-    drawFigures(measurement.origin.format, plain?.rows ?? [], should, common);
+    drawFigures(measurement, beside, plain?.rows ?? [], should, common);
   }
 
-  /** @param {string} format @param {Record<string, any>[]} some @param {Record<string, any>[]} should @param {string} common */
-  function drawFigures(format, some, should, common) {
+  /**
+   * What is drawn of a table's kind, else of any table.
+   * @param {Measurement} measurement @param {PredictedRows | null} beside @param {Record<string, any>[]} some
+   * @param {Record<string, any>[]} should
+   * @returns {{title: string, make: () => {figure: import("../../types.js").Figure, legend: [string, string][]}}[]}
+   */
+  function chartsIn(measurement, beside, some, should) {
+    if (some.length < 2) return [];
+    // a file of several tables has the charts of all its rows: each table only its own
+    const own = { ...measurement, rows: some };
+    const predicted_ = beside && { ...beside, rows: should };
+    const known_ = chartsOf(own, predicted_).map((chart) => ({
+      title: chart.title,
+      make: () => ({ figure: tableChart({ chart, colour, narrow: narrow() }), legend: legendOf(chart) }),
+    }));
+    const usual = usualChart({ rows: some, predicted: should, colour, narrow: narrow() });
+    const make = () => {
+      const figure = usualChart({ rows: some, predicted: should, colour, narrow: narrow() }) ?? usual;
+      return { figure: /** @type {any} */ (figure), legend: figure?.legend ?? [] };
+    };
+    return known_.length || !usual ? known_ : [{ title: usual.title, make }];
+  }
+
+  /** @param {Measurement} measurement @param {PredictedRows | null} beside @param {Record<string, any>[]} some @param {Record<string, any>[]} should @param {string} common */
+  function drawFigures(measurement, beside, some, should, common) {
     const rowsWords = rowWords(some);
     const pairs = chiefPairs(
       some.flatMap((row, at) =>
@@ -183,8 +223,8 @@ export function createDetails(id = "details", opened = () => {}) {
         })),
       ),
     );
-    const chart =
-      some.length > 1 ? tableChart(format, { rows: some, predicted: should, colour, narrow: narrow() }) : null;
+    const charts = chartsIn(measurement, beside, some, should);
+    const chart = charts[Math.min(picked, charts.length - 1)];
     scatter.element.hidden = !pairs.length;
     own.element.hidden = !chart;
     scatter.element.classList.toggle("w12", !chart);
@@ -198,10 +238,17 @@ export function createDetails(id = "details", opened = () => {}) {
       });
     }
     if (!chart) return;
+    which.hidden = charts.length < 2;
+    which.replaceChildren(...charts.map(({ title: text }, at) => h("option", { value: String(at), text })));
+    which.value = String(charts.indexOf(chart));
+    which.onchange = () => {
+      picked = Number(which.value);
+      drawFigures(measurement, beside, some, should, common);
+    };
+    put(own.sub, which.hidden ? chart.title : "");
     own.later(() => {
-      const found = tableChart(format, { rows: some, predicted: should, colour, narrow: narrow() }) ?? chart;
-      put(own.sub, `${found.title} · ◆ measured ○ predicted`);
-      own.explain(found.legend);
+      const { figure: found, legend } = chart.make();
+      own.explain(legend);
       return found;
     });
   }

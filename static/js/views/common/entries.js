@@ -1,6 +1,9 @@
 /** Entries of the catalogue in a list to choose from, by family. */
 import { h } from "./dom.js";
 
+/** What the value of an option of an own part begins with. */
+export const OWN = "own:";
+
 /** @param {import("../../types.js").Entry[]} entries */
 export function options(entries) {
   /** @type {Map<string, HTMLOptionElement[]>} */
@@ -20,6 +23,12 @@ export function options(entries) {
  * @param {any} value
  */
 export function selectOr(select, value) {
+  const own = typeof value === "object" ? OWN + value.name : "";
+  if (own && [...select.options].some((option) => option.value === own)) {
+    select.querySelector("[data-custom]")?.remove();
+    select.value = own;
+    return;
+  }
   const custom =
     typeof value === "object" ||
     ![...select.options].some((option) => option.value === value && !option.dataset.custom);

@@ -65,6 +65,12 @@ export function createPlan() {
     [numberOf("plan.tp_depth", "Depth of 2.5D", "layers of ranks"), ({ tp_kind }) => tp_kind === "2.5d"],
     [choiceOf("plan.cp_kind", "Context parallel kind")],
     [numberOf("plan.expert_tp", "Tensor parallel in experts", "ranks"), experts],
+    [
+      switchOf("plan.tp_overlap", "Tensor parallel overlap"),
+      ({ tp, sequence_parallel }) => tp > 1 && sequence_parallel,
+    ],
+    [switchOf("plan.ep_overlap", "Expert exchange overlap"), ({ ep }, model) => ep > 1 && experts({}, model)],
+    [menuOf("training.experts", "Experts run"), experts],
     [numberOf("plan.shard_ranks", "Hybrid sharding (0: all)", "ranks share a copy", { 0: "all ranks" })],
     [numberOf("plan.recompute_every", "Checkpoint every", "blocks")],
     [choiceOf("plan.offload", "Offload to host memory")],
@@ -98,7 +104,10 @@ export function createPlan() {
     }
     const set_ = folded
       .filter(([{ path }]) => !usualValue(path))
-      .map(([{ path }]) => `${path.slice(5).replaceAll("_", " ")} ${word(String(get(scenario, path)))}`);
+      .map(
+        ([{ path }]) =>
+          `${path.slice(path.indexOf(".") + 1).replaceAll("_", " ")} ${word(String(get(scenario, path)))}`,
+      );
     put(chosen, set_.join(", ") || "kinds, hybrid sharding, checkpoints, offload, placement");
     more.classList.toggle("set", set_.length > 0);
     if (folded.some(([{ path }]) => wrong(path))) more.open = true;

@@ -71,6 +71,7 @@ export function createMeasurements(root) {
     "main",
     { tabindex: -1 },
     h("h1", { class: "sr", text: "Measurements" }),
+    h("h2", { class: "sr", text: "Items" }),
     details.element,
     close,
     list,

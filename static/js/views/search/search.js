@@ -54,6 +54,7 @@ export function createSearch(root) {
     "main",
     { tabindex: -1 },
     h("h1", { class: "sr", text: "Search" }),
+    h("h2", { class: "sr", text: "Found" }),
     problem,
     status,
     ...figures.elements,

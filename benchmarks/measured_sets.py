@@ -1,0 +1,239 @@
+"""Measured sets: every table of measured steps at hand, each row beside its prediction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from app.commands.validate import read_rows
+from estimator.calibration.calibrate import Source, calibrate
+from estimator.cost.efficiency import Efficiencies
+from estimator.estimate.estimate import estimate
+from estimator.scenario.measurement import scenario_run, step_time_s
+from estimator.scenario.problems import InputProblems
+from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
+from estimator.validation.csv_row import scenario_of_row
+from estimator.validation.predicted_rows import predicted_table
+from estimator.validation.predicted_rows.device import TableDevice
+from estimator.validation.predicted_rows.steps import scenario_of_grid_row, scenario_of_variant_row
+from estimator.validation.score import Predicted, predict_rows
+from runners.job import read_measurement
+
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "tests" / "reference"
+STEPS = ("cs336", "llm", "modes", "recompute")
+PROBES = "probes.json"
+"""Among the paths of a set: what the others are predicted by, calibrated on nothing else."""
+BUNDLED = {
+    "h200 steps, first day": [REFERENCE / "h200" / f"step-{name}.json" for name in STEPS],
+    "h200 steps, second day": [REFERENCE / "h200" / f"{name}-1.json" for name in STEPS],
+    "h200 data parallel and pipelines": sorted((REFERENCE / "h200").glob("ddp-*.json")),
+    "h200 memory": [REFERENCE / "h200" / "memory-1.json"],
+    "h200 plans, one GPU": [REFERENCE / "h200_plans" / "1"],
+    "h200 plans, two GPUs": [REFERENCE / "h200_plans" / "2"],
+    "h200 plans, four GPUs": [REFERENCE / "h200_plans" / "4"],
+    "h200 of another host, one GPU": [REFERENCE / "h200_host" / "1"],
+    "h200 of another host, one GPU, by its probes": [REFERENCE / "h200_host" / "1", REFERENCE / "h200_host" / PROBES],
+    "h200 of another host, two GPUs": [REFERENCE / "h200_host" / "2"],
+    "h200 of another host, two GPUs, by its probes": [REFERENCE / "h200_host" / "2", REFERENCE / "h200_host" / PROBES],
+    "published, bundled": [REFERENCE / "estimator_measured_runs.csv"],
+}  # fmt: skip
+SCENARIOS = {"step": scenario_of_grid_row, "ddp": scenario_of_variant_row}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """One measured step beside its prediction, from whatever table: errors in percent, None where not measured."""
+
+    hardware: str
+    model: str
+    time: float | None
+    memory: float | None
+    forward: float | None = None
+    backward: float | None = None
+    naive: float | None = None
+    peers: dict[str, float] | None = None
+    kind: str = ""
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def covered(self) -> bool | None:
+        """Whether the measured time lies in the interval, whose ends are ratios to the predicted time."""
+        return (
+            None if self.low is None or self.high is None or self.ratio is None else self.low <= self.ratio <= self.high
+        )
+
+    @property
+    def ratio(self) -> float | None:
+        """Measured over predicted time."""
+        return None if self.time is None else 1 / (1 + self.time / 100)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One step whose time was measured, with what it is predicted from.
+
+    ``parts``: phases that were timed, none where the whole step was; ``waits``: with their waits for the host.
+    """
+
+    scenario: Scenario
+    measured_s: float
+    parts: tuple[str, ...] = ()
+    waits: bool = True
+    calibrated: Efficiencies | None = None
+
+
+def cases(paths: Sequence[Path]) -> list[Case]:
+    """The steps of a set whose time was measured and whose scenario is possible."""
+    found: list[Case] = []
+    calibrated = calibration_of(paths)
+    for path in paths:
+        if path.name == PROBES:
+            continue
+        if path.suffix == ".csv":
+            for row in map(scenario_of_row, read_rows(path)):
+                if row.scenario and row.measured.step_s and not scenario_problems(row.scenario):
+                    measured = row.measured
+                    found.append(Case(scenario=row.scenario, measured_s=row.measured.step_s, parts=measured.timed_parts,
+                                      waits=not measured.graphs))  # fmt: skip
+        elif path.is_dir():
+            for name in sorted(path.glob("*.json")):
+                run = read_measurement(name) if name.name != "predictions.json" else None
+                if run is not None and run.status == "ok" and run.scenario and run.steps_s:
+                    scenario = scenario_from_json(scenario_run(run))
+                    if not scenario_problems(scenario):
+                        found.append(
+                            Case(scenario=scenario, measured_s=step_time_s(run.steps_s), calibrated=calibrated)
+                        )
+        else:
+            table = read_measurement(path)
+            place = TableDevice(chip="h200-sxm", ranks=max(1, table.world_size))
+            for cells in table.rows:
+                of = SCENARIOS.get(table.origin.format)
+                scenario = of(cells, place) if of and whole_step(cells) else None
+                if scenario is not None and not scenario_problems(scenario):
+                    found.append(Case(scenario=scenario, measured_s=cells["step_s"]))
+    return found
+
+
+def whole_step(row: Mapping[str, Any]) -> bool:
+    """Whether a row of a table times a whole step that its host launches."""
+    return bool(row.get("step_s")) and not row.get("graph") and row.get("mode", "step") == "step"
+
+
+def calibration_of(paths: Sequence[Path]) -> Efficiencies | None:
+    """What a set's probes say of its device and host; None where it has none."""
+    probes = [Source(name=path.name, measurement=read_measurement(path)) for path in paths if path.name == PROBES]
+    return calibrate(probes).efficiencies if probes else None
+
+
+def sets(tables: Sequence[Path]) -> Iterator[tuple[str, list[Path]]]:
+    """Yield the bundled sets, then a set per table of measured runs among those given."""
+    yield from BUNDLED.items()
+    for path in tables:
+        for table in sorted(path.glob("*.csv")) if path.is_dir() else [path]:
+            with table.open(encoding="utf-8") as file:
+                header = file.readline()
+            if "hardware" in header and "global_batch" in header and "measured_step_time_s" in header:
+                yield table.stem, [table]
+
+
+def read(paths: Sequence[Path]) -> tuple[list[Scored], int]:
+    """Predict every row of a set; the second number is of those that could not be."""
+    scored: list[Scored] = []
+    skipped = 0
+    calibrated = calibration_of(paths)
+    for path in paths:
+        if path.name == PROBES:
+            continue
+        if path.suffix == ".csv":
+            rows = predict_rows(read_rows(path))
+            scored += [_of_row(row) for row in rows if isinstance(row, Predicted)]
+            skipped += sum(not isinstance(row, Predicted) for row in rows)
+        elif path.is_dir():
+            results = (
+                _of_result(result, calibrated)
+                for result in sorted(path.glob("*.json"))
+                if result.name != "predictions.json"
+            )
+            for one in results:
+                scored += [one] if one else []
+                skipped += one is None
+        else:
+            scored += _of_table(path)
+    return scored, skipped
+
+
+def _of_row(row: Predicted) -> Scored:
+    return Scored(
+        hardware=row.hardware,
+        model=row.model,
+        time=row.time_error_pct,
+        memory=row.memory_error_pct,
+        forward=row.parts_error_pct.get("forward"),
+        backward=row.parts_error_pct.get("backward"),
+        kind=row.kind,
+        low=row.low_s / row.step_s,
+        high=row.high_s / row.step_s,
+        naive=row.naive_error_pct,
+        peers=row.peers_error_pct,
+    )
+
+
+def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
+    """Score a run by the scenario that it was of."""
+    measured = read_measurement(path)
+    if measured.status != "ok" or not measured.scenario:
+        return None
+    try:
+        one = estimate(scenario_from_json(scenario_run(measured)), calibrated)
+    except InputProblems:
+        return None
+    step_s = step_time_s(measured.steps_s)
+    peaks = [peak for peak in measured.samples.get("peak_bytes_by_rank", []) if peak]
+    peak_bytes = max(peaks, default=measured.memory.peak_bytes)
+    return Scored(
+        hardware=str(measured.device.get("name", "")),
+        model=str(measured.scenario["model"].get("name", "")),
+        time=100 * (one.step_time_s / step_s - 1) if step_s else None,
+        memory=100 * (one.memory.peak_bytes / peak_bytes - 1) if peak_bytes else None,
+        kind=one.kind,
+        low=one.interval_s[0] / one.step_time_s,
+        high=one.interval_s[1] / one.step_time_s,
+    )
+
+
+def _of_table(path: Path) -> list[Scored]:
+    """Score the rows of one of the project's benchmarks, whole steps' time where they have one."""
+    measured = read_measurement(path)
+    predicted = predicted_table(measured, "h200-sxm")
+    place = TableDevice(chip="h200-sxm", ranks=max(1, measured.world_size))
+
+    def error(row: Any, columns: dict[str, float], name: str) -> float | None:
+        return 100 * (columns[name] / row[name] - 1) if name in columns else None
+
+    def interval(row: Any) -> dict[str, Any]:
+        scenario_of = SCENARIOS.get(measured.origin.format)
+        scenario = scenario_of(row, place) if scenario_of else None
+        if scenario is None or row.get("graph") or row.get("mode", "step") != "step":
+            return {}
+        one = estimate(scenario)
+        low, high = (end / one.step_time_s for end in one.interval_s)
+        return {"kind": one.kind, "low": low, "high": high}
+
+    return [
+        Scored(
+            **interval(row),
+            hardware=str(measured.device.get("name", "")),
+            model=str(row.get("model", "")),
+            time=error(row, columns, "step_s"),
+            memory=error(row, columns, "peak_bytes"),
+            forward=error(row, columns, "forward_s"),
+            backward=error(row, columns, "backward_s"),
+        )
+        for row, columns in zip(measured.rows, predicted.rows, strict=True)
+        if columns
+    ]

@@ -38,7 +38,7 @@ READY_TEST := $(VENV)/ready-test-$(SETUP_KEY)
 READY_NODE := node_modules/ready-node
 
 .DEFAULT_GOAL := help
-.PHONY: help run test test-browser test-others test-gpu explore setup setup-test browser postgres slurm check format lint types bench accuracy clean docker
+.PHONY: help pictures run test test-browser test-others test-gpu explore setup setup-test browser postgres slurm check format lint types bench accuracy clean docker
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -170,6 +170,9 @@ accuracy: setup ## how right predictions are, of every set of measured steps; fa
 
 bench: setup-test browser ## measure how fast Headroom itself is: every script in benchmarks/
 	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python -m "benchmarks.$$(basename "$$script" .py)"; done
+
+pictures: setup-test browser ## take the pictures of README.md, from bundled data
+	$(BIN)/python docs/pictures.py
 
 docker: ## build the image; CUDA_BASE=IMAGE for one with CUDA, Python and make
 	docker build -t headroom $(if $(CUDA_BASE),--build-arg BASE=$(CUDA_BASE) --build-arg RUNTIME=$(CUDA_BASE) --build-arg TORCH=$(TORCH_PIN) --build-arg PIP_EXTRA_INDEX_URL=) $(ARGS) .

@@ -77,7 +77,7 @@ def test_the_figures_agree_with_what_is_printed(open_page):
 def test_an_input_changes_figures_curves_and_the_address(open_page):
     page = open_page("/?view=studies&study=ulysses-16")
     _ready(page, "ulysses-16")
-    (peaks, _) = _drawn(page, "study-figure-0")
+    (peaks, *_) = _drawn(page, "study-figure-0")
     assert peaks[-1] == pytest.approx(61.02, abs=0.005)
     box = page.get_by_label("N", exact=True)
     box.fill("30000")

@@ -247,12 +247,21 @@ export function createSearch(root) {
       tile(hours.text, said(hours, best), `${percent(best.found.mfu)} MFU`),
       tile("peak memory", bytes(best.peak_bytes), `of ${bytes(chipOf(scenario, catalog).memory_bytes)}`),
       tile("chips", String(best.chips), `${short(best.found.tokens_per_s)} tokens/s`),
-      h("button", {
-        type: "button",
-        class: "primary",
-        text: "Open as B",
-        onclick: () => openPlan(best.found.scenario),
-      }),
+      h(
+        "div",
+        {},
+        h("dt", { class: "sr", text: "this plan" }),
+        h(
+          "dd",
+          { class: "take" },
+          h("button", {
+            type: "button",
+            class: "primary",
+            text: "Open as B",
+            onclick: () => openPlan(best.found.scenario),
+          }),
+        ),
+      ),
     );
     table.fill(planTable(sorted, question));
   }

@@ -35,7 +35,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-WAIT_MS = 60_000
+WAIT_MS = 120_000
 """What a page is given to do or to show something: on a busy machine all of it takes longer."""
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.app.examples import ONE_THREAD
 
 ROOT = Path(__file__).parent.parent.parent
-START_S = 180
+START_S = 240
 
 
 class Server:

@@ -62,7 +62,7 @@ def test_the_page_opens_with_a_prediction_a_and_its_run_b_and_where_the_differen
     assert len(points(page, "predicted")) > 5
     assert len(points(page, "measured")) > 5
     page.wait_for_selector("#timeline .plot .scatterlayer path")
-    expect(page.locator(".remedies .try").first).to_be_visible(timeout=30_000)
+    expect(page.locator(".remedies .try").first).to_be_visible()
     for part in ("#tile-step-time", "#tile-peak-memory", "#tile-price", "#step-time", "#roofline", "#timeline"):
         box = page.locator(part).bounding_box()
         assert box is not None
@@ -124,7 +124,7 @@ def test_a_slider_leaves_the_plan_before_as_a_and_try_keeps_its_promise(open_pag
     # what is promised is what the estimate says once it is tried
     page.keyboard.press("Control+z")
     remedy = page.locator(".remedy").first
-    expect(remedy).to_be_visible(timeout=30_000)
+    expect(remedy).to_be_visible()
     promised = page.evaluate("async () => (await import(js('state'))).state.remedies.best[0]")
     remedy.get_by_role("button", name="Try").click()
     same = "async (step_s) => (await import(js('state'))).state.estimate.step_time_s === step_s"

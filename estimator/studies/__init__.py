@@ -15,7 +15,9 @@ STUDIES: dict[str, str] = {
     "ulysses-16": "estimator.studies.ulysses_16",
     "deepflow-lstm": "estimator.studies.deepflow_lstm",
     "transformer-tables": "estimator.studies.transformer_tables",
+    "cs336-steps": "estimator.studies.cs336_steps",
     "cs336-4d": "estimator.studies.cs336_4d",
+    "flash-attention": "estimator.studies.flash_attention",
 }
 """Study → module with ``TITLE``, ``SUMMARY``, ``Inputs`` and ``run(inputs) -> Result``; imported only when used."""
 

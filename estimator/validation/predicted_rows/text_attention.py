@@ -14,6 +14,8 @@ from estimator.cost.host import phase_wait_s
 from estimator.cost.price import price
 from estimator.operations.op import Op
 from estimator.scenario import catalog
+from estimator.scenario.hardware import PEAK_FIELD, peak_flops_per_s
+from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import Number
 from estimator.validation.predicted_rows.attention import fused_ops, naive_ops, recomputed_backward_ops, tile_columns
 from estimator.validation.predicted_rows.device import TableDevice, whole, word
@@ -142,8 +144,12 @@ def _case(row: Mapping[str, Any], place: TableDevice, usual_batch: int) -> tuple
 def _precision(row: Mapping[str, Any], place: TableDevice) -> str:
     if "precision" not in row:
         place.assume("precision fp32, as the table states none")
-    found = word(row, "precision", "fp32")
-    return {"fp16": "bf16"}.get(found, found)
+    written = word(row, "precision", "fp32")
+    found = {"fp16": "bf16"}.get(written, written)
+    if found not in PEAK_FIELD or not peak_flops_per_s(catalog.chip(place.chip), found) > 0:
+        remedy = "Choose a chip that has it."
+        raise InputProblems([Problem(field="precision", message=f"{place.chip} has no {found}", remedy=remedy)])
+    return found
 
 
 def _ops_of(

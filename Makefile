@@ -14,9 +14,18 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
-# File by file in their order: sorted by how many tests a file has, the slowest, which have few, would come last
-SPREAD := --dist loadfile --no-loadscope-reorder
-BROWSING := tests/test_recipes.py tests/browser
+# The tests in parts, a process each: every process pays only for importing what its own files need. Those that wait
+# for servers and pages come first, and a new file lands in one of them by itself.
+PAGES := $(wildcard tests/browser/test_[a-m]*.py)
+SERVERS := tests/app/runs $(wildcard tests/app/test_*.py)
+PART_pages-1 := tests/test_recipes.py $(PAGES)
+PART_pages-2 := tests/browser $(PAGES:%=--ignore %)
+PART_servers := $(SERVERS)
+PART_runners := tests/runners
+PART_app := tests/app $(SERVERS:%=--ignore %)
+PART_rest := $(addprefix --ignore , tests/test_recipes.py tests/browser tests/runners tests/app)
+BROWSING := part-pages-1 part-pages-2
+OTHERS := part-servers part-runners part-app part-rest
 NODE := $(BIN)/node
 PRETTIER := $(NODE) node_modules/prettier/bin/prettier.cjs
 PRETTY := static/js static/css eslint.config.js jsconfig.json package.json
@@ -46,15 +55,17 @@ run: setup ## set up what is missing, then serve the dashboard on http://127.0.0
 	@exec $(BIN)/headroom serve $(ARGS)
 
 test: setup-test browser postgres slurm lint ## set up what is missing, then run every check and every test
-	@$(MAKE) --no-print-directory $(if $(ARGS),types,-j3 types test-others test-browser)
+	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j4 types $(BROWSING) $(OTHERS))
 	$(if $(ARGS),$(PYTEST) $(ARGS))
 
 test-browser: setup-test browser ## run the tests that open a browser
-	@# In processes of their own, because they keep an event loop running; beside the others, because they often wait.
-	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) -n 2 $(SPREAD) $(BROWSING) > $$log 2>&1; code=$$?; cat $$log; exit $$code
+	@$(MAKE) --no-print-directory -k -j2 $(BROWSING)
 
-test-others: setup-test postgres slurm ## run the tests that open none, file by file on all cores
-	$(PYTEST) -n 3 $(SPREAD) $(BROWSING:%=--ignore %)
+test-others: setup-test postgres slurm ## run the tests that open none
+	@$(MAKE) --no-print-directory -k -j3 $(OTHERS)
+
+part-%:
+	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) $(PART_$*) > $$log 2>&1; code=$$?; cat $$log; exit $$code
 
 test-gpu: $(READY_TEST) ## run the tests that need a GPU, on a host that has one
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("No GPU that torch can use: every test would be skipped. Run them on a host with one.")'
@@ -124,12 +135,17 @@ $(READY_NODE): package.json package-lock.json | $(READY_TEST)
 	$(BIN)/npm ci
 	@touch $@
 
-browser: setup-test ## find Chromium for the browser tests, or install it
-	@find="$(BIN)/python -m tests.chromium"; \
-	if [ -n "$$CHROMIUM" ] || $$find >/dev/null 2>&1; then $$find; exit; fi; \
-	root=; if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then root=yes; fi; \
-	if [ -n "$$root" ]; then apt-get update -qq; apt-get install -y -qq --no-install-recommends chromium; fi; \
-	$$find 2>/dev/null || { $(BIN)/python -m playwright install $${root:+--with-deps} chromium; $$find; }
+browser: setup-test ## find Chromium for the browser tests, or install it, preferably without windows
+	@find="$(BIN)/python -m tests.chromium"; shell=chromium-headless-shell; \
+	if [ -n "$$CHROMIUM" ] || command -v $$shell >/dev/null; then $$find; exit; fi; \
+	found=$$($$find 2>/dev/null) || found=; root=; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  root=yes; \
+	  [ -n "$$found" ] || apt-get update -qq; \
+	  if apt-cache show $$shell >/dev/null 2>&1; then apt-get install -y -qq --no-install-recommends $$shell; \
+	  elif [ -z "$$found" ]; then apt-get install -y -qq --no-install-recommends chromium; fi; \
+	fi; \
+	$$find 2>/dev/null || { $(BIN)/python -m playwright install $${root:+--with-deps} --only-shell chromium; $$find; }
 
 postgres: ## find a PostgreSQL server for the store's tests, or install it
 	@find() { command -v postgres || ls -d /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres; }; \

@@ -34,7 +34,7 @@ PROBE_OVERTIME_S = 120.0
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code: 0 done (out of memory included), 1 failed, 2 bad input."""
     given = sys.argv[1:] if arguments is None else arguments
-    own, behind = split(given) if given[:1] == ["trace"] else (given, [])
+    own, behind = split(given) if given[:1] in (["trace"], ["step"]) else (given, [])
     options = _parser().parse_args(own)
     if behind:
         options.arguments = behind
@@ -50,10 +50,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _measure(options: argparse.Namespace) -> int:
     values = from_arguments(options)
-    program = options.benchmark == "step" and bool(options.module or options.hf)
+    program = options.benchmark == "step" and bool(options.module or options.hf or options.script)
     sources = (options.scenario, options.job, values.get("models"), options.benchmark != "step" or program)
     if not any(sources):
-        options.parser.error("one of --scenario, --job, --models, --module and --hf is required")
+        options.parser.error("one of --scenario, --job, --models, --module, --hf and --script is required")
     _refuse([*_problems(options), *(_program_problems(options, values) if program else [])])
     if options.job is not None:
         job = read_job(options.job)
@@ -77,11 +77,18 @@ def _measure(options: argparse.Namespace) -> int:
 def _program_problems(options: argparse.Namespace, values: dict[str, Any]) -> list[Problem]:
     """What a program of somebody else's cannot be measured with."""
     found = []
-    if options.module and options.hf:
-        found.append(Problem(field="--hf", message="stands beside --module", remedy="Give one of them."))
+    given = [name for name in ("module", "hf", "script") if getattr(options, name)]
+    if len(given) > 1:
+        found.append(Problem(field=f"--{given[1]}", message=f"stands beside --{given[0]}", remedy="Give one of them."))
+    if options.script is not None and not options.script.is_file():
+        remedy = "Give the path of a script."
+        found.append(Problem(field="--script", message=f"there is no file {options.script}", remedy=remedy))
+    if options.script is None and getattr(options, "arguments", []):
+        remedy = "Name it with --script, or leave them out."
+        found.append(Problem(field="--", message="is followed by arguments of no script", remedy=remedy))
     if options.scenario is not None or options.job is not None:
         message = "a program says itself what its step is"
-        found.append(Problem(field="--scenario", message=message, remedy="Leave it out, or --module and --hf."))
+        found.append(Problem(field="--scenario", message=message, remedy="Leave it out, or the program."))
     for name in sorted(set(values) - {"optimizer_kernel"}):
         message = "says something of a scenario's step, not of a program's"
         found.append(Problem(field=f"--{name.replace('_', '-')}", message=message, remedy="Leave it out."))
@@ -90,6 +97,9 @@ def _program_problems(options: argparse.Namespace, values: dict[str, Any]) -> li
 
 def _program_run(options: argparse.Namespace, values: dict[str, Any]) -> Any:
     """How a program is measured in place of a scenario; never part of a job, which others may send."""
+    if options.script is not None:
+        found = import_module("runners.benchmarks.script_step")  # imports torch
+        return partial(found.run, script=options.script, arguments=getattr(options, "arguments", []))
     names = (field.name for field in fields(ProgramOptions))
     chosen = decode(ProgramOptions, {name: getattr(options, name) for name in names if hasattr(options, name)}, "")
     found = import_module("runners.benchmarks.program_step")  # imports torch
@@ -247,6 +257,12 @@ def _add_program(group: argparse._ArgumentGroup) -> None:
         "--module", default="", metavar="FILE:FACTORY", help="FACTORY() gives (module, batch[, optimizer])"
     )
     group.add_argument("--hf", default="", metavar="CONFIG.json", help="a model of Hugging Face; needs transformers")
+    group.add_argument(
+        "--script",
+        type=Path,
+        metavar="SCRIPT.py",
+        help="a program with a loop of its own; what follows -- is given to it",
+    )
     add_fields(group, ProgramOptions)
 
 

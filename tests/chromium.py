@@ -8,7 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-NAMES = ("/usr/bin/chromium", "chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
+SHELL = "chromium-headless-shell"
+"""Chromium without windows: it takes a third less processor time for the same pages."""
+NAMES = (SHELL, "/usr/bin/chromium", "chromium", "google-chrome", "google-chrome-stable", "chromium-browser")
 REMEDY = "No Chromium was found. Install it (`make browser` tries), or set CHROMIUM to the path of Chromium or Chrome."
 
 
@@ -44,7 +46,9 @@ def _of_playwright() -> str:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        return playwright.chromium.executable_path
+        whole = Path(playwright.chromium.executable_path)
+    shells = sorted(whole.parents[2].glob("chromium_headless_shell-*/*/*headless*shell"))
+    return str(shells[-1] if shells else whole)
 
 
 if __name__ == "__main__":

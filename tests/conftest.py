@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from playwright.sync_api import BrowserContext
 
 
+# What is imported and collected stays to the end: the garbage collector need not look through it, now or later.
+gc.disable()
+
 # Else each process that compiles keeps others ready for it, which import torch and then wait.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
 
@@ -25,7 +29,13 @@ settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("random", derandomize=False, deadline=None)
 settings.load_profile("repeatable")
 
-WAIT_MS = 60_000
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+WAIT_MS = 120_000
 """What a page is given to do or to show something: on a busy machine all of it takes longer."""
 
 
@@ -76,6 +86,7 @@ def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
             args=["--no-sandbox"],
             accept_downloads=True,
             permissions=["clipboard-read", "clipboard-write"],
+            reduced_motion="reduce",  # a page that waits would be drawn sixty times a second, without a GPU
         )
         found.add_init_script(JS)
         found.set_default_timeout(WAIT_MS)

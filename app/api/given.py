@@ -51,7 +51,7 @@ class GivenFurther(TypedDict, total=False):
 
 
 class GivenSearch(TypedDict):
-    """A scenario without a plan; ``locked`` holds fields of the plan that stay as they are."""
+    """A scenario without a plan; ``locked`` holds fields of the plan that stay; ``grid`` names up to two."""
 
     model: str | Model
     cluster: str | GivenCluster
@@ -60,6 +60,7 @@ class GivenSearch(TypedDict):
     objective: NotRequired[Literal["step_time", "cost", "memory"]]
     locked: NotRequired[Plan]
     search: NotRequired[GivenFurther]
+    grid: NotRequired[list[str]]
 
 
 class GivenAxis(TypedDict):

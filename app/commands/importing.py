@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from app.commands.files import print_json, table
 from app.encoding import encode_json
 from app.importers.imported import Imported, ImportRefused
 from app.importers.sandbox import import_sandboxed
+from app.importers.together import files_in, is_trace, pack
 from estimator.estimate.expected import Expected, Pair, own_prediction
 from estimator.scenario.breakdown import SHOWN_CATEGORIES
 from estimator.scenario.codec import encode
@@ -25,13 +27,19 @@ from estimator.scenario.units import bytes_text, counted, seconds
 def import_files(paths: list[Path], as_json: bool, ops_to: Path | None = None) -> int:
     """Import each file; those that are refused are named on stderr, and the exit status is then 2.
 
+    A folder, and several traces, are imported together: ranks of one job become one measurement.
+
     ``ops_to``: a file that the op list of the one profile among them is written to.
     """
     found: list[tuple[Path, Imported]] = []
     status = 0
+    traces = [path for path in paths if len(paths) > 1 and path.is_file() and is_trace(path)]
     for path in paths:
         try:
-            found.append((path, _import(path)))
+            if path not in traces or len(traces) == 1:
+                found.append((path, _import(path)))
+            elif path == traces[0]:
+                found.append((Path(f"{len(traces)} traces"), _together(traces, path.parent.name or path.name)))
         except ImportRefused as error:
             print(f"headroom: {path}: {error}", file=sys.stderr)
             status = 2
@@ -120,10 +128,22 @@ def _write_ops(path: Path, found: list[dict[str, Any]]) -> None:
 
 
 def _import(path: Path) -> Imported:
+    if path.is_dir():
+        inside = files_in(path)
+        if not inside:
+            raise ImportRefused("folder", "", "there is no file in it", "Give the folder that holds the results.")
+        return _together(inside, path.resolve().name)
     if not path.is_file():
-        message = "is a folder" if path.is_dir() else "cannot be read: there is no such file"
-        raise ImportRefused("file", "", message, "Give the path of a file that exists.")
+        message, remedy = "cannot be read: there is no such file", "Give the path of a file that exists."
+        raise ImportRefused("file", "", message, remedy)
     return import_sandboxed(path, path.name)
+
+
+def _together(paths: list[Path], name: str) -> Imported:
+    with tempfile.TemporaryDirectory() as folder:
+        archive = Path(folder) / "together.tar"
+        pack(paths, archive)
+        return import_sandboxed(archive, name)
 
 
 def _line(measurement: Measurement) -> str:

@@ -18,6 +18,13 @@ FORMATS: dict[str, str] = {
     "snapshot": "app.importers.snapshot",
     "nccl-tests": "app.importers.nccl_tests",
     "nsys": "app.importers.nsys",
+    "ncu": "app.importers.ncu",
+    "torch-benchmark": "app.importers.torch_benchmark",
+    "flop-counter": "app.importers.flop_counter",
+    "chakra": "app.importers.chakra",
+    "xla": "app.importers.xla",
+    "workbook": "app.importers.workbook",
+    "trainer-state": "app.importers.trainer_state",
 }
 """Format → module with ``read(source, filename, limits) -> Imported``; imported only when used."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import re
 
-from app.importers import json_scan
+from app.importers import flop_counter, json_scan, nccl_tests, ncu, torch_benchmark, xla
 from app.importers.imported import ImportRefused
-from app.importers.nccl_tests import is_text
 from app.importers.source import GZIP_MAGIC, Source
 
 _TORCH_REMEDY = "Upload a trace (export_chrome_trace) or a text table; checkpoints hold no timings."
@@ -34,9 +33,17 @@ _REFUSED: tuple[tuple[bytes, str, str, str], ...] = (
 _PICKLE_MAGIC = re.compile(rb"\x80[\x02-\x05]|\(?[ldp0-9\n(]{0,16}c[A-Za-z_][\w.]*\n[A-Za-z_]\w*\n")
 """Protocols 2 to 5, and the text protocols where they name a global."""
 _HTML = re.compile(rb"\s{0,100}<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
-_TAR_AT, _OFFICE_BYTES, _SHOWN_BYTES = 257, 4096, 1 << 17
+_WORKBOOK = re.compile(rb"xl/(?:workbook\.xml|worksheets/|sharedStrings|styles\.xml)")
+_TAR_AT, _SHOWN_BYTES = 257, 1 << 17
 _HEAD_BYTES = 1 << 20
 """A head of this length may have more behind it; a shorter one is the whole content."""
+_TEXTS = {
+    "nccl-tests": nccl_tests,
+    "ncu": ncu,
+    "torch-benchmark": torch_benchmark,
+    "flop-counter": flop_counter,
+}
+"""Outputs of tools that are told by their words; all other text is searched for tables."""
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
 _OPS_KEYS = {"format", "signatures", "calls"}
@@ -57,12 +64,15 @@ def sniff(source: Source, filename: str) -> str:
         return "nsys"
     if _PICKLE_MAGIC.match(head):
         return "snapshot"
+    if head.startswith(b"PK") and _WORKBOOK.search(head):
+        return "workbook"
     if head.startswith(b"PK") or head[_TAR_AT : _TAR_AT + 5] == b"ustar":
         return "archive"
     if json_scan.opening(head):
         return _json(head)
     _refuse_binary(head, filename)
-    return "nccl-tests" if is_text(head[:_SHOWN_BYTES].decode("utf-8", "replace")) else "text"
+    text = head[:_SHOWN_BYTES].decode("utf-8", "replace")
+    return next((format for format, module in _TEXTS.items() if module.is_text(text)), "text")
 
 
 def _refuse_known(head: bytes) -> None:
@@ -73,9 +83,9 @@ def _refuse_known(head: bytes) -> None:
         message = "this is a web page, perhaps the one that offers the file, or that asks to log in"
         raise ImportRefused("html", "byte 0", message, "Download the file itself; on GitHub that is the Raw button.")
     if head.startswith(b"PK"):
-        if b"xl/" in head[:_OFFICE_BYTES] or b"[Content_Types].xml" in head[:_OFFICE_BYTES]:
-            message = "this is a workbook or document of an office program"
-            raise ImportRefused("office", "byte 0", message, "Save the sheet as CSV, or paste its cells as text.")
+        if b"[Content_Types].xml" in head and not _WORKBOOK.search(head):
+            message = "this is a document of an office program"
+            raise ImportRefused("office", "byte 0", message, "Copy the tables out as text.")
         if b"/data.pkl" in head or b"/version" in head:
             raise ImportRefused(
                 "torch archive", "byte 0", "this is a file of torch.save, a pickle inside", _TORCH_REMEDY
@@ -98,12 +108,18 @@ def _refuse_binary(head: bytes, filename: str) -> None:
 def _json(head: bytes) -> str:
     is_list = json_scan.opening(head) == "["
     names = list(dict.fromkeys(key for key, _ in itertools.islice(json_scan.keys(head, 2 if is_list else 1), 1000)))
+    if "traceEvents" in names and xla.is_trace(head[:_SHOWN_BYTES]):
+        return "xla"
     if "traceEvents" in names or "deviceProperties" in names or (is_list and "ph" in names):
         return "kineto"
     if not is_list and _OPS_KEYS.issubset(names):
         return "ops"
     if not is_list and {"results", "nccl_version"}.issubset(names):
         return "nccl-tests"
+    if not is_list and {"schema", "nodes"}.issubset(names):
+        return "chakra"
+    if not is_list and "log_history" in names:
+        return "trainer-state"
     if not is_list and {"segments", "device_traces"}.intersection(names):
         message = "this is a memory snapshot written as JSON"
         raise ImportRefused("snapshot", "byte 0", message, "Upload what torch.cuda.memory._dump_snapshot wrote.")

@@ -90,7 +90,7 @@ class Front:
         counts = np.diff(firsts, append=len(order))
         for first, count in zip(firsts[: self.kept], counts[: self.kept], strict=True):
             row = int(order[first])
-            candidate = _candidate(block, usable, seconds, peak, int(near[row]))
+            candidate = candidate_of(block, usable, seconds, peak, int(near[row]))
             self._best_place(candidate).take(int(count), int(changes[row]), candidate)
         self._best = sorted(self._best, key=self._key)[: self.kept]
 
@@ -118,7 +118,7 @@ class Front:
         firsts = np.flatnonzero(np.diff(place[order], prepend=-1))
         for first, count in zip(firsts, np.diff(firsts, append=len(order)), strict=True):
             row, found = int(order[first]), self._front[place[order[first]]]
-            found.take(int(count), int(changes[row]), _candidate(block, usable, seconds, peak, int(near[row])))
+            found.take(int(count), int(changes[row]), candidate_of(block, usable, seconds, peak, int(near[row])))
 
     def _key(self, place: _Place) -> tuple[float, float]:
         pair = (place.peak_bytes, place.step_s)
@@ -173,5 +173,6 @@ def _merged(front: list[_Place], seconds: Values, peak: Values) -> list[_Place]:
     return found
 
 
-def _candidate(block: Evaluated, usable: Rows, seconds: Values, peak: Values, index: int) -> Candidate:
+def candidate_of(block: Evaluated, usable: Rows, seconds: Values, peak: Values, index: int) -> Candidate:
+    """Return one of the usable plans of a block."""
     return Candidate(step_s=float(seconds[index]), peak_bytes=float(peak[index]), plan=block.plan(int(usable[index])))

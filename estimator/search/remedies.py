@@ -148,7 +148,7 @@ def _planned(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, 
     locked = {name: getattr(plan, name) for name in LOCKED}
     asked = {key: document[key] for key in ("model", "cluster", "training")} | {"locked": locked}
     try:
-        result = sweep(asked)
+        result = sweep(asked, interval=False)
     except InputProblems:
         return []
     return [one.scenario for one in (*result.best, *result.pareto)]

@@ -11,9 +11,11 @@ from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import DDP_MODES, OFFLOADS, Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, cluster_from_json, model_from_json, training_from_json
+from estimator.search.grid import AXES as GRID_AXES
+from estimator.search.grid import MOST_AXES
 from estimator.search.space import divisors
 
-KEYS = ("model", "cluster", "training", "limits", "objective", "locked", "search")
+KEYS = ("model", "cluster", "training", "limits", "objective", "locked", "search", "grid")
 LIMITS = ("memory_bytes", "max_step_time_s")
 OBJECTIVES = ("step_time", "cost", "memory")
 AXES = tuple(f.name for f in fields(Plan))
@@ -40,6 +42,7 @@ def checked(specification: object) -> Mapping[str, Any]:
         except InputProblems as error:
             problems += error.problems
     problems += further_problems(specification.get("search", {}), locked)
+    problems += _grid_problems(specification.get("grid", []))
     limits = specification.get("limits", {})
     if isinstance(limits, Mapping):
         problems += [
@@ -71,6 +74,13 @@ def _too_large(cluster: Cluster) -> list[Problem]:
     message = f"{cluster.nodes} nodes of {per_node} are {cluster.chips} chips, and a search takes at most {MAX_CHIPS}"
     remedy = f"Give at most {MAX_CHIPS // per_node} nodes of {per_node}."
     return [Problem(field="cluster.nodes", message=message, remedy=remedy)]
+
+
+def _grid_problems(axes: object) -> list[Problem]:
+    if not isinstance(axes, (list, tuple)) or len(axes) > MOST_AXES or len(set(map(str, axes))) < len(axes):
+        remedy = f'Give up to {MOST_AXES} different fields, as in ["tp", "pp"].'
+        return [Problem(field="grid", message="must be a list of fields of a plan", remedy=remedy)]
+    return [unknown_key("grid", str(name), list(GRID_AXES)) for name in axes if name not in GRID_AXES]
 
 
 def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str, ...]) -> list[Problem]:

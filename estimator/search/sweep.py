@@ -11,6 +11,7 @@ import numpy as np
 
 from estimator.cost.efficiency import Calibrated, Efficiencies
 from estimator.estimate.assemble import effective, efficiencies_of
+from estimator.estimate.estimate import estimate
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.plan import Plan
@@ -19,11 +20,13 @@ from estimator.scenario.scenario import (
     Scenario,
     cluster_from_json,
     model_from_json,
+    scenario_from_json,
     standing_problems,
     training_from_json,
 )
 from estimator.search.evaluate import evaluated
 from estimator.search.front import Candidate, Front
+from estimator.search.grid import Grid
 from estimator.search.no_plan import nothing_legal
 from estimator.search.space import Space, too_much
 from estimator.search.specification import checked, further_values
@@ -38,11 +41,13 @@ KEPT = 10
 class Found:
     """One plan that fits, with what decides between plans; cost is chip-seconds per step.
 
-    ``ties``: further plans with the same time and memory to rounding, of which this is the simplest.
+    ``ties``: further plans with the same time and memory to rounding, of which this is the simplest. ``interval_s``: as
+    an estimate of it says, the step time twice where it was not asked for.
     """
 
     scenario: dict[str, Any]
     step_time_s: float
+    interval_s: tuple[float, float]
     peak_bytes: float
     reserved_bytes: float
     cost_chip_s: float
@@ -52,8 +57,19 @@ class Found:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cell:
+    """The best plan of those whose fields have these values, in the order of the specification's ``grid``."""
+
+    values: tuple[Any, ...]
+    found: Found
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sweep:
-    """What a search found; ``best`` by the objective, ``pareto`` where none is better in every respect."""
+    """What a search found; ``best`` by the objective, ``pareto`` where none is better in every respect.
+
+    ``grid``: the best plan in each cell of the fields that the specification named, none where it named none.
+    """
 
     objective: str
     plans_tried: int
@@ -62,15 +78,21 @@ class Sweep:
     seconds: float
     best: tuple[Found, ...]
     pareto: tuple[Found, ...]
+    grid: tuple[Cell, ...] = ()
 
 
 def sweep(
-    specification: object, calibration: Calibrated | None = None, progress: Callable[[int, int], None] | None = None
+    specification: object,
+    calibration: Calibrated | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    *,
+    interval: bool = True,
 ) -> Sweep:
     """Try every legal plan; raise InputProblems naming the field of a bad specification.
 
     ``specification``: a scenario without plan, plus optional ``limits``, ``objective``, ``locked`` {field: value} and
-    ``search`` {field: values}, which names what else is to be moved.
+    ``search`` {field: values}, which names what else is to be moved; ``grid``: up to two fields of a plan, by whose
+    values the best plans are told too. Without ``interval`` both ends of each are the step time.
     ``progress`` hears the plans tried and those fitting so far, many times a second; what it raises ends the search.
     """
     spec = checked(specification)
@@ -93,11 +115,13 @@ def sweep(
     capacity = min(base.cluster.chip.memory_bytes, float(limits.get("memory_bytes", float("inf"))))
     slowest = float(limits.get("max_step_time_s", float("inf")))
     front = Front(objective=objective, kept=KEPT)
+    grid = Grid(tuple(spec.get("grid", ())), objective=objective)
     for block in evaluated(space, e, capacity_bytes=capacity):
         tried += block.tried
         usable = np.flatnonzero(block.step_s <= slowest)
         fitting += len(usable)
         front.add(block, usable)
+        grid.add(block, usable)
         beat()
         if tried > MAX_PLANS:
             raise too_much(f"more than {MAX_PLANS} plans to try")
@@ -107,7 +131,11 @@ def sweep(
     document = {key: spec[key] for key in ("model", "cluster", "training")}
 
     def found(candidate: Candidate) -> Found:
-        return _found(document, base, candidate, chips, e)
+        beat()
+        one = _found(document, base, candidate, chips, e)
+        if not interval:
+            return one
+        return replace(one, interval_s=estimate(scenario_from_json(one.scenario), calibration).interval_s)
 
     return Sweep(
         objective=objective,
@@ -117,6 +145,7 @@ def sweep(
         seconds=seconds,
         best=tuple(map(found, front.best())),
         pareto=tuple(map(found, front.pareto())),
+        grid=tuple(Cell(values=values, found=_found(document, base, one, chips, e)) for values, one in grid.cells()),
     )
 
 
@@ -143,6 +172,7 @@ def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, ch
     return Found(
         scenario={**document, "plan": changed},
         step_time_s=candidate.step_s,
+        interval_s=(candidate.step_s, candidate.step_s),
         peak_bytes=candidate.peak_bytes,
         reserved_bytes=candidate.peak_bytes * e.allocator_frac,
         cost_chip_s=candidate.step_s * chips,

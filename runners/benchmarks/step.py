@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ import torch
 
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import peak_flops_per_s
-from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
+from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin, Warning
 from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
@@ -43,6 +43,7 @@ from runners.summary import (
 )
 from runners.timed_step import samples_by_rank, timed_steps
 from runners.trace.profile import profile
+from runners.trace.reduced import Reduced
 from runners.train_step import Trainer, capture, one_step, prepare
 
 DEFINITIONS = {
@@ -197,13 +198,38 @@ def profiled(
     """Profile a step, and put what it and the clock tell together."""
     ranks = trainer.ranks
     plain = trainer.exchange is None
-    samples, alone, loss, load, peaks = found.samples, found.alone, found.loss, found.load, found.peaks
     tell("profile", 0, 1)
     with_it = profile(trainer, keep=trace if ranks.rank == 0 else None)
     quiet = profile(trainer, communicate=False) if plain and ranks.world_size > 1 else with_it
-    used, warnings = memory(trainer, peaks)
-    every_peak = gather(ranks, [used.peak_bytes or 0.0])
+    used, warnings = memory(trainer, found.peaks)
     tell("profile", 1, 1)
+    rates = throughput(trainer, slowest(found.samples), with_it.kernels) if trainer.scenario is not None else {}
+    return put_together(
+        blank, ranks, job, found, with_it=with_it, quiet=quiet, used=used, warnings=warnings, plain=plain, rates=rates
+    )
+
+
+def put_together(
+    blank: Measurement,
+    ranks: Ranks,
+    job: Job,
+    found: Timed,
+    *,
+    with_it: Reduced,
+    quiet: Reduced,
+    used: MeasuredMemory,
+    warnings: Sequence[Warning],
+    plain: bool,
+    rates: Mapping[str, Any],
+) -> Measurement:
+    """One Measurement of what the clock, the allocator and a profiled step tell; all ranks must call it.
+
+    ``quiet`` is the profiled step without communication where there is one; ``plain`` says that the samples know what
+    the exchange of gradients adds, else the profiled step does.
+    """
+    samples, alone = found.samples, found.alone
+    warnings = list(warnings)
+    every_peak = gather(ranks, [used.peak_bytes or 0.0])
     steps_s = slowest(samples)
     communication = communication_by_rank(ranks, with_it)
     exposed: float | dict[str, float] = exposed_communication_s(steps_s, slowest(alone))
@@ -217,7 +243,7 @@ def profiled(
         phases_s, breakdown_s = waiting, {}
     elif ranks.cuda:
         warnings += host_bound(phases_s, communication if ranks.world_size > 1 else {})
-    warnings += busy_machine(load)
+    warnings += busy_machine(found.load)
     return replace(
         blank,
         steps_s=tuple(steps_s),
@@ -230,19 +256,19 @@ def profiled(
             "definitions": DEFINITIONS,
             "warmup": job.warmup,
             "seed": job.seed,
-            "loss": loss,
+            "loss": found.loss,
             "spread": {"step": spread(steps_s)}
             | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in MEASURED_PHASES},
             "communication": communication if ranks.world_size > 1 else {},
-            "load": load,
+            "load": found.load,
             "peak_bytes_by_rank": [row[0] or None for row in every_peak],
             "phases_with_waiting_s": waiting,
-            "throughput": throughput(trainer, steps_s, with_it.kernels) if trainer.scenario is not None else {},
+            "throughput": dict(rates),
             "clocks": found.clocks,
             "options": job.options,
             "ranks": samples,
             "ranks_without_communication": alone,
-            "memory_by_phase": peaks,
+            "memory_by_phase": found.peaks,
             "resident_peak_bytes": resident_peak_bytes(),
         },
     )

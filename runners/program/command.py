@@ -156,7 +156,8 @@ def run(
         if error.code not in (None, 0):
             raise ProgramFailed(error, _failure(name, error)) from None
     except Exception as error:
-        raise ProgramFailed(error, _failure(name, error)) from error
+        if not recording.ends:  # what its own cleaning up runs into afterwards is not asked for
+            raise ProgramFailed(error, _failure(name, error)) from error
     finally:
         recording.modules.remove()
     if counted.done < steps:
@@ -219,7 +220,7 @@ def _program(options: argparse.Namespace) -> Callable[[], Any]:
         if not path.is_file():
             problem = Problem(field="program", message=f"there is no file {path}", remedy="Give the path of a script.")
             raise InputProblems([problem])
-        return lambda: _run_script(path, options.arguments)
+        return lambda: run_script(path, options.arguments)
     if options.hf is None and ":" not in options.program:
         problem = Problem(
             field="program", message=f"{options.program} is no script", remedy="Give SCRIPT.py or MODULE:FACTORY."
@@ -257,7 +258,8 @@ def train(program: Any) -> None:
         program.optimizer.zero_grad(set_to_none=True)
 
 
-def _run_script(path: Path, arguments: Sequence[str]) -> None:
+def run_script(path: Path, arguments: Sequence[str]) -> None:
+    """Run a script as Python would, with these arguments."""
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     runpy.run_path(str(path), run_name="__main__")

@@ -6,6 +6,7 @@ Source: torch/csrc/distributed/c10d/reducer.cpp of torch 2.13.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -75,6 +76,9 @@ class _Silent:
 
     def __getattr__(self, _: str) -> Any:
         return lambda *_, **__: None
+
+    def _get_ddp_logging_data(self) -> Any:
+        return SimpleNamespace(strs_map={}, ints_map={})
 
 
 class _Bucket:

@@ -14,11 +14,13 @@ import torch
 import torch.optim.optimizer as optimizers
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.parallel import scatter_gather
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
 from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
+from estimator.scenario.problems import InputProblems, Problem
 from runners.program import attention, autocast, chip, compiled, composites, placeholders
 from runners.program.recorder import DEVICE, Recorder, is_on_device
 from runners.program.recording import Finished, Recording
@@ -282,6 +284,17 @@ def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
     return found
 
 
+class _Scatter:
+    """DataParallel's way to its devices, of which there is one here."""
+
+    @staticmethod
+    def apply(devices: list[int], sizes: Any, dim: int, tensor: torch.Tensor) -> tuple[torch.Tensor]:
+        if len(devices) > 1:
+            message, remedy = "spreads a batch over several devices", "Give it one, or use DistributedDataParallel."
+            raise InputProblems([Problem(field="DataParallel", message=message, remedy=remedy)])
+        return (tensor.to(torch.device("cuda", devices[0]), non_blocking=True),)
+
+
 def _patch_devices(route: Route) -> None:
     fake: Any = FakeTensor
     inner = fake.device.fget
@@ -322,6 +335,8 @@ def _patch_devices(route: Route) -> None:
 
     dataloader.__init__ = without_workers  # type: ignore[method-assign]
     anywhere.Generator = _generator()
+    parallel: Any = scatter_gather
+    parallel.Scatter = _Scatter
     wrap = anywhere.Tensor._make_wrapper_subclass
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:

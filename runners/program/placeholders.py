@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 if TYPE_CHECKING:
     from runners.program.recorder import Recorder
@@ -31,16 +32,16 @@ def value_for(dtype: torch.dtype) -> float | int | bool:
 def scalar(recording: Recording, tensor: torch.Tensor) -> Any:
     """Return what ``.item()`` gives; a tensor may carry its own in ``known_value``."""
     recording.assume(STATED)
-    known = getattr(tensor, "known_value", None)
-    return value_for(tensor.dtype) if known is None else known
+    told = known(tensor)
+    return value_for(tensor.dtype) if told is None else told
 
 
 def on_host(recorder: Recorder, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return the copy of a device's tensor on the host."""
     recorder.recording.assume(STATED)
     if source.numel() <= SMALL:
-        known = getattr(source, "known_value", None)
-        return torch.full(source.shape, value_for(dtype) if known is None else known, dtype=dtype, device="cpu")
+        told = known(source)
+        return torch.full(source.shape, value_for(dtype) if told is None else told, dtype=dtype, device="cpu")
     with recorder.fakes:
         return torch.empty(source.shape, dtype=dtype, device="cpu")
 
@@ -48,7 +49,7 @@ def on_host(recorder: Recorder, source: torch.Tensor, dtype: torch.dtype) -> tor
 def filled(recording: Recording, tensor: torch.Tensor) -> torch.Tensor:
     """Return a real tensor in the place of a fake one on the host."""
     recording.assume(STATED)
-    with torch._C.DisableTorchFunction():
+    with torch._C.DisableTorchFunction(), _disable_current_modes():  # a large one would be a shape again
         return torch.full(tensor.shape, value_for(tensor.dtype), dtype=tensor.dtype)
 
 
@@ -114,8 +115,14 @@ _RULES = {
 }
 
 
-def tell(tensor: Any, value: Any) -> Any:
-    """Attach to a fake tensor what is known of its value."""
+def tell(tensor: Any, value: Any, version: int | None = None) -> Any:
+    """Attach to a fake tensor what is known of its value; with ``version``, until an op writes to it after that one."""
     if type(tensor) is FakeTensor:
-        tensor.known_value = value  # type: ignore[attr-defined]
+        tensor.known_value = (value, version)  # type: ignore[attr-defined]
     return tensor
+
+
+def known(tensor: torch.Tensor) -> Any:
+    """Return what was told of a tensor's value, None where nothing was or it was written to since."""
+    value, version = getattr(tensor, "known_value", (None, None))
+    return value if version is None or version == tensor._version else None

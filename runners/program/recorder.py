@@ -67,6 +67,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is _ASKS_DEVICE and type(args[0]) is FakeTensor:
             return args[0].fake_device
         if not _PLAIN_TYPES.issuperset(types):
+            # by its name: importing it takes as long as torch
+            self.recording.dtensor += any(one.__name__ == "DTensor" for one in types)
             return NotImplemented
         with torch._C.DisableTorchFunction():
             if not self.recording.backward:
@@ -326,12 +328,19 @@ def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         recording.storages.add(made, recording.phase(()))
         if made.numel():
             recording.record("kernel", "aten::_to_copy", (), (made,), (("direction", "HtoD"),))
-        return made
+        return _as_sent(made, source, made._version)
     if source.numel():
         recording.record("kernel", "aten::_to_copy", (source,), (), (("direction", "DtoH"),))
     if blocks:
         recording.sync()
     return placeholders.on_host(recorder, source, dtype)
+
+
+def _as_sent(made: torch.Tensor, source: torch.Tensor, version: int) -> torch.Tensor:
+    """A number that the host sends to the device is known: programs read their own flags back from there."""
+    if source.numel() == 1 and type(source) is not FakeTensor:
+        placeholders.tell(made, source.item(), version)
+    return made
 
 
 def _dense(tensor: torch.Tensor) -> tuple[int, ...]:
@@ -352,6 +361,7 @@ def _copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     if is_on_device(target):
         if target.numel():
             recording.record("kernel", "aten::copy_", (), (target,), (("direction", "HtoD"),))
+        _as_sent(target, source, target._version + 1)  # counted once this op is done
     elif source.numel():
         recording.record("kernel", "aten::copy_", (source,), (), (("direction", "DtoH"),))
         if blocks:

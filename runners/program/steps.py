@@ -30,12 +30,27 @@ class Steps:
             hooks.register_optimizer_step_post_hook(self._after),
         ]
 
-    def _before(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+    def _before(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> tuple[Any, Any]:
         recording = self.recording
         recording.optimizer += 1
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
         recording.storages.mark(map(local, parameters), MemoryKind.PARAMETERS)
         recording.storages.mark((local(p.grad) for p in parameters if p.grad is not None), MemoryKind.GRADIENTS)
+        return tuple(map(self._closure, given)), {name: self._closure(value) for name, value in named.items()}
+
+    def _closure(self, argument: Any) -> Any:
+        """A closure that an optimizer is given computes the loss: what runs in it is no work of the optimizer's."""
+        if isinstance(argument, (torch.Tensor, torch.optim.Optimizer)) or not callable(argument):
+            return argument
+
+        def outside() -> Any:
+            self.recording.optimizer -= 1
+            try:
+                return argument()
+            finally:
+                self.recording.optimizer += 1
+
+        return outside
 
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         recording = self.recording

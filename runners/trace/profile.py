@@ -27,22 +27,51 @@ def profile(trainer: Trainer, *, communicate: bool = True, keep: Path | None = N
 
 def profiled_events(cuda: bool, work: Callable[[], None], keep: Path | None = None) -> list[dict[str, Any]]:
     """Call ``work`` twice, the second time profiled; return the ``traceEvents``."""
-    activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
-    with tempfile.TemporaryDirectory() as folder:
-        path = keep or Path(folder) / "trace.json"
-        with torch_profile(
+    profiling = Profiling(cuda, keep)
+    over = False
+    while not over:
+        work()
+        over = profiling.step()
+    return profiling.events
+
+
+class Profiling:
+    """A profiler that begins now: of the steps that are told it, the first warms it up and the second is recorded.
+
+    ``keep`` is where the Chrome trace goes, .json or .json.gz.
+    """
+
+    STEPS = 2
+
+    def __init__(self, cuda: bool, keep: Path | None = None) -> None:
+        self.cuda, self.keep = cuda, keep
+        self.events: list[dict[str, Any]] = []
+        self._steps = 0
+        activities = [ProfilerActivity.CPU] + ([ProfilerActivity.CUDA] if cuda else [])
+        self._profiler = torch_profile(
             activities=activities,
             schedule=schedule(wait=0, warmup=1, active=1, repeat=1),
-            on_trace_ready=lambda profiler: profiler.export_chrome_trace(str(path)),
+            on_trace_ready=self._ready,
             record_shapes=True,
             acc_events=True,  # there is one cycle; without it torch 2.11 warns that it keeps one only
-        ) as profiler:
-            for _ in range(2):
-                work()
-                if cuda:
-                    torch.cuda.synchronize()
-                profiler.step()
-        data = path.read_bytes()
+        )
+        self._profiler.start()
+
+    def step(self) -> bool:
+        """A step has ended; whether it was the one that is recorded."""
+        if self.cuda:
+            torch.cuda.synchronize()
+        self._profiler.step()
+        self._steps += 1
+        if self._steps < self.STEPS:
+            return False
+        self._profiler.stop()
+        return True
+
+    def _ready(self, profiler: torch_profile) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = self.keep or Path(folder) / "trace.json"
+            profiler.export_chrome_trace(str(path))
+            data = path.read_bytes()
         text = gzip.decompress(data) if path.suffix == ".gz" else data
-        events: list[dict[str, Any]] = json.loads(text)["traceEvents"]
-        return events
+        self.events = json.loads(text)["traceEvents"]

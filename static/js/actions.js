@@ -2,9 +2,9 @@
 import { coupledChanges } from "./changes.js";
 import { lastAxis, validAxis } from "./axes.js";
 import { multiplied } from "./hardware.js";
-import { relayoutKeepingBatch } from "./relayout.js";
+import { withPart } from "./ownParts.js";
 import { stepTime } from "./measured.js";
-import { batched, chipOf, complete, get, modelOf, resized, same, withField } from "./scenario.js";
+import { chipOf, complete, get, resized, same, withField } from "./scenario.js";
 import { chosenSides } from "./sides.js";
 import { set, state } from "./state.js";
 import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
@@ -78,7 +78,7 @@ function keepBefore(before) {
 /** Change the scenario for one field, and say what followed. @param {Scenario} scenario @param {string} path */
 function move(scenario, path) {
   keepBefore(state.scenario);
-  set({ adapted: { scenario, changes: coupledChanges(scenario, state.scenario, path) } });
+  set({ adapted: { scenario, path, changes: coupledChanges(scenario, state.scenario, path) } });
   setScenario(scenario);
 }
 
@@ -91,6 +91,24 @@ export function setField(path, value) {
 /** Take a part of the hardware as a multiple of the catalogue's. @param {import("./hardware.js").Part} part @param {number} times */
 export function setMultiple(part, times) {
   const next = multiplied(state.scenario, state.catalog, part, times);
+  if (same(next, state.scenario)) return;
+  keepBefore(state.scenario);
+  setScenario(next);
+}
+
+/** Another link of the catalogue; "": the chip's own. @param {"link" | "network"} part @param {string} key */
+export function setLink(part, key) {
+  const cluster = { ...state.scenario.cluster };
+  if (key) cluster[part] = key;
+  else delete cluster[part];
+  if (key === "given" || same(cluster, state.scenario.cluster)) return;
+  keepBefore(state.scenario);
+  setScenario(complete({ ...state.scenario, cluster }, state.catalog));
+}
+
+/** Take a chip that is in no catalogue, beside the one that was there. @param {import("./types.js").Part} chip */
+export function setOwnChip(chip) {
+  const next = withPart(state.scenario, "chip", chip, state.catalog);
   if (same(next, state.scenario)) return;
   keepBefore(state.scenario);
   setScenario(next);
@@ -161,7 +179,8 @@ export function preview(path, point, ofThis) {
   const scenario = valid ? point.scenario : withField(origin(path), path, point.value, usualNode());
   if (same(scenario, state.scenario)) return;
   keepBefore(state.drag?.scenario ?? state.scenario);
-  set({ adapted: { scenario, changes: coupledChanges(scenario, state.drag?.scenario ?? state.scenario, path) } });
+  const changes = coupledChanges(scenario, state.drag?.scenario ?? state.scenario, path);
+  set({ adapted: { scenario, path, changes } });
   set(
     valid && point.estimate?.ops
       ? { scenario, estimate: point.estimate, estimated: scenario, problems: [] }
@@ -228,16 +247,9 @@ export function setShown(yes) {
   writeUrl();
 }
 
-/**
- * Take another number of chips. `batch` keeps the global batch, of which a search asks, where the model allows it.
- * @param {number} chips @param {{batch?: boolean}} [keep]
- */
-export function setChips(chips, { batch = false } = {}) {
-  const { scenario, catalog } = state;
-  const { plan, training } = scenario;
-  const next = withField(scenario, "cluster.chips", chips, usualNode());
-  const laid = batch ? relayoutKeepingBatch(plan, chips, training, modelOf(scenario, catalog)) : null;
-  move(laid ? batched({ ...next, training, plan: { ...plan, ...laid } }, scenario) : next, "cluster.chips");
+/** Take another number of chips. @param {number} chips */
+export function setChips(chips) {
+  move(withField(state.scenario, "cluster.chips", chips, usualNode()), "cluster.chips");
 }
 
 /** Choose what stands at A and at B; "" leaves both to what was measured. @param {string} a @param {string} b */
@@ -251,11 +263,11 @@ export function swapSides() {
   if (a && b) setSides(b, a);
 }
 
-/** Put a plan into B and keep A. @param {any} scenario */
-export function tryPlan(scenario) {
+/** Put a plan into B and keep A. @param {any} scenario @param {string} [view]  where it is seen */
+export function tryPlan(scenario, view = state.view) {
   const [a, b] = chosenSides(state);
   const before = pinOf(state.scenario, state.base);
-  set({ a: b === "plan" && a ? a : before, b: "plan", selected: "", drag: null });
+  set({ a: b === "plan" && a ? a : before, b: "plan", selected: "", drag: null, view });
   setScenario(complete(scenario, state.catalog));
 }
 
@@ -266,14 +278,6 @@ export const select = (cause) => set({ selected: cause === state.selected ? "" :
 export function setPrice(usd) {
   set({ usd_per_hour: usd });
   writeUrl();
-}
-
-/** Open a plan that was found, beside the one that was shown. @param {any} scenario */
-export function exploreScenario(scenario) {
-  const a = pinOf(state.scenario, state.base);
-  set({ view: "explore", a, b: "plan", scenario: complete(scenario, state.catalog), drag: null });
-  writeUrl();
-  scrollTo({ top: 0 });
 }
 
 /** @param {number} baseline */

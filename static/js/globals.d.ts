@@ -2,7 +2,10 @@
 
 interface Plotly {
   react(at: HTMLElement, data: object[], layout: object, config: object): Promise<unknown>;
-  toImage(figure: { data: object[]; layout: object }, options: { format: "png"; scale: number }): Promise<string>;
+  toImage(
+    figure: { data: object[]; layout: object },
+    options: { format: "png" | "svg"; scale: number },
+  ): Promise<string>;
   Plots: { resize(at: HTMLElement): void };
 }
 

@@ -15,12 +15,15 @@ import { createCompare } from "./views/compare/compare.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
 import { byId, h } from "./views/common/dom.js";
 import { createExplore } from "./views/explore/explore.js";
-import { createFindModel } from "./views/explore/findModel.js";
 import { importFiles, importText, listenForDrops } from "./views/common/imports.js";
 import { createRuns } from "./views/runs/runs.js";
 import { createSearch } from "./views/search/search.js";
 import { createStudies } from "./views/studies/studies.js";
+import { createSave } from "./views/common/save.js";
+import { savePage, saveReport } from "./views/common/takeAlong.js";
 import { createPalette } from "./views/common/palette.js";
+import { createGlossary, explainTerms } from "./views/common/terms.js";
+import { createTour } from "./views/common/tour.js";
 import { copy, notice, toast, trying } from "./views/common/toast.js";
 
 const RETRY_MS = 3000;
@@ -78,7 +81,10 @@ async function start() {
   set({ catalog, base, sample: catalog.sample?.measurement_id ?? "" });
   const unknown = unknownIn(location.search, base);
   readUrl();
-  const explore = createExplore(byId("explore"));
+  const tour = createTour();
+  const explore = createExplore(byId("explore"), { tour: tour.start, choose: (letter) => palette.side(letter) });
+  const glossary = createGlossary();
+  explainTerms();
   const others = [
     createSearch(byId("search")),
     createRuns(byId("runs")),
@@ -95,9 +101,6 @@ async function start() {
   if (unknown.length)
     notice(`This link says ${unknown.join(", ")}, which this page does not know; the rest of it is shown.`);
   const importing = createImport({ files: importFiles, text: importText });
-  const finding = createFindModel(() => {
-    if (state.view !== "search" && state.view !== "compare") show("explore");
-  });
   const copyLink = () => copy(location.href, "Link copied");
   /** @type {import("./keys.js").Shortcut[]} */
   const shortcuts = [
@@ -106,7 +109,7 @@ async function start() {
     { keys: ["3"], does: "Compare", act: () => show("compare") },
     { keys: ["4"], does: "Studies", act: () => show("studies") },
     { keys: ["s"], does: "Search", act: () => show("search") },
-    { keys: ["/"], does: "find a model", act: () => finding.open() },
+    { keys: ["/"], does: "find a model", act: () => palette.model() },
     { keys: ["←", "→"], does: "move the focused slider to the next legal value" },
     {
       keys: ["p"],
@@ -118,22 +121,38 @@ async function start() {
     },
     { keys: ["u"], does: "import files or text", act: () => importing.open() },
     { keys: ["c"], does: "copy a link to this state", act: copyLink },
+    { keys: ["r"], does: "save this page as a report (HTML)", act: () => void trying(saveReport()) },
+    { keys: ["j"], does: "save this page as JSON, to open again", act: savePage },
     { keys: ["t"], does: "light or dark", act: toggleTheme },
+    { keys: ["g"], does: "terms, with formula and source", act: () => glossary.showModal() },
+    { keys: ["o"], does: "one-minute tour", act: tour.start },
     { keys: ["?"], does: "this list", act: () => help.showModal() },
     { keys: ["x"], does: "swap A and B", act: swapSides },
-    { keys: ["a"], does: "choose A", act: () => explore.choose("A") },
-    { keys: ["b"], does: "choose B", act: () => explore.choose("B") },
+    { keys: ["a"], does: "choose A", act: () => palette.side("A") },
+    { keys: ["b"], does: "choose B", act: () => palette.side("B") },
     { keys: ["Ctrl K"], does: "commands: models, chips, measurements, actions" },
     { keys: ["Ctrl Z"], does: "undo" },
     { keys: ["Esc"], does: "close what is open, and show all causes" },
   ];
   const help = createHelp(shortcuts);
-  const palette = createPalette(shortcuts);
+  const palette = createPalette(shortcuts, () => {
+    if (state.view !== "search" && state.view !== "compare") show("explore");
+  });
   listen(shortcuts);
-  byId("find").onclick = () => finding.open();
+  byId("find").onclick = () => palette.model();
   byId("commands").onclick = () => palette.open();
   byId("import").onclick = () => importing.open();
   byId("copy-link").onclick = copyLink;
+  byId("save-page").append(
+    createSave({
+      title: "Page",
+      mark: "save",
+      choices: [
+        ["Report (HTML)", saveReport],
+        ["JSON", savePage],
+      ],
+    }),
+  );
   byId("theme").onclick = toggleTheme;
   byId("help").onclick = () => help.showModal();
   for (const link of document.querySelectorAll("[data-view]")) {

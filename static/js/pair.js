@@ -47,6 +47,24 @@ const estimateOf = remembered((/** @type {Scenario} */ scenario) => api.estimate
 const measurementOf = remembered((/** @type {string} */ id) => api.measurement(id));
 /** Steps over time, as far as they are there. */
 export const timelineOf = remembered((/** @type {Scenario} */ scenario) => api.timeline(scenario));
+/** Products of a scenario at every level of its chip's memory, as far as they are there and the chip's caches known. */
+const levelsOf = remembered(
+  /** @returns {Promise<import("./figures/hierarchy.js").Hierarchy>} */ (/** @type {Scenario} */ scenario) =>
+    api.hierarchy(scenario, "bound"),
+);
+/** @type {string[] | null} */
+let cached = null;
+const choices = remembered(() => api.hierarchyChoices().then(({ chips }) => (cached = chips)));
+/** Whether the caches of its chip may be known; certain once somebody has asked. @param {Scenario | null} scenario */
+export const hasLevels = (scenario) =>
+  typeof scenario?.cluster.chip === "string" && (!cached || cached.includes(scenario.cluster.chip));
+/** @param {Scenario | null} scenario */
+export function hierarchyOf(scenario) {
+  const chip = scenario?.cluster.chip;
+  if (!scenario || typeof chip !== "string") return null;
+  if (!cached) choices("chips");
+  return cached?.includes(chip) ? levelsOf(scenario) : null;
+}
 const remediesOf = remembered((/** @type {Scenario} */ scenario) => api.remedies(scenario));
 
 const known = {

@@ -50,3 +50,7 @@ export function planLabel(plan, fields) {
   if (placed !== order(plan, usual)) rest.push(`neighbours ${placed}`);
   return { degrees: degrees.join(" · ") || "one chip", rest: rest.join(", ") };
 }
+
+/** The same in one text. @param {import("./types.js").Part} plan @param {Record<string, {default: any}>} fields */
+export const planWords = (plan, fields) =>
+  (({ degrees, rest }) => [degrees, rest].filter(Boolean).join(", "))(planLabel(plan, fields));

@@ -9,6 +9,7 @@ import { set, state, subscribe } from "./state.js";
 
 /** Fields whose axes are fetched while the page rests: those in front, sliders first. */
 const FRONT = [
+  "cluster.nodes",
   "plan.dp",
   "plan.tp",
   "plan.cp",
@@ -92,6 +93,7 @@ const isOfPlan = ({ field }) => /^(plan|training)\./.test(field);
 /** Whether a field says anything in the present scenario. @param {string} field */
 export function hasAxis(field) {
   if (["plan.ep", "plan.expert_tp"].includes(field)) return modelOf(state.scenario, state.catalog).experts > 0;
+  if (field === "cluster.nodes") return state.scenario.cluster.nodes > 1;
   return field !== "plan.virtual_stages" || state.scenario.plan.pp > 1;
 }
 

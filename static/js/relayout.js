@@ -29,22 +29,3 @@ export function relayout(plan, chips) {
   if (shard_ranks && data % shard_ranks) next.shard_ranks = 0;
   return next;
 }
-
-/**
- * What of a plan changes so that it fits `chips` and the global batch stays: chips that the batch does not divide over
- * split the products instead. Nothing where the model does not allow that.
- * @param {Part} plan @param {number} chips @param {Part} training @param {Part} model @returns {Part | null}
- */
-export function relayoutKeepingBatch(plan, chips, { global_batch, seq_len }, model) {
-  const own = relayout(plan, chips);
-  if (global_batch % own.dp === 0) return own;
-  const dp = common(chips, global_batch);
-  const tp = chips / dp;
-  const kv = model.kv_heads || model.heads;
-  if (model.heads % tp || model.ffn % tp || (kv % tp && tp % kv)) return null;
-  const split = {
-    ...(plan.tp_kind && plan.tp_kind !== "1d" && { tp_kind: "1d", tp_depth: 1 }),
-    ...(plan.sequence_parallel && seq_len % tp && { sequence_parallel: false }),
-  };
-  return { ...relayout({ ...plan, ...split, dp, tp, cp: 1, pp: 1 }, chips), ...split };
-}

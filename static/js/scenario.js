@@ -2,6 +2,7 @@
 import { batchFollowing, following } from "./coupledFields.js";
 import { significant } from "./format.js";
 import { relayout } from "./relayout.js";
+import { wordOf } from "./words.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
 /** @typedef {import("./types.js").Catalog} Catalog */
@@ -133,6 +134,8 @@ export function withField(scenario, path, value, usual) {
   const next = structuredClone(scenario);
   const [part, name] = path.split(".");
   const size = Math.max(usual, scenario.cluster.chips_per_node); // nodes larger than usual stay that large
+  if (path === "cluster.nodes")
+    return withField(scenario, "cluster.chips", value * scenario.cluster.chips_per_node, usual);
   if (path === "cluster.chips") {
     Object.assign(next.plan, relayout(next.plan, value));
     next.cluster = resized(next.cluster, value, size);
@@ -185,26 +188,42 @@ export function differences(a, b) {
 /** @param {any} value */
 const nameOf = (value) => (value && typeof value === "object" ? value.label || value.name || "custom" : value);
 
-/** Differences in a few words, as in "tp 8, pp 1". @param {Scenario} scenario @param {Scenario} from */
-export function shortLabel(scenario, from) {
-  const words = differences(scenario, from)
-    .filter(({ path }) => !["cluster.nodes", "cluster.chips_per_node"].includes(path))
-    .map(({ path, a }) => `${(path.split(".").pop() ?? path).replaceAll("_", " ")} ${a}`);
-  return words.length
-    ? words.slice(0, 3).join(", ") + (words.length > 3 ? ` +${words.length - 3}` : "")
-    : "this scenario";
+/** Axes that everybody who splits a model calls by two letters. */
+const SHORT = ["dp", "tp", "cp", "pp", "ep"];
+
+/**
+ * What of a scenario is another than in `from`, in the words of the panel, as in "tp 8, ZeRO-3".
+ * @param {Scenario} scenario @param {Scenario} from @param {Catalog} catalog
+ */
+export function shortLabel(scenario, from, catalog) {
+  const found = differences(scenario, from).filter(
+    ({ path }) => !["cluster.nodes", "cluster.chips_per_node"].includes(path),
+  );
+  if (!found.length) return "this scenario";
+  const words = found.map(({ path, a }) => {
+    const name = path.split(".").pop() ?? path;
+    if (SHORT.includes(name)) return `${name} ${a}`;
+    if (name === "chip") return labelOf(a, catalog.chips);
+    if (name === "model") return labelOf(a, catalog.models);
+    return wordOf(name, a);
+  });
+  return words.slice(0, 3).join(", ") + (words.length > 3 ? ` +${words.length - 3}` : "");
 }
+
+/** A name of the catalogue as people say it. @param {any} value @param {import("./types.js").Entry[]} entries */
+const labelOf = (value, entries) =>
+  String(entries.find(({ key }) => key === value)?.label ?? nameOf(value)).replace(/^(NVIDIA|AMD|Google) /, "");
 
 /** A scenario in one line. @param {Scenario} scenario @param {Catalog} catalog */
 export function describe(scenario, catalog) {
-  const label = (/** @type {any} */ value, /** @type {import("./types.js").Entry[]} */ entries) =>
-    String(entries.find(({ key }) => key === value)?.label ?? nameOf(value)).replace(/^(NVIDIA|AMD|Google) /, "");
   const degrees = ["dp", "tp", "cp", "pp", "ep"]
     .filter((name) => scenario.plan[name] > 1)
     .map((name) => `${name} ${scenario.plan[name]}`);
   const total = chips(scenario);
-  const how = [total > 1 && `${significant(total, 6)} ×`, label(scenario.cluster.chip, catalog.chips)].filter(Boolean);
-  return [label(scenario.model, catalog.models), how.join(" "), degrees.join(" ")].filter(Boolean).join(" · ");
+  const how = [total > 1 && `${significant(total, 6)} ×`, labelOf(scenario.cluster.chip, catalog.chips)].filter(
+    Boolean,
+  );
+  return [labelOf(scenario.model, catalog.models), how.join(" "), degrees.join(" ")].filter(Boolean).join(" · ");
 }
 
 /** What one chip is called. @param {import("./types.js").Part} chip */

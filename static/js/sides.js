@@ -79,7 +79,7 @@ function namesOf(scenario, beside, catalog) {
   const other = beside?.scenario;
   if (!other || !same(other.model, scenario.model)) return [model, rest.join(" · ")];
   if (same(other, scenario)) return ["the same plan", ""];
-  return [shortLabel(scenario, other), ""];
+  return [shortLabel(scenario, other, catalog), ""];
 }
 
 /**

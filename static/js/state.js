@@ -14,7 +14,7 @@ import { ANYTHING, USUAL_SPLIT } from "./url.js";
  *   remedies: (import("./types.js").Remedies & {scenario: Scenario}) | null, selected: string, theme: number, more: boolean, wanted: import("./url.js").Wanted,
  *   split: import("./url.js").Split, unshown: boolean, study: string,
  *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
- *   adapted: {scenario: Scenario, changes: import("./changes.js").CoupledChange[]} | null,
+ *   adapted: {scenario: Scenario, path: string, changes: import("./changes.js").CoupledChange[]} | null,
  * }} State
  */
 

@@ -9,15 +9,31 @@ import { same } from "./scenario.js";
  *   run_tokens: number}} Place  `a`, `b`: what is set against each other, ""
  *   where nobody chose (sides.js); `usd_per_hour`: of one chip, 0: the catalogue's; `run_tokens`: of the whole run; `settings`: inputs of the study
  *   that are not its own
- * @typedef {{objective: string, memory_gb: number, slowest_s: number, locked: Record<string, string>}} Wanted
- *   what a search looks for; a limit of 0 is none
+ * @typedef {{objective: string, memory_gb: number, slowest_s: number, least_chips: number, most_chips: number, days: number,
+ *   locked: Record<string, string>, axes: string[], cells: string[]}} Wanted  what a search looks for; a limit of 0 is
+ *   none, `most_chips` of 0: the scenario's number, `least_chips` of 0: only that; `days`: of the whole run; `axes` of its figure, `cells` of its
+ *   heatmap
  * @typedef {{ranks: number, metric: string}} Split  ways to split one model: chips in the group (0: the scenario's)
  */
 
 export const VIEWS = ["explore", "search", "runs", "compare", "studies"];
-export const OBJECTIVES = ["step_time", "memory"];
+export const OBJECTIVES = ["step_time", "cost", "memory"];
 /** @type {Wanted} */
-export const ANYTHING = { objective: OBJECTIVES[0], memory_gb: 0, slowest_s: 0, locked: {} };
+export const ANYTHING = {
+  objective: OBJECTIVES[0],
+  memory_gb: 0,
+  slowest_s: 0,
+  least_chips: 0,
+  most_chips: 0,
+  days: 0,
+  locked: {},
+  axes: ["time", "memory"],
+  cells: ["tp", "pp"],
+};
+/** Numbers of a search of which 0 is none. */
+const NUMBERS = /** @type {const} */ (["memory_gb", "slowest_s", "least_chips", "most_chips", "days"]);
+/** Pairs of words of a search. */
+const PAIRS = /** @type {const} */ (["axes", "cells"]);
 /** @type {Split} */
 export const USUAL_SPLIT = { ranks: 0, metric: "block_s" };
 const SPLIT_METRICS = ["block_s", "communication_bytes", "communication_s", "activations_bytes"];
@@ -147,7 +163,7 @@ const PLACES = [
   "ranks",
   "by",
 ];
-const SEARCHED = ["objective", "memory_gb", "slowest_s", "lock"];
+const SEARCHED = ["objective", ...NUMBERS, ...PAIRS, "lock"];
 
 /**
  * What a link says that no part of the page reads: names, and values that are no number, or no yes or no, where one is
@@ -171,11 +187,11 @@ export function unknownIn(search, base) {
 }
 
 /** @param {URLSearchParams} query @param {Wanted} wanted */
-function encodeWanted(query, { objective, memory_gb, slowest_s, locked }) {
-  if (objective !== OBJECTIVES[0]) query.set("objective", objective);
-  if (memory_gb > 0) query.set("memory_gb", String(memory_gb));
-  if (slowest_s > 0) query.set("slowest_s", String(slowest_s));
-  for (const [name, value] of Object.entries(locked)) query.append("lock", `${name}=${value}`);
+function encodeWanted(query, wanted) {
+  if (wanted.objective !== OBJECTIVES[0]) query.set("objective", wanted.objective);
+  for (const name of NUMBERS) if (wanted[name] > 0) query.set(name, String(wanted[name]));
+  for (const name of PAIRS) if (!same(wanted[name], ANYTHING[name])) query.set(name, wanted[name].join("-"));
+  for (const [name, value] of Object.entries(wanted.locked)) query.append("lock", `${name}=${value}`);
 }
 
 /** @param {URLSearchParams} query @returns {Split} */
@@ -187,12 +203,18 @@ const decodeSplit = (query) => ({
 /** @param {URLSearchParams} query @returns {Wanted} */
 function decodeWanted(query) {
   const objective = query.get("objective") ?? "";
-  const positive = (/** @type {string} */ name) => Math.max(0, Number(query.get(name)) || 0);
+  const pair = (/** @type {"axes" | "cells"} */ name) => {
+    const words = (query.get(name) ?? "").split("-");
+    return words.length === 2 && words.every((word) => /^\w{1,32}$/.test(word)) ? words : ANYTHING[name];
+  };
   return {
     objective: OBJECTIVES.includes(objective) ? objective : OBJECTIVES[0],
-    memory_gb: positive("memory_gb"),
-    slowest_s: positive("slowest_s"),
+    .../** @type {Record<typeof NUMBERS[number], number>} */ (
+      Object.fromEntries(NUMBERS.map((name) => [name, Math.max(0, Number(query.get(name)) || 0)]))
+    ),
     locked: settings(query.getAll("lock")),
+    axes: pair("axes"),
+    cells: pair("cells"),
   };
 }
 

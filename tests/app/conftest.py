@@ -15,7 +15,7 @@ from app.disk import DataFolder
 from app.pages import compress_plotly, plotly_file
 from app.settings import ROOT, Settings
 from app.store import Store
-from tests.app.examples import HEADROOM
+from tests.app.examples import HEADROOM, ONE_THREAD
 from tests.app.postgres import Postgres, engine
 from tests.app.small_disk import SmallDisk
 
@@ -25,6 +25,7 @@ def _no_settings_from_outside(monkeypatch):
     for name in list(os.environ):
         if name.startswith("HEADROOM_"):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("HEADROOM_PLACEMENT", ONE_THREAD)
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,9 @@ ROOT = Path(__file__).parents[2]
 HF_CONFIGS = ROOT / "tests" / "reference" / "hf_configs"
 HEADROOM = [sys.executable, "-c", "from app.cli import main; main()"]
 
+ONE_THREAD = '{"cpus_per_process": 1}'
+"""HEADROOM_PLACEMENT of tests: two threads wait for each other busily, longer than these steps compute."""
+
 SCENARIO = {
     "model": {"layers": 1, "hidden": 32, "heads": 2, "ffn": 64, "vocab": 97},
     "cluster": {"chip": "a100-80gb-sxm", "chips_per_node": 1, "nodes": 1},

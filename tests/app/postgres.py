@@ -48,7 +48,7 @@ class Postgres:
         with (self.folder / "log").open("ab") as log:
             command = [self.binaries / "postgres", *arguments]
             self.server = subprocess.Popen(command, user=self.user, cwd=self.folder, stdout=log, stderr=log)
-        deadline_s = time.monotonic() + 30
+        deadline_s = time.monotonic() + 180
         while time.monotonic() < deadline_s and self.server.poll() is None:
             try:
                 with engine(self.url).connect():

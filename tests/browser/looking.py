@@ -22,7 +22,7 @@ JS = """
 """
 """What every page begins with: ``js("state")`` is the address of ``static/js/state.js`` that the page itself has."""
 
-SETTLED_S = 60
+SETTLED_S = 120
 BARS = "#step-time .barlayer .point path"
 
 
@@ -169,7 +169,7 @@ def turn(page: Page, look: tuple[int, str], height: int = 900) -> None:
 
 def at_last(page: Page, told: str, given: object = None) -> list[object]:
     """What a function of the page finds wrong once figures have followed the window, which takes them a moment."""
-    end = time.monotonic() + SETTLED_S / 4
+    end = time.monotonic() + SETTLED_S
     while (found := page.evaluate(told, given)) and time.monotonic() < end:
         page.wait_for_timeout(100)
     return list(found)

@@ -12,8 +12,10 @@ import time
 import urllib.request
 from pathlib import Path
 
+from tests.app.examples import ONE_THREAD
+
 ROOT = Path(__file__).parent.parent.parent
-START_S = 180
+START_S = 240
 
 
 class Server:
@@ -35,12 +37,13 @@ class Server:
         if after:
             shutil.copytree(after.data / "cache", data / "cache", dirs_exist_ok=True)
         chosen = {"HEADROOM_NO_TOKEN": "true"} if environment is None else environment
+        small = {"HEADROOM_PROBE_SECONDS": "1", "HEADROOM_PLACEMENT": ONE_THREAD, "PYTHONPATH": str(root)}
         outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         command = ["from app.cli import main; main()", "serve", "--port", str(port), "--data", str(data)]
         self.process = subprocess.Popen(
             [sys.executable, "-c", *command],
             cwd=root,
-            env=outside | {"HEADROOM_PROBE_SECONDS": "1", "PYTHONPATH": str(root)} | chosen,
+            env=outside | small | chosen,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -23,6 +23,7 @@ def test_every_column_of_the_layer_table_and_its_csv(open_page):
     expect(table).to_contain_text("output projection")
     expect(table).to_contain_text("tp all-reduce")
     with page.expect_download() as waiting:
+        card.get_by_label("Per layer: Save").click()
         card.get_by_role("button", name="Per layer: download CSV").click()
     rows = list(csv.DictReader(io.StringIO(waiting.value.path().read_text())))
     assert table.locator("tbody tr").count() == len(rows)

@@ -50,9 +50,7 @@ def test_a_disturbed_measurement_shows_its_fastest_step_and_no_error(open_page, 
     page.reload()
 
     drop(page, tmp_path / "disturbed.json")
-    expect(page.locator("#step-time .hint")).to_have_text(
-        "Disturbed: 3 steps differ by 3.1×; the fastest is shown.", timeout=30_000
-    )
+    expect(page.locator("#step-time .hint")).to_have_text("Disturbed: 3 steps differ by 3.1×; the fastest is shown.")
     settled(page)
     expect(page.locator("#tile-step-time dd > b")).to_have_text("170")
     expect(page.locator(DELTA)).to_have_text("disturbed")

@@ -147,12 +147,6 @@ def test_a_plan_is_laid_on_another_number_of_chips_with_as_little_change_as_poss
     assert (fewer["tp"], fewer["cp"], fewer["pp"], fewer["dp"]) == (4, 1, 1, 3)
     assert (fewer["virtual_stages"], fewer["schedule"], fewer["ep"], fewer["shard_ranks"]) == (1, "1f1b", 4, 0)
     assert call("relayout", "relayout", plan, 64) == {"tp": 8, "cp": 1, "pp": 2, "dp": 4}
-    model = {"heads": 32, "kv_heads": 8, "ffn": 8192}
-    small, batch = {"dp": 4, "tp": 1, "cp": 1, "pp": 1}, {"global_batch": 16, "seq_len": 1024}
-    beside = call("relayout", "relayoutKeepingBatch", small, 64, batch, model)
-    assert (beside["dp"], beside["tp"]) == (16, 4)
-    assert call("relayout", "relayoutKeepingBatch", small, 8, batch, model)["dp"] == 8
-    assert call("relayout", "relayoutKeepingBatch", small, 48, batch, model) is None
 
 
 def test_the_curve_spans_the_axis_and_shades_what_does_not_fit(call):
@@ -460,3 +454,30 @@ def test_hardware_is_multiplied_and_brought_back(call):
     half = times(twice, "link", 0.5)
     assert half["cluster"]["link"]["bytes_per_s"] == 0.5e9
     assert times(times(half, "link", 1), "flops", 1) == plain
+
+
+def test_plans_of_a_range_of_chips_in_groups_that_cannot_be_told_apart(call):
+    assert call("answers", "chipCounts", 16, 64, 8) == [64, 48, 32, 24, 16]
+    assert call("answers", "chipCounts", 1, 8, 8) == [8, 4, 2, 1]
+    assert call("answers", "chipCounts", 0, 24, 8) == [24]
+
+    def found(name, chips, step_s, low, high):
+        return {"scenario": {"plan": name}, "step_time_s": step_s, "interval_s": [low, high], "peak_bytes": 1e9,
+                "cost_chip_s": chips * step_s, "tokens_per_s": 1000 / step_s}  # fmt: skip
+
+    # an unsure plan does not make one group of all, and none of another number of chips is forgotten
+    some = [found("unsure", 8, 1, 0.9, 4), found("sure", 8, 1.1, 1, 1.2), found("slow", 8, 2, 1.9, 2.1),
+            found("few", 4, 1.5, 1.4, 1.6)]  # fmt: skip
+    asked = {"run_tokens": 86400 * 1000, "usd_per_hour": 2, "days": 1.7}
+    sorted_ = call("answers", "answers", some, asked, "step_time")
+    names = [[one["found"]["scenario"]["plan"] for one in group["plans"]]
+             for group in call("answers", "groups", sorted_, "step_time")]  # fmt: skip
+    assert names == [["unsure", "sure"], ["few"], ["slow"]]
+    assert [one["late"] for one in sorted_] == [False, False, False, True]
+    cheapest = call("answers", "answers", some, asked, "cost")[0]
+    assert (cheapest["chips"], cheapest["chip_hours"]) == (4, pytest.approx(4 * 1.5 * 24))
+    assert cheapest["price_usd"] == pytest.approx(2 * cheapest["chip_hours"])
+    late = call("answers", "answers", some, {**asked, "days": 0.1}, "cost")
+    assert late[0]["found"]["scenario"]["plan"] == "unsure", "where all are too slow the quickest comes first"
+    assert call("answers", "chipsNeeded", late, {**asked, "days": 0.1}) == 96
+    assert call("answers", "chipsNeeded", sorted_, asked) == 0

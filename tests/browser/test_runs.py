@@ -11,7 +11,7 @@ from tests.browser.looking import expect_view, number, points, settled, side, wa
 
 pytestmark = pytest.mark.browser
 
-RUN_MS = 120_000
+RUN_MS = 240_000
 
 
 def _fill(page, label: str, steps: int, warmup: int) -> None:

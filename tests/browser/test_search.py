@@ -2,11 +2,23 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import LOOKS
-from tests.browser.looking import EIGHT_GPUS, expect_view, headline, number, query, settled, turn, wait_for_figures
+from tests.browser.looking import (
+    EIGHT_GPUS,
+    expect_view,
+    headline,
+    number,
+    query,
+    settled,
+    side,
+    turn,
+    wait_for_figures,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -16,14 +28,15 @@ LARGE = SEARCH
 for then, now in {"llama3-8b": "llama3-70b", "nodes=1": "nodes=4", "dp=8": "dp=32", "fsdp": "ddp"}.items():
     LARGE = LARGE.replace(then, now)
 COUNTS = "#search-status .counts"
+ROWS = "#best-plans tr.opens"
 
 
 def test_the_best_plan_opens_in_explore_with_the_same_step_time(open_page):
     page = open_page(SEARCH)
     expect(page.locator(COUNTS)).to_contain_text("per second")
-    rows = page.locator("#best-plans tbody tr")
-    expect(rows).to_have_count(10)
-    found = rows.nth(0).locator("td").nth(1).inner_text()
+    rows = page.locator(ROWS)
+    expect(rows.first).to_be_visible()
+    found = rows.nth(0).locator("td").nth(2).inner_text()
     rows.nth(0).get_by_role("button").click()
     expect_view(page, "explore")
     wait_for_figures(page)
@@ -31,56 +44,68 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(open_page):
     assert query(page, "model") == "llama3-8b"
     page.go_back()
     expect_view(page, "search")
-    expect(rows).to_have_count(10)
+    expect(rows.first).to_be_visible()
 
 
-def test_gpu_hours_are_those_of_a_billion_tokens_and_no_objective_of_their_own_and_nothing_overflows(open_page):
+def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_would_do_where_none_is(open_page):
     page = open_page(SEARCH)
-    row = page.locator("#best-plans tbody tr").first
-    expect(row).to_be_visible(timeout=60_000)
-    expect(page.locator("#best-plans th").last).to_have_text("GPU-hours per 10⁹ tokens")
-    tokens_per_s, hours = (row.locator("td").nth(at).inner_text() for at in (2, 5))
-    assert tokens_per_s.endswith("k")
-    assert number(hours) == pytest.approx(8 * 1e9 / (1e3 * number(tokens_per_s)) / 3600, rel=0.01)
-    # the number of chips is given: they sort as the step time does
-    expect(page.locator("#search fieldset").get_by_role("radio")).to_have_count(2)
+    page.get_by_label("Chips, at least").fill("4")
+    page.get_by_label("Chips, at least").press("Enter")
+    page.locator("#search-tokens").fill("10 B")
+    page.locator("#search-tokens").press("Enter")
+    page.get_by_label("Chip-hour, $").fill("2")
+    page.get_by_label("Chip-hour, $").press("Enter")
+    page.get_by_role("radio", name="price").check(force=True)
+    page.get_by_label("Within, days").fill("20")
+    page.get_by_label("Within, days").press("Enter")
+    expect(page.locator("#search-status h3")).to_have_text("Cheapest")
+    settled(page)
+    told = dict(
+        page.locator("#search-status .answer > div").evaluate_all(
+            "all => all.map((one) => [...one.children].slice(0, 2).map((part) => part.textContent))"
+        )
+    )
+    hours = number(told["GPU-hours"])
+    assert hours == pytest.approx(24 * number(told["time"]) * number(told["chips"]), rel=0.02)
+    assert number(told["price"]) == pytest.approx(2 * hours, rel=0.02)
+    best = page.locator(ROWS).first.locator("td").all_inner_texts()
+    assert number(best[5]) == hours
+    assert len(page.evaluate("document.querySelector('#front .plot').data.map(({ name }) => name)")) == 4
+    assert query(page, "least_chips") == "4"
     for look in LOOKS:
         turn(page, look)
         settled(page)
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
-    page = open_page(SEARCH + "&objective=cost")
-    expect(page.get_by_role("radio", name="step time")).to_be_checked()
+    page.get_by_role("button", name="What to search").click()
+    page.get_by_label("Within, days").fill("0.5")
+    page.get_by_label("Within, days").press("Enter")
+    expect(page.locator("#search .notice")).to_contain_text("No plan takes 0.5 days or less")
+    expect(page.locator("#search .notice button")).to_have_text(re.compile(r"Search up to \d+ chips"))
+    expect(page.locator("#search-status h3")).to_have_text("Quickest, yet too slow")
 
 
-def test_plans_that_tie_are_one_row_with_the_number_of_the_others(open_page):
-    page = open_page("/?view=search")
-    rows = page.locator("#best-plans tbody tr")
-    expect(rows).to_have_count(10)
-    found = page.evaluate(
-        """async () => {
-            const { api } = await import(js("api"));
-            const { specification } = await import(js("sweeping"));
-            const { state } = await import(js("state"));
-            let last = null;
-            const asked = specification(state.scenario, state.wanted, state.catalog.fields);
-            await api.sweep(asked, (line) => (last = line), new AbortController().signal);
-            return last.result.best.map((one) => [one.step_time_s, one.peak_bytes, one.ties]);
-        }"""
-    )
-    assert len({(seconds, peak) for seconds, peak, _ in found}) == len(found)
-    assert any(ties for _, _, ties in found)
-    for at, (_, _, ties) in enumerate(found):
-        text = f"+ {ties} other{'s that tie' if ties > 1 else ' that ties'}"
-        expect(rows.nth(at).locator(".ties")).to_have_text([text] if ties else [])
+def test_a_cell_of_the_heatmap_opens_its_plan_as_b(open_page):
+    page = open_page(SEARCH + "&cells=tp-recompute")
+    page.wait_for_selector("#cells .barlayer .point path", state="attached")
+    settled(page)
+    box = page.locator("#cells .barlayer .point path").last.bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    words = page.locator("#cells .hoverlayer .hovertext")
+    expect(words).to_be_visible()
+    recompute = re.search(r"recompute (none|selective|full)", words.text_content())[1]
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect_view(page, "explore")
+    wait_for_figures(page)
+    found = page.evaluate("async () => (await import(js('state'))).state.scenario.plan.recompute")
+    assert found == recompute
+    expect(side(page, "B")).to_contain_text("predicted")
 
 
 def test_a_point_of_the_front_opens_its_plan(open_page):
     page = open_page(SEARCH)
     page.wait_for_selector("#front .scatterlayer .point", state="attached")
     settled(page)
-    last = page.locator("#front-plans tbody tr").last
-    wanted = last.locator("td").nth(4).inner_text()
-    fraction = page.evaluate(
+    *fraction, wanted = page.evaluate(
         """() => {
             const plot = document.querySelector("#front .plot");
             plot.scrollIntoView({ block: "center" });
@@ -88,7 +113,7 @@ def test_a_point_of_the_front_opens_its_plan(open_page):
             const { x, y } = plot.data[0];
             const box = plot.getBoundingClientRect();
             const at = x.length - 1;
-            return [box.left + xaxis._offset + xaxis.d2p(x[at]), box.top + yaxis._offset + yaxis.d2p(y[at])];
+            return [box.left + xaxis._offset + xaxis.d2p(x[at]), box.top + yaxis._offset + yaxis.d2p(y[at]), y[at]];
         }"""
     )
     page.mouse.move(*fraction)
@@ -96,7 +121,7 @@ def test_a_point_of_the_front_opens_its_plan(open_page):
     page.mouse.click(*fraction)
     expect_view(page, "explore")
     wait_for_figures(page)
-    assert number(headline(page)[3]) == pytest.approx(number(wanted), rel=0.01)
+    assert number(headline(page)[3]) == pytest.approx(wanted, rel=0.01)
 
 
 def test_a_present_plan_that_needs_many_times_the_memory_stands_at_the_edge_with_its_value(open_page):
@@ -110,12 +135,12 @@ def test_a_present_plan_that_needs_many_times_the_memory_stands_at_the_edge_with
             const { state } = await import(js("state"));
             const { data, _fullLayout: { yaxis } } = document.querySelector("#front .plot");
             const { peak_bytes, capacity_bytes } = state.estimate.memory;
-            return [peak_bytes, yaxis.range, data[2].y[0] * 1e9, capacity_bytes, Math.max(...data[0].y) * 1e9];
+            return [peak_bytes, yaxis.range, data.at(-1).y[0] * 1e9, capacity_bytes, Math.max(...data[0].y) * 1e9];
         }"""
     )
     assert present_bytes > 5 * capacity
-    assert (low, high * 1e9) == (0, pytest.approx(1.08 * max(capacity, tallest)))
-    assert shown == pytest.approx(high * 1e9)
+    assert (low, high * 1e9) == (0, pytest.approx(1.08 * max(capacity, tallest), rel=0.05))
+    assert shown <= high * 1e9
     expect(page.locator("#front .annotation", has_text="present plan")).to_contain_text(
         f"{present_bytes / 1e12:.2f} TB"
     )
@@ -123,17 +148,17 @@ def test_a_present_plan_that_needs_many_times_the_memory_stands_at_the_edge_with
 
 def test_objective_limits_and_locked_fields_are_in_the_url(open_page):
     page = open_page(SEARCH)
-    expect(page.locator("#best-plans tbody tr")).to_have_count(10)
+    expect(page.locator(ROWS).first).to_be_visible()
     page.get_by_role("radio", name="memory").check(force=True)
     page.get_by_label("Lock a field of the plan").select_option("tp")
     page.get_by_label("Value of tp").fill("2")
     page.get_by_role("button", name="Lock", exact=True).click()
     page.get_by_label("Slowest step, s").fill("30")
     page.get_by_label("Slowest step, s").press("Enter")
-    expect(page.locator("#best-plans")).to_contain_text("by memory")
+    expect(page.locator("#search-status h3")).to_have_text("Least memory")
     assert (query(page, "objective"), query(page, "lock"), query(page, "slowest_s")) == ("memory", "tp=2", "30")
     settled(page)
-    expect(page.locator("#best-plans tbody tr").first.get_by_role("button")).to_contain_text("tp 2")
+    expect(page.locator(ROWS).first.get_by_role("button")).to_contain_text("tp 2")
     page.reload()
     expect(page.locator(".locked .chip")).to_contain_text("tp")
     expect(page.get_by_role("radio", name="memory")).to_be_checked()
@@ -153,7 +178,7 @@ def test_what_cannot_be_locked_or_fit_is_said(open_page):
 
 def test_plans_of_an_older_search_are_dimmed_behind_a_refusal(open_page):
     page = open_page(SEARCH, refusals=(422,))
-    expect(page.locator("#best-plans tbody tr")).to_have_count(10)
+    expect(page.locator(ROWS).first).to_be_visible()
     page.get_by_label("Value of dp").fill("0")
     page.get_by_role("button", name="Lock", exact=True).click()
     expect(page.locator("#search .notice")).to_contain_text("cannot be searched")
@@ -171,6 +196,6 @@ def test_a_long_search_tells_how_far_it_is_and_can_be_cancelled(open_page):
     expect(page.locator(COUNTS)).to_have_text("Cancelled.")
     expect(page.locator("#search .progress")).to_be_hidden()
     # The server stopped too: the next search does not wait for it.
-    page.get_by_label("Chips", exact=True).fill("8")
-    page.get_by_label("Chips", exact=True).press("Enter")
+    page.get_by_label("Chips, at most").fill("8")
+    page.get_by_label("Chips, at most").press("Enter")
     expect(page.locator(COUNTS)).to_contain_text("per second")

@@ -12,7 +12,7 @@ from tests.browser.server import Server
 
 pytestmark = pytest.mark.browser
 
-RUN_MS = 120_000
+RUN_MS = 240_000
 
 
 @pytest.fixture

@@ -28,10 +28,10 @@ def _places(page: Page, view: str) -> list[float]:
 def test_a_jump_to_the_last_table_moves_nothing(open_page, path, width):
     page = open_page(path, width=width)
     wait_for_figures(page)
-    # remedies come when all else stands
-    wait_until(page, "async () => Boolean((await import(js('state'))).state.remedies)")
     settled(page)
     before = _places(page, "explore")
+    # remedies come when all else stands, and have their place before
+    wait_until(page, "async () => Boolean((await import(js('state'))).state.remedies)")
     assert page.locator("#layers tbody tr").count() > 10, "drawn before anyone looks"
     page.evaluate("document.querySelector('#layers').scrollIntoView()")
     settled(page)

@@ -157,6 +157,7 @@ def test_the_keyboard_opens_it_and_its_table_can_be_saved(open_page):
     page.wait_for_selector("#tile-step-time dd:not(:empty)")
     page.keyboard.press("4")
     _ready(page, "ulysses-16")
+    page.get_by_label("Figures: Save").click()
     with page.expect_download() as download:
         page.get_by_role("button", name="Figures: download CSV").click()
     lines = download.value.path().read_text().splitlines()

@@ -129,7 +129,7 @@ def same(many: Any, alone: Any, index: int, where: str) -> None:
     scenarios(tp_kind="1d", cp=1, experts=False),
     several(st.sampled_from(DEGREES), st.integers(1, 8), st.integers(1, 16)),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_the_whole_network_and_its_price(scenario, rows):
     rows = [(tp, micro_batch, 128 * length) for tp, micro_batch, length in rows]
     tp, micro_batch, seq_len = columns(rows)

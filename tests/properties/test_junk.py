@@ -42,7 +42,7 @@ def check(problems: tuple[Problem, ...]) -> None:
 
 
 @given(junk | st.fixed_dictionaries(dict.fromkeys(("model", "cluster", "plan", "training"), junk)))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_junk(data):
     found = outcome(scenario_from_json, data)
     if not isinstance(found, Scenario):
@@ -60,7 +60,7 @@ PLACES = places(WHOLE)[1:]
 
 
 @given(st.lists(st.tuples(st.sampled_from(PLACES), junk), min_size=1, max_size=2))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 def test_a_legal_document_with_junk_in_places_is_refused_or_estimated(changes):
     data = copy.deepcopy(WHOLE)
     for path, value in changes:

@@ -23,7 +23,7 @@ def under(scenario: Scenario, framework: str) -> Scenario:
 
 
 @given(scenarios(), st.sampled_from(OTHERS))
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=120, deadline=None)
 def test_no_framework_is_faster_than_the_ideal_one(scenario, framework):
     ideal = estimate(under(scenario, "ideal"))
     assert ideal.interval_s == pytest.approx((ideal.step_time_s, ideal.step_time_s), rel=1e-12)
@@ -32,7 +32,7 @@ def test_no_framework_is_faster_than_the_ideal_one(scenario, framework):
 
 
 @given(scenarios(framework="ideal"))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_an_ideal_op_takes_as_long_as_the_roof_that_binds_it(scenario):
     chip = scenario.cluster.chip
     for op in estimate(scenario, interval=False).ops:
@@ -42,7 +42,7 @@ def test_an_ideal_op_takes_as_long_as_the_roof_that_binds_it(scenario):
 
 
 @given(scenarios(framework="ideal", pp=1, dp=1))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 def test_what_an_ideal_step_sends_shows_only_beyond_its_compute(scenario):
     found = estimate(scenario, interval=False)
     device = found.phases_s["forward"] + found.phases_s["backward"]

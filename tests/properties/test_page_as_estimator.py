@@ -21,7 +21,7 @@ from estimator.search.axis import FIELDS, moved, values
 from estimator.search.coupled_fields import batch_following, following
 from tests.javascript import call_each
 
-MOVES = 10_000
+MOVES = 3_000
 GRIDS = (1, 2, 3, 4, 6, 8, 9, 12, 16, 18, 27, 32, 36, 50, 64, 72, 98, 100, 128)
 """Tensor parallel degrees that make grids of every kind, and some that make none."""
 COUPLED = {
@@ -128,7 +128,7 @@ def test_what_a_scenario_leaves_out_is_filled_in_alike(draw: random.Random):
     entries = {kind: catalog.entries(kind) for kind in ("models", "chips", "links")}
     known = {kind: [encode(entry) for entry in found] for kind, found in entries.items()} | {"fields": fields()}
     given = []
-    for _ in range(500):
+    for _ in range(200):
         model, chip, link = (draw.choice(entries[kind]) for kind in ("models", "chips", "links"))
         plan, training = asdict(_plan(draw)), asdict(Training(seq_len=1024, global_batch=64, compile=True))
         sizes = {"chips_per_node": draw.randint(1, 16), "nodes": draw.randint(1, 9), "link": link.key}
@@ -183,28 +183,14 @@ def _legal(draw: random.Random) -> dict[str, Any]:
 
 
 def test_a_plan_on_another_number_of_chips_has_degrees_that_are_legal(draw: random.Random):
-    moves = [(_legal(draw), draw.choice((1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 48, 64, 96, 100, 128))) for _ in range(2000)]
+    moves = [(_legal(draw), draw.choice((1, 2, 3, 4, 6, 7, 8, 12, 16, 24, 48, 64, 96, 100, 128))) for _ in range(600)]
     fitted = call_each("scenario", "withField", [(one, "cluster.chips", chips, 8) for one, chips in moves])
-    kept = call_each(
-        "relayout",
-        "relayoutKeepingBatch",
-        [(one["plan"], chips, one["training"], encode(catalog.model(one["model"]))) for one, chips in moves],
-    )
     refused = 0
-    for (before, chips), after, laid in zip(moves, fitted, kept, strict=True):
+    for (before, chips), after in zip(moves, fitted, strict=True):
         assert after["cluster"]["chips_per_node"] * after["cluster"]["nodes"] == chips
-        scenarios = [after]
-        if laid:
-            plan = Plan(**before["plan"] | laid)
-            batch = batch_following(plan, Training(**before["training"]))
-            assert batch.keys() <= {"plan.micro_batch"}
-            plan = replace(plan, micro_batch=batch.get("plan.micro_batch", plan.micro_batch))
-            scenarios.append({**before, "cluster": after["cluster"], "plan": asdict(plan)})
-        for one in scenarios:
-            problems = scenario_problems(scenario_as_given(one))
-            assert {problem.field for problem in problems} <= FITTED, (before, one, problems)
-            refused += bool(problems)
-    assert sum(map(bool, kept)) > len(moves) / 3
+        problems = scenario_problems(scenario_as_given(after))
+        assert {problem.field for problem in problems} <= FITTED, (before, after, problems)
+        refused += bool(problems)
     assert refused < 0.05 * len(moves)
 
 

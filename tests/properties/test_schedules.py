@@ -62,7 +62,7 @@ def shortest_s(plan, times: StageTimes) -> float:
 
 
 @given(plans(*FORMS), stage_times)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_equal_stages_are_exact(plan, times):
     assert ratio(plan, times, times, times) == pytest.approx(1, rel=CLOSE)
 
@@ -99,7 +99,7 @@ def test_messages_of_zero_bubble_h1_are_near(plan, times, share):
 
 
 @given(plans(*FORMS), stage_times, st.floats(1, 2))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_a_slower_stage_with_the_head(plan, times, by):
     head = slowed(times, by)
     if SHAPES[plan[0]].split:
@@ -117,7 +117,7 @@ BOUNDS = {
 
 
 @given(plans(*FORMS), stage_times, stage_times, stage_times)
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_uneven_stages_are_bounded(plan, first, middle, last):
     lower, upper = BOUNDS[plan[0]]
     assert lower * (1 - CLOSE) <= ratio(plan, first, middle, last) <= upper * (1 + CLOSE)
@@ -131,7 +131,7 @@ def test_gpipe_is_exact_where_stages_differ_by_a_factor(plan, times, first, last
 
 @given(plans(), stage_times, stage_times, stage_times, st.sampled_from(("first", "middle", "last")),
        st.sampled_from(("forward_s", "input_s", "weight_s")), st.floats(1, 2), st.floats(0, 0.5))  # fmt: skip
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_a_slower_pass_never_shortens_the_step(plan, first, middle, last, where, part, by, send_s):
     schedule, stages, m, v = plan
     before = {"first": first, "middle": middle, "last": last}
@@ -148,7 +148,7 @@ def test_a_slower_pass_never_shortens_the_step(plan, first, middle, last, where,
 
 
 @given(plans(), st.data())
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=100)
 def test_micro_batches_in_flight_are_the_simulations(plan, data):
     schedule, stages, m, v = plan
     stage = data.draw(st.integers(0, stages - 1))

@@ -22,7 +22,7 @@ from tests.properties.scenarios import scenarios
 
 
 @given(scenarios())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_every_legal_scenario_has_a_whole_estimate(scenario):
     found = estimate(scenario)
     assert tuple(found.phases_s) == PHASES
@@ -55,7 +55,7 @@ def test_every_legal_scenario_has_a_whole_estimate(scenario):
 
 
 @given(scenarios())
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_exposed_communication_is_that_of_the_listed_rows(scenario):
     found = estimate(scenario, interval=False)
     exposed = sum(c.exposed_s for c in found.collectives)

@@ -94,7 +94,7 @@ def searches(draw: st.DrawFn) -> tuple[Scenario, dict[str, Any], dict[str, Any]]
 
 
 @given(searches(), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_a_plan_of_a_search_is_worth_what_its_estimate_says(search, seed):
     base, locked, further = search
     opened = Space(base, locked, further_values(further, base))

@@ -50,7 +50,7 @@ near = passes(0.25, 1)
 
 
 @given(st.integers(2, 8), st.integers(0, 16), near, near, near, st.floats(0, 1))
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 def test_a_full_pipeline_is_never_above_and_little_below(p, more, first, middle, last, share):
     send_s = share * shortest_s(first, last, *([middle] if p > 2 else []))
     plan = (p, 2 * p - 1 + more, send_s)
@@ -59,7 +59,7 @@ def test_a_full_pipeline_is_never_above_and_little_below(p, more, first, middle,
 
 
 @given(st.integers(2, 8), st.data(), near, near, near, st.floats(0, 1))
-@settings(deadline=None, max_examples=250)
+@settings(deadline=None, max_examples=100)
 def test_few_micro_batches_are_near(p, data, first, middle, last, share):
     m = data.draw(st.integers(1, 2 * p - 2))
     send_s = share * shortest_s(first, last, *([middle] if p > 2 else []))
@@ -68,14 +68,14 @@ def test_few_micro_batches_are_near(p, data, first, middle, last, share):
 
 
 @given(st.integers(2, 8), st.integers(0, 12), st.booleans(), near)
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_equal_stages_are_exact_but_between_p_and_2p_micro_batches(p, more, few, one):
     m = min(1 + more, p) if few else 2 * p - 1 + more
     assert step_s(one, one, one, p, m) == pytest.approx(simulated_s(one, one, one, p, m), rel=CLOSE)
 
 
 @given(st.integers(2, 8), st.integers(0, 16), near, near, st.floats(0, 1), st.floats(0.8, 1), st.floats(0, 1))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=80)
 def test_a_first_stage_with_the_head_and_a_short_last_one(p, more, middle, head, by, short, share):
     first, last = (
         StageTimes(
@@ -108,7 +108,7 @@ wide = passes(1e-3, 1e3)
 
 
 @given(st.integers(2, 8), st.integers(0, 16), wide, wide, wide, st.one_of(st.just(0.0), st.floats(1e-3, 1e3)))
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=100)
 def test_no_path_is_longer_than_a_full_pipelines_step(p, more, first, middle, last, send_s):
     plan = (p, 2 * p - 1 + more, send_s)
     assert step_s(first, middle, last, *plan) <= simulated_s(first, middle, last, *plan) * (1 + CLOSE)

@@ -7,6 +7,7 @@ from types import ModuleType
 
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
+from app.importers.text import deepflow_log, tensor_log
 from app.importers.text.kinds import (
     accumulation,
     all_reduce_blocks,
@@ -19,20 +20,22 @@ from app.importers.text.kinds import (
     flash,
     generic,
     kernel_shares,
+    layer_costs,
     measured_runs,
     op_sums,
     step_times,
     timings,
-    training_logs,
 )
 from app.importers.text.layout.document import Block, Document, Table, label
 from app.importers.text.layout.scan import scan
 from app.importers.text.reading import Decisions, compact
+from app.importers.text.trainers import read as read_log
 from app.importers.text.values.devices import candidates
 from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured
 
 KINDS: tuple[ModuleType, ...] = (
     measured_runs,
+    layer_costs,
     op_sums,
     flash,
     attention,
@@ -48,6 +51,8 @@ KINDS: tuple[ModuleType, ...] = (
     timings,
     generic,
 )
+WHOLE = (read_log, tensor_log.read, deepflow_log.read)
+"""Readers of texts that are one thing from end to end, before any is searched for tables."""
 DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_times, all_reduce_lines, all_reduce_blocks,
                 ddp_lines, ddp_breakdown, kernel_shares, op_sums, timings}  # fmt: skip
 """Kinds of tables that depend on the machine."""
@@ -60,6 +65,10 @@ PREDICTED_COLUMNS = {
     "share_frac",
 }
 """Columns that together only ``estimator.estimate.layer_table`` writes."""
+_HOST = re.compile(
+    r"\s{0,100}((?:\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][\w.-]{0,60}|\[\d{1,6},\d{1,6}\]<std(?:out|err)>):)[ \n]?"
+)
+_FEWEST_PREFIXED = 5
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms' lines."
 )
@@ -67,10 +76,15 @@ _REMEDY = (
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
-    text = _decoded(source)
-    log = training_logs.read(text, filename)
+    return read_text(_decoded(source), filename, limits, source.damage)
+
+
+def read_text(text: str, filename: str, limits: Limits, damage: str = "") -> Imported:
+    """Read every table of a text that is at hand; raise ImportRefused where it holds none."""
+    text = _without_host(text)
+    log = next((found for reader in WHOLE if (found := reader(text, filename)) is not None), None)
     if log is not None:
-        warnings = _file_warnings(source, Document(blocks=()))
+        warnings = _file_warnings(damage, Document(blocks=()))
         _check_size(len(log.rows), limits, 1)
         return Imported(measurements=(log,), warnings=(*warnings, *log.warnings))
     document = scan(text, limits.rows)
@@ -86,7 +100,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         groups.setdefault(key, (kind, []))[1].append(block)
     measurements, skipped = [], 0
     decisions = Decisions()
-    warnings = _file_warnings(source, document)
+    warnings = _file_warnings(damage, document)
     for kind, blocks in groups.values():
         reading = kind.measure(blocks, document, decisions)
         skipped += reading.skipped
@@ -135,10 +149,22 @@ def _decoded(source: Source) -> str:
     return re.sub(r"\x1b\[[0-9;]{0,20}[A-Za-z]", "", text)
 
 
-def _file_warnings(source: Source, document: Document) -> list[Warning]:
+def _without_host(text: str) -> str:
+    """What launchers put before every line (``10.0.0.7: ``, ``node3: ``, ``[1,0]<stdout>:``) is taken away."""
+    found = _HOST.match(text)
+    if found is None:
+        return text
+    lines = text.splitlines()
+    prefix = found[1]
+    if len(lines) < _FEWEST_PREFIXED or not all(line.startswith(prefix) for line in lines if line.strip()):
+        return text
+    return "\n".join(line[len(prefix) :].removeprefix(" ") for line in lines)
+
+
+def _file_warnings(damage: str, document: Document) -> list[Warning]:
     found = []
-    if source.damage:
-        message = f"The compressed file is {source.damage}; the text up to there was read"
+    if damage:
+        message = f"The compressed file is {damage}; the text up to there was read"
         found.append(Warning(code="file-truncated", message=message, where="the end"))
     if document.long_lines:
         message = f"{document.long_lines} lines of more than 20 000 characters were passed over"

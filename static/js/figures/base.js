@@ -44,7 +44,8 @@ export function barMarker(fill, colour, predicted) {
   const shape = Array.isArray(predicted) ? predicted.map((yes) => (yes ? "/" : "")) : predicted ? "/" : "";
   return {
     color: fill,
-    line: { width: 1, color: colour("card") },
+    // a gap between what touches, which needs no colour
+    line: { width: 1.5, color: colour("card") },
     pattern: { shape, fillmode: "overlay", fgcolor: colour("card"), fgopacity: 0.55, size: 6, solidity: 0.25 },
   };
 }

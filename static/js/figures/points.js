@@ -46,6 +46,24 @@ export const worksOfKernels = (kernels) =>
     precision: "",
   }));
 
+/**
+ * The same work by the bytes that pass a cache: of products their tiles' reloads, of everything else what passes memory.
+ * What was measured says only what passed memory, and is left out.
+ * @param {Work[]} works @param {import("./hierarchy.js").Row[]} rows @param {string} level
+ */
+export function worksAt(works, rows, level) {
+  const found = new Map(
+    rows.map(({ name, phase, count, levels }) => [
+      `${name}, ${phase}`,
+      { count, bytes: levels.find((one) => one.name === level)?.bytes ?? 0 },
+    ]),
+  );
+  return works.map((work) => {
+    const own = found.get(work.name);
+    return own?.bytes ? { ...work, bytes: own.bytes * own.count } : work;
+  });
+}
+
 /** Autocast multiplies with the same unit. @param {string} precision */
 export const unitOf = (precision) => precision.replace("-amp", "");
 

@@ -38,11 +38,13 @@ const CARD = [
 /**
  * @param {{series: Series[], roofs: import("./points.js").Roofs, precision: string,
  *   categories: import("../types.js").Named[], selected?: string, colour: Colour,
- *   range?: {x: number[], y: number[]} | null, narrow: boolean}} input
+ *   range?: {x: number[], y: number[]} | null, narrow: boolean, level?: string, joined?: [string, string][]}} input
+ *   `level`: of memory, whose bytes and bandwidth these are; `joined`: names in A and B that are one thing
  * @returns {import("../types.js").Figure & {range: {x: number[], y: number[]}, left_out: number, left_out_s: number,
  *   measured: number}}
  */
-export function roofline({ series, roofs, precision, categories, selected = "", colour, range, narrow }) {
+export function roofline(input) {
+  const { series, roofs, precision, categories, selected = "", colour, range, narrow, level, joined = [] } = input;
   const drawn = series.map((one) => ({ ...one, points: pointsOf(one.works, roofs, one.step_s, precision) }));
   const every = drawn.flatMap(({ points }) => points);
   const predicted = drawn.filter((one) => one.predicted).flatMap(({ points }) => points);
@@ -89,10 +91,11 @@ export function roofline({ series, roofs, precision, categories, selected = "", 
       line: { width: hollow ? 1.8 : 1, color: points.map(({ category }) => colour(tokenOfKey(categories, category))) },
     },
   });
-  // what both sides name alike is one thing at two speeds
+  // what both sides name alike, or is the same work, is one thing at two speeds
   const [first, second] = drawn;
+  const partners = new Map(joined);
   const pairs = (first?.points ?? []).flatMap((one) => {
-    const other = second?.points.find(({ name }) => name === one.name);
+    const other = second?.points.find(({ name }) => name === (partners.get(one.name) ?? one.name));
     return other ? [[one, other]] : [];
   });
   const joins = {
@@ -153,7 +156,7 @@ export function roofline({ series, roofs, precision, categories, selected = "", 
         range: bounds.x,
         dtick: dtick(bounds.x),
         fixedrange: narrow,
-        title: { text: "FLOP per byte of device memory" },
+        title: { text: `FLOP per byte of ${level ?? "device memory"}` },
       },
       yaxis: {
         type: "log",

@@ -117,18 +117,18 @@ ENDLESS = {
 """Tens of seconds, the first ten of them before any plan is tried."""
 
 
-@pytest.mark.parametrize("accept", ["application/json", "application/x-ndjson"])
-def test_a_client_that_leaves_frees_the_slot(served, accept):
+def test_a_client_that_leaves_frees_the_slot(served):
     _, address = served
-    leaving = HTTPConnection(address.removeprefix("http://"))
-    headers = {"content-type": "application/json", "accept": accept}
-    leaving.request("POST", "/api/sweep", json.dumps(ENDLESS), headers)
-    time.sleep(2)
-    leaving.close()
-    began_s = time.monotonic()
-    small = SPEC | {"locked": {"tp": 1, "pp": 1}}
-    assert httpx2.post(f"{address}/api/sweep", json=small, timeout=60).status_code == 200
-    assert time.monotonic() - began_s < 20, "the search that nobody waits for must not hold the slot"
+    for accept in ("application/json", "application/x-ndjson"):
+        leaving = HTTPConnection(address.removeprefix("http://"))
+        headers = {"content-type": "application/json", "accept": accept}
+        leaving.request("POST", "/api/sweep", json.dumps(ENDLESS), headers)
+        time.sleep(1)
+        leaving.close()
+        began_s = time.monotonic()
+        small = SPEC | {"locked": {"tp": 1, "pp": 1}}
+        assert httpx2.post(f"{address}/api/sweep", json=small, timeout=60).status_code == 200
+        assert time.monotonic() - began_s < 20, "the search that nobody waits for must not hold the slot"
 
 
 @pytest.mark.parametrize("headers", [{}, NDJSON])

@@ -14,6 +14,7 @@ def found(step_s: float, peak_bytes: float, ties: int = 0, **plan) -> Found:
         ties=ties,
         scenario={"plan": plan},
         step_time_s=step_s,
+        interval_s=(step_s, step_s),
         peak_bytes=peak_bytes,
         reserved_bytes=peak_bytes,
         cost_chip_s=8 * step_s,

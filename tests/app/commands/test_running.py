@@ -30,7 +30,7 @@ ROWS_JOB = {
 }
 
 
-def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
+def test_run_measures_keeps_the_result_and_lays_it_beside_its_prediction(write, capsys, tmp_path):
     assert run(["run", write(JOB), "--dry-run", "--json"]) == 0
     request = json.loads(capsys.readouterr().out)
     assert request["command"][4:7] == ["-m", "runners", "step"]
@@ -40,20 +40,14 @@ def test_run_measures_and_keeps_the_result(write, capsys, tmp_path):
     assert "does not exist yet" in captured.err
     assert list((tmp_path / "data" / "runs").iterdir()) == []
 
-    assert run(["run", write(JOB), "--json"]) == 0
+    assert run(["run", write(JOB)]) == 0
     captured = capsys.readouterr()
-    assert len(json.loads(captured.out)["steps_s"]) == 2
     assert "measure 2/2" in captured.err
     (folder,) = (tmp_path / "data" / "runs").iterdir()
-    assert (folder / "result.json").exists()
-
-
-def test_what_was_measured_stands_beside_its_prediction(write, capsys):
-    assert run(["run", write(JOB)]) == 0
-    said = capsys.readouterr().out
-    found = re.search(r"^predicted    \d\S* ms on a100-80gb-sxm(, [+-]\d+\.\d%)?$", said, re.MULTILINE)
+    assert len(json.loads((folder / "result.json").read_text())["steps_s"]) == 2
+    found = re.search(r"^predicted    \d\S* ms on a100-80gb-sxm(, [+-]\d+\.\d%)?$", captured.out, re.MULTILINE)
     assert found, "the scenario's chip is named, whatever measured"
-    assert bool(found[1]) is ("disturbed: steps differ by" not in said)
+    assert bool(found[1]) is ("disturbed: steps differ by" not in captured.out)
 
 
 def test_rows_are_counted_and_stand_beside_their_predictions(write, capsys, monkeypatch, tmp_path):

@@ -9,8 +9,11 @@ import zipfile
 
 import pytest
 
+from app.importers import import_file
+from app.importers.together import files_in, is_trace, pack
 from tests.app.importers.kineto import made
-from tests.app.importers.reading import codes, gz, one, read, refusal
+from tests.app.importers.reading import codes, gz, one, read, refusal, write
+from tests.javascript import call_each
 
 
 def rank(number: int, message_us: float) -> str:
@@ -99,8 +102,28 @@ def test_other_files_come_along_and_what_cannot_be_read_is_named(tmp_path):
         (packed({"inner.zip": packed({"a.json": "{}"})}), "inside another"),
         (packed({str(i): b"1" for i in range(1100)}), "more than 1,024 files"),
         (packed({"a.json": rank(0, 1500.0)})[:-30], "cannot be read"),
-        (packed({"xl/workbook.xml": "<x/>"}), "office program"),
+        (packed({"word/document.xml": "<x/>", "[Content_Types].xml": "<x/>"}), "office program"),
+        (packed({"xl/workbook.xml": "<x/>"}), "workbook"),
     ],
 )
 def test_archives_that_are_refused(tmp_path, content, word):
     assert word in str(refusal(tmp_path, content))
+
+
+def test_the_page_and_the_command_pack_what_belongs_together(tmp_path):
+    ranks = [write(tmp_path, rank(number, 1500.0 - 600.0 * number), f"rank{number}.json") for number in (0, 1)]
+    contents = [path.read_bytes() for path in ranks]
+    archive = tmp_path / "page.tar"
+    members = [
+        [{"path": "job/" + path.name, "body": {"size": len(content)}}]
+        for path, content in zip(ranks, contents, strict=True)
+    ]
+    heads = [bytes(head.values()) for head in call_each("together", "header", members)]
+    padded = [content + bytes(-len(content) % 512) for content in contents]
+    archive.write_bytes(b"".join(head + content for head, content in zip(heads, padded, strict=True)) + bytes(1024))
+    pack(ranks, tmp_path / "command.tar")
+    assert [is_trace(path) for path in (*ranks, archive)] == [True, True, False]
+    assert files_in(tmp_path) == [tmp_path / "command.tar", archive, *ranks]
+    sent, packed_ = (one(import_file(path, "job")) for path in (archive, tmp_path / "command.tar"))
+    assert sent == packed_
+    assert [row["rank"] for row in sent.rows if "rank" in row] == [0, 1]

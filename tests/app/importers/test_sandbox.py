@@ -148,7 +148,7 @@ def test_an_import_ends_when_its_input_does_wherever_there_are_pipes(tmp_path):
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=sandbox._environment(), cwd="/"
     )
     with pytest.raises(subprocess.TimeoutExpired):
-        child.wait(3)
+        child.wait(1)
     child.stdin.close()
     assert child.wait(60) == 1
 

@@ -110,15 +110,15 @@ def test_reports_of_nsight_by_their_name_only_where_nothing_else_is_known(tmp_pa
 
 
 def test_other_json_names_its_keys(tmp_path):
-    refused = refusal(tmp_path, json.dumps({"log_history": [], "global_step": 5}))
+    refused = refusal(tmp_path, json.dumps({"weight_map": {}, "global_step": 5}))
     assert refused.format == "json"
-    assert "log_history, global_step" in refused.message
+    assert "weight_map, global_step" in refused.message
     assert refusal(tmp_path, "{}").format == "json"
     assert refusal(tmp_path, "[]").format == "json"
     assert refusal(tmp_path, "[[[[").format == "json"
 
 
-@pytest.mark.parametrize("content", ['{"log_history": [1, 2', '{"global_st', "[[[[", '[{"a": 1}, {"b": "x'])
+@pytest.mark.parametrize("content", ['{"weight_map": [1, 2', '{"global_st', "[[[[", '[{"a": 1}, {"b": "x'])
 def test_json_that_ends_in_the_middle_says_so(tmp_path, content):
     refused = refusal(tmp_path, content)
     assert refused.format == "json"

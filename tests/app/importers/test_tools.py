@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import itertools
 import json
 import sqlite3
 
+import openpyxl
 import pytest
 
+from estimator.scenario.op_list import from_json
 from estimator.validation.predicted_rows import predicted_table
-from tests.app.importers.reading import codes, one, read, refusal
+from tests.app.importers.reading import REFERENCE, codes, one, read, refusal
 
 NCCL = """\
 # nThread 1 nGpus 2 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1
@@ -222,3 +226,178 @@ def test_what_is_no_result_has_its_own_sentence(tmp_path, content, format, word)
     error = refusal(tmp_path, content)
     assert error.format == format
     assert word in str(error)
+
+
+ROCPROF = """\
+"Name","Calls","TotalDurationNs","AverageNs","Percentage"
+"Cijk_Ailk_Bljk_BBS_BH_MT128x128x64_SE_K1.kd",4,8000,2000,80.0
+"void at::native::vectorized_elementwise_kernel<4, at::native::AddFunctor<float>, 3>(int, float)",2,2000,1000,20.0
+"""
+ROCPROF_V3 = """\
+"Kind","Agent_Id","Queue_Id","Thread_Id","Dispatch_Id","Kernel_Id","Kernel_Name","Correlation_Id","Start_Timestamp","End_Timestamp","Private_Segment_Size","Workgroup_Size_X"
+"KERNEL_DISPATCH","Agent 4",1,77,1,16,"Cijk_Ailk_Bljk_BBS_BH_MT128x128x64_SE_K1",1,2508968094423459,2508968094425459,0,256
+"KERNEL_DISPATCH","Agent 4",1,77,2,17,"ncclDevKernel_Generic(ncclDevKernelArgsStorage<4096ul>)",2,2508968094430000,2508968094431000,0,256
+"KERNEL_DISPATCH","Agent 4",1,77,3,16,"Cijk_Ailk_Bljk_BBS_BH_MT128x128x64_SE_K1",3,2508968094440000,2508968094446000,0,256
+"""  # noqa: E501
+
+
+def test_sums_and_launches_of_rocprof(tmp_path):
+    sums = one(read(tmp_path, ROCPROF))
+    assert [(one.category, one.count, one.total_s) for one in sums.kernels] == [
+        ("matmul", 4, pytest.approx(8e-6)), ("elementwise", 2, pytest.approx(2e-6)),
+    ]  # fmt: skip
+    assert sums.rows[0]["mean_s"] == pytest.approx(2e-6)
+    launches = one(read(tmp_path, ROCPROF_V3))
+    assert [(one.category, one.count, one.total_s) for one in launches.kernels] == [
+        ("matmul", 2, pytest.approx(8e-6)), ("communication", 1, pytest.approx(1e-6)),
+    ]  # fmt: skip
+    assert launches.rows[0]["max_s"] == pytest.approx(6e-6)
+    hip = one(read(tmp_path, ROCPROF.replace("Cijk_Ailk_Bljk_BBS_BH_MT128x128x64_SE_K1.kd", "hipLaunchKernel")))
+    assert [one.count for one in hip.kernels] == [2]
+
+
+NCU_LONG = """\
+==PROF== Connected to process 7 (/usr/bin/python)
+loss 3.2
+"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"
+"0","7","python","127.0.0.1","void gemm_bf16<128, 64>(Params)","1","7","(128, 1, 1)","(8, 8, 1)","0","9.0","Command line profiler metrics","gpu__time_duration.sum","usecond","10.5"
+"0","7","python","127.0.0.1","void gemm_bf16<128, 64>(Params)","1","7","(128, 1, 1)","(8, 8, 1)","0","9.0","Command line profiler metrics","dram__bytes.sum","Mbyte","6.25"
+"0","7","python","127.0.0.1","void gemm_bf16<128, 64>(Params)","1","7","(128, 1, 1)","(8, 8, 1)","0","9.0","Command line profiler metrics","sm__ops_path_tensor_src_bf16_dst_fp32.sum","","2,147,483,648"
+"0","7","python","127.0.0.1","void gemm_bf16<128, 64>(Params)","1","7","(128, 1, 1)","(8, 8, 1)","0","9.0","Command line profiler metrics","sm__ops_path_tensor_src_bf16_dst_fp32_sparsity_off.sum","","2,147,483,648"
+"1","7","python","127.0.0.1","add_kernel","1","7","(256, 1, 1)","(8, 1, 1)","0","9.0","Command line profiler metrics","gpu__time_duration.sum","nsecond","2,000.50"
+"""  # noqa: E501
+NCU_WIDE = """\
+"ID","Kernel Name","Block Size","Grid Size","dram__bytes_read.sum","dram__bytes_write.sum","gpu__time_duration.sum","smsp__sass_thread_inst_executed_op_fadd_pred_on.sum","smsp__sass_thread_inst_executed_op_ffma_pred_on.sum.per_second","launch__grid_size"
+"","","","","byte","byte","ns","inst","inst/s",""
+"0","add_kernel","(256, 1, 1)","(8, 1, 1)","1.000.000","500.000","2000,50","64.000","1000000000","8"
+"1","add_kernel","(256, 1, 1)","(8, 1, 1)","1.000.000","500.000","1999,50","64.000","1000000000","8"
+"""  # noqa: E501
+
+
+def test_nsight_compute_gives_flops_and_bytes(tmp_path):
+    product, add = one(read(tmp_path, NCU_LONG)).kernels
+    assert (product.category, product.flops, product.bytes) == ("matmul", 2 * 1024**3, pytest.approx(6.25e6))
+    assert (product.total_s, add.total_s) == (pytest.approx(10.5e-6), pytest.approx(2000.5e-9))
+    assert (add.flops, add.bytes) == (None, None)
+    wide = read(tmp_path, NCU_WIDE)  # of a machine that writes decimal commas
+    (add,) = one(wide).kernels
+    assert (add.count, add.bytes) == (2, 3e6)
+    assert add.flops == pytest.approx(2 * 64_000 + 2 * 1e9 * 4e-6)
+    assert add.total_s == pytest.approx(4e-6)
+    assert codes(wide) == {"ncu-clocks"}
+    mixed = NCU_WIDE.replace("1999,50", "1999.50")
+    assert "decimal" in str(refusal(tmp_path, mixed))
+
+
+def test_torch_benchmark_and_flop_counter(tmp_path):
+    folder = REFERENCE / "tools"
+    compared = one(read(tmp_path, folder.joinpath("benchmark_compare.txt").read_bytes()))
+    assert len(compared.rows) == 12
+    assert compared.rows[3] == {
+        "label": "Batched dot", "sub_label": "[64, 64]", "description": "mul/sum", "threads": 1,
+        "median_s": pytest.approx(6.8e-6),
+    }  # fmt: skip
+    timed = one(read(tmp_path, folder.joinpath("benchmark_timer.txt").read_bytes()))
+    assert [(row["label"], row.get("median_s", row.get("mean_s"))) for row in timed.rows] == [
+        ("Matmul", pytest.approx(31.11e-6)), ("a+a", pytest.approx(1.4e-6)),
+    ]  # fmt: skip
+    counted = one(read(tmp_path, folder.joinpath("flop_counter.txt").read_bytes()))
+    assert counted.rows[0] == {"module": "Sequential", "flops": 11.534e6, "share_frac": 1.0}
+    assert counted.rows[4] == {"module": "Sequential.0", "op": "aten.addmm", "flops": 2.097e6, "share_frac": 0.1818}
+
+
+def test_an_execution_trace_becomes_an_op_list(tmp_path):
+    imported = read(tmp_path, REFERENCE.joinpath("tools", "execution_trace.json.gz").read_bytes())
+    found = one(imported)
+    (ops,) = imported.op_lists
+    assert codes(found) == {"no-times"}
+    # two MLPs of 64 and 256 on 32 rows: four products forward; the first one's input has no gradient
+    products = sum(row["flops"] for row in found.rows if "flops" in row)
+    assert products == (4 + 7) * 2 * 32 * 64 * 256
+    phases = [from_json(ops).calls[at].phase for at in (1, -1)]
+    assert phases == ["forward", "optimizer"]
+    assert [row["calls"] for row in found.rows if row["op"] == "aten::relu"] == [2]
+    assert refusal(tmp_path, {"schema": "1.1", "nodes": [{"id": 1, "name": "x"}]}).format == "execution trace"
+
+
+def test_a_trace_of_jax(tmp_path):
+    content = REFERENCE.joinpath("tools", "jax.trace.json.gz").read_bytes()
+    found = one(read(tmp_path, content))
+    events = [event for event in json.loads(gzip.decompress(content))["traceEvents"] if event.get("ph") == "X"]
+    marks = sorted(event["ts"] for event in events if event["name"] == "train")
+    assert found.steps_s == pytest.approx([(after - before) * 1e-6 for before, after in itertools.pairwise(marks)])
+    typical = min(range(2), key=lambda at: marks[at + 1] - marks[at])
+    dots = [
+        event["dur"] for event in events
+        if event["name"] in ("dot", "dot.1") and marks[typical] <= event["ts"] < marks[typical + 1]
+    ]  # fmt: skip
+    named = {kernel.name: kernel for kernel in found.kernels}
+    assert named["dot"].total_s + named["dot.1"].total_s == pytest.approx(sum(dots) * 1e-6)
+    assert (named["dot"].category, named["multiply_add_fusion"].category) == ("matmul", "elementwise")
+
+
+def device_trace(process, thread):
+    def event(name, tid, ts, dur, **args):
+        return {"ph": "X", "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": args}
+
+    return {"displayTimeUnit": "ns", "traceEvents": [
+        {"ph": "M", "pid": 1, "name": "process_name", "args": {"name": process}},
+        {"ph": "M", "pid": 1, "tid": 2, "name": "thread_name", "args": {"name": "Steps"}},
+        {"ph": "M", "pid": 1, "tid": 3, "name": "thread_name", "args": {"name": thread}},
+        event("1", 2, 0, 100), event("2", 2, 100, 110),
+        event("fusion.3", 3, 5, 40, hlo_category="convolution fusion", model_flops="2000", bytes_accessed="50"),
+        event("all-reduce.1", 3, 50, 20, hlo_category="all-reduce"), event("fusion.3", 3, 105, 44),
+    ]}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("process", "thread"), [("/device:TPU:0", "XLA Ops"), ("/device:GPU:0", "Stream #14(Compute)")]
+)
+def test_a_trace_of_xla_on_a_device(tmp_path, process, thread):
+    found = one(read(tmp_path, device_trace(process, thread)))
+    assert found.steps_s == pytest.approx((100e-6, 110e-6))
+    assert [(one.name, one.category, one.count, one.flops, one.bytes) for one in found.kernels] == [
+        ("fusion.3", "matmul", 1, 2000.0, 50.0), ("all-reduce.1", "communication", 1, None, None),
+    ]  # fmt: skip
+
+
+def workbook(folder, sheets):
+    book = openpyxl.Workbook()
+    book.remove(book.active)
+    for name, rows in sheets.items():
+        sheet = book.create_sheet(name)
+        for row in rows:
+            sheet.append(row)
+    book.save(folder / "book.xlsx")
+    return (folder / "book.xlsx").read_bytes()
+
+
+def test_the_workbook_of_tracelens(tmp_path):
+    content = workbook(tmp_path, {
+        "gpu_timeline": [["type", "time ms", "percent"], ["computation_time", 31.5, 90.0], ["total_time", 35.0, 100.0]],
+        "kernel_summary": [["Kernel name", "Kernel duration (µs)_sum", "Kernel duration (µs)_count"], ["k", 1.0, 1]],
+        "unified_perf_summary": [
+            ["name", "op category", "Input Dims", "operation_count", "GFLOPS", "Data Moved (MB)",
+             "Kernel Time (µs)_sum"],
+            ["aten::mm", "GEMM", "((8944, 1024), (1024, 2816))", 48, 51.5, 71.0, 4055.25],
+            ["aten::mul", "elementwise", "((16,),)", 2, None, None, 10.0],
+        ],
+    })  # fmt: skip
+    found = one(read(tmp_path, content))
+    product, pointwise = found.kernels
+    assert (product.category, product.count, product.total_s) == ("matmul", 48, pytest.approx(4055.25e-6))
+    assert (product.flops, product.bytes) == (pytest.approx(48 * 51.5e9), 48 * 71.0 * 2**20)
+    assert (pointwise.category, pointwise.flops) == ("elementwise", None)
+    assert found.rows[0] == {"part": "computation_time", "total_s": pytest.approx(31.5e-3), "share_frac": 0.9}
+
+
+def test_any_other_workbook_is_its_tables(tmp_path):
+    content = workbook(tmp_path, {
+        "notes": [["written by hand"]],
+        "results": [["Sequence length", "Forward (ms)", "Backward (ms)"], [256, 1.5, 2.5], [512, 3.0, 5.0]],
+    })  # fmt: skip
+    found = one(read(tmp_path, content))
+    assert found.label == "results"
+    assert [row["forward_s"] for row in found.rows] == pytest.approx([1.5e-3, 3e-3])
+    assert refusal(tmp_path, content[: len(content) // 2]).format == "workbook"
+    assert refusal(tmp_path, workbook(tmp_path, {"empty": []})).format == "workbook"

@@ -100,9 +100,9 @@ def test_all_products_of_a_hundred_different_layers_take_milliseconds():
 
 
 def _seconds(shapes, own):
-    begin = time.perf_counter()
+    begin = time.process_time()
     priced = price(shapes, own, 1e15, 2, "bound")
-    taken = time.perf_counter() - begin
+    taken = time.process_time() - begin
     assert len(priced.seconds) == len(shapes)
     return taken
 

@@ -136,14 +136,14 @@ def one_by_one(calls, device, host):
     return max([now, *free.values()])
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(lists())
 def test_runs_give_what_calls_one_by_one_do(given_):
     calls, device, host, products, _ = given_
     assert passed(calls, device, host, products=products).seconds[0] == pytest.approx(one_by_one(calls, device, host))
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(lists())
 def test_parts_add_to_the_step_and_none_is_negative(given_):
     calls, device, host, products, contention = given_
@@ -153,7 +153,7 @@ def test_parts_add_to_the_step_and_none_is_negative(given_):
     assert all(part[0] >= -1e-9 for part in parts)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(lists())
 def test_a_step_takes_as_long_as_the_host_and_any_stream(given_):
     calls, device, host, products, contention = given_

@@ -14,6 +14,7 @@ GOOD = {
     "limits": {"memory_bytes": 8e10, "max_step_time_s": 10},
     "objective": "cost",
     "locked": {"tp": 2},
+    "grid": ["tp", "pp"],
     "search": {"overlap": "all", "recompute_every": [1, 4]},
 }
 

@@ -284,3 +284,21 @@ def test_a_bad_specification_names_its_field(change, field):
 def test_what_is_no_specification_is_refused(document):
     with pytest.raises(InputProblems):
         sweep(document)
+
+
+def test_cells_of_a_grid_hold_the_best_of_their_values_and_plans_their_intervals():
+    axes = ["sharding", "tp"]
+    here = sweep({**SPEC, "locked": LOCKED, "grid": axes})
+    cells = {cell.values: cell.found for cell in here.grid}
+    every = brute_force()
+    for values in {tuple(plan[name] for name in axes) for plan, _, _ in every}:
+        own = [seconds for plan, seconds, _ in every if tuple(plan[name] for name in axes) == values]
+        assert cells[values].step_time_s == pytest.approx(min(own))
+        assert all(getattr(scenario_from_json(cells[values].scenario).plan, name) == value
+                   for name, value in zip(axes, values, strict=True))  # fmt: skip
+    assert min(cell.step_time_s for cell in cells.values()) == pytest.approx(here.best[0].step_time_s)
+    for one in here.best[:2]:
+        assert one.interval_s == estimate(scenario_from_json(one.scenario)).interval_s
+        assert one.interval_s[0] < one.step_time_s < one.interval_s[1]
+    with pytest.raises(InputProblems, match="grid"):
+        sweep({**SPEC, "grid": ["tp", "no_such_field"]})

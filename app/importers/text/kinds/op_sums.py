@@ -1,4 +1,4 @@
-"""Sums by kernel or op, as profilers print them: ``key_averages()`` as text or CSV, and the sums of ``nsys stats``."""
+"""Sums by kernel or op, as profilers print them: ``key_averages()``, ``nsys stats``, rocprof with its launches."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ _STATISTICS = (
     ("minimum", "min"),
     ("max", "max"), ("maximum", "max"), ("stddev", "std"),
 )  # fmt: skip
+_CALLS = ("hip", "hsa_")
+"""Calls of the host, of which rocprof writes tables of the same columns."""
 _CUT = "..."
 
 
@@ -50,6 +52,10 @@ def _form(table: Table) -> str:
         return "table"
     if {"key", "count"} <= columns and columns & {name.replace("_", " ") for name in _RAW_TIMES}:
         return "raw"
+    if {"totaldurationns", "calls"} <= columns:
+        return "rocprof"
+    if {"kernel name", "start timestamp", "end timestamp"} <= columns or {"kernelname", "durationns"} <= columns:
+        return "launches"
     timed = any(name.startswith("total time (") for name in columns)
     counted = columns & {"instances", "num calls", "count", "operations", "calls"}
     return "nsys" if timed and counted and columns & {"name", "operation", "range"} else ""
@@ -63,8 +69,12 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     for table in (block for block in blocks if isinstance(block, Table)):
         form = _form(table)
         names = [_plain(name) for name in table.columns]
-        read = {"table": _printed, "raw": _raw, "nsys": _nsys}[form]
-        new = [row for cells in table.rows if (row := read(dict(zip(names, cells, strict=True)))) is not None]
+        each = [dict(zip(names, cells, strict=True)) for cells in table.rows]
+        if form == "launches":
+            new = _summed(each)
+        else:
+            read = {"table": _printed, "raw": _raw, "nsys": _nsys, "rocprof": _rocprof}[form]
+            new = [row for cells in each if (row := read(cells)) is not None]
         kernels += _kernels(new, form, names)
         rows += new
         cut = sum(row["name"].endswith(_CUT) for row in new)
@@ -134,11 +144,54 @@ def _nsys(row: dict[str, str]) -> dict[str, Any] | None:
     return found if "total_s" in found else None
 
 
+def _rocprof(row: dict[str, str]) -> dict[str, Any] | None:
+    """``*_stats.csv`` of rocprof and rocprofv3, nanoseconds."""
+    calls, total = whole(row["calls"]), cell(row["totaldurationns"]).value
+    name = row.get("name", "")
+    if not calls or total is None or total < 0 or not name:
+        return None
+    found: dict[str, Any] = {
+        "name": name,
+        "category": category_of(name),
+        "calls": calls,
+        "total_s": scaled(total, 1e-9),
+    }
+    for column, key in (("averagens", "mean_s"), ("minns", "min_s"), ("maxns", "max_s"), ("stddev", "std_s")):
+        if (value := cell(row.get(column, "")).value) is not None:
+            found[key] = scaled(value, 1e-9)
+    return found
+
+
+def _stamp(text: str) -> int | None:
+    """Nanoseconds since the machine started have more digits than a float."""
+    plain = text.strip()
+    return int(plain) if plain.isascii() and plain.isdigit() and len(plain) < 20 else None
+
+
+def _summed(launches: list[dict[str, str]]) -> list[dict[str, Any]]:
+    """Kernels of a list of launches, the longest first: ``*_kernel_trace.csv`` of rocprofv3, ``results.csv`` before."""
+    times: dict[str, list[int]] = {}
+    for one in launches:
+        begin, end = _stamp(one.get("start timestamp", "")), _stamp(one.get("end timestamp", ""))
+        taken = end - begin if begin is not None and end is not None else _stamp(one.get("durationns", ""))
+        name = one.get("kernel name") or one.get("kernelname") or ""
+        if taken is not None and taken >= 0 and name:
+            times.setdefault(name, []).append(taken)
+    rows = [
+        {"name": name, "category": category_of(name), "calls": len(some), "total_s": scaled(sum(some), 1e-9),
+         "mean_s": scaled(sum(some) / len(some), 1e-9), "min_s": scaled(min(some), 1e-9),
+         "max_s": scaled(max(some), 1e-9)}
+        for name, some in times.items()
+    ]  # fmt: skip
+    return sorted(rows, key=lambda row: -row["total_s"])
+
+
 def _kernels(rows: list[dict[str, Any]], form: str, names: list[str]) -> list[Kernel]:
     """Kernels of the device: of ``nsys stats`` the table of instances, of the profiler rows whose time is all its own
     and on no CPU. An op's row says the time of its kernels once more, and is left out."""
-    if form == "nsys":
-        on_device = rows if "instances" in names else []
+    if form in ("nsys", "rocprof", "launches"):
+        on_device = rows if "instances" in names or form != "nsys" else []
+        on_device = [row for row in on_device if not row["name"].startswith(_CALLS)]
         return [_kernel(row, row["total_s"]) for row in on_device]
     found = []
     for row in rows:

@@ -1,9 +1,10 @@
 /** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings; one card each. */
 import { api, ApiError } from "../../api.js";
-import { count, csv, plural } from "../../format.js";
+import { count, plural } from "../../format.js";
 import { besideRows, errorWords } from "../../predictedRows.js";
 import { state } from "../../state.js";
-import { download, h } from "./dom.js";
+import { h } from "./dom.js";
+import { createTableSave } from "./save.js";
 import { createScroller } from "./scroller.js";
 import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
 import { warningList } from "./warnings.js";
@@ -129,16 +130,7 @@ function card(measurement, predicted, answer) {
   if (!tables.length && !measurement.warnings?.length) return [];
   const label = measurement.label || measurement.id;
   const many = tables.length > 1;
-  const save = () =>
-    tables.forEach(({ title, table }) =>
-      download(
-        `${[label, many && title]
-          .filter(Boolean)
-          .join("-")
-          .replace(/[^\w.-]+/g, "-")}.csv`,
-        csv(table),
-      ),
-    );
+  const save = createTableSave({ title: label, name: () => label, tables: () => tables.map(({ table }) => table) });
   const element = h(
     "section",
     { class: "card", "data-details": measurement.id },
@@ -147,13 +139,7 @@ function card(measurement, predicted, answer) {
       {},
       h("h3", { text: label }),
       h("span", { class: "sub", text: many ? "" : tables.map(({ title }) => title).join() }),
-      tables.length
-        ? h(
-            "span",
-            { class: "acts" },
-            h("button", { type: "button", text: "CSV", "aria-label": `${label}: download CSV`, onclick: save }),
-          )
-        : null,
+      tables.length ? h("span", { class: "acts" }, save) : null,
     ),
     whichDevice(measurement, answer) ?? (words && h("p", { class: "hint", text: words })),
     tables

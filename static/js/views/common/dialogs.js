@@ -26,22 +26,38 @@ export function createDialog(title, body) {
   return element;
 }
 
-/** @param {import("../../keys.js").Shortcut[]} shortcuts */
-export const createHelp = (shortcuts) =>
-  createDialog("Keyboard shortcuts", [
+/** Shortcuts; those that do something are buttons too, for those who cannot press them. @param {import("../../keys.js").Shortcut[]} shortcuts */
+export function createHelp(shortcuts) {
+  const element = createDialog("Keyboard shortcuts", [
     h(
       "dl",
       { class: "keys" },
-      shortcuts.flatMap(({ keys, does }) => [
+      shortcuts.flatMap(({ keys, does, act }) => [
         h(
           "dt",
           {},
           keys.map((key) => h("kbd", { text: key })),
         ),
-        h("dd", { text: does }),
+        h(
+          "dd",
+          {},
+          act
+            ? h("button", {
+                type: "button",
+                class: "link",
+                text: does,
+                onclick: () => {
+                  element.close();
+                  act();
+                },
+              })
+            : does,
+        ),
       ]),
     ),
   ]);
+  return element;
+}
 
 const CAPTURES = [
   [

@@ -28,12 +28,22 @@ export function createFieldProblem(path) {
     const wrong = own(state.problems);
     const notes = state.problems.length ? "" : own(state.estimate?.problems ?? []);
     const adapted = followed().filter((one) => one.path === path);
-    const text = refused || [wrong, notes, ...adapted.map(changeText)].filter(Boolean).join(" ");
+    // what followed is said where the eye is: at the field that was moved, and at the one that followed
+    const also = state.adapted?.path === path ? alsoChanged(followed()) : "";
+    const text = refused || [wrong, notes, ...adapted.map(changeText)].filter(Boolean).join(" ") || also;
     const bad = Boolean(refused || wrong);
     element.hidden = !text;
     element.classList.toggle("mild", !bad);
     if (text) {
-      const title = refused ? "Refused: " : bad ? "Not possible: " : adapted.length ? "Adapted: " : "Note: ";
+      const title = refused
+        ? "Refused: "
+        : bad
+          ? "Not possible: "
+          : adapted.length
+            ? "Adapted: "
+            : notes
+              ? "Note: "
+              : "";
       element.replaceChildren(h("b", { text: title }), text);
     }
     return bad;

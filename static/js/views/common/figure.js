@@ -1,11 +1,12 @@
 /**
- * A card with a figure: skeleton, drawing when it is seen and when there is time, PNG, CSV and table.
+ * A card with a figure: skeleton, drawing when it is seen and when there is time, and a menu to take it along.
  * The primary figure is drawn in the frame of the change; the others wait in the queue.
  */
 import { csv } from "../../format.js";
 import { download, h, swatch } from "./dom.js";
-import { aboutFigures, paper } from "./paper.js";
+import { aboutFigures, paper, paperSvg } from "./paper.js";
 import { forget, later, watch } from "./queue.js";
+import { createSave, panelJson } from "./save.js";
 import { createScroller } from "./scroller.js";
 import { tableView } from "./table.js";
 
@@ -20,6 +21,11 @@ const plotly = new Promise((resolve, reject) => {
   script.addEventListener("load", () => resolve());
   script.addEventListener("error", () => reject(new Error("plotly.js did not load")));
 });
+
+/** @type {WeakMap<Element, FigureCard>} */
+const cards = new WeakMap();
+/** The card whose element this is. @param {Element} element */
+export const cardOf = (element) => cards.get(element);
 
 export class FigureCard {
   /**
@@ -37,6 +43,8 @@ export class FigureCard {
     this.figure = null;
     /** @type {(() => Figure) | null} */
     this.prepared = null; // made and not yet drawn
+    /** @type {(() => Figure) | null} */
+    this.asked = null; // the newest, drawn or not
     this.sub = h("span", { class: "sub" });
     this.caption = h("figcaption", { class: "sr" });
     this.plot = h("div", { class: "plot skeleton", style: { height: `${height}px` }, "aria-hidden": true });
@@ -51,8 +59,19 @@ export class FigureCard {
       text: "Table",
       "aria-label": `${title}: Table`,
     });
-    const save = (/** @type {string} */ text, /** @type {() => void} */ act) =>
-      h("button", { type: "button", onclick: act, text, "aria-label": `${title}: download ${text}` });
+    const file = (/** @type {string} */ end) => `${name()}-${id}.${end}`;
+    const save = createSave({
+      title,
+      choices: [
+        ["PNG", () => this.picture(paper, file("png"), "image/png")],
+        ["SVG", () => this.picture(paperSvg, file("svg"), "image/svg+xml")],
+        ["CSV", () => this.figure && download(file("csv"), csv(this.figure.table))],
+        [
+          "JSON",
+          () => this.figure && download(file("json"), panelJson(title, [this.figure.table]), "application/json"),
+        ],
+      ],
+    });
     this.element = h(
       "figure",
       { class: `card ${span}`, id, "aria-labelledby": `${id}-title` },
@@ -66,8 +85,7 @@ export class FigureCard {
           { class: "acts" },
           ...actions,
           actions.length ? h("span", { class: "sep" }) : null,
-          save("PNG", () => this.png(`${name()}-${id}`)),
-          save("CSV", () => this.figure && download(`${name()}-${id}.csv`, csv(this.figure.table))),
+          save,
           table ? this.toggle : null,
         ),
       ),
@@ -77,6 +95,7 @@ export class FigureCard {
       this.below,
       this.caption,
     );
+    cards.set(this.element, this);
     watch(this, this.element);
     let width = 0;
     let resizing = 0;
@@ -97,6 +116,7 @@ export class FigureCard {
 
   /** Draw when nothing more urgent happens; only the newest is drawn. @param {() => Figure} make */
   later(make) {
+    this.asked = make;
     later(
       this,
       () => this.draw(make),
@@ -115,7 +135,7 @@ export class FigureCard {
 
   /** @param {() => Figure} make */
   draw(make) {
-    this.make = make;
+    this.asked = this.make = make;
     const figure = (this.prepared === make && this.figure) || this.prepare(make);
     this.prepared = null;
     if (!window.Plotly) {
@@ -154,22 +174,23 @@ export class FigureCard {
     if (this.figure) this.tableBox.fill(tableView(this.figure.table));
   }
 
-  /** @param {string} filename */
-  async png(filename) {
+  /**
+   * @param {(parts: import("./paper.js").Parts) => Promise<Blob>} draw @param {string} filename @param {string} type
+   */
+  async picture(draw, filename, type) {
     const { figure } = this;
     if (!figure) return;
     const { legend, said = this.sub.textContent } = figure;
-    const about = this.about();
-    const picture = await paper({
+    const picture = await draw({
       figure,
       title: this.element.querySelector("h3")?.textContent ?? this.title,
-      said: [about, said].filter((text) => text !== null && text !== ""),
+      said: [this.about(), said].filter((text) => text !== null && text !== ""),
       names: this.names.length ? this.names : (legend ?? []),
       // behind a table the drawing has no size
       width: this.plot.offsetWidth || this.tableBox.element.offsetWidth,
       height: Number.parseFloat(this.plot.style.height),
     });
-    download(`${filename}.png`, picture, "image/png");
+    download(filename, picture, type);
   }
 
   /** @param {Error} error */

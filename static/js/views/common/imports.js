@@ -2,9 +2,11 @@
 import { ApiError } from "../../api.js";
 import { percent, plural } from "../../format.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
+import { dropped, parcels } from "../../together.js";
 import { chief, upload } from "../../upload.js";
 import { announce, byId, h, icon } from "./dom.js";
-import { trying } from "./toast.js";
+import { documentOf, openDocument } from "./takeAlong.js";
+import { toast, trying } from "./toast.js";
 import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
@@ -22,7 +24,28 @@ function next() {
 }
 
 /** @param {File[]} files */
-export const importFiles = (files) => files.forEach((file) => importBlob(file, file.name));
+export async function importFiles(files) {
+  const found = await Promise.all(files.map(documentOf));
+  files.forEach((file, at) => {
+    const document = found[at];
+    if (document) void open(document, file.name);
+  });
+  for (const { body, name } of await parcels(files.filter((_, at) => !found[at]))) void importBlob(body, name);
+}
+
+/**
+ * What this page wrote opens as it was; every other file is the server's to read.
+ * @param {import("../../pageDocument.js").PageDocument} document
+ * @param {string} name
+ */
+async function open(document, name) {
+  await trying(
+    openDocument(document, name).then(async (missing) => {
+      await refreshMeasurements();
+      toast(missing ? `Opened, with ${plural(missing, "measurement")} from the file` : "Opened");
+    }),
+  );
+}
 /** @param {string} text @param {string} name */
 export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
 
@@ -156,6 +179,6 @@ export function listenForDrops() {
     mark(0);
     if (!has(event)) return;
     event.preventDefault();
-    importFiles([...(event.dataTransfer?.files ?? [])]);
+    if (event.dataTransfer) void dropped(event.dataTransfer).then(importFiles);
   });
 }

@@ -1,50 +1,58 @@
-/** The command palette: actions, models, chips and measurements by any of their words; Enter takes the first. */
+/** What one dialog finds: commands (actions, models, chips, measurements), a model, and what stands at A or B. */
 import { setChip, setModel, setSides, show } from "../../actions.js";
-import { quantity } from "../../format.js";
+import { count, quantity, short, when } from "../../format.js";
 import { isTable } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
+import { complete, describe, resized, same, shortLabel } from "../../scenario.js";
 import { chosenSides } from "../../sides.js";
 import { state } from "../../state.js";
-import { createDialog } from "./dialogs.js";
-import { h } from "./dom.js";
+import { pinned, pinOf } from "../../url.js";
+import { createFinder } from "./finder.js";
 import { trying } from "./toast.js";
 
-/** @typedef {{title: string, facts: string, act: () => void}} Command */
+/** @typedef {import("./finder.js").Offer} Offer */
 
-const MOST = 40;
+const NONE = "Nothing of that name.";
 
-/** @param {import("../../keys.js").Shortcut[]} shortcuts */
-export function createPalette(shortcuts) {
-  const list = h("ul", { class: "found-models" });
-  const search = h("input", {
-    type: "text",
-    id: "command",
-    placeholder: "An action, model, chip or measurement",
-    autocomplete: "off",
-    spellcheck: "false",
-    oninput: () => fill(),
-  });
-  const element = createDialog("Commands", [
-    h("label", { class: "sr", for: "command", text: "Command" }),
-    search,
-    list,
-  ]);
+/** @param {import("../../types.js").Entry} entry */
+const modelFacts = ({ value, parameters }) =>
+  [
+    parameters && `${short(parameters)} parameters`,
+    `${count(value.layers)} layers`,
+    `${count(value.hidden)} wide`,
+    value.experts > 0 && `${count(value.experts)} experts (MoE)`,
+    value.kv_lora_rank > 0 && "MLA",
+    value.sliding_window > 0 && "sliding window",
+  ]
+    .filter(Boolean)
+    .join(" · ");
 
-  /** @returns {Command[]} */
+/** Models of the catalogue. @param {(key: string) => void} take @returns {Offer[]} */
+const models = (take) =>
+  state.catalog.models.map((entry) => ({
+    title: entry.label,
+    facts: modelFacts(entry),
+    words: ["model", entry.key, ...entry.aliases].join(" "),
+    current: entry.key === state.scenario.model,
+    act: () => take(entry.key),
+  }));
+
+/** @param {import("../../keys.js").Shortcut[]} shortcuts @param {() => void} found  after a model was taken */
+export function createPalette(shortcuts, found) {
+  const finder = createFinder();
+
+  /** Where a command changes the scenario, the page that shows it. @param {() => void} act */
+  const inExplore = (act) => () => {
+    if (!["explore", "search"].includes(state.view)) show("explore");
+    act();
+  };
+
+  /** @returns {Offer[]} */
   function commands() {
     const { catalog, measurements } = state;
-    const inExplore = (/** @type {() => void} */ act) => () => {
-      if (!["explore", "search"].includes(state.view)) show("explore");
-      act();
-    };
     const actions = shortcuts.flatMap(({ keys, does, act }) =>
       act ? [{ title: does, facts: keys.join(" "), act }] : [],
     );
-    const models = catalog.models.map(({ key, label }) => ({
-      title: label,
-      facts: "model",
-      act: inExplore(() => setModel(key)),
-    }));
     const chips = catalog.chips.map(({ key, label }) => ({
       title: label,
       facts: "chip",
@@ -64,56 +72,106 @@ export function createPalette(shortcuts) {
         ? [open]
         : [open, { title: `B is ${title}`, facts: `measurement · ${facts}`, act: inExplore(beside) }];
     });
-    return [...actions, ...models, ...chips, ...measured];
+    return [...actions, ...models((key) => inExplore(() => setModel(key))()), ...chips, ...measured];
   }
 
-  function fill() {
-    const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
-    const found = commands().filter(({ title, facts }) =>
-      words.every((word) => `${title} ${facts}`.toLowerCase().includes(word)),
-    );
-    list.replaceChildren(
-      ...found.slice(0, MOST).map(({ title, facts, act }) =>
-        h(
-          "li",
-          {},
-          h(
-            "button",
-            {
-              type: "button",
-              onclick: () => {
-                element.close();
-                act();
-              },
-            },
-            h("b", { text: title }),
-            h("small", { text: facts }),
-          ),
-        ),
-      ),
-      ...(found.length ? [] : [h("li", { class: "empty", text: "Nothing of that name." })]),
-    );
-  }
-
-  element.addEventListener("keydown", (event) => {
-    const buttons = [...list.querySelectorAll("button")];
-    const at = buttons.indexOf(/** @type {HTMLButtonElement} */ (document.activeElement));
-    if (event.key === "Enter" && document.activeElement === search) {
-      event.preventDefault();
-      buttons[0]?.click();
-    }
-    const way = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!way) return;
-    event.preventDefault();
-    if (at + way < 0) search.focus();
-    else buttons[Math.min(buttons.length - 1, at + way)]?.focus();
-  });
   return {
-    open: () => {
-      search.value = "";
-      fill();
-      element.showModal();
-      search.focus();
-    },
+    open: () =>
+      finder.open({
+        title: "Commands",
+        placeholder: "An action, model, chip or measurement",
+        none: NONE,
+        offered: commands,
+      }),
+    /** Find a model. */
+    model: () =>
+      finder.open({
+        title: "Find model",
+        placeholder: "Name, family or size, as in qwen 8b",
+        none: "No model of the catalogue has that name; a config.json can be taken in Explore.",
+        offered: () =>
+          models((key) => {
+            setModel(key);
+            found();
+          }),
+      }),
+    /** Choose what stands at A or B. @param {"A" | "B"} letter */
+    side: (letter) =>
+      finder.open({
+        title: `Choose ${letter}`,
+        placeholder: "A plan, run, upload, model or chip",
+        none: NONE,
+        offered: () => sides(letter),
+      }),
   };
+}
+
+/** What may stand at a side: the plan, pinned plans, measurements, and the plan on another model or chip. @param {"A" | "B"} letter @returns {Offer[]} */
+function sides(letter) {
+  const { scenario, catalog, pins, base, measurements, measurement } = state;
+  const now = chosenSides(state)[letter === "A" ? 0 : 1];
+  const offer = (/** @type {string} */ key, /** @type {string} */ title, /** @type {string} */ facts, words = "") => ({
+    title,
+    facts,
+    words,
+    current: key === now,
+    act: () => take(letter, key),
+  });
+  const plans = pins
+    .filter((pin) => pin.startsWith("s:"))
+    .map((pin) => {
+      const its = pinned(pin, base);
+      const all = describe(its, catalog);
+      const name = same(its.model, scenario.model) ? shortLabel(its, scenario, catalog) : all;
+      return offer(pin, name, `pinned plan · ${all}`);
+    });
+  const measured = (measurements ?? [])
+    .filter((one) => !isTable(one))
+    .map((one) =>
+      offer(
+        `m:${one.id}`,
+        one.label || one.id,
+        [
+          one.bundled ? "bundled" : one.origin?.kind,
+          one.device_name,
+          one.step_time_s && quantity(one.step_time_s, "s"),
+          !one.bundled && when(one.created_s),
+        ]
+          .filter(Boolean)
+          .join(" · "),
+      ),
+    );
+  const { chips_per_node, nodes } = scenario.cluster;
+  const entries = [
+    ...catalog.models.map(({ key, label, aliases }) => ({
+      key,
+      label,
+      words: aliases.join(" "),
+      what: "model",
+      its: { ...scenario, model: key },
+    })),
+    ...catalog.chips.map(({ key, label, value }) => ({
+      key,
+      label,
+      words: "",
+      what: "chip",
+      its: { ...scenario, cluster: resized({ chip: key }, chips_per_node * nodes, value.chips_per_node ?? 8) },
+    })),
+  ].filter(({ key }) => key !== scenario.model && key !== scenario.cluster.chip);
+  return [
+    offer("plan", "The plan in the panel", `predicted · ${describe(scenario, catalog)}`),
+    ...(measurement?.expected ? [offer("own", "Its own ops, predicted", measurement.label || measurement.id)] : []),
+    ...plans,
+    ...measured,
+    ...entries.map(({ key, label, words, what, its }) =>
+      offer(pinOf(complete(its, catalog), base), label, `the same plan on this ${what}`, `${key} ${words}`),
+    ),
+  ];
+}
+
+/** @param {"A" | "B"} letter @param {string} key */
+function take(letter, key) {
+  const [a, b] = chosenSides(state);
+  const [first, second] = letter === "A" ? [key, b === key ? a : b] : [a === key ? b : a, key];
+  setSides(first, second);
 }

@@ -1,4 +1,4 @@
-/** A figure on its own, as a PNG for a report: title, what it is of, the drawing, and what its colours stand for. */
+/** A figure on its own, as a picture for a report: title, what it is of, the drawing, and what its colours stand for. */
 import { describe } from "../../scenario.js";
 import { count } from "../../format.js";
 import { beside } from "../../measured.js";
@@ -88,57 +88,117 @@ function placed(on, names, width) {
 }
 
 /**
- * Draw a figure with everything that the page says around it.
- * @param {{figure: Figure, title: string, said: string[], names: Names, width: number, height: number}} parts  of the
- *   drawing on the page
- * @returns {Promise<Blob>} the picture
+ * @typedef {{figure: Figure, title: string, said: string[], names: Names, width: number, height: number}} Parts  `width`
+ *   and `height`: of the drawing on the page
  */
-export async function paper({ figure, title, said, names, width, height }) {
+
+const font = (/** @type {typeof TITLE} */ { size, weight }) => `${weight} ${size}px ${colour("font")}`;
+
+/** Where everything stands. @param {CanvasRenderingContext2D} on  by which texts are measured @param {Parts} parts */
+function arranged(on, { figure, title, said, names, width, height }) {
   const wide = Math.max(LEAST_PX, width);
   const layout = { ...onPaper(figure, height), width: wide };
-  const drawing = new Image();
-  drawing.src = await /** @type {Plotly} */ (window.Plotly).toImage(
-    { data: figure.data, layout },
-    { format: "png", scale: SCALE },
-  );
-  await drawing.decode();
-
-  const canvas = document.createElement("canvas");
-  const on = /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"));
-  const font = (/** @type {typeof TITLE} */ { size, weight }) => `${weight} ${size}px ${colour("font")}`;
   on.font = font(TEXT);
   const texts = said.flatMap((text) => lines(on, text, wide));
   const legend = placed(on, names, wide);
   const rows = legend.length ? legend[legend.length - 1].row + 1 : 0;
   const head = EDGE_PX + TITLE.line + texts.length * TEXT.line + 6;
-  const high = head + layout.height + (rows ? 8 + rows * TEXT.line : 0) + EDGE_PX;
-  [canvas.width, canvas.height] = [SCALE * (wide + 2 * EDGE_PX), SCALE * high];
+  const foot = head + layout.height + 8;
+  return {
+    layout,
+    head,
+    wide: wide + 2 * EDGE_PX,
+    high: head + layout.height + (rows ? 8 + rows * TEXT.line : 0) + EDGE_PX,
+    writings: [
+      { style: TITLE, text: title, x: EDGE_PX, y: EDGE_PX },
+      ...texts.map((text, at) => ({ style: TEXT, text, x: EDGE_PX, y: EDGE_PX + TITLE.line + at * TEXT.line })),
+      ...legend.map(({ text, x, row }) => ({
+        style: TEXT,
+        text,
+        x: EDGE_PX + x + SWATCH_PX + 6,
+        y: foot + row * TEXT.line,
+      })),
+    ],
+    swatches: legend.map(({ token, x, row }) => ({
+      token,
+      x: EDGE_PX + x,
+      y: foot + row * TEXT.line + (TEXT.line - SWATCH_PX) / 2,
+    })),
+  };
+}
+
+/** @param {"png" | "svg"} format @param {Figure} figure @param {any} layout @returns {Promise<string>} */
+const drawn = (format, figure, layout) =>
+  /** @type {Plotly} */ (window.Plotly).toImage({ data: figure.data, layout }, { format, scale: SCALE });
+
+/** @returns {[HTMLCanvasElement, CanvasRenderingContext2D]} */
+function blank() {
+  const canvas = document.createElement("canvas");
+  return [canvas, /** @type {CanvasRenderingContext2D} */ (canvas.getContext("2d"))];
+}
+
+/** Draw a figure with everything that the page says around it, as a PNG. @param {Parts} parts @returns {Promise<Blob>} */
+export async function paper(parts) {
+  const [canvas, on] = blank();
+  const { layout, head, wide, high, writings, swatches } = arranged(on, parts);
+  const drawing = new Image();
+  drawing.src = await drawn("png", parts.figure, layout);
+  await drawing.decode();
+  [canvas.width, canvas.height] = [SCALE * wide, SCALE * high];
 
   // a canvas forgets its state with its size
   on.scale(SCALE, SCALE);
   on.textBaseline = "middle";
   on.fillStyle = colour("card");
-  on.fillRect(0, 0, wide + 2 * EDGE_PX, high);
-  const write = (
-    /** @type {typeof TITLE} */ style,
-    /** @type {string} */ text,
-    /** @type {number} */ x,
-    /** @type {number} */ y,
-  ) => {
+  on.fillRect(0, 0, wide, high);
+  for (const { style, text, x, y } of writings) {
     on.font = font(style);
     on.fillStyle = colour(style.token);
     on.fillText(text, x, y + style.line / 2);
-  };
-  write(TITLE, title, EDGE_PX, EDGE_PX);
-  texts.forEach((text, at) => write(TEXT, text, EDGE_PX, EDGE_PX + TITLE.line + at * TEXT.line));
-  on.drawImage(drawing, EDGE_PX, head, wide, layout.height);
-  for (const { token, text, x, row } of legend) {
-    const y = head + layout.height + 8 + row * TEXT.line;
+  }
+  on.drawImage(drawing, EDGE_PX, head, layout.width, layout.height);
+  for (const { token, x, y } of swatches) {
     on.fillStyle = colour(token);
-    on.fillRect(EDGE_PX + x, y + (TEXT.line - SWATCH_PX) / 2, SWATCH_PX, SWATCH_PX);
-    write(TEXT, text, EDGE_PX + x + SWATCH_PX + 6, y);
+    on.fillRect(x, y, SWATCH_PX, SWATCH_PX);
   }
   return new Promise((resolve, reject) =>
     canvas.toBlob((blob) => (blob ? resolve(blob) : reject(new Error("the picture is too large"))), "image/png"),
   );
+}
+
+/** The same as an SVG: texts stay texts. @param {Parts} parts @returns {Promise<Blob>} */
+export async function paperSvg(parts) {
+  const { layout, head, wide, high, writings, swatches } = arranged(blank()[1], parts);
+  const url = await drawn("svg", parts.figure, layout);
+  const drawing = new DOMParser().parseFromString(decodeURIComponent(url.slice(url.indexOf(",") + 1)), "image/svg+xml");
+  const svg = document.createElementNS(drawing.documentElement.namespaceURI, "svg");
+  const add = (/** @type {string} */ tag, /** @type {Record<string, any>} */ with_, text = "") => {
+    const one = document.createElementNS(svg.namespaceURI, tag);
+    for (const [name, value] of Object.entries(with_)) one.setAttribute(name, String(value));
+    one.textContent = text;
+    svg.append(one);
+  };
+  for (const [name, value] of Object.entries({ width: wide, height: high, viewBox: `0 0 ${wide} ${high}` }))
+    svg.setAttribute(name, String(value));
+  add("rect", { width: wide, height: high, fill: colour("card") });
+  for (const { style, text, x, y } of writings)
+    add(
+      "text",
+      {
+        x,
+        y: y + style.line / 2,
+        fill: colour(style.token),
+        "font-family": colour("font"),
+        "font-size": style.size,
+        "font-weight": style.weight,
+        "dominant-baseline": "central",
+      },
+      text,
+    );
+  for (const { token, x, y } of swatches)
+    add("rect", { x, y, width: SWATCH_PX, height: SWATCH_PX, fill: colour(token) });
+  drawing.documentElement.setAttribute("x", String(EDGE_PX));
+  drawing.documentElement.setAttribute("y", String(head));
+  svg.append(drawing.documentElement);
+  return new Blob([new XMLSerializer().serializeToString(svg)], { type: "image/svg+xml" });
 }

@@ -143,9 +143,10 @@ export const grid = (heads, rows, { texts = [], wide = [] } = {}) =>
       h(
         "tr",
         {},
-        heads.map((text, at) =>
-          h("th", { scope: "col", class: wide.includes(at) ? "wide" : texts.includes(at) && "text" }, text),
-        ),
+        heads.map((text, at) => {
+          const kind = [wide.includes(at) && "wide", texts.includes(at) && "text"].filter(Boolean).join(" ");
+          return text === "" ? h("td", { class: kind }) : h("th", { scope: "col", class: kind }, text);
+        }),
       ),
     ),
     h("tbody", {}, rows),
@@ -186,8 +187,8 @@ export function tableView({ columns, rows }, { total = false } = {}) {
         {},
         columns.map(({ title }, at) =>
           h(
-            "th",
-            { scope: "col", class: isText[at] && "text" },
+            title || units[at].unit ? "th" : "td",
+            { scope: title || units[at].unit ? "col" : null, class: isText[at] && "text" },
             title,
             units[at].unit && h("span", { class: "unit", text: `${title ? ", " : ""}${units[at].unit}` }),
           ),

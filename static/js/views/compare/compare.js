@@ -40,7 +40,14 @@ export function createCompare(root) {
   const cards = [summary.element, time.element, mem.element, differences.element, details.element, ...ways.elements];
   root.append(
     sheet.panel,
-    h("main", { tabindex: -1 }, h("h1", { class: "sr", text: "Compare" }), problem, ...cards),
+    h(
+      "main",
+      { tabindex: -1 },
+      h("h1", { class: "sr", text: "Compare" }),
+      h("h2", { class: "sr", text: "Items" }),
+      problem,
+      ...cards,
+    ),
     sheet.button,
   );
   /** @type {Comparison | null} */

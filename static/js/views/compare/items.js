@@ -70,5 +70,5 @@ export const opened = () => [
 /** Beside the shown scenario a pinned one is named by what it changes. @param {any} its @param {any} shown */
 const nameBeside = (its, shown) =>
   same(its.model, shown.model) && same(its.cluster.chip, shown.cluster.chip)
-    ? shortLabel(its, shown)
+    ? shortLabel(its, shown, state.catalog)
     : describe(its, state.catalog);

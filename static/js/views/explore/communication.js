@@ -1,8 +1,11 @@
-/** The communication table: every collective of the step, who takes part, its time and what of that is exposed. */
-import { bytes, csv, percent, seconds, significant } from "../../format.js";
+/** Communication: every collective of the step, its time and what of that is exposed; and which rank sends to which. */
+import { bytes, percent, seconds, significant } from "../../format.js";
 import { words } from "../../figures/base.js";
+import { rankMatrix } from "../../figures/rankMatrix.js";
 import { state } from "../../state.js";
-import { download, h } from "../common/dom.js";
+import { colour, h, narrow, put } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
+import { createTableSave } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
 import { grid } from "../common/table.js";
 
@@ -26,27 +29,19 @@ export function createCommunication({ name }) {
   const sub = h("span", { class: "sub" });
   const box = createScroller("Communication");
   const keys = /** @type {const} */ (["name", "kind", "axis", "ranks", "bytes", "count", "seconds", "exposed_s"]);
-  const save = () =>
-    download(
-      `${name()}-communication.csv`,
-      csv({ columns: keys.map((title) => ({ title })), rows: now.map((one) => keys.map((key) => one[key])) }),
-    );
-  const element = h(
+  const save = createTableSave({
+    title: "Communication",
+    name: () => `${name()}-communication`,
+    tables: () => [{ columns: keys.map((title) => ({ title })), rows: now.map((one) => keys.map((key) => one[key])) }],
+  });
+  const matrix = new FigureCard({ id: "rank-matrix", title: "Rank to rank", height: 340, span: "", name });
+  const card = h(
     "section",
     { class: "card", id: "communication" },
-    h(
-      "header",
-      {},
-      h("h3", { text: "Communication" }),
-      sub,
-      h(
-        "span",
-        { class: "acts" },
-        h("button", { type: "button", text: "CSV", "aria-label": "Communication: download CSV", onclick: save }),
-      ),
-    ),
+    h("header", {}, h("h3", { text: "Communication" }), sub, h("span", { class: "acts" }, save)),
     box.element,
   );
+  const element = h("div", { class: "beside" }, card, matrix.element);
 
   /** @param {import("../../types.js").Estimate} estimate */
   function update({ collectives, step_time_s, chips }) {
@@ -55,6 +50,22 @@ export function createCommunication({ name }) {
     sub.textContent = collectives.length
       ? `${seconds(exposed_s)} exposed, ${percent(exposed_s / step_time_s)} of the step`
       : "";
+    const { plan, cluster } = state.estimated ?? state.scenario;
+    matrix.element.hidden = !collectives.some(({ ranks }) => ranks > 1);
+    if (!matrix.element.hidden)
+      matrix.later(() => {
+        const figure = rankMatrix({
+          collectives,
+          plan,
+          per_node: cluster.chips_per_node,
+          axes: state.catalog.axes,
+          colour,
+          narrow: narrow(),
+        });
+        put(matrix.sub, figure.said ?? "");
+        matrix.explain(figure.legend ?? []);
+        return figure;
+      });
     if (!collectives.length) {
       box.fill(
         h("p", { class: "empty", text: chips === 1 ? "One chip: nothing to send." : "This plan sends nothing." }),

@@ -1,5 +1,6 @@
 /** The settings of A and B, those that differ first. */
 import { breakable, h, put } from "../common/dom.js";
+import { createTableSave } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
 import { grid } from "../common/table.js";
 import { differences } from "../../scenario.js";
@@ -23,10 +24,17 @@ function flat(scenario) {
 export function createConfiguration() {
   const sub = h("span", { class: "sub" });
   const box = createScroller("Settings of A and B", "tall");
+  /** @type {string[][]} */
+  let rows = [];
+  const save = createTableSave({
+    title: "Configuration",
+    name: () => "headroom-configuration",
+    tables: () => [{ columns: ["setting", "A", "B"].map((title) => ({ title, text: true })), rows }],
+  });
   const element = h(
     "section",
     { class: "card", id: "configuration" },
-    h("header", {}, h("h3", { text: "Configuration" }), sub),
+    h("header", {}, h("h3", { text: "Configuration" }), sub, h("span", { class: "acts" }, save)),
     box.element,
   );
 
@@ -46,18 +54,29 @@ export function createConfiguration() {
       sub,
       a && b ? (moved.length ? `${moved.length} differ` : "no recorded setting differs") : "one side records none",
     );
+    rows = names.map((path) => [path, of(a, path), of(b, path)]);
+    const line = (/** @type {string} */ path) =>
+      h(
+        "tr",
+        { class: moved.includes(path) && "differs" },
+        h("td", {}, breakable(path)),
+        h("td", { class: "wrap", text: of(a, path) }),
+        h("td", { class: "wrap", text: of(b, path) }),
+      );
+    const group = (/** @type {string} */ title, /** @type {string[]} */ paths) =>
+      paths.length
+        ? [
+            h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: 3 }, h("span", { text: title }))),
+            ...paths.map(line),
+          ]
+        : [];
+    const same = names.filter((path) => !moved.includes(path));
     return box.fill(
       grid(
         ["setting", "A", "B"],
-        names.map((path) =>
-          h(
-            "tr",
-            { class: moved.includes(path) && "differs" },
-            h("td", {}, breakable(path)),
-            h("td", { class: "wrap", text: of(a, path) }),
-            h("td", { class: "wrap", text: of(b, path) }),
-          ),
-        ),
+        moved.length
+          ? [...group("What differs", moved), ...group(b ? "The same in both" : "Settings", same)]
+          : names.map(line),
       ),
     );
   }

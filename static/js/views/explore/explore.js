@@ -8,12 +8,14 @@ import { loadMeasurement } from "../../measurements.js";
 import { state, subscribe } from "../../state.js";
 import { announce, byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
+import { REPORT_EVENT } from "../common/takeAlong.js";
 import { trying } from "../common/toast.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
 import { createConfiguration } from "./configuration.js";
-import { createKernels } from "./kernels.js";
+import { createKernels, matchedNow } from "./kernels.js";
 import { createLayers } from "./layers.js";
+import { createLevels } from "./levels.js";
 import { createMemory } from "./memoryCard.js";
 import { createNotices } from "./notices.js";
 import { createPanel } from "./panel.js";
@@ -48,15 +50,27 @@ function shownEstimate() {
   return pair.b?.estimate ?? pair.a?.estimate ?? estimate;
 }
 
-/** @param {HTMLElement} root */
-export function createExplore(root) {
-  const panel = createPanel();
-  const sides = createSidesBar(byId("ab"));
+/**
+ * @param {HTMLElement} root
+ * @param {{tour: () => void, choose: (letter: "A" | "B") => void}} options  `tour` begins the tour of the page, `choose`
+ *   asks what stands at a side
+ */
+export function createExplore(root, { tour, choose }) {
+  const panel = createPanel({ tour });
+  createSidesBar(byId("ab"), choose);
   const strip = createStrip();
   const notices = createNotices(panel.unplaced);
   const water = createWaterfall({ name });
   const remedies = createRemedies();
-  const roof = new FigureCard({ id: "roofline", title: "Roofline", height: HEIGHT_PX, span: "w6 fig", name });
+  const levels = createLevels(() => drawRoofline());
+  const roof = new FigureCard({
+    id: "roofline",
+    title: "Roofline",
+    height: HEIGHT_PX,
+    span: "w6 fig",
+    actions: levels.buttons,
+    name,
+  });
   const time = createTimeline({ name });
   const profile = createProfile();
   const memory = createMemory({ name });
@@ -81,6 +95,7 @@ export function createExplore(root) {
     "main",
     { id: "content", tabindex: -1 },
     h("h1", { class: "sr", text: "A against B" }),
+    h("h2", { class: "sr", text: "The step" }),
     notices.element,
     strip.element,
     water.element,
@@ -135,11 +150,20 @@ export function createExplore(root) {
   function drawRoofline() {
     const { drag, catalog, selected } = state;
     if (!drag) heldRange = null;
+    levels.update();
     if (!rooflineParts().roofs) return;
     roof.later(() => {
-      const { series, roofs, precision } = rooflineParts();
+      const { series: all, roofs, precision } = rooflineParts();
       const range = heldRange;
-      const parts = { series, roofs: roofs ?? { memory_bytes_per_s: 1, flops_per_s: { fp32: 1 } }, precision };
+      const { series, bytes_per_s, level } = levels.apply(all);
+      const memory_bytes_per_s = bytes_per_s ?? roofs?.memory_bytes_per_s ?? 1;
+      const parts = {
+        series,
+        roofs: { flops_per_s: roofs?.flops_per_s ?? { fp32: 1 }, memory_bytes_per_s },
+        precision,
+        level,
+        joined: matchedNow().flatMap(({ by, names }) => (by ? [names] : [])),
+      };
       const figure = roofline({ ...parts, categories: catalog.categories, selected, colour, range, narrow: narrow() });
       if (drag) heldRange = figure.range;
       const letters = series.map(
@@ -149,7 +173,10 @@ export function createExplore(root) {
         ? `${plural(figure.left_out, "unpriced kernel")}, ${seconds(figure.left_out_s)}`
         : "";
       put(roof.sub, [letters.join(" "), left].filter(Boolean).join(" · "));
-      return { ...figure, said: `${letters.join(" ")}; hollow: predicted, solid: measured; area: share of the step` };
+      return {
+        ...figure,
+        said: `${level ? `bytes of ${level}; ` : ""}${letters.join(" ")}; hollow: predicted, solid: measured; area: share of the step`,
+      };
     });
   }
 
@@ -191,7 +218,8 @@ export function createExplore(root) {
   subscribe(["measurement"], water.showWarnings);
   subscribe(["measurement", "measuredScenario", "theme", "view"], () => state.view === "explore" && profile.update());
   subscribe(["measured"], () => void trying(loadMeasurement()));
+  root.addEventListener(REPORT_EVENT, tabs.updateAll);
   profile.update();
   if (state.measured) void trying(loadMeasurement());
-  return { panel, choose: sides.choose };
+  return { panel };
 }

@@ -1,47 +1,27 @@
-/** Kernels of A beside those of B, matched by name: calls, seconds, and where the difference is. The selected cause first. */
-import { change, csv, seconds, significant } from "../../format.js";
+/** Kernels of A beside those of B, matched by name and shape, else by the work that they do; the selected cause first. */
+import { change, scaleFor, significant } from "../../format.js";
 import { tokenOfKey } from "../../figures/base.js";
-import { worksOf, worksOfKernels } from "../../figures/points.js";
+import { matched } from "../../figures/matched.js";
 import { state } from "../../state.js";
-import { download, h, put, swatch } from "../common/dom.js";
+import { h, put, swatch } from "../common/dom.js";
+import { createTableSave } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
 import { grid } from "../common/table.js";
 
-/** @typedef {{name: string, category: string, a_s: number | null, b_s: number | null, a_count: number, b_count: number}} Matched */
+/** @typedef {import("../../figures/matched.js").Matched} Matched */
 
-const SHOWN = 120;
+const SHOWN = 60;
+const LONG = 72;
+const KEYS = /** @type {const} */ (["name", "shape", "category", "a_count", "a_s", "b_count", "b_s", "by"]);
 
-/** @param {import("../../sides.js").Side | null} side @returns {import("../../figures/points.js").Work[]} */
-function worksIn(side) {
-  if (!side) return [];
-  if (side.estimate) return worksOf(side.estimate.ops);
-  return worksOfKernels(side.measurement?.kernels ?? []);
-}
+/** The kernels that the page sets side by side now. */
+export const matchedNow = () => {
+  const { pair, measurement } = state;
+  return pair ? matched(pair, measurement?.expected?.ops) : [];
+};
 
-/** @param {import("../../sides.js").Pair} pair @returns {Matched[]} */
-export function matched({ a, b }) {
-  /** @type {Map<string, Matched>} */
-  const found = new Map();
-  for (const [side, letter] of /** @type {const} */ ([
-    [a, "a"],
-    [b, "b"],
-  ]))
-    for (const work of worksIn(side)) {
-      const row = found.get(work.name) ?? {
-        name: work.name,
-        category: work.category,
-        a_s: null,
-        b_s: null,
-        a_count: 0,
-        b_count: 0,
-      };
-      row[`${letter}_s`] = (row[`${letter}_s`] ?? 0) + work.seconds;
-      row[`${letter}_count`] += work.count;
-      found.set(work.name, row);
-    }
-  const size = (/** @type {Matched} */ row) => Math.abs((row.b_s ?? 0) - (row.a_s ?? 0));
-  return [...found.values()].sort((x, y) => size(y) - size(x));
-}
+/** @param {string} text */
+const brief = (text) => (text.length > LONG ? `${text.slice(0, LONG - 1)}…` : text);
 
 /** @param {{name: () => string}} options */
 export function createKernels({ name }) {
@@ -49,79 +29,98 @@ export function createKernels({ name }) {
   const box = createScroller("Kernels of A and B", "tall");
   /** @type {Matched[]} */
   let rows = [];
-  const keys = /** @type {const} */ (["name", "category", "a_count", "a_s", "b_count", "b_s"]);
-  const save = () =>
-    download(
-      `${name()}-kernels.csv`,
-      csv({ columns: keys.map((title) => ({ title })), rows: rows.map((row) => keys.map((key) => row[key])) }),
-    );
+  let all = false;
+  const save = createTableSave({
+    title: "Kernels",
+    name: () => `${name()}-kernels`,
+    tables: () => [{ columns: KEYS.map((title) => ({ title })), rows: rows.map((row) => KEYS.map((key) => row[key])) }],
+  });
   const element = h(
     "section",
     { class: "card", id: "kernels" },
-    h(
-      "header",
-      {},
-      h("h3", { text: "Kernels" }),
-      sub,
-      h(
-        "span",
-        { class: "acts" },
-        h("button", { type: "button", text: "CSV", "aria-label": "Kernels: download CSV", onclick: save }),
-      ),
-    ),
+    h("header", {}, h("h3", { text: "Kernels" }), sub, h("span", { class: "acts" }, save)),
     box.element,
   );
 
   function update() {
     const { pair, selected, catalog } = state;
     if (!pair) return;
-    rows = matched(pair);
+    rows = matchedNow();
     const wanted = selected.split(" ")[0];
     const inside = wanted ? rows.filter(({ category }) => category === wanted) : [];
     const rest = rows.filter((row) => !inside.includes(row));
+    const scale = scaleFor(Math.max(0, ...rows.map(({ a_s, b_s }) => Math.max(a_s ?? 0, b_s ?? 0))), "s");
+    const text = (/** @type {number | null} */ value) => (value === null ? "–" : significant(value / scale.factor));
     const sum = (/** @type {Matched[]} */ some, /** @type {"a_s" | "b_s"} */ key) =>
-      some.reduce((all, row) => all + (row[key] ?? 0), 0);
-    const text = (/** @type {number | null} */ value) => (value === null ? "–" : seconds(value));
-    const line = (/** @type {Matched} */ row) =>
-      h(
+      some.reduce((whole, row) => whole + (row[key] ?? 0), 0);
+    const line = (/** @type {Matched} */ row) => {
+      const { names, by, a_s, b_s } = row;
+      const other = by === "work" ? names[1] : "";
+      const both = a_s !== null && b_s !== null;
+      return h(
         "tr",
         {},
         h(
           "td",
-          { class: "wrap" },
+          { class: "wrap", title: [...new Set(names.filter(Boolean))].join(" ⇄ ") },
           swatch(tokenOfKey(catalog.categories, row.category)),
-          row.name.length > 90 ? `${row.name.slice(0, 89)}…` : row.name,
+          brief(row.name),
+          other ? h("small", { text: ` ⇄ ${brief(other)}` }) : null,
         ),
+        h("td", { class: "wide text", text: brief(row.shape) }),
         h("td", {
           class: "wide",
           text: [row.a_count, row.b_count].map((n) => (n ? significant(n, 6) : "–")).join(" / "),
         }),
-        h("td", { text: text(row.a_s) }),
-        h("td", { text: text(row.b_s) }),
-        h("td", { text: row.a_s !== null && row.b_s !== null ? change(row.b_s / (row.a_s || 1) - 1) : "" }),
+        h("td", { text: text(a_s), title: a_s === null ? null : String(a_s) }),
+        h("td", { text: text(b_s), title: b_s === null ? null : String(b_s) }),
+        h("td", { text: both ? `${b_s >= a_s ? "+" : "−"}${text(Math.abs(b_s - a_s))}` : "" }),
+        h("td", { class: "wide", text: both && a_s ? change(b_s / a_s - 1) : "" }),
       );
+    };
     const head = (/** @type {string} */ title, /** @type {Matched[]} */ some) =>
       h(
         "tr",
         { class: "group" },
-        h("th", { scope: "rowgroup", colspan: 2 }, h("span", { text: title })),
+        h("th", { scope: "rowgroup" }, h("span", { text: title })),
+        h("td", { class: "wide" }),
+        h("td", { class: "wide" }),
         h("td", { text: text(sum(some, "a_s")) }),
         h("td", { text: text(sum(some, "b_s")) }),
         h("td"),
+        h("td", { class: "wide" }),
       );
     const label = catalog.categories.find(({ key }) => key === wanted)?.label ?? wanted;
-    put(sub, `${rows.length} by name; device seconds of one step`);
-    if (!rows.length) return box.fill(h("p", { class: "empty", text: "Neither side names kernels." }));
-    return box.fill(
-      grid(
-        ["kernel or op", "calls A / B", "A", "B", "B over A"],
-        [
-          ...(inside.length ? [head(label, inside), ...inside.slice(0, SHOWN).map(line), head("the rest", rest)] : []),
-          ...rest.slice(0, SHOWN).map(line),
-        ],
-        { wide: [1] },
-      ),
+    const joined = rows.filter(({ by }) => by);
+    put(
+      sub,
+      joined.length
+        ? `${joined.length} of ${rows.length} in both, by name and shape or by their work`
+        : `${rows.length} of one side`,
     );
+    if (!rows.length) return box.fill(h("p", { class: "empty", text: "Neither side names kernels." }));
+    const most = all ? Infinity : SHOWN;
+    const hidden = rest.length - Math.min(rest.length, most);
+    const more = hidden
+      ? h("button", {
+          type: "button",
+          class: "ghost",
+          text: `Show ${hidden} more`,
+          onclick: () => {
+            all = true;
+            update();
+          },
+        })
+      : null;
+    const table = grid(
+      ["kernel or op", "shape", "calls A / B", `A, ${scale.unit}`, `B, ${scale.unit}`, "B − A", "B over A"],
+      [
+        ...(inside.length ? [head(label, inside), ...inside.slice(0, most).map(line), head("the rest", rest)] : []),
+        ...rest.slice(0, most).map(line),
+      ],
+      { texts: [1], wide: [1, 2, 6] },
+    );
+    return box.fill(...[table, more].filter((one) => one !== null));
   }
   return { element, update };
 }

@@ -5,6 +5,7 @@ import { state } from "../../state.js";
 import { download, h, swatch } from "../common/dom.js";
 import { linesOf, shapeText } from "../../figures/opLines.js";
 import { createLayerTable } from "./layerTable.js";
+import { createSave, panelJson } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
 import { grid } from "../common/table.js";
 
@@ -73,19 +74,21 @@ export function createLayers({ name }) {
         { class: "acts" },
         modes,
         h("span", { class: "sep" }),
-        h("button", { type: "button", text: "CSV", "aria-label": "Per layer: download CSV", onclick: save }),
+        createSave({
+          title: "Per layer",
+          choices: [
+            ["CSV", () => (mode === 2 ? every.save() : download(`${name()}-ops.csv`, csv(table())))],
+            ["JSON", () => download(`${name()}-ops.json`, panelJson("Per layer", [table()]), "application/json")],
+          ],
+        }),
       ),
     ),
     box.element,
     every.element,
   );
 
-  function save() {
-    if (!estimate) return;
-    if (mode === 2) {
-      void every.save();
-      return;
-    }
+  /** Every op of a step with full precision. @returns {import("../../types.js").Table} */
+  function table() {
     const columns = /** @type {const} */ ([
       "name",
       "layer",
@@ -101,10 +104,10 @@ export function createLayers({ name }) {
       "bound",
       "precision",
     ]);
-    const rows = estimate.ops.map((op) =>
+    const rows = (estimate?.ops ?? []).map((op) =>
       columns.map((column) => (column === "shape" ? shapeText(op.shape) : op[column])),
     );
-    download(`${name()}-ops.csv`, csv({ columns: columns.map((title) => ({ title })), rows }));
+    return { columns: columns.map((title) => ({ title })), rows };
   }
 
   function draw() {

@@ -1,19 +1,20 @@
-/** The memory figure with its legend, and the table of pipeline stages where there are several. */
+/** Memory: by kind at the peak, by pipeline stage where there are several, and over the step. */
 import { tokenOf } from "../../figures/base.js";
 import { memory } from "../../figures/memory.js";
+import { memoryOverTime, stageMemory } from "../../figures/stages.js";
 import { state } from "../../state.js";
 import { colour, h, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
-import { createScroller } from "../common/scroller.js";
-import { tableView } from "../common/table.js";
+import { runsNow } from "./timelineCard.js";
 
 /** @typedef {import("../../types.js").Estimate} Estimate */
 
 /** @param {{name: () => string}} options */
 export function createMemory({ name }) {
-  const card = new FigureCard({ id: "memory", title: "Memory", height: 284, span: "w5", name });
-  const stages = createScroller("Memory of every stage", "stages");
-  card.below.append(stages.element);
+  const card = new FigureCard({ id: "memory", title: "Memory", height: 284, span: "", name });
+  const stages = new FigureCard({ id: "stages", title: "By stage", height: 284, span: "", name });
+  const time = new FigureCard({ id: "memory-time", title: "Over the step", height: 284, span: "", name });
+  const element = h("div", { class: "beside" }, card.element, stages.element, time.element);
 
   /**
    * @param {Estimate} estimate
@@ -21,6 +22,7 @@ export function createMemory({ name }) {
    * @param {number} largest_bytes
    */
   function update(estimate, measurement, largest_bytes) {
+    showStages(estimate);
     card.later(() => {
       const measured = measurement?.memory ?? null;
       const figure = memory({
@@ -40,24 +42,28 @@ export function createMemory({ name }) {
         ]),
       );
       if (both) card.legend.append(h("span", { class: "quiet", text: "predicted / measured" }));
-      showStages(estimate);
       const said = [where, figure.said, both && `numbers: predicted / measured, ${figure.scale.unit}`];
       return { ...figure, said: said.filter(Boolean).join("; ") };
     });
   }
 
   /** @param {Estimate} estimate */
-  function showStages({ memory: { stages: all } }) {
-    stages.element.hidden = all.length < 2;
-    if (stages.element.hidden) return;
-    const columns = [
-      { title: "stage", text: true },
-      { title: "layers" },
-      { title: "micro-batches in flight" },
-      { title: "peak", unit: "bytes" },
-    ];
-    const rows = all.map((one) => [String(one.stage + 1), one.layers, one.in_flight, one.peak_bytes]);
-    stages.fill(tableView({ columns, rows }));
+  function showStages(estimate) {
+    stages.element.hidden = estimate.memory.stages.length < 2;
+    if (!stages.element.hidden)
+      stages.later(() => {
+        const figure = stageMemory({ memory: estimate.memory, kinds: state.catalog.memory_kinds, colour });
+        put(stages.sub, figure.said ?? "");
+        return figure;
+      });
+    const runs = runsNow().filter(({ drawn }) => drawn.memory.length);
+    time.element.hidden = !runs.length;
+    if (runs.length)
+      time.later(() => {
+        const figure = memoryOverTime({ runs, colour });
+        put(time.sub, figure.said ?? "");
+        return figure;
+      });
   }
-  return { element: card.element, update };
+  return { element, update };
 }

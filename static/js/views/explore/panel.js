@@ -1,16 +1,22 @@
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
-import { reset, setChip, setChips, setModel, setRunTokens } from "../../actions.js";
+import { reset, setChip, setChips, setModel, setOwnChip, setRunTokens, setScenario } from "../../actions.js";
 import { count, plural, saidTogether, short, significant } from "../../format.js";
 import { createHardwareSliders } from "./hardwareSliders.js";
+import { createNetworks } from "./networks.js";
+import { createOwnPart } from "./ownPart.js";
+import { savedParts, withPart } from "../../ownParts.js";
 import { priceOf } from "../../sides.js";
 import { usdPerHour } from "./strip.js";
-import { chipOf, chips, chipWord, describe } from "../../scenario.js";
+import { chipOf, chips, chipWord, describe, same } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
+import { tokensIn } from "../../tokenCount.js";
 import { h, put } from "../common/dom.js";
+import { options, OWN, selectOr } from "../common/entries.js";
 import { capacityHint, chipSpecs, modelSpecs } from "./specs.js";
 import { tellFollowed } from "../common/fieldProblem.js";
 import { createModelFile } from "./modelFile.js";
 import { choiceOf, createPlan, numberOf } from "./plan.js";
+import { createField } from "./field.js";
 import { createSheet } from "../common/sheet.js";
 import { copy } from "../common/toast.js";
 
@@ -24,43 +30,30 @@ const TRAINING_CHOICES = /** @type {[string, string][]} */ ([
   ["training.framework", "Framework"],
 ]);
 
-/** @param {import("../../types.js").Entry[]} entries */
-function options(entries) {
-  /** @type {Map<string, HTMLOptionElement[]>} */
-  const families = new Map();
-  for (const { key, label } of entries) {
-    const family = label.split(/[\s\-\d]/)[0];
-    families.set(family, [...(families.get(family) ?? []), h("option", { value: key, text: label })]);
-  }
-  return [...families].flatMap(([family, some]) =>
-    some.length > 1 && families.size > 1 ? [h("optgroup", { label: family }, some)] : some,
-  );
-}
+/** @param {string} value */
+const ownIn = (value) => (value.startsWith(OWN) ? value.slice(OWN.length) : "");
 
-const SCALES = { k: 1e3, m: 1e6, b: 1e9, t: 1e12 };
-
-/** Tokens as people write them: 1e12, 1 T, 300B. @param {string} text */
-function tokensIn(text) {
-  const found = /^\s*([\d.]+(?:e\d+)?)\s*([kmbt]?)\s*$/i.exec(text);
-  const scale = /** @type {Record<string, number>} */ (SCALES)[found?.[2].toLowerCase() ?? ""] ?? 1;
-  return found && Number.isFinite(Number(found[1])) ? Number(found[1]) * scale : 0;
-}
-
-export function createPanel() {
-  const model = h(
-    "select",
-    {
-      id: "model",
-      "aria-keyshortcuts": "/",
-      onchange: () => {
-        file.clear();
-        setModel(model.value);
-      },
+/** @param {{tour: () => void}} options */
+export function createPanel({ tour }) {
+  const model = h("select", {
+    id: "model",
+    "aria-keyshortcuts": "/",
+    onchange: () => {
+      file.clear();
+      const own = savedParts().model[ownIn(model.value)];
+      if (own) setScenario(withPart(state.scenario, "model", own, state.catalog));
+      else setModel(model.value);
     },
-    options(state.catalog.models),
-  );
+  });
   const file = createModelFile();
-  const chip = h("select", { id: "chip", onchange: () => setChip(chip.value) });
+  const chip = h("select", {
+    id: "chip",
+    onchange: () => {
+      const own = savedParts().chip[ownIn(chip.value)];
+      if (own) setOwnChip(own);
+      else setChip(chip.value);
+    },
+  });
   const total = h("input", { type: "number", id: "chips", min: 1, step: 1, inputmode: "numeric" });
   total.addEventListener("change", () => {
     if (!Number.isInteger(total.valueAsNumber) || total.valueAsNumber < 1) return update();
@@ -69,6 +62,17 @@ export function createPanel() {
     return undefined;
   });
   const multiples = createHardwareSliders();
+  const networks = createNetworks();
+  multiples.element.append(networks.link);
+  const nodes = createField({
+    path: "cluster.nodes",
+    label: "Nodes",
+    unit: "nodes",
+    help: "nodes of the cluster; data parallelism takes the change",
+    minimum: 1,
+  });
+  const ownModel = createOwnPart("model", () => update());
+  const ownChip = createOwnPart("chip", () => update());
   const runTokens = h("input", {
     type: "text",
     id: "run-tokens",
@@ -91,7 +95,14 @@ export function createPanel() {
   const trainingChoices = TRAINING_CHOICES.map((one) => choiceOf(...one));
   const all = [...batch, ...trainingChoices];
   const of = (/** @type {{element: HTMLElement}[]} */ some) => some.map(({ element }) => element);
+  const welcome = h(
+    "p",
+    { class: "welcome", hidden: true },
+    "A bundled run, to look around.",
+    h("button", { type: "button", class: "link", id: "tour", text: "One-minute tour", onclick: tour }),
+  );
   const sheet = createSheet("Scenario", [
+    welcome,
     h(
       "section",
       {},
@@ -102,6 +113,7 @@ export function createPanel() {
       file.element,
       file.said,
       file.problem,
+      ownModel.element,
     ),
     h(
       "section",
@@ -110,8 +122,11 @@ export function createPanel() {
       chip,
       chipFacts,
       h("div", { class: "field" }, totalLabel, total),
+      nodes.element,
       chipProblem,
+      networks.network,
       multiples.element,
+      ownChip.element,
     ),
     h(
       "section",
@@ -139,11 +154,28 @@ export function createPanel() {
     ),
   ]);
 
+  /** @param {import("../../ownParts.js").Kind} kind */
+  const ownOptions = (kind) => {
+    const names = Object.keys(savedParts()[kind]);
+    return names.length
+      ? [
+          h(
+            "optgroup",
+            { label: "Your own" },
+            names.map((name) => h("option", { value: OWN + name, text: name })),
+          ),
+        ]
+      : [];
+  };
+
+  function offerModels() {
+    model.replaceChildren(...ownOptions("model"), ...options(state.catalog.models));
+  }
   function offerChips() {
     const waiting = (state.catalog.pending ?? []).map(({ label, message }) =>
       h("option", { disabled: true, value: "-", text: label, title: message }),
     );
-    chip.replaceChildren(...options(state.catalog.chips), ...waiting);
+    chip.replaceChildren(...ownOptions("chip"), ...options(state.catalog.chips), ...waiting);
   }
 
   /** @param {Set<string>} [changed] */
@@ -151,7 +183,10 @@ export function createPanel() {
     const { scenario, catalog } = state;
     if (scenario.model !== model.dataset.last && typeof scenario.model === "string") file.clear();
     model.dataset.last = typeof scenario.model === "string" ? scenario.model : "";
-    if (!changed || changed.has("catalog")) offerChips();
+    if (!changed || changed.has("catalog")) {
+      offerChips();
+      offerModels();
+    }
     selectOr(model, scenario.model);
     selectOr(chip, scenario.cluster.chip);
     put(modelFacts, modelSpecs());
@@ -160,13 +195,20 @@ export function createPanel() {
     const { dp, tp, pp, cp } = scenario.plan;
     const product_of = [dp, tp, pp, ...(cp > 1 ? [cp] : [])].map((degree) => count(degree)).join(" × ");
     put(totalLabel, `${chipWord(chipOf(scenario, catalog))}s`);
-    const { chips_per_node, nodes } = scenario.cluster;
-    if (document.activeElement !== total) total.value = String(chips_per_node * nodes);
+    const cluster = scenario.cluster;
+    if (document.activeElement !== total) total.value = String(cluster.chips_per_node * cluster.nodes);
     put(product, `${product_of} = ${plural(chips(scenario), chipWord(chipOf(scenario, catalog)))}`);
+    // the start state, which nobody has chosen
+    welcome.hidden = !state.sample || state.measured !== state.sample || !same(scenario, state.base);
     showProblems(modelProblem, "model");
     showProblems(chipProblem, "cluster");
     plan.update();
     multiples.update();
+    networks.update();
+    nodes.element.hidden = cluster.nodes < 2;
+    if (!nodes.element.hidden) nodes.update();
+    ownModel.update();
+    ownChip.update();
     for (const one of all) one.update();
     sheet.label(describe(scenario, catalog));
   }
@@ -185,30 +227,14 @@ export function createPanel() {
     put(dollars, costs.every(Boolean) ? costs.map((cost) => `$${short(cost ?? 0)}`).join(" → ") : "");
   }
   subscribe(["pair", "run_tokens", "usd_per_hour"], updateWhole);
-  subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b"], (_, changed) => update(changed));
+  subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b", "measured"], (_, changed) =>
+    update(changed),
+  );
   update();
   const handled = new Set([...plan.paths, ...all.map(({ path }) => path)]);
   /** Problems that no field of the panel can show. */
   const unplaced = () => state.problems.filter(({ field }) => !handled.has(field) && !/^(model|cluster)\b/.test(field));
   return { ...sheet, model, unplaced };
-}
-
-/**
- * Choose a catalogue entry, or show an inline object as one more entry.
- * @param {HTMLSelectElement} select
- * @param {any} value
- */
-function selectOr(select, value) {
-  const custom =
-    typeof value === "object" ||
-    ![...select.options].some((option) => option.value === value && !option.dataset.custom);
-  select.querySelector("[data-custom]")?.remove();
-  if (custom) {
-    const text =
-      typeof value === "object" ? `${value.label || value.name || "custom"} (as given)` : `${value} (unknown)`;
-    select.prepend(h("option", { value: "", "data-custom": true, text }));
-  }
-  select.value = custom ? "" : value;
 }
 
 /** @param {HTMLElement} into @param {string} part */

@@ -1,6 +1,7 @@
 /** Controls of the plan: the usual in front, the others folded; what a model or plan has no use for is hidden. */
 import { get, modelOf, same } from "../../scenario.js";
 import { set, state } from "../../state.js";
+import { word } from "../../words.js";
 import { h, put } from "../common/dom.js";
 import { createField } from "./field.js";
 import { createSegments } from "./segments.js";
@@ -9,34 +10,6 @@ import { createSelect } from "./select.js";
 /** @typedef {{element: HTMLElement, update: () => void, path: string}} Control */
 /** @typedef {(plan: import("../../types.js").Part, model: import("../../types.js").Part) => boolean} When */
 
-/** Short words for choices; a choice without one is shown by its own name. @type {Record<string, string>} */
-const WORDS = {
-  ddp: "DDP",
-  zero1: "ZeRO-1",
-  zero2: "ZeRO-2",
-  zero3: "ZeRO-3",
-  fsdp: "FSDP",
-  gpipe: "GPipe",
-  "1f1b": "1F1B",
-  "zero-bubble": "zero bubble (ZB-H1)",
-  "zero-bubble-v": "zero bubble (ZB-V)",
-  "1d": "1D",
-  "2d": "2D",
-  "2.5d": "2.5D",
-  "3d": "3D",
-  ulysses: "Ulysses",
-  "pytorch-eager": "eager",
-  "pytorch-compile": "compile",
-  megatron: "Megatron",
-  xla: "XLA",
-  sdpa: "SDPA",
-  flash1: "flash 1",
-  "fp16-amp": "fp16 amp",
-  "bf16-amp": "bf16 amp",
-};
-
-/** A value of a field as the panel says it. @param {string} value */
-export const word = (value) => WORDS[value] ?? (/^\w+(-\w+){3}$/.test(value) ? value.replaceAll("-", " · ") : value);
 const help = (/** @type {string} */ path) => state.catalog.fields[path]?.help ?? "";
 const choices = (/** @type {string} */ path) => state.catalog.fields[path]?.choices ?? [];
 
@@ -92,6 +65,12 @@ export function createPlan() {
     [numberOf("plan.tp_depth", "Depth of 2.5D", "layers of ranks"), ({ tp_kind }) => tp_kind === "2.5d"],
     [choiceOf("plan.cp_kind", "Context parallel kind")],
     [numberOf("plan.expert_tp", "Tensor parallel in experts", "ranks"), experts],
+    [
+      switchOf("plan.tp_overlap", "Tensor parallel overlap"),
+      ({ tp, sequence_parallel }) => tp > 1 && sequence_parallel,
+    ],
+    [switchOf("plan.ep_overlap", "Expert exchange overlap"), ({ ep }, model) => ep > 1 && experts({}, model)],
+    [menuOf("training.experts", "Experts run"), experts],
     [numberOf("plan.shard_ranks", "Hybrid sharding (0: all)", "ranks share a copy", { 0: "all ranks" })],
     [numberOf("plan.recompute_every", "Checkpoint every", "blocks")],
     [choiceOf("plan.offload", "Offload to host memory")],
@@ -125,7 +104,10 @@ export function createPlan() {
     }
     const set_ = folded
       .filter(([{ path }]) => !usualValue(path))
-      .map(([{ path }]) => `${path.slice(5).replaceAll("_", " ")} ${word(String(get(scenario, path)))}`);
+      .map(
+        ([{ path }]) =>
+          `${path.slice(path.indexOf(".") + 1).replaceAll("_", " ")} ${word(String(get(scenario, path)))}`,
+      );
     put(chosen, set_.join(", ") || "kinds, hybrid sharding, checkpoints, offload, placement");
     more.classList.toggle("set", set_.length > 0);
     if (folded.some(([{ path }]) => wrong(path))) more.open = true;

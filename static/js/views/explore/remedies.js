@@ -5,8 +5,8 @@ import { tokenOfKey } from "../../figures/base.js";
 import { priceOf } from "../../sides.js";
 import { same } from "../../scenario.js";
 import { state } from "../../state.js";
+import { wordOf } from "../../words.js";
 import { h, put } from "../common/dom.js";
-import { word } from "./plan.js";
 import { usdPerHour } from "./strip.js";
 
 const MOST = 3;
@@ -14,12 +14,8 @@ const MOST_CHANGES = 3;
 
 /** @param {import("../../types.js").Change} change */
 function changeWords({ field, before, after }) {
-  const name = field.slice(field.indexOf(".") + 1).replaceAll("_", " ");
-  if (typeof after === "boolean") return `${after ? "" : "no "}${name}`;
-  if (typeof after === "number") return `${name} ${before} → ${after}`;
-  if (name === "recompute") return after === "none" ? "no recompute" : `${word(String(after))} recompute`;
-  if (["sharding", "framework", "schedule"].includes(name)) return word(String(after));
-  return `${name} ${word(String(after))}`;
+  const name = field.slice(field.indexOf(".") + 1);
+  return typeof after === "number" ? `${name.replaceAll("_", " ")} ${before} → ${after}` : wordOf(name, after);
 }
 
 /** @param {import("../../types.js").Change[]} changes */

@@ -7,6 +7,9 @@ import { FigureCard } from "../common/figure.js";
 
 /** @typedef {import("../../figures/timeline.js").Run} Run */
 
+/** Sides of the pair that can be laid out over time now. */
+export const runsNow = () => [runOf(state.pair?.a ?? null), runOf(state.pair?.b ?? null)].filter((run) => run !== null);
+
 /** What of a side can be laid out over time, null where it is not there yet. @param {import("../../sides.js").Side | null} side @returns {Run | null} */
 function runOf(side) {
   if (!side) return null;
@@ -41,10 +44,10 @@ export function createTimeline({ name }) {
   function update() {
     if (state.drag || !state.pair) return;
     // until there is something to draw the last one stays, or the place of the first
-    if (!runOf(state.pair.a) && !runOf(state.pair.b)) return;
+    if (!runsNow().length) return;
     card.later(() => {
-      const { pair, selected, catalog } = state;
-      const found = [runOf(pair?.a ?? null), runOf(pair?.b ?? null)].filter((run) => run !== null);
+      const { selected, catalog } = state;
+      const found = runsNow();
       if (found.length) runs = found;
       const figure = timeline({
         runs,

@@ -47,7 +47,12 @@ export function createWaterfall({ name }) {
   function line(row, at, scale) {
     let found = kept.get(String(at));
     if (!found) {
-      const cells = [h("span", { class: "name" }), h("span", { class: "how" }), h("span", { class: "pair" })];
+      const cells = [
+        h("span", { class: "name" }),
+        h("span", { class: "how" }),
+        h("span", { class: "pair" }),
+        h("span", { class: "sr" }),
+      ];
       const button = h("button", { type: "button" }, cells);
       found = { element: h("li", {}, button), button, cells, key: "" };
       kept.set(String(at), found);
@@ -62,7 +67,8 @@ export function createWaterfall({ name }) {
     const amount = (/** @type {number | null} */ value) => (value === null ? "–" : measured(value / scale.factor));
     put(cells[2], row.first && row.cause ? `${amount(row.a_s)} → ${amount(row.b_s)}` : "");
     button.title = row.title;
-    button.setAttribute("aria-label", `${row.name}, ${row.words}: ${quantity(row.seconds, "s")}`);
+    // for those who listen: what the bar says, and the name that stands a row above
+    put(cells[3], `${own ? "" : `${row.name}, `}${quantity(row.seconds, "s")}`);
     button.setAttribute("aria-pressed", String(Boolean(state.selected) && row.cause === state.selected));
     button.onclick = () => select(row.cause);
     return found.element;

@@ -48,6 +48,7 @@ export function createRuns(root) {
       "main",
       { tabindex: -1 },
       h("h1", { class: "sr", text: "Runs" }),
+      h("h2", { class: "sr", text: "List" }),
       h("section", { class: "card w12" }, h("header", {}, h("h3", { text: "Runs" }), counts), list),
     ),
     sheet.button,

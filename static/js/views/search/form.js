@@ -1,14 +1,16 @@
-/** What a search looks for: chips, objective, limits, and fields of the plan that are locked. */
-import { setChips, setWanted } from "../../actions.js";
-import { bytes, said } from "../../format.js";
-import { chipOf, describe } from "../../scenario.js";
+/** What a search looks for: model, chips, the run, objective, limits, and fields of the plan that are locked. */
+import { setChip, setField, setModel, setPrice, setRunTokens, setWanted } from "../../actions.js";
+import { bytes, said, short } from "../../format.js";
+import { chipOf } from "../../scenario.js";
 import { state } from "../../state.js";
+import { tokensIn } from "../../tokenCount.js";
 import { h, icon, put } from "../common/dom.js";
-import { tellFollowed } from "../common/fieldProblem.js";
+import { options, selectOr } from "../common/entries.js";
+import { usdPerHour } from "../explore/strip.js";
 
-/** Not GPU-hours: the number of chips is given, so that they sort as the step time does. */
 const OBJECTIVES = /** @type {[string, string][]} */ ([
-  ["step_time", "step time"],
+  ["step_time", "time"],
+  ["cost", "price"],
   ["memory", "memory"],
 ]);
 /** Fields that a search moves; only these can be locked. */
@@ -33,24 +35,47 @@ const LOCKABLE = [
   "recompute_every",
 ];
 
+/** Tokens of a step below which a batch is small for a run that says how long it is. */
+const USUAL_TOKENS = 5e5;
+
 const words = (/** @type {string} */ name) => name.replaceAll("_", " ");
 
 export function createSearchForm() {
-  const what = h("p", { class: "hint" });
-  const chips = h("input", { type: "number", id: "search-chips", min: 1, step: 1, inputmode: "numeric" });
-  chips.addEventListener("change", () => {
-    if (!Number.isInteger(chips.valueAsNumber) || chips.valueAsNumber < 1) return update();
-    setChips(chips.valueAsNumber, { batch: true });
-    tellFollowed();
-    return undefined;
-  });
-  const limit = (/** @type {string} */ id, /** @type {"memory_gb" | "slowest_s"} */ name) => {
-    const box = h("input", { type: "number", id, min: 0, step: "any", inputmode: "decimal" });
-    box.addEventListener("change", () => setWanted({ [name]: Math.max(0, box.valueAsNumber || 0) }));
+  const { catalog: all } = state;
+  const model = h("select", { id: "search-model", onchange: () => model.value && setModel(model.value) });
+  model.append(...options(all.models));
+  const chip = h("select", { id: "search-chip", onchange: () => chip.value && setChip(chip.value) });
+  chip.append(...options(all.chips));
+  const number = (/** @type {string} */ id, /** @type {(value: number) => void} */ act, step = "any") => {
+    const box = h("input", { type: "number", id, min: 0, step, inputmode: "decimal" });
+    box.addEventListener("change", () => act(Math.max(0, box.valueAsNumber || 0)));
     return box;
   };
-  const memory = limit("search-memory", "memory_gb");
-  const slowest = limit("search-slowest", "slowest_s");
+  const whole = (/** @type {(value: number) => void} */ act) => (/** @type {number} */ value) =>
+    Number.isInteger(value) && value > 0 ? act(value) : update();
+  const least = number("search-least", (value) => {
+    const most_chips = state.wanted.most_chips || usualMost();
+    setWanted({ least_chips: Math.round(value), most_chips });
+  });
+  const most = number(
+    "search-chips",
+    whole((most_chips) => setWanted({ most_chips })),
+  );
+  const sequence = number(
+    "search-sequence",
+    whole((value) => setField("training.seq_len", value)),
+  );
+  const batch = number(
+    "search-batch",
+    whole((value) => setField("training.global_batch", value)),
+  );
+  const step = h("p", { class: "hint" });
+  const tokens = h("input", { type: "text", id: "search-tokens", inputmode: "text", placeholder: "1 T" });
+  tokens.addEventListener("change", () => setRunTokens(tokensIn(tokens.value)));
+  const days = number("search-days", (value) => setWanted({ days: value }));
+  const usd = number("search-usd", setPrice);
+  const memory = number("search-memory", (memory_gb) => setWanted({ memory_gb }));
+  const slowest = number("search-slowest", (slowest_s) => setWanted({ slowest_s }));
   const objectives = OBJECTIVES.map(([value, text]) => {
     const input = h("input", {
       type: "radio",
@@ -71,12 +96,28 @@ export function createSearchForm() {
     "section",
     {},
     h("h2", { text: "Search" }),
-    what,
+    h("label", { for: "search-model", class: "sr", text: "Model" }),
+    model,
+    h("label", { for: "search-chip", class: "sr", text: "Chip" }),
+    chip,
     h(
       "div",
       { class: "form search-form" },
-      h("label", { for: "search-chips", text: "Chips" }),
-      chips,
+      h("label", { for: "search-least", text: "Chips, at least" }),
+      least,
+      h("label", { for: "search-chips", text: "Chips, at most" }),
+      most,
+      h("label", { for: "search-sequence", text: "Sequence, tokens" }),
+      sequence,
+      h("label", { for: "search-batch", text: "Batch, sequences" }),
+      batch,
+      step,
+      h("label", { for: "search-tokens", text: "Tokens of the run" }),
+      tokens,
+      h("label", { for: "search-days", text: "Within, days" }),
+      days,
+      h("label", { for: "search-usd", text: "Chip-hour, $" }),
+      usd,
       h("label", { for: "search-memory", text: "Memory per chip, GB" }),
       memory,
       h("label", { for: "search-slowest", text: "Slowest step, s" }),
@@ -101,6 +142,9 @@ export function createSearchForm() {
       problem,
     ),
   );
+
+  /** The scenario's number of chips. */
+  const usualMost = () => state.scenario.cluster.chips_per_node * state.scenario.cluster.nodes;
 
   /** A control for the value of the chosen field, beginning with what the present plan has. */
   function offer() {
@@ -132,17 +176,33 @@ export function createSearchForm() {
 
   /** @param {import("../../types.js").Problem[]} [problems]  that the server has with what is wanted */
   function update(problems = []) {
-    const { scenario, catalog, wanted } = state;
-    const { chips_per_node, nodes } = scenario.cluster;
-    const { seq_len, global_batch, precision } = scenario.training;
-    const [model, on] = describe(scenario, catalog).split(" · ");
-    put(what, `${model} on ${on}, ${global_batch} sequences of ${seq_len}, ${precision}, as in Explore`);
-    if (document.activeElement !== chips) chips.value = String(chips_per_node * nodes);
+    const { scenario, catalog, wanted, run_tokens, usd_per_hour } = state;
+    selectOr(model, scenario.model);
+    selectOr(chip, scenario.cluster.chip);
+    const show = (/** @type {HTMLInputElement} */ input, /** @type {string | number} */ its) => {
+      if (document.activeElement !== input) input.value = its ? String(its) : "";
+    };
     const capacity = chipOf(scenario, catalog).memory_bytes;
+    show(least, wanted.least_chips);
+    least.placeholder = "as many";
+    show(most, wanted.most_chips || usualMost());
+    show(sequence, scenario.training.seq_len);
+    show(batch, scenario.training.global_batch);
+    const each = scenario.training.seq_len * scenario.training.global_batch;
+    put(
+      step,
+      `${short(each)} tokens a step${run_tokens && each < USUAL_TOKENS ? "; large runs take 1 M to 16 M" : ""}`,
+    );
+    show(tokens, run_tokens ? short(run_tokens) : "");
+    show(days, wanted.days);
+    days.placeholder = "any";
+    show(usd, usd_per_hour);
+    usd.placeholder = usdPerHour().usd ? usdPerHour().usd.toFixed(2) : "";
+    usd.title = usdPerHour().source;
     memory.placeholder = capacity ? bytes(capacity) : "";
     slowest.placeholder = "any";
-    if (document.activeElement !== memory) memory.value = wanted.memory_gb ? String(wanted.memory_gb) : "";
-    if (document.activeElement !== slowest) slowest.value = wanted.slowest_s ? String(wanted.slowest_s) : "";
+    show(memory, wanted.memory_gb);
+    show(slowest, wanted.slowest_s);
     for (const one of objectives) {
       one.input.checked = one.value === wanted.objective;
       one.element.classList.toggle("on", one.input.checked);

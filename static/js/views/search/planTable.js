@@ -1,19 +1,18 @@
-/** Plans that a search found, one line each; its first cell opens the plan in Explore. */
-import { exploreScenario } from "../../actions.js";
-import { bytes, percent, plural, seconds, short, significant } from "../../format.js";
+/** Plans that a search found, those that cannot be told apart in one group; the first cell of each opens it as B. */
+import { groups, keyOf } from "../../answers.js";
+import { measures, said } from "../../figures/plans.js";
+import { bytes, percent, plural, short } from "../../format.js";
 import { planLabel } from "../../planLabel.js";
 import { chipHoursWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h } from "../common/dom.js";
 import { grid } from "../common/table.js";
+import { openPlan } from "./planFigures.js";
 
-/** GPU-hours, which go with the step time, have no room on a narrow page. */
-const WIDE = [5];
-const HEADS = ["plan", "step time", "tokens/s", "MFU", "peak memory"];
+/** @typedef {import("../../answers.js").Answer} Answer */
 
-/** Hours of chips that 10⁹ tokens take. @param {import("../../types.js").Found} found */
-const chipHours = ({ cost_chip_s, step_time_s, tokens_per_s }) =>
-  ((cost_chip_s / (step_time_s * tokens_per_s)) * 1e9) / 3600;
+/** Lines of a group that are shown before it is opened. */
+const SHOWN = 3;
 
 /** How many plans have the same numbers. @param {number} [ties] */
 const tied = (ties = 0) =>
@@ -24,34 +23,65 @@ const tied = (ties = 0) =>
     title: "Same time and memory; this plan is the simplest of them",
   });
 
-/** @param {import("../../types.js").Found[]} plans */
-export function planTable(plans) {
-  const { fields } = state.catalog;
-  return grid(
-    [...HEADS, `${chipHoursWord(state.scenario, state.catalog)} per 10⁹ tokens`],
-    plans.map((found) => {
-      const { degrees, rest } = planLabel(found.scenario.plan, fields);
-      const open = h("button", {
+/** @param {Answer[]} sorted @param {import("../../answers.js").Asked} asked */
+export function planTable(sorted, asked) {
+  const { catalog, scenario, wanted } = state;
+  const [time, price, hours] = measures(asked.run_tokens > 0, chipHoursWord(scenario, catalog));
+  const priced = asked.usd_per_hour > 0;
+  const heads = [
+    "plan",
+    "chips",
+    time.text,
+    "at 80 %",
+    ...(priced ? [price.text] : []),
+    hours.text,
+    "peak memory",
+    "tokens/s",
+    "MFU",
+  ];
+  const wide = [3, heads.length - 4, heads.length - 2, heads.length - 1];
+  const line = (/** @type {Answer} */ one) => {
+    const { found, late } = one;
+    const { degrees, rest } = planLabel(found.scenario.plan, catalog.fields);
+    const act = () => openPlan(found.scenario);
+    const open = h("button", { type: "button", class: "link", text: degrees, title: "Make it B", onclick: act });
+    const [low, high] = one.range_s.map((time_s) => said(time, { ...one, time_s }));
+    return h(
+      "tr",
+      { class: late ? "opens late" : "opens", onclick: (/** @type {Event} */ event) => event.target !== open && act() },
+      h("td", { class: "wrap" }, open, h("small", { text: rest }), tied(found.ties)),
+      h("td", { text: String(one.chips) }),
+      h("td", { text: said(time, one) }),
+      h("td", { class: "wide quiet", text: `${low} – ${high}` }),
+      priced && h("td", { text: said(price, one) }),
+      h("td", { class: "wide", text: said(hours, one) }),
+      h("td", { text: bytes(one.peak_bytes) }),
+      h("td", { class: "wide", text: short(found.tokens_per_s) }),
+      h("td", { class: "wide", text: percent(found.mfu) }),
+    );
+  };
+  const columns = heads.length;
+  const objective = sorted.every(({ late }) => late) ? "step_time" : wanted.objective;
+  const rows = groups(sorted, objective).flatMap(({ plans: some }) => {
+    const lines = some.map(line);
+    const hidden = lines.slice(SHOWN);
+    for (const one of hidden) one.hidden = true;
+    const spread = keyOf(some[some.length - 1], objective) / keyOf(some[0], objective) - 1;
+    const words =
+      some.length === 1 ? "" : `${plural(some.length, "plan")} whose intervals overlap, ${percent(spread, 2)} apart`;
+    const more =
+      hidden.length > 0 &&
+      h("button", {
         type: "button",
         class: "link",
-        text: degrees,
-        title: "Open in Explore",
-        onclick: () => exploreScenario(found.scenario),
-      });
-      return h(
-        "tr",
-        {
-          class: "opens",
-          onclick: (/** @type {Event} */ event) => event.target !== open && exploreScenario(found.scenario),
+        text: `show ${hidden.length} more`,
+        onclick: (/** @type {Event} */ event) => {
+          for (const one of hidden) one.hidden = false;
+          /** @type {HTMLElement} */ (event.target).remove();
         },
-        h("td", { class: "wrap" }, open, h("small", { text: rest }), tied(found.ties)),
-        h("td", { text: seconds(found.step_time_s) }),
-        h("td", { text: short(found.tokens_per_s) }),
-        h("td", { text: percent(found.mfu) }),
-        h("td", { text: bytes(found.peak_bytes) }),
-        h("td", { class: "wide", text: significant(chipHours(found)) }),
-      );
-    }),
-    { wide: WIDE },
-  );
+      });
+    const head = h("tr", { class: "group" }, h("th", { colspan: columns, scope: "rowgroup" }, words, " ", more));
+    return some.length === 1 ? lines : [head, ...lines];
+  });
+  return grid(heads, rows, { wide });
 }

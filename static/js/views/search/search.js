@@ -1,19 +1,27 @@
-/** Search: every plan of the present model on the present cluster; the best ones, and the front of time and memory. */
+/** Search: every plan of the model on every number of chips of a range; the answer, figures of all, and the table. */
+import { setWanted } from "../../actions.js";
+import { answers, chipsNeeded, groups, quickestOf } from "../../answers.js";
 import { api, ApiError } from "../../api.js";
-import { count, plural, saidTogether, seconds, short } from "../../format.js";
-import { canonical } from "../../scenario.js";
+import { measures, said } from "../../figures/plans.js";
+import { bytes, count, percent, plural, saidTogether, seconds, short } from "../../format.js";
+import { planWords } from "../../planLabel.js";
+import { canonical, chipHoursWord, chipOf } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
-import { specification } from "../../sweeping.js";
+import { cellsOf, specifications } from "../../sweeping.js";
 import { announce, h, put } from "../common/dom.js";
-import { planTable } from "./planTable.js";
-import { createFront } from "./front.js";
 import { createScroller } from "../common/scroller.js";
-import { createSearchForm } from "./form.js";
 import { createSheet } from "../common/sheet.js";
+import { usdPerHour } from "../explore/strip.js";
+import { createSearchForm } from "./form.js";
+import { createPlanFigures, openPlan } from "./planFigures.js";
+import { planTable } from "./planTable.js";
 
 /** @typedef {import("../../types.js").Sweep} Sweep */
 
 const QUIET_MS = 350;
+const KEPT = 64;
+/** @type {Record<string, string>} */
+const BEST = { step_time: "Quickest", cost: "Cheapest", memory: "Least memory" };
 
 /** @param {HTMLElement} root */
 export function createSearch(root) {
@@ -22,54 +30,54 @@ export function createSearch(root) {
   const problem = h("div", { class: "notices" });
   const counts = h("p", { class: "counts", "aria-live": "off" });
   const bar = h("div", { class: "progress busy", hidden: true }, h("i"));
-  const act = h("button", { type: "button", class: "ghost", onclick: () => (asking ? cancel() : void search()) });
+  const act = h("button", { type: "button", class: "ghost", onclick: () => (asking ? cancel() : void search(true)) });
+  const title = h("h3", { text: "Plans" });
+  const sub = h("span", { class: "sub" });
+  const tiles = h("dl", { class: "answer" });
   const status = h(
     "section",
     { class: "card w12", id: "search-status" },
-    h("header", {}, h("h3", { text: "Plans" }), h("span", { class: "grow" }), act),
+    h("header", {}, title, sub, h("span", { class: "grow" }), act),
+    tiles,
     counts,
     bar,
   );
-  const figure = createFront();
-  const best = createScroller("Best plans");
-  const others = createScroller("Front of time and memory", "tall");
-  const bestSub = h("span", { class: "sub" });
-  const bestCard = h(
+  const figures = createPlanFigures();
+  const table = createScroller("Plans", "tall");
+  const tableCard = h(
     "section",
     { class: "card w12", id: "best-plans", hidden: true },
-    h("header", {}, h("h3", { text: "Best plans" }), bestSub),
-    best.element,
-  );
-  const frontCard = h(
-    "section",
-    { class: "card w12", id: "front-plans", hidden: true },
-    h(
-      "header",
-      {},
-      h("h3", { text: "Front" }),
-      h("span", { class: "sub", text: "fastest first, each later one needs less memory" }),
-    ),
-    others.element,
+    h("header", {}, h("h3", { text: "All that came close" }), h("span", { class: "sub", text: "click: B" })),
+    table.element,
   );
   const main = h(
     "main",
     { tabindex: -1 },
     h("h1", { class: "sr", text: "Search" }),
+    h("h2", { class: "sr", text: "Found" }),
     problem,
     status,
-    bestCard,
-    figure.element,
-    frontCard,
+    ...figures.elements,
+    tableCard,
   );
   root.append(sheet.panel, main, sheet.button);
-  /** @type {Sweep | null} */
-  let answer = null;
-  let answered = ""; // the specification that the answer is for
+  /** Answers by specification; the oldest go first. @type {Map<string, Sweep>} */
+  const known = new Map();
+  let shownFor = ""; // the specifications of what is shown
+  let hasAnswer = false;
   /** @type {AbortController | null} */
   let asking = null;
   let timer = 0;
 
-  const wish = () => specification(state.scenario, state.wanted, state.catalog.fields);
+  const wishes = () => {
+    const { scenario, wanted, catalog } = state;
+    return specifications(scenario, wanted, catalog.fields, chipOf(scenario, catalog).chips_per_node ?? 8);
+  };
+  const asked = () => ({
+    run_tokens: state.run_tokens,
+    usd_per_hour: usdPerHour().usd,
+    days: state.run_tokens ? state.wanted.days : 0,
+  });
 
   function cancel() {
     asking?.abort();
@@ -83,42 +91,50 @@ export function createSearch(root) {
     bar.hidden = !yes;
     put(act, yes ? "Cancel" : "Search again");
     // an older answer stays behind, as in Explore
-    main.classList.toggle("dim", Boolean(answer) && (yes || !answered));
+    main.classList.toggle("dim", hasAnswer && (yes || !shownFor));
   }
 
-  async function search() {
+  /** @param {boolean} [again]  whether what is known is asked for again */
+  async function search(again = false) {
     clearTimeout(timer);
     asking?.abort();
     const mine = new AbortController();
     asking = mine;
-    const asked = wish();
+    const specs = wishes();
     busy(true);
-    put(counts, "Searching …");
-    /** @type {any} */
-    let last = null;
+    /** @type {ApiError | null} */
+    let refused = null;
     try {
-      await api.sweep(
-        asked,
-        (line) => {
+      for (const [at, spec] of specs.entries()) {
+        const key = canonical(spec);
+        if (again) known.delete(key);
+        if (known.has(key)) continue;
+        const chips = spec.cluster.chips_per_node * spec.cluster.nodes;
+        const where = specs.length > 1 ? `${chips} chips, ${at + 1} of ${specs.length}: ` : "";
+        put(counts, `${where}searching …`);
+        try {
+          const found = await ask(spec, where, mine.signal);
           if (mine.signal.aborted) return;
-          last = line;
-          if (line.waiting) put(counts, "Another search is on its way; this one waits for it.");
-          else if (line.tried !== undefined)
-            put(counts, `${short(line.tried)} plans tried, ${short(line.fitting)} fit, ${seconds(line.seconds)}`);
-        },
-        mine.signal,
-      );
-      if (mine.signal.aborted) return;
-      if (!last?.result) throw new ApiError(last?.detail ?? "The search ended without an answer.", 500, last?.problems);
-      answer = last.result;
-      answered = canonical(asked);
+          known.set(key, found);
+          if (known.size > KEPT) known.delete(/** @type {string} */ (known.keys().next().value));
+        } catch (error) {
+          // a number of chips that no plan divides hinders no other
+          if (mine.signal.aborted || !(error instanceof ApiError)) throw error;
+          refused ??= error;
+          if (!error.problems.length) break;
+        }
+      }
+      if (!specs.some((spec) => known.has(canonical(spec)))) {
+        if (refused) refuse(refused);
+        return;
+      }
+      shownFor = canonical(specs);
       form.update();
       problem.replaceChildren();
       draw();
     } catch (error) {
       if (mine.signal.aborted) return;
-      if (!(error instanceof ApiError)) throw error;
-      refuse(error);
+      throw error;
     } finally {
       if (asking === mine) {
         asking = null;
@@ -127,34 +143,118 @@ export function createSearch(root) {
     }
   }
 
+  /** @param {any} spec @param {string} where @param {AbortSignal} signal @returns {Promise<Sweep>} */
+  async function ask(spec, where, signal) {
+    /** @type {any} */
+    let last = null;
+    const heard = (/** @type {any} */ line) => {
+      if (signal.aborted) return;
+      last = line;
+      if (line.waiting) put(counts, "Another search is on its way; this one waits for it.");
+      else if (line.tried !== undefined)
+        put(counts, `${where}${short(line.tried)} plans tried, ${short(line.fitting)} fit, ${seconds(line.seconds)}`);
+    };
+    await api.sweep(spec, heard, signal);
+    if (!last?.result && !signal.aborted)
+      throw new ApiError(last?.detail ?? "The search ended without an answer.", 500, last?.problems);
+    return last?.result;
+  }
+
   /** @param {ApiError} error */
   function refuse(error) {
-    answered = "";
+    shownFor = "";
     put(counts, "");
     form.update(error.problems.filter(({ field }) => /^(locked|limits|objective)/.test(field)));
     const text = error.problems.length ? saidTogether(error.problems) : error.message;
-    const title = h("b", { text: "This cannot be searched." });
-    problem.replaceChildren(h("div", { class: "notice", role: "alert" }, title, h("span", { text })));
+    say("This cannot be searched.", text);
   }
 
+  /** @param {string} what @param {string} text @param {HTMLElement[]} more */
+  const say = (what, text, ...more) =>
+    problem.replaceChildren(
+      h("div", { class: "notice", role: "alert" }, h("b", { text: what }), h("span", { text }), more),
+    );
+
   function draw() {
-    if (!answer) return;
-    const { plans_tried, plans_fitting, plans_per_s, seconds: took_s, best: found, pareto } = answer;
+    const { wanted, catalog, scenario } = state;
+    const found = wishes().flatMap((spec) => {
+      const answer = known.get(canonical(spec));
+      return answer ? [{ spec, answer }] : [];
+    });
+    if (!found.length) return;
+    hasAnswer = true;
+    const each = found.map(({ answer }) => answer);
+    const sum = (/** @type {(one: Sweep) => number} */ of) => each.reduce((total, one) => total + of(one), 0);
+    const [tried, fitting, took_s] = [
+      sum((one) => one.plans_tried),
+      sum((one) => one.plans_fitting),
+      sum((one) => one.seconds),
+    ];
     put(
       counts,
-      `${plural(plans_tried, "plan")} tried in ${seconds(took_s)}, ${short(plans_per_s)} per second; ${count(plans_fitting)} fit.`,
+      `${plural(tried, "plan")} tried in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit.`,
     );
     announce(counts.textContent ?? "");
-    for (const one of [bestCard, frontCard, figure.element]) one.hidden = !found.length;
-    if (!found.length) {
-      const remedy = h("span", { text: "Allow more memory or time, release a field, or search on more chips." });
-      problem.replaceChildren(h("div", { class: "notice" }, h("b", { text: "No plan fits." }), remedy));
+    const question = asked();
+    const sorted = answers(
+      each.flatMap(({ best, pareto }) => [...best, ...pareto]),
+      question,
+      wanted.objective,
+    );
+    figures.update(sorted, cellsOf(found, wanted.cells, wanted.objective), question);
+    tableCard.hidden = tiles.hidden = !sorted.length;
+    if (!sorted.length) {
+      put(title, "Plans");
+      put(sub, "");
+      say("No plan fits.", "Allow more memory or time, release a field, or search on more chips.");
       return;
     }
-    put(bestSub, `by ${answer.objective.replaceAll("_", " ")}; a click opens the plan in Explore`);
-    best.fill(planTable(found));
-    others.fill(planTable(pareto));
-    figure.update(pareto, found[0]);
+    const [best] = sorted;
+    const needed = chipsNeeded(sorted, question);
+    if (needed) {
+      const more = { most_chips: needed, least_chips: wanted.least_chips || best.chips };
+      const text = `Search up to ${needed} chips`;
+      say(
+        `No plan takes ${question.days} days or less.`,
+        `The quickest takes ${said(measures(true, "")[0], quickestOf(sorted))}; about ${needed} chips would do.`,
+        h("button", { type: "button", class: "link", text, onclick: () => setWanted(more) }),
+      );
+    }
+    const [time, price, hours] = measures(question.run_tokens > 0, chipHoursWord(scenario, catalog));
+    const objective = needed ? "step_time" : wanted.objective;
+    const [{ plans: alike, surest }] = groups(sorted, objective);
+    const words = (/** @type {import("../../answers.js").Answer} */ one) =>
+      planWords(one.found.scenario.plan, catalog.fields);
+    put(title, needed ? "Quickest, yet too slow" : BEST[objective]);
+    put(
+      sub,
+      [
+        words(best),
+        alike.length > 1 && `${plural(alike.length - 1, "other plan")} cannot be told apart`,
+        surest !== best && `surest of them: ${words(surest)} on ${surest.chips} chips`,
+      ]
+        .filter(Boolean)
+        .join(" · "),
+    );
+    const [low, high] = best.range_s.map((time_s) => said(time, { ...best, time_s }));
+    const tile = (/** @type {string} */ name, /** @type {string} */ value, facts = "") =>
+      h("div", {}, h("dt", { text: name }), h("dd", { text: value }), h("dd", { class: "facts", text: facts }));
+    tiles.replaceChildren(
+      tile(time.text, said(time, best), `80 %: ${low} to ${high}`),
+      ...(question.usd_per_hour
+        ? [tile(price.text, said(price, best), `$${question.usd_per_hour} an hour and chip`)]
+        : []),
+      tile(hours.text, said(hours, best), `${percent(best.found.mfu)} MFU`),
+      tile("peak memory", bytes(best.peak_bytes), `of ${bytes(chipOf(scenario, catalog).memory_bytes)}`),
+      tile("chips", String(best.chips), `${short(best.found.tokens_per_s)} tokens/s`),
+      h("button", {
+        type: "button",
+        class: "primary",
+        text: "Open as B",
+        onclick: () => openPlan(best.found.scenario),
+      }),
+    );
+    table.fill(planTable(sorted, question));
   }
 
   function update() {
@@ -164,14 +264,18 @@ export function createSearch(root) {
       return;
     }
     form.update();
-    if (answered === canonical(wish())) return draw();
+    if (shownFor === canonical(wishes())) return draw();
     clearTimeout(timer);
     timer = window.setTimeout(() => void search(), QUIET_MS);
     return undefined;
   }
 
   subscribe(["view", "scenario", "wanted", "catalog", "online"], () => state.online && update());
-  subscribe(["estimate", "theme"], () => state.view === "search" && answer && !asking && draw());
+  subscribe(["estimate", "theme", "run_tokens", "usd_per_hour"], () => {
+    if (state.view !== "search") return;
+    form.update();
+    if (shownFor && !asking) draw();
+  });
   busy(false);
   update();
   return { panel: sheet };

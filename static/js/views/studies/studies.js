@@ -44,6 +44,7 @@ export function createStudies(root) {
     "main",
     { tabindex: -1 },
     h("h1", { class: "sr", text: "Studies" }),
+    h("h2", { class: "sr", text: "Study" }),
     about,
     problem,
     drawings,

@@ -1,6 +1,7 @@
 /** Figures of a study in their groups: value, unit, what the reference prints, and whether both agree. */
-import { count, csv, significant } from "../../format.js";
-import { breakable, download, h, put } from "../common/dom.js";
+import { count, significant } from "../../format.js";
+import { breakable, h, put } from "../common/dom.js";
+import { createTableSave } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
 import { grid } from "../common/table.js";
 
@@ -26,29 +27,20 @@ export function createStudyTable({ name }) {
     oninput: () => fill(),
   });
   const box = createScroller("Figures of the study", "tall");
-  const save = () =>
-    download(
-      `${name()}-figures.csv`,
-      csv({
+  const save = createTableSave({
+    title: "Figures",
+    name: () => `${name()}-figures`,
+    tables: () => [
+      {
         columns: ["group", "name", "value", "unit", "printed"].map((title) => ({ title })),
         rows: figures.map((one) => [one.group, one.name, one.value, one.unit, one.printed]),
-      }),
-    );
+      },
+    ],
+  });
   const element = h(
     "section",
     { class: "card w12", id: "study-figures" },
-    h(
-      "header",
-      {},
-      h("h3", { text: "Figures" }),
-      sub,
-      h(
-        "span",
-        { class: "acts" },
-        filter,
-        h("button", { type: "button", text: "CSV", "aria-label": "Figures: download CSV", onclick: save }),
-      ),
-    ),
+    h("header", {}, h("h3", { text: "Figures" }), sub, h("span", { class: "acts" }, filter, save)),
     box.element,
   );
 

@@ -10,6 +10,7 @@ from app.importers.imported import Limits
 from app.importers.kineto import stream
 from app.importers.kineto.trace_columns import collect
 from app.importers.source import Source
+from estimator.scenario.units import MIB
 from tests.app.importers.kineto import made
 from tests.app.importers.reading import write
 
@@ -41,7 +42,8 @@ def test_only_used_fields_are_kept(tmp_path):
     assert trace.devices == {0}
 
 
-def test_an_event_without_end(tmp_path):
-    monster = '{"traceEvents": [{"ph": "X", "name": "' + "x" * (40 * 1024**2)
+def test_an_event_without_end(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "_LONGEST_EVENT_BYTES", 2 * MIB)
+    monster = '{"traceEvents": [{"ph": "X", "name": "' + "x" * (3 * MIB)
     with pytest.raises(stream.ImportRefused, match="one event is longer"):
         names(write(tmp_path, monster))

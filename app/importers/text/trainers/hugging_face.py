@@ -1,0 +1,155 @@
+"""The Trainer of Transformers: what it prints ({'loss': …}, {'train_runtime': …}), and its trainer_state.json."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from app.importers.text.trainers.log import ARGUMENT, Log, model_of, number, whole
+from estimator.scenario.measurement import Warning
+
+_ENTRY = re.compile(r"\{('(?:loss|train_runtime|eval_loss)':.{1,2000})\}")
+_PAIR = re.compile(r"'(\w{1,60})': '?([-+\d.eE]{1,40})'?")
+_ARGUMENTS = re.compile(r"(?:\bTrainingArguments|\bSFTConfig)\(")
+_CONFIG = re.compile(r"[Cc]onfig (?!Generation)\w{0,60}Config \{\s*$")
+_SAID = re.compile(r"(Instantaneous batch size per device|Total train batch size[^=]{0,60}|Gradient Accumulation steps"
+                   r"|Total optimization steps) = ([\d,]{1,15})")  # fmt: skip
+_CONFIG_LINES, _ARGUMENT_LINES = 200, 300
+_KEPT = {"loss": "loss", "grad_norm": "grad_norm", "eval_loss": "eval_loss", "epoch": "epoch",
+         "train_tokens_per_second": "tokens_per_s", "num_input_tokens_seen": "tokens"}  # fmt: skip
+_MODES = {"True": True, "False": False}
+
+
+def read(lines: Sequence[str]) -> Log | None:
+    """Read what it printed, None where it printed no entry of its own."""
+    entries = [
+        {name: number(text) for name, text in _PAIR.findall(hit[1])} for line in lines if (hit := _ENTRY.search(line))
+    ]
+    if not entries:
+        return None
+    said = {hit[1].split(" (")[0]: int(hit[2].replace(",", "")) for line in lines if (hit := _SAID.search(line))}
+    arguments = _arguments(lines)
+    every = whole(arguments, {"logging_steps": "steps"}).get("steps")
+    steps = said.get("Total optimization steps", 0)
+    for at, entry in enumerate((one for one in entries if "loss" in one), 1):
+        if every:
+            entry["step"] = at * every
+    return _log(entries, steps, arguments, said, model_of(_config(lines)))
+
+
+def state(document: Mapping[str, Any]) -> Log | None:
+    """Read a trainer_state.json, None where it holds no history."""
+    history = document.get("log_history")
+    entries = [
+        {name: float(value) for name, value in one.items() if isinstance(value, (int, float)) and abs(value) < 1e18}
+        for one in (history if isinstance(history, list) else [])[:100_000]
+        if isinstance(one, dict)
+    ]
+    steps, per_device = document.get("global_step"), document.get("train_batch_size")
+    said = {"Instantaneous batch size per device": per_device} if isinstance(per_device, int) else {}
+    return _log(entries, steps if isinstance(steps, int) else 0, {}, said, {}) if entries else None
+
+
+def _log(
+    entries: list[dict[str, float]], steps: int, arguments: Mapping[str, str], said: Mapping[str, int],
+    model: dict[str, Any],
+) -> Log:  # fmt: skip
+    """Step times between entries that have the time since the start, else the mean of the whole run."""
+    warnings: list[Warning] = []
+    rows: list[dict[str, Any]] = []
+    timed: list[float] = []
+    last: dict[str, float] | None = None
+    for entry in entries:
+        row: dict[str, Any] = {_KEPT[name]: value for name, value in entry.items() if name in _KEPT}
+        if "loss" not in entry and "eval_loss" not in entry:
+            continue
+        if "step" in entry:
+            row = {"step": int(entry["step"]), **row}
+        if "loss" in entry and {"step", "train_runtime"} <= set(entry):
+            if last is not None and entry["step"] > last["step"]:
+                row["step_s"] = (entry["train_runtime"] - last["train_runtime"]) / (entry["step"] - last["step"])
+                timed += [row["step_s"]] if row["step_s"] > 0 else []
+            last = entry
+        rows.append(row)
+    whole_run = next((one for one in reversed(entries) if one.get("train_runtime") and "loss" not in one), {})
+    if not timed and whole_run:
+        rate = whole_run.get("train_steps_per_second")
+        step_s = whole_run["train_runtime"] / steps if steps else 1 / rate if rate else 0.0
+        timed = [step_s] if step_s else []
+        message = (
+            "The step time is the mean of the whole run, with its start, evaluations and saving; "
+            "include_num_input_tokens_seen=True writes times that are finer"
+        )
+        warnings.append(Warning(code="mean-of-run", message=message))
+    if not timed:
+        message = "It holds no times, only losses: a finished run has train_runtime"
+        warnings.append(Warning(code="no-step-time", message=message))
+    batch = said.get("Total train batch size", 0)
+    own = said.get("Instantaneous batch size per device", 0) * said.get("Gradient Accumulation steps", 1)
+    world = max(1, batch // own) if batch and own else 1
+    length = _length(entries, steps, batch)
+    return Log(
+        rows=tuple(rows),
+        steps_s=tuple(timed),
+        scenario=_scenario(arguments, said, model, world, length),
+        world_size=world,
+        warnings=tuple(warnings),
+    )
+
+
+def _length(entries: Sequence[Mapping[str, float]], steps: int, batch: int) -> int:
+    """Tokens of a sequence, where the tokens of the whole run are known; 0 else."""
+    seen = max((one.get("num_input_tokens_seen", 0.0) for one in entries), default=0.0)
+    length = seen / (steps * batch) if steps and batch else 0.0
+    return int(length) if length == int(length) else 0
+
+
+def _arguments(lines: Sequence[str]) -> dict[str, str]:
+    start = next((at for at, line in enumerate(lines) if _ARGUMENTS.search(line)), len(lines))
+    found: dict[str, str] = {}
+    for line in lines[start : start + _ARGUMENT_LINES]:
+        if line.strip() == ")":
+            break
+        for name, value in ARGUMENT.findall(line):
+            found.setdefault(name, value)
+    return found
+
+
+def _config(lines: Sequence[str]) -> object:
+    """The model's configuration as it prints it on loading; None where it does not."""
+    start = next((at for at, line in enumerate(lines) if _CONFIG.search(line)), None)
+    if start is None:
+        return None
+    text = "\n".join(["{", *lines[start + 1 : start + _CONFIG_LINES]])
+    try:
+        return json.JSONDecoder().raw_decode(text)[0]
+    except ValueError:
+        return None
+
+
+def _scenario(
+    arguments: Mapping[str, str], said: Mapping[str, int], model: dict[str, Any], world: int, length: int
+) -> dict[str, Any]:
+    modes = {name: _MODES.get(arguments.get(name, "")) for name in ("bf16", "fp16", "tf32", "gradient_checkpointing",
+                                                                    "torch_compile")}  # fmt: skip
+    batch = said.get("Total train batch size")
+    if not arguments and not model:
+        return {}
+    precision = next((name for name, mode in (("bf16-amp", "bf16"), ("fp16-amp", "fp16"), ("tf32", "tf32"))
+                      if modes[mode]), "fp32")  # fmt: skip
+    longest = whole(arguments, {"max_length": "length", "max_seq_length": "length"}).get("length", 0)
+    training: dict[str, Any] = {"precision": precision, "framework": "pytorch-eager"}
+    if batch:
+        training["global_batch"] = batch
+    if length or longest:
+        training["seq_len"] = length or longest
+    if modes["torch_compile"]:
+        training |= {"compile": True, "framework": "pytorch-compile"}
+    plan: dict[str, Any] = {"dp": world, "micro_batch": said.get("Instantaneous batch size per device", 1)}
+    if modes["gradient_checkpointing"]:
+        plan["recompute"] = "full"
+    if "full_shard" in arguments.get("fsdp", "").lower():
+        plan["sharding"] = "fsdp"
+    return {**({"model": model} if model else {}), "plan": plan, "training": training}

@@ -1,0 +1,98 @@
+"""Log: what the log of any trainer gives, and how its words for numbers are read."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from estimator.scenario.codec import encode
+from estimator.scenario.huggingface.config import model_from_hf
+from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
+from estimator.scenario.problems import InputProblems
+
+_SLOW = 1.2
+_LARGEST = 1e18
+_SCALES = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12, "P": 1e15}
+_NUMBER = re.compile(r"([-+]?[\d.,]{1,40}(?:[eE][-+]?\d{1,3})?)\s?([KMGBTP]?)")
+ARGUMENT = re.compile(r"(?<![\w.])([a-z_]\w{0,60})=([^,()\s]{1,80})")
+"""A field in the repr of a dataclass: ``bf16=True``."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One logged step: its number, its seconds where the log says them, and all else in SI."""
+
+    number: int
+    seconds: float | None
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """What was logged of one run, row by row, and what the run says of itself."""
+
+    rows: tuple[dict[str, Any], ...]
+    steps_s: tuple[float, ...] = ()
+    phases_s: dict[str, float] = field(default_factory=dict)
+    scenario: dict[str, Any] = field(default_factory=dict)
+    world_size: int = 1
+    memory: MeasuredMemory = field(default_factory=MeasuredMemory)
+    warnings: tuple[Warning, ...] = ()
+
+
+def without_first(steps: Sequence[Step], warnings: list[Warning]) -> tuple[float, ...]:
+    """Seconds of all steps but the first, which holds start-up work; say so where it is the slower for it."""
+    kept = tuple(step.seconds for step in steps[1:] if step.seconds)
+    if kept and steps[0].seconds and steps[0].seconds > _SLOW * statistics.median(kept):
+        message = "The first logged step holds start-up work and was left out"
+        warnings.append(Warning(code="first-step-slow", message=message, where=f"step {steps[0].number}"))
+    return kept
+
+
+def rows_of(steps: Sequence[Step]) -> tuple[dict[str, Any], ...]:
+    """The table of the steps."""
+    return tuple({"step": step.number, **step.row} for step in steps)
+
+
+def measurement(log: Log, producer: str, filename: str) -> Measurement:
+    """The measurement of a run."""
+    return Measurement(
+        label=filename[:200],
+        origin=Origin(kind="upload", format=f"log/{producer}", producer=producer),
+        world_size=log.world_size,
+        scenario=log.scenario,
+        steps_s=log.steps_s,
+        phases_s=log.phases_s,
+        memory=log.memory,
+        rows=log.rows,
+        warnings=log.warnings,
+    )
+
+
+def number(text: str) -> float:
+    """A number with or without commas for thousands, in figures or as 1.2K; 0 where it is none, or none of a log."""
+    found = _NUMBER.fullmatch(text.strip())
+    try:
+        value = float(found[1].replace(",", "")) * _SCALES[found[2]] if found else 0.0
+    except ValueError:
+        return 0.0
+    return value if abs(value) < _LARGEST else 0.0
+
+
+def whole(arguments: Mapping[str, str], names: Mapping[str, str]) -> dict[str, int]:
+    """Arguments that are whole numbers, under our names."""
+    return {
+        ours: int(arguments[own]) for own, ours in names.items() if re.fullmatch(r"\d{1,12}", arguments.get(own, ""))
+    }
+
+
+def model_of(config: object) -> dict[str, Any]:
+    """The model of a Hugging Face configuration, as JSON; {} where it is not one that can be built."""
+    try:
+        model: dict[str, Any] = encode(model_from_hf(config))
+    except InputProblems:
+        return {}
+    return model

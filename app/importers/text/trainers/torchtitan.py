@@ -1,0 +1,39 @@
+"""Logs of torchtitan: rates and memory by step, ``step: 10  loss: 8.1  memory: 42.5GiB(53.7%)  tps: 7,012``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from app.importers.text.trainers.log import Log, Step, number, rows_of
+from estimator.scenario.measurement import MeasuredMemory, Warning
+from estimator.scenario.units import GIB
+
+_LINE = re.compile(r"\bstep:\s*(\d{1,9})\s+loss:\s*\S{1,20}(.{0,300}\btps:\s*[\d,]{1,20}.{0,200})")
+_PAIR = re.compile(r"\b(loss|memory|tps|tflops|mfu):\s*([\d.,]{1,20})(GiB)?%?")
+_KEYS = {
+    "memory": ("reserved_bytes", float(GIB)),
+    "tps": ("tokens_per_s_per_gpu", 1.0),
+    "tflops": ("flops_per_s_per_gpu", 1e12),
+    "mfu": ("mfu_frac", 0.01),
+    "loss": ("loss", 1.0),
+}
+_LEAST = 2
+
+
+def read(lines: Sequence[str]) -> Log | None:
+    """Read its steps, None where there are none."""
+    steps = []
+    for line in lines:
+        if found := _LINE.search(line):
+            row = {_KEYS[name][0]: number(text) * _KEYS[name][1] for name, text, _ in _PAIR.findall(found[0])}
+            steps.append(Step(number=int(found[1]), seconds=None, row=row))
+    if len(steps) < _LEAST:
+        return None
+    message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
+    reserved = [step.row["reserved_bytes"] for step in steps if "reserved_bytes" in step.row]
+    return Log(
+        rows=rows_of(steps),
+        memory=MeasuredMemory(reserved_bytes=max(reserved, default=None)),
+        warnings=(Warning(code="no-step-time", message=message),),
+    )

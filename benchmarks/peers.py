@@ -1,0 +1,123 @@
+"""What PyTorch's own tools say of the steps of a series: ``python benchmarks/peers.py LIST.json OUT.json [WORKERS]``.
+
+MemTracker's peak and RuntimeEstimator's time (its roofline, ``operator-level-cost-model``), both of a step on fake
+tensors: they need torch with CUDA and a GPU to ask about, and measure nothing on it. Beside each stands its seconds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from runners.series_list import Entry, read_series
+
+WORKERS = 8
+TOOLS = ("mem_tracker", "runtime_estimator")
+
+
+def main(arguments: list[str]) -> int:
+    """Ask both about every step of the list, each in a process of its own."""
+    if arguments[0] in TOOLS:
+        print(json.dumps(_asked(arguments[0], Path(arguments[1]), arguments[2])))
+        return 0
+    names = [entry.name for entry in read_series(Path(arguments[0]))]
+    jobs = [(tool, arguments[0], name) for name in names for tool in TOOLS]
+    with ThreadPoolExecutor(int(arguments[2]) if len(arguments) > 2 else WORKERS) as pool:
+        answers = dict(zip(jobs, pool.map(_in_a_process, jobs), strict=True))
+    found = {name: {tool: answers[tool, arguments[0], name] for tool in TOOLS} for name in names}
+    Path(arguments[1]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _in_a_process(job: tuple[str, str, str]) -> dict[str, Any]:
+    ended = subprocess.run([sys.executable, __file__, *job], capture_output=True, text=True, check=False)
+    if ended.returncode:
+        last = (ended.stderr.strip().splitlines() or [f"ended with {ended.returncode}"])[-1]
+        return {"failed": last[:300]}
+    return dict(json.loads(ended.stdout.splitlines()[-1]))
+
+
+def _asked(tool: str, series: Path, name: str) -> dict[str, Any]:
+    warnings.simplefilter("ignore")
+    entry = next(one for one in read_series(series) if one.name == name)
+    began_s = time.perf_counter()
+    found = {"mem_tracker": tracked, "runtime_estimator": estimated}[tool](entry)
+    return {**found, "took_s": round(time.perf_counter() - began_s, 2)}
+
+
+def _program(entry: Entry) -> Any:
+    from torch import nn
+
+    from runners.program_of import program_of
+
+    kernel = entry.options.get("optimizer_kernel", "default")
+    with mock.patch.object(nn.Module, "_apply", _converted):
+        return program_of(hf=entry.config, options=entry.program, device="cuda", kernel=kernel)
+
+
+def _converted(module: Any, convert: Any, recurse: bool = True) -> Any:
+    """``Module._apply``, which swaps tensors in place: fake ones refuse that."""
+    from torch import nn
+
+    made: dict[int, Any] = {}
+    for child in module.modules():
+        for name, parameter in child._parameters.items():
+            if parameter is not None and id(parameter) not in made:
+                made[id(parameter)] = nn.Parameter(convert(parameter.detach()), parameter.requires_grad)
+            child._parameters[name] = None if parameter is None else made[id(parameter)]
+        for name, buffer in child._buffers.items():
+            child._buffers[name] = None if buffer is None else convert(buffer)
+    return module
+
+
+def _step(program: Any) -> None:
+    program.loss(program.batch).backward()
+    program.optimizer.step()
+    program.optimizer.zero_grad(set_to_none=True)
+
+
+def tracked(entry: Entry) -> dict[str, Any]:
+    """MemTracker's peak of the second step."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    with FakeTensorMode():
+        program = _program(entry)
+        batch = program.batch.values() if isinstance(program.batch, dict) else [program.batch]
+        tracker = MemTracker()
+        tracker.track_external(program.module, program.optimizer, *batch)
+        with tracker:
+            _step(program)
+            tracker.reset_mod_stats()
+            _step(program)
+        peaks = tracker.get_tracker_snapshot("peak")
+    on_gpu = [kinds for device, kinds in peaks.items() if torch.device(device).type == "cuda"]
+    return {"peak_bytes": float(max(kinds["Total"] for kinds in on_gpu))}
+
+
+def estimated(entry: Entry) -> dict[str, Any]:
+    """RuntimeEstimator's time of the second step."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed._tools.runtime_estimator import RuntimeEstimator
+
+    with FakeTensorMode():
+        program = _program(entry)
+        _step(program)
+        estimator = RuntimeEstimator()
+        with estimator(estimate_mode_type="operator-level-cost-model"):
+            _step(program)
+    return {"step_s": float(estimator.total_runtime) * 1e-3}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

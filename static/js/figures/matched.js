@@ -1,0 +1,124 @@
+/** Kernels of A beside those of B: the same thing in both by its name and shape, what is alone last. Pure. */
+import { worksOf, worksOfKernels } from "./points.js";
+import { shapeText } from "./opLines.js";
+
+/**
+ * @typedef {{name: string, names: [string, string], shape: string, category: string, a_s: number | null,
+ *   b_s: number | null, a_count: number, b_count: number, by: "name" | "work" | ""}} Matched
+ *   `names`: in A and in B; `by`: how both were recognised as one, "" where one side alone has it
+ */
+/** @typedef {{name: string, shape: string, category: string, seconds: number, count: number, flops: number}} Entry */
+
+/** Two amounts of work that are one, up to how their FLOPs are counted. */
+const SAME_FRAC = 0.01;
+
+/** @param {import("../sides.js").Side | null} side @returns {Entry[]} */
+function entriesOf(side) {
+  if (!side) return [];
+  const { estimate, measurement } = side;
+  const works = estimate ? worksOf(estimate.ops) : worksOfKernels(measurement?.kernels ?? []);
+  /** @type {Map<string, string>} */
+  const shapes = new Map();
+  for (const op of estimate?.ops ?? []) {
+    const text = shapeText(op.shape);
+    if (text) shapes.set(`${op.name}, ${op.phase}`, text);
+  }
+  return works.map(({ name, category, seconds, count, flops }) => ({
+    name,
+    shape: shapes.get(name) ?? "",
+    category,
+    seconds,
+    count,
+    flops,
+  }));
+}
+
+/** Tile and template arguments aside: what of a library's kernel name says what it does. @param {string} name */
+export const stem = (name) =>
+  name
+    .replace(/^void /, "")
+    .replace(/<.*$/s, "")
+    .replace(/\(.*$/s, "")
+    .replace(/[_-]?\d+x\d+(x\d+)*/g, "")
+    .trim();
+
+/**
+ * Ops of a profile, whose prediction and measurement are of the same call. `predicted`: which side is the prediction.
+ * @param {import("../types.js").OwnOp[]} ops @param {"a" | "b"} predicted @returns {Matched[]}
+ */
+const ofOwn = (ops, predicted) =>
+  ops.map(({ op, inputs, phase, category, count, measured_s, predicted_s, known }) => {
+    const [a_s, b_s] = predicted === "a" ? [predicted_s, measured_s] : [measured_s, predicted_s];
+    const name = `${op}, ${phase}`;
+    return {
+      name,
+      names: [name, name],
+      shape: inputs,
+      category,
+      a_s: known || predicted === "b" ? a_s : null,
+      b_s: known || predicted === "a" ? b_s : null,
+      a_count: count,
+      b_count: count,
+      by: "name",
+    };
+  });
+
+/**
+ * @param {import("../sides.js").Pair} pair @param {import("../types.js").OwnOp[]} [own]  where a side is what the ops of
+ *   the other side's profile should take
+ * @returns {Matched[]} the largest difference first
+ */
+export function matched({ a, b }, own) {
+  const size = (/** @type {Matched} */ row) => Math.abs((row.b_s ?? 0) - (row.a_s ?? 0));
+  const sorted = (/** @type {Matched[]} */ rows) => rows.sort((x, y) => size(y) - size(x));
+  if (own && (a?.key === "own" || b?.key === "own")) return sorted(ofOwn(own, a?.key === "own" ? "a" : "b"));
+  const [first, second] = [entriesOf(a), entriesOf(b)];
+  /** @type {Map<string, Matched>} */
+  const rows = new Map();
+  /** @param {Entry} entry @param {"a" | "b"} letter @param {string} key */
+  const put = (entry, letter, key) => {
+    const row = rows.get(key) ?? {
+      name: entry.name,
+      names: /** @type {[string, string]} */ (["", ""]),
+      shape: entry.shape,
+      category: entry.category,
+      a_s: null,
+      b_s: null,
+      a_count: 0,
+      b_count: 0,
+      by: /** @type {Matched["by"]} */ (""),
+    };
+    row.names[letter === "a" ? 0 : 1] = entry.name;
+    row[`${letter}_s`] = (row[`${letter}_s`] ?? 0) + entry.seconds;
+    row[`${letter}_count`] += entry.count;
+    if (letter === "b" && row.shape && entry.shape && row.shape !== entry.shape) row.shape += ` → ${entry.shape}`;
+    rows.set(key, row);
+    return row;
+  };
+  for (const entry of first) put(entry, "a", entry.name);
+  /** @type {Entry[]} */
+  const left = [];
+  for (const entry of second)
+    if (rows.has(entry.name)) put(entry, "b", entry.name).by = "name";
+    else left.push(entry);
+  // by the work itself, where names are of two languages: same kind, same FLOPs, closest in time
+  for (const entry of left) {
+    const like = [...rows.entries()].filter(
+      ([, row]) => row.a_s !== null && row.b_s === null && row.category === entry.category,
+    );
+    const own = first.filter(({ name }) => like.some(([key]) => key === name));
+    const fits = own.filter(
+      (one) =>
+        (entry.flops > 0 && Math.abs(one.flops / entry.flops - 1) < SAME_FRAC) ||
+        (!entry.flops && !one.flops && stem(one.name) === stem(entry.name)),
+    );
+    const [best] = fits.sort((x, y) => Math.abs(x.seconds - entry.seconds) - Math.abs(y.seconds - entry.seconds));
+    if (!best) {
+      put(entry, "b", `b ${entry.name}`);
+      continue;
+    }
+    const row = put(entry, "b", best.name);
+    row.by = "work";
+  }
+  return sorted([...rows.values()]);
+}

@@ -1,0 +1,183 @@
+/** Terms of the page: what each says, its formula, and where that is from. Pure. */
+
+/** @typedef {{name: string, also?: string[], says: string, formula?: string, source?: string}} Term  `also`: as the page writes it elsewhere */
+
+const PALM = "Chowdhery et al. 2022, arXiv 2204.02311, appendix B";
+const MEGATRON = "Narayanan et al. 2021, arXiv 2104.04473";
+const ZERO = "Rajbhandari et al. 2019, arXiv 1910.02054";
+const KORTHIKANTI = "Korthikanti et al. 2022, arXiv 2205.05198";
+
+/** @type {Term[]} */
+export const TERMS = [
+  {
+    name: "step time",
+    says: "One optimizer step of the global batch: forward, backward, exposed communication, bubble, host waits, optimizer. The grey band is the 80 % interval of a prediction, the spread of a measurement.",
+    formula: "t = compute + exposed + bubble + host + optimizer",
+  },
+  {
+    name: "tokens/s per GPU",
+    also: ["tokens/s per TPU", "tokens/s per CPU", "tokens/s"],
+    says: "Tokens of the global batch over the step time and the chips.",
+    formula: "B · S / (t · chips)",
+  },
+  {
+    name: "MFU",
+    says: "Model FLOPs utilisation: the FLOPs that the model needs, without recomputation, over what the chips could do in that time at their dense peak.",
+    formula: "6 · (N + V·d) + 12 · L · d · S FLOPs a token, × tokens / (t · chips · peak)",
+    source: PALM,
+  },
+  {
+    name: "peak memory",
+    says: "The most bytes that live tensors take on one chip of the fullest stage. What the allocator reserves is more; the risk of running out is of that.",
+    formula: "parameters + gradients + optimizer + activations + temporaries + framework",
+  },
+  {
+    name: "per million tokens",
+    says: "Price of the step over its tokens, at the price of a chip-hour that stands beside it, which you can change.",
+    formula: "t · chips · $/h / 3600 / tokens × 10⁶",
+  },
+  {
+    name: "matmul",
+    says: "Matrix products: projections, feed-forward, logits. Time is by tiles and waves of the chip's multiprocessors.",
+    formula: "2 · m · n · k FLOPs each",
+  },
+  {
+    name: "attention",
+    says: "Scores, softmax and weighting of values; fused or not, as the attention setting says.",
+    formula: "4 · S² · heads · head width FLOPs forward, half of it where causal kernels skip",
+    source: "Dao 2023, arXiv 2307.08691",
+  },
+  {
+    name: "elementwise",
+    says: "Norms, activations, residuals, rotary positions, cross-entropy: bound by memory bandwidth, so bytes count.",
+    formula: "bytes / (memory bandwidth · share reached)",
+  },
+  {
+    name: "communication",
+    also: ["exposed communication"],
+    says: "Time of collectives that compute does not hide. Ring all-reduce of n bytes over r ranks moves 2·n·(r−1)/r on each link, all-gather and reduce-scatter half of it.",
+    formula: "start + bytes · (r−1)/r / link bandwidth",
+    source: "nccl-tests, doc/PERFORMANCE.md",
+  },
+  { name: "exposed", says: "The part of a collective that nothing runs beside; the rest is hidden behind compute." },
+  {
+    name: "bubble",
+    says: "Stages of a pipeline that wait for the first or last micro-batches.",
+    formula: "(pp − 1) / (v · m) of the compute, under 1F1B with v chunks and m micro-batches",
+    source: MEGATRON,
+  },
+  {
+    name: "host",
+    also: ["host wait"],
+    says: "Time in which the chip waits because the host has not launched the next kernel yet. Compiling or larger batches lower it.",
+    formula: "max(0, launches · time of a launch − device time), along the step",
+  },
+  {
+    name: "optimizer",
+    says: "The update of the parameters: reads and writes of master weights, moments and gradients.",
+  },
+  {
+    name: "roofline",
+    says: "Speed against FLOPs per byte. No kernel is above the roof: left of the ridge memory bandwidth binds, right of it the arithmetic units. Marks on the foot are kernels whose FLOPs or bytes nobody knows.",
+    formula: "min(peak, intensity · bandwidth)",
+    source: "Williams, Waterman, Patterson 2009, CACM 52(4)",
+  },
+  {
+    name: "FLOP/byte",
+    also: ["FLOP per byte of device memory"],
+    says: "Arithmetic intensity: FLOPs over bytes moved to and from device memory.",
+    formula: "FLOPs / bytes",
+  },
+  { name: "bound", says: "What limits the op: compute, memory bandwidth, or its launch." },
+  {
+    name: "saved",
+    says: "Bytes kept from forward for backward, on this rank.",
+    formula: "≈ s·b·h·(34 + 5·a·s/h) a layer in 16 bit without recomputation and without fused attention",
+    source: KORTHIKANTI,
+  },
+  { name: "launches", says: "Kernels that the host starts for the op." },
+  {
+    name: "timeline",
+    says: "Lanes of the host, of compute and of communication, A above B; below, memory on the same axis. A prediction is laid out from the event simulation, a measurement from its trace, or by phase where there is none.",
+  },
+  {
+    name: "data parallel",
+    says: "Copies of the model that see different sequences and sum their gradients.",
+    formula: "all-reduce of the gradients, or reduce-scatter and all-gather where sharded",
+  },
+  {
+    name: "tensor parallel",
+    says: "Every matrix is cut over tp ranks, which exchange activations twice a layer and direction.",
+    formula: "2 all-reduces of b·s·h a layer, forward and backward",
+    source: "Shoeybi et al. 2019, arXiv 1909.08053",
+  },
+  {
+    name: "context parallel",
+    says: "A sequence is cut over cp ranks; attention exchanges keys and values in a ring, or heads for positions (Ulysses).",
+    source: "Liu et al. 2023, arXiv 2310.01889; Jacobs et al. 2023, arXiv 2309.14509",
+  },
+  { name: "pipeline", says: "Layers are cut into pp stages; micro-batches flow through them.", source: MEGATRON },
+  {
+    name: "virtual stages",
+    says: "Chunks of layers that each stage holds: v times less bubble, v times more sends.",
+    source: MEGATRON,
+  },
+  {
+    name: "expert parallel",
+    says: "Experts are spread over ep ranks; tokens travel to theirs and back by all-to-all.",
+  },
+  {
+    name: "micro-batch",
+    says: "Sequences that one rank computes at once; gradients of several micro-batches are added before an update.",
+  },
+  {
+    name: "sharding",
+    says: "What data-parallel ranks hold a part of: ZeRO-1 optimizer state, ZeRO-2 gradients too, ZeRO-3 and FSDP parameters too.",
+    formula: "bytes a rank: parameters + gradients + optimizer, each / dp where sharded",
+    source: ZERO,
+  },
+  {
+    name: "recompute",
+    says: "Activations that are not saved but computed again in backward: none, those of attention (selective), or whole blocks (full), which costs about a third more FLOPs.",
+    source: KORTHIKANTI,
+  },
+  {
+    name: "sequence parallel (Megatron)",
+    also: ["sequence parallel"],
+    says: "Norms and dropout are cut along the sequence over the tensor-parallel ranks: same bytes on the link, activations / tp.",
+    source: KORTHIKANTI,
+  },
+  {
+    name: "global batch",
+    says: "Sequences in one optimizer step, over all ranks.",
+    formula: "dp · micro-batch · micro-batches",
+  },
+  {
+    name: "slower kernels",
+    also: ["faster kernels"],
+    says: "The same FLOPs and bytes at another speed.",
+    formula: "amount · (1/rate B − 1/rate A)",
+  },
+  {
+    name: "more FLOPs",
+    also: ["fewer FLOPs", "more bytes", "fewer bytes"],
+    says: "Another amount of work at the speed of A.",
+    formula: "(amount B − amount A) / rate A",
+  },
+  { name: "less overlap", also: ["more overlap"], says: "Another part of the communication is hidden behind compute." },
+  {
+    name: "slower dispatch",
+    also: ["faster dispatch"],
+    says: "The host starts kernels more slowly, so that the chip waits more.",
+  },
+];
+
+const BY_WORD = new Map(
+  TERMS.flatMap((term) => [term.name, ...(term.also ?? [])].map((word) => [word.toLowerCase(), term])),
+);
+
+/** The term that a heading or a label is, its unit aside. @param {string} text @returns {Term | null} */
+export function termOf(text) {
+  const word = text.trim().toLowerCase();
+  return BY_WORD.get(word) ?? BY_WORD.get(word.replace(/,[^,]*$/, "")) ?? null;
+}

@@ -1,0 +1,101 @@
+/** Models and chips of a person's own: made from one of the catalogue, kept by this browser under a name. */
+import { complete } from "./scenario.js";
+
+/** @typedef {import("./types.js").Part} Part */
+/** @typedef {"model" | "chip"} Kind */
+/** @typedef {{name: string, label: string, factor: number, unit: string, yes?: boolean}} OwnField  shown = value / factor */
+
+const number = (/** @type {string} */ name, /** @type {string} */ label, unit = "", factor = 1) => ({
+  name,
+  label,
+  unit,
+  factor,
+});
+const yes = (/** @type {string} */ name, /** @type {string} */ label) => ({
+  name,
+  label,
+  unit: "",
+  factor: 1,
+  yes: true,
+});
+
+/** What can be changed, in the words and units of people. @type {Record<Kind, OwnField[]>} */
+export const OWN_FIELDS = {
+  model: [
+    number("layers", "Layers"),
+    number("hidden", "Hidden"),
+    number("heads", "Heads"),
+    number("kv_heads", "Key-value heads"),
+    number("head_dim", "Head width"),
+    number("ffn", "Feed-forward"),
+    number("vocab", "Vocabulary"),
+    number("experts", "Experts"),
+    number("top_k", "Experts per token"),
+    number("moe_ffn", "Expert width"),
+    number("shared_experts", "Shared experts"),
+    number("sliding_window", "Sliding window"),
+    number("full_attention_every", "Full attention every"),
+    number("kv_lora_rank", "Latent KV rank (MLA)"),
+    number("q_lora_rank", "Latent query rank"),
+    yes("gated_ffn", "Gated feed-forward"),
+    yes("tied_embedding", "Tied embedding"),
+    yes("qkv_bias", "Bias of q, k, v"),
+  ],
+  chip: [
+    number("bf16_flops_per_s", "bf16 dense", "TFLOP/s", 1e12),
+    number("fp16_flops_per_s", "fp16 dense", "TFLOP/s", 1e12),
+    number("fp8_flops_per_s", "fp8 dense", "TFLOP/s", 1e12),
+    number("tf32_flops_per_s", "tf32 dense", "TFLOP/s", 1e12),
+    number("fp32_flops_per_s", "fp32", "TFLOP/s", 1e12),
+    number("memory_bytes", "Memory", "GB", 1e9),
+    number("memory_bytes_per_s", "Bandwidth", "TB/s", 1e12),
+    number("compute_units", "Multiprocessors"),
+    number("clock_hz", "Clock", "GHz", 1e9),
+    number("l2_bytes", "L2", "MB", 1e6),
+    number("chips_per_node", "Chips per node"),
+    number("usd_per_hour", "Price", "$/h"),
+  ],
+};
+
+const KEY = "headroom-own";
+
+/** @returns {Record<Kind, Record<string, Part>>} */
+export function savedParts() {
+  try {
+    const found = JSON.parse(localStorage.getItem(KEY) ?? "{}");
+    return { model: found.model ?? {}, chip: found.chip ?? {} };
+  } catch {
+    return { model: {}, chip: {} };
+  }
+}
+
+/** Keep a part under its name, or forget it. @param {Kind} kind @param {string} name @param {Part | null} part */
+export function savePart(kind, name, part) {
+  const all = savedParts();
+  if (part) all[kind][name] = part;
+  else delete all[kind][name];
+  try {
+    localStorage.setItem(KEY, JSON.stringify(all));
+  } catch {
+    return false;
+  }
+  return true;
+}
+
+/**
+ * A part with one field changed, under a name that says that it is no longer the catalogue's.
+ * @param {Part} part @param {string} field @param {any} value @param {string} name
+ */
+export const edited = (part, field, value, name) => ({
+  ...part,
+  [field]: value,
+  name,
+  ...(part.label && { label: name }),
+});
+
+/** @param {import("./types.js").Scenario} scenario @param {Kind} kind @param {Part} part @param {import("./types.js").Catalog} catalog */
+export const withPart = (scenario, kind, part, catalog) =>
+  complete(
+    kind === "model" ? { ...scenario, model: part } : { ...scenario, cluster: { ...scenario.cluster, chip: part } },
+    catalog,
+  );

@@ -1,0 +1,103 @@
+/** A model or chip of one's own: the fields of the one that is shown, to be changed; saved in this browser. */
+import { setOwnChip, setOwnModel } from "../../actions.js";
+import { significant } from "../../format.js";
+import { edited, OWN_FIELDS, savedParts, savePart } from "../../ownParts.js";
+import { chipOf, modelOf } from "../../scenario.js";
+import { state } from "../../state.js";
+import { h, put } from "../common/dom.js";
+import { toast } from "../common/toast.js";
+
+/** @typedef {import("../../ownParts.js").Kind} Kind */
+
+/**
+ * @param {Kind} kind @param {() => void} saved  the list of own parts has changed
+ */
+export function createOwnPart(kind, saved) {
+  const take = kind === "model" ? setOwnModel : setOwnChip;
+  const now = () => (kind === "model" ? modelOf : chipOf)(state.scenario, state.catalog);
+  const given = () => (kind === "model" ? state.scenario.model : state.scenario.cluster.chip);
+  const ownName = () => {
+    const value = given();
+    return typeof value === "string" ? `my ${value}` : value.name || `my ${kind}`;
+  };
+  const rows = OWN_FIELDS[kind].map((field) => {
+    const id = `own-${kind}-${field.name}`;
+    const input = h("input", field.yes ? { type: "checkbox", id } : { type: "number", id, min: 0, step: "any" });
+    input.addEventListener("change", () => {
+      const value = field.yes ? input.checked : input.valueAsNumber * field.factor;
+      if (typeof value === "number" && !(value >= 0)) return update();
+      take(edited(now(), field.name, value, name.value.trim() || ownName()));
+      return undefined;
+    });
+    const element = h(
+      "div",
+      { class: "own" },
+      h("label", { for: id, text: field.label }),
+      input,
+      h("span", { text: field.unit }),
+    );
+    return { field, input, element };
+  });
+  const name = h("input", { type: "text", id: `own-${kind}-name`, maxlength: 60, "aria-label": `Name of the ${kind}` });
+  const forget = h("button", {
+    type: "button",
+    class: "ghost",
+    text: "Forget",
+    onclick: () => {
+      savePart(kind, name.value, null);
+      saved();
+      update();
+    },
+  });
+  const save = h("button", {
+    type: "button",
+    class: "ghost",
+    text: "Save",
+    "aria-label": `Save this ${kind} in this browser`,
+    onclick: () => {
+      const own = name.value.trim() || ownName();
+      const part = { ...now(), name: own, ...(kind === "chip" && { label: own }) };
+      take(part);
+      toast(savePart(kind, own, part) ? `Saved: ${own}` : "This browser does not keep it; the link does.");
+      saved();
+    },
+  });
+  const changed = h("span", { class: "chosen" });
+  const element = h(
+    "details",
+    { class: "unfold ownpart" },
+    h("summary", {}, h("b", { text: "Own" }), changed),
+    rows.map((row) => row.element),
+    h("div", { class: "row" }, name, save, forget),
+  );
+
+  function update() {
+    const part = now();
+    const inline = typeof given() === "object";
+    element.classList.toggle("set", inline);
+    put(changed, inline ? `${ownName()}` : `change this ${kind}, and save it`);
+    forget.hidden = !(name.value in savedParts()[kind]);
+    if (!element.open) return;
+    for (const { field, input } of rows) {
+      if (document.activeElement === input) continue;
+      const value = part[field.name] ?? state.catalog.fields[`${kind}.${field.name}`]?.default;
+      if (field.yes) input.checked = Boolean(value);
+      else
+        input.value =
+          value === undefined || value === null
+            ? ""
+            : String(
+                Number(
+                  significant(value / field.factor, 6)
+                    .replace(/\s/g, "")
+                    .replace("−", "-"),
+                ),
+              );
+    }
+    if (document.activeElement !== name) name.value = ownName();
+    forget.hidden = !(name.value in savedParts()[kind]);
+  }
+  element.addEventListener("toggle", update);
+  name.addEventListener("input", () => (forget.hidden = !(name.value in savedParts()[kind])));
+  return { element, update };
+}

@@ -1,0 +1,135 @@
+"""Logs of trainers: step times, what they say of themselves, and the scenario of their arguments."""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.scenario.units import GIB
+from tests.app.importers.reading import REFERENCE, codes, one, read, refusal
+
+TOOLS = REFERENCE / "tools"
+
+
+def test_log_and_state_of_transformers(tmp_path):
+    log = one(read(tmp_path, TOOLS.joinpath("trainer.log").read_bytes()))
+    state = one(read(tmp_path, TOOLS.joinpath("trainer_state.json").read_bytes()))
+    assert [row["step"] for row in log.rows] == [row["step"] for row in state.rows] == [2, 4, 6, 8]
+    assert state.steps_s == pytest.approx(((6.1462 - 1.85) / 2, (6.9935 - 6.1462) / 2, (7.2769 - 6.9935) / 2))
+    assert log.steps_s == pytest.approx(state.steps_s, rel=2e-3)
+    assert log.rows[0]["loss"] == pytest.approx(state.rows[0]["loss"], abs=1e-3)
+    assert log.scenario["plan"] == {"dp": 1, "micro_batch": 2}
+    assert log.scenario["training"] == {
+        "precision": "fp32", "framework": "pytorch-eager", "global_batch": 4, "seq_len": 64,
+    }  # fmt: skip
+    model = log.scenario["model"]
+    assert (model["layers"], model["hidden"], model["kv_heads"], model["ffn"], model["vocab"]) == (2, 64, 2, 176, 512)
+
+
+def test_a_run_of_transformers_without_times_between(tmp_path):
+    text = "{'loss': 2.5, 'learning_rate': 5e-05, 'epoch': 0.1}\n{'loss': 2.4, 'epoch': 0.2}\n"
+    end = "{'train_runtime': 50.0, 'train_samples_per_second': 4.0, 'train_steps_per_second': 0.4, 'epoch': 1.0}\n"
+    found = one(read(tmp_path, text + end))
+    assert found.steps_s == pytest.approx((2.5,))
+    assert "mean-of-run" in codes(found)
+    assert one(read(tmp_path, text)).steps_s == ()
+    state = {"global_step": 20, "log_history": [{"loss": 2.0, "step": 10}, {"train_runtime": 30.0, "step": 20}]}
+    assert one(read(tmp_path, state)).steps_s == pytest.approx((1.5,))
+    assert refusal(tmp_path, {"log_history": []}).format == "trainer_state"
+
+
+def test_report_and_bars_of_lightning(tmp_path):
+    report = one(read(tmp_path, TOOLS.joinpath("lightning.txt").read_bytes()))
+    assert report.steps_s == pytest.approx((0.011458,))
+    batch = next(row for row in report.rows if row["name"] == "run_training_batch")
+    assert (batch["calls"], batch["total_s"], batch["share_frac"]) == (16, 0.18333, pytest.approx(0.73753))
+    assert codes(report) == {"host-times", "mean-of-run"}
+    bars = "Epoch 0:  50%|█████     | 5/10 [00:01<00:01,  4.00it/s]\rEpoch 0: 100%|██████████| 10/10 [00:02<00:00,  5.00it/s, v_num=0]\n"  # noqa: E501
+    bars += "Epoch 1: 100%|██████████| 10/10 [00:20<00:00,  2.00s/it, v_num=0]\n"
+    assert one(read(tmp_path, bars)).steps_s == pytest.approx((0.2, 2.0))
+
+
+NANOTRON = """\
+01/17/2026 14:00:00 [INFO|DP=0|PP=0|TP=0]: Config(general=GeneralArgs(project='p', run='r'),
+                      parallelism=ParallelismArgs(dp=2, pp=1, tp=2, pp_engine=<nanotron.AllForwardAllBackward>),
+       model=ModelArgs(model_config=LlamaConfig(bos_token_id=1, hidden_act='silu', hidden_size=2048,
+           intermediate_size=8192, num_attention_heads=32, num_hidden_layers=16, num_key_value_heads=8,
+           max_position_embeddings=4096, tie_word_embeddings=False, vocab_size=32000), dtype=torch.bfloat16),
+       tokens=TokensArgs(sequence_length=4096, train_steps=20, micro_batch_size=2, batch_accumulation_per_replica=8),
+       optimizer=OptimizerArgs(zero_stage=1))
+01/17/2026 14:00:16 [INFO|DP=0|PP=0|TP=0]: iteration: 1 / 20 | consumed_tokens: 131K | elapsed_time_per_iteration_ms: 5.1K | tokens_per_sec: 25.7K | tokens_per_sec_per_gpu: 6.42K | global_batch_size: 32 | lm_loss: 11 | lr: 1e-05 | model_tflops_per_gpu: 60 | hardware_tflops_per_gpu: 60 | grad_norm: 1.1 | cuda_memory_allocated: 9.1G | cuda_max_memory_reserved: 57G
+01/17/2026 14:00:18 [INFO|DP=0|PP=0|TP=0]: iteration: 2 / 20 | consumed_tokens: 262K | elapsed_time_per_iteration_ms: 1.25K | tokens_per_sec: 105K | tokens_per_sec_per_gpu: 26.2K | global_batch_size: 32 | lm_loss: 10.9 | lr: 1e-05 | model_tflops_per_gpu: 240 | hardware_tflops_per_gpu: 240 | grad_norm: 1.1
+01/17/2026 14:00:19 [INFO|DP=0|PP=0|TP=0]: iteration: 3 / 20 | consumed_tokens: 393K | elapsed_time_per_iteration_ms: 980 | tokens_per_sec: 134K | tokens_per_sec_per_gpu: 33.4K | global_batch_size: 32 | lm_loss: 10.7 | lr: 1e-05 | model_tflops_per_gpu: 306 | hardware_tflops_per_gpu: 306 | grad_norm: 1.0
+"""  # noqa: E501
+
+
+def test_a_log_of_nanotron(tmp_path):
+    found = one(read(tmp_path, NANOTRON))
+    assert found.steps_s == pytest.approx((1.25, 0.98))
+    assert codes(found) == {"first-step-slow", "three-digits"}
+    assert (found.world_size, found.memory.reserved_bytes) == (4, 57e9)
+    assert found.rows[1]["flops_per_s_per_gpu"] == pytest.approx(240e12)
+    assert found.scenario["plan"] == {"dp": 2, "tp": 2, "pp": 1, "micro_batch": 2, "sharding": "zero1"}
+    assert found.scenario["training"] == {"seq_len": 4096, "global_batch": 32, "precision": "bf16-amp"}
+    assert found.scenario["model"]["kv_heads"] == 8
+
+
+CONFIG = """\
+[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   bfloat16_enabled ............. True
+[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   train_batch_size ............. 64
+[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   train_micro_batch_size_per_gpu .. 4
+[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   world_size ................... 8
+[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   zero_optimization_stage ...... 2
+"""
+TIMER = "[2026-01-01 10:00:0{0},000] [INFO] [timer.py:260:stop] epoch=0/micro_step={0}/global_step={0}, RunningAvgSamplesPerSec=30.0, CurrSamplesPerSec={1}, MemAllocated=4.32GB, MaxMemAllocated=38.5GB\n"  # noqa: E501
+CLOCK = "[2026-01-01 10:00:00,000] [INFO] [logging.py:96:log_dist] [Rank 0] time (ms) | fwd{0}: {1} | bwd{0}: 240.5 | bwd_inner{0}: 200.5 | bwd_allreduce{0}: 40.0 | step{0}: 60.0\n"  # noqa: E501
+
+
+def test_a_log_of_deepspeed(tmp_path):
+    timers = "".join(TIMER.format(at, rate) for at, rate in ((1, 16.0), (2, 32.0), (3, 40.0)))
+    found = one(read(tmp_path, CONFIG + timers))
+    assert found.steps_s == pytest.approx((2.0, 1.6))
+    assert (found.world_size, found.memory.peak_bytes) == (8, 38.5 * GIB)
+    assert found.scenario == {
+        "plan": {"dp": 8, "micro_batch": 4, "sharding": "zero2"},
+        "training": {"global_batch": 64, "precision": "bf16-amp"},
+    }
+    assert "no-step-time" in codes(one(read(tmp_path, timers)))
+    clocks = "".join(CLOCK.format(word, forward) for forward in (500.0, 100.0, 110.0) for word in ("_microstep", ""))
+    clocked = one(read(tmp_path, CONFIG + clocks + timers))
+    assert clocked.steps_s == pytest.approx((0.4005, 0.4105))
+    assert clocked.phases_s == pytest.approx(
+        {"forward": 0.105, "backward": 0.2005, "exposed_communication": 0.04, "optimizer": 0.06}
+    )
+
+
+PROFILER = """\
+-------------------------- DeepSpeed Flops Profiler --------------------------
+Profile Summary at step 10:
+world size:                                                             8
+batch size per GPU:                                                     80
+params per gpu:                                                         336.23 M
+fwd MACs per GPU:                                                       3139.93 G
+fwd flops per GPU:                                                      6279.86 G
+fwd latency:                                                            76.67 ms
+bwd latency:                                                            108.02 ms
+fwd FLOPS per GPU = fwd flops per GPU / fwd latency:                    81.9 TFLOPS
+step latency:                                                           34.09 us
+iter latency:                                                           184.73 ms
+samples/second:                                                         433.07
+"""
+
+
+def test_the_flops_profiler_of_deepspeed(tmp_path):
+    found = one(read(tmp_path, PROFILER))
+    (row,) = found.rows
+    assert found.steps_s == (0.18473,)
+    assert found.phases_s == pytest.approx({"forward": 0.07667, "backward": 0.10802, "optimizer": 34.09e-6})
+    assert (found.world_size, row["forward_flops"], row["samples_per_s"]) == (8, 6279.86e9, 433.07)
+
+
+def test_a_trainer_that_drives_another_gives_the_scenario(tmp_path):
+    clocks = "".join(CLOCK.format("", 100.0) for _ in range(5))
+    found = one(read(tmp_path, TOOLS.joinpath("trainer.log").read_text(encoding="utf-8") + clocks))
+    assert found.origin.format == "log/DeepSpeed"
+    assert found.steps_s == pytest.approx((0.4005,) * 4)
+    assert found.scenario["training"]["seq_len"] == 64

@@ -1,0 +1,70 @@
+"""The panel beyond the catalogue: own models and chips, links, nodes; what followed is said where the eye is."""
+
+from __future__ import annotations
+
+import json
+
+from playwright.sync_api import expect
+
+from tests.browser.conftest import OpenPage
+from tests.browser.looking import headline, query, settled, wait_for_axis, wait_for_change, wait_for_figures
+
+EXPERTS = (
+    "/?model=mixtral-8x7b&chip=h100-sxm&chips_per_node=8&nodes=2&dp=4&tp=4&ep=4&sequence_parallel=true&sharding=fsdp"
+    "&global_batch=32&seq_len=2048&measured=none"
+)
+
+
+def test_a_model_and_a_chip_of_ones_own(open_page: OpenPage) -> None:
+    page = open_page(EXPERTS)
+    wait_for_figures(page)
+    before = headline(page)[0]
+    page.locator("details.ownpart summary").first.click()
+    expect(page.get_by_label("Gated feed-forward")).to_be_checked()
+    page.get_by_label("Experts", exact=True).fill("16")
+    page.keyboard.press("Tab")
+    page.get_by_label("Save this model in this browser").click()
+    assert json.loads(query(page, "model") or "")["experts"] == 16
+    page.locator("details.ownpart summary").last.click()
+    page.get_by_label("Bandwidth").fill("6.7")
+    page.keyboard.press("Tab")
+    wait_for_change(page, before)
+    page.get_by_label("Save this chip in this browser").click()
+    assert json.loads(query(page, "chip") or "")["memory_bytes_per_s"] == 6.7e12
+    page.reload()
+    wait_for_figures(page)
+    expect(page.locator("#chip")).to_have_value("own:my h100-sxm")
+    expect(page.locator("#model option", has_text="my mixtral-8x7b")).to_have_count(1)
+
+
+def test_fields_of_experts_links_and_nodes(open_page: OpenPage) -> None:
+    page = open_page(EXPERTS)
+    wait_for_figures(page)
+    before = headline(page)[0]
+    page.get_by_label("Network between nodes").select_option("ethernet-25g")
+    wait_for_change(page, before)
+    assert query(page, "network") == "ethernet-25g"
+    page.locator("details.more summary").click()
+    for label in ("Tensor parallel overlap", "Expert exchange overlap", "Experts run"):
+        expect(page.get_by_text(label, exact=True)).to_be_visible()
+    wait_for_axis(page, "cluster.nodes")
+    page.locator('[data-field="cluster.nodes"] input[type=number]').fill("4")
+    page.keyboard.press("Enter")
+    settled(page)
+    assert (query(page, "nodes"), query(page, "dp")) == ("4", "8")
+    # a change that another field follows is said at the field that was moved
+    wait_for_axis(page, "plan.dp")
+    page.locator('[data-field="plan.dp"] input[type=number]').fill("64")
+    page.keyboard.press("Enter")
+    expect(page.locator('[data-field="plan.dp"] .problem')).to_contain_text("Also changed: global batch")
+
+
+def test_the_roofline_has_levels(open_page: OpenPage) -> None:
+    page = open_page(EXPERTS)
+    wait_for_figures(page)
+    title = page.locator("#roofline .xtitle")
+    expect(title).to_have_text("FLOP per byte of device memory")
+    page.get_by_role("button", name="Roofline: bytes of L2").click()
+    expect(title).to_have_text("FLOP per byte of L2")
+    page.get_by_role("button", name="Roofline: bytes of device memory").click()
+    expect(title).to_have_text("FLOP per byte of device memory")

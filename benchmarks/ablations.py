@@ -101,8 +101,6 @@ FITTED = (
     Fitted(what="eager host", names=("host_forward_s", "host_backward_s")),
     Fitted(what="idle gap per kernel", names=("kernel_gap_s",)),
     Fitted(what="contention", names=("contention_frac",)),
-    Fitted(what="put-off weight gradients", names=("host_put_off_s",)),
-    Fitted(what="spread of hosts", names=("host_spread",)),
     Fitted(what="attention's half length", names=("attention_half_length",)),
 )
 """Constants whose source in estimator/catalog/efficiencies names steps; every other one is of kernels alone."""

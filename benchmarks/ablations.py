@@ -127,12 +127,12 @@ def ablated(by_set: Mapping[str, Sequence[Case]]) -> list[str]:
 
 
 def _cell(value: float, plain: float) -> str:
-    shown = f"{value:.1f}"
+    shown = "–" if math.isnan(value) else f"{value:.1f}"
     return f"**{shown}**" if value > plain * 1.1 + 0.1 else shown
 
 
 def predicted_s(case: Case, term: Term | None = None, change: Change | None = None) -> float:
-    """Seconds of what was timed of a step, without a term; nan where it is then impossible."""
+    """Seconds of what was timed of a step, without a term; nan where it is then impossible, or no part of what was."""
     term = term or Term(name="")
     scenario = term.plan(case.scenario) if term.plan else case.scenario
     e = case.calibrated or efficiencies(scenario.cluster.chip.efficiency)
@@ -144,6 +144,8 @@ def predicted_s(case: Case, term: Term | None = None, change: Change | None = No
     except InputProblems:
         return math.nan
     waits = dict(one.host_wait_by_phase_s)
+    if case.parts and term.less_s:
+        return math.nan
     if case.parts:
         return sum(one.phases_s[part] + (waits[part] if case.waits else 0.0) for part in case.parts)
     seconds = one.step_time_s - (0.0 if case.waits else sum(waits.values()))

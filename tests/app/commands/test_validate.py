@@ -41,10 +41,10 @@ def test_validate_scores_every_row_or_says_why_not(write, capsys, tmp_path):
     assert "has no matrix unit for fp8" in text
     assert "naive: 6·parameters·tokens FLOPs" in text
     assert "need more memory" not in text
-    assert run(["validate", write(ROWS.replace("12,1024,8,", "12,200000,8,"), "rows.csv"), "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["not_fitting"] == ["a"]
-    assert run(["validate", write(ROWS.replace("12,1024,8,", "12,200000,8,"), "rows.csv")]) == 0
-    said = "1 scored although, by the prediction, they need more memory than their chips have: a"
+    assert run(["validate", write(ROWS.replace("16,1024,64,", "16,200000,64,"), "rows.csv"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_fitting"] == ["c"]
+    assert run(["validate", write(ROWS.replace("16,1024,64,", "16,200000,64,"), "rows.csv")]) == 0
+    said = "1 scored although, by the prediction, they need more memory than their chips have: c"
     assert said in " ".join(capsys.readouterr().out.split())
     write(ROWS, "rows.csv")
     with out.open(newline="") as file:

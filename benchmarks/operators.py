@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from estimator.calibration.fit import fit, fit_tiles, median_frac, ratio_logs, split, with_constants
+from estimator.calibration.fit import fit, fit_tiles, median_frac, ratio_logs, split, spread_frac, with_constants
 from estimator.calibration.points import Point
 from estimator.cost.efficiency import efficiencies, tiles
 from estimator.operations.op import gemm
@@ -62,13 +62,13 @@ def main() -> int:
 def calibration(gpu: str, chip: Chip, rows: Sequence[dict[str, str]], table: str) -> str:
     """Fit a chip's efficiencies and write them as a calibration on the base of its family."""
     memory = rate(chip, rows, "elem", accesses=lambda op: {"add": 3}.get(op, 2 if op in UNARY else 0))
-    frac, table_of_tiles, residual, count = fit_products(chip, rows, memory[0] if memory else 0.85)
+    frac, table_of_tiles, (residual, spread), count = fit_products(chip, rows, memory[0] if memory else 0.85)
     source = f"{table}, {gpu}, fp32"
     lines = [
         f"# {chip.label}: from {len(rows)} single operators (benchmarks/operators.py), no step among them.",
         "",
         "schema_version = 1", f'base = "{BASES.get(chip.name, "default")}"', f'device = "{gpu}"', "", "[ranges]",
-        entry("gemm_vector_frac", frac, (frac * (1 - residual), min(frac * (1 + residual), 1.0)), "of fp32 peak",
+        entry("gemm_vector_frac", frac, (frac / (1 + spread), min(frac * (1 + spread), 1.0)), "of fp32 peak",
               f"{source}: {count} products, median error {residual:.0%}"),
     ]  # fmt: skip
     if memory:
@@ -129,8 +129,10 @@ def rate(
 
 def fit_products(
     chip: Chip, rows: Sequence[dict[str, str]], memory_frac: float
-) -> tuple[float, tuple[tuple[int, int, float], ...], float, int]:
-    """Rate and tiles of fp32 products, by the fit of ``headroom calibrate``, with their median error and how many.
+) -> tuple[float, tuple[tuple[int, int, float], ...], tuple[float, float], int]:
+    """Rate and tiles of fp32 products, by the fit of ``headroom calibrate``, with their errors and how many they are.
+
+    Errors: the median one, and the one that 80 % stay below, which is how far the rate may be off in a model.
 
     How k is split and how compute and memory overlap stays as the base has it: products of 16 bits share it.
     """
@@ -153,7 +155,8 @@ def fit_products(
     # The best tile's rate is 1 by definition.
     best = max(one for *_, one in e.gemm_vector_tiles.tiles)
     relative = tuple((r, c, one / best) for r, c, one in e.gemm_vector_tiles.tiles)
-    return e.gemm_vector_frac * best, relative, median_frac(ratio_logs(points, chip, e)), len(points)
+    logs = ratio_logs(points, chip, e)
+    return e.gemm_vector_frac * best, relative, (median_frac(logs), spread_frac(logs)), len(points)
 
 
 def product(batch: float, m: float, n: float, k: float, seconds: float) -> Point:

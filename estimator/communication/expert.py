@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from estimator.communication.message import Message
+from estimator.operations.moe import fullest
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
@@ -14,17 +15,19 @@ def expert_messages(d: RankSizes) -> list[Message]:
     padded to the capacity where one is set; an expert that is itself split gathers its tokens and scatters its sums
     (Lepikhin 2020, arXiv 2006.16668, section 3.2; Singh 2023, arXiv 2303.06318, section 4). Nothing hides them
     but ``ep_overlap``: Megatron-Core's --overlap-moe-expert-parallel-comm, or DualPipe (DeepSeek-V3, arXiv 2412.19437,
-    section 3.2.1). Recomputation needs what comes back to weigh it, unless weights were applied inside the experts.
+    section 3.2.1). Under ``ep_dispatch`` to-nodes (DeepEP) a token crosses to a node once. Recomputation needs what
+    comes back to weigh it, unless weights were applied inside the experts.
     """
     model = d.model
-    copies = model.top_k * (model.capacity_factor or 1.0)
+    copies = model.top_k * fullest(d)
     payload = d.routed_tokens * copies * d.hidden * d.widths.compute
     split = payload * d.expert_tp
     back = d.training.traits.redoes_whole_blocks or not d.training.traits.weighs_inside_experts
 
     def one(name: str, kind: str, group: str, phase: str, payload: Number, count: float) -> Message:
         return Message(name=name, kind=kind, axis=group, group=group, phase=phase, payload_bytes=payload, count=count,
-                       hides_behind="compute" if d.ep_overlap else "")  # fmt: skip
+                       hides_behind="compute" if d.ep_overlap else "",
+                       copies=model.top_k if d.ep_dispatch == "to-nodes" else 0)  # fmt: skip
 
     found = [
         one("expert dispatch, combine", "all-to-all", "ep", "forward", payload, 2.0),

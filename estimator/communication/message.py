@@ -28,6 +28,7 @@ class Message:
       stands in line.
     - ``ranks``: neighbours of the group that take part where not all of it does.
     - ``host``: ranks that meet in it from launch-bound hosts (1: none).
+    - ``copies``: of an all-to-all of tokens, to how many experts each goes where it crosses to their nodes once.
     - ``copies_bytes``: moved in and out of flat buffers on the same rank, for all executions together.
     """
 
@@ -41,6 +42,7 @@ class Message:
     hides_behind: str = ""
     ranks: Number | None = None
     host: Number = 1.0
+    copies: int = 0
     copies_bytes: Number = 0.0
 
 
@@ -58,7 +60,9 @@ class PricedMessage:
 def priced(message: Message, groups: Groups, cluster: Cluster, e: Efficiencies) -> PricedMessage:
     """Price a message in its group; all of it shows."""
     group = members(getattr(groups, message.group), message.ranks)
-    seconds = collective_s(message.kind, message.payload_bytes, group, cluster, e) * message.count
+    seconds = (
+        collective_s(message.kind, message.payload_bytes, group, cluster, e, copies=message.copies) * message.count
+    )
     return PricedMessage(message=message, ranks=group.ranks, seconds=seconds, exposed_s=seconds)
 
 

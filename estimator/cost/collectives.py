@@ -24,13 +24,17 @@ class Group:
     ranks_per_node: Number
 
 
-def collective_s(kind: str, payload_bytes: Number, group: Group, cluster: Cluster, e: Efficiencies) -> Number:
+def collective_s(
+    kind: str, payload_bytes: Number, group: Group, cluster: Cluster, e: Efficiencies, *, copies: int = 0
+) -> Number:
     """Time of one collective on two tiers: links inside a node, network ports between nodes.
 
     t = latency + max(inside, between). Inside, wire = factor·(n − 1)/n · payload leaves each rank over its link.
     Between nodes the r ranks that a group has in one node share the wire over their r ports (each port serves the
     groups of its own chip, so groups that run at the same time do not add up); an all-to-all is not shared: each rank
-    sends (n − r)/n of its payload through its own port. Latency grows with the ranks in a node, and with the number of
+    sends (n − r)/n of its payload through its own port. Where tokens go to ``copies`` experts each but to a node once,
+    payload/copies · (N − 1)·(1 − (1 − 1/N)^copies) crosses to the N − 1 others, all copies pass over links meanwhile
+    (DeepSeek-V3, arXiv 2412.19437, section 3.2.2). Latency grows with the ranks in a node, and with the number of
     nodes: its logarithm for trees and rings of blocks, its count for an all-to-all.
     """
     n, r = group.ranks, group.ranks_per_node
@@ -44,6 +48,9 @@ def collective_s(kind: str, payload_bytes: Number, group: Group, cluster: Cluste
     if kind == "all-to-all":
         inside = payload_bytes * ((minimum(n, r) - 1) / n) / link
         between = payload_bytes * ((n - r) / n) / network
+        if copies:
+            inside = where(across, payload_bytes * ((r - 1) / r) / link, inside)
+            between = payload_bytes / copies * (nodes - 1) * (1 - (1 - 1 / nodes) ** copies) / network
         hops = nodes - 1
     elif kind == "p2p":
         inside, between, hops = payload_bytes / link, payload_bytes / network, 1.0

@@ -51,6 +51,15 @@ def split_products_s(training: Training, ranks: Number, products: Number, e: Eff
     return where(ranks > 1, products * e.host_dtensor_s, 0.0) if training.traits.dtensor else 0.0
 
 
+DTENSOR_DISPATCHES = 6.5
+"""Ops of a split product that DTensor dispatches in a pass: t, view, mm, view; nine backward (traced: Llama)."""
+
+
+def taken_apart_s(ops: Number, e: Efficiencies) -> Number:
+    """Host time of recorded ops that DTensor dispatches, as of so large a part of a split product."""
+    return ops * e.host_dtensor_s / DTENSOR_DISPATCHES
+
+
 def split_norms_s(training: Training, ranks: Number, launches: Number, e: Efficiencies) -> Number:
     """Host time of ``launches`` kernels of norms whose sequence is split: each is an op that DTensor dispatches."""
     return split_products_s(training, ranks, launches / DTENSOR_OPS, e)

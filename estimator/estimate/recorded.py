@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import recorded_launch_s
+from estimator.cost.host import recorded_launch_s, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_known, kernels_of, plain
@@ -215,26 +215,35 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         launches[index] = one.launches if one.exchange is None else 0.0
         products[index] = one.products_frac
     gap = np.asarray(e_all.kernel_gap_s, dtype=float).reshape(-1, 1)
-    hosts: dict[tuple[str, float, bool, bool, int], int] = {}
+    hosts: dict[tuple[str, float, bool, bool, int, int], int] = {}
     columns: list[Floats] = []
     of_host = np.zeros(len(calls), dtype=np.int64)
     # Who did not count them leaves one for each call.
     counted = any(call.dispatches > 1 for call in calls)
     for index, call in enumerate(calls):
         count = found.work[which[index]].launches if which[index] >= 0 else 0.0
-        key = (found.phases[index], count, call.compiled, call.recomputed, call.dispatches if counted else 0)
+        key = (
+            found.phases[index],
+            count,
+            call.compiled,
+            call.recomputed,
+            call.dispatches if counted else 0,
+            call.dtensor,
+        )
         at = hosts.get(key)
         if at is None:
             at = hosts[key] = len(columns)
-            phase, count, compiled, again, dispatches = key
+            phase, count, compiled, again, dispatches, dtensor = key
             own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
                                     library="transformers" in found.found.versions)  # fmt: skip
+            own = own + taken_apart_s(dtensor, e_all)
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at
     host = np.stack(columns, axis=1)[:, of_host] if columns else np.zeros((rows, 0))
     walk = np.asarray(e_all.host_tensor_s, dtype=float)
-    for index, tensors in _walks(found).items():
-        host[:, index] += tensors * walk
+    sharded = np.asarray(e_all.host_sharded_tensor_s, dtype=float)
+    for index, (tensors, dtensors) in _walks(found).items():
+        host[:, index] += tensors * walk + dtensors * sharded
     for (name, phase), constant in FSDP_MODULES.items():
         marks = {at for at, s in enumerate(found.found.signatures) if plain(s.op).lstrip("_") == name}
         if marks:
@@ -259,9 +268,9 @@ FSDP_MODULES = {
 """Ops that FSDP2 runs once for each module that it gathers: all that they stand for takes the host longer."""
 
 
-def _walks(found: Recorded) -> Mapping[int, int]:
-    """Tensors that an optimizer walks over before the first call of each of its phases."""
-    walks: dict[int, int] = {}
+def _walks(found: Recorded) -> Mapping[int, tuple[int, int]]:
+    """Tensors that an optimizer walks over before the first call of each of its phases, and the DTensors among them."""
+    walks: dict[int, tuple[int, int]] = {}
     first, before = -1, ""
     for index, (call, phase) in enumerate(zip(found.found.calls, found.phases, strict=True)):
         if phase == Phase.OPTIMIZER and before != Phase.OPTIMIZER:
@@ -270,7 +279,8 @@ def _walks(found: Recorded) -> Mapping[int, int]:
         if phase == Phase.OPTIMIZER and call.kind == "kernel":
             signature = found.found.of(call)
             if "foreach" in signature.op or "fused" in signature.op:
-                walks[first] = max(walks.get(first, 0), tensors_of(signature))
+                tensors = tensors_of(signature)
+                walks[first] = max(walks.get(first, (0, 0)), (tensors, tensors if call.dtensor else 0))
     return walks
 
 

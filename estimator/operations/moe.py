@@ -12,12 +12,17 @@ from estimator.scenario.units import Number
 
 
 def routed_rows(d: RankSizes) -> Number:
-    """Rows that this rank's experts multiply together: tokens · top_k · expert_tp, balanced over experts.
+    """Rows that the fullest rank's experts multiply together: tokens · top_k · expert_tp · imbalance.
 
     Ranks exchange as many rows as they receive; ranks that split an expert gather each other's. A capacity pads every
     expert to ``capacity_factor`` times its even share (GShard, arXiv 2006.16668, section 2.2).
     """
-    return d.routed_tokens * d.model.top_k * (d.model.capacity_factor or 1.0) * d.expert_tp
+    return d.routed_tokens * d.model.top_k * fullest(d) * d.expert_tp
+
+
+def fullest(d: RankSizes) -> float:
+    """Rows of the fullest rank over its even share."""
+    return d.model.capacity_factor or d.training.expert_imbalance
 
 
 def expert_part(d: RankSizes, layer: str) -> list[Op]:

@@ -79,6 +79,7 @@ class RankSizes:
     keeps_gathered: bool
     tp_overlap: bool = False
     ep_overlap: bool = False
+    ep_dispatch: str = "to-experts"
     causal: bool = True
 
     @property
@@ -162,4 +163,5 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         keeps_gathered=keeps_gathered,
         tp_overlap=plan.tp_overlap,
         ep_overlap=plan.ep_overlap,
+        ep_dispatch=plan.ep_dispatch,
     )

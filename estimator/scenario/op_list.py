@@ -55,6 +55,7 @@ class Call:
     """One execution, in the order in which the host launched them; indices point into the list's own tables.
 
     ``dispatches``: ops that the host went through since the call before, this one included (views cost time, too).
+    ``dtensor``: those among them that DTensor took apart first.
     ``recomputed``: runs a second time in backward. ``compiled``: stands in a region that the program compiles, recorded
     as eager would run it, so that its neighbours may fuse. ``waits_for``: index of an earlier call. ``measured_s``:
     device seconds of its kernels where it was profiled, else None.
@@ -66,6 +67,7 @@ class Call:
     module: int = NONE
     stream: int = 0
     dispatches: int = 1
+    dtensor: int = 0
     recomputed: bool = False
     compiled: bool = False
     waits_for: int = NONE
@@ -116,8 +118,8 @@ class OpList:
         return self.signatures[call.signature]
 
 
-_CALL = {"kind": "", "signature": NONE, "phase": "", "module": NONE, "stream": 0, "dispatches": 1, "recomputed": False,
-         "compiled": False, "waits_for": NONE, "measured_s": None}  # fmt: skip
+_CALL = {"kind": "", "signature": NONE, "phase": "", "module": NONE, "stream": 0, "dispatches": 1, "dtensor": 0,
+         "recomputed": False, "compiled": False, "waits_for": NONE, "measured_s": None}  # fmt: skip
 _STORAGE = {"bytes": 0, "born": NONE, "died": NONE, "kind": MemoryKind.TEMPORARIES}
 
 

@@ -14,6 +14,7 @@ SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v")
 TP_KINDS = ("1d", "2d", "2.5d", "3d")
 CP_KINDS = ("ring", "ulysses", "all-gather")
 DDP_MODES = ("bucketed", "flat", "naive")
+DISPATCHES = ("to-experts", "to-nodes")
 OFFLOADS = ("none", "optimizer", "activations", "both")
 AXIS_LABELS = {
     "tp": "tensor parallel",
@@ -48,10 +49,16 @@ class Plan:
     pp: int = spec(1, minimum=1, maximum=10_000, help="pipeline parallel degree")
     virtual_stages: int = spec(1, minimum=1, maximum=1_000, help="model chunks per pipeline rank")
     schedule: str = spec("1f1b", choices=SCHEDULES, help="pipeline schedule")
+    pp_overlap: bool = spec(False, help="messages between stages pass beside compute, but while the pipeline fills")
     ep: int = spec(1, minimum=1, maximum=100_000, help="expert parallel degree")
     expert_tp: int = spec(1, minimum=1, maximum=100_000, help="tensor parallel degree inside one expert")
     ep_overlap: bool = spec(
         False, help="tokens travel to experts and back beside the compute of another half micro-batch"
+    )
+    ep_dispatch: str = spec(
+        "to-experts",
+        choices=DISPATCHES,
+        help="a token crosses to each of its experts, or once to each node that has any and on from there",
     )
     sharding: str = spec("ddp", choices=SHARDINGS, help="what data parallel ranks shard; fsdp is zero3 with reshard")
     shard_ranks: int = spec(

@@ -37,6 +37,9 @@ class Training:
         choices=EXPERTS,
         help="experts in grouped products or one after another; default: grouped where kernels are fused",
     )
+    expert_imbalance: float = spec(
+        1.0, minimum=1, maximum=1000, help="tokens of the fullest rank's experts, for which all wait, over the mean"
+    )
     compile: bool = spec(False, help="torch.compile fuses element-wise kernels")
     framework: str = spec("pytorch-eager", choices=tuple(FRAMEWORKS), help="whose kernel list and host time")
 

@@ -18,7 +18,7 @@ from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.operations.optimizer import gradient_accumulation, optimizer
-from estimator.scenario.arrays import maximum, where
+from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
@@ -191,7 +191,11 @@ def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubb
     lacking = setting.kinds[1].lacking / maximum(setting.kinds[1].layers, 1.0)
     ramp_s = FORMULAS[setting.plan.schedule].ramp_s(middle, setting.virtual_stages)
     idle = maximum(found.idle_s - lacking * ramp_s, 0.0)
-    return Bubble(idle_s=idle, send_s=found.send_s), send_s
+    shown = found.send_s
+    if setting.plan.pp_overlap:
+        # Nothing runs beside the messages that fill and drain the pipeline.
+        shown = minimum(shown, 2.0 * (setting.stages - 1) * send_s)
+    return Bubble(idle_s=idle, send_s=shown), send_s
 
 
 def _tied_s(setting: Setting, e: Efficiencies) -> Number:

@@ -106,6 +106,9 @@ def _alternatives(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scen
         for chunks in {scenario.model.layers // plan.pp // depth for depth in (4, 1)}:
             if chunks > 1:
                 yield replace(scenario, plan=replace(plan, schedule="interleaved", virtual_stages=chunks))
+    if plan.ep > 1 and not cells.get("ep_overlap") and _software(scenario.training.framework).published.recipes:
+        yield replace(scenario, plan=replace(plan, ep_overlap=True))
+        yield replace(scenario, plan=replace(plan, ep_dispatch="to-nodes"))
 
 
 def _not_modelled(cells: Mapping[str, str]) -> str:
@@ -298,6 +301,9 @@ def plan_and_training(
         assumptions.append("cp_kind = ring (peer to peer)")
     if vp > 1 and pp > 1:
         plan |= {"virtual_stages": vp, "schedule": "interleaved"}
+        if recent:
+            plan["pp_overlap"] = True
+            assumptions.append("pp_overlap = true (Megatron's default where stages are interleaved)")
     if ep > 1:
         plan["ep_overlap"] = flag(cells.get("ep_overlap", ""), False)
         assumptions.append("expert_tp = 1" if cells.get("ep_overlap") else "expert_tp = 1, ep_overlap = false")

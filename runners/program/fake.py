@@ -14,6 +14,7 @@ import torch
 import torch.optim.optimizer as optimizers
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.nn.parallel import scatter_gather
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
 from torch.utils import backend_registration
@@ -283,14 +284,15 @@ def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
     return found
 
 
-def _scatter(tensor: torch.Tensor, devices: list[int], sizes: Any, dim: int, streams: Any) -> list[torch.Tensor]:
+class _Scatter:
     """DataParallel's way to its devices, of which there is one here."""
-    if len(devices) > 1:
-        remedy = "Give one device, or use DistributedDataParallel."
-        raise InputProblems(
-            [Problem(field="DataParallel", message="spreads a batch over several devices", remedy=remedy)]
-        )
-    return [tensor.to(torch.device("cuda", devices[0]), non_blocking=True)]
+
+    @staticmethod
+    def apply(devices: list[int], sizes: Any, dim: int, tensor: torch.Tensor) -> tuple[torch.Tensor]:
+        if len(devices) > 1:
+            message, remedy = "spreads a batch over several devices", "Give it one, or use DistributedDataParallel."
+            raise InputProblems([Problem(field="DataParallel", message=message, remedy=remedy)])
+        return (tensor.to(torch.device("cuda", devices[0]), non_blocking=True),)
 
 
 def _patch_devices(route: Route) -> None:
@@ -333,7 +335,8 @@ def _patch_devices(route: Route) -> None:
 
     dataloader.__init__ = without_workers  # type: ignore[method-assign]
     anywhere.Generator = _generator()
-    anywhere._C._scatter = _scatter
+    parallel: Any = scatter_gather
+    parallel.Scatter = _Scatter
     wrap = anywhere.Tensor._make_wrapper_subclass
 
     def wrapped(*args: Any, **kwargs: Any) -> Any:

@@ -67,6 +67,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func is _ASKS_DEVICE and type(args[0]) is FakeTensor:
             return args[0].fake_device
         if not _PLAIN_TYPES.issuperset(types):
+            # by its name: importing it takes as long as torch
+            self.recording.dtensor += any(one.__name__ == "DTensor" for one in types)
             return NotImplemented
         with torch._C.DisableTorchFunction():
             if not self.recording.backward:

@@ -31,7 +31,7 @@ class Recording:
         self.groups: list[tuple[int, ...]] = []
         self.assumptions: dict[str, None] = {}
         self.roots: list[nn.Module] = []
-        self.dispatches = 0
+        self.dispatches = self.dtensor = 0
         self.step = 0
         self.ends = False
         self.optimizer = 0
@@ -72,7 +72,7 @@ class Recording:
         self.storages.restart()
         self.modules.restart()
         self._last = dict.fromkeys(self._last, NONE)
-        self.dispatches = 0
+        self.dispatches = self.dtensor = 0
         self._signatures.clear()
         self._made.clear()
 
@@ -111,6 +111,7 @@ class Recording:
             module=module,
             stream=stream,
             dispatches=max(self.dispatches, 1),
+            dtensor=self.dtensor,
             recomputed=self.recomputing > 0,
             compiled=compiled or self.modules.compiled > 0,
         )
@@ -176,10 +177,12 @@ class Recording:
         )
 
     def _append(self, call: Call) -> int:
+        if self.ends:  # what a program does while it is taken down is no part of a step
+            return self._last.get(call.stream, NONE)
         index = len(self.calls)
         self.calls.append(call)
         self._last[call.stream] = index
-        self.dispatches = 0
+        self.dispatches = self.dtensor = 0
         return index
 
     def _module(self) -> tuple[int, bool]:

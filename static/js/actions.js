@@ -280,6 +280,22 @@ export function setPrice(usd) {
   writeUrl();
 }
 
+/** Set two plans against each other in Explore. @param {any} a @param {any} b */
+export function openPair(a, b) {
+  const [first, second] = [a, b].map((one) => complete(one, state.catalog));
+  set({
+    view: "explore",
+    a: pinOf(first, state.base),
+    b: "plan",
+    measured: "",
+    scenario: second,
+    drag: null,
+    selected: "",
+  });
+  writeUrl();
+  scrollTo({ top: 0 });
+}
+
 /** @param {number} baseline */
 export function setBaseline(baseline) {
   set({ baseline });

@@ -148,6 +148,7 @@ async function start() {
       title: "Page",
       mark: "save",
       choices: [
+        ["Link", copyLink],
         ["Report (HTML)", saveReport],
         ["JSON", savePage],
       ],

@@ -174,3 +174,21 @@ def test_a_link_that_cannot_be_reproduced_shows_no_empty_cards(open_page):
     page = open_page("/?view=studies&study=nonsense")
     expect(page.locator("#studies .notice")).to_contain_text("Choose one of the list")
     expect(page.locator("#study-title")).to_be_hidden()
+
+
+def test_a_study_is_its_tables_questions_and_a_pair_of_plans(open_page) -> None:
+    page = open_page("/?view=studies&study=cs336-4d")
+    _ready(page, "cs336-4d")
+    pages = page.locator("#study-pages")
+    expect(pages).to_contain_text("gathered for all m micro-batches")
+    expect(pages).to_contain_text("82.44")
+    page.goto(page.url.split("?")[0] + "?view=studies&study=transformer-tables")
+    _ready(page, "transformer-tables")
+    tables = pages.locator("section.card")
+    expect(tables).to_have_count(2)
+    expect(tables.first.locator("tbody tr").first.locator("td").first).to_have_text("fc1")
+    expect(tables.first.locator(".sub")).to_contain_text("printed figures agree")
+    page.get_by_role("button", name="Open in A | B").click()
+    expect_view(page, "explore")
+    assert query(page, "tp_kind") == "2d"
+    expect(page.locator("#ab .side-a")).to_be_visible()

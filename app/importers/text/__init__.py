@@ -125,6 +125,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "") -> Imp
         )
     if not measurements:
         raise ImportRefused("text", "", "no table with figures was found in this text", _REMEDY)
+    _share_softmax(measurements)
     warnings += step_times.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
     warnings += [warning for measurement in measurements for warning in measurement.warnings]
     return Imported(measurements=tuple(measurements), warnings=tuple(warnings), skipped=skipped)
@@ -147,6 +148,19 @@ def _decoded(source: Source) -> str:
     if text.count("\ufffd") > 0.05 * len(text) or "\x00" in text:
         raise ImportRefused("binary", "", "this is neither text nor a known binary format", _REMEDY)
     return re.sub(r"\x1b\[[0-9;]{0,20}[A-Za-z]", "", text)
+
+
+def _share_softmax(measurements: list[Measurement]) -> None:
+    """The attention that one table of a text tells by its memory is the one that another one compares with."""
+    kinds = {attention.KIND, attention_memory.KIND}
+    tables = [m for m in measurements if m.origin.format.removeprefix("text/") in kinds]
+    known = [row for m in tables for row in m.rows if row.get("memory_before_backward_bytes")]
+    if not known or not all(row.get("softmax") == "written out" for row in known):
+        return
+    for other in measurements:
+        if other.origin.format == f"text/{flash.KIND}":
+            for row in other.rows:
+                row.setdefault("softmax", "written out")
 
 
 def _without_host(text: str) -> str:

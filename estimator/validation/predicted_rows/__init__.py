@@ -13,7 +13,7 @@ from typing import Any
 from estimator.scenario import catalog
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.problems import InputProblems
-from estimator.validation.predicted_rows import attention, collectives, sequence, steps, text_attention
+from estimator.validation.predicted_rows import attention, collectives, sequence, steps, text_attention, toy_parallel
 from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered
 from estimator.validation.score import Errors, errors
@@ -29,6 +29,7 @@ PREDICTED: dict[str, RowOf] = {
     "ulysses": sequence.layer_row,
     "text/step-times": steps.text_row,
     "text/data-parallel-steps": steps.text_data_parallel_row,
+    "text/data-parallel-variants": toy_parallel.row,
     "text/collectives": collectives.text_row,
     "text/attention": text_attention.sweep_row,
     "text/attention-memory": text_attention.sweep_row,

@@ -15,7 +15,7 @@ from estimator.cost.price import price
 from estimator.operations.op import Op
 from estimator.scenario import catalog
 from estimator.scenario.units import Number
-from estimator.validation.predicted_rows.attention import fused_ops, naive_ops
+from estimator.validation.predicted_rows.attention import fused_ops, naive_ops, recomputed_backward_ops, tile_columns
 from estimator.validation.predicted_rows.device import TableDevice, whole, word
 
 WIDTHS = ("head_dim", "d_model", "d", "d_head", "dim", "hidden", "embed_dim", "d_k")
@@ -62,7 +62,8 @@ def sweep_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     compiled = bool(row.get("compile")) or version in COMPILED
     if not compiled and version not in NAIVE:
         return _times(_ops_of(place, version, batch, length, width, precision, causal=False), place, compiled=False)
-    ops = naive_ops(batch, length, width, precision, causal=False, compiled=compiled)
+    ops = naive_ops(batch, length, width, precision, causal=False, compiled=compiled,
+                    tile=tile_columns(place, precision), **_written_out(row, of_queries=True))  # fmt: skip
     found = _times(ops, place, compiled=compiled)
     if precision not in ("fp32", "tf32"):
         return found
@@ -85,7 +86,11 @@ def speedup_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     length, width, batch = _case(row, place, SWEPT_BATCH)
     precision = _precision(row, place)
     eager, compiled = (
-        _times(naive_ops(batch, length, width, precision, causal=False, compiled=one), place, compiled=one)
+        _times(
+            naive_ops(batch, length, width, precision, causal=False, compiled=one, tile=tile_columns(place, precision)),
+            place,
+            compiled=one,
+        )
         for one in (False, True)
     )
     return {f"{name}_speedup": eager[f"{name}_s"] / compiled[f"{name}_s"] for name in PASSES}
@@ -104,7 +109,12 @@ def implementations_row(row: Mapping[str, Any], place: TableDevice) -> dict[str,
     names = {key.removesuffix("_forward_s") for key in row if key.endswith("_forward_s")}
     found: dict[str, float] = {}
     for name in sorted(names):
-        ops = _ops_of(place, name, batch, length, width, precision, causal=causal)
+        ops = _ops_of(place, name, batch, length, width, precision, causal=causal, **_written_out(row))
+        if name == "triton":
+            # its section 1.3 asks for a backward of plain PyTorch under torch.compile
+            place.assume("triton's backward is compiled PyTorch that recomputes, as CS336's assignment has it")
+            again = recomputed_backward_ops(batch, length, width, precision, tile=tile_columns(place, precision))
+            ops = [op for op in ops if op.phase == "forward"] + again
         for part, phases in PASSES.items():
             if ops:
                 found[f"{name}_{part}_s"] = _device_s(ops, phases, place)
@@ -113,6 +123,13 @@ def implementations_row(row: Mapping[str, Any], place: TableDevice) -> dict[str,
         for part in PASSES:
             found[f"{part}_speedup"] = found[f"{slow[0]}_{part}_s"] / found[f"{fast[0]}_{part}_s"]
     return found
+
+
+def _written_out(row: Mapping[str, Any], *, of_queries: bool = False) -> dict[str, bool]:
+    """Whether the softmax of a row is written out; its memory then shows that only the queries ask for a gradient."""
+    if row.get("softmax") != "written out":
+        return {}
+    return {"written_out": True, **({"of_queries": True} if of_queries else {})}
 
 
 def _case(row: Mapping[str, Any], place: TableDevice, usual_batch: int) -> tuple[int, int, int]:
@@ -130,10 +147,13 @@ def _precision(row: Mapping[str, Any], place: TableDevice) -> str:
 
 
 def _ops_of(
-    place: TableDevice, name: str, batch: int, length: int, width: int, precision: str, *, causal: bool
-) -> list[Op]:
+    place: TableDevice, name: str, batch: int, length: int, width: int, precision: str, *, causal: bool,
+    written_out: bool = False,
+) -> list[Op]:  # fmt: skip
     if name in NAIVE:
-        return naive_ops(batch, length, width, precision, causal=causal)
+        return naive_ops(
+            batch, length, width, precision, causal=causal, tile=tile_columns(place, precision), written_out=written_out
+        )
     if name not in FUSED:
         return []
     return fused_ops(place, batch, 1, length, width, precision, FUSED[name], causal=causal)

@@ -25,10 +25,11 @@ export function groupsOf(series) {
 }
 
 /**
- * @param {{series: Series[], colour: import("../types.js").Colour, narrow: boolean}} input  one group
+ * @param {{series: Series[], colour: import("../types.js").Colour, narrow: boolean,
+ *   capacity?: {capacity: number, words: string}}} input  one group; `capacity`: a line that it must stay below
  * @returns {import("../types.js").Figure}
  */
-export function studyFigure({ series, colour, narrow }) {
+export function studyFigure({ series, colour, narrow, capacity }) {
   const [first] = series;
   const bars = first.kind === "bar";
   const places = [...new Set(series.flatMap(({ x }) => x))];
@@ -37,6 +38,7 @@ export function studyFigure({ series, colour, narrow }) {
   const parts = bars ? barParts(series, drawing) : lineParts(series, drawing, words);
   const top = Math.max(...series.flatMap(({ y }) => y.map((value) => value ?? 0)));
   const unit = first.y_label;
+  if (capacity) drawCapacity(parts.layout, capacity, colour);
   return {
     ...parts,
     summary: `${first.group}: ${plural(places.length, "point")}, at most ${significant(top)} ${unit}.`,
@@ -48,6 +50,37 @@ export function studyFigure({ series, colour, narrow }) {
       rows: places.map((place) => [place, ...series.map(({ x, y }) => y[x.indexOf(place)] ?? null)]),
     },
   };
+}
+
+/**
+ * A dashed line with its name.
+ * @param {any} plot @param {{capacity: number, words: string}} line @param {import("../types.js").Colour} colour
+ */
+function drawCapacity(plot, { capacity, words }, colour) {
+  const y = plot.yaxis.type === "log" ? Math.log10(capacity) : capacity;
+  plot.shapes = [
+    {
+      type: "line",
+      xref: "paper",
+      x0: 0,
+      x1: 1,
+      y0: capacity,
+      y1: capacity,
+      line: { color: colour("bad"), width: 1.4, dash: "dash" },
+    },
+  ];
+  plot.annotations = [
+    {
+      xref: "paper",
+      x: 0,
+      y,
+      xanchor: "left",
+      yanchor: "bottom",
+      text: words,
+      showarrow: false,
+      font: { size: 11, color: colour("bad") },
+    },
+  ];
 }
 
 /** @typedef {{places: (number | string)[], colour: import("../types.js").Colour, narrow: boolean}} Drawing */
@@ -104,7 +137,7 @@ function lineParts(series, { places, colour, narrow }, words) {
   return {
     data: series.map(({ name, x, y }, of) => ({
       type: "scatter",
-      mode: places.length > 30 ? "lines" : "lines+markers",
+      mode: series[of].kind === "points" ? "markers" : places.length > 30 ? "lines" : "lines+markers",
       name,
       x: x.map(at),
       y,
@@ -115,7 +148,10 @@ function lineParts(series, { places, colour, narrow }, words) {
         shape: steps ? "hvh" : "linear",
         dash: of ? "dot" : "solid",
       },
-      marker: { size: 6, color: colour(tokenOfSeries(series[of], of)) },
+      marker:
+        series[of].kind === "points"
+          ? { size: 11, symbol: "circle-open", color: colour("ink"), line: { width: 1.6 } }
+          : { size: 6, color: colour(tokenOfSeries(series[of], of)) },
       customdata: y.map((value, point) => `${escaped(shown(x[point]))}: ${value === null ? "–" : shown(value)}`),
       hovertemplate: "%{fullData.name}<br>%{customdata}<extra></extra>",
     })),

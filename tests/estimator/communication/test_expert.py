@@ -67,6 +67,17 @@ def test_a_split_expert_gathers_its_tokens_and_scatters_its_sums():
     ]
 
 
+def test_the_fullest_rank_and_the_way_to_a_node_are_the_messages_too():
+    def of(plan: dict, **training: float) -> list:
+        return expert_messages(rank_sizes(scenario(MIXTRAL, plan={"dp": 4, "ep": 4, **plan}, **training)))
+
+    plain = of({})
+    fuller = of({}, expert_imbalance=1.5)
+    assert [one.payload_bytes for one in fuller] == [1.5 * one.payload_bytes for one in plain]
+    assert {one.copies for one in plain} == {0}
+    assert {one.copies for one in of({"ep_dispatch": "to-nodes"})} == {2}
+
+
 def test_tokens_pass_beside_compute_where_the_plan_says_so():
     plain = expert_messages(rank_sizes(scenario(MIXTRAL, plan={"dp": 4, "ep": 4})))
     beside = expert_messages(rank_sizes(scenario(MIXTRAL, plan={"dp": 4, "ep": 4, "ep_overlap": True})))

@@ -76,6 +76,18 @@ def test_an_all_to_all_sends_each_ranks_own_share_through_its_own_port():
     assert collective_s("all-to-all", 1e9, group, cluster(8, 2), E) == pytest.approx(0.5 + 1e-5)
 
 
+def test_tokens_that_cross_to_a_node_once_need_fewer_ports():
+    group, two = Group(ranks=16, ranks_per_node=8), cluster(8, 2)
+    plain = collective_s("all-to-all", 1e9, group, two, E)
+    # Of four copies in 1 GB one token's row crosses where any of them does: 1/4 GB · (1 − 1/2⁴).
+    once = collective_s("all-to-all", 1e9, group, two, E, copies=4)
+    assert once - 1e-5 == pytest.approx(max(0.25 * (1 - 0.5**4), 0.1 * 7 / 8))
+    assert collective_s("all-to-all", 1e9, group, two, E, copies=1) == pytest.approx(plain)
+    assert collective_s("all-to-all", 1e9, INSIDE, cluster(), E, copies=4) == pytest.approx(
+        collective_s("all-to-all", 1e9, INSIDE, cluster(), E)
+    )
+
+
 def test_a_message_between_stages_takes_latency_and_bytes_of_its_link():
     e = flawless(collective_start_s=1e-5)
     assert p2p_s(1e9, False, cluster(), e) == pytest.approx(1e-5 + 1e-6 + 0.1)

@@ -30,6 +30,14 @@ def test_a_capacity_pads_or_drops():
         assert ops["expert down projection"].m == 32 * factor
 
 
+def test_all_wait_for_the_fullest_rank():
+    ops = named(ops_of(plan={"ep": 4}, expert_imbalance=1.5))
+    assert ops["expert down projection"].m == 128 * 1.5
+    even = named(ops_of(plan={"ep": 4}))
+    assert ops["router"] == even["router"]
+    assert ops["expert permutation"] == even["expert permutation"]
+
+
 def test_an_expert_split_in_two_gathers_the_tokens_of_both_halves():
     op = named(ops_of(plan={"ep": 2, "expert_tp": 2}))["expert down projection"]
     assert (op.batch, op.m, op.k) == (4, 128, 352)

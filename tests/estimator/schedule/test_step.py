@@ -214,6 +214,15 @@ def test_stages_on_different_nodes_use_the_network():
     assert across.phases_s["exposed_communication"] == pytest.approx(2 * send[1])
 
 
+def test_messages_beside_compute_show_while_the_pipeline_fills_and_drains():
+    def shown(**plan: object) -> float:
+        return run(plan={"pp": 4, **plan}, global_batch=8).phases_s["exposed_communication"]
+
+    send = 1e-6 + 128 * 256 * 2 / LINK
+    assert shown(pp_overlap=True) == pytest.approx(2 * 3 * send)
+    assert shown(pp_overlap=True) < shown()
+
+
 def test_sequence_parallel_stages_send_their_share():
     split = run(plan={"pp": 2, "tp": 2, "sequence_parallel": True})
     whole = run(plan={"pp": 2, "tp": 2})

@@ -160,3 +160,13 @@ def test_grouped_products_without_a_kernel_are_a_loop_that_reads_where_groups_en
     made = [slow.of(call).inputs for call in slow.calls if call.kind == "kernel" and slow.of(call).op == "aten::mm"]
     assert {tuple(one.shape for one in inputs[:2]) for inputs in made} == {((16, 64), (64, 32)), ((64, 16), (16, 32))}
     assert any("equally large" in text for text in slow.assumptions)
+
+
+def test_what_libraries_do_around_a_step(traced):
+    """A closure's ops are no optimizer's, flags come back as they were sent, and taking the model down is no step."""
+    found = traced(PROGRAMS / "habits.py")
+    forward, backward = ops(found, phase="forward"), ops(found, phase="backward")
+    assert "addmm" in forward
+    assert "mm" in backward
+    assert set(ops(found, phase="optimizer")) == {"_foreach_add_.List"}
+    assert ops(found)[-1] == "_foreach_add_.List"

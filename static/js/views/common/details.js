@@ -1,9 +1,12 @@
 /** What a chosen measurement holds beyond one step: its tables, kernels, collectives and warnings; one card each. */
 import { api, ApiError } from "../../api.js";
 import { count, plural } from "../../format.js";
+import { legendOf, tableChart } from "../../figures/tableChart.js";
+import { chartsOf } from "../../figures/tableCharts.js";
 import { besideRows, errorWords } from "../../predictedRows.js";
 import { state } from "../../state.js";
-import { h } from "./dom.js";
+import { colour, h, narrow } from "./dom.js";
+import { FigureCard } from "./figure.js";
 import { createTableSave } from "./save.js";
 import { createScroller } from "./scroller.js";
 import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
@@ -163,7 +166,29 @@ function card(measurement, predicted, answer) {
         )
       : null,
   );
-  return [{ label, element }];
+  return [{ label, element: h("div", { class: "column" }, element, pictures(measurement, predicted, label)) }];
+}
+
+/**
+ * The pictures that the table's kind deserves.
+ * @param {Measurement} measurement @param {PredictedRows | null} predicted @param {string} label
+ */
+function pictures(measurement, predicted, label) {
+  return chartsOf(measurement, predicted).map((chart, at) => {
+    const card = new FigureCard({
+      id: `chart-${measurement.id}-${at}`,
+      title: chart.title[0].toUpperCase() + chart.title.slice(1),
+      height: 320,
+      span: "",
+      name: () => label.replace(/[^\w.-]+/g, "-"),
+      about: () => label,
+    });
+    const several = chart.series.some((one) => one.predicted);
+    card.sub.textContent = several ? `${label}; dashed or hatched: predicted` : label;
+    card.explain(legendOf(chart));
+    card.later(() => tableChart({ chart, colour, narrow: narrow() }));
+    return card.element;
+  });
 }
 
 /** @param {string} label @param {import("../../types.js").Table} table */

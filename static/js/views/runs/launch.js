@@ -1,9 +1,10 @@
 /** The form that starts a measured run; the exact command is shown before anything starts. */
 import { writeUrl } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
-import { said } from "../../format.js";
+import { plural, said } from "../../format.js";
 import { set, state, subscribe } from "../../state.js";
 import { h, put } from "../common/dom.js";
+import { gridIn, jobsOf } from "../../campaigns.js";
 import { createLaunchForm } from "./launchForm.js";
 import { copy, toast } from "../common/toast.js";
 
@@ -18,12 +19,22 @@ export function createLaunch() {
   const command = h("pre", { class: "block", id: "run-command", tabindex: 0, "aria-label": "Command", text: "…" });
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
   const launch = h("button", { type: "submit", class: "primary", text: "Launch" });
+  const vary = h("textarea", {
+    id: "run-vary",
+    rows: 2,
+    spellcheck: "false",
+    placeholder: "seq_len 128, 256, 512\nmicro_batch 1, 2",
+    oninput: () => tell(),
+  });
+  const points = h("p", { class: "hint" });
   const copying = h("button", { type: "button", class: "link", text: "Copy" });
   copying.onclick = () => copy(command.textContent ?? "", "Command copied");
   const form = h(
     "form",
     { class: "form", onsubmit: submit, oninput: () => plan() },
     ...fields.elements,
+    h("label", { class: "stack" }, "Vary, for a campaign", vary),
+    points,
     problem,
     launch,
     h(
@@ -40,6 +51,19 @@ export function createLaunch() {
   let problems = [];
   /** @type {AbortController | null} */
   let asking = null;
+
+  /** Jobs of the campaign, or the one. */
+  function jobs() {
+    const { grid, wrong } = gridIn(vary.value, job());
+    const name =
+      job().label.replaceAll(": ", " ") || `campaign ${new Date().toISOString().slice(5, 16).replace("T", " ")}`;
+    return { wrong, all: grid.length ? jobsOf(job(), grid, name) : [job()] };
+  }
+  function tell() {
+    const { wrong, all } = jobs();
+    put(points, wrong || (vary.value.trim() ? `${plural(all.length, "run")}, one after another` : ""));
+    put(launch, all.length > 1 ? `Launch ${all.length}` : "Launch");
+  }
 
   /** @param {unknown} error */
   function show(error) {
@@ -102,22 +126,35 @@ export function createLaunch() {
     event.preventDefault();
     launch.disabled = true;
     try {
-      const run = await api.launch(job());
-      set({ runs: [run, ...(state.runs ?? []).filter(({ id }) => id !== run.id)], run: run.id });
+      const { wrong, all } = jobs();
+      if (wrong) return put(points, wrong);
+      for (const one of all) {
+        const run = await api.launch(one);
+        set({ runs: [run, ...(state.runs ?? []).filter(({ id }) => id !== run.id)], run: run.id });
+      }
       writeUrl();
-      toast("Run queued");
+      toast(all.length > 1 ? `${all.length} runs queued` : "Run queued");
       show(null);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       show(error);
     } finally {
       launch.disabled = false;
+      tell();
     }
+    return undefined;
   }
 
   subscribe(["scenario", "view", "catalog"], plan);
   subscribe(["view", "online"], () => void offer());
   plan();
   void offer();
-  return { form };
+  return {
+    form,
+    /** Take the job of a run. @param {import("../../types.js").Run} run */
+    fill: (run) => {
+      fields.fill(run);
+      plan();
+    },
+  };
 }

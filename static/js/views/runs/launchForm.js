@@ -111,15 +111,49 @@ export function createLaunchForm() {
   // the page often opens on a cluster that this machine is not: the small model always runs
   source.value = "small";
 
+  /** @type {Record<string, any> | null} */
+  let cloned = null;
+  /** Take the job of a run that was; its scenario and options stay what they were there. @param {import("../../types.js").Run} run */
+  function fill({ label: name, job: own }) {
+    cloned = own;
+    benchmark.value = own.benchmark;
+    source.querySelector("[value=clone]")?.remove();
+    if (own.scenario && Object.keys(own.scenario).length) {
+      source.append(h("option", { value: "clone", text: `As in ${name || "that run"}` }));
+      source.value = "clone";
+    }
+    for (const [input, key] of /** @type {[HTMLInputElement, string][]} */ ([
+      [ranks, "world_size"],
+      [steps, "steps"],
+      [warmup, "warmup"],
+    ]))
+      if (own[key] !== undefined) input.value = String(own[key]);
+    if (own.device) device.value = own.device;
+    if (own.backend) backend.value = own.backend;
+    label.value = name ?? "";
+    update();
+  }
+
   /** A grid of models, like every other benchmark, takes its shapes from its options. */
   const ofScenario = () => benchmark.value === STEP && !options()?.values().models;
+
+  /** Options of the form, over those of the run that was cloned. */
+  const chosen = () => ({
+    ...(cloned?.benchmark === benchmark.value ? cloned?.options : {}),
+    ...options()?.values(),
+  });
 
   const job = () => ({
     benchmark: benchmark.value,
     ...(ofScenario() && {
-      scenario: source.value === "small" ? smallScenario(ranks.valueAsNumber || 1) : state.scenario,
+      scenario:
+        source.value === "small"
+          ? smallScenario(ranks.valueAsNumber || 1)
+          : source.value === "clone"
+            ? cloned?.scenario
+            : state.scenario,
     }),
-    ...(Object.keys(options()?.values() ?? {}).length && { options: options()?.values() }),
+    ...(Object.keys(chosen()).length && { options: chosen() }),
     world_size: ranks.valueAsNumber,
     device: device.value,
     warmup: warmup.valueAsNumber,
@@ -147,10 +181,11 @@ export function createLaunchForm() {
     if (form?.element !== place.firstChild) place.replaceChildren(...(form ? [form.element] : []));
     put(source.options[0], `Explore: ${describe(scenario, catalog)}`);
     const small = source.value === "small";
-    const { seq_len, global_batch, precision } = small ? smallScenario(1).training : scenario.training;
+    const training = source.value === "clone" ? (cloned?.scenario.training ?? {}) : scenario.training;
+    const { seq_len, global_batch, precision } = small ? smallScenario(1).training : training;
     const size = small ? "128 wide, vocabulary 1 024" : plural(chips(scenario), "chip");
     put(facts, [size, `sequence ${seq_len}`, `batch ${global_batch}`, precision].join(" · "));
     return form ? form.update(problems) : problems;
   }
-  return { elements, job, offer, update };
+  return { elements, job, offer, update, fill };
 }

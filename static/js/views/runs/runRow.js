@@ -13,8 +13,9 @@ import { trying } from "../common/toast.js";
  * @param {string} id
  * @param {() => Promise<void>} refresh  the list, after something was asked of a run
  * @param {(id: string) => void} want  somebody wants to see its result
+ * @param {(run: import("../../types.js").Run) => void} clone  its job is to be changed and run again
  */
-export function createRunRow(id, refresh, want) {
+export function createRunRow(id, refresh, want, clone) {
   /** Show another run: the new one of a retry. @param {import("../../types.js").Run} run */
   async function choose(run) {
     await refresh();
@@ -46,6 +47,10 @@ export function createRunRow(id, refresh, want) {
     h("button", { type: "button", text, onclick: act });
   const cancel = button("Cancel", () => void trying(api.cancel(id).then(refresh)));
   const retry = button("Retry", () => void trying(api.retry(id).then(choose)));
+  const copy = button("Clone", () => {
+    const run = state.runs?.find((one) => one.id === id);
+    if (run) clone(run);
+  });
   const remove = createRemove("run", async () => {
     await api.removeRun(id);
     if (state.run === id) set({ run: "" });
@@ -62,7 +67,7 @@ export function createRunRow(id, refresh, want) {
     { class: "run", "data-run": id, "aria-labelledby": `run-name-${id}` },
     h("div", { class: "name" }, parts.name, parts.state),
     // Cancel keeps its place when it is over, so that a second click on it does not retry
-    h("span", { class: "acts" }, open, compare, retry, remove, cancel),
+    h("span", { class: "acts" }, open, compare, retry, copy, remove, cancel),
     parts.meta,
     progress,
   );

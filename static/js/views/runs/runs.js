@@ -6,7 +6,9 @@ import { state, subscribe } from "../../state.js";
 import { announce, arrange, h, put } from "../common/dom.js";
 import { createDetails } from "../common/details.js";
 import { createLaunch } from "./launch.js";
+import { createCampaigns } from "./campaignCards.js";
 import { createResult } from "./result.js";
+import { createSteps } from "./steps.js";
 import { createSheet } from "../common/sheet.js";
 import { createRunRow } from "./runRow.js";
 import { trying } from "../common/toast.js";
@@ -18,7 +20,10 @@ const BELOW_PX = 72;
 
 /** @param {HTMLElement} root */
 export function createRuns(root) {
-  const sheet = createSheet("New run", [h("section", {}, h("h2", { text: "New measured run" }), createLaunch().form)]);
+  const launch = createLaunch();
+  const sheet = createSheet("New run", [h("section", {}, h("h2", { text: "New measured run" }), launch.form)]);
+  const campaigns = createCampaigns();
+  const steps = createSteps();
   const list = h("div", { id: "run-list" });
   const empty = h("p", {
     class: "empty",
@@ -37,6 +42,7 @@ export function createRuns(root) {
   const opened = h(
     "div",
     { class: "opened", id: "run-opened", role: "region", "aria-label": "Result and log", hidden: true },
+    steps.element,
     result.element,
     tables.element,
     logCard,
@@ -49,6 +55,7 @@ export function createRuns(root) {
       { tabindex: -1 },
       h("h1", { class: "sr", text: "Runs" }),
       h("h2", { class: "sr", text: "List" }),
+      campaigns.element,
       h("section", { class: "card w12" }, h("header", {}, h("h3", { text: "Runs" }), counts), list),
     ),
     sheet.button,
@@ -67,6 +74,7 @@ export function createRuns(root) {
     if (!run || id !== shown) opened.hidden = true;
     drawn = run ? `${id} ${run.state}` : "";
     if (!run) shown = "";
+    void steps.update(run);
     const results = showResult(run);
     if (!run) return results;
     const text = await api
@@ -108,9 +116,19 @@ export function createRuns(root) {
     if (by) scrollBy({ top: by, behavior: calm ? "instant" : "smooth" });
   }
 
+  /** Take a run's job into the form, to change it. @param {Run} run */
+  function clone(run) {
+    launch.fill(run);
+    sheet.open(true);
+    launch.form.scrollIntoView({ block: "nearest" });
+    launch.form.querySelector("select")?.focus();
+  }
+
   function update() {
     const { runs } = state;
     if (!runs) return;
+    steps.hear(runs);
+    void trying(campaigns.update());
     const running = runs.filter((run) => run.state === "running").length;
     const queued = runs.filter((run) => run.state === "queued").length;
     const active = running + queued;
@@ -120,7 +138,7 @@ export function createRuns(root) {
       if (!rows.has(run.id))
         rows.set(
           run.id,
-          createRunRow(run.id, following.refresh, (id) => (wanted = id)),
+          createRunRow(run.id, following.refresh, (id) => (wanted = id), clone),
         );
       rows.get(run.id)?.update(run);
     }

@@ -8,6 +8,8 @@ import { colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { createPathfinding, LIVE_GROUPS } from "./dse.js";
 import { createSheet } from "../common/sheet.js";
+import { createStudyPages } from "./pages.js";
+import { CAPACITIES, printedPeaks } from "../../studyPages.js";
 import { createStudyForm } from "./form.js";
 import { createStudyTable } from "./table.js";
 import { trying } from "../common/toast.js";
@@ -25,9 +27,16 @@ export function createStudies(root) {
     h("section", {}, h("h2", { text: "Reference studies" }), list),
     formBox,
   ]);
+  const pages = createStudyPages();
   const title = h("h3", {});
   const summary = h("p", { class: "hint" });
-  const about = h("section", { class: "card w12", id: "study-title", hidden: true }, h("header", {}, title), summary);
+  const about = h(
+    "section",
+    { class: "card w12", id: "study-title", hidden: true },
+    h("header", {}, title),
+    summary,
+    pages.row,
+  );
   const problem = h("div", { class: "notices w12" });
   const drawings = h("div", { class: "study-drawings w12" });
   const pathfinding = createPathfinding({ change: (settings) => setStudy(PATHFINDING, settings) });
@@ -48,6 +57,7 @@ export function createStudies(root) {
     about,
     problem,
     drawings,
+    pages.element,
     table.element,
     noted,
   );
@@ -141,6 +151,7 @@ export function createStudies(root) {
     if (!answer) return;
     table.element.hidden = false;
     table.update(answer.figures, answer.study !== tabled);
+    pages.update(answer);
     tabled = answer.study;
     notes.replaceChildren(...answer.notes.map((text) => h("li", { text })));
     noted.hidden = !answer.notes.length;
@@ -152,10 +163,13 @@ export function createStudies(root) {
       cards = new Map([...groups.keys()].map((group, at) => [keys[at], createCard(group, at)]));
       drawings.replaceChildren(...[...cards.values()].map(({ element }) => element));
     }
-    [...groups.values()].forEach((series, at) => {
+    [...groups.values()].forEach((computed, at) => {
+      const printed = computed[0].kind === "step" ? printedPeaks(answer?.figures ?? [], computed[0]) : null;
+      const series = printed ? [...computed, printed] : computed;
+      const capacity = computed[0].kind === "step" ? CAPACITIES[study] : undefined;
       const card = /** @type {FigureCard} */ (cards.get(keys[at]));
-      card.explain(series.map((one, of) => [tokenOfSeries(one, of), one.name]));
-      card.later(() => studyFigure({ series, colour, narrow: narrow() }));
+      card.explain(series.map((one, of) => [one.kind === "points" ? "ink" : tokenOfSeries(one, of), one.name]));
+      card.later(() => studyFigure({ series, colour, narrow: narrow(), capacity }));
     });
   }
 

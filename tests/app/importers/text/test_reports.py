@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import statistics
 
 import pytest
 
-from estimator.validation.predicted_rows import predicted_table
+from estimator.validation.predicted_rows import predicted_table, toy_parallel
 from tests.app.importers.reading import REFERENCE, codes, figures, number, one, read
 
 MIB = 1024**2
@@ -370,3 +371,23 @@ def test_moved_and_cut_reports_keep_their_tables(tmp_path, steps_report):
     assert sum(len(m.rows) for m in whole.measurements) == sum(len(m.rows) for m in steps_report.measurements)
     half = read(tmp_path, "\n".join(lines[: len(lines) // 3]))
     assert {m.label for m in half.measurements} >= {"benchmarking_script", "nsys_profile (a)"}
+
+
+def test_attention_and_variants_are_predicted_as_they_were_run(steps_report, flash_report):
+    def off(imported, kind, chip, column, least=0):
+        pairs = predictions(imported, kind, chip)
+        ratios = [
+            should[column] / row[column]
+            for row, should in pairs
+            if column in should and row.get("model_size", 0) >= least
+        ]
+        return statistics.median(abs(ratio - 1) for ratio in ratios), ratios
+
+    assert off(steps_report, "attention", "a100-80gb", "forward_s")[0] < 0.15
+    assert off(steps_report, "attention", "a100-80gb", "backward_s")[0] < 0.2
+    assert off(flash_report, "attention", "rtx-4090", "forward_backward_s")[0] < 0.25
+    assert len(off(flash_report, "data-parallel-variants", "rtx-4090", "backward_communication_s")[1]) == 48
+    large = off(flash_report, "data-parallel-variants", "rtx-4090", "backward_communication_s", 5000)[1]
+    # a machine without peer-to-peer: PCIe, twice; nothing to hide, as one weight has 99.8 % of the bytes
+    assert all(0.7 < ratio < 1.1 for ratio in large)
+    assert toy_parallel.buckets([4.0, 4.0, 4.0], [1.0, 2.0, 3.0], 8.0) == [(8.0, 2.0), (4.0, 3.0)]

@@ -1,0 +1,182 @@
+/** One chart of a table, as Plotly draws it: solid is measured, hatched or dashed is predicted. */
+import { plural, quantity, scaleFor, significant } from "../format.js";
+import { barMarker, escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
+
+/** @typedef {import("./tableCharts.js").Chart} Chart */
+/** @typedef {import("./tableCharts.js").Drawn} Drawn */
+
+const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
+const CUT = { wide: 44, narrow: 18 };
+
+/** @param {number} hue */
+const tokenOf = (hue) => SERIES[hue % SERIES.length];
+
+/**
+ * @param {{chart: Chart, colour: import("../types.js").Colour, narrow: boolean}} input
+ * @returns {import("../types.js").Figure}
+ */
+export function tableChart({ chart, colour, narrow }) {
+  const values = chart.series.flatMap(({ y }) => y).filter((value) => value !== null);
+  const largest = Math.max(0, ...values);
+  const scale = scaleFor(largest, chart.y.kind === "frac" ? "" : chart.y.kind);
+  const shown = (/** @type {number | null} */ value) => (value === null ? null : value / scale.factor);
+  const drawing = { chart, colour, narrow, shown, unit: chart.y.kind === "frac" ? "" : scale.unit };
+  const parts = chart.form === "lines" ? lineParts(drawing) : barParts(drawing);
+  const out = chart.series.reduce((sum, one) => sum + (one.out?.length ?? 0), 0);
+  const said = `${chart.title}: ${plural(chart.series.length, "series")}, at most ${amount(largest, chart.y.kind)}`;
+  return { ...parts, summary: `${said}${out ? `, ${out} places out of memory` : ""}.`, table: tableOf(chart) };
+}
+
+/** @param {number} value @param {string} kind */
+const amount = (value, kind) => (kind && kind !== "frac" ? quantity(value, kind) : significant(value));
+
+/** What each colour and shape stands for. @param {Chart} chart @returns {[token: string, text: string][]} */
+export const legendOf = ({ series }) =>
+  series.filter(({ predicted }) => !predicted).map(({ hue, name }) => [tokenOf(hue), name]);
+
+/** @param {Chart} chart */
+function tableOf({ x, y, series }) {
+  const places = [...new Set(series.flatMap((one) => one.x))];
+  if (places.every((place) => typeof place === "number")) places.sort((a, b) => Number(a) - Number(b));
+  return {
+    columns: [
+      { title: x.label || "row", text: typeof places[0] === "string" },
+      ...series.map(({ name }) => ({ title: name, unit: y.kind === "frac" ? "" : scaleFor(1, y.kind).unit })),
+    ],
+    rows: places.map((place) => [place, ...series.map((one) => one.y[one.x.indexOf(place)] ?? null)]),
+  };
+}
+
+/**
+ * @typedef {{chart: Chart, colour: import("../types.js").Colour, narrow: boolean, unit: string,
+ *   shown: (value: number | null) => number | null}} Drawing
+ */
+
+/** @param {Drawing} drawing */
+function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
+  const all = series.flatMap((one) => one.y.map(shown)).filter((value) => value !== null);
+  const top = Math.max(...all.map(Number)) * (y.log ? 1.6 : 1.08);
+  const places = series.flatMap((one) => one.x).map(Number);
+  const data = series.flatMap((one) => {
+    const ink = colour(tokenOf(one.hue));
+    const symbol = SYMBOLS[(one.symbol ?? 0) % SYMBOLS.length];
+    const line = {
+      type: "scatter",
+      mode: one.predicted ? "lines" : "lines+markers",
+      name: one.name,
+      x: one.x,
+      y: one.y.map(shown),
+      connectgaps: false,
+      line: { color: ink, width: one.predicted ? 1.5 : 2, dash: one.predicted ? "dash" : "solid" },
+      marker: { size: 6, symbol, color: ink },
+      ...(one.spread?.some((value) => value !== null) && {
+        error_y: { array: one.spread.map((value) => shown(value) ?? 0), thickness: 1, width: 2, color: ink },
+      }),
+      customdata: one.y.map(
+        (value, at) => `${significant(Number(one.x[at]), 6)}: ${amount(value ?? Number.NaN, y.kind)}`,
+      ),
+      hovertemplate: `${escaped(one.name)}<br>%{customdata}<extra></extra>`,
+    };
+    const out = {
+      type: "scatter",
+      mode: "markers",
+      name: `${one.name}, out of memory`,
+      x: one.out,
+      y: one.out?.map(() => top),
+      marker: { size: 9, symbol: "x-thin", color: ink, line: { width: 2, color: ink } },
+      hovertemplate: `${escaped(one.name)}<br>%{x}: out of memory or not run<extra></extra>`,
+    };
+    return one.out?.length ? [line, out] : [line];
+  });
+  return {
+    data,
+    layout: layout(colour, {
+      height: narrow ? 260 : 320,
+      margin: { l: 58, r: 14, t: 10, b: 44 },
+      xaxis: {
+        type: x.log ? "log" : "linear",
+        title: { text: escaped(x.label) },
+        ...(x.log && logTicks(places, true)),
+        tickangle: 0,
+        nticks: narrow ? 5 : 10,
+      },
+      yaxis: {
+        type: y.log ? "log" : "linear",
+        rangemode: "tozero",
+        title: { text: escaped([y.label, unit].filter(Boolean).join(", ")) },
+        ...(y.log && logTicks(all.map(Number))),
+      },
+    }),
+  };
+}
+
+/** @param {Drawing} drawing */
+function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
+  const places = [...new Set(series.flatMap((one) => one.x))].map(String);
+  const stacked = form === "stack";
+  const predicted = series.some((one) => one.predicted);
+  const cut = narrow ? CUT.narrow : CUT.wide;
+  const longest = Math.min(cut, Math.max(...places.map(({ length }) => length)));
+  const ways = stacked ? (predicted ? 2 : 1) : series.length;
+  const sums = series.flatMap((one) =>
+    places.map((_, at) =>
+      stacked
+        ? series
+            .filter((other) => Boolean(other.predicted) === Boolean(one.predicted))
+            .reduce((sum, other) => sum + (shown(other.y[at]) ?? 0), 0)
+        : (shown(one.y[at]) ?? 0),
+    ),
+  );
+  const low = Math.min(...sums.filter((value) => value > 0));
+  return {
+    data: series.map((one) => ({
+      type: "bar",
+      orientation: "h",
+      name: one.name,
+      offsetgroup: stacked ? (one.predicted ? "predicted" : "measured") : one.name,
+      y: one.x.map((place) => places.indexOf(String(place))),
+      x: one.y.map(shown),
+      marker: barMarker(colour(tokenOf(one.hue)), colour, Boolean(one.predicted)),
+      customdata: one.y.map((value, at) => `${escaped(one.x[at])}: ${amount(value ?? Number.NaN, y.kind)}`),
+      hovertemplate: `${escaped(one.name)}<br>%{customdata}<extra></extra>`,
+      ...(!stacked &&
+        one.spread?.some((value) => value !== null) && {
+          error_x: { array: one.spread.map((value) => shown(value) ?? 0), thickness: 1, width: 2 },
+        }),
+    })),
+    layout: layout(colour, {
+      barmode: stacked ? "relative" : "group",
+      bargap: 0.25,
+      height: 56 + places.length * Math.max(20, 9 * ways + 6),
+      margin: { l: 14 + 7.2 * longest, r: 16, t: 4, b: 42 },
+      ...(y.base !== undefined && {
+        shapes: [
+          {
+            type: "line",
+            x0: y.base,
+            x1: y.base,
+            yref: "paper",
+            y0: 0,
+            y1: 1,
+            line: { color: colour("ink-2"), width: 1, dash: "dot" },
+          },
+        ],
+      }),
+      xaxis: {
+        type: y.log ? "log" : "linear",
+        ...(y.log
+          ? { range: [Math.log10(low) - 0.3, Math.log10(Math.max(...sums)) + 0.2], nticks: 6 }
+          : { range: [0, roundUp(Math.max(...sums) * 1.02)], nticks: narrow ? 4 : 9 }),
+        tickangle: 0,
+        title: { text: escaped([y.label, unit].filter(Boolean).join(", ")) },
+      },
+      yaxis: {
+        tickvals: places.map((_, at) => at),
+        ticktext: places.map((name) => escaped(name.length > cut ? `${name.slice(0, cut - 1)}…` : name)),
+        range: [places.length - 0.5, -0.5],
+        showgrid: false,
+        tickfont: { size: 11.5, color: colour("ink") },
+      },
+    }),
+  };
+}

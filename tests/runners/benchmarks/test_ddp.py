@@ -33,17 +33,12 @@ def rows(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory):
-    """Rows of one variant of each kind, of a model whose head is its own and of one whose head is its embedding."""
-    variants = "single,tp,tp:sequence,pp:interleaved:4,naive,fsdp,pp:1f1b:4,pp:gpipe:1"
-    flags = ("--variants", variants, "--models", "tiny,tiny-tied", "--layers", "2", "--seq-lens", "31,32")
-    return measure(tmp_path_factory.mktemp("both"), 2, "ddp", *flags, "--precisions", "fp32", "--profile", steps=1).rows
-
-
-@pytest.fixture(scope="module")
-def profiled(both):
-    """Those of the first model, by variant and length; some the model does not allow."""
-    return {(row["variant"], row["seq_len"]): row for row in both if row["model"] == "tiny"}
+def profiled(tmp_path_factory):
+    """Rows of one variant of each kind, by variant and length; some the model does not allow."""
+    flags = ("--variants", "tp,tp:sequence,pp:interleaved:4,naive,fsdp,pp:1f1b:4", "--models", "tiny", "--layers", "2")
+    sizes = ("--seq-lens", "31,32", "--precisions", "fp32", "--profile")
+    rows = measure(tmp_path_factory.mktemp("profiled"), 2, "ddp", *flags, *sizes, steps=1).rows
+    return {(row["variant"], row["seq_len"]): row for row in rows}
 
 
 def test_every_variant_is_measured(rows):
@@ -97,8 +92,10 @@ def test_what_a_model_does_not_allow_is_a_row(profiled):
     assert {row["status"] for key, row in profiled.items() if key not in refused} == {"ok"}
 
 
-def test_a_head_that_is_the_embedding_trains_split_and_on_another_rank_as_in_one(both):
-    found = {row["variant"]: row for row in both if row["model"] == "tiny-tied" and row["seq_len"] == 32}
+def test_a_head_that_is_the_embedding_trains_split_and_on_another_rank_as_in_one(tmp_path):
+    flags = ("--variants", "single,tp,tp:sequence,pp:gpipe:1", "--models", "tiny-tied", "--layers", "2")
+    rows = measure(tmp_path, 2, "ddp", *flags, "--seq-lens", "32", "--precisions", "fp32", steps=1).rows
+    found = {row["variant"]: row for row in rows}
     losses = [found[variant]["loss"] for variant in ("single", "tp", "tp:sequence", "pp:gpipe:1")]
     assert losses == pytest.approx([losses[0]] * 4, abs=2e-5)
     whole = found["single"]["parameters"]

@@ -13,7 +13,7 @@ from runners.job import LOG_FILE, RESULT_FILE, Job, last_state, read_events, rea
 def finished(folder, job):
     write_job(folder, job)
     handle = local.submit(local.render(folder, job))
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + 240
     while local.alive(handle):
         assert time.monotonic() < deadline
         time.sleep(0.05)

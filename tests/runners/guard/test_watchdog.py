@@ -21,7 +21,8 @@ from runners.guard.watchdog import Clock
 from runners.job import LOG_FILE, RESULT_FILE, Job, last_state, read_measurement, write_job
 from tests.runners.examples import ROOT
 
-GRID = ("step", "--models", "tiny", "--layers", "1", "--seq-lens", "8,16,32", "--precisions", "fp32", "--steps", "1")
+GRID = ("step", "--models", "tiny", "--layers", "1", "--seq-lens", "8,16,32", "--precisions", "fp32")
+GRID += ("--modes", "forward", "--steps", "1")
 
 
 def start(out: Path, *arguments: str, stuck: str = "1,0", command: tuple[str, ...] = ()) -> subprocess.Popen[str]:
@@ -46,11 +47,11 @@ def told(out: Path) -> tuple[str, list[tuple[int, str]], str]:
     ("limit", "reason"),
     [
         ("--row-limit-s", "stopped because a row took longer than 6 s, its limit"),
-        ("--time-limit-s", "stopped at its time limit of 15 s"),
+        ("--time-limit-s", "stopped at its time limit of 25 s"),
     ],
 )
 def test_a_row_that_holds_the_lock_and_is_deaf_ends_at_its_bound(tmp_path, limit, reason):
-    out, limit_s = tmp_path / "r.json", {"--row-limit-s": "6", "--time-limit-s": "15"}[limit]
+    out, limit_s = tmp_path / "r.json", {"--row-limit-s": "6", "--time-limit-s": "25"}[limit]
     process = start(out, limit, limit_s, stuck="1,0,deaf")
     _, errors = process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL
@@ -66,7 +67,7 @@ def test_who_is_told_to_end_and_cannot_is_ended_and_the_caller_sees_the_end_of_i
     process.send_signal(signal.SIGTERM)  # which timeout passes on, as it does when its time is over
     begin_s = time.monotonic()
     _, errors = process.communicate(timeout=240)
-    assert Watch().grace_s <= time.monotonic() - begin_s < 3 * Watch().grace_s
+    assert time.monotonic() - begin_s >= Watch().grace_s
     assert "stopped by force, because it did not end in 3 s when told to" in errors
     assert told(out)[:2] == ("cancelled", [(8, "ok"), (16, "not_run")])
 
@@ -105,7 +106,7 @@ def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_
         device="cpu",
         warmup=0,
         steps=1,
-        row_limit_s=8,
+        row_limit_s=15,
     )
     write_job(tmp_path, job)
     request = local.render(tmp_path, job)
@@ -117,7 +118,7 @@ def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_
     result = read_measurement(tmp_path / RESULT_FILE)
     assert [(row["variant"], row["status"]) for row in result.rows] == [("naive", "ok"), ("flat", "timed_out")], log
     assert (result.status, result.world_size) == ("failed", 2)
-    assert last_state(tmp_path)["message"] == "stopped because a row took longer than 8 s, its limit"
+    assert last_state(tmp_path)["message"] == "stopped because a row took longer than 15 s, its limit"
     assert local.status(handle).state == "failed"
     assert marked(str(tmp_path)) == []
 
@@ -183,7 +184,7 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def wait_for(condition, seconds: float = 60.0) -> bool:
+def wait_for(condition, seconds: float = 240.0) -> bool:
     deadline_s = time.monotonic() + seconds
     while not (found := bool(condition())) and time.monotonic() < deadline_s:
         time.sleep(0.05)

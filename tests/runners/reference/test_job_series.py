@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -113,7 +112,5 @@ def test_nothing_outlives_a_series_that_is_killed(tmp_path):
     process = start(tmp_path)
     process.kill()
     process.wait(60)
-    begin_s = time.monotonic()
-    assert wait_for(lambda: not marked(str(tmp_path / "probes-1")), 40)
-    assert time.monotonic() - begin_s < 30
+    assert wait_for(lambda: not marked(str(tmp_path / "probes-1")))
     assert read_measurement(tmp_path / "probes-1" / RESULT_FILE).rows

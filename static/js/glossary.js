@@ -37,7 +37,7 @@ export const TERMS = [
     formula: "t · chips · $/h / 3600 / tokens × 10⁶",
   },
   {
-    name: "matmul",
+    name: "Matmul",
     says: "Matrix products: projections, feed-forward, logits. Time is by tiles and waves of the chip's multiprocessors.",
     formula: "2 · m · n · k FLOPs each",
   },
@@ -48,7 +48,7 @@ export const TERMS = [
     source: "Dao 2023, arXiv 2307.08691",
   },
   {
-    name: "elementwise",
+    name: "Elementwise",
     says: "Norms, activations, residuals, rotary positions, cross-entropy: bound by memory bandwidth, so bytes count.",
     formula: "bytes / (memory bandwidth · share reached)",
   },
@@ -61,7 +61,7 @@ export const TERMS = [
   },
   { name: "exposed", says: "The part of a collective that nothing runs beside; the rest is hidden behind compute." },
   {
-    name: "bubble",
+    name: "Bubble",
     says: "Stages of a pipeline that wait for the first or last micro-batches.",
     formula: "(pp − 1) / (v · m) of the compute, under 1F1B with v chunks and m micro-batches",
     source: MEGATRON,

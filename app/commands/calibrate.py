@@ -17,6 +17,11 @@ from estimator.scenario.units import counted
 
 def calibrate(paths: list[Path], out: Path | None, name: str, as_json: bool) -> int:
     """Calibrate from files and write or print the result; raise InputProblems where they determine nothing."""
+    if out is not None and out.suffix.lower() == ".toml":
+        problem = Problem(
+            field="--out", message=f"{out.name} would be TOML, a calibration is JSON", remedy="End it with .json."
+        )
+        raise InputProblems([problem])
     sources: list[Source] = []
     for path in paths:
         try:

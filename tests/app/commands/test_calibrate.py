@@ -12,6 +12,8 @@ PROBES = REFERENCE / "h200_programs" / "launches.json"
 
 
 def test_probes_become_a_file_that_estimates_take(tmp_path, capsys):
+    assert run(["calibrate", str(PROBES), "--out", str(tmp_path / "calibration.toml")]) == 2
+    assert "--out: calibration.toml would be TOML, a calibration is JSON. End it with .json." in capsys.readouterr().err
     out = tmp_path / "calibration.json"
     assert run(["calibrate", str(PROBES), "--out", str(out), "--name", "our H200"]) == 0
     said = capsys.readouterr().out

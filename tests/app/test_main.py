@@ -15,7 +15,7 @@ def test_the_server_works_on_postgresql(settings, postgres_url):
     chosen = settings.model_copy(update={"database_url": postgres_url})
     with TestClient(create_app(chosen), base_url="http://127.0.0.1:8000") as client:
         assert client.get("/api/health").json()["database"] == "postgresql"
-        assert client.get("/api/measurements").json() == {"measurements": []}
+        assert client.get("/api/measurements").json() == {"measurements": [], "predicted": []}
 
 
 def test_a_second_server_may_not_use_the_same_data_folder(settings, client):

@@ -104,9 +104,9 @@ TABLES = [
     (
         "measurements",
         "/?view=measurements&measured=none&pin=s:recompute%3Dfull&pin=m:1-llama3.2-1b-ddp-4xh200",
-        [],
+        ["Plans and measurements"],
     ),
-    ("studies", "/?view=studies&study=transformer-tables", []),
+    ("studies", "/?view=studies&study=transformer-tables", ["MLP", "Self-attention"]),
     (
         "studies",
         "/?view=studies&study=deepflow-lstm",

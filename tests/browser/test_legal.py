@@ -141,19 +141,6 @@ def test_more_chips_leave_a_legal_plan_and_say_what_followed(open_page):
     expect(page.locator('[data-field="plan.micro_batch"] .problem')).to_be_hidden()
 
 
-def test_chips_of_a_search_keep_its_batch_and_lead_to_a_legal_plan(open_page):
-    page = open_page("/?view=search")
-    keep_words(page)
-    chips = page.get_by_label("Chips", exact=True)
-    chips.fill("64")
-    chips.press("Enter")
-    expect(page.locator("#tray .toast")).to_contain_text("tp 1 → 4")
-    page.get_by_role("link", name="Explore", exact=True).click()
-    wait_for_figures(page)
-    assert (query(page, "dp"), query(page, "tp"), query(page, "global_batch")) == ("16", "4", None)
-    assert page.locator(PROBLEMS.replace(".problem", ".problem:not(.mild)")).count() == 0
-
-
 def test_sliders_of_an_impossible_link_show_its_values_and_lead_out_of_it(open_page):
     page = open_page("/?dp=8&chips_per_node=8", refusals=(422,))
     notice = page.locator("#explore .notice")

@@ -6,11 +6,41 @@ import { escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
 
 const NAMED = { forward: "hue-blue", backward: "hue-violet" };
 const BAR_PX = 21;
+const FEW = 8;
 const CUT = { wide: 24, narrow: 16 };
 
-/** The token that colours a series of a group. @param {Series} series @param {number} at */
-export const tokenOfSeries = ({ name }, at) =>
-  /** @type {Record<string, string>} */ (NAMED)[name] ?? SERIES[at % SERIES.length];
+const PREDICTED = " predicted";
+
+/** What a series is of, measured and predicted alike. @param {Series} series */
+const stemOf = ({ name }) => name.replace(/ (measured|predicted)$/, "");
+
+/**
+ * The token that colours a series of a group: one for what was measured and what is predicted of it.
+ * @param {Series[]} series @param {number} at
+ */
+function tokenOfSeries(series, at) {
+  const stems = [...new Set(series.map(stemOf))];
+  const { name } = series[at];
+  return (
+    /** @type {Record<string, string>} */ (NAMED)[name] ?? SERIES[stems.indexOf(stemOf(series[at])) % SERIES.length]
+  );
+}
+
+/** Whether a series is predicted beside one that was measured. @param {Series} series */
+export const isPredicted = ({ name }) => name.endsWith(PREDICTED);
+
+/** What colours of a group stand for; where some of it is predicted, one name for both. @param {Series[]} series @returns {[string, string][]} */
+export function legendOf(series) {
+  const both = series.some(isPredicted);
+  const found = series.map(
+    (one, at) =>
+      /** @type {[string, string]} */ ([
+        one.kind === "points" ? "ink" : tokenOfSeries(series, at),
+        both ? stemOf(one) : one.name,
+      ]),
+  );
+  return [...new Map(found.map((pair) => [pair.join(), pair])).values()];
+}
 
 /** @param {number | string} value */
 const shown = (value) =>
@@ -105,7 +135,11 @@ function barParts(series, { places, colour, narrow }) {
       x: y,
       customdata: y.map((value, of) => `${escaped(x[of])}: ${value === null ? "–" : significant(value, 6)} ${y_label}`),
       hovertemplate: "%{fullData.name}<br>%{customdata}<extra></extra>",
-      marker: { color: colour(tokenOfSeries(series[at], at)), line: { width: 1, color: colour("card") } },
+      marker: {
+        color: colour(tokenOfSeries(series, at)),
+        line: { width: 1, color: colour("card") },
+        ...(isPredicted(series[at]) && { pattern: { shape: "/", size: 6, solidity: 0.4, fgcolor: colour("card") } }),
+      },
     })),
     layout: layout(colour, {
       barmode: stacked ? "stack" : "group",
@@ -143,15 +177,19 @@ function lineParts(series, { places, colour, narrow }, words) {
       y,
       connectgaps: false,
       line: {
-        color: colour(tokenOfSeries(series[of], of)),
-        width: 2,
+        color: colour(tokenOfSeries(series, of)),
+        width: isPredicted(series[of]) ? 1.5 : 2,
         shape: steps ? "hvh" : "linear",
-        dash: of ? "dot" : "solid",
+        dash: isPredicted(series[of]) ? "dash" : of && !series.some(isPredicted) ? "dot" : "solid",
       },
       marker:
         series[of].kind === "points"
           ? { size: 11, symbol: "circle-open", color: colour("ink"), line: { width: 1.6 } }
-          : { size: 6, color: colour(tokenOfSeries(series[of], of)) },
+          : {
+              size: 6,
+              symbol: isPredicted(series[of]) ? "circle-open" : "circle",
+              color: colour(tokenOfSeries(series, of)),
+            },
       customdata: y.map((value, point) => `${escaped(shown(x[point]))}: ${value === null ? "–" : shown(value)}`),
       hovertemplate: "%{fullData.name}<br>%{customdata}<extra></extra>",
     })),
@@ -166,7 +204,14 @@ function lineParts(series, { places, colour, narrow }, words) {
             range: [-0.5, places.length - 0.5],
             title: { text: x_label },
           }
-        : { type: x_log ? "log" : "linear", title: { text: x_label }, nticks: narrow ? 5 : 10, tickangle: 0 },
+        : {
+            type: x_log ? "log" : "linear",
+            title: { text: x_label },
+            nticks: narrow ? 5 : 10,
+            tickangle: 0,
+            // a few doublings are better read than decades
+            ...(x_log && places.length <= FEW && { tickvals: places, ticktext: places.map(shown) }),
+          },
       yaxis: {
         type: y_log ? "log" : "linear",
         rangemode: "tozero",

@@ -26,7 +26,7 @@ def put(client, body, filename="result.json"):
 
 def nothing_is_left(client, settings):
     assert list((settings.data / "uploads").iterdir()) == []
-    assert client.get("/api/measurements").json() == {"measurements": []}
+    assert client.get("/api/measurements").json() == {"measurements": [], "predicted": []}
     assert client.get("/api/health").status_code == 200
 
 

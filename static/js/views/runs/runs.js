@@ -42,8 +42,8 @@ export function createRuns(root) {
   const opened = h(
     "div",
     { class: "opened", id: "run-opened", role: "region", "aria-label": "Result and log", hidden: true },
-    steps.element,
     result.element,
+    steps.element,
     tables.element,
     logCard,
   );
@@ -88,6 +88,7 @@ export function createRuns(root) {
     logCard.hidden = !text && isFinal(run.state) && !(result.element.hidden && tables.element.hidden);
     shown = id;
     opened.hidden = false;
+    steps.show();
     if (atEnd) log.scrollTop = log.scrollHeight;
     if (wanted === id) bringIntoView(id);
     return undefined;

@@ -32,7 +32,8 @@ export function createSteps() {
     const all = known.get(id);
     const steps_s = all?.steps_s ?? (heard.get(id) ?? []).filter((one) => one > 0);
     card.element.hidden = steps_s.length < 2;
-    if (card.element.hidden) return;
+    // a figure that nobody sees has no height to be drawn in
+    if (card.element.hidden || !card.element.checkVisibility()) return;
     card.later(() => {
       const figure = stepsFigure({ steps_s, expected_s: all?.expected_s ?? null, colour });
       put(card.sub, figure.said ?? "");
@@ -42,8 +43,8 @@ export function createSteps() {
 
   /** @param {Run | undefined} run */
   async function update(run) {
+    if (shown !== run?.id) card.element.hidden = true;
     shown = run?.id ?? "";
-    card.element.hidden = true;
     if (!run) return;
     const id = run.measurement_id;
     if (id && !known.has(run.id)) {
@@ -54,5 +55,5 @@ export function createSteps() {
     }
     if (shown === run.id) draw(run.id);
   }
-  return { element: card.element, update, hear };
+  return { element: card.element, update, hear, show: () => shown && draw(shown) };
 }

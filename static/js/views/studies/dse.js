@@ -6,7 +6,7 @@ import { api, ApiError } from "../../api.js";
 import { hierarchical, levelNames } from "../../figures/hierarchy.js";
 import { memorySeries, timeSeries } from "../../figures/dseSeries.js";
 import { powerSweep } from "../../figures/power.js";
-import { studyFigure, tokenOfSeries } from "../../figures/study.js";
+import { legendOf, studyFigure } from "../../figures/study.js";
 import { colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { createPathLayer } from "./dseLayer.js";
@@ -89,7 +89,7 @@ export function createPathfinding({ change }) {
     tiles.update(seen);
     time.now(() => studyFigure({ series: timeSeries(composition), colour, narrow: narrow() }));
     const kinds = memorySeries(held);
-    memory.explain(kinds.map((one, at) => [tokenOfSeries(one, at), one.name]));
+    memory.explain(legendOf(kinds));
     memory.later(() => studyFigure({ series: kinds, colour, narrow: narrow() }));
     roof.explain(levelNames(hierarchy));
     roof.later(() => hierarchical({ hierarchy, colour, narrow: narrow() }));

@@ -1,7 +1,7 @@
 /** Studies: published figures reproduced by the model, from inputs that can be changed. */
 import { setStudy } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
-import { groupsOf, studyFigure, tokenOfSeries } from "../../figures/study.js";
+import { groupsOf, isPredicted, legendOf, studyFigure } from "../../figures/study.js";
 import { said } from "../../format.js";
 import { set, state, subscribe } from "../../state.js";
 import { colour, h, narrow, put } from "../common/dom.js";
@@ -185,7 +185,8 @@ export function createStudies(root) {
       const series = printed ? [...computed, printed] : computed;
       const capacity = computed[0].kind === "step" ? CAPACITIES[study] : undefined;
       const card = /** @type {FigureCard} */ (cards.get(keys[at]));
-      card.explain(series.map((one, of) => [one.kind === "points" ? "ink" : tokenOfSeries(one, of), one.name]));
+      card.explain(legendOf(series));
+      put(card.sub, series.some(isPredicted) ? "dashed or hatched: predicted" : "");
       card.later(() => studyFigure({ series, colour, narrow: narrow(), capacity }));
     });
   }

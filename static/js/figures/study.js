@@ -6,7 +6,7 @@ import { escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
 
 const NAMED = { forward: "hue-blue", backward: "hue-violet" };
 const BAR_PX = 21;
-const FEW = 8;
+const FEW = 9;
 const CUT = { wide: 24, narrow: 16 };
 
 const PREDICTED = " predicted";
@@ -210,7 +210,7 @@ function lineParts(series, { places, colour, narrow }, words) {
             nticks: narrow ? 5 : 10,
             tickangle: 0,
             // a few doublings are better read than decades
-            ...(x_log && places.length <= FEW && { tickvals: places, ticktext: places.map(shown) }),
+            ...(x_log && places.length <= (narrow ? 5 : FEW) && { tickvals: places, ticktext: places.map(shown) }),
           },
       yaxis: {
         type: y_log ? "log" : "linear",

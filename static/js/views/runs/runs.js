@@ -41,7 +41,7 @@ export function createRuns(root) {
   const tables = createDetails("run-tables");
   const opened = h(
     "div",
-    { class: "opened", id: "run-opened", role: "region", "aria-label": "Result and log", hidden: true },
+    { class: "below-run", id: "run-opened", role: "region", "aria-label": "Result and log", hidden: true },
     result.element,
     steps.element,
     tables.element,

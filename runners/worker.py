@@ -34,6 +34,10 @@ PR_SET_PDEATHSIG = 1
 Report = Callable[[dict[str, Any]], None]
 
 
+_ENDING: list[int] = []
+"""Signals that told the process to stop: what it then runs into, in the middle of an import perhaps, is no failure."""
+
+
 class Cancelled(BaseException):
     """Raised in the main thread when the process is told to stop; not an Exception, so that nobody swallows it."""
 
@@ -68,6 +72,7 @@ def work(
         if not refused:
             _set_aside(result, older)
         report(state("running"))
+    _ENDING.clear()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, raise_cancelled)
     _die_with_parent()
@@ -84,13 +89,14 @@ def work(
         _say(rank, "\n".join(str(problem) for problem in error.problems))
         # Nothing was measured; a folder has an outcome all the same, for whoever waits for one
         measurement, code = _failure(job, result, "failed", str(error)) if folder else None, BAD_INPUT
-    except Cancelled:
-        meant = world_size == 1 or (result.parent / CANCEL_FILE).exists()
-        message = "stopped on request" if meant else "stopped because another process of the run ended; see the log"
-        measurement, code = _failure(job, result, "cancelled" if meant else "failed", message), CANCELLED
-    except Exception as error:  # whatever it was, the outcome says so
-        traceback.print_exc()
-        measurement, code = _failure(job, result, "failed", f"{type(error).__name__}: {error}"), FAILED
+    except (Cancelled, Exception) as error:  # whatever it was, the outcome says so
+        if isinstance(error, Cancelled) or _ENDING:
+            meant = world_size == 1 or (result.parent / CANCEL_FILE).exists()
+            message = "stopped on request" if meant else "stopped because another process of the run ended; see the log"
+            measurement, code = _failure(job, result, "cancelled" if meant else "failed", message), CANCELLED
+        else:
+            traceback.print_exc()
+            measurement, code = _failure(job, result, "failed", f"{type(error).__name__}: {error}"), FAILED
     _ignore_signals()
     if measurement is not None:
         if write_measurement(result, measurement, keep=True):
@@ -154,9 +160,10 @@ def _guard(job: Job, result: Path, folder: Path | None) -> None:
     heartbeat.rows_begin(_blank(job))
 
 
-def raise_cancelled(_number: int, _frame: FrameType | None) -> None:
+def raise_cancelled(number: int, _frame: FrameType | None) -> None:
     """Handle a signal by ending what the main thread does; the next, as torchrun's after Slurm's, disturbs nothing."""
     _ignore_signals()
+    _ENDING.append(number)
     raise Cancelled
 
 

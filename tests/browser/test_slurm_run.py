@@ -35,7 +35,7 @@ def test_a_run_through_slurm_lands_beside_its_prediction(open_page, on_slurm):
     page.get_by_label("Time limit, minutes").fill("5")
     page.get_by_label("Steps", exact=True).fill("2")
     page.get_by_label("Warm-up steps").fill("0")
-    page.get_by_label("Device", exact=True).select_option("cpu")
+    page.locator("#runs").get_by_label("Device").select_option("cpu")
     command = page.locator("#run-command")
     for words in ("#SBATCH --partition=tests", "#SBATCH --time=5", "-m runners", "sbatch --parsable"):
         expect(command).to_contain_text(words)

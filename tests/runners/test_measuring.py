@@ -15,6 +15,7 @@ from runners.__main__ import _parser
 from runners.job import BENCHMARKS, Job
 from runners.options import TINY, from_arguments, options_of
 from runners.parallel.variants import parse
+from runners.program.command import split
 from runners.reference.jobs import entries, job_of
 from runners.row_status import STATUSES
 from tests.markdown import blocks
@@ -33,7 +34,7 @@ def commands() -> list[list[str]]:
 
 @pytest.mark.parametrize("words", commands(), ids=" ".join)
 def test_a_command_is_understood(words):
-    options = _parser().parse_args(words)
+    options = _parser().parse_args(split(words)[0])
     chosen = options_of(words[0], from_arguments(options))
     for name in getattr(chosen, "models", ()):
         assert name == TINY or model(name).layers

@@ -21,11 +21,13 @@ SERVERS := tests/app/runs $(wildcard tests/app/test_*.py)
 PART_pages-1 := tests/test_recipes.py $(PAGES)
 PART_pages-2 := tests/browser $(PAGES:%=--ignore %)
 PART_servers := $(SERVERS)
-PART_runners := tests/runners
+RANKS := tests/runners/backends tests/runners/benchmarks tests/runners/parallel
+PART_ranks := $(RANKS)
+PART_runners := tests/runners $(RANKS:%=--ignore %)
 PART_app := tests/app $(SERVERS:%=--ignore %)
 PART_rest := $(addprefix --ignore , tests/test_recipes.py tests/browser tests/runners tests/app)
 BROWSING := part-pages-1 part-pages-2
-OTHERS := part-runners part-servers part-app part-rest
+OTHERS := part-ranks part-servers part-runners part-app part-rest
 NODE := $(BIN)/node
 PRETTIER := $(NODE) node_modules/prettier/bin/prettier.cjs
 PRETTY := static/js static/css eslint.config.js jsconfig.json package.json
@@ -55,7 +57,7 @@ run: setup ## set up what is missing, then serve the dashboard on http://127.0.0
 	@exec $(BIN)/headroom serve $(ARGS)
 
 test: setup-test browser postgres slurm lint ## set up what is missing, then run every check and every test
-	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j4 part-runners part-servers $(BROWSING) types part-app part-rest)
+	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j4 part-ranks part-servers $(BROWSING) part-runners types part-app part-rest)
 	$(if $(ARGS),$(PYTEST) $(ARGS))
 
 test-browser: setup-test browser ## run the tests that open a browser

@@ -26,6 +26,9 @@ TOOLS = ("mem_tracker", "runtime_estimator")
 
 def main(arguments: list[str]) -> int:
     """Ask both about every step of the list, each in a process of its own."""
+    if len(arguments) < 2:
+        print("needs LIST.json, OUT.json and a GPU: nothing was asked")
+        return 0
     if arguments[0] in TOOLS:
         print(json.dumps(_asked(arguments[0], Path(arguments[1]), arguments[2])))
         return 0

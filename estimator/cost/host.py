@@ -52,7 +52,10 @@ def split_products_s(training: Training, ranks: Number, products: Number, e: Eff
 
 
 DTENSOR_DISPATCHES = 6.5
-"""Ops of a split product that DTensor dispatches in a pass: t, view, mm, view; nine backward (traced: Llama)."""
+"""Ops of a split product that DTensor takes apart in a pass (traced Llama: t, view, mm, view; nine backward).
+
+``DTENSOR_OPS`` counts otherwise: ops that the probes dispatch beyond plain products.
+"""
 
 
 def taken_apart_s(ops: Number, e: Efficiencies) -> Number:

@@ -1,5 +1,5 @@
 /** Plans and measurements as rows of one table: columns, groups, order, and values for its chart. Pure. */
-import { bare as _bare } from "./figures/tables.js";
+import { bare } from "./figures/tables.js";
 import { bytes, change, percent, seconds, short, significant, when } from "./format.js";
 import { isTable } from "./measured.js";
 import { chips, describe, same, shortLabel } from "./scenario.js";
@@ -158,7 +158,7 @@ export function columnsOf(items) {
     .sort()
     .map((key) => ({
       key,
-      title: _bare(key),
+      title: bare(key),
       number: items.every(({ values }) => values[key] === undefined || typeof values[key] === "number"),
       write: (/** @type {any} */ value) => (typeof value === "number" ? significant(value, 15) : text(value)),
     }));

@@ -50,6 +50,17 @@ export function barMarker(fill, colour, predicted) {
   };
 }
 
+/** A dashed line across a figure, at one height. @param {number} y @param {string} color @param {number} [width] in pixels */
+export const level = (y, color, width = 1.5) => ({
+  type: "line",
+  xref: "paper",
+  x0: 0,
+  x1: 1,
+  y0: y,
+  y1: y,
+  line: { color, width, dash: "dash" },
+});
+
 /** @param {Colour} colour @param {Record<string, any>} parts */
 export function layout(colour, parts) {
   const axis = {

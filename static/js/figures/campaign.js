@@ -1,6 +1,6 @@
 /** A campaign: each run's step, predicted and measured; and one run's steps as they come. */
 import { seconds, scaleFor } from "../format.js";
-import { escaped, layout } from "./base.js";
+import { escaped, layout, level } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /** @typedef {{name: string, predicted_s: number | null, measured_s: number | null, disturbed: number}} Point */
@@ -97,19 +97,7 @@ export function stepsFigure({ steps_s, expected_s, colour }) {
       margin: { l: 52, r: 10, t: 8, b: 36 },
       xaxis: { title: { text: "step" }, nticks: 10, rangemode: "tozero" },
       yaxis: { rangemode: "tozero", title: { text: scale.unit }, nticks: 4 },
-      shapes: expected_s
-        ? [
-            {
-              type: "line",
-              xref: "paper",
-              x0: 0,
-              x1: 1,
-              y0: expected_s / scale.factor,
-              y1: expected_s / scale.factor,
-              line: { color: colour("ink-3"), width: 1.4, dash: "dash" },
-            },
-          ]
-        : [],
+      shapes: expected_s ? [level(expected_s / scale.factor, colour("ink-3"), 1.4)] : [],
     }),
     said: expected_s ? `dashed: predicted, ${seconds(expected_s)}` : "",
     summary: `${steps_s.length} steps, the last ${seconds(steps_s.at(-1))}.`,

@@ -1,7 +1,7 @@
 /** Memory: what the fullest rank holds at the peak, against the chip's capacity. */
 import { bytes, scaleFor, significant } from "../format.js";
 import { total } from "../measured.js";
-import { barMarker, layout, roundUp, tokenOf, UNNAMED } from "./base.js";
+import { barMarker, layout, level, roundUp, tokenOf, UNNAMED } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /** @typedef {import("../types.js").Named} Named */
@@ -76,19 +76,7 @@ export function memory({ memory: predicted, measured, kinds, largest_bytes, colo
       margin: { l: 38, r: 8, t: 14, b: 24 },
       xaxis: { tickfont: { color: colour("ink"), size: 12 } },
       yaxis: { range, nticks: 7 },
-      shapes: near
-        ? [
-            {
-              type: "line",
-              xref: "paper",
-              x0: 0,
-              x1: 1,
-              y0: capacity,
-              y1: capacity,
-              line: { color: colour("bad"), width: 1.5, dash: "dash" },
-            },
-          ]
-        : [],
+      shapes: near ? [level(capacity, colour("bad"))] : [],
       annotations: [
         near
           ? {

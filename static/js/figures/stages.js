@@ -1,6 +1,6 @@
 /** Memory of every pipeline stage at its peak, by kind; and memory of both sides over the step. */
 import { bytes, scaleFor, seconds } from "../format.js";
-import { barMarker, layout, tokenOf } from "./base.js";
+import { barMarker, layout, level, tokenOf } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /** @typedef {import("../types.js").Named} Named */
@@ -11,17 +11,7 @@ const NEAR = 0.6;
 
 /** @param {number} capacity @param {Colour} colour @param {string} text @returns {{shapes: any[], annotations: any[]}} */
 const line = (capacity, colour, text) => ({
-  shapes: [
-    {
-      type: "line",
-      xref: "paper",
-      x0: 0,
-      x1: 1,
-      y0: capacity,
-      y1: capacity,
-      line: { color: colour("bad"), width: 1.5, dash: "dash" },
-    },
-  ],
+  shapes: [level(capacity, colour("bad"))],
   annotations: [
     {
       xref: "paper",

@@ -1,6 +1,6 @@
 /** A study's curves: one figure for each group of series; bars lie, so that the names of many layers can be read. */
 import { count, plural, significant } from "../format.js";
-import { escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
+import { barMarker, escaped, layout, level, logTicks, roundUp, SERIES } from "./base.js";
 
 /** @typedef {import("../types.js").StudySeries} Series */
 
@@ -88,17 +88,7 @@ export function studyFigure({ series, colour, narrow, capacity }) {
  */
 function drawCapacity(plot, { capacity, words }, colour) {
   const y = plot.yaxis.type === "log" ? Math.log10(capacity) : capacity;
-  plot.shapes = [
-    {
-      type: "line",
-      xref: "paper",
-      x0: 0,
-      x1: 1,
-      y0: capacity,
-      y1: capacity,
-      line: { color: colour("bad"), width: 1.4, dash: "dash" },
-    },
-  ];
+  plot.shapes = [level(capacity, colour("bad"), 1.4)];
   plot.annotations = [
     {
       xref: "paper",
@@ -135,11 +125,7 @@ function barParts(series, { places, colour, narrow }) {
       x: y,
       customdata: y.map((value, of) => `${escaped(x[of])}: ${value === null ? "–" : significant(value, 6)} ${y_label}`),
       hovertemplate: "%{fullData.name}<br>%{customdata}<extra></extra>",
-      marker: {
-        color: colour(tokenOfSeries(series, at)),
-        line: { width: 1, color: colour("card") },
-        ...(isPredicted(series[at]) && { pattern: { shape: "/", size: 6, solidity: 0.4, fgcolor: colour("card") } }),
-      },
+      marker: barMarker(colour(tokenOfSeries(series, at)), colour, isPredicted(series[at])),
     })),
     layout: layout(colour, {
       barmode: stacked ? "stack" : "group",

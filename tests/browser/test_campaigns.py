@@ -67,9 +67,9 @@ def test_a_campaign_on_the_page(open_page: OpenPage) -> None:
     card.get_by_role("button", name="Table").click()
     expect(card.locator("tbody tr")).to_have_count(2)
     run = page.locator(".run", has_text="sizes: seq_len 64")
-    run.get_by_role("button", name="sizes: seq_len 64").click()
-    if page.locator("#run-result").is_hidden():
-        run.get_by_role("button", name="sizes: seq_len 64").click()
+    opener = run.get_by_role("button", name="sizes: seq_len 64")
+    if opener.get_attribute("aria-expanded") != "true":
+        opener.click()
     expect(page.locator("#run-steps .plot svg").first).to_be_visible()
     run.get_by_role("button", name="Clone").click()
     expect(page.get_by_label("Label")).to_have_value("sizes: seq_len 64")

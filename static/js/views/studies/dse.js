@@ -63,7 +63,7 @@ export function createPathfinding({ change }) {
       seen = answer;
       problem.hidden = true;
       element.classList.remove("dim");
-      sliders.update(now, seen.inputs);
+      sliders.update(seen.inputs);
       draw();
     } catch (error) {
       if (signal.aborted || !(error instanceof ApiError)) return;
@@ -77,7 +77,8 @@ export function createPathfinding({ change }) {
   async function update(now) {
     settings = now;
     search.update(now);
-    await live(now);
+    sliders.stand(now);
+    await live(sliders.held(now));
     layer.start();
     const table = await api.pathfindingPlans(now).catch(() => null);
     if (table && settings === now) plans.update(table);

@@ -97,6 +97,8 @@ function placeOf({ low, high, log }, value) {
 export function createPathSliders({ preview, change }) {
   /** @type {Record<string, string>} */
   let settings = {};
+  /** @type {Record<string, string>}  sliders that move and were not let go yet */
+  const moving = {};
   const rows = GROUPS.flatMap(({ sliders }) => sliders).map((slider) => createRow(slider));
   let at = 0;
   const element = h(
@@ -124,12 +126,20 @@ export function createPathSliders({ preview, change }) {
       shown,
       range,
     );
-    const next = () => ({ ...settings, [slider.name]: String(valueAt(slider, range.valueAsNumber)) });
+    let origin = NaN;
     range.addEventListener("input", () => {
-      show(valueAt(slider, range.valueAsNumber));
-      preview(next());
+      const value = valueAt(slider, range.valueAsNumber);
+      show(value);
+      // A hand that comes back to where it began lets go without a `change`
+      if (range.valueAsNumber === origin) delete moving[slider.name];
+      else moving[slider.name] = String(value);
+      preview(held(settings));
     });
-    range.addEventListener("change", () => change(next()));
+    range.addEventListener("change", () => {
+      settings = { ...settings, [slider.name]: String(valueAt(slider, range.valueAsNumber)) };
+      delete moving[slider.name];
+      change(settings);
+    });
     const show = (/** @type {number} */ value) => {
       const number = slider.whole ? count(value) : significant(value * (slider.factor ?? 1));
       const text = `${number} ${slider.unit ?? ""}`.trim();
@@ -141,16 +151,24 @@ export function createPathSliders({ preview, change }) {
       element: row,
       update: (/** @type {Record<string, any>} */ inputs) => {
         const value = Number(inputs[slider.name]);
+        if (!(slider.name in moving)) origin = placeOf(slider, value);
         if (document.activeElement !== range) range.value = String(placeOf(slider, value));
         show(value);
       },
     };
   }
 
-  /** @param {Record<string, string>} now @param {Record<string, any>} inputs  as the server used them */
-  function update(now, inputs) {
+  /** What stands, and what a hand holds meanwhile. @param {Record<string, string>} now */
+  const held = (now) => ({ ...now, ...moving });
+
+  /** @param {Record<string, string>} now  what stands */
+  function stand(now) {
     settings = now;
+  }
+
+  /** @param {Record<string, any>} inputs  as the server used them */
+  function update(inputs) {
     for (const row of rows) row.update(inputs);
   }
-  return { element, update };
+  return { element, held, stand, update };
 }

@@ -408,7 +408,8 @@ def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
         return result
     ends = args[2] if len(args) > 2 else kwargs.get("offs")
     groups = second.shape[0] if second.dim() == 3 else first.shape[0] if first.dim() == 3 else ends.shape[0]
-    recorder.recording.assume("groups of a grouped product are equally large")
+    message = "how many rows each of its groups has is not known: taken to be equally many"
+    recorder.recording.doubt("aten::_grouped_mm", message, "Import a profile of the step, whose shapes are real.")
 
     def part(tensor: torch.Tensor, axis: int, group: int) -> torch.Tensor:
         if tensor.dim() == 3:

@@ -125,7 +125,7 @@ def _plan(one: Any, args: Any, is_view: bool, taken: set[int]) -> _Made | None:
         return None
     if one.layout is not torch.strided or one._is_view() or one.requires_grad:
         return None
-    made = _Made(tuple(one.shape), tuple(one.stride()), one.storage_offset(), one.dtype, one.fake_device)
+    made = _Made(tuple(one.shape), tuple(one.stride()), int(one.storage_offset()), one.dtype, one.fake_device)
     storage = one.untyped_storage()
     if is_view:
         same = type(args[0]) is FakeTensor and args[0].untyped_storage()._cdata == storage._cdata

@@ -163,6 +163,13 @@ def test_grouped_products_without_a_kernel_are_a_loop_that_reads_where_groups_en
     assert not fast.problems
 
 
+def test_a_step_is_that_of_the_outermost_optimizer_without_what_was_evaluated_before(traced):
+    found = traced(PROGRAMS / "evaluates.py")
+    assert Counter(ops(found))["addmm"] == 1
+    assert Counter(ops(found, phase="optimizer"))["_foreach_add_.List"] == 1
+    assert not any("ended" in text for text in found.assumptions)
+
+
 def test_what_libraries_do_around_a_step(traced):
     """A closure's ops are no optimizer's, flags come back as they were sent, and taking the model down is no step."""
     found = traced(PROGRAMS / "habits.py")

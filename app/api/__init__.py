@@ -18,6 +18,7 @@ from app.api import (
     studies,
     sweep,
     timeline,
+    traces,
     uploads,
 )
 
@@ -35,6 +36,7 @@ ROUTERS = tuple(
         benchmarks,
         runs,
         uploads,
+        traces,
         measurements,
         calibrations,
         compare,

@@ -10,7 +10,7 @@ from typing import Any
 from app.commands.validate import read_rows
 from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.estimate import estimate
+from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario.measurement import scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
@@ -56,6 +56,9 @@ class Scored:
     naive: float | None = None
     peers: dict[str, float] | None = None
     kind: str = ""
+    largest: str = ""
+    measured_s: float | None = None
+    open_frac: tuple[float, float] = (1.0, 1.0)
     low: float | None = None
     high: float | None = None
 
@@ -176,11 +179,19 @@ def _of_row(row: Predicted) -> Scored:
         forward=row.parts_error_pct.get("forward"),
         backward=row.parts_error_pct.get("backward"),
         kind=row.kind,
+        largest=row.largest,
+        measured_s=row.row.measured_step_s,
+        open_frac=row.open_frac,
         low=row.low_s / row.step_s,
         high=row.high_s / row.step_s,
         naive=row.naive_error_pct,
         peers=row.peers_error_pct,
     )
+
+
+def largest(one: Estimate) -> str:
+    """The category that most of a step is of."""
+    return max(one.breakdown_s, key=lambda category: one.breakdown_s[category])
 
 
 def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
@@ -201,6 +212,8 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
         time=100 * (one.step_time_s / step_s - 1) if step_s else None,
         memory=100 * (one.memory.peak_bytes / peak_bytes - 1) if peak_bytes else None,
         kind=one.kind,
+        largest=largest(one),
+        measured_s=step_s,
         low=one.interval_s[0] / one.step_time_s,
         high=one.interval_s[1] / one.step_time_s,
     )
@@ -222,7 +235,13 @@ def _of_table(path: Path) -> list[Scored]:
             return {}
         one = estimate(scenario)
         low, high = (end / one.step_time_s for end in one.interval_s)
-        return {"kind": one.kind, "low": low, "high": high}
+        return {
+            "kind": one.kind,
+            "largest": largest(one),
+            "measured_s": row.get("step_s"),
+            "low": low,
+            "high": high,
+        }
 
     return [
         Scored(

@@ -11,6 +11,7 @@ from app.commands.validate import read_rows
 from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario.catalog import chip
 from estimator.scenario.measurement import scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
@@ -172,7 +173,7 @@ def read(paths: Sequence[Path]) -> tuple[list[Scored], int]:
 
 def _of_row(row: Predicted) -> Scored:
     return Scored(
-        hardware=row.hardware,
+        hardware=row.row.scenario.cluster.chip.name if row.row.scenario else row.hardware,
         model=row.model,
         time=row.time_error_pct,
         memory=row.memory_error_pct,
@@ -200,14 +201,15 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
     if measured.status != "ok" or not measured.scenario:
         return None
     try:
-        one = estimate(scenario_from_json(scenario_run(measured)), calibrated)
+        scenario = scenario_from_json(scenario_run(measured))
+        one = estimate(scenario, calibrated)
     except InputProblems:
         return None
     step_s = step_time_s(measured.steps_s)
     peaks = [peak for peak in measured.samples.get("peak_bytes_by_rank", []) if peak]
     peak_bytes = max(peaks, default=measured.memory.peak_bytes)
     return Scored(
-        hardware=str(measured.device.get("name", "")),
+        hardware=scenario.cluster.chip.name,
         model=str(measured.scenario["model"].get("name", "")),
         time=100 * (one.step_time_s / step_s - 1) if step_s else None,
         memory=100 * (one.memory.peak_bytes / peak_bytes - 1) if peak_bytes else None,
@@ -246,7 +248,7 @@ def _of_table(path: Path) -> list[Scored]:
     return [
         Scored(
             **interval(row),
-            hardware=str(measured.device.get("name", "")),
+            hardware=chip("h200-sxm").name,
             model=str(row.get("model", "")),
             time=error(row, columns, "step_s"),
             memory=error(row, columns, "peak_bytes"),

@@ -131,20 +131,19 @@ LEAST_FACTOR = 0.5
 """No interval is narrower than this share of what its efficiencies and the model's structure admit."""
 
 
-def held_out(by_set: dict[str, list[Scored]]) -> dict[str, float]:
-    """Percent of each set's times that intervals hold whose factors are of all other groups."""
+def held_out(by_set: dict[str, list[Scored]]) -> dict[str, list[bool | None]]:
+    """Whether intervals whose factors are of all other groups hold each step's time, in the order of each set."""
     groups, found = grouped_sets(by_set), {}
     for name, scored in by_set.items():
         own = name.partition(",")[0]
         others = {"any": PLAIN, **fitted({group: ones for group, ones in groups.items() if group != own})}
-        timed = [one for one in scored if one.covered is not None]
-        if timed:
-            inside = 0
-            for one in timed:
-                residual, (low, high), (below, above) = known(one.kind, others), plain_ends(one), off(one)
-                inside += below <= low * residual.low and above <= high * residual.high
-            found[name] = round(100 * inside / len(timed), 1)
+        found[name] = [None if one.covered is None else _inside(one, known(one.kind, others)) for one in scored]
     return found
+
+
+def _inside(one: Scored, residual: Residual) -> bool:
+    (low, high), (below, above) = plain_ends(one), off(one)
+    return below <= low * residual.low and above <= high * residual.high
 
 
 def quantile(weighted: Sequence[tuple[float, float]], share: float) -> float:

@@ -1,6 +1,7 @@
 """One router per resource; ``ROUTERS`` names them in the order of the contract."""
 
 from app.api import (
+    accuracy,
     benchmarks,
     calibrations,
     catalog,
@@ -39,6 +40,7 @@ ROUTERS = tuple(
         calibrations,
         compare,
         studies,
+        accuracy,
         pathfinding,
         parallelism,
         health,

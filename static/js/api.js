@@ -140,6 +140,8 @@ export const api = {
   rows: (id, chip) => call(`/api/measurements/${part(id)}/rows?chip=${part(chip)}`),
   /** @param {string} id @param {string} chip  that it ran on @returns {Promise<import("./types.js").Measurement>} */
   ranOn: (id, chip) => call(`/api/measurements/${part(id)}/device`, { method: "PUT", body: { chip } }),
+  /** How right predictions are, of every set of measured steps. */
+  accuracy: () => call("/api/accuracy"),
   studies: () => call("/api/studies").then(({ studies }) => studies),
   /** @param {string} name @param {Record<string, string>} settings @param {AbortSignal} [signal] */
   study: (name, settings, signal) => call(`/api/studies/${part(name)}?${new URLSearchParams(settings)}`, { signal }),

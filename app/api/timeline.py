@@ -11,8 +11,9 @@ from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenScenario
 from app.context import Ctx
-from estimator.estimate.timeline import Timeline, timeline
+from estimator.estimate.timeline import timeline
 from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.timeline import Timeline
 
 router = APIRouter()
 

@@ -24,7 +24,7 @@
  * @typedef {{id: string, label: string, origin: Part, device: Part, world_size: number, scenario: Part,
  *   steps_s: number[], phases_s: Amounts, breakdown_s: Amounts, kernels: Kernel[], collectives: Part[],
  *   memory: {peak_bytes: number | null, reserved_bytes: number | null, by_kind: Amounts}, rows: Part[],
- *   status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
+ *   timeline?: Drawn | null, status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
  *   prediction?: Estimate | null, expected?: OwnPrediction | null, proposed?: Proposal | null}} Measurement
  * @typedef {{op: string, inputs: string, phase: string, category: string, count: number, measured_s: number,
  *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp

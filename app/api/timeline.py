@@ -20,9 +20,13 @@ router = APIRouter()
 
 @router.post("/api/timeline")
 @documented({200: Timeline}, *JSON_BODY, body=Body(type=GivenScenario, example=SCENARIO))
-async def post_timeline(request: Request, context: Ctx) -> Response:
-    """Scenario → lanes, blocks as columns, memory over the step; the end is the step time."""
+async def post_timeline(request: Request, context: Ctx, calibration: str = "") -> Response:
+    """Scenario → lanes, blocks as columns, memory over the step; the end is the step time.
+
+    ``?calibration=`` as for an estimate.
+    """
     document = await read_json(request, context.settings.json_limit_bytes)
     context.cpu.refuse_unprobed(document)
-    found = await asyncio.to_thread(timeline, scenario_from_json(document))
+    measured = context.calibrations.efficiencies(calibration)
+    found = await asyncio.to_thread(timeline, scenario_from_json(document), measured)
     return json_response(found)

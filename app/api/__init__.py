@@ -1,6 +1,7 @@
 """One router per resource; ``ROUTERS`` names them in the order of the contract."""
 
 from app.api import (
+    accuracy,
     benchmarks,
     calibrations,
     catalog,
@@ -41,6 +42,7 @@ ROUTERS = tuple(
         calibrations,
         compare,
         studies,
+        accuracy,
         pathfinding,
         parallelism,
         health,

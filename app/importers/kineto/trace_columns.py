@@ -111,6 +111,8 @@ class Trace:
     devices: set[int | str | None] = field(default_factory=set)
     allocated_bytes: dict[int, int] = field(default_factory=dict)
     reserved_bytes: dict[int, int] = field(default_factory=dict)
+    held: dict[int, tuple[array[float], array[float]]] = field(default_factory=dict)
+    """By kind of device: when, in microseconds, and how many bytes were allocated from then on."""
     python_functions: int = 0
     events: int = 0
     unusable: int = 0
@@ -317,6 +319,10 @@ def _memory(trace: Trace, event: Event) -> None:
     if args is None or args.allocated == NO_ID or args.allocated > LARGEST:
         return
     kind = args.device_type
+    if 0.0 <= event.ts <= LARGEST:
+        at, held = trace.held.setdefault(kind, (array("d"), array("d")))
+        at.append(event.ts)
+        held.append(float(args.allocated))
     if args.allocated > trace.allocated_bytes.get(kind, 0):
         trace.allocated_bytes[kind] = args.allocated
     if trace.reserved_bytes.get(kind, 0) < args.reserved <= LARGEST:

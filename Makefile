@@ -15,7 +15,7 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
 # The tests in parts, a process each: every process pays only for importing what its own files need. Those that wait
-# for servers and pages come first, and a new file lands in one of them by itself.
+# for servers and pages come first, six at once as most of them wait; a new file lands in one of them by itself.
 PAGES := $(wildcard tests/browser/test_[a-m]*.py)
 SERVERS := tests/app/runs $(wildcard tests/app/test_*.py)
 PART_pages-1 := tests/test_recipes.py $(PAGES)
@@ -30,7 +30,7 @@ BROWSING := part-pages-1 part-pages-2
 OTHERS := part-ranks part-servers part-runners part-app part-rest
 NODE := $(BIN)/node
 PRETTIER := $(NODE) node_modules/prettier/bin/prettier.cjs
-PRETTY := static/js static/css eslint.config.js jsconfig.json package.json
+PRETTY := static/js static/css tests/browser/firefox.mjs eslint.config.js jsconfig.json package.json
 PIP := $(BIN)/pip --disable-pip-version-check --no-input
 # The stamps carry the torch and the extras they stand for, so that others set up again.
 SETUP_KEY := $(shell printf '%s' '$(TORCH) $(EXTRAS)' | cksum | cut -d ' ' -f 1)
@@ -40,7 +40,7 @@ READY_TEST := $(VENV)/ready-test-$(SETUP_KEY)
 READY_NODE := node_modules/ready-node
 
 .DEFAULT_GOAL := help
-.PHONY: help pictures run test test-browser test-others test-gpu explore setup setup-test browser postgres slurm check format lint types bench accuracy clean docker
+.PHONY: help pictures run test test-browser test-others test-gpu explore setup setup-test browser firefox postgres slurm check format lint types bench accuracy clean docker
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -56,11 +56,11 @@ help: ## list the targets
 run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
 	@exec $(BIN)/headroom serve $(ARGS)
 
-test: setup-test browser postgres slurm lint ## set up what is missing, then run every check and every test
-	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j4 part-ranks part-servers $(BROWSING) part-runners types part-app part-rest)
+test: setup-test browser firefox postgres slurm lint ## set up what is missing, then run every check and every test
+	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j6 $(BROWSING) part-ranks part-servers part-runners part-app types part-rest)
 	$(if $(ARGS),$(PYTEST) $(ARGS))
 
-test-browser: setup-test browser ## run the tests that open a browser
+test-browser: setup-test browser firefox ## run the tests that open a browser
 	@$(MAKE) --no-print-directory -k -j2 $(BROWSING)
 
 test-others: setup-test postgres slurm ## run the tests that open none
@@ -86,13 +86,13 @@ format: setup-test ## put the code into shape
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 	$(PRETTIER) --log-level warn --write $(PRETTY)
-	$(NODE) node_modules/eslint/bin/eslint.js --fix static/js eslint.config.js
+	$(NODE) node_modules/eslint/bin/eslint.js --fix static/js tests/browser/firefox.mjs eslint.config.js
 
 lint: setup-test ## format and lint, changing nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(PRETTIER) --log-level warn --check $(PRETTY)
-	$(NODE) node_modules/eslint/bin/eslint.js static/js eslint.config.js
+	$(NODE) node_modules/eslint/bin/eslint.js static/js tests/browser/firefox.mjs eslint.config.js
 
 types: setup-test ## types, import contract and declared dependencies
 	$(BIN)/mypy
@@ -148,6 +148,14 @@ browser: setup-test ## find Chromium for the browser tests, or install it, prefe
 	  elif [ -z "$$found" ]; then apt-get install -y -qq --no-install-recommends chromium; fi; \
 	fi; \
 	$$find 2>/dev/null || { $(BIN)/python -m playwright install $${root:+--with-deps} --only-shell chromium; $$find; }
+
+firefox: setup-test ## find Firefox for its test, or install it; without it that test is skipped and says so
+	@find="$(BIN)/python -m tests.firefox"; \
+	if $$find 2>/dev/null; then exit; fi; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq; apt-get install -y -qq --no-install-recommends firefox-esr || apt-get install -y -qq --no-install-recommends firefox; \
+	fi; \
+	$$find || echo "The test in Firefox will be skipped."
 
 postgres: ## find a PostgreSQL server for the store's tests, or install it
 	@find() { command -v postgres || ls -d /usr/lib/postgresql/*/bin/postgres /usr/pgsql-*/bin/postgres; }; \

@@ -57,6 +57,7 @@ export default [
     },
   },
   { files: ["static/js/**"], ignores: PURE, languageOptions: { globals: globals.browser } },
+  { files: ["tests/browser/firefox.mjs"], languageOptions: { globals: { ...globals.node, ...globals.browser } } },
   {
     files: PURE,
     languageOptions: { globals: { structuredClone: "readonly", URLSearchParams: "readonly" } },

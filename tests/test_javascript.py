@@ -36,8 +36,9 @@ def page(tmp_path: Path) -> Path:
     shutil.copytree(ROOT / "static", tmp_path / "static")
     (recipe,) = blocks(ROOT / "CONTRIBUTING.md", "js static/js/figures/bandwidth.js")
     (tmp_path / "static/js/figures/bandwidth.js").write_text(recipe.text)
-    for name in ("package.json", "jsconfig.json", "eslint.config.js"):
-        shutil.copy(ROOT / name, tmp_path)
+    (tmp_path / "tests/browser").mkdir(parents=True)
+    for name in ("tests/browser/firefox.mjs", "package.json", "jsconfig.json", "eslint.config.js"):
+        shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / "node_modules").symlink_to(ROOT / "node_modules")
     return tmp_path
 

@@ -186,6 +186,8 @@ def _with(value: Any, names: dict[str, dict[str, str]], key: str = "", listed: b
         return names["Category"][value]
     if key == "phase" and listed:
         return names["Phase"][value]
+    if isinstance(value, list) and key in ("kind", "phase"):  # columns of a timeline
+        return [names[key.replace("kind", "category").capitalize()].get(one, one) for one in value]
     if isinstance(value, dict):
         new = names[kinds[key]] if key in kinds else {}
         return {new.get(name, name): _with(one, names, name, listed) for name, one in value.items()}

@@ -19,6 +19,7 @@ from app.api import (
     studies,
     sweep,
     timeline,
+    traces,
     uploads,
 )
 
@@ -36,6 +37,7 @@ ROUTERS = tuple(
         benchmarks,
         runs,
         uploads,
+        traces,
         measurements,
         calibrations,
         compare,

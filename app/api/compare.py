@@ -14,6 +14,7 @@ from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenComparison
 from app.context import Context, Ctx
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.compare import Comparison, Item, compare, of_estimate, of_expected, of_measurement
 from estimator.estimate.estimate import estimate
 from estimator.estimate.expected import own_prediction
@@ -34,16 +35,16 @@ KINDS = ("measurement", "expected", "scenario")
     *JSON_BODY,
     body=Body(type=GivenComparison, example={"items": [{"scenario": SCENARIO, "label": "FSDP"}], "baseline": 0}),
 )
-async def post_compare(request: Request, context: Ctx) -> Response:
+async def post_compare(request: Request, context: Ctx, calibration: str = "") -> Response:
     """{items: [{measurement} | {expected} | {scenario, label}], baseline} → items, deltas to the baseline, differences.
 
-    ``expected`` is the id of a profile whose own ops are predicted.
+    ``expected`` is the id of a profile whose own ops are predicted; ``?calibration=`` as for an estimate.
     """
     document = await read_json(request, context.settings.json_limit_bytes)
-    return json_response(await asyncio.to_thread(compare_document, document, context))
+    return json_response(await asyncio.to_thread(compare_document, document, context, calibration))
 
 
-def compare_document(document: object, context: Context) -> Comparison:
+def compare_document(document: object, context: Context, calibration: str = "") -> Comparison:
     """Read the request, make every item and compare; raises InputProblems naming the item."""
     if not isinstance(document, Mapping):
         raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
@@ -58,9 +59,10 @@ def compare_document(document: object, context: Context) -> Comparison:
         remedy = f"Give the index of an item, 0 to {len(given) - 1}."
         problems.append(Problem(field="baseline", message=f"{str(baseline)[:40]} is not an item", remedy=remedy))
     items = []
+    measured = context.calibrations.efficiencies(calibration)
     for index, item in enumerate(given):
         try:
-            items.append(_item(item, f"items[{index}]", context))
+            items.append(_item(item, f"items[{index}]", context, measured))
         except InputProblems as error:
             problems += error.problems
     if problems:
@@ -68,7 +70,7 @@ def compare_document(document: object, context: Context) -> Comparison:
     return compare(items, baseline)
 
 
-def _item(given: object, where: str, context: Context) -> Item:
+def _item(given: object, where: str, context: Context, calibration: Calibrated | None) -> Item:
     if not isinstance(given, Mapping) or sum(kind in given for kind in KINDS) != 1:
         remedy = 'Write {"measurement": "ID"}, {"expected": "ID"} or {"scenario": {...}, "label": "..."}.'
         raise InputProblems([Problem(field=where, message="must be one measurement or one scenario", remedy=remedy)])
@@ -80,7 +82,7 @@ def _item(given: object, where: str, context: Context) -> Item:
     if problems:
         raise InputProblems(problems)
     if "scenario" in given:
-        return _predicted(given["scenario"], str(label), where, context)
+        return _predicted(given["scenario"], str(label), where, context, calibration)
     kind = "expected" if "expected" in given else "measurement"
     measurement = context.store.measurement(given[kind]) if isinstance(given[kind], str) else None
     if measurement is None:
@@ -88,14 +90,16 @@ def _item(given: object, where: str, context: Context) -> Item:
         problem = Problem(field=f"{where}.{kind}", message="there is no such measurement", remedy=remedy)
         raise InputProblems([problem])
     if kind == "expected":
-        return _expected(measurement, str(label), where, context)
+        return _expected(measurement, str(label), where, context, calibration)
     item = of_measurement(measurement)
     return dataclasses.replace(item, label=label) if label else item
 
 
-def _expected(measurement: Measurement, label: str, where: str, context: Context) -> Item:
+def _expected(
+    measurement: Measurement, label: str, where: str, context: Context, calibration: Calibrated | None
+) -> Item:
     ops = context.store.op_list(measurement.id)
-    found = None if ops is None else own_prediction(ops)
+    found = None if ops is None else own_prediction(ops, calibration)
     if found is None:
         message = "has no op list, or its chip is not in the catalogue"
         remedy = "Record a profile with record_shapes=True, and compare that."
@@ -103,11 +107,11 @@ def _expected(measurement: Measurement, label: str, where: str, context: Context
     return of_expected(found, measurement, label or f"{measurement.label or measurement.id}: its own ops, predicted")
 
 
-def _predicted(scenario_json: Any, label: str, where: str, context: Context) -> Item:
+def _predicted(scenario_json: Any, label: str, where: str, context: Context, calibration: Calibrated | None) -> Item:
     try:
         context.cpu.refuse_unprobed(scenario_json)
         scenario = scenario_from_json(scenario_json)
-        return of_estimate(estimate(scenario), scenario, label or scenario.model.name or "prediction")
+        return of_estimate(estimate(scenario, calibration), scenario, label or scenario.model.name or "prediction")
     except InputProblems as error:
         found = [dataclasses.replace(problem, field=f"{where}.scenario.{problem.field}") for problem in error.problems]
         raise InputProblems(found) from None

@@ -37,15 +37,19 @@ class Layers(TypedDict):
     body=Body(type=GivenScenario, example=SCENARIO),
     query={"format": {"schema": {"enum": list(FORMATS), "default": "json"}}},
 )
-async def post_layers(request: Request, context: Ctx) -> Response:
-    """Scenario → {columns, rows: [[...]]}; ``?format=csv``: the same as a file."""
+async def post_layers(request: Request, context: Ctx, calibration: str = "") -> Response:
+    """Scenario → {columns, rows: [[...]]}; ``?format=csv``: the same as a file.
+
+    ``?calibration=`` as for an estimate.
+    """
     form = request.query_params.get("format", "json")
     if form not in FORMATS:
         problem = Problem(field="format", message=f"{form[:40]!r} is not known", remedy="One of: json, csv.")
         raise Refused(422, str(problem), [problem])
     document = await read_json(request, context.settings.json_limit_bytes)
     context.cpu.refuse_unprobed(document)
-    rows = await asyncio.to_thread(layer_table, scenario_from_json(document))
+    measured = context.calibrations.efficiencies(calibration)
+    rows = await asyncio.to_thread(layer_table, scenario_from_json(document), measured)
     if form == "csv":
         disposition = {"content-disposition": 'attachment; filename="headroom-layers.csv"'}
         return Response(layer_csv(rows), media_type="text/csv", headers=disposition)

@@ -17,6 +17,7 @@ from app.api.given import SCENARIO, GivenScenario
 from app.context import Context, Ctx
 from app.errors import Refused
 from app.summary import Summary, scenario_of
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
 from estimator.scenario import catalog
@@ -86,24 +87,25 @@ MOST_ROWS = 5000
 
 @router.get("/api/measurements")
 @documented({200: Measurements})
-def get_measurements(context: Ctx) -> Response:
+def get_measurements(context: Ctx, calibration: str = "") -> Response:
     """All measurements in one line each, newest first, bundled ones last, and beside each its prediction in short."""
     found = context.store.summaries()
-    return json_response({"measurements": found, "predicted": list(map(_predicted_step, found))})
+    measured = context.calibrations.efficiencies(calibration)
+    return json_response({"measurements": found, "predicted": [_predicted_step(one, measured) for one in found]})
 
 
-def _predicted_step(summary: Summary) -> PredictedStep | None:
+def _predicted_step(summary: Summary, calibration: Calibrated | None) -> PredictedStep | None:
     if not summary.has_scenario or not summary.step_time_s:
         return None
     try:
-        return _short(scenario_from_json(summary.scenario))
+        return _short(scenario_from_json(summary.scenario), calibration)
     except InputProblems:  # what it ran on may be gone from the catalogue
         return None
 
 
 @lru_cache(maxsize=4096)
-def _short(scenario: Scenario) -> PredictedStep:
-    one = estimate(scenario, interval=False)
+def _short(scenario: Scenario, calibration: Calibrated | None) -> PredictedStep:
+    one = estimate(scenario, calibration, interval=False)
     return PredictedStep(
         step_time_s=one.step_time_s,
         peak_bytes=one.memory.peak_bytes,
@@ -115,9 +117,12 @@ def _short(scenario: Scenario) -> PredictedStep:
 
 @router.get("/api/measurements/{measurement_id}")
 @documented({200: (Measurement, Beside)}, 404)
-def get_measurement(measurement_id: str, context: Ctx) -> Response:
-    """One whole measurement and the prediction for its scenario, null where the scenario is not complete."""
-    return json_response(_whole(_found(measurement_id, context), context))
+def get_measurement(measurement_id: str, context: Ctx, calibration: str = "") -> Response:
+    """One whole measurement and the prediction for its scenario, null where the scenario is not complete.
+
+    ``?calibration=`` as for an estimate.
+    """
+    return json_response(_whole(_found(measurement_id, context), context, calibration))
 
 
 @router.get("/api/measurements/{measurement_id}/ops")
@@ -138,10 +143,10 @@ def get_what_if(
 
 @router.put("/api/measurements/{measurement_id}/scenario")
 @documented({200: (Measurement, Beside)}, *JSON_BODY, 404, body=Body(type=GivenScenario, example=SCENARIO))
-async def put_scenario(measurement_id: str, request: Request, context: Ctx) -> Response:
+async def put_scenario(measurement_id: str, request: Request, context: Ctx, calibration: str = "") -> Response:
     """Say which scenario an uploaded measurement is of → the measurement beside its prediction."""
     document = await read_json(request, context.settings.json_limit_bytes)
-    return json_response(await asyncio.to_thread(_said, measurement_id, document, context))
+    return json_response(await asyncio.to_thread(_said, measurement_id, document, context, calibration))
 
 
 def _ops(measurement_id: str, context: Context) -> OpList:
@@ -152,13 +157,13 @@ def _ops(measurement_id: str, context: Context) -> OpList:
     return found
 
 
-def _said(measurement_id: str, document: Any, context: Context) -> dict[str, Any]:
+def _said(measurement_id: str, document: Any, context: Context, calibration: str) -> dict[str, Any]:
     context.cpu.refuse_unprobed(document)
     scenario = scenario_from_json(document)
     measurement = context.store.put_said(measurement_id, scenario=scenario_to_json(scenario))
     if measurement is None:
         raise Refused(404, _NO_UPLOAD)
-    return _whole(measurement, context)
+    return _whole(measurement, context, calibration)
 
 
 _NO_UPLOAD = "There is no such uploaded measurement; runs and samples have a scenario and a device of their own."
@@ -204,14 +209,15 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "") -> Response:
         return json_response(unpredicted_table(measurement, "; ".join(one.message for one in error.problems)))
 
 
-def _whole(measurement: Measurement, context: Context) -> dict[str, Any]:
+def _whole(measurement: Measurement, context: Context, calibration: str = "") -> dict[str, Any]:
     scenario = scenario_of(measurement)
     values = {field.name: getattr(measurement, field.name) for field in dataclasses.fields(measurement)}
     ops = context.store.op_list(measurement.id)
+    measured = context.calibrations.efficiencies(calibration)
     return values | {
-        "prediction": estimate(scenario) if scenario else None,
+        "prediction": estimate(scenario, measured) if scenario else None,
         "proposed": None if ops is None else proposal(ops),
-        "expected": None if ops is None else own_prediction(ops),
+        "expected": None if ops is None else own_prediction(ops, measured),
     }
 
 

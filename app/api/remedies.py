@@ -18,9 +18,12 @@ router = APIRouter()
 
 @router.post("/api/remedies")
 @documented({200: Remedies}, *JSON_BODY, body=Body(type=GivenScenario, example=SCENARIO))
-async def post_remedies(request: Request, context: Ctx) -> Response:
-    """Scenario → what binds it, and up to three neighbouring plans that are faster, or that fit where it does not."""
+async def post_remedies(request: Request, context: Ctx, calibration: str = "") -> Response:
+    """Scenario → what binds it, and up to three neighbouring plans that are faster, or that fit where it does not.
+
+    ``?calibration=`` as for an estimate.
+    """
     document = await read_json(request, context.settings.json_limit_bytes)
     context.cpu.refuse_unprobed(document)
-    found = await asyncio.to_thread(remedies, document)
+    found = await asyncio.to_thread(remedies, document, context.calibrations.efficiencies(calibration))
     return json_response(found)

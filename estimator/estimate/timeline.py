@@ -19,38 +19,17 @@ from estimator.memory.memory import StageMemory, stage_memory
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_problems
+from estimator.scenario.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
 from estimator.schedule.micro_batch import Pass, StageTimes
 from estimator.schedule.simulation.simulate import SimulatedWork, simulate
 from estimator.schedule.step import stage_passes
 
-HOST, COMPUTE, COMMUNICATION = "host", "compute", "communication"
 MOST_BLOCKS = 1600
 """More than a page can draw in a moment, or an eye tell apart."""
 MOST_STAGES = 8
 MOST_SIMULATED = 20_000
 BUCKETS = 24
 """Exchanges behind backward are drawn in so many pieces at most."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Timeline:
-    """Blocks as columns: lane (an index into ``lanes``), kind (a category, or a phase of a stage), name, start and end.
-
-    ``memory``: (seconds, bytes held) of one rank of the fullest stage, straight between them; ``folded``: what is drawn
-    coarser than it runs.
-    """
-
-    lanes: tuple[str, ...]
-    lane: tuple[int, ...]
-    kind: tuple[str, ...]
-    name: tuple[str, ...]
-    phase: tuple[str, ...]
-    start_s: tuple[float, ...]
-    end_s: tuple[float, ...]
-    total_s: float
-    memory: tuple[tuple[float, float], ...]
-    capacity_bytes: float
-    folded: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

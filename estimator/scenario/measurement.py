@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from estimator.scenario.timeline import Timeline
+
 SCHEMA_VERSION = 1
 STATUSES = ("ok", "oom", "failed", "cancelled")
 
@@ -69,7 +71,7 @@ class Measurement:
     """One measured step, benchmark or table; times in seconds, sizes in bytes.
 
     ``phases_s`` and ``breakdown_s`` use the names of estimator.scenario.breakdown; ``rows`` holds tables, one dict per
-    row, with the unit in every column's name.
+    row, with the unit in every column's name. ``timeline`` is of the profiled step, which took a little longer.
     """
 
     id: str = ""
@@ -85,6 +87,7 @@ class Measurement:
     kernels: tuple[Kernel, ...] = ()
     collectives: tuple[MeasuredCollective, ...] = ()
     memory: MeasuredMemory = MeasuredMemory()
+    timeline: Timeline | None = None
     rows: tuple[dict[str, Any], ...] = ()
     status: str = "ok"
     environment: dict[str, Any] = field(default_factory=dict)

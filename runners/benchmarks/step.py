@@ -250,6 +250,7 @@ def put_together(
         phases_s=phases_s,
         breakdown_s=breakdown_s,
         kernels=with_it.kernels,
+        timeline=with_it.timeline,
         memory=used,
         warnings=(*blank.warnings, *warnings),
         samples={

@@ -11,7 +11,9 @@ from typing import Any
 from estimator.scenario.aten_cost import bytes_of, flops_of
 from estimator.scenario.breakdown import Category, Phase
 from estimator.scenario.measurement import Kernel
+from estimator.scenario.timeline import Timeline
 from runners.trace.kernel_category import category_of
+from runners.trace.recorded import Span, recorded
 
 DEVICE_CATEGORIES = ("kernel", "gpu_memcpy", "gpu_memset")
 PHASE_PREFIX = "phase:"
@@ -26,6 +28,7 @@ class Reduced:
 
     kernels: tuple[Kernel, ...]
     phases_s: dict[str, dict[str, float]]
+    timeline: Timeline | None = None
 
     def busy_s(self, category: str) -> float:
         """Seconds of one category in all phases."""
@@ -64,7 +67,28 @@ def reduce_trace(
     for piece, seconds in _exclusive(pieces) if device else ((p, p.length * 1e-6) for p in pieces):
         categories = by_phase.setdefault(piece.phase, {})
         categories[piece.category] = categories.get(piece.category, 0.0) + seconds
-    return Reduced(kernels=_by_name(pieces), phases_s=by_phase)
+    return Reduced(kernels=_by_name(pieces), phases_s=by_phase, timeline=_timeline(pieces, complete, phases, device))
+
+
+def _timeline(
+    pieces: list[_Piece], complete: list[Mapping[str, Any]], phases: _Phases, device: bool
+) -> Timeline | None:
+    """The step from its first mark on; of a device's step the host's lane is its ops."""
+    if not phases.ranges or not pieces:
+        return None
+    begin = phases.ranges[0][0]
+    end = max(max(end for _, end, _ in phases.ranges), max(one.start + one.length for one in pieces))
+    spans = [
+        Span(one.category, one.name, one.phase, (one.start - begin) * 1e-6, (one.start + one.length - begin) * 1e-6)
+        for one in pieces
+    ]
+    if device:
+        spans += [
+            Span(Category.HOST, e["name"], phases.at(e["ts"]), (e["ts"] - begin) * 1e-6,
+                 (e["ts"] + e["dur"] - begin) * 1e-6)
+            for e in complete if e.get("cat") == "cpu_op"
+        ]  # fmt: skip
+    return recorded(spans, (end - begin) * 1e-6)
 
 
 class _Phases:

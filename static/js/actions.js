@@ -114,6 +114,16 @@ export function setOwnChip(chip) {
   setScenario(next);
 }
 
+/**
+ * Predict under a calibration, "": the shipped efficiencies. Every answer that the page has was of another, so it begins anew.
+ * @param {string} id
+ */
+export function setCalibration(id) {
+  set({ calibration: id });
+  writeUrl();
+  location.reload();
+}
+
 /** How many tokens the whole run is to see; 0: not asked for. @param {number} tokens */
 export function setRunTokens(tokens) {
   set({ run_tokens: tokens });

@@ -1,6 +1,6 @@
 /** The server's endpoints; every failure becomes an ApiError that carries problems people can act on. */
 import { saidTogether } from "./format.js";
-import { set } from "./state.js";
+import { set, state } from "./state.js";
 
 /** @typedef {import("./types.js").Problem} Problem */
 
@@ -77,20 +77,23 @@ async function told(path, body, heard, signal) {
 }
 
 const part = encodeURIComponent;
+/** Where predictions are asked for, under the calibration of the page. @param {string} path */
+const under = (path) =>
+  state.calibration ? `${path}${path.includes("?") ? "&" : "?"}calibration=${part(state.calibration)}` : path;
 
 export const api = {
   health: () => call("/api/health"),
   catalog: () => call("/api/catalog"),
   /** @param {any} scenario @param {AbortSignal} [signal] */
-  estimate: (scenario, signal) => call("/api/estimate", { method: "POST", body: scenario, signal }),
+  estimate: (scenario, signal) => call(under("/api/estimate"), { method: "POST", body: scenario, signal }),
   /** @param {any} scenario @param {string} field */
-  axis: (scenario, field) => call("/api/estimate/axis", { method: "POST", body: { scenario, field } }),
+  axis: (scenario, field) => call(under("/api/estimate/axis"), { method: "POST", body: { scenario, field } }),
   /** @param {any} scenario @param {AbortSignal} [signal] @returns {Promise<{columns: string[], rows: any[][]}>} */
-  layers: (scenario, signal) => call("/api/layers", { method: "POST", body: scenario, signal }),
+  layers: (scenario, signal) => call(under("/api/layers"), { method: "POST", body: scenario, signal }),
   /** @param {any} scenario @returns {Promise<string>} */
-  layersCsv: (scenario) => call("/api/layers?format=csv", { method: "POST", body: scenario, text: true }),
+  layersCsv: (scenario) => call(under("/api/layers?format=csv"), { method: "POST", body: scenario, text: true }),
   /** @param {any} specification @param {(line: any) => void} heard @param {AbortSignal} signal */
-  sweep: (specification, heard, signal) => told("/api/sweep", specification, heard, signal),
+  sweep: (specification, heard, signal) => told(under("/api/sweep"), specification, heard, signal),
   /** @param {any} scenario @param {number} ranks @param {AbortSignal} [signal] */
   parallelism: (scenario, ranks, signal) =>
     call("/api/parallelism", { method: "POST", body: { scenario, ranks }, signal }),
@@ -117,11 +120,11 @@ export const api = {
   removeUpload: (id) => call(`/api/uploads/${part(id)}`, { method: "DELETE", text: true }),
   /** @returns {Promise<import("./types.js").Summary[]>}  each with its prediction in short */
   measurements: () =>
-    call("/api/measurements").then(({ measurements, predicted }) =>
+    call(under("/api/measurements")).then(({ measurements, predicted }) =>
       measurements.map((/** @type {any} */ one, /** @type {number} */ at) => ({ ...one, predicted: predicted[at] })),
     ),
   /** @param {string} id */
-  measurement: (id) => call(`/api/measurements/${part(id)}`),
+  measurement: (id) => call(under(`/api/measurements/${part(id)}`)),
   /**
    * What a profile's own ops would take after some changes.
    * @param {string} id @param {string[]} changes @param {string} chip  "": its own
@@ -132,7 +135,7 @@ export const api = {
     return call(`/api/measurements/${part(id)}/what-if?${asked}`);
   },
   /** @param {string} id @param {any} scenario  that it is of @returns {Promise<import("./types.js").Measurement>} */
-  confirm: (id, scenario) => call(`/api/measurements/${part(id)}/scenario`, { method: "PUT", body: scenario }),
+  confirm: (id, scenario) => call(under(`/api/measurements/${part(id)}/scenario`), { method: "PUT", body: scenario }),
   /**
    * What each row of a measurement's table should be on a chip.
    * @param {string} id @param {string} chip @returns {Promise<import("./types.js").PredictedRows>}
@@ -142,6 +145,12 @@ export const api = {
   ranOn: (id, chip) => call(`/api/measurements/${part(id)}/device`, { method: "PUT", body: { chip } }),
   /** How right predictions are, of every set of measured steps. */
   accuracy: () => call("/api/accuracy"),
+  /** @returns {Promise<import("./types.js").StoredCalibration[]>}  newest first */
+  calibrations: () => call("/api/calibrations").then(({ calibrations }) => calibrations),
+  /** @param {string[]} measurements  ids @param {string} name @returns {Promise<import("./types.js").StoredCalibration>} */
+  calibrate: (measurements, name) => call("/api/calibrations", { method: "POST", body: { measurements, name } }),
+  /** @param {string} id @returns {Promise<import("./types.js").Calibration>} */
+  calibration: (id) => call(`/api/calibrations/${part(id)}`),
   studies: () => call("/api/studies").then(({ studies }) => studies),
   /** @param {string} name @param {Record<string, string>} settings @param {AbortSignal} [signal] */
   study: (name, settings, signal) => call(`/api/studies/${part(name)}?${new URLSearchParams(settings)}`, { signal }),
@@ -155,11 +164,12 @@ export const api = {
   /** @param {any} scenario @param {string} mode */
   hierarchy: (scenario, mode) => call("/api/hierarchy", { method: "POST", body: { scenario, mode } }),
   /** @param {any} scenario @returns {Promise<import("./types.js").Drawn>} */
-  timeline: (scenario) => call("/api/timeline", { method: "POST", body: scenario }),
+  timeline: (scenario) => call(under("/api/timeline"), { method: "POST", body: scenario }),
   /** @param {any} scenario @returns {Promise<import("./types.js").Remedies>} */
-  remedies: (scenario) => call("/api/remedies", { method: "POST", body: scenario }),
+  remedies: (scenario) => call(under("/api/remedies"), { method: "POST", body: scenario }),
   /** @param {any[]} items @param {number} baseline @param {AbortSignal} [signal] */
-  compare: (items, baseline, signal) => call("/api/compare", { method: "POST", body: { items, baseline }, signal }),
+  compare: (items, baseline, signal) =>
+    call(under("/api/compare"), { method: "POST", body: { items, baseline }, signal }),
 };
 
 /**

@@ -44,6 +44,7 @@ export const state = /** @type {any} */ ({
   b: "",
   usd_per_hour: 0,
   run_tokens: 0,
+  calibration: "",
   pair: null,
   difference: null,
   answers: 0,

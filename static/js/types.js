@@ -24,7 +24,7 @@
  * @typedef {{id: string, label: string, origin: Part, device: Part, world_size: number, scenario: Part,
  *   steps_s: number[], phases_s: Amounts, breakdown_s: Amounts, kernels: Kernel[], collectives: Part[],
  *   memory: {peak_bytes: number | null, reserved_bytes: number | null, by_kind: Amounts}, rows: Part[],
- *   status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
+ *   timeline?: Drawn | null, status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
  *   prediction?: Estimate | null, expected?: OwnPrediction | null, proposed?: Proposal | null}} Measurement
  * @typedef {{op: string, inputs: string, phase: string, category: string, count: number, measured_s: number,
  *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp
@@ -81,6 +81,11 @@
  * @typedef {{lanes: string[], lane: number[], kind: string[], name: string[], phase: string[], start_s: number[],
  *   end_s: number[], total_s: number, memory: [number, number][], capacity_bytes: number, folded: string}} Drawn  a step
  *   over time
+ * @typedef {{id: string, name: string, base: string, device: string, host: string, constants: number,
+ *   made_from: string[]}} StoredCalibration
+ * @typedef {{name: string, device: string, host: string, ranges: Record<string, Part>,
+ *   errors: {group: string, points: number, held_back: number, before_frac: number, after_frac: number}[],
+ *   undetermined: {constant: string, reason: string}[]}} Calibration  as its file has it
  * @typedef {{field: string, before: any, after: any}} Change
  * @typedef {{changes: Change[], scenario: Scenario, step_time_s: number, peak_bytes: number, reserved_bytes: number,
  *   tokens_per_s: number, saves: string}} RemedyFound

@@ -73,7 +73,7 @@ def test_a_picture_of_a_figure_stands_alone(open_page):
         }"""
     )
     page.get_by_role("tab", name="Memory").click()
-    for card, words in (("Step time", "faster kernels"), ("Memory", "memory of one chip, GB"), ("Roofline", "GFLOP/s")):
+    for card, words in (("Step time", "faster kernels"), ("Memory", "memory of one chip, GB"), ("Roofline", "TFLOP/s")):
         bring_into_view(page, f"#{card.lower().replace(' ', '-')}")
         page.evaluate("written.length = 0")
         page.get_by_label(f"{card}: Save").first.click()

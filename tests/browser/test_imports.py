@@ -52,6 +52,11 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, meas
     expect(measured.filter(has_text=re.compile("mm")).first).to_be_visible()
     expect(own.locator("tbody tr", has_text="predicted").filter(has_text=re.compile("mm")).first).to_be_visible()
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
+    # the step over time is as it was recorded
+    time = page.locator("#timeline")
+    time.get_by_role("button", name="Table").click()
+    expect(time.locator("tbody tr", has_text="compute").filter(has_text=re.compile("B.*mm")).first).to_be_visible()
+    expect(time.locator("tbody tr", has_text="host").filter(has_text=re.compile("^B")).first).to_be_visible()
 
 
 def test_a_trace_cut_off_shows_its_kernels_and_no_step(open_page, drop, tmp_path):

@@ -3,11 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.conftest import OpenPage
-from tests.browser.looking import headline, query, settled, wait_for_axis, wait_for_change, wait_for_figures
+from tests.browser.looking import (
+    expect_view,
+    headline,
+    number,
+    query,
+    settled,
+    wait_for_axis,
+    wait_for_change,
+    wait_for_figures,
+)
+from tests.browser.server import ROOT
+
+Drop = Callable[[Page, Path], None]
 
 EXPERTS = (
     "/?model=mixtral-8x7b&chip=h100-sxm&chips_per_node=8&nodes=2&dp=4&tp=4&ep=4&sequence_parallel=true&sharding=fsdp"
@@ -35,6 +49,35 @@ def test_a_model_and_a_chip_of_ones_own(open_page: OpenPage) -> None:
     wait_for_figures(page)
     expect(page.locator("#chip")).to_have_value("own:my h100-sxm")
     expect(page.locator("#model option", has_text="my mixtral-8x7b")).to_have_count(1)
+
+
+def test_a_calibration_made_of_probes_is_what_predictions_are_under(open_page: OpenPage, drop: Drop) -> None:
+    page = open_page("/?model=gpt2&chips_per_node=1&dp=1&global_batch=1&micro_batch=1&seq_len=128&measured=none")
+    wait_for_figures(page)
+    drop(page, ROOT / "tests" / "reference" / "h200_programs" / "launches.json")
+    expect(page.locator(".import")).to_contain_text("1 measurement")
+    expect_view(page, "measurements")
+    page.locator(".brand").click()
+    wait_for_figures(page)
+    before = number(headline(page)[0])
+    page.locator("details.calibration summary").click()
+    page.get_by_role("button", name="Calibrate").click()
+    expect(page.locator(".calibration .problem")).to_contain_text("Tick the measurements")
+    page.locator(".probes label", has_text="launches").first.click()
+    page.get_by_label("Name of the calibration").fill("our host")
+    with page.expect_event("load"):
+        page.get_by_role("button", name="Calibrate").click()
+    wait_for_figures(page)
+    # its host needs longer for each launch
+    assert number(headline(page)[0]) > 1.1 * before
+    expect(page.locator("details.calibration .chosen")).to_contain_text("our host")
+    page.get_by_role("tab", name="Assumed").click()
+    expect(page.locator("#assumptions li").first).to_contain_text("our host")
+    page.locator("details.calibration summary").click()
+    with page.expect_event("load"):
+        page.get_by_label("Calibration", exact=True).select_option("")
+    wait_for_figures(page)
+    assert number(headline(page)[0]) == before
 
 
 def test_fields_of_experts_links_and_nodes(open_page: OpenPage) -> None:

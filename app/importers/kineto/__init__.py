@@ -17,6 +17,7 @@ from app.importers.kineto.notices import about_file, about_kernels, about_record
 from app.importers.kineto.op_list import op_list
 from app.importers.kineto.steps import steps
 from app.importers.kineto.stream import StreamReport, events
+from app.importers.kineto.timeline import step_timeline
 from app.importers.kineto.trace_columns import Trace, collect
 from app.importers.kineto.work_spans import MESSAGE, kernels, sums
 from app.importers.source import Source
@@ -87,6 +88,7 @@ def read_rank(source: Source, filename: str, limits: Limits) -> RankTrace:
         kernels=named,
         collectives=found,
         memory=_memory(trace, warnings) if report.closed else MeasuredMemory(),
+        timeline=step_timeline(trace, work, step) if whole else None,
         environment={
             **header.environment(report.metadata),
             **({"step": step.name} if whole else {}),

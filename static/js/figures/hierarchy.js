@@ -50,7 +50,7 @@ export function hierarchical({ hierarchy: { roofs, rows, flops_per_s, mode, chip
       mode: "lines",
       name: roofs[level].name,
       x,
-      y: x.map((intensity) => Math.min(flops_per_s, intensity * roofs[level].bytes_per_s) / 1e9),
+      y: x.map((intensity) => Math.min(flops_per_s, intensity * roofs[level].bytes_per_s) / 1e12),
       hoverinfo: "skip",
       line: { color: colour(tokenOfLevel(level)), width: 1.6 },
     };
@@ -61,7 +61,7 @@ export function hierarchical({ hierarchy: { roofs, rows, flops_per_s, mode, chip
     name: `at ${roofs[level].name}`,
     cliponaxis: false,
     x: rows.map((row) => at(row, level)),
-    y: rows.map(({ flops, seconds }) => flops / seconds / 1e9),
+    y: rows.map(({ flops, seconds }) => flops / seconds / 1e12),
     customdata: rows.map((row) => card(row, level)),
     hovertemplate: CARD,
     marker: {
@@ -87,8 +87,8 @@ export function hierarchical({ hierarchy: { roofs, rows, flops_per_s, mode, chip
         title: { text: "FLOP per byte out of the level" },
       },
       yaxis: {
-        ...axis([Math.log10(low / 1e9), Math.log10((2 * flops_per_s) / 1e9)]),
-        title: { text: "GFLOP/s" },
+        ...axis([Math.log10(low / 1e12), Math.log10((2 * flops_per_s) / 1e12)]),
+        title: { text: "TFLOP/s" },
       },
     }),
     summary: `${plural(rows.length, "product")} on ${chip}, mode ${mode}; most time is bound by ${most}.`,

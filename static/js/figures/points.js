@@ -98,7 +98,7 @@ export function boundsOf(points, roofs, precision) {
     peaks.find(([name]) => unitOf(name) === unitOf(precision))?.[1] ?? Math.max(...peaks.map(([, peak]) => peak));
   const ridge = own / roofs.memory_bytes_per_s;
   const x = points.length ? points.map(({ intensity }) => intensity) : [ridge / 100, ridge * 4];
-  const y = [...points.map(({ flops_per_s }) => flops_per_s / 1e9), own / 1e9];
+  const y = [...points.map(({ flops_per_s }) => flops_per_s / 1e12), own / 1e12];
   const tenth = (/** @type {number} */ value) => Math.round(10 * value) / 10;
   return {
     x: [tenth(Math.log10(Math.min(...x)) - 0.25), tenth(Math.log10(Math.max(...x)) + 0.3)],

@@ -66,7 +66,7 @@ export function roofline(input) {
     type: "scatter",
     mode: "lines",
     x,
-    y: y.map((value) => value / 1e9),
+    y: y.map((value) => value / 1e12),
     hoverinfo: "skip",
     line: { color: colour("ink-3"), width: dash === "solid" ? 1.8 : 1, dash },
   });
@@ -80,7 +80,7 @@ export function roofline(input) {
     cliponaxis: false,
     name: hollow ? "predicted" : "measured",
     x: points.map(({ intensity }) => intensity),
-    y: points.map(({ flops_per_s }) => flops_per_s / 1e9),
+    y: points.map(({ flops_per_s }) => flops_per_s / 1e12),
     customdata: cards(points, `${letter}, ${hollow ? "predicted" : "measured"}`),
     hovertemplate: CARD,
     marker: {
@@ -103,7 +103,7 @@ export function roofline(input) {
     mode: "lines",
     hoverinfo: "skip",
     x: pairs.flatMap(([one, other]) => [one.intensity, other.intensity, null]),
-    y: pairs.flatMap(([one, other]) => [one.flops_per_s / 1e9, other.flops_per_s / 1e9, null]),
+    y: pairs.flatMap(([one, other]) => [one.flops_per_s / 1e12, other.flops_per_s / 1e12, null]),
     line: { color: colour("ink-3"), width: 1 },
   };
   // kernels without FLOPs or bytes have no place; a rug at the foot counts them, the longest first
@@ -162,12 +162,13 @@ export function roofline(input) {
         type: "log",
         range: bounds.y,
         dtick: dtick(bounds.y),
+        exponentformat: "power",
         fixedrange: narrow,
-        title: { text: "GFLOP/s" },
+        title: { text: "TFLOP/s" },
       },
       annotations: [
         ...spread(
-          lines.map(({ flops_per_s }) => Math.log10(flops_per_s / 1e9)),
+          lines.map(({ flops_per_s }) => Math.log10(flops_per_s / 1e12)),
           0.045 * (bounds.y[1] - bounds.y[0]),
         ).map((y, at) => ({
           xref: "paper",
@@ -183,7 +184,7 @@ export function roofline(input) {
         {
           // left of the diagonal nothing can be: no point is above its roof
           x: named,
-          y: named + Math.log10(roofs.memory_bytes_per_s / 1e9),
+          y: named + Math.log10(roofs.memory_bytes_per_s / 1e12),
           xanchor: "right",
           yanchor: "bottom",
           xshift: -4,

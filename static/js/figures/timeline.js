@@ -12,6 +12,8 @@ const PAIR_GAP_PX = 7;
 const MOST_SEAMS = 60;
 const MEMORY_PX = 96;
 export const HEIGHT_PX = 290;
+/** Of lanes that both a prediction and a recording may have; others follow. */
+const ORDER = ["host", "compute", "communication"];
 /** Names of lanes that are too long for their place. @type {Record<string, string>} */
 const SHORT = { communication: "comm." };
 
@@ -49,7 +51,7 @@ export function phasesInOrder(phases_s, phases, step_s) {
 export function timeline({ runs, names, phases, selected, colour, narrow }) {
   const longest = Math.max(...runs.map(({ drawn }) => drawn.total_s), 1e-12);
   const scale = scaleFor(longest, "s");
-  const lanes = [...new Set(runs.flatMap(({ drawn }) => drawn.lanes))];
+  const lanes = [...new Set([...ORDER, ...runs.flatMap(({ drawn }) => drawn.lanes)])];
   const rows = lanes.flatMap((lane) =>
     runs.filter(({ drawn }) => drawn.lanes.includes(lane)).map((run) => ({ lane, run })),
   );

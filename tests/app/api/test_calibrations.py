@@ -38,7 +38,15 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         assert step_s("h200-sxm", one["id"]) > 1.05 * step_s("h200-sxm")
         assert step_s("a100-80gb-sxm", one["id"]) == step_s("a100-80gb-sxm")
         slower = step_s("h200-sxm", one["id"])
-        for path in ("/api/estimate", "/api/sweep"):
+        # all that the page shows of a scenario is under the same one
+        asked = {"params": {"calibration": one["id"]}}
+        assert client.post("/api/timeline", json=SCENARIO, **asked).json()["total_s"] == pytest.approx(slower)
+        compared = client.post("/api/compare", json={"items": [{"scenario": SCENARIO}]}, **asked).json()
+        assert compared["items"][0]["step_time_s"] == pytest.approx(slower)
+        remedy = client.post("/api/remedies", json=SCENARIO, **asked).json()["best"][0]
+        tried = client.post("/api/estimate", json=remedy["scenario"], **asked).json()
+        assert tried["step_time_s"] == pytest.approx(remedy["step_time_s"])
+        for path in ("/api/estimate", "/api/sweep", "/api/layers"):
             refused = client.post(path, json=SCENARIO, params={"calibration": "../none"})
             assert refused.status_code == 422
             assert refused.json()["problems"][0]["field"] == "calibration"

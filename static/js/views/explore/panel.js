@@ -1,6 +1,7 @@
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
 import { reset, setChip, setChips, setModel, setOwnChip, setRunTokens, setScenario } from "../../actions.js";
 import { count, plural, saidTogether, short, significant } from "../../format.js";
+import { createCalibration } from "./calibration.js";
 import { createHardwareSliders } from "./hardwareSliders.js";
 import { createNetworks } from "./networks.js";
 import { createOwnPart } from "./ownPart.js";
@@ -71,6 +72,7 @@ export function createPanel({ tour }) {
     help: "nodes of the cluster; data parallelism takes the change",
     minimum: 1,
   });
+  const calibration = createCalibration();
   const ownModel = createOwnPart("model", () => update());
   const ownChip = createOwnPart("chip", () => update());
   const runTokens = h("input", {
@@ -127,6 +129,7 @@ export function createPanel({ tour }) {
       networks.network,
       multiples.element,
       ownChip.element,
+      calibration.element,
     ),
     h(
       "section",

@@ -18,6 +18,8 @@ function runOf(side) {
     const drawn = timelineOf(side.scenario);
     return drawn && { letter, predicted, fits, drawn };
   }
+  const own = side.measurement?.timeline;
+  if (own) return { letter, predicted, fits, drawn: own };
   if (!side.phases_s || !step_s) return null;
   return { letter, predicted, fits, drawn: phasesInOrder(side.phases_s, state.catalog.phases, step_s) };
 }

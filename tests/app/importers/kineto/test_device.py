@@ -40,6 +40,30 @@ def test_phases_and_breakdown_add_up_to_the_step(tmp_path, document):
     assert sum(measurement.breakdown_s.values()) == pytest.approx(measurement.steps_s[1])
 
 
+def test_the_step_over_time_is_where_the_trace_has_it(tmp_path, document):
+    at = 1000.5 + made.STEP_US  # the second of three steps is the typical one
+    document["traceEvents"] += [
+        {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "ts": at + 1000 * index, "pid": 1, "tid": 1,
+         "args": {"Device Type": 1, "Total Allocated": held, "Total Reserved": 4e9, "Bytes": 1}}
+        for index, held in enumerate((10**9, 3 * 10**9, 2 * 10**9))
+    ]  # fmt: skip
+    found = one(read(tmp_path, document)).timeline
+    assert found.total_s == pytest.approx(0.01)
+    assert found.lanes == ("host", "compute", "communication")
+    drawn = [
+        (found.lanes[lane], kind, phase, start, end)
+        for lane, kind, phase, start, end in zip(
+            found.lane, found.kind, found.phase, found.start_s, found.end_s, strict=True
+        )
+    ]
+    assert ("compute", "matmul", "forward", pytest.approx(100e-6), pytest.approx(1100.25e-6)) in drawn
+    assert ("compute", "attention", "forward", pytest.approx(1200e-6), pytest.approx(1700e-6)) in drawn
+    assert ("communication", "communication", "backward", pytest.approx(4500e-6), pytest.approx(6000e-6)) in drawn
+    assert found.memory == (
+        (pytest.approx(0.0), 1e9), (pytest.approx(1e-3), 3e9), (pytest.approx(2e-3), 2e9),
+    )  # fmt: skip
+
+
 def test_kernels_carry_the_arithmetic_of_the_op_that_launched_them(tmp_path, document):
     measured = one(read(tmp_path, document)).kernels
     kernels = {kernel.name[:26]: kernel for kernel in measured}

@@ -1,0 +1,132 @@
+/** Under which efficiencies predictions are: the shipped ones, or a calibration, made here of probes of one's own machine. */
+import { setCalibration } from "../../actions.js";
+import { api, ApiError } from "../../api.js";
+import { percent, plural } from "../../format.js";
+import { refreshMeasurements } from "../../measurements.js";
+import { state, subscribe } from "../../state.js";
+import { h, put } from "../common/dom.js";
+
+const PROBES = "python -m runners probes --out probes.json --limit-s 200";
+/** Formats of measurements that tell what kernels, links and the host alone take. */
+const TELLING = /probes|collectives|nccl|kineto/;
+const MOST = 12;
+
+export function createCalibration() {
+  const select = h("select", {
+    id: "calibration",
+    "aria-label": "Calibration",
+    onchange: () => setCalibration(select.value),
+  });
+  const facts = h("div", { class: "hint" });
+  const list = h("div", { class: "probes" });
+  const name = h("input", {
+    type: "text",
+    maxlength: 60,
+    placeholder: "its name",
+    "aria-label": "Name of the calibration",
+  });
+  const make = h("button", { type: "button", class: "ghost", text: "Calibrate", onclick: () => void calibrate() });
+  const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const chosen = h("span", { class: "chosen" });
+  const element = h(
+    "details",
+    { class: "unfold calibration" },
+    h("summary", {}, h("b", { text: "Calibrated" }), chosen),
+    select,
+    facts,
+    h("h3", { text: "Make one" }),
+    list,
+    h("div", { class: "row" }, name, make),
+    problem,
+  );
+  /** @type {import("../../types.js").StoredCalibration[]} */
+  let stored = [];
+
+  /** @param {import("../../types.js").StoredCalibration} one */
+  const described = ({ name: own, device, constants }) =>
+    `${own || device} · ${own ? `${device} · ` : ""}${plural(constants, "constant")}`;
+
+  async function refresh() {
+    if (!element.open && !state.calibration) return;
+    try {
+      stored = await api.calibrations();
+      if (element.open && !state.measurements) await refreshMeasurements();
+      if (state.calibration) tell(await api.calibration(state.calibration));
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+    }
+    update();
+  }
+
+  /** @param {import("../../types.js").Calibration} one */
+  function tell({ device, host, errors, undetermined }) {
+    const rows = errors.map(({ group, before_frac, after_frac }) =>
+      h("li", { text: `${group}: ${percent(before_frac)} → ${percent(after_frac)}` }),
+    );
+    const lacks = undetermined.map(({ constant }) => constant).join(", ");
+    facts.replaceChildren(
+      h("p", { text: `For ${device}; host ${host || "not told"}.` }),
+      ...(rows.length ? [h("p", { text: "Median error of points held back:" }), h("ul", {}, rows)] : []),
+      ...(lacks ? [h("p", { text: `${plural(undetermined.length, "constant")} inherited.`, title: lacks })] : []),
+    );
+  }
+
+  function update() {
+    const { calibration, measurements } = state;
+    const known = stored.some(({ id }) => id === calibration);
+    select.replaceChildren(
+      h("option", { value: "", text: "shipped efficiencies" }),
+      ...(calibration && !known ? [h("option", { value: calibration, text: "not on this server" })] : []),
+      ...stored.map((one) => h("option", { value: one.id, text: described(one) })),
+    );
+    select.value = calibration;
+    const own = stored.find(({ id }) => id === calibration);
+    put(chosen, own ? described(own) : calibration ? "not on this server" : "shipped efficiencies");
+    element.classList.toggle("set", calibration !== "");
+    const telling = (measurements ?? []).filter(({ origin }) => TELLING.test(origin.format)).slice(0, MOST);
+    const checked = new Set(picked());
+    list.replaceChildren(
+      ...telling.map(({ id, label, device_name, origin }) =>
+        h(
+          "label",
+          {},
+          h("input", { type: "checkbox", value: id, checked: checked.has(id) }),
+          h("span", { text: label || id, title: `${device_name || "no device"}, ${origin.format}` }),
+        ),
+      ),
+      ...(telling.length
+        ? []
+        : [
+            h("p", { class: "hint" }, "Upload what this prints on your machine, two minutes:"),
+            h("code", { text: PROBES }),
+          ]),
+    );
+    name.hidden = make.hidden = !telling.length;
+  }
+
+  const picked = () => [...list.querySelectorAll("input")].filter((one) => one.checked).map((one) => one.value);
+
+  async function calibrate() {
+    problem.hidden = true;
+    make.disabled = true;
+    put(make, "Calibrating…");
+    try {
+      const ids = picked();
+      if (!ids.length) throw new ApiError("Tick the measurements to calibrate with, all of one device.", 0);
+      setCalibration((await api.calibrate(ids, name.value.trim())).id);
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      problem.hidden = false;
+      put(problem, error.message);
+    } finally {
+      make.disabled = false;
+      put(make, "Calibrate");
+    }
+  }
+
+  element.addEventListener("toggle", () => void refresh());
+  subscribe(["measurements"], () => element.open && update());
+  if (state.calibration) void refresh();
+  update();
+  return { element };
+}

@@ -28,6 +28,7 @@ class Context:
     cpu: ThisCpu
     sweeps: asyncio.Semaphore
     imports: asyncio.Semaphore
+    traces: asyncio.Semaphore
 
 
 async def context_of(request: Request) -> Context:

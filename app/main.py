@@ -82,6 +82,7 @@ def create_app(settings: Settings) -> FastAPI:
         cpu=cpu,
         sweeps=asyncio.Semaphore(PARALLEL_SWEEPS),
         imports=asyncio.Semaphore(PARALLEL_IMPORTS),
+        traces=asyncio.Semaphore(1),
     )
     errors.install(app)
     app.add_exception_handler(NothingMore, _nothing_more)

@@ -1,9 +1,9 @@
 """How right predictions are: every table of measured steps at hand, predicted and scored; fails where one gets worse.
 
 ``make accuracy [TABLES=PATH...]``. A set is a CSV of measured runs, a folder of results of the project's own steps, or
-one of its tables of rows. Figures that a set had before stand in ``accuracy.json``, by its name; ``--write`` puts the
-new ones there and their table into docs/accuracy.md. Only sets at hand are compared, so tables that are not in the
-repository keep their figures.
+one of its tables of rows. Figures that a set had before stand in estimator/catalog/accuracy.json, by its name, for the
+page to show; ``--write`` puts the new ones there and their table into docs/accuracy.md. Only sets at hand are compared,
+so tables that are not in the repository keep their figures.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from benchmarks import ablations
-from benchmarks.measured_sets import ROOT, Scored, cases, read, sets
+from benchmarks.measured_sets import BUNDLED, ROOT, Scored, cases, read, sets
 from benchmarks.residuals import FEWEST, held_out, residuals
 from estimator.validation.score import errors
 
-FIGURES = ROOT / "benchmarks" / "accuracy.json"
+FIGURES = ROOT / "estimator" / "catalog" / "accuracy.json"
 DOCS = ROOT / "docs" / "accuracy.md"
 REGIONS = {
     name: (f"<!-- make {name}: begin -->\n", f"<!-- make {name}: end -->")
@@ -70,16 +71,24 @@ def main() -> int:
             print_line(name, found[name], first=len(found) == 1)
             for group, members in grouped(scored, given.by).items():
                 print_line(f"  {group}", figures(members, 0))
-    for name, share in held_out(by_set).items():
-        found[name]["held_out"] = share
-        print(f"held out: {name}: {share} %")
+    inside = held_out(by_set)
+    for name, holds in inside.items():
+        if (share := percent(holds)) is not None:
+            found[name]["held_out"] = share
+            print(f"held out: {name}: {share} %")
+        found[name]["by"] = {what: groups(by_set[name], holds, what) for what in GROUPED}
+        found[name]["points"] = points(by_set[name], holds) if name in BUNDLED else []
+    every, holds = [*chain(*by_set.values())], [*chain(*inside.values())]
+    for family, group in groups(every, holds, "chip").items():
+        if group["n"] >= FEWEST:
+            print(f"held out: chip {family}: {group.get('held_out')} % of {group['n']}")
     if given.residuals:
         RESIDUALS.write_text(residuals(by_set), encoding="utf-8")
         return 0
     before = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
     worse = list(worsened(before, found))
     if given.write:
-        FIGURES.write_text(json.dumps(dict(sorted({**before, **found}.items())), indent=1) + "\n")
+        FIGURES.write_text(written(dict(sorted({**before, **found}.items()))), encoding="utf-8")
         write_docs({**before, **found})
         return 0
     print(*worse, sep="\n")
@@ -110,6 +119,57 @@ def figures(scored: Sequence[Scored], skipped: int) -> dict[str, Any]:
     if covered:
         found["covered"] = round(100 * sum(covered) / len(covered), 1)
     return found
+
+
+GROUPED = {"chip": "hardware", "model": "model", "kind": "kind", "largest": "largest"}
+"""By what a set is taken apart: the column of a page, and the attribute of a step."""
+
+
+def percent(holds: Sequence[bool | None]) -> float | None:
+    """Percent of those that are known."""
+    known = [one for one in holds if one is not None]
+    return round(100 * sum(known) / len(known), 1) if known else None
+
+
+def groups(scored: Sequence[Scored], holds: Sequence[bool | None], what: str) -> dict[str, dict[str, Any]]:
+    """Return errors and coverage of each group of steps whose time was measured, those with most of them first."""
+    found: dict[str, list[tuple[Scored, bool | None]]] = {}
+    for one, inside in zip(scored, holds, strict=True):
+        if one.time is not None:
+            found.setdefault(str(getattr(one, GROUPED[what])) or "not known", []).append((one, inside))
+    lines = {}
+    for name, members in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
+        summary = errors([one.time for one, _ in members])
+        shares = {"covered": [one.covered for one, _ in members], "held_out": [inside for _, inside in members]}
+        lines[name] = {
+            "n": summary.n,
+            "time_mape": round(summary.mape or 0.0, 1),
+            "time_median": round(summary.median_ape or 0.0, 1),
+            "time_p90": round(summary.p90_ape or 0.0, 1),
+            "time_bias": round(summary.bias or 0.0, 1),
+            **{figure: share for figure, ones in shares.items() if (share := percent(ones)) is not None},
+        }
+    return lines
+
+
+def points(scored: Sequence[Scored], holds: Sequence[bool | None]) -> list[dict[str, Any]]:
+    """Return each step's time as measured and as predicted, with its interval, to four digits."""
+
+    def digits(seconds: float) -> float:
+        return float(f"{seconds:.4g}")
+
+    return [
+        {
+            "measured_s": digits(one.measured_s),
+            "predicted_s": digits(predicted_s := one.measured_s * (1 + one.time / 100)),
+            "low_s": digits(predicted_s * one.low),
+            "high_s": digits(predicted_s * one.high),
+            "held_out": bool(inside),
+            **{what: str(getattr(one, attribute)) for what, attribute in GROUPED.items()},
+        }
+        for one, inside in zip(scored, holds, strict=True)
+        if one.time is not None and one.measured_s and one.low is not None and one.high is not None
+    ]
 
 
 def grouped(scored: Sequence[Scored], by: str | None) -> dict[str, list[Scored]]:
@@ -160,6 +220,27 @@ def print_line(name: str, one: dict[str, Any], *, first: bool = False) -> None:
             print(f"    {figure.removesuffix('_median')}: median {value}, MAPE {one[figure[:-6] + 'mape']}")
 
 
+def written(found: dict[str, dict[str, Any]]) -> str:
+    """Write figures as JSON, a line for each figure, group and point."""
+    texts = []
+    for name, one in found.items():
+        lines = [
+            f"  {json.dumps(key)}: {json.dumps(value)}" for key, value in one.items() if key not in ("by", "points")
+        ]
+        by = [
+            f"   {json.dumps(what)}: {{\n"
+            + ",\n".join(f"    {json.dumps(group)}: {json.dumps(line)}" for group, line in named.items())
+            + "\n   }"
+            for what, named in one.get("by", {}).items()
+        ]
+        lines.append('  "by": {\n' + ",\n".join(by) + "\n  }")
+        lines.append(
+            '  "points": [\n' + ",\n".join(f"   {json.dumps(point)}" for point in one.get("points", [])) + "\n  ]"
+        )
+        texts.append(f" {json.dumps(name)}: {{\n" + ",\n".join(lines) + "\n }")
+    return "{\n" + ",\n".join(texts) + "\n}\n"
+
+
 def write_docs(found: dict[str, dict[str, Any]]) -> None:
     """Put the table between the marks of docs/accuracy.md."""
     lines = [
@@ -193,6 +274,16 @@ def write_docs(found: dict[str, dict[str, Any]]) -> None:
                 lines.append(
                     f"| {name} | {other} | {one[other + '_n']} | {one[other + '_mape']:.1f} % | {one[figure]:.1f} % |"
                 )
+    lines += ["", "| chip, where 10 steps or more | steps | interval of a set not known holds |", "|---|--:|--:|"]
+    inside: dict[str, list[float]] = {}
+    for one in found.values():
+        for family, group in one.get("by", {}).get("chip", {}).items():
+            if "held_out" in group:
+                n, held = inside.setdefault(family, [0.0, 0.0])
+                inside[family] = [n + group["n"], held + group["n"] * group["held_out"] / 100]
+    for family, (n, held) in sorted(inside.items()):
+        if n >= FEWEST:
+            lines.append(f"| {family} | {n:.0f} | {100 * held / n:.1f} % |")
     write_region("accuracy", lines)
 
 

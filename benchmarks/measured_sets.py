@@ -10,7 +10,8 @@ from typing import Any
 from app.commands.validate import read_rows
 from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.estimate import estimate
+from estimator.estimate.estimate import Estimate, estimate
+from estimator.scenario.catalog import chip
 from estimator.scenario.measurement import scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
@@ -56,6 +57,9 @@ class Scored:
     naive: float | None = None
     peers: dict[str, float] | None = None
     kind: str = ""
+    largest: str = ""
+    measured_s: float | None = None
+    open_frac: tuple[float, float] = (1.0, 1.0)
     low: float | None = None
     high: float | None = None
 
@@ -169,18 +173,26 @@ def read(paths: Sequence[Path]) -> tuple[list[Scored], int]:
 
 def _of_row(row: Predicted) -> Scored:
     return Scored(
-        hardware=row.hardware,
+        hardware=row.row.scenario.cluster.chip.name if row.row.scenario else row.hardware,
         model=row.model,
         time=row.time_error_pct,
         memory=row.memory_error_pct,
         forward=row.parts_error_pct.get("forward"),
         backward=row.parts_error_pct.get("backward"),
         kind=row.kind,
+        largest=row.largest,
+        measured_s=row.row.measured_step_s,
+        open_frac=row.open_frac,
         low=row.low_s / row.step_s,
         high=row.high_s / row.step_s,
         naive=row.naive_error_pct,
         peers=row.peers_error_pct,
     )
+
+
+def largest(one: Estimate) -> str:
+    """The category that most of a step is of."""
+    return max(one.breakdown_s, key=lambda category: one.breakdown_s[category])
 
 
 def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
@@ -189,18 +201,21 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
     if measured.status != "ok" or not measured.scenario:
         return None
     try:
-        one = estimate(scenario_from_json(scenario_run(measured)), calibrated)
+        scenario = scenario_from_json(scenario_run(measured))
+        one = estimate(scenario, calibrated)
     except InputProblems:
         return None
     step_s = step_time_s(measured.steps_s)
     peaks = [peak for peak in measured.samples.get("peak_bytes_by_rank", []) if peak]
     peak_bytes = max(peaks, default=measured.memory.peak_bytes)
     return Scored(
-        hardware=str(measured.device.get("name", "")),
+        hardware=scenario.cluster.chip.name,
         model=str(measured.scenario["model"].get("name", "")),
         time=100 * (one.step_time_s / step_s - 1) if step_s else None,
         memory=100 * (one.memory.peak_bytes / peak_bytes - 1) if peak_bytes else None,
         kind=one.kind,
+        largest=largest(one),
+        measured_s=step_s,
         low=one.interval_s[0] / one.step_time_s,
         high=one.interval_s[1] / one.step_time_s,
     )
@@ -222,12 +237,18 @@ def _of_table(path: Path) -> list[Scored]:
             return {}
         one = estimate(scenario)
         low, high = (end / one.step_time_s for end in one.interval_s)
-        return {"kind": one.kind, "low": low, "high": high}
+        return {
+            "kind": one.kind,
+            "largest": largest(one),
+            "measured_s": row.get("step_s"),
+            "low": low,
+            "high": high,
+        }
 
     return [
         Scored(
             **interval(row),
-            hardware=str(measured.device.get("name", "")),
+            hardware=chip("h200-sxm").name,
             model=str(row.get("model", "")),
             time=error(row, columns, "step_s"),
             memory=error(row, columns, "peak_bytes"),

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from benchmarks.measured_sets import Scored
-from estimator.estimate.residual import Residual, known
+from estimator.estimate.residual import WORDS, Residual, known
 
 TENTH = 0.9
 """Share of measured times that either end of an interval is to leave on its inner side."""
@@ -19,7 +19,7 @@ def residuals(by_set: dict[str, list[Scored]]) -> str:
     groups = grouped_sets(by_set)
     lines = [
         "# How far predictions were off by kind of plan: estimate/residual.py says what the numbers are.",
-        "# Written by make accuracy ARGS=--residuals from the sets in each source, none weighing more than 30 rows.",
+        "# Written by make accuracy ARGS=--residuals from the sets in each source, none weighing more than 10 rows.",
     ]
     for kind, one in fitted(groups).items():
         lines += ["", f'["{kind}"]', f"low = {one.low:.2f}", f"high = {one.high:.2f}",
@@ -40,13 +40,13 @@ def fitted(groups: dict[str, list[Scored]]) -> dict[str, Residual]:
     """Fit factors of the intervals' ends, and tenths of the memory's errors, by kind.
 
     No group weighs more than ``MOST_ROWS`` rows. Where a kind has too few steps, those with more words stand for it. A
-    kind of fewer than ``FEWEST`` steps even so has none of its own; one of few is drawn towards what it is
-    with its last word left out.
+    kind of fewer than ``FEWEST`` steps even so has none of its own; one of few is drawn towards what would
+    be known of it without them.
     """
     found: dict[str, Residual] = {}
     kinds = {one.kind for scored in groups.values() for one in scored if one.kind}
     shorter = {", ".join(kind.split(", ")[:count]) for kind in kinds for count in range(1, 5)}
-    for kind in ("any", *sorted(shorter, key=lambda kind: kind.count(","))):
+    for kind in ("any", *WORDS, *sorted(shorter, key=lambda kind: kind.count(","))):
         exact = sum(one.kind == kind and one.covered is not None for scored in groups.values() for one in scored)
         some = {
             name: [one for one in scored if one.kind == kind or (exact < FEWEST and is_of(one, kind))]
@@ -61,7 +61,7 @@ def fitted(groups: dict[str, list[Scored]]) -> dict[str, Residual]:
         count = sum(map(len, timed.values()))
         if count < FEWEST:
             continue
-        above = found.get(", ".join(kind.split(", ")[:-1]), found.get("any", PLAIN))
+        above = known(kind, {"any": PLAIN} | found)
         low, high = factors(timed)
         peaks = [(1 / (1 + one.memory / 100), weight(ones)) for ones in held.values() for one in ones]
         weights = sum(weight(ones) * len(ones) for ones in timed.values())
@@ -85,10 +85,12 @@ PLAIN = Residual(low=1.0, high=1.0, memory_low=0.95, memory_high=1.1, source="")
 
 def is_of(one: Scored, kind: str) -> bool:
     """Whether a step is of a kind, or of one with more words."""
-    return bool(one.kind) and (kind == "any" or one.kind == kind or one.kind.startswith(f"{kind}, "))
+    return bool(one.kind) and (kind in ("any", *one.kind.split(", ")) or one.kind.startswith(f"{kind}, "))
 
 
-MOST_ROWS = 30
+MOST_ROWS = 10
+"""Rows that one source counts as, at most: hosts and code bases differ more than rows of one do, and a few sources of
+hundreds of rows would else set the widths of all others."""
 
 
 def weight(found: Sequence[Scored]) -> float:
@@ -101,38 +103,47 @@ def factors(timed: dict[str, list[Scored]]) -> tuple[float, float]:
     lows, highs = [], []
     for found in timed.values():
         for one in found:
-            ratio, (low, high) = math.log(one.ratio or 1.0), plain_ends(one)
-            lows.append((max(ratio / low, 0.0), weight(found)))
-            highs.append((max(ratio / high, 0.0), weight(found)))
+            (low, high), (below, above) = plain_ends(one), off(one)
+            lows.append((below / low, weight(found)))
+            highs.append((above / high, weight(found)))
     return quantile(lows, TENTH), quantile(highs, TENTH)
 
 
 def plain_ends(one: Scored) -> tuple[float, float]:
-    """Logarithms of the ends as efficiencies alone have them."""
-    own = known(one.kind)
-    low, high = math.log(one.low or 1.0) / own.low, math.log(one.high or 1.0) / own.high
-    return min(low, -LEAST_WIDTH), max(high, LEAST_WIDTH)
+    """Sizes of the ends' logarithms before what is known of the kind and what the row leaves open, never 0."""
+    own, (shortest, longest) = known(one.kind), one.open_frac
+    low, high = abs(math.log(one.low or 1.0)), abs(math.log(one.high or 1.0))
+    return less(low, math.log(shortest)) / own.low, less(high, math.log(longest)) / own.high
 
 
-LEAST_WIDTH = 1e-3
+def off(one: Scored) -> tuple[float, float]:
+    """How far measured is below and above predicted, as logarithms, beyond what the row leaves open."""
+    ratio, (shortest, longest) = math.log(one.ratio or 1.0), one.open_frac
+    return less(max(-ratio, 0.0), math.log(shortest)), less(max(ratio, 0.0), math.log(longest))
+
+
+def less(whole: float, part: float) -> float:
+    """What is left of a sum in quadrature without one of its parts; 0 where the part alone is more."""
+    return math.sqrt(max(whole**2 - part**2, 0.0))
+
+
 LEAST_FACTOR = 0.5
-"""No interval is narrower than this share of what its efficiencies admit."""
+"""No interval is narrower than this share of what its efficiencies and the model's structure admit."""
 
 
-def held_out(by_set: dict[str, list[Scored]]) -> dict[str, float]:
-    """Percent of each set's times that intervals hold whose factors are of all other groups."""
+def held_out(by_set: dict[str, list[Scored]]) -> dict[str, list[bool | None]]:
+    """Whether intervals whose factors are of all other groups hold each step's time, in the order of each set."""
     groups, found = grouped_sets(by_set), {}
     for name, scored in by_set.items():
         own = name.partition(",")[0]
         others = {"any": PLAIN, **fitted({group: ones for group, ones in groups.items() if group != own})}
-        timed = [one for one in scored if one.covered is not None]
-        if timed:
-            inside = 0
-            for one in timed:
-                residual, (low, high) = known(one.kind, others), plain_ends(one)
-                inside += low * residual.low <= math.log(one.ratio or 1.0) <= high * residual.high
-            found[name] = round(100 * inside / len(timed), 1)
+        found[name] = [None if one.covered is None else _inside(one, known(one.kind, others)) for one in scored]
     return found
+
+
+def _inside(one: Scored, residual: Residual) -> bool:
+    (low, high), (below, above) = plain_ends(one), off(one)
+    return below <= low * residual.low and above <= high * residual.high
 
 
 def quantile(weighted: Sequence[tuple[float, float]], share: float) -> float:

@@ -61,10 +61,11 @@ def _measured(name: str, given: list[str]) -> None:
         own, _, behind = " ".join(given).partition(" -- ")
         command = [sys.executable, "-m", "runners", "trace", *own.split(), "--out", str(out)]
         command += ["--", *behind.split()] if behind else []
+        path = os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH"))))
         began = time.perf_counter()
         with (Path(folder) / "said").open("w+") as said:
             child = subprocess.Popen(
-                command, cwd=os.getcwd(), env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=said, stderr=said
+                command, cwd=os.getcwd(), env={**os.environ, "PYTHONPATH": path}, stdout=said, stderr=said
             )
             _, status, usage = os.wait4(child.pid, 0)
             seconds = time.perf_counter() - began

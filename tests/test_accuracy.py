@@ -61,15 +61,25 @@ def test_the_committed_figures_hold_for_published_rows_and_stand_in_the_docs():
     assert [name for name in known if f"\n| {name} |" not in text] == []
 
 
-def test_factors_leave_a_tenth_of_a_kinds_times_on_either_side():
-    errors = [step / 10 for step in range(-150, 151)]
-    found = fitted({"a": [one(error) for error in errors], "b": [one(error) for error in errors]})
-    factor = known("one device").high
+def test_factors_leave_a_tenth_of_a_kinds_times_on_either_side_whatever_the_size_of_a_source():
+    errors = [step / 10 for step in range(-150, 151, 5)]
+    sources = {f"{number}": [one(error) for error in errors] for number in range(9)}
+    found = fitted({**sources, "large and wrong": [one(60.0) for _ in range(300)]})
     # The tenth largest measurement is 1.14 times its prediction; the ends were 1.2 with the shipped factor.
-    assert found["one device"].high == pytest.approx(math.log(1 / 0.88) / (math.log(1.2) / factor), rel=0.1)
+    assert found["one device"].high == pytest.approx(
+        math.log(1 / 0.88) / (math.log(1.2) / known("one device").high), rel=0.1
+    )
+    assert found["one device"].low < 2 * math.log(1.15) / (math.log(1.2) / known("one device").low)
     assert "split" not in found
-    inside = held_out({"a": [one(error) for error in errors], "b": [one(error) for error in errors]})
-    assert inside["a"] == pytest.approx(80, abs=4)
+    inside = held_out(sources)["3"]
+    assert 0.75 < sum(map(bool, inside)) / len(inside) < 0.92
+
+
+def test_a_word_that_only_one_source_has_is_learned_from_steps_of_other_places():
+    sources = {"a": [one(-30.0, kind="split, experts")] * 12, "b": [one(1.0, kind="sharded")] * 40}
+    found = fitted(sources)
+    assert found["experts"].high > found["any"].high > found["sharded"].high
+    assert known("sharded, experts", found).high == found["experts"].high
 
 
 def test_each_term_is_worth_something_somewhere_and_stands_in_the_docs():

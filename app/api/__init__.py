@@ -1,6 +1,7 @@
 """One router per resource; ``ROUTERS`` names them in the order of the contract."""
 
 from app.api import (
+    accuracy,
     benchmarks,
     calibrations,
     catalog,
@@ -18,6 +19,7 @@ from app.api import (
     studies,
     sweep,
     timeline,
+    traces,
     uploads,
 )
 
@@ -35,10 +37,12 @@ ROUTERS = tuple(
         benchmarks,
         runs,
         uploads,
+        traces,
         measurements,
         calibrations,
         compare,
         studies,
+        accuracy,
         pathfinding,
         parallelism,
         health,

@@ -52,6 +52,12 @@ async def read_body(request: Request, limit_bytes: int) -> bytes:
     return b"".join(chunks)
 
 
+async def client_left(request: Request) -> None:
+    """Return when the client has closed the connection; the body was read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
 def refuse_length(request: Request, limit_bytes: int) -> None:
     """Raise Refused (413) where the announced length is beyond the limit, before a byte is read."""
     announced = request.headers.get("content-length", "")

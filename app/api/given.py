@@ -139,4 +139,16 @@ HUGGING_FACE: dict[str, Any] = {
     "num_key_value_heads": 8,
     "vocab_size": 128_256,
 }
+HUGGING_FACE_OTHER: dict[str, Any] = {
+    "model_type": "vit",
+    "architectures": ["ViTForImageClassification"],
+    "hidden_size": 64,
+    "intermediate_size": 128,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 32,
+    "patch_size": 8,
+}
+"""An architecture without closed form."""
+
 TABLE = "| model | seq_len | step time (ms) |\n|---|---|---|\n| gpt2 | 128 | 10.5 |\n"

@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator
 from fastapi import APIRouter, Request
 from starlette.responses import Response, StreamingResponse
 
-from app.api.body import json_response, read_json
+from app.api.body import client_left, json_response, read_json
 from app.api.documented import JSON_BODY, Body, Raw, documented
 from app.api.given import SEARCH, GivenSearch
 from app.context import Context, Ctx
@@ -85,7 +85,7 @@ async def post_sweep(request: Request, context: Ctx, calibration: str = "") -> R
             _told(document, context, measured), media_type=NDJSON, headers={"cache-control": "no-store"}
         )
     async with _search(document, context, measured) as (task, _):
-        left = asyncio.create_task(_left(request))
+        left = asyncio.create_task(client_left(request))
         try:
             await asyncio.wait({task, left}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -124,12 +124,6 @@ async def _search(
         yield task, progress
     finally:
         progress.stop.set()
-
-
-async def _left(request: Request) -> None:
-    """Return when the client has closed the connection; the body was read before."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _end(task: asyncio.Task[Sweep]) -> object:

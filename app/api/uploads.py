@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TypedDict
 
@@ -15,7 +16,7 @@ from starlette.responses import Response
 from app.api.body import json_response, refuse_length, too_long
 from app.api.documented import Body, Raw, documented
 from app.api.given import TABLE
-from app.context import Ctx
+from app.context import Context, Ctx
 from app.disk import discard, new_id, whole_folder, write_json
 from app.errors import Refused
 from app.importers.sandbox import Imported, ImportRefused, import_sandboxed
@@ -47,13 +48,23 @@ async def put_upload(request: Request, context: Ctx, filename: str = "upload") -
     """Raw body → 201 {upload_id, measurements, warnings, skipped}; 4xx naming format, place and remedy."""
     limit_bytes = context.settings.upload_limit_bytes
     refuse_length(request, limit_bytes)
-    name, upload_id = plain_name(filename), new_id()
+    name = plain_name(filename)
+
+    async def receive(path: Path) -> None:
+        if not await _receive(request, path, limit_bytes):
+            raise Refused(422, "The file is empty. Choose a result, a trace, or a text table.", filename=name)
+
+    return await stored(context, name, receive)
+
+
+async def stored(context: Context, name: str, fill: Callable[[Path], Awaitable[None]]) -> Response:
+    """Keep the file that ``fill`` writes with what its importer reads in it → 201; nothing where either fails."""
+    upload_id = new_id()
     try:
         with whole_folder(context.data.uploads, upload_id) as folder:
             path = folder / "source"
-            size_bytes = await _receive(request, path, limit_bytes)
-            if size_bytes == 0:
-                raise Refused(422, "The file is empty. Choose a result, a trace, or a text table.", filename=name)
+            await fill(path)
+            size_bytes = path.stat().st_size
             async with context.imports:
                 imported = await asyncio.to_thread(import_sandboxed, path, name)
             await asyncio.to_thread(_write, folder, upload_id, name, size_bytes, imported)

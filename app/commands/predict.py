@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from app.commands.calibration import read_calibrations
 from app.commands.files import print_json, read_document, table
+from app.tracing import failure, flags_of, trace_command
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
@@ -129,18 +129,13 @@ def _traced(entry: Entry, ranks: int, chip: str) -> OpList:
     with tempfile.TemporaryDirectory() as folder:
         config, ops = Path(folder) / "config.json", Path(folder) / "ops.json"
         config.write_text(json.dumps(entry.config), encoding="utf-8")
-        command = [sys.executable, "-m", "runners", "trace", "--hf", str(config), "--chip", chip, "--out", str(ops)]
-        command += ["--world-size", str(ranks)] if ranks > 1 else []
-        for field in fields(entry.program):
-            value, flag = getattr(entry.program, field.name), f"--{field.name}"
-            command += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]
+        flags = ["--hf", str(config), "--chip", chip, *flags_of(entry.program)]
+        flags += ["--world-size", str(ranks)] if ranks > 1 else []
         kernel = entry.options.get("optimizer_kernel")
-        command += ["--optimizer-kernel", str(kernel)] if kernel else []
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        flags += ["--optimizer-kernel", str(kernel)] if kernel else []
+        done = subprocess.run(trace_command(flags, ops), capture_output=True, text=True, check=False)
         if done.returncode:
-            words = done.stderr.strip().splitlines() or [f"ended with status {done.returncode}"]
-            remedy = "Run `python -m runners trace --hf CONFIG.json` on it to see where."
-            raise InputProblems([Problem(field="config", message=f"cannot be traced: {words[-1]}", remedy=remedy)])
+            raise failure(done.stderr, done.returncode)
         return op_list_from_json(read_document(ops))
 
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.commands.estimate import estimate
+from app.tracing import BAD_INPUT, trace_command
 from estimator.scenario.problems import InputProblems, Problem
 
-FAILED, BAD_INPUT = 1, 2
+FAILED = 1
 
 
 def trace(
@@ -31,7 +32,7 @@ def trace(
         raise InputProblems([Problem(field="--out", message=message, remedy="Choose a folder that exists.")])
     with tempfile.TemporaryDirectory(prefix="headroom-trace-") as folder:
         made = out or Path(folder) / "ops.json"
-        command = [sys.executable, "-m", "runners", "trace", *flags, "--out", str(made)]
+        command = trace_command(flags, made)
         command += ["--", *arguments] if arguments else []
         code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
         if code < 0:

@@ -59,11 +59,11 @@ def _wait_for_the_end() -> None:
     os._exit(1)
 
 
-def restrict(limits: Limits) -> None:
-    """Bound this process's memory and processor time, and let it write no file; the parent bounds time and output."""
+def restrict(limits: Limits, file_bytes: int = 0) -> None:
+    """Bound this process's memory, processor time and what it writes to a file; the parent bounds time and output."""
     bounds = (
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_FSIZE, 0),
+        (resource.RLIMIT_FSIZE, file_bytes),
         (resource.RLIMIT_CPU, limits.cpu_s),
         (resource.RLIMIT_AS, limits.memory_bytes),
     )

@@ -37,7 +37,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
             database.execute("PRAGMA cell_size_check = ON")
             database.set_progress_handler(lambda: int(time.monotonic() > until), _STEPS_BETWEEN_LOOKS)
             return _read(database, filename, limits)
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # its messages quote the file, whose bytes may be no text
         message = f"the database cannot be read ({type(error).__name__}: {str(error)[:100]})"
         raise ImportRefused("nsys", "", message, _REMEDY) from None
 
@@ -51,7 +51,9 @@ def _read(database: sqlite3.Connection, filename: str, limits: Limits) -> Import
             raise ImportRefused("nsys", "", message, "Profile again with --cuda-graph-trace=node.")
         message = "this SQLite database holds no kernels of Nsight Systems"
         raise ImportRefused("nsys", "", message, f"{_REMEDY}; record with --trace=cuda.")
-    name = next(one for one in ("demangledName", "shortName", "mangledName") if one in tables[_KERNELS])
+    name = next((one for one in ("demangledName", "shortName", "mangledName") if one in tables[_KERNELS]), None)
+    if name is None:
+        raise ImportRefused("nsys", _KERNELS, "its kernels have no names", _REMEDY)
     summed = database.execute(
         f'SELECT s.value, COUNT(*), SUM(k."end" - k.start), MIN(k.start), MAX(k."end") FROM {_KERNELS} k '  # noqa: S608
         f"LEFT JOIN StringIds s ON s.id = k.{name} GROUP BY k.{name} ORDER BY 3 DESC"

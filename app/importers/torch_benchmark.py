@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
-from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Measurement, Origin
+
+if TYPE_CHECKING:
+    from app.importers.text.values.units import Unit
 
 _TIMER = re.compile(r"^<torch\.utils\.benchmark\.utils\.common\.Measurement object at 0x[0-9a-f]{1,20}>\s*$")
 _TIME = re.compile(r"^\s{2,4}(Median:\s+)?([\d.]{1,20}) (s|ms|us|ns)\s*$")
@@ -82,7 +84,7 @@ def _compared(lines: list[str]) -> list[dict[str, Any]]:
         elif found := _THREADS.match(line):
             threads = int(found[1])
         elif found := _UNIT.match(line):
-            scale = unit(found[1])
+            scale = _unit(found[1])
             rows += [row | {"median_s": value * scale.scale} for row, value in waiting if scale]
             waiting = []
         elif len(cells) > 1 and label and not columns:
@@ -96,8 +98,16 @@ def _compared(lines: list[str]) -> list[dict[str, Any]]:
 
 
 def _seconds(text: str, printed: str) -> float:
-    scale = unit(printed)
+    scale = _unit(printed)
     return _plain(text) * (scale.scale if scale else 1.0)
+
+
+def _unit(printed: str) -> Unit | None:
+    from app.importers.text.values.units import (
+        unit,
+    )  # all readers of tables come with it, and telling a format has none
+
+    return unit(printed)
 
 
 def _plain(text: str) -> float:

@@ -110,10 +110,12 @@ def _needs_no_scenario(job: Job) -> bool:
 def _with_defaults(job: Job, document: object, settings: Settings | None) -> Job:
     if settings is None:
         return job
-    if not backend(job.backend).QUEUES:
-        return dataclasses.replace(job, time_limit_s=job.time_limit_s or settings.run_limit_s)
     given = document.get("placement", {}) if isinstance(document, Mapping) else {}
-    return dataclasses.replace(job, placement=decode(Placement, {**settings.placement, **given}, "placement"))
+    if backend(job.backend).QUEUES:
+        return dataclasses.replace(job, placement=decode(Placement, {**settings.placement, **given}, "placement"))
+    threads = {"cpus_per_process": settings.placement.get("cpus_per_process", 0)}  # all that holds without a scheduler
+    placement = decode(Placement, {**threads, **given}, "placement")
+    return dataclasses.replace(job, time_limit_s=job.time_limit_s or settings.run_limit_s, placement=placement)
 
 
 def _placed(job: Job, document: object, cluster: Cluster) -> Job:

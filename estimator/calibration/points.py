@@ -114,6 +114,8 @@ def _group(op: Op) -> str:
         return "optimizer"
     if any(word in op.name for word in COMPUTED):
         return ""
+    if op.walked_elements:
+        return ""
     if op.column_bytes:
         return "column kernels"
     if "norm" in op.name:

@@ -84,6 +84,7 @@ class Efficiencies:
     mixed_elements_per_unit_cycle: float
     column_bytes_per_unit_cycle: float
     column_start_s: float
+    walk_load_s: float
     kernel_tail_s: float
     kernel_gap_s: float
     optimizer_tail_s: float

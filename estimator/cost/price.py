@@ -154,6 +154,10 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     )
 
 
+WALKER_THREADS, UNIT_THREADS = 512, 2048
+"""Threads of a block that walks (MAX_BLOCK_SIZE of aten/src/ATen/native/cuda/Normalization.cuh), and of an SM."""
+
+
 def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     units_hz = chip.compute_units * chip.clock_hz
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
@@ -170,6 +174,9 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         + minimum(op.column_bytes, 1.0) * efficiencies.column_start_s
         + slow
     )
+    resident = chip.compute_units * (UNIT_THREADS // WALKER_THREADS)
+    walked = op.walked_elements / (WALKER_THREADS * minimum(op.walkers, resident)) * efficiencies.walk_load_s
+    seconds = maximum(seconds, walked)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     tail = op.launches * (
         efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s

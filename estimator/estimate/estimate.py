@@ -118,7 +118,7 @@ def estimate(scenario: Scenario, calibration: Calibrated | None = None, *, inter
     seconds = float(timing.seconds)
     kind = kind_of(scenario, timing.one.host_share)
     low, high = (seconds, seconds)
-    if interval:
+    if interval and not e.lower_bound:
         low, high = widened(seconds, interval_s(rank, setting, int(timing.critical_stage), e), kind)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
 

@@ -111,7 +111,7 @@ def estimate_op_list(
             spent, passed.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes
         ),
         assumptions=assumptions_of(priced, e, seconds),
-        problems=problems_of(priced, held),
+        problems=problems_of(priced, held, seconds),
         parameters=found.parameters,
         model_flops=model_flops * chips,
         roofs=roofs_of(chip),

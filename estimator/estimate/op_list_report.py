@@ -19,6 +19,10 @@ from estimator.scenario.units import bytes_text
 from estimator.schedule.queue import Queue
 
 INDUCTOR = "What Inductor fused (triton_…)"
+UNKNOWN = "is not in the table of ops: taken as one kernel that reads its inputs and writes its outputs once"
+WORTH_FRAC = 0.01
+"""Share of a step from which an op without a rate is a problem of the prediction, not only an assumption."""
+
 OUTSIDE = "(outside of modules)"
 NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 
@@ -159,23 +163,36 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[st
         said.append("Memory-efficient attention is taken to be as fast as FlashAttention 1.")
     if not found.storages:
         said.append("The list holds no storages, so nothing is said of memory.")
-    unknown: dict[str, float] = {}
-    for at, call in zip(priced.of_call, found.calls, strict=True):
-        if at >= 0 and not priced.work[at].known:
-            name = found.of(call).op
-            name = INDUCTOR if name.startswith("triton_") else name
-            unknown[name] = unknown.get(name, 0.0) + priced.work[at].seconds
-    for name, seconds in sorted(unknown.items(), key=lambda item: -item[1]):
-        said.append(
-            f"{name} is not in the table of ops: taken as one kernel that reads its inputs and writes its outputs once"
-            f" ({seconds / step_s if step_s else 0:.1%} of the step)."
-        )
+    said += [
+        f"{name} {UNKNOWN} ({frac:.1%} of the step)." for name, frac, worth in _unknown(priced, step_s) if not worth
+    ]
     return (*said, *found.assumptions)
 
 
-def problems_of(priced: Recorded, memory: Memory) -> tuple[Problem, ...]:
-    """Report what the list itself could not tell, units that the chip lacks, and a step that does not fit."""
+def _unknown(priced: Recorded, step_s: float) -> list[tuple[str, float, bool]]:
+    """Ops that the table lacks, with the share of the step that they are taken to be; the longest first.
+
+    The third says whether that is worth a problem: a profile has measured them, a compiler's kernels are what they say.
+    """
+    unknown: dict[str, float] = {}
+    for at, call in zip(priced.of_call, priced.found.calls, strict=True):
+        if at >= 0 and not priced.work[at].known:
+            name = priced.found.of(call).op
+            name = INDUCTOR if name.startswith("triton_") else name
+            unknown[name] = unknown.get(name, 0.0) + priced.work[at].seconds
+    traced = priced.found.source == "trace"
+    shares = {name: unknown[name] / max(step_s, 1e-30) for name in sorted(unknown, key=lambda name: -unknown[name])}
+    return [(name, frac, traced and name != INDUCTOR and frac >= WORTH_FRAC) for name, frac in shares.items()]
+
+
+def problems_of(priced: Recorded, memory: Memory, step_s: float) -> tuple[Problem, ...]:
+    """Report what the list itself could not tell, ops and units that have no rate, and a step that does not fit."""
     problems = list(priced.found.problems)
+    for name, frac, worth in _unknown(priced, step_s):
+        if worth:
+            message = f"{UNKNOWN}: {frac:.1%} of the step, at the least"
+            remedy = "Import a profile of the step made with record_shapes=True: its kernels are measured there."
+            problems.append(Problem(field=name, message=message, remedy=remedy))
     for precision in priced.lacking:
         problems.append(
             Problem(

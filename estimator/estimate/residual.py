@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
 from estimator.scenario.scenario import Scenario
 
 FILE = Path(__file__).parents[1] / "catalog" / "residuals.toml"
+WORDS = ("compiled", "experts", "host near", "host binds")
+"""What a kind says of a step beside where it runs; each is a kind by itself too."""
 HOST_BINDS, HOST_NEAR = 1.0, 0.4
 """Host over device time of a micro-batch from which on the host binds, or may on another machine: hosts differ by two
 and more, and so does what a runtime costs them."""
@@ -26,9 +28,16 @@ SIGMAS = 1.2816
 """Standard deviations that leave a tenth of a normal distribution on one side."""
 
 
+STRUCTURE = 0.1
+"""Logarithm by which a step is off however well its chip is known: kernels and waits that no list has. Without it, what
+was learned of chips with wide ranges made the intervals of a well-measured one too narrow."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Residual:
     """Of one kind of plan: by what the logarithm of either end of the interval is multiplied, and where that is from.
+
+    An end's logarithm is what efficiencies admit and ``STRUCTURE`` in quadrature.
 
     ``memory_low``, ``memory_high``: measured over predicted peak, the tenth from below and from above.
     """
@@ -81,20 +90,25 @@ def kind_of_program(ranks: int, waiting_frac: float) -> str:
 
 
 def known(kind: str, found: Mapping[str, Residual] | None = None) -> Residual:
-    """Return what is known (``found``: what else) of a kind, or of the nearest with fewer words, or of any."""
+    """Return what is known (``found``: what else) of a kind; else the widest of what is known of its words.
+
+    These are the nearest kind with fewer words, and each further word by itself, wherever the step runs.
+    """
     found = residuals() if found is None else found
     words = kind.split(", ")
-    for count in range(len(words), 0, -1):
-        if ", ".join(words[:count]) in found:
-            return found[", ".join(words[:count])]
-    return found[ANY]
+    count = next((count for count in range(len(words), 0, -1) if ", ".join(words[:count]) in found), 0)
+    nearest = found[", ".join(words[:count]) if count else ANY]
+    if count == len(words):
+        return nearest
+    several = [nearest, *(found[word] for word in words[count:] if word in found)]
+    return replace(nearest, low=max(one.low for one in several), high=max(one.high for one in several))
 
 
 def widened(seconds: float, ends: tuple[float, float], kind: str) -> tuple[float, float]:
-    """Widen (or narrow) an interval around ``seconds`` as its kind was off: s·(end / s)^factor."""
+    """Widen or narrow an interval about ``seconds`` s as its kind was off: by factor·√(ln²(end / s) + STRUCTURE²)."""
     one = known(kind)
-    low, high = (max(end, 1e-3 * seconds) / seconds for end in ends)
-    return seconds * low**one.low, seconds * high**one.high
+    low, high = (math.hypot(math.log(max(end, 1e-3 * seconds) / seconds), STRUCTURE) for end in ends)
+    return seconds * math.exp(-low * one.low), seconds * math.exp(high * one.high)
 
 
 def memory_interval(peak_bytes: float, kind: str) -> tuple[float, float]:

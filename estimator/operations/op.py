@@ -36,7 +36,9 @@ class Op:
     ``reduced_bytes`` in kernels that reduce every row (norms; softmax, in attention), ``column_bytes`` in kernels that
     sum over rows (gradients of biases and of norms' weights); ``strided_elements`` pass through kernels limited by
     elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements`` through the slower ones whose operands
-    differ in type. ``transfer``: ``bytes`` pass between host and device. All sizes are per execution.
+    differ in type; ``walked_elements`` are gone over by ``walkers`` blocks whose threads wait for one load before the
+    next (torch's batch norm: a block for each channel). ``transfer``: ``bytes`` pass between host and device. All
+    sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice. ``visible_frac`` is
     the share of the score square that an attention kernel computes, 1/2 under a causal mask. ``weight`` marks what only
     the gradients of weights need, so that a schedule may run it later. ``outer``: a product of two operands neither of
@@ -61,6 +63,8 @@ class Op:
     column_bytes: Number = 0.0
     strided_elements: Number = 0.0
     mixed_elements: Number = 0.0
+    walked_elements: Number = 0.0
+    walkers: Number = 1.0
     launches: Number = 1.0
     saved_bytes: Number = 0.0
     precision: str = ""

@@ -35,6 +35,8 @@ class Predicted:
 
     ``parts_s``: predicted seconds of forward, backward and optimizer, waiting for the host included. ``naive_s``: None
     where the row times a part of a step. ``peers_error_pct``: errors of predictions that stand in the table, by whose.
+    ``open_frac``: the shortest and the longest step that what the row leaves open admits, over the predicted one.
+    ``largest``: the category that most of the step is of.
     """
 
     row: CsvRow
@@ -47,6 +49,8 @@ class Predicted:
     peak_bytes: float
     fits: bool
     kind: str
+    open_frac: tuple[float, float]
+    largest: str
     parts_s: dict[str, float]
     naive_s: float | None
     time_error_pct: float | None
@@ -226,6 +230,8 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
         peak_bytes=peak_bytes,
         fits=found.memory.fits,
         kind=found.kind,
+        open_frac=(min(known) / found.step_time_s, max(known) / found.step_time_s),
+        largest=max(found.breakdown_s, key=lambda category: found.breakdown_s[category]),
         parts_s=parts,
         naive_s=naive,
         time_error_pct=_error(step_s, measured.step_s),

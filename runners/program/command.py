@@ -163,7 +163,7 @@ def run(
     if counted.done < steps:
         ended = f"after {counted.done} of {steps} steps" if counted.done else "without a step of an optimizer"
         recording.assume(f"the program ended {ended}: the list holds all that it did from its start")
-    before = 0 < counted.done == steps - 1
+    before = 0 < counted.done == counted.count - 1
     if not recording.calls and not before:
         message = "ran without anything for the device"
         problem = Problem(field=name, message=message, remedy='Let it move its model to "cuda".')

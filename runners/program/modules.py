@@ -35,6 +35,7 @@ class ModulePaths:
         self._starts: dict[int, list[int]] = {}
         self._modules: dict[int, list[tuple[int, bool]]] = {}
         self.compiled = 0
+        self.evaluated = False
         self._hooks: list[Any] = []
 
     def install(self) -> None:
@@ -82,7 +83,8 @@ class ModulePaths:
             modules.append(entry)
 
     def restart(self) -> None:
-        """A step begins: its nodes are new."""
+        """A step begins: its nodes are new, and nothing was evaluated."""
+        self.evaluated = False
         for thread in self._starts:
             del self._starts[thread][:-1]
             del self._modules[thread][:-1]
@@ -112,6 +114,8 @@ class ModulePaths:
     def _enter(self, module: nn.Module, _: Any) -> None:
         if module not in self._of:
             self._take(module)
+        if not self._stack and not module.training and not torch.is_grad_enabled():
+            self.evaluated = True
         self._stack.append(self._of[module])
         self.boundary()
 

@@ -74,9 +74,9 @@ def _made(recorder: Recorder, like: torch.Tensor, shape: tuple[int, ...], dtype:
 
 def _nonzero(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
     mask = args[0]
-    recorder.recording.assume(
-        "masks hold everywhere (`nonzero`, indexing by booleans), those of one_hot in equal parts of its classes"
-    )
+    equal = getattr(mask, "density", 1.0) != 1.0
+    taken = "taken to be as many as if all classes of one_hot came equally often" if equal else "taken to hold all over"
+    recorder.recording.doubt("aten::nonzero", f"where a mask holds is not known: {taken}", _FIXED)
     return _made(recorder, mask, (_hits(mask), mask.dim()), torch.int64)
 
 
@@ -87,23 +87,27 @@ def _masked_select(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
 
 def _unique(recorder: Recorder, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
     tensor = args[0]
-    recorder.recording.assume("values given to `unique` are all different")
+    recorder.recording.doubt("aten::unique", "how many values differ is not known: taken to be all", _FIXED)
     count = tensor.numel()
     whole = _made(recorder, tensor, (count,), torch.int64)
     return _made(recorder, tensor, (count,), tensor.dtype), whole, _made(recorder, tensor, (count,), torch.int64)
 
 
 def _repeat(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
-    recorder.recording.assume("`repeat_interleave` by a tensor repeats once")
+    if not kwargs.get("output_size"):
+        message = "how often it repeats is not known: taken to be once"
+        recorder.recording.doubt("aten::repeat_interleave", message, "Give it output_size.")
     return _made(recorder, args[0], (kwargs.get("output_size") or args[0].numel(),), torch.int64)
 
 
 def _bincount(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
     least = args[2] if len(args) > 2 else kwargs.get("minlength", 0)
-    recorder.recording.assume("`bincount` finds no values beyond its minlength")
+    message = "how large its values are is not known: taken to be below its minlength"
+    recorder.recording.doubt("aten::bincount", message, "Give it minlength.")
     return _made(recorder, args[0], (max(least, 1),), torch.int64)
 
 
+_FIXED = "Use operations whose shape is fixed (torch.where, padding), or import a profile, whose shapes are real."
 _aten = torch.ops.aten
 _RULES = {
     _aten.nonzero.default: _nonzero,

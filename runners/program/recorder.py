@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from runners.program import placeholders
 from runners.program.attention import BACKENDS, attend
 from runners.program.recording import Recording
+from runners.program.remembered import Remembered
 
 aten = torch.ops.aten
 
@@ -52,6 +53,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.recording = recording
         self.fakes = fakes
+        self._remembered = Remembered(fakes)
         self.capability = capability
         self.handlers: dict[str, Handler] = {}
         self._about: dict[Any, _About] = {}
@@ -140,7 +142,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return made
         if func is aten.index.Tensor:
             args = (args[0], self._counted(args[1]))
-        found = self.fakes.dispatch(func, types, args, kwargs)
+        found = self._remembered.dispatch(func, types, args, kwargs)
         density = getattr(args[0], "density", None) if args and type(args[0]) is FakeTensor else None
         if density is not None and type(found) is FakeTensor and func in _KEEPS_DENSITY:
             found.density = density  # type: ignore[attr-defined]
@@ -406,7 +408,8 @@ def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
         return result
     ends = args[2] if len(args) > 2 else kwargs.get("offs")
     groups = second.shape[0] if second.dim() == 3 else first.shape[0] if first.dim() == 3 else ends.shape[0]
-    recorder.recording.assume("groups of a grouped product are equally large")
+    message = "how many rows each of its groups has is not known: taken to be equally many"
+    recorder.recording.doubt("aten::_grouped_mm", message, "Import a profile of the step, whose shapes are real.")
 
     def part(tensor: torch.Tensor, axis: int, group: int) -> torch.Tensor:
         if tensor.dim() == 3:

@@ -11,6 +11,7 @@ from torch import nn
 
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature
+from estimator.scenario.problems import Problem
 from runners.program.modules import ModulePaths
 from runners.program.storages import Storages
 
@@ -30,6 +31,7 @@ class Recording:
         self.stream = 0
         self.groups: list[tuple[int, ...]] = []
         self.assumptions: dict[str, None] = {}
+        self._doubts: dict[tuple[str, str, str], int] = {}
         self.roots: list[nn.Module] = []
         self.dispatches = self.dtensor = 0
         self.step = 0
@@ -38,7 +40,7 @@ class Recording:
         self.recomputing = 0
         self.backward: list[int] = []
         self._last = {0: NONE}
-        self._before: tuple[Any, Any, Any] = ((), (), ())
+        self._before: tuple[Any, Any, Any, Any] = ((), (), (), ())
         self._signatures: dict[Any, int] = {}
         self._made: list[Signature] = []
         self._operands: dict[Any, Operand] = {}
@@ -67,8 +69,9 @@ class Recording:
     def restart(self) -> None:
         """A step begins: what was recorded until now is dropped."""
         self.step += 1
-        self._before = (tuple(self.calls), tuple(self._made), self.storages.listed())
+        self._before = self._found()
         self.calls.clear()
+        self._doubts.clear()
         self.storages.restart()
         self.modules.restart()
         self._last = dict.fromkeys(self._last, NONE)
@@ -155,9 +158,14 @@ class Recording:
         """State what was assumed, once."""
         self.assumptions.setdefault(text)
 
+    def doubt(self, op: str, message: str, remedy: str) -> None:
+        """Count in the present step what an op's time depends on and a trace does not know."""
+        key = (op, message, remedy)
+        self._doubts[key] = self._doubts.get(key, 0) + 1
+
     def op_list(self, *, before: bool = False, **about: Any) -> OpList:
         """Return what the step did, or what was done before it began; ``about``: the fields that are no tables."""
-        recorded, made, storages = (self.calls, self._made, self.storages.listed()) if not before else self._before
+        recorded, made, storages, problems = self._found() if not before else self._before
         used = sorted({call.module for call in recorded if call.module != NONE})
         place = {module: index for index, module in enumerate(used)}
         calls = tuple(
@@ -173,8 +181,16 @@ class Recording:
             streams=tuple(self.streams),
             groups=tuple(self.groups),
             assumptions=tuple(self.assumptions),
+            problems=problems,
             **about,
         )
+
+    def _found(self) -> tuple[Any, Any, Any, Any]:
+        problems = tuple(
+            Problem(field=op, message=message if times == 1 else f"{message} ({times} times)", remedy=remedy)
+            for (op, message, remedy), times in self._doubts.items()
+        )
+        return tuple(self.calls), tuple(self._made), self.storages.listed(), problems
 
     def _append(self, call: Call) -> int:
         if self.ends:  # what a program does while it is taken down is no part of a step

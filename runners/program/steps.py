@@ -13,12 +13,16 @@ from runners.program.recording import Finished, Recording, local
 
 
 class Steps:
-    """Counts the steps of the first optimizer that steps; the last of ``count`` is what the recording keeps."""
+    """Counts the steps of the first optimizer that steps; the last of ``count`` is what the recording keeps.
+
+    Where a program evaluates its model within that one, as many do after their first step, it is the next.
+    """
 
     def __init__(self, recording: Recording, count: int) -> None:
         self.recording = recording
         self.count = count
         self.done = 0
+        self._later = True
         self._leader: Any = None
         self._hooks: list[Any] = []
         self.at_end: Callable[[], None] = lambda: None
@@ -57,11 +61,16 @@ class Steps:
         recording.optimizer -= 1
         states = (v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor))
         recording.storages.mark(map(local, states), MemoryKind.OPTIMIZER)
+        if recording.optimizer:  # one that another steps, as ZeroRedundancyOptimizer does with its own
+            return
         if self._leader is None:
             self._leader = optimizer
-        if optimizer is not self._leader or recording.optimizer or recording.ends:
+        if optimizer is not self._leader or recording.ends:
             return
         self.done += 1
+        if self.done == self.count and recording.modules.evaluated and self._later:
+            self._later = False
+            self.count += 1
         if self.done == self.count:
             recording.ends = True
             if not recording.backward:  # the engine, which runs optimizers in the backward, takes no exception

@@ -143,6 +143,8 @@ export const api = {
   rows: (id, chip) => call(`/api/measurements/${part(id)}/rows?chip=${part(chip)}`),
   /** @param {string} id @param {string} chip  that it ran on @returns {Promise<import("./types.js").Measurement>} */
   ranOn: (id, chip) => call(`/api/measurements/${part(id)}/device`, { method: "PUT", body: { chip } }),
+  /** How right predictions are, of every set of measured steps. */
+  accuracy: () => call("/api/accuracy"),
   /** @returns {Promise<import("./types.js").StoredCalibration[]>}  newest first */
   calibrations: () => call("/api/calibrations").then(({ calibrations }) => calibrations),
   /** @param {string[]} measurements  ids @param {string} name @returns {Promise<import("./types.js").StoredCalibration>} */

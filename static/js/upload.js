@@ -8,12 +8,13 @@ import { ApiError, problemOf } from "./api.js";
 
 /**
  * @param {Blob} body @param {string} filename @param {(sent_frac: number) => void} progress
+ * @param {string} [path]  what takes it
  * @returns {{done: Promise<Imported>, cancel: () => void}}
  */
-export function upload(body, filename, progress) {
+export function upload(body, filename, progress, path = "/api/uploads?") {
   const request = new XMLHttpRequest();
   const done = new Promise((resolve, reject) => {
-    request.open("PUT", `/api/uploads?filename=${encodeURIComponent(filename)}`);
+    request.open("PUT", `${path}filename=${encodeURIComponent(filename)}`);
     request.upload.onprogress = ({ loaded, total }) => progress(total ? loaded / total : 0);
     request.onload = () =>
       request.status < 300

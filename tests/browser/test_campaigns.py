@@ -63,7 +63,7 @@ def test_a_campaign_on_the_page(open_page: OpenPage) -> None:
     page.get_by_label("Vary, for a campaign").fill("seq_len 32, 64")
     page.get_by_role("button", name="Launch 2").click()
     card = page.locator("#campaigns figure", has_text="sizes")
-    expect(card.locator(".sub")).to_have_text("2 of 2 runs", timeout=120_000)
+    expect(card.locator(".sub")).to_have_text("2 of 2 runs", timeout=400_000)
     card.get_by_role("button", name="Table").click()
     expect(card.locator("tbody tr")).to_have_count(2)
     run = page.locator(".run", has_text="sizes: seq_len 64")

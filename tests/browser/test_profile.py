@@ -110,3 +110,28 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     proposal.get_by_role("button", name="It is the one shown").click()
     expect(side(page, "A")).to_contain_text("predicted")
     expect(page.locator("#tile-step-time dd > b")).to_have_text("63.4")
+
+
+def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_does_not_know(open_page, drop, tmp_path):
+    """The trace itself is answered by a list that was traced before: tests/app/api/test_traces.py makes one."""
+    page = open_page("/?measured=none", refusals=(422,))
+    wait_for_figures(page)
+    found = json.loads((ROOT / "tests" / "reference" / "ops" / "gpt2.json").read_text())
+    found["problems"] = [{"field": "aten::nonzero", "message": "where a mask holds is not known", "remedy": "Pad it"}]
+    asked = []
+
+    def answer(route):
+        asked.append(route.request.url)
+        route.continue_(
+            url=re.sub(r"/api/traces.*", "/api/uploads?filename=ops.json", route.request.url),
+            post_data=json.dumps(found),
+        )
+
+    page.route("**/api/traces?*", answer)
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
+    drop(page, path)
+    expect(side(page, "A")).to_contain_text("its own ops")
+    expect(page.locator("#own-problems")).to_have_text("aten::nonzero where a mask holds is not known. Pad it.")
+    (url,) = asked
+    assert re.search(r"chip=.*&batch=\d+&seq=\d+&precision=", url)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from functools import reduce
+from operator import or_
 from typing import Any
 
 import msgspec
@@ -50,12 +52,57 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
+class _OpArgs(msgspec.Struct, gc=False):
+    external: int = msgspec.field(name="External id", default=NO_ID)
+    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=msgspec.Raw())
+    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
+    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=msgspec.Raw())
+    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
+    sequence: int = msgspec.field(name="Sequence number", default=NO_ID)
+    forward_thread: int = msgspec.field(name="Fwd thread id", default=0)
+    old_external: int = msgspec.field(name="external id", default=NO_ID)
+
+
+class _LaunchArgs(msgspec.Struct, gc=False):
+    external: int = msgspec.field(name="External id", default=NO_ID)
+    correlation: int = NO_ID
+    old_external: int = msgspec.field(name="external id", default=NO_ID)
+
+
+_ARGS_OF = {
+    "cpu_op": _OpArgs, "user_annotation": _OpArgs, "kernel": Args, "gpu_memcpy": Args, "gpu_memset": Args,
+    "cpu_instant_event": Args, "cuda_runtime": _LaunchArgs, "cuda_driver": _LaunchArgs, "python_function": None,
+}  # fmt: skip
+UNUSED = ("ac2g", "fwdbwd", "async_gpu", "async_cpu_to_gpu", "gpu_user_annotation", "overhead")
+"""Arrows and what else nothing is taken from: only how many there are."""
+
+
+def _of_category(category: str) -> type:
+    """An event of one category with what it may have, which decodes in less time and memory than ``Event``."""
+    args = _ARGS_OF.get(category)
+    name = [("name", str, "")]
+    others = [("pid", _Identity, None), ("tid", _Identity, None), ("ts", float, 0.0), ("dur", float, -1.0)]
+    fields: list[tuple[str, Any, Any]] = name if category in UNUSED else [("ph", str, ""), *name, *others]
+    constants: dict[str, Any] = {"cat": category}
+    if category in UNUSED:
+        constants |= {"ph": "", **{field: default for field, _, default in others}}
+    if args is None:
+        constants["args"] = None
+    else:
+        fields.append(("args", args | None, None))
+    return msgspec.defstruct(category, fields, namespace=constants, tag_field="cat", tag=category, gc=False)
+
+
+_Identity = int | str | None
 LARGEST = 1e18
 """No time of a trace is further from 0, in microseconds."""
 BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """What decoding raises for bytes that are no JSON, of other types than expected, or nested without end."""
 
 LIST = msgspec.json.Decoder(list[Event])
+_ANY_OF_THEM: Any = reduce(or_, (_of_category(one) for one in (*_ARGS_OF, *UNUSED)))
+USUAL: msgspec.json.Decoder[list[Event]] = msgspec.json.Decoder(list[_ANY_OF_THEM])
+"""Decodes events of the usual categories alone, a fifth faster; raises for any other."""
 ONE = msgspec.json.Decoder(Event)
 _ANY = msgspec.json.Decoder()
 _WHOLES = ("External id", "external id", "correlation", "In msg nelems", "Out msg nelems", "Group size",

@@ -67,9 +67,12 @@ def parents(start: Floats, end: Floats) -> Wholes:
 
 def enclosing(start: Floats, end: Floats, at: Floats) -> Wholes:
     """Index of the innermost op of a thread around each time, −1 for none."""
-    begins, ends, owners, _ = innermost(start, end)
+    times = np.sort(at)
+    around = np.flatnonzero(np.searchsorted(times, start) < np.searchsorted(times, end, side="right"))
+    begins, ends, owners, _ = innermost(start[around], end[around])
     if not len(begins):
         return np.full(len(at), -1, dtype=np.int64)
+    owners = around[owners]
     index = np.searchsorted(begins, at, side="right") - 1
     inside = (index >= 0) & (at <= ends[np.maximum(index, 0)])
     return np.where(inside, owners[np.maximum(index, 0)], -1).astype(np.int64)

@@ -13,7 +13,7 @@ import msgspec
 
 from app.importers import json_scan
 from app.importers.imported import ImportRefused
-from app.importers.kineto.events import BROKEN, LIST, Event, lenient
+from app.importers.kineto.events import BROKEN, LIST, USUAL, Event, lenient
 from app.importers.source import Source
 from estimator.scenario.units import MIB
 
@@ -21,6 +21,7 @@ CHUNK_BYTES = MIB // 8
 _LONGEST_EVENT_BYTES = 32 * MIB
 _LONGEST_METADATA_BYTES = 32 * MIB
 _CUT = re.compile(rb'\}\s*+,\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"')
+_MANY_UNUSUAL = 20
 _CUT_WINDOW = 4 * 1024
 _CONTROL = bytes(32 if code < 32 else code for code in range(256))
 """Raw control characters become spaces: harmless between tokens, and legal inside names."""
@@ -41,6 +42,8 @@ class StreamReport:
     closed: bool = False
     """Whether the list of events ends; a compressed file may be damaged behind it."""
     metadata_lost: bool = False
+    unusual: int = 0
+    """Slices of late that hold events of another category than the usual."""
 
 
 def events(source: Source, report: StreamReport) -> Iterator[list[Event]]:
@@ -90,21 +93,28 @@ def _to_first_event(chunks: Iterator[bytes], report: StreamReport) -> bytes:
 def _slices(buffer: bytes, chunks: Iterator[bytes], report: StreamReport) -> Generator[list[Event], None, bytes | None]:
     """Decode slice after slice; return what follows the array, or None where the file ends inside it."""
     done = 0
+    waiting, length, due = [buffer], len(buffer), 0
     for chunk in chunks:
-        buffer += chunk
+        waiting.append(chunk)
+        length += len(chunk)
+        if length < due:
+            continue
+        buffer = b"".join(waiting)
         cut = _last_cut(buffer)
         if cut < 0:
-            if len(buffer) > _LONGEST_EVENT_BYTES:
+            if length > _LONGEST_EVENT_BYTES:
                 message = f"one event is longer than {_LONGEST_EVENT_BYTES:,} bytes"
                 raise ImportRefused("kineto", f"byte {done} of the events", message, "Export the trace again.")
+            waiting, due = [buffer], min(2 * length, _LONGEST_EVENT_BYTES + 1)  # searched again when it has doubled
             continue
         found, tail = _decoded(buffer[:cut], report, last=False)
         yield found
         if tail is not None:
             return tail + buffer[cut:]
         done += cut
-        buffer = buffer[cut:].lstrip(b" \t\r\n,")
-    found, tail = _decoded(buffer, report, last=True)
+        rest = buffer[cut:].lstrip(b" \t\r\n,")
+        waiting, length, due = [rest], len(rest), 0
+    found, tail = _decoded(b"".join(waiting), report, last=True)
     yield found
     if tail is None:
         report.truncated = True
@@ -127,10 +137,14 @@ def _last_cut(buffer: bytes) -> int:
 def _decoded(data: bytes, report: StreamReport, last: bool) -> tuple[list[Event], bytes | None]:
     """Decode a slice; return its events and, where the array ends in it, what follows."""
     if not last:
-        try:
-            return LIST.decode(b"[" + data + b"]"), None
-        except BROKEN:
-            pass
+        for decoder in (USUAL, LIST) if report.unusual < _MANY_UNUSUAL else (LIST,):
+            try:
+                found = decoder.decode(b"[" + data + b"]")
+            except BROKEN:
+                report.unusual += 1
+                continue
+            report.unusual = max(0, report.unusual - 1)
+            return found, None
     end = json_scan.array_end(data)
     tail = data[end + 1 :] if end >= 0 else None
     if end >= 0:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from app.importers.kineto.events import LARGEST, NO_ID, Args, Event
+from app.importers.kineto.events import LARGEST, NO_ID, UNUSED, Args, Event
 from runners.trace.reduced import DEVICE_CATEGORIES, PHASE_PREFIX
 
 STEP_PREFIX = "ProfilerStep#"
@@ -20,8 +20,11 @@ BACKWARD_PREFIX = "autograd::engine::evaluate_function"
 OPTIMIZER_PREFIX = "Optimizer.step"
 MODULE_PREFIX = "nn.Module: "
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
+_LARGEST_SEQUENCE = 2**62
 _LONGEST_NAME = 300
 _LONGEST_SHAPE = 4000
+_BETWEEN = b"\0"
+"""Stands nowhere in JSON."""
 
 Shape = tuple[bytes, bytes, bytes, bytes]
 """What the profiler wrote of an op's inputs, as it stands in the file: sizes, types, scalars, strides."""
@@ -40,6 +43,7 @@ class Spans:
     thread: array[int] = field(default_factory=lambda: array("l"))
     external: array[int] = field(default_factory=lambda: array("q"))
     correlation: array[int] = field(default_factory=lambda: array("q"))
+    """Of device events and launches; empty for all others."""
     extra: array[int] = field(default_factory=lambda: array("l"))
 
     def __len__(self) -> int:
@@ -131,13 +135,8 @@ class Trace:
 
     def shape_ids(self, args: list[Args]) -> list[int]:
         """Number of each op's input shapes and types, −1 where they were not recorded."""
-        numbers = self._shape_ids
-        return [
-            numbers[dims, bytes(one.types), bytes(one.concrete), bytes(one.strides)]
-            if (dims := bytes(one.dims))
-            else -1
-            for one in args
-        ]
+        numbers, joined = self._shape_ids, _BETWEEN.join
+        return [numbers[joined((one.dims, one.types, one.concrete, one.strides))] if one.dims else -1 for one in args]
 
 
 def _named(trace: Trace) -> _Numbers[str]:
@@ -148,16 +147,19 @@ def _named(trace: Trace) -> _Numbers[str]:
     return _Numbers(add, lambda name: name[:_LONGEST_NAME])
 
 
-def _shaped(trace: Trace) -> _Numbers[Shape]:
-    def add(key: Shape) -> int:
-        if len(key[0]) > _LONGEST_SHAPE:  # a list that is cut is no list, and tells nothing
+def _shaped(trace: Trace) -> _Numbers[bytes]:
+    def add(key: bytes) -> int:
+        dims, types, concrete, strides = key.split(_BETWEEN)
+        if len(dims) > _LONGEST_SHAPE:  # a list that is cut is no list, and tells nothing
             return -1
-        trace.shapes.append(key)
+        trace.shapes.append((dims, types, concrete, strides))
         return len(trace.shapes) - 1
 
-    def cut(key: Shape) -> Shape:
-        dims, types, concrete, strides = key
-        return dims[: _LONGEST_SHAPE + 1], types[:_LONGEST_SHAPE], concrete[:_LONGEST_SHAPE], strides[:_LONGEST_SHAPE]
+    def cut(key: bytes) -> bytes:
+        if len(key) <= _LONGEST_SHAPE:
+            return key
+        dims, *others = key.split(_BETWEEN)
+        return _BETWEEN.join((dims[: _LONGEST_SHAPE + 1], *(part[:_LONGEST_SHAPE] for part in others)))
 
     return _Numbers(add, cut)
 
@@ -168,6 +170,8 @@ OLD_CATEGORIES = {
 """As PyTorch 1.8 spells them."""
 _OLD_MARKS = (STEP_PREFIX, "Optimizer.", "enumerate(DataLoader)")
 """What PyTorch 1.8 writes among the ops."""
+_BATCH_EVENTS = 1000
+"""So many go into the columns at once: what a batch costs no longer counts, and its events still fit a cache."""
 _MTIA, _MTIA_WAITS = "mtia_ccp_events", ("event_wait", "event_record")
 _NO_ARGS = Args()
 
@@ -175,14 +179,24 @@ _NO_ARGS = Args()
 def collect(slices: Iterable[list[Event]]) -> Trace:
     """Fill a Trace from all events, category by category; what has no usable time is counted, not kept."""
     trace = Trace()
+    waiting: defaultdict[str, list[Event]] = defaultdict(list)
+    kept = 0
     for events in slices:
         trace.events += len(events)
-        groups: defaultdict[str, list[Event]] = defaultdict(list)
+        kept += len(events)
         for event in events:
-            groups[event.cat].append(event)
-        for category, group in groups.items():
-            _take(trace, OLD_CATEGORIES.get(category, category), group, old=category in OLD_CATEGORIES)
+            waiting[event.cat].append(event)
+        if kept > _BATCH_EVENTS:
+            _flush(trace, waiting)
+            kept = 0
+    _flush(trace, waiting)
     return trace
+
+
+def _flush(trace: Trace, waiting: dict[str, list[Event]]) -> None:
+    for category, group in waiting.items():
+        _take(trace, OLD_CATEGORIES.get(category, category), group, old=category in OLD_CATEGORIES)
+    waiting.clear()
 
 
 def _take(trace: Trace, category: str, events: list[Event], *, old: bool) -> None:
@@ -205,7 +219,7 @@ def _take(trace: Trace, category: str, events: list[Event], *, old: bool) -> Non
         kept, args = _put(trace, trace.marks, events)
         if kept:
             trace.marks.extra[-len(kept) :] = array("l", trace.shape_ids(args))
-    else:
+    elif category not in UNUSED:
         for event in events:
             if event.name == "[memory]":
                 _memory(trace, event)
@@ -213,38 +227,41 @@ def _take(trace: Trace, category: str, events: list[Event], *, old: bool) -> Non
 
 def _put(trace: Trace, spans: Spans, events: list[Event]) -> tuple[list[Event], list[Args]]:
     """Append events to the columns; return those that were usable, and what their args say."""
-    kept = [event for event in events if event.dur >= 0.0 and event.ph == "X"]
-    if len(kept) < len(events):
+    if not events:
+        return [], []
+    kept = events
+    if {event.ph for event in events} != {"X"} or min([event.dur for event in events]) < 0.0:
+        kept = [event for event in events if event.dur >= 0.0 and event.ph == "X"]
         trace.unusable += sum(event.ph in ("X", "") for event in events) - len(kept)
     args = [event.args or _NO_ARGS for event in kept]
     try:
-        columns = _columns(trace, kept, args)
+        columns = _columns(trace, spans, kept, args)
     except OverflowError:  # ids, or times, that no column holds
         usable = [_in_range(event) for event in kept]
         trace.unusable += usable.count(False)
         kept, args = list(compress(kept, usable)), list(compress(args, usable))
-        columns = _columns(trace, kept, args)
+        columns = _columns(trace, spans, kept, args)
     for name, column in columns.items():
         getattr(spans, name).extend(column)
     return kept, args
 
 
-def _columns(trace: Trace, events: list[Event], args: list[Args]) -> dict[str, array[Any]]:
+def _columns(trace: Trace, spans: Spans, events: list[Event], args: list[Args]) -> dict[str, array[Any]]:
     """Raise OverflowError where a number is too large."""
     names, threads = trace._ids, trace._threads
-    ts, dur = array("d", [event.ts for event in events]), array("d", [event.dur for event in events])
     columns: dict[str, array[Any]] = {
-        "ts": ts,
-        "dur": dur,
+        "ts": array("d", [event.ts for event in events]),
+        "dur": array("d", [event.dur for event in events]),
         "external": array("q", [one.external for one in args]),
-        "correlation": array("q", [one.correlation for one in args]),
     }
+    if spans is trace.device or spans is trace.launches:
+        columns["correlation"] = array("q", [one.correlation for one in args])
     if events:
-        first, length = np.frombuffer(ts), np.frombuffer(dur)
+        first, length = np.frombuffer(columns["ts"]), np.frombuffer(columns["dur"])
         if max(-first.min(), first.max(), length.max()) > LARGEST:
             raise OverflowError
         trace.last_time = max(trace.last_time, float((first + length).max()))
-        if (columns["external"].count(NO_ID)) == len(events):
+        if columns["external"].count(NO_ID) == len(events):
             columns["external"] = array("q", [one.old_external for one in args])
     columns["name"] = array("l", [names[event.name] for event in events])
     columns["thread"] = array("l", [threads[event.pid, event.tid] for event in events])
@@ -262,13 +279,11 @@ def _ops(trace: Trace, events: list[Event]) -> None:
     kept, args = _put(trace, trace.ops, events)
     if kept:
         trace.ops.extra[-len(kept) :] = array("l", trace.shape_ids(args))
-        trace.sequence.extend([_sequence(one) for one in args])
-
-
-def _sequence(args: Args) -> int:
-    if not 0 <= args.sequence < 2**62:
-        return NO_ID
-    return ~args.sequence if args.forward_thread else args.sequence
+        numbers = [one.sequence if 0 <= one.sequence < _LARGEST_SEQUENCE else NO_ID for one in args]
+        if {one.forward_thread for one in args} != {0}:
+            pairs = zip(numbers, args, strict=True)
+            numbers = [~number if one.forward_thread and number != NO_ID else number for number, one in pairs]
+        trace.sequence.extend(numbers)
 
 
 def _device(trace: Trace, events: list[Event]) -> None:
@@ -280,12 +295,12 @@ def _device(trace: Trace, events: list[Event]) -> None:
     if trace.whole_times:
         length = trace.device.floats("dur")[at:]
         trace.whole_times = bool(np.all(length == np.floor(length)))
-    for place, one in enumerate(args, at):
-        if one.collective:
-            trace.device.extra[place] = len(trace.collectives)
-            trace.collectives.append(_message(one))
+    for place, one in [(at + i, one) for i, one in enumerate(args) if one.collective]:
+        trace.device.extra[place] = len(trace.collectives)
+        trace.collectives.append(_message(one))
+    for i, one in enumerate(args):
         if one.kernel_flop is not None:
-            trace.claimed[place] = (one.kernel_flop, (one.kernel_num_gb or 0.0) * 1e9)
+            trace.claimed[at + i] = (one.kernel_flop, (one.kernel_num_gb or 0.0) * 1e9)
 
 
 def _message(args: Args) -> CollectiveArgs:

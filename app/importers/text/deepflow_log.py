@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any
 
@@ -35,12 +36,19 @@ def read(text: str, filename: str) -> Measurement | None:
     if text.count("GEMM_flop:") < _LEAST:
         return None
     reader = _Reader()
+    damaged = 0
     for line in text.splitlines():
-        reader.take(line.strip())
+        try:
+            reader.take(line.strip())
+        except ValueError:
+            damaged += 1
     message = "GB, MB and TB are powers of 1024 here: so bandwidth and size follow from the power shares"
     said = [Warning(code="gb-is-gib", message=message)]
     message = "These are figures of DeepFlow's model, not of a machine that ran; the study deepflow-lstm derives them"
     said.append(Warning(code="modelled", message=message))
+    if damaged:
+        message = f"{damaged:,} lines hold something else than a number where one belongs; they were left out"
+        said.append(Warning(code="lines-skipped", message=message))
     return Measurement(
         label=filename[:200],
         origin=Origin(kind="upload", format="text/deepflow", producer="DeepFlow"),
@@ -66,9 +74,9 @@ class _Reader:
         elif found := _TRIPLE.match(line):
             self.reloads.append((self.level, (int(found[1]), int(found[2]), int(found[3]))))
         elif found := _INTENSITY.match(line):
-            self.intensities.append(float(found[1]))
+            self.intensities.append(_number(found[1]))
         elif found := _INFLECTION.match(line):
-            self.inflection = float(found[1])
+            self.inflection = _number(found[1])
         elif found := _GEMM.match(line):
             self.rows.append({"group": "gemm", "op": found[1], **self._before(), "flops": _whole(found[2]),
                               "memory_bytes": _whole(found[3]), "l2_bytes": _whole(found[4])})  # fmt: skip
@@ -84,19 +92,19 @@ class _Reader:
             self.intensities = []
         elif found := _UPDATE_TIME.match(line) or _GEMM_TIME.match(line) or _POINT_TIME.match(line):
             if self.rows:
-                self.rows[-1]["time_s"] = float(found[found.re.groups])
+                self.rows[-1]["time_s"] = _number(found[found.re.groups])
         elif found := _EMBEDDING.match(line):
             self.rows.append({"group": "embedding", "op": found[1], "memory_bytes": _whole(found[2])})
         elif _COMPONENTS.match(line):
             self.rows += [
-                {"group": "component", "op": name, "time_s": float(value)} for name, value in _COMPONENT.findall(line)
+                {"group": "component", "op": name, "time_s": _number(value)} for name, value in _COMPONENT.findall(line)
             ]
         elif found := _RESULT.match(line):
-            self.rows.append({"group": "result", "op": found[1], "time_s": float(found[2])})
+            self.rows.append({"group": "result", "op": found[1], "time_s": _number(found[2])})
         elif found := _OVERFLOW.match(line):
-            self.rows.append({"group": self.section, "op": "overflow_rate", "ratio": float(found[1])})
+            self.rows.append({"group": self.section, "op": "overflow_rate", "ratio": _number(found[1])})
         elif found := _SIZE.match(line):
-            self.rows.append({"group": self.section, "op": found[1].strip("#"), **_sized(float(found[2]), found[3])})
+            self.rows.append({"group": self.section, "op": found[1].strip("#"), **_sized(_number(found[2]), found[3])})
         elif _SECTION.match(line):
             self.section = line
 
@@ -115,6 +123,14 @@ class _Reader:
 
 def _whole(text: str) -> int:
     return int(text.replace(",", "") or 0)
+
+
+def _number(text: str) -> float:
+    """Raise ValueError where it is none, or has no end."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value
 
 
 def _sized(value: float, printed: str) -> dict[str, float]:

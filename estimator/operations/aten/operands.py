@@ -125,6 +125,8 @@ def kernel(
     column: Number = 0.0,
     strided: Number = 0.0,
     mixed: Number = 0.0,
+    walked: Number = 0.0,
+    walkers: Number = 1.0,
     moved: Number | None = None,
     launches: Number = 1.0,
     flops: Number = 0.0,
@@ -132,7 +134,8 @@ def kernel(
 ) -> Op:
     """Memory-bound kernels: bytes that stream, elements that pass slowly, bytes ``moved`` in all (else: streamed).
 
-    ``reduced``: what of the streamed bytes goes over each row more than once; ``column``: what is summed over rows.
+    ``reduced``: what of the streamed bytes goes over each row more than once; ``column``: what is summed over rows;
+    ``walked``: elements that ``walkers`` blocks go over, one load after another.
     """
     return Op(
         name=name,
@@ -147,5 +150,7 @@ def kernel(
         column_bytes=column,
         strided_elements=strided,
         mixed_elements=mixed,
+        walked_elements=walked,
+        walkers=walkers,
         launches=launches,
     )

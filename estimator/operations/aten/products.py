@@ -207,7 +207,7 @@ def _implicit(
     windows = elements > 1 or (isinstance(steps, Sequence) and max(steps, default=1) > 1)
     if op.precision != "fp32" and windows:
         ops += [
-            kernel("channels to the end", stream=2 * moved_bytes(one))
+            kernel("channels to the end", strided=float(count(one)), moved=2 * moved_bytes(one))
             for one in (entering, weight, leaving)
             if not _channels_last(one)
         ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from estimator.operations.aten.operands import count, kernel, moved_bytes, total_bytes, width
+from estimator.operations.aten.operands import count, is_contiguous, kernel, moved_bytes, total_bytes, width
 from estimator.operations.aten.products import name
 from estimator.operations.elementwise import softmax_reads
 from estimator.operations.op import Op
@@ -140,7 +140,8 @@ def group_norm_backward(s: Signature) -> list[Op]:
 def batch_norm(s: Signature) -> list[Op]:
     """Statistics, then the result: the input is read twice; without training once.
 
-    cuDNN has no batch norm of bf16; torch's own walks channels as columns.
+    cuDNN has no batch norm of bf16; torch's own has one block walk over each channel, then takes element by element.
+    Where channels are last, they are columns.
     """
     entering = s.inputs[0]
     moved = moved_bytes(entering)
@@ -148,6 +149,14 @@ def batch_norm(s: Signature) -> list[Op]:
         return []
     training = s.arguments.get("training", True) is not False and "no_training" not in s.op
     passes = 3.0 if training else 2.0
+    if _without_cudnn(entering) and _walked(entering):
+        elements = float(count(entering))
+        result = kernel(name(s), strided=elements, moved=2 * moved, flops=2.0 * elements)
+        if not training:
+            return [result]
+        walk = kernel(f"{name(s)}: statistics", stream=moved, walked=elements, walkers=float(entering.shape[1]),
+                      flops=4.0 * elements)  # fmt: skip
+        return [walk, result]
     return [kernel(name(s), stream=passes * moved, column=passes * moved if _without_cudnn(entering) else 0.0,
                    flops=6.0 * count(entering), launches=2.0 if training else 1.0)]  # fmt: skip
 
@@ -156,8 +165,17 @@ def batch_norm_backward(s: Signature) -> list[Op]:
     """Sums over gradient and input, then the gradient: both are read twice."""
     gradient, entering = (max(s.inputs, key=count),) * 2
     moved = 2 * (moved_bytes(gradient) + moved_bytes(entering)) + moved_bytes(entering)
+    if moved and _without_cudnn(entering) and _walked(entering):
+        elements = float(count(entering))
+        return [kernel(name(s), stream=moved, walked=2.0 * elements, walkers=float(entering.shape[1]),
+                       flops=8.0 * elements)]  # fmt: skip
     column = moved if _without_cudnn(entering) else 0.0
     return [kernel(name(s), stream=moved, column=column, launches=2.0, flops=8.0 * count(entering))] if moved else []
+
+
+def _walked(entering: Operand) -> bool:
+    """Whether the values of a channel lie together, in each image."""
+    return len(entering.shape) > 2 and is_contiguous(entering)
 
 
 def _without_cudnn(entering: Operand) -> bool:

@@ -38,7 +38,7 @@ def test_probes_become_a_file_that_estimates_take(tmp_path, capsys):
         assert run(["estimate", str(scenario), "--json", *options]) == 0
         found = json.loads(capsys.readouterr().out)
         steps.append(found["step_time_s"])
-    assert steps[1] > 1.1 * steps[0], "launch-bound, on a slower host"
+    assert steps[1] > 1.05 * steps[0], "launch-bound, on a host slower than most"
     assert "our H200" in found["assumptions"][0]
 
 

@@ -104,6 +104,7 @@ def test_kernels_of_nsight_systems(tmp_path):
         ([*KERNELS[:3]], "no kernel was recorded"),
         ([("CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start)", []),
           ("INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (?)", [(1,)])], "CUDA graphs"),
+        ([KERNELS[0], ("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start)", [])], "no names"),
     ],
 )  # fmt: skip
 def test_databases_that_are_refused(tmp_path, statements, word):
@@ -113,6 +114,8 @@ def test_databases_that_are_refused(tmp_path, statements, word):
 def test_a_damaged_database_is_refused(tmp_path):
     content = database(tmp_path / "a.sqlite", KERNELS)
     assert "database" in str(refusal(tmp_path, content[:100] + b"\xff" * 4000 + content[4100:]))
+    # the name in SQLite's own message is no text then
+    assert "database" in str(refusal(tmp_path, content.replace(b"tableStringIds", b"tableString\xbb\xb3s")))
 
 
 NSYS_STATS = """\

@@ -13,6 +13,7 @@ from estimator.scenario.codec import encode
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
 from runners.backends import local
+from runners.placement import Placement
 from tests.app.examples import LLAMA as SHARDED
 from tests.app.examples import SCENARIO, scenario
 
@@ -64,6 +65,9 @@ def test_the_server_says_what_the_job_leaves_open(cpu, settings):
     assert job_from_json({**asked, "time_limit_s": 5}, cpu, settings).time_limit_s == 5.0
     local = job_from_json({"scenario": SCENARIO, "device": "cpu"}, cpu, settings)
     assert (local.placement.partition, local.time_limit_s) == ("", 90.0)
+    settings = settings.model_copy(update={"placement": {"partition": "long", "cpus_per_process": 3}})
+    local = job_from_json({"scenario": SCENARIO}, cpu, settings)
+    assert local.placement == Placement(cpus_per_process=3), "threads are shared out without a scheduler too"
 
 
 def test_benchmarks_of_many_rows_need_no_scenario(cpu):

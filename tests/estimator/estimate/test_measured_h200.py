@@ -71,7 +71,7 @@ def errors(day) -> list[tuple[dict[str, Any], float, float, float]]:
 
 def test_there_are_enough_rows_of_both_kinds(errors):
     assert len(errors) == 68
-    assert sum(host < HOST_BOUND for *_, host in errors) >= 40
+    assert sum(host < HOST_BOUND for *_, host in errors) >= 30
 
 
 def test_steps_that_the_device_bounds(day, errors):
@@ -85,7 +85,7 @@ def test_steps_that_the_device_bounds(day, errors):
 def test_steps_that_the_host_bounds_are_off_by_their_host(day, errors):
     times = [time for _, time, _, host in errors if host >= HOST_BOUND]
     assert statistics.mean(map(abs, times)) < {"2026-11-20": 0.20, "2026-11-21": 0.25}[day]
-    assert statistics.mean(times) < 0
+    assert abs(statistics.mean(times)) < 0.15, "the shipped host is the mean of five"
 
 
 def test_memory(errors):

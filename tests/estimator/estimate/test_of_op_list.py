@@ -85,13 +85,20 @@ def test_a_step_that_does_not_fit_is_told():
     assert "do not fit into 1 GB" in problem.message
 
 
-def test_an_unknown_op_is_listed_with_its_share():
+@pytest.mark.parametrize(
+    ("elements", "source", "worth"), [(28, "trace", True), (8, "trace", False), (28, "profile", False)]
+)
+def test_an_unknown_op_is_listed_with_its_share(elements, source, worth):
+    """As a problem where a trace has no better and it matters, else among what is assumed."""
     calls = list(LLAMA.calls)
     place = next(i for i, call in enumerate(calls) if call.kind == "kernel")
-    signature = Signature(op="mylib::scan", inputs=(Operand(shape=(1 << 28,), dtype="float32"),))
+    signature = Signature(op="mylib::scan", inputs=(Operand(shape=(1 << elements,), dtype="float32"),))
     calls[place] = replace(calls[place], signature=len(LLAMA.signatures))
-    estimate = predicted(replace(LLAMA, calls=tuple(calls), signatures=(*LLAMA.signatures, signature)))
-    (line,) = [line for line in estimate.assumptions if "mylib::scan" in line]
+    found = replace(LLAMA, source=source, calls=tuple(calls), signatures=(*LLAMA.signatures, signature))
+    estimate = predicted(found)
+    problems = [str(one) for one in estimate.problems if one.field == "mylib::scan"]
+    (line,) = problems + [line for line in estimate.assumptions if "mylib::scan" in line]
+    assert len(problems) == worth
     assert "% of the step" in line
 
 

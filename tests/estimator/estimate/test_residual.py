@@ -9,6 +9,7 @@ import pytest
 from estimator.estimate.estimate import estimate
 from estimator.estimate.residual import (
     ANY,
+    STRUCTURE,
     Residual,
     kind_of,
     kind_of_program,
@@ -52,19 +53,27 @@ def test_what_is_known_of_every_kind_makes_sense_and_says_where_it_is_from():
         assert " times of " in one.source, kind
 
 
-def test_a_kind_that_is_not_known_is_judged_by_the_nearest():
-    plain = Residual(low=1, high=1, memory_low=1, memory_high=1, source="")
-    found = {"any": plain, "split": plain, "split, experts": plain}
-    assert known("split, experts, host near", found) is found["split, experts"]
-    assert known("split, host near", found) is found["split"]
-    assert known("sharded", found) is found["any"]
+def test_a_kind_that_is_not_known_is_judged_by_the_widest_of_its_words():
+    def of(low, high, memory=1.0):
+        return Residual(low=low, high=high, memory_low=memory, memory_high=memory, source="")
+
+    found = {"any": of(1, 1), "split": of(1, 2, 3), "split, experts": of(1.5, 1), "host near": of(1, 4)}
+    assert known("split, experts", found) is found["split, experts"]
+    assert known("split, experts, host near", found) == of(1.5, 4)
+    assert known("split, host binds", found) == of(1, 2, 3)
+    assert known("sharded", found) == of(1, 1)
 
 
-def test_ends_move_by_their_logarithms():
+def test_ends_move_by_their_logarithms_and_no_interval_is_narrower_than_the_models_structure():
     one = known("one device")
     low, high = widened(2.0, (1.0, 4.0), "one device")
-    assert (low, high) == (pytest.approx(2 * 0.5**one.low), pytest.approx(2 * 2**one.high))
-    assert widened(2.0, (2.0, 2.0), "one device") == (2.0, 2.0)
+    end = math.hypot(math.log(2), STRUCTURE)
+    assert (low, high) == (pytest.approx(2 * math.exp(-end * one.low)), pytest.approx(2 * math.exp(end * one.high)))
+    low, high = widened(2.0, (2.0, 2.0), "one device")
+    assert (low, high) == (
+        pytest.approx(2 * math.exp(-STRUCTURE * one.low)),
+        pytest.approx(2 * math.exp(STRUCTURE * one.high)),
+    )
 
 
 def test_an_estimate_has_the_interval_of_its_kind_and_a_risk_that_grows_as_memory_shrinks():

@@ -10,8 +10,6 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from runners.backends import local
 from runners.backends.processes import marked
 from runners.guard import watchdog
@@ -43,21 +41,19 @@ def told(out: Path) -> tuple[str, list[tuple[int, str]], str]:
     return result.status, rows, result.warnings[-1].message
 
 
-@pytest.mark.parametrize(
-    ("limit", "reason"),
-    [
-        ("--row-limit-s", "stopped because a row took longer than 6 s, its limit"),
-        ("--time-limit-s", "stopped at its time limit of 25 s"),
-    ],
-)
-def test_a_row_that_holds_the_lock_and_is_deaf_ends_at_its_bound(tmp_path, limit, reason):
-    out, limit_s = tmp_path / "r.json", {"--row-limit-s": "6", "--time-limit-s": "25"}[limit]
-    process = start(out, limit, limit_s, stuck="1,0,deaf")
-    _, errors = process.communicate(timeout=240)
-    assert process.returncode == -signal.SIGKILL
-    assert told(out) == ("failed", [(8, "ok"), (16, "timed_out")], reason)
-    assert f"rank 0: {reason}" in errors
-    assert "in measure" in errors, "where it was stuck"
+def test_rows_that_hold_the_lock_and_are_deaf_end_at_their_bounds(tmp_path):
+    bounds = {
+        ("--row-limit-s", "20"): "stopped because a row took longer than 20 s, its limit",
+        ("--time-limit-s", "40"): "stopped at its time limit of 40 s",
+    }
+    outs = {bound: tmp_path / f"{bound[1]}.json" for bound in bounds}
+    processes = {bound: start(out, *bound, stuck="1,0,deaf") for bound, out in outs.items()}
+    for bound, reason in bounds.items():
+        _, errors = processes[bound].communicate(timeout=240)
+        assert processes[bound].returncode == -signal.SIGKILL
+        assert told(outs[bound]) == ("failed", [(8, "ok"), (16, "timed_out")], reason)
+        assert f"rank 0: {reason}" in errors
+        assert "in measure" in errors, "where it was stuck"
 
 
 def test_who_is_told_to_end_and_cannot_is_ended_and_the_caller_sees_the_end_of_its_pipe(tmp_path):

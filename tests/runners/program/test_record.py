@@ -159,7 +159,15 @@ def test_grouped_products_without_a_kernel_are_a_loop_that_reads_where_groups_en
     assert sum(call.kind == "sync" for call in slow.calls) == 2
     made = [slow.of(call).inputs for call in slow.calls if call.kind == "kernel" and slow.of(call).op == "aten::mm"]
     assert {tuple(one.shape for one in inputs[:2]) for inputs in made} == {((16, 64), (64, 32)), ((64, 16), (16, 32))}
-    assert any("equally large" in text for text in slow.assumptions)
+    assert [(one.field, "equally many" in one.message) for one in slow.problems] == [("aten::_grouped_mm", True)]
+    assert not fast.problems
+
+
+def test_a_step_is_that_of_the_outermost_optimizer_without_what_was_evaluated_before(traced):
+    found = traced(PROGRAMS / "evaluates.py")
+    assert Counter(ops(found))["addmm"] == 1
+    assert Counter(ops(found, phase="optimizer"))["_foreach_add_.List"] == 1
+    assert not any("ended" in text for text in found.assumptions)
 
 
 def test_what_libraries_do_around_a_step(traced):

@@ -1,9 +1,11 @@
 /** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
+import { setOwnModel } from "../../actions.js";
 import { ApiError } from "../../api.js";
-import { percent, plural } from "../../format.js";
+import { percent, plural, short } from "../../format.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
 import { dropped, parcels } from "../../together.js";
 import { chief, upload } from "../../upload.js";
+import { isConfig, modelOf, traceOptions } from "./configFile.js";
 import { announce, byId, h, icon } from "./dom.js";
 import { documentOf, openDocument } from "./takeAlong.js";
 import { toast, trying } from "./toast.js";
@@ -30,7 +32,10 @@ export async function importFiles(files) {
     const document = found[at];
     if (document) void open(document, file.name);
   });
-  for (const { body, name } of await parcels(files.filter((_, at) => !found[at]))) void importBlob(body, name);
+  const rest = files.filter((_, at) => !found[at]);
+  const configs = await Promise.all(rest.map(isConfig));
+  rest.filter((_, at) => configs[at]).forEach((file) => void trying(openConfig(file)));
+  for (const { body, name } of await parcels(rest.filter((_, at) => !configs[at]))) void importBlob(body, name);
 }
 
 /**
@@ -48,6 +53,22 @@ async function open(document, name) {
 }
 /** @param {string} text @param {string} name */
 export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
+
+/** A config.json becomes the model of the scenario, or is traced. @param {File} file */
+async function openConfig(file) {
+  const found = await modelOf(file);
+  if (!found) return void traceFile(file);
+  setOwnModel(found.model);
+  toast(`${found.model.name}: ${short(found.parameters)} parameters`);
+  return undefined;
+}
+
+/** Trace the model of a config.json that no closed form covers, on the server and without a GPU. @param {File} file */
+export function traceFile(file) {
+  const options = traceOptions();
+  const word = `no closed form of it: tracing a step of ${options.batch} × ${options.seq} tokens, some ten seconds`;
+  importBlob(file, file.name, { path: `/api/traces?${new URLSearchParams(options)}&`, word });
+}
 
 const closeAll = h("button", {
   type: "button",
@@ -77,8 +98,8 @@ function arrange() {
   else closeAll.remove();
 }
 
-/** @param {Blob} blob @param {string} filename */
-function importBlob(blob, filename) {
+/** @param {Blob} blob @param {string} filename @param {{path?: string, word?: string}} [how] */
+function importBlob(blob, filename, { path, word = "reading" } = {}) {
   const bar = h("i");
   const status = h("p", { class: "quiet", text: "waiting" });
   const close = h("button", { type: "button", "aria-label": `Cancel ${filename}` }, icon("close"));
@@ -118,10 +139,12 @@ function importBlob(blob, filename) {
   close.onclick = () => cancel();
 
   async function start() {
-    const sending = upload(blob, filename, (sent) => {
+    /** @param {number} sent */
+    const told = (sent) => {
       bar.style.width = `${100 * sent}%`;
-      status.textContent = sent < 1 ? `sending, ${percent(sent)}` : "reading";
-    });
+      status.textContent = sent < 1 ? `sending, ${percent(sent)}` : word;
+    };
+    const sending = upload(blob, filename, told, path);
     cancel = sending.cancel;
     try {
       succeed(await sending.done);

@@ -1,8 +1,13 @@
-/** A button that takes the model from a Hugging Face config.json; the server reads it, the scenario holds it inline. */
+/**
+ * A button that takes the model from a Hugging Face config.json; the server reads it, the scenario holds it inline. One
+ * without closed form is traced.
+ */
 import { setOwnModel } from "../../actions.js";
-import { ApiError, api } from "../../api.js";
+import { ApiError } from "../../api.js";
 import { said as sentence, short } from "../../format.js";
+import { modelOf } from "../common/configFile.js";
 import { announce, h } from "../common/dom.js";
+import { traceFile } from "../common/imports.js";
 
 export function createModelFile() {
   const said = h("div", { hidden: true });
@@ -27,16 +32,19 @@ export function createModelFile() {
     picker.value = "";
     problem.hidden = said.hidden = true;
     try {
-      const { model, parameters, assumptions } = await api.model(file);
+      const found = await modelOf(file);
+      if (!found) return traceFile(file);
+      const { model, parameters, assumptions } = found;
       setOwnModel(model);
       said.replaceChildren(...assumptions.map((text) => h("p", { class: "hint", text })));
       said.hidden = !assumptions.length;
-      announce(`${model.name}: ${short(parameters)} parameters`);
+      return announce(`${model.name}: ${short(parameters)} parameters`);
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       const keys = error.problems.map((one) => `${one.field}: ${sentence(one)}`);
       problem.replaceChildren(h("b", { text: `${file.name} cannot be used: ` }), keys.join(" ") || error.message);
       problem.hidden = false;
+      return undefined;
     }
   }
   /** Forget what was said about a file whose model is no longer shown. */

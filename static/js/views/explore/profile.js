@@ -5,7 +5,7 @@
 import { setScenario } from "../../actions.js";
 import { api } from "../../api.js";
 import { opRows, whatIfRows } from "../../figures/ownOps.js";
-import { change, plural, seconds } from "../../format.js";
+import { change, plural, said, seconds } from "../../format.js";
 import { deviceName } from "../../measured.js";
 import { confirmScenario } from "../../measurements.js";
 import { complete, describe } from "../../scenario.js";
@@ -23,7 +23,8 @@ export function createProfile() {
   const changes = createWhatIf();
   const ops = createOps();
   const summary = h("p", { class: "hint" });
-  ops.element.append(summary);
+  const open = h("div", { class: "notice", id: "own-problems", hidden: true });
+  ops.element.append(open, summary);
   const right = h("div", { class: "column w12 profile" }, proposal.element, changes.element);
   const elements = [right, ops.element];
 
@@ -42,6 +43,10 @@ export function createProfile() {
       ? ` ${seconds(own.unpriced_s)} of kernels without an op are taken as measured.`
       : "";
     put(summary, `${own.notes.join(" ")}${unpriced}`);
+    open.replaceChildren(
+      ...own.estimate.problems.map((one) => h("p", {}, h("b", { text: one.field }), ` ${said(one)}`)),
+    );
+    open.hidden = !own.estimate.problems.length;
   }
 
   return { elements, update };

@@ -6,6 +6,7 @@ import { said } from "../../format.js";
 import { set, state, subscribe } from "../../state.js";
 import { colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
+import { ACCURACY_STUDY, createAccuracy } from "./accuracy.js";
 import { createPathfinding, LIVE_GROUPS } from "./dse.js";
 import { createSheet } from "../common/sheet.js";
 import { createParallelism, WAYS_STUDY } from "./parallelism.js";
@@ -42,6 +43,11 @@ export function createStudies(root) {
   const drawings = h("div", { class: "study-drawings w12" });
   const pathfinding = createPathfinding({ change: (settings) => setStudy(PATHFINDING, settings) });
   const ways = createParallelism();
+  /** What is no reference study and has no inputs of its own. @type {Map<string, ReturnType<typeof createAccuracy>>} */
+  const others = new Map([
+    [WAYS_STUDY.name, ways],
+    [ACCURACY_STUDY.name, createAccuracy()],
+  ]);
   const table = createStudyTable({ name });
   const notes = h("ul", { class: "facts" });
   const noted = h(
@@ -85,11 +91,11 @@ export function createStudies(root) {
     if (state.view !== "studies") return;
     if (!state.studies) return void (await trying(api.studies().then((studies) => set({ studies }))));
     const info = current();
-    const isWays = state.study === WAYS_STUDY.name;
-    fillList(isWays ? WAYS_STUDY.name : (info?.name ?? ""));
-    formBox.hidden = drawings.hidden = isWays;
-    if (isWays) return showWays();
-    ways.element.remove();
+    const other = others.get(state.study);
+    fillList(other ? state.study : (info?.name ?? ""));
+    formBox.hidden = drawings.hidden = other !== undefined;
+    for (const one of others.values()) if (one !== other) one.element.remove();
+    if (other) return showOther(other);
     if (!info)
       return refuse(new ApiError(`There is no study of the name ${state.study}. Choose one of the list.`, 404));
     about.hidden = false;
@@ -122,15 +128,16 @@ export function createStudies(root) {
     return undefined;
   }
 
-  /** Ways to split the model of Explore, which is no reference study and has no inputs of its own. */
-  function showWays() {
+  /** @param {ReturnType<typeof createAccuracy>} other */
+  function showOther(other) {
     asking?.abort();
     for (const one of [about, table.element, noted]) one.hidden = true;
     pathfinding.element.remove();
     problem.replaceChildren();
     main.classList.remove("dim");
-    if (!ways.element.isConnected) main.append(ways.element);
-    return void ways.update();
+    pages.element.replaceChildren();
+    if (!other.element.isConnected) main.append(other.element);
+    return void other.update();
   }
 
   /** The last answer stays, dimmed, until the inputs are possible again. @param {ApiError} error */
@@ -147,7 +154,7 @@ export function createStudies(root) {
   /** @param {string} chosen */
   function fillList(chosen) {
     list.replaceChildren(
-      ...[...(state.studies ?? []), WAYS_STUDY].map((one) =>
+      ...[...(state.studies ?? []), WAYS_STUDY, ACCURACY_STUDY].map((one) =>
         h(
           "li",
           {},
@@ -199,7 +206,10 @@ export function createStudies(root) {
 
   subscribe(["view", "study", "settings", "studies", "online"], () => void (state.online && update()));
   subscribe(["scenario", "split"], () => state.study === WAYS_STUDY.name && update());
-  subscribe(["theme"], () => state.view === "studies" && (draw(), pathfinding.redraw(), ways.draw()));
+  subscribe(
+    ["theme"],
+    () => state.view === "studies" && (draw(), pathfinding.redraw(), others.forEach((one) => one.draw())),
+  );
   void update();
   return { panel: sheet };
 }

@@ -6,13 +6,14 @@ import json
 
 import pytest
 
+from app.importers import import_file
 from app.importers.imported import Limits
 from app.importers.kineto import stream
 from app.importers.kineto.trace_columns import collect
 from app.importers.source import Source
 from estimator.scenario.units import MIB
 from tests.app.importers.kineto import made
-from tests.app.importers.reading import write
+from tests.app.importers.reading import REFERENCE, write
 
 
 def names(path):
@@ -47,3 +48,22 @@ def test_an_event_without_end(tmp_path, monkeypatch):
     monster = '{"traceEvents": [{"ph": "X", "name": "' + "x" * (3 * MIB)
     with pytest.raises(stream.ImportRefused, match="one event is longer"):
         names(write(tmp_path, monster))
+
+
+def test_a_name_without_end_is_searched_but_once_over(tmp_path, monkeypatch):
+    searched = []
+    monkeypatch.setattr(stream, "CHUNK_BYTES", 1024)
+    monkeypatch.setattr(stream, "_LONGEST_EVENT_BYTES", MIB)
+    cut = stream._last_cut
+    monkeypatch.setattr(stream, "_last_cut", lambda buffer: searched.append(len(buffer)) or cut(buffer))
+    path = write(tmp_path, '{"traceEvents": [{"ph": "X", "name": "' + "x" * (2 * MIB))
+    with pytest.raises(stream.ImportRefused, match="one event is longer"):
+        list(stream.events(Source(path, Limits()), stream.StreamReport()))
+    assert sum(searched) < 4 * MIB
+
+
+def test_usual_and_other_categories_give_the_same(monkeypatch):
+    path = REFERENCE / "kineto" / "h200_ddp.json.gz"
+    usual = import_file(path, "a")
+    monkeypatch.setattr(stream, "_MANY_UNUSUAL", 0)
+    assert import_file(path, "a") == usual

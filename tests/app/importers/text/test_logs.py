@@ -37,6 +37,14 @@ def test_a_log_of_tensors_behind_the_name_of_a_host(tmp_path):
     assert one(read(tmp_path, launched)).rows == found.rows
 
 
+def test_a_log_of_deepflow_with_damaged_numbers(tmp_path):
+    text = REFERENCE.joinpath("deepflow_log", "log.txt").read_text(encoding="utf-8")
+    lines = [line.replace("comp_int: ", "comp_int: .") if "comp_int" in line else line for line in text.splitlines()]
+    damaged = read(tmp_path, "\n".join([*lines, "Time: 1.2.3", "Cf GEMM_time: 1e999"]))
+    assert "lines-skipped" in codes(damaged)
+    assert len(one(damaged).rows) == len(one(read(tmp_path, text)).rows)
+
+
 def test_a_log_of_deepflow(tmp_path):
     imported = read(tmp_path, REFERENCE.joinpath("deepflow_log", "log.txt").read_bytes())
     found = one(imported)

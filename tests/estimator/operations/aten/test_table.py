@@ -245,3 +245,19 @@ def test_any_operands_give_kernels_that_can_be_priced(op, inputs, outputs):
         assert price(kernel, CHIP, E).seconds >= 0
         assert kernel.launches >= 0
         assert kernel.bytes >= 0
+
+
+def test_batch_norm_of_bf16_waits_for_each_load_of_a_channel_s_one_block():
+    """As many elements in fewer channels take longer: fewer blocks walk them; where channels are last none does."""
+
+    def seconds(channels, strides=None, dtype="bfloat16"):
+        shape = (64, channels, 2**12 // channels, 2**12)
+        x = Operand(shape=shape, dtype=dtype, strides=strides)
+        found = Signature(op="aten::native_batch_norm", inputs=(x,), outputs=(x,))
+        return sum(price(op, CHIP, E).seconds for op in kernels_of(found))
+
+    few, some, many, most = (seconds(channels) for channels in (64, 256, 1024, 2048))
+    assert few > some > many == pytest.approx(most)
+    assert seconds(64, dtype="float32") < few
+    last = (64 * 64 * 2**12, 1, 64 * 2**12, 64)
+    assert seconds(64, strides=last) < few

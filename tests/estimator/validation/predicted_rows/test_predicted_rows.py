@@ -121,18 +121,18 @@ def test_whatever_a_file_says_nothing_breaks(form, data):
 BOUNDS = {
     ("attention-1", "median_s"): (144, 17, 15),
     ("collectives-2", "slowest_median_s"): (110, 55, 62),
-    ("cs336-1", "step_s"): (40, 12, 6),
+    ("cs336-1", "step_s"): (40, 9, 6.2),
     ("cs336-1", "peak_bytes"): (40, 1.2, 1),
     ("llm-1", "peak_bytes"): (20, 0.4, 0.1),
     ("memory-1", "peak_bytes"): (48, 1.3, 1),
     ("compiled-cs336-medium-1", "peak_bytes"): (4, 2, 2),
-    ("modes-1", "step_s"): (20, 10, 7),
+    ("modes-1", "step_s"): (20, 12, 9),
     ("recompute-1", "step_s"): (6, 3.7, 3.7),
     ("ddp-fp32-2", "step_s"): (8, 1.2, 1.2),
     ("ddp-fp32-4", "step_s"): (8, 1.5, 1.5),
     ("ddp-fp32-2", "peak_bytes"): (2, 1.5, 1.5),
     ("ddp-sharded-4", "peak_bytes"): (3, 2, 2),
-    ("ddp-pipelines-2", "step_s"): (5, 25, 12),
+    ("ddp-pipelines-2", "step_s"): (5, 17, 19),
     ("ulysses-2", "median_s"): (19, 18, 10),
 }
 """Rows, and mean and median of the errors' sizes in percent that are not to be exceeded: as measured, rounded up.

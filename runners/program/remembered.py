@@ -1,0 +1,169 @@
+"""What an op gives on shapes, remembered by what it was given: a step repeats few ops many times.
+
+torch's fake tensors remember as well, by a key that covers symbolic shapes and takes ten times as long to make.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+
+_LEFT = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view)
+_PLAIN = {int, bool, str, float, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
+
+
+@dataclass(slots=True)
+class _Made:
+    """One tensor that an op returned; ``of``: the place of the argument whose memory it shows, None where it is new."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+    dtype: torch.dtype
+    device: torch.device
+    of: int | None = None
+
+
+class Remembered:
+    """Runs ops of torch on shapes, each only once for the same shapes, strides, types and values."""
+
+    def __init__(self, fakes: FakeTensorMode) -> None:
+        self._fakes = fakes
+        self._results: dict[Any, Callable[[Any], Any]] = {}
+        self._kinds: dict[Any, str] = {}
+
+    def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        """Return what ``FakeTensorMode.dispatch`` does."""
+        kind = self._kinds.get(func)
+        if kind is None:
+            kind = self._kinds[func] = _kind(func)
+        key = None if kind == "" else _key(func, args, kwargs)
+        if key is None:
+            return self._fakes.dispatch(func, types, args, kwargs)
+        again = self._results.get(key)
+        if again is not None:
+            return again(args)
+        found = self._fakes.dispatch(func, types, args, kwargs)
+        made = self._again(kind, func, args, kwargs, found)
+        if made is not None:
+            self._results[key] = made
+        return found
+
+    def _again(self, kind: str, func: Any, args: Any, kwargs: Any, found: Any) -> Callable[[Any], Any] | None:
+        """What makes such a result another time; None where it is not known to be the same then."""
+        if kind == "writes":
+            return _first if found is args[0] else None
+        if kind == "nothing":
+            return _nothing if found is None else None
+        several = isinstance(found, (tuple, list))
+        plans: list[_Made | None] = []
+        taken = set() if func.is_view else set(_storages((args, kwargs)))
+        for one in found if several else (found,):
+            plan = None if one is None else _plan(one, args, func.is_view, taken)
+            if plan is None and one is not None:
+                return None
+            plans.append(plan)
+        fakes = self._fakes
+        if not several:
+            plan = plans[0]
+            return None if plan is None else lambda given: _make(fakes, plan, given)
+        container: Any = list if isinstance(found, list) else tuple
+        return lambda given: container([None if one is None else _make(fakes, one, given) for one in plans])
+
+
+def _kind(func: Any) -> str:
+    """What it returns: new tensors or views, the argument that it writes to, nothing; "" where it is not remembered."""
+    schema = func._schema
+    if func.namespace != "aten" or any(tag in func.tags for tag in _LEFT):
+        return ""
+    writes = [one.alias_info is not None and one.alias_info.is_write for one in schema.arguments]
+    if not schema.returns:
+        return "nothing" if any(writes) else ""
+    if any(writes):
+        first = writes[0] and sum(writes) == 1 and len(schema.returns) == 1
+        return "writes" if first and schema.name.endswith("_") and str(schema.returns[0].type) == "Tensor" else ""
+    return "makes"
+
+
+def _key(func: Any, args: Any, kwargs: Any) -> Any:
+    parts: list[Any] = [func, torch.get_default_dtype()]
+    if not _add(parts, args):
+        return None
+    for name, value in kwargs.items():
+        parts.append(name)
+        if not _add(parts, (value,)):
+            return None
+    return tuple(parts)
+
+
+def _add(parts: list[Any], values: Any) -> bool:
+    """Append what decides the result; False where a value is none of those that are known to."""
+    for value in values:
+        kind = type(value)
+        if kind is FakeTensor:
+            if value.dtype.is_complex or value.layout is not torch.strided:
+                return False
+            parts += (value.shape, value.stride(), value.storage_offset(), value.dtype, value.fake_device)
+        elif kind in _PLAIN:
+            parts += (kind, value)
+        elif kind is list or kind is tuple or kind is torch.Size:
+            parts += (kind, len(value))
+            if not _add(parts, value):
+                return False
+        else:
+            return False
+    return True
+
+
+def _plan(one: Any, args: Any, is_view: bool, taken: set[int]) -> _Made | None:
+    """Say how a result is made; None where it is not plain memory of its own, or a view of the first argument."""
+    if type(one) is not FakeTensor or one.constant is not None or one.dtype.is_complex:
+        return None
+    if one.layout is not torch.strided or one._is_view() or one.requires_grad:
+        return None
+    made = _Made(tuple(one.shape), tuple(one.stride()), int(one.storage_offset()), one.dtype, one.fake_device)
+    storage = one.untyped_storage()
+    if is_view:
+        same = type(args[0]) is FakeTensor and args[0].untyped_storage()._cdata == storage._cdata
+        made.of = 0
+        return made if same else None
+    fits = storage.nbytes() == _reach(made) * one.element_size() and made.offset == 0
+    if not fits or storage._cdata in taken:
+        return None
+    taken.add(storage._cdata)
+    return made
+
+
+def _storages(value: Any) -> Iterator[int]:
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _storages(one)
+    elif isinstance(value, dict):
+        yield from _storages(tuple(value.values()))
+    elif isinstance(value, torch.Tensor):
+        yield value.untyped_storage()._cdata
+
+
+def _reach(made: _Made) -> int:
+    if 0 in made.shape:
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(made.shape, made.strides, strict=True))
+
+
+def _make(fakes: FakeTensorMode, made: _Made, args: Any) -> FakeTensor:
+    empty = torch.empty_strided(made.shape, made.strides, dtype=made.dtype, device="meta")
+    if made.of is not None:
+        empty.set_(args[made.of].untyped_storage(), made.offset, made.shape, made.strides)
+    return FakeTensor.__new__(FakeTensor, fakes, empty, made.device)
+
+
+def _first(args: Any) -> Any:
+    return args[0]
+
+
+def _nothing(args: Any) -> None:
+    return None

@@ -1,0 +1,40 @@
+/** A config.json from Hugging Face: a model that the scenario can hold, or one that has to be traced. */
+import { ApiError, api } from "../../api.js";
+import { state } from "../../state.js";
+
+const MOST_BYTES = 1 << 20;
+const PRECISIONS = ["fp32", "tf32", "fp16-amp", "bf16-amp", "bf16"];
+/** What a refusal names where no closed form covers the architecture. */
+const KINDS = ["architectures", "model_type"];
+
+/** Whether a file is the config.json of a model. @param {File} file */
+export async function isConfig(file) {
+  if (!file.name.endsWith(".json") || file.size > MOST_BYTES) return false;
+  try {
+    return typeof JSON.parse(await file.text())?.model_type === "string";
+  } catch {
+    return false;
+  }
+}
+
+/** Its model; null where there is no closed form of it. @param {File} file */
+export async function modelOf(file) {
+  try {
+    return await api.model(file);
+  } catch (error) {
+    const other = error instanceof ApiError && error.problems.some(({ field }) => KINDS.includes(field));
+    if (other && (await isConfig(file))) return null;
+    throw error;
+  }
+}
+
+/** How the step is traced: as the scenario that is shown says. @returns {Record<string, string>} */
+export function traceOptions() {
+  const { training, plan, cluster } = state.scenario;
+  return {
+    chip: typeof cluster.chip === "string" ? cluster.chip : "h100-sxm",
+    batch: String(plan.micro_batch),
+    seq: String(training.seq_len),
+    precision: PRECISIONS.includes(training.precision) ? training.precision : "bf16-amp",
+  };
+}

@@ -1,0 +1,234 @@
+/** How right predictions are: the committed figures of every set of measured steps, by chip, model, kind and cause. */
+import { setStudy } from "../../actions.js";
+import { api, ApiError } from "../../api.js";
+import { accuracyFigure, BY, coverageFigure, groupTable } from "../../figures/accuracy.js";
+import { count, plural, significant } from "../../format.js";
+import { state } from "../../state.js";
+import { colour, h, narrow, put } from "../common/dom.js";
+import { FigureCard } from "../common/figure.js";
+import { createTableSave } from "../common/save.js";
+import { createScroller } from "../common/scroller.js";
+import { grid, tableView } from "../common/table.js";
+
+/** @typedef {import("../../figures/accuracy.js").AccuracySet} AccuracySet */
+/** @typedef {import("../../figures/accuracy.js").By} By */
+/** @typedef {import("../../types.js").Table} Table */
+
+/** Its place in the list of studies. */
+export const ACCURACY_STUDY = { name: "accuracy", title: "How right predictions are" };
+
+const HEADS = ["set", "steps", "mean", "median", "nine of ten", "bias", "memory", "naive", "inside", "not known"];
+
+export function createAccuracy() {
+  const name = () => "headroom-accuracy";
+  const sub = h("span", { class: "sub" });
+  const set = h("select", { "aria-label": "Set of steps", onchange: () => choose({ of: set.value }) });
+  const parts = BY.map(([value, text]) => ({
+    value,
+    element: h("button", { type: "button", text, onclick: () => choose({ by: value }) }),
+  }));
+  const problem = h("div", { class: "notices" });
+  const facts = h("ul", { class: "facts" });
+  const head = h(
+    "section",
+    { class: "card w12", id: "accuracy" },
+    h(
+      "header",
+      {},
+      h("h3", { text: ACCURACY_STUDY.title }),
+      sub,
+      h(
+        "span",
+        { class: "acts" },
+        h("label", { class: "group" }, "Set ", set),
+        h("span", { class: "sep" }),
+        parts.map(({ element: one }) => one),
+      ),
+    ),
+    problem,
+    facts,
+  );
+  const about = () => sub.textContent ?? "";
+  const steps = new FigureCard({
+    id: "accuracy-steps",
+    title: "Predicted over measured",
+    height: 400,
+    span: "w6",
+    name,
+    about,
+  });
+  const coverage = new FigureCard({
+    id: "accuracy-intervals",
+    title: "What intervals hold",
+    height: 400,
+    span: "w6",
+    name,
+    about,
+  });
+  put(coverage.sub, "shaded: 70 to 90 %, as asked");
+  coverage.explain([
+    ["accent", "widths from all other sources"],
+    ["ink-3", "○ widths with this one"],
+  ]);
+  const all = tableCard("accuracy-sets", "All sets, errors in percent");
+  const groups = tableCard("accuracy-groups", "Taken apart");
+  /** @type {AccuracySet[] | null} */
+  let answer = null;
+
+  const chosen = () => ({ of: state.settings.of ?? "", by: /** @type {By} */ (state.settings.by ?? "kind") });
+  /** @param {Partial<{of: string, by: By}>} patch */
+  function choose(patch) {
+    const { of, by } = { ...chosen(), ...patch };
+    setStudy(ACCURACY_STUDY.name, { ...(of && { of }), ...(by !== "kind" && { by }) });
+  }
+
+  async function update() {
+    try {
+      answer ??= (await api.accuracy()).sets;
+      problem.replaceChildren();
+      draw();
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      problem.replaceChildren(h("div", { class: "notice", role: "alert" }, h("p", { text: error.message })));
+    }
+  }
+
+  function draw() {
+    if (!answer || state.study !== ACCURACY_STUDY.name) return;
+    const sets = answer;
+    const { by } = chosen();
+    const one = sets.find((some) => some.name === chosen().of);
+    const shown = one ? [one] : sets;
+    const points = shown.flatMap((some) => some.points);
+    fillChoice(sets, one?.name ?? "");
+    for (const { value, element: button } of parts) button.setAttribute("aria-pressed", String(value === by));
+    const timed = shown.reduce((sum, some) => sum + (some.time?.n ?? 0), 0);
+    put(sub, `${one ? one.name : plural(sets.length, "set")}: ${plural(timed, "measured step")}`);
+    facts.replaceChildren(...factsOf(shown, points.length).map((text) => h("li", { text })));
+    steps.element.hidden = !points.length;
+    if (points.length) {
+      steps.later(() => {
+        const figure = accuracyFigure({ points, by, colour, narrow: narrow() });
+        put(steps.sub, `${count(figure.inside)} of ${count(points.length)} inside; ${figure.said}`);
+        steps.explain(figure.legend);
+        return figure;
+      });
+    }
+    coverage.later(() => coverageFigure({ sets, chosen: one?.name ?? "", colour, narrow: narrow() }));
+    all.fill(setTable(sets), setRows(sets, one?.name ?? ""));
+    const table = groupTable(shown, by);
+    put(groups.title, `${one ? one.name : "All sets"}, by ${table.columns[0].title}`);
+    groups.fill(
+      table,
+      tableView({
+        ...table,
+        rows: table.rows.map((row) => row.map((one) => (typeof one === "number" ? tenths(one) : one))),
+      }),
+    );
+  }
+
+  /** @param {AccuracySet[]} sets @param {string} of */
+  function fillChoice(sets, of) {
+    set.replaceChildren(
+      h("option", { value: "", text: "all" }),
+      ...sets.filter(({ time }) => time).map((some) => h("option", { value: some.name, text: some.name })),
+    );
+    set.value = of;
+  }
+
+  /** @param {AccuracySet[]} sets @param {string} of */
+  function setRows(sets, of) {
+    const rows = setTable(sets).rows.map(([title, ...cells], at) =>
+      h(
+        "tr",
+        {},
+        h(
+          "td",
+          { class: "text" },
+          sets[at].time
+            ? h("button", {
+                type: "button",
+                class: "link",
+                text: String(title),
+                "aria-current": title === of && "true",
+                onclick: () => choose({ of: title === of ? "" : String(title) }),
+              })
+            : String(title),
+        ),
+        cells.map((value) => h("td", { text: typeof value === "number" ? significant(tenths(value)) : "–" })),
+      ),
+    );
+    return grid(HEADS, rows, { texts: [0] });
+  }
+
+  const element = h(
+    "div",
+    { class: "w12 opened accuracy" },
+    head,
+    steps.element,
+    coverage.element,
+    all.element,
+    groups.element,
+  );
+  return { element, update, draw };
+}
+
+/** @param {string} id @param {string} text */
+function tableCard(id, text) {
+  /** @type {Table} */
+  let table = { columns: [], rows: [] };
+  const title = h("h3", { text });
+  const box = createScroller(text, "tall");
+  const save = createTableSave({ title: text, name: () => `headroom-${id}`, tables: () => [table] });
+  const element = h(
+    "section",
+    { class: "card w12", id },
+    h("header", {}, title, h("span", { class: "acts" }, save)),
+    box.element,
+  );
+  return {
+    element,
+    title,
+    /** @param {Table} given @param {HTMLElement} content */
+    fill(given, content) {
+      table = given;
+      box.fill(content);
+    },
+  };
+}
+
+/** @param {number} percent */
+const tenths = (percent) => Math.round(10 * percent) / 10;
+
+/** @param {AccuracySet[]} sets @returns {Table} */
+const setTable = (sets) => ({
+  columns: HEADS.map((title, at) => ({ title, text: at === 0 })),
+  rows: sets.map(({ name, rows, time, memory, naive, covered, held_out }) => [
+    name,
+    time?.n ?? rows,
+    time?.mape ?? null,
+    time?.median ?? null,
+    time?.p90 ?? null,
+    time?.bias ?? null,
+    memory?.median ?? null,
+    naive?.mape ?? null,
+    covered,
+    held_out,
+  ]),
+});
+
+/** @param {AccuracySet[]} shown @param {number} points */
+function factsOf(shown, points) {
+  const words = [
+    "Errors are of the step time, in percent of what was measured: mean, median, nine of ten; memory is a median; naive is 6 · parameters · tokens at half of the peak.",
+    "Inside: measured times that the 80 % interval holds; not known: with widths from all other sources. No step calibrated anything.",
+  ];
+  if (!points) words.push("Steps of this set are not part of Headroom, its figures are.");
+  for (const { phases, peers } of shown.length === 1 ? shown : []) {
+    const others = Object.entries({ ...phases, ...peers }).map(
+      ([of, { n, median }]) => `${of.replaceAll("_", " ")} ${significant(median)} % of ${count(n)}`,
+    );
+    if (others.length) words.push(`Median errors of its phases, and as others published theirs: ${others.join(", ")}.`);
+  }
+  return words;
+}

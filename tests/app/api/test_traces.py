@@ -1,0 +1,77 @@
+"""PUT /api/traces: a config.json without closed form is traced and kept; a client that leaves ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+
+import pytest
+
+from app import tracing
+from app.api.given import HUGGING_FACE_OTHER
+from app.errors import Refused
+from estimator.scenario.problems import InputProblems
+
+
+def put(client, config, **options):
+    return client.put("/api/traces", params=options, content=json.dumps(config).encode())
+
+
+def test_an_architecture_without_closed_form_gives_its_own_prediction(client):
+    assert client.put("/api/models", content=json.dumps(HUGGING_FACE_OTHER).encode()).status_code == 422
+    response = put(client, HUGGING_FACE_OTHER, filename="vit.json", batch=4, chip="h200-sxm")
+    assert response.status_code == 201, response.text
+    (summary,) = response.json()["measurements"]
+    found = client.get(f"/api/measurements/{summary['id']}").json()
+    assert found["expected"]["chip"] == "h200-sxm"
+    assert found["expected"]["estimate"]["step_time_s"] > 0
+    ops = client.get(f"/api/measurements/{summary['id']}/ops").json()
+    assert ops["parameters"] == found["expected"]["estimate"]["parameters"] > 10_000
+    assert "--batch" in ops["arguments"]
+
+
+@pytest.mark.parametrize(
+    ("config", "options", "field"),
+    [
+        ({}, {}, "model_type"),
+        ([], {}, "model_type"),
+        (HUGGING_FACE_OTHER, {"chip": "z80"}, "chip"),
+        (HUGGING_FACE_OTHER, {"precision": "fp3"}, "precision"),
+        (HUGGING_FACE_OTHER, {"batch": 0}, "batch"),
+    ],
+)
+def test_what_cannot_be_traced_is_refused_before_it_is_tried(shared_client, config, options, field):
+    response = put(shared_client, config, **options)
+    assert response.status_code == 422, response.text
+    assert response.json()["problems"][0]["field"].endswith(field)
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import sys; print('noise'); sys.exit('trace: config.json: has no loss. Give one.')", "has no loss"),
+        ("import os; os.kill(os.getpid(), 9)", "more time or memory"),
+        ("import time; time.sleep(60)", "more time or memory"),
+    ],
+)
+def test_a_trace_that_fails_is_told_by_its_last_words(monkeypatch, tmp_path, code, said):
+    monkeypatch.setattr(tracing, "limited_command", lambda flags, out: [sys.executable, "-c", code])
+    with pytest.raises(InputProblems, match=said):
+        asyncio.run(tracing.trace_config(tmp_path / "config.json", [], tmp_path / "ops.json", wall_s=2))
+
+
+def test_a_client_that_leaves_ends_it(monkeypatch, tmp_path):
+    code = "import time; time.sleep(60)"
+    monkeypatch.setattr(tracing, "limited_command", lambda flags, out: [sys.executable, "-c", code])
+
+    async def leaves_soon():
+        async def leave():
+            await asyncio.sleep(0.2)
+
+        trace = tracing.trace_config(tmp_path / "config.json", [], tmp_path / "ops.json", wall_s=50)
+        async with asyncio.timeout(20):
+            await tracing.unless(asyncio.create_task(leave()), asyncio.create_task(trace))
+
+    with pytest.raises(Refused, match="closed before"):
+        asyncio.run(leaves_soon())

@@ -1,0 +1,40 @@
+"""How right predictions are: figures and tables of all sets, one chosen, taken apart, in the URL."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+
+from estimator.validation.accuracy import accuracy
+from tests.browser.conftest import LOOKS
+from tests.browser.looking import bring_into_view, query
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.parametrize(("width", "scheme"), LOOKS)
+def test_sets_are_drawn_chosen_and_taken_apart(open_page, width, scheme):
+    page = open_page("/?view=studies&study=accuracy", width=width, scheme=scheme)
+    row = page.locator("#accuracy-sets tr", has_text="h200 steps, first day")
+    (first,) = (one for one in accuracy().sets if one.name == "h200 steps, first day")
+    assert first.time
+    expect(row).to_contain_text(f"{first.time.median:.1f}")
+    bring_into_view(page, "#accuracy-steps")
+    page.wait_for_function("() => document.querySelector('#accuracy-steps .plot').data?.length > 3")
+    everything = page.evaluate(
+        "() => document.querySelector('#accuracy-steps .plot').data.flatMap(({ x }) => x).length"
+    )
+    row.get_by_role("button").click()
+    page.get_by_role("button", name="Cause").click()
+    assert query(page, "set") == "of=h200 steps, first day"
+    assert page.url.endswith("set=by%3Dlargest")
+    page.wait_for_function(
+        "(most) => document.querySelector('#accuracy-steps .plot').data.flatMap(({ x }) => x).length < most",
+        arg=everything,
+    )
+    expect(page.locator("#accuracy-steps .legend")).to_contain_text("matmul")
+    expect(page.locator("#accuracy-groups td").first).to_have_text("matmul")
+    page.get_by_label("Set of steps").select_option("vtrain_a100")
+    expect(page.locator("#accuracy .facts")).to_contain_text("not part of Headroom")
+    expect(page.locator("#accuracy-steps")).to_be_hidden()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width

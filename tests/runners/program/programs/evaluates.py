@@ -1,0 +1,28 @@
+"""An optimizer that steps another, and an evaluation after the first step: neither makes a step longer."""
+
+import torch
+from torch import nn
+
+
+class Outer(torch.optim.Optimizer):
+    def __init__(self, parameters):
+        self.inner = torch.optim.SGD(parameters, lr=0.1)
+        super().__init__(self.inner.param_groups, {})
+
+    def step(self, closure=None):
+        return self.inner.step(closure)
+
+
+model = nn.Linear(64, 8).cuda()
+optimizer = Outer(model.parameters())
+batch = torch.randn(32, 64, device="cuda")
+for step in range(6):
+    model(batch).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    if step % 5 == 0:
+        model.eval()
+        with torch.no_grad():
+            for _ in range(7):
+                model(batch)
+        model.train()

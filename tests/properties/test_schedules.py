@@ -4,7 +4,8 @@ Up to 8 stages, 32 micro-batches and 4 chunks per rank.
 
 - Equal stages, free messages: exact.
 - Equal stages, messages no longer than the shortest pass of a chunk: exact for GPipe, interleaved, and ZB-H1 with more
-  micro-batches than stages; at most one message above for 1F1B; within 15 % of the step for ZB-H1 with fewer.
+  micro-batches than stages; at most one message above for 1F1B; 15 % below to 16 % above for ZB-H1 with fewer
+  (2/13, of two stages and two micro-batches, is the most that a scan found).
 - A last stage up to twice as slow in every pass: exact for GPipe, 1F1B and interleaved; 20 % below to 30 % above for
   ZB-H1, in the mean 1 to 3 %.
 - Stages that differ by up to 4 in every pass on their own: GPipe up to 40 % below, because one stage may be the slowest
@@ -95,7 +96,7 @@ def test_messages_of_1f1b_are_at_most_one_too_many(plan, times, share):
 @given(plans("zero-bubble"), stage_times, st.floats(0, 1))
 @settings(deadline=None)
 def test_messages_of_zero_bubble_h1_are_near(plan, times, share):
-    assert 0.85 <= ratio(plan, times, times, times, share * shortest_s(plan, times)) <= 1.15
+    assert 0.85 <= ratio(plan, times, times, times, share * shortest_s(plan, times)) <= 1.16
 
 
 @given(plans(*FORMS), stage_times, st.floats(1, 2))

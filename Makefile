@@ -51,7 +51,7 @@ help: ## list the targets
 	@echo '  make accuracy TABLES=DIR              with the tables of measured runs in DIR; ARGS=--write keeps the figures'
 	@echo '  make run PYTHON=/path/to/python3      another interpreter, 3.11 or newer'
 	@echo
-	@echo '  What a run measured is on the page: a step in Explore, rows in Compare, beside their predictions (docs/measuring.md)'
+	@echo '  What a run measured is on the page: a step in Explore, rows in Measured, beside their predictions (docs/measuring.md)'
 
 run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
 	@exec $(BIN)/headroom serve $(ARGS)
@@ -178,8 +178,9 @@ slurm: setup-test ## find Slurm for its tests, or install it; without it those t
 accuracy: setup ## how right predictions are, of every set of measured steps; fails where a figure got worse
 	@$(BIN)/python -m benchmarks.accuracy $(TABLES) $(ARGS)
 
-bench: setup-test browser ## measure how fast Headroom itself is: every script in benchmarks/
-	@set -e; for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python -m "benchmarks.$$(basename "$$script" .py)"; done
+BENCHES := estimate request hierarchy first_bars slider import_kineto trace
+bench: setup-test browser ## measure how fast Headroom itself is: those scripts of benchmarks/ that take its time
+	@set -e; for name in $(BENCHES); do echo "== $$name"; $(BIN)/python -m "benchmarks.$$name"; done
 
 pictures: setup-test browser ## take the pictures of README.md, from bundled data
 	$(BIN)/python docs/pictures.py

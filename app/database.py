@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from app.storage import CannotStoreError, unwritable
 from estimator.scenario.problems import InputProblems, Problem
 
-SCHEMA_VERSION = "3"
+SCHEMA_VERSION = "4"
 _REMEDY = "Correct it (sqlite:///PATH or postgresql://USER@HOST/NAME), or unset it."
 _log = logging.getLogger("headroom")
 SQLITE_PATIENCE_MS = 10_000

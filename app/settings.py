@@ -48,7 +48,9 @@ class Settings(BaseSettings):
         86_400.0, gt=0, le=30 * 86_400, description="wall-clock bound of a run on this machine that names none"
     )
     placement: dict[str, Any] = Field(
-        default_factory=dict, description="JSON of what Slurm is asked where a run says nothing: partition, account …"
+        default_factory=dict,
+        description="JSON of what Slurm is asked where a run says nothing: partition, account …; its cpus_per_process "
+        "holds on this machine too",
     )
     json_limit_bytes: int = Field(2 * MIB, ge=1024, description="largest JSON body")
     upload_limit_bytes: int = Field(2048 * MIB, ge=1024, description="largest upload")

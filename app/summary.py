@@ -20,7 +20,7 @@ OPS_FOLDER = "ops"
 class Summary:
     """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in.
 
-    ``scenario``: what it says of what ran, of a table nothing; ``disturbance``: as of a comparison's item.
+    ``scenario``: as it ran, of a table nothing; ``disturbance``: as of a comparison's item.
     """
 
     id: str
@@ -62,7 +62,7 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         has_scenario=scenario_of(measurement) is not None,
         bundled=bundled,
         upload_id=upload_id,
-        scenario=measurement.scenario,
+        scenario=scenario_run(measurement),
         disturbance=disturbance(measurement.steps_s),
     )
 

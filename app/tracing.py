@@ -23,6 +23,8 @@ MEMORY_BYTES = 8 * 1024**3
 
 FILE_BYTES = 256 * 1024**2
 BAD_INPUT = 2
+_SAID_BYTES = 8 * 1024
+"""Of a trace's last words, which is more than a line."""
 _REMEDY = "Run `headroom trace --hf CONFIG.json` on it to see where."
 
 
@@ -69,7 +71,9 @@ async def trace_config(config: Path, flags: Sequence[str], out: Path, wall_s: fl
     assert process.stderr is not None
     try:
         async with asyncio.timeout(wall_s):
-            said = (await process.stderr.read())[-8000:]
+            said = b""
+            while piece := await process.stderr.read(_SAID_BYTES):
+                said = (said + piece)[-_SAID_BYTES:]
             status = await process.wait()
     except TimeoutError:
         raise failure("", None) from None

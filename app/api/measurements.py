@@ -135,10 +135,18 @@ def get_ops(measurement_id: str, context: Ctx) -> Response:
 @router.get("/api/measurements/{measurement_id}/what-if")
 @documented({200: WhatIf}, 404, 422)
 def get_what_if(
-    measurement_id: str, context: Ctx, change: Annotated[list[str] | None, Query()] = None, chip: str = ""
+    measurement_id: str,
+    context: Ctx,
+    change: Annotated[list[str] | None, Query()] = None,
+    chip: str = "",
+    calibration: str = "",
 ) -> Response:
-    """What the measurement's own ops would take after each ``?change=``, and on another ``?chip=``."""
-    return json_response(what_if(_ops(measurement_id, context), change or [], chip))
+    """What the measurement's own ops would take after each ``?change=``, and on another ``?chip=``.
+
+    ``?calibration=`` as for an estimate.
+    """
+    measured = context.calibrations.efficiencies(calibration)
+    return json_response(what_if(_ops(measurement_id, context), change or [], chip, measured))
 
 
 @router.put("/api/measurements/{measurement_id}/scenario")

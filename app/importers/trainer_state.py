@@ -15,7 +15,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     text = source.read("trainer_state").decode("utf-8", "replace")
     try:
         document = json.loads(text)  # losses may be NaN, which only Python's own reader takes
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ImportRefused("trainer_state", "", f"this is not valid JSON ({error})", "Copy the file again.") from None
     log = state(document) if isinstance(document, dict) else None
     if log is None:

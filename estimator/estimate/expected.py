@@ -129,7 +129,7 @@ class WhatIf:
     offered: tuple[Offered, ...]
 
 
-def what_if(found: OpList, changes: Sequence[str], chip: str = "") -> WhatIf:
+def what_if(found: OpList, changes: Sequence[str], chip: str = "", calibration: Calibrated | None = None) -> WhatIf:
     """Predict a list after the named changes, in their order; raise InputProblems for an unknown name or chip."""
     for name in changes:
         if name not in CHANGES:
@@ -139,7 +139,7 @@ def what_if(found: OpList, changes: Sequence[str], chip: str = "") -> WhatIf:
     for name in changes:
         found = CHANGES[name].of(found)
     cluster = cluster_for(found, chip)
-    estimate = estimate_op_list(found, cluster)
+    estimate = estimate_op_list(found, cluster, calibration)
     return WhatIf(chip=cluster.chip.name, changes=tuple(changes), estimate=estimate, offered=offered)
 
 

@@ -58,7 +58,10 @@ class Found:
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
-    """The best plan of those whose fields have these values, in the order of the specification's ``grid``."""
+    """The best plan of those whose fields have these values, in the order of the specification's ``grid``.
+
+    ``found.interval_s`` is the step time twice: cells are many, and their intervals are not asked for.
+    """
 
     values: tuple[Any, ...]
     found: Found

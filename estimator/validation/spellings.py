@@ -35,7 +35,6 @@ KERNELS_OF_OPTIMIZERS = re.compile(r"[ _-]*\(?\b(fused|foreach|for-?loop|captura
 """Words beside an optimizer's name for the kernels that run it, which a scenario does not tell apart."""
 
 NUMBER_OF_CHIPS = re.compile(r"^\s*\d+\s*[x×*]\s*|\s*[x×*]\s*\d+\s*$", re.I)
-PART_OF_A_CHIP = re.compile(r"\(one gcd\)", re.I)
 
 NOT_THE_MODEL = re.compile(
     r"\s*\((?!.*b\)).*?\)|\s*\[.*?\]|\s*\b(truncated|cut|reduced) to \d+ (layers|blocks)"

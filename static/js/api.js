@@ -132,7 +132,7 @@ export const api = {
    */
   whatIf: (id, changes, chip) => {
     const asked = new URLSearchParams([...changes.map((one) => ["change", one]), ...(chip ? [["chip", chip]] : [])]);
-    return call(`/api/measurements/${part(id)}/what-if?${asked}`);
+    return call(under(`/api/measurements/${part(id)}/what-if?${asked}`));
   },
   /** @param {string} id @param {any} scenario  that it is of @returns {Promise<import("./types.js").Measurement>} */
   confirm: (id, scenario) => call(under(`/api/measurements/${part(id)}/scenario`), { method: "PUT", body: scenario }),

@@ -1,4 +1,5 @@
 /** Campaigns: one job over a grid of values, run after run; how far they are, and what is left. Pure. */
+import { isFinal } from "./api.js";
 import { get } from "./scenario.js";
 
 /** @typedef {import("./types.js").Run} Run */
@@ -7,7 +8,6 @@ import { get } from "./scenario.js";
 
 export const MOST_RUNS = 64;
 const SEPARATOR = ": ";
-const FINAL = ["ok", "oom", "failed", "cancelled"];
 
 /** @param {string} text */
 const valueOf = (text) =>
@@ -82,7 +82,7 @@ export function campaignsOf(runs) {
   return [...found]
     .filter(([, some]) => some.length > 1)
     .map(([name, some]) => {
-      const done = some.filter(({ state }) => FINAL.includes(state));
+      const done = some.filter(({ state }) => isFinal(state));
       const spent = done.flatMap(({ started_s, finished_s }) =>
         started_s !== null && finished_s !== null ? [finished_s - started_s] : [],
       );

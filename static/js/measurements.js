@@ -5,12 +5,6 @@ import { ranAs } from "./measured.js";
 import { complete, same } from "./scenario.js";
 import { set, state } from "./state.js";
 
-/** @param {string} id  "" shows none */
-export function setMeasured(id) {
-  set({ measured: id, a: "", b: "" });
-  writeUrl();
-}
-
 /**
  * The scenario that a measurement names, where it knows all of it.
  * @param {import("./types.js").Measurement | null} measurement

@@ -4,7 +4,7 @@
  */
 import { api, ApiError } from "./api.js";
 import { pairOf } from "./sides.js";
-import { canonical, complete } from "./scenario.js";
+import { canonical } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -137,9 +137,6 @@ export const isCurrent = () =>
     state.difference &&
     state.difference.key === canonical([state.pair.a.item, state.pair.b.item]),
   );
-
-/** @param {any} scenario  as the server writes it */
-export const plainScenario = (scenario) => complete(scenario, state.catalog);
 
 export function startPairing() {
   const of = /** @type {const} */ (["scenario", "estimate", "estimated", "a", "b", "measured", "measurement"]);

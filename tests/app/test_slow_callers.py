@@ -15,6 +15,8 @@ from tests.app.examples import write_run
 from tests.app.serving import serving
 
 WAIT_S = 1.5
+MOST_S = 25
+"""A busy machine's share included, and less than what a server waits that nobody told otherwise."""
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +58,18 @@ ESTIMATE = (
 @pytest.mark.parametrize("pieces", [[], [b"GET /api"], [HEAD], [HEAD + b"\r\n", HEAD]], ids=len)
 def test_half_a_head_ends(address, pieces):
     _, took_s = ended(address, *pieces, pause_s=0.2)
-    assert WAIT_S * 0.9 < took_s < WAIT_S + 60
+    assert WAIT_S * 0.9 < took_s < MOST_S
 
 
 def test_a_head_that_drips_ends(address):
     _, took_s = ended(address, *([b"a"] * 40), pause_s=0.1)
-    assert took_s < WAIT_S + 60
+    assert took_s < MOST_S
 
 
 @pytest.mark.parametrize("head", [UPLOAD, ESTIMATE], ids=["upload", "json"])
 def test_half_a_body_ends_with_an_answer_and_leaves_nothing(address, data, head):
     said, took_s = ended(address, head, b"x" * 10)
-    assert WAIT_S * 0.9 < took_s < WAIT_S + 60
+    assert WAIT_S * 0.9 < took_s < MOST_S
     assert said.startswith(b"HTTP/1.1 408 Request Timeout\r\n")
     assert b"connection: close" in said
     assert b"application/problem+json" in said

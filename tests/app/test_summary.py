@@ -17,6 +17,13 @@ def test_counts_and_the_median_step():
     assert (empty.step_time_s, empty.peak_bytes, empty.device_name, empty.has_scenario) == (None, None, "", False)
 
 
+def test_the_list_has_the_scenario_as_it_ran():
+    ran = dataclasses.replace(MEASUREMENT, samples={"options": {"experts": "grouped"}})
+    found = summarize(ran, created_s=5.0)
+    assert found.scenario["training"] == MEASUREMENT.scenario["training"] | {"experts": "grouped"}
+    assert scenario_of(ran).training.experts == "grouped"
+
+
 def test_only_a_complete_and_possible_scenario_counts():
     def of(document):
         return scenario_of(dataclasses.replace(MEASUREMENT, scenario=document))

@@ -1,6 +1,6 @@
 /**
  * The picture that a table deserves, by what its rows are of: lines, bars or stacks, measured and predicted. Pure; what
- * each looks like is for `chart.js`.
+ * each looks like is for `tableChart.js`.
  */
 
 import { bytes } from "../format.js";

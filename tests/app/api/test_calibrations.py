@@ -12,6 +12,7 @@ from app.disk import write_json
 from app.main import create_app
 
 PROBES = json.loads((Path(__file__).parents[2] / "reference" / "h200_programs" / "launches.json").read_text())
+OPS = Path(__file__).parents[2] / "reference" / "ops" / "gpt2.json"
 SCENARIO = {
     "model": "gpt2", "cluster": {"chip": "h200-sxm", "chips_per_node": 1},
     "training": {"seq_len": 128, "global_batch": 1, "precision": "bf16"},
@@ -35,7 +36,7 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
             assert answer.status_code == 200, answer.text
             return float(answer.json()["step_time_s"])
 
-        assert step_s("h200-sxm", one["id"]) > 1.05 * step_s("h200-sxm")
+        assert step_s("h200-sxm", one["id"]) > 1.05 * step_s("h200-sxm"), "a host slower than most"
         assert step_s("a100-80gb-sxm", one["id"]) == step_s("a100-80gb-sxm")
         slower = step_s("h200-sxm", one["id"])
         # all that the page shows of a scenario is under the same one
@@ -46,6 +47,17 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         remedy = client.post("/api/remedies", json=SCENARIO, **asked).json()["best"][0]
         tried = client.post("/api/estimate", json=remedy["scenario"], **asked).json()
         assert tried["step_time_s"] == pytest.approx(remedy["step_time_s"])
+        listed = client.put("/api/uploads?filename=ops.json", content=OPS.read_bytes()).json()["measurements"][0]["id"]
+        own = client.get(f"/api/measurements/{listed}", **asked).json()["expected"]
+        again = client.get(f"/api/measurements/{listed}/what-if", **asked).json()
+        assert again["estimate"]["step_time_s"] == own["estimate"]["step_time_s"]
+        assert again["estimate"]["assumptions"][0] == own["estimate"]["assumptions"][0]
+        on_h200 = [
+            client.get(f"/api/measurements/{listed}/what-if", params={"chip": "h200-sxm", **under}).json()
+            for under in ({}, asked["params"])
+        ]
+        assert "ours" in on_h200[1]["estimate"]["assumptions"][0]
+        assert on_h200[1]["estimate"]["step_time_s"] != on_h200[0]["estimate"]["step_time_s"]
         for path in ("/api/estimate", "/api/sweep", "/api/layers"):
             refused = client.post(path, json=SCENARIO, params={"calibration": "../none"})
             assert refused.status_code == 422

@@ -144,6 +144,9 @@ def test_numbers_that_are_none_and_labels_that_are_no_host(tmp_path):
     log = one(read(tmp_path, "world_size .......... 0\nnum_layers ......... ²\n" + lines))
     assert (log.steps_s, log.world_size, log.scenario) == ((0.1,), 1, {})
     assert one(read(tmp_path, "Total optimization steps = ,\n{'loss': 1.0}\n")).rows == ({"loss": 1.0},)
+    deep = '{"a": ' + 20 * ("[" * 7000 + "\n")
+    assert one(read(tmp_path, "{'loss': 1.0}\nloading Config BertConfig {\n" + deep[1:])).scenario == {}
+    assert refusal(tmp_path, '{"global_step": 2, "log_history": ' + deep).format == "trainer_state"
     titan = "".join(f"step: {at}  loss: 8.1  memory: 42.50GiB(53.7%)  tps: 7,012  mfu: 20.1%\n" for at in range(1, 7))
     assert [row["step"] for row in one(read(tmp_path, titan)).rows] == [1, 2, 3, 4, 5, 6]
     assert one(read(tmp_path, "".join(f"forward: {at}.5 ms\n" for at in range(1, 7)))).rows[0]["name"] == "forward"

@@ -125,7 +125,7 @@ def _config(lines: Sequence[str]) -> object:
     text = "\n".join(["{", *lines[start + 1 : start + _CONFIG_LINES]])
     try:
         return json.JSONDecoder().raw_decode(text)[0]
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -135,10 +135,16 @@ def get_ops(measurement_id: str, context: Ctx) -> Response:
 @router.get("/api/measurements/{measurement_id}/what-if")
 @documented({200: WhatIf}, 404, 422)
 def get_what_if(
-    measurement_id: str, context: Ctx, change: Annotated[list[str] | None, Query()] = None, chip: str = ""
+    measurement_id: str,
+    context: Ctx,
+    change: Annotated[list[str] | None, Query()] = None,
+    chip: str = "",
+    ranks: int = 1,
 ) -> Response:
-    """What the measurement's own ops would take after each ``?change=``, and on another ``?chip=``."""
-    return json_response(what_if(_ops(measurement_id, context), change or [], chip))
+    """What the measurement's own ops would take after each ``?change=``, on another ``?chip=``, on data parallel
+    ``?ranks=``; and which other layouts a list cannot be given, with the reason.
+    """  # fmt: skip
+    return json_response(what_if(_ops(measurement_id, context), change or [], chip, ranks))
 
 
 @router.put("/api/measurements/{measurement_id}/scenario")

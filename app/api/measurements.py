@@ -139,14 +139,14 @@ def get_what_if(
     context: Ctx,
     change: Annotated[list[str] | None, Query()] = None,
     chip: str = "",
+    ranks: int = 1,
     calibration: str = "",
 ) -> Response:
-    """What the measurement's own ops would take after each ``?change=``, and on another ``?chip=``.
-
-    ``?calibration=`` as for an estimate.
-    """
+    """What the measurement's own ops would take after each ``?change=``, on another ``?chip=``, on data parallel
+    ``?ranks=``, by ``?calibration=`` as for an estimate; and which other layouts a list cannot be given, and why.
+    """  # fmt: skip
     measured = context.calibrations.efficiencies(calibration)
-    return json_response(what_if(_ops(measurement_id, context), change or [], chip, measured))
+    return json_response(what_if(_ops(measurement_id, context), change or [], chip, ranks, measured))
 
 
 @router.put("/api/measurements/{measurement_id}/scenario")

@@ -186,13 +186,56 @@ def with_data_parallel(ranks: int, bucket_bytes: int = BUCKET_BYTES) -> Callable
     """
 
     def of(found: OpList) -> OpList:
-        if found.world_size > 1 or any(call.kind == "collective" for call in found.calls):
-            message = f"has {found.world_size} ranks already"
+        if reason := _already_spread(found):
             remedy = "Trace it for one rank, or for as many as are meant."
-            raise InputProblems([Problem(field="op list", message=message, remedy=remedy)])
+            raise InputProblems([Problem(field="ranks", message=reason, remedy=remedy)])
         return _with_buckets(found, ranks, bucket_bytes)
 
     return of
+
+
+def _already_spread(found: OpList) -> str:
+    if found.world_size > 1:
+        return f"is of one rank of {found.world_size} already"
+    return "has collectives already" if any(call.kind == "collective" for call in found.calls) else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """A way to spread a list over ranks, or to scale it; ``reason``: why it cannot be asked for, "" where it can."""
+
+    key: str
+    label: str
+    reason: str = ""
+
+
+def layouts(found: OpList) -> tuple[Layout, ...]:
+    """Which layouts a list can be given, and what to do for those that only its program knows."""
+    spread = _already_spread(found)
+    again = "trace it" if found.source == "trace" else "trace or profile it"
+    return (
+        Layout(key="dp", label="data parallel", reason=f"The list {spread}; {again} for one rank." if spread else ""),
+        Layout(
+            key="sharding",
+            label="sharded states",
+            reason=f"Which module gathers which parameters, the program says: let it call fully_shard, and {again} with"
+            " its ranks.",
+        ),
+        Layout(
+            key="tp",
+            label="tensor parallel",
+            reason=f"Which products are split by columns or rows, the program says: let it call parallelize_module, and"
+            f" {again} with its ranks.",
+        ),
+        Layout(
+            key="pp", label="pipeline", reason=f"Where stages end, the program says: let it make them, and {again}."
+        ),
+        Layout(
+            key="batch",
+            label="batch and sequence",
+            reason=f"Its shapes hold them: {again} with other arguments of the program.",
+        ),
+    )
 
 
 def _with_buckets(found: OpList, ranks: int, bucket_bytes: int) -> OpList:

@@ -127,11 +127,12 @@ export const api = {
   measurement: (id) => call(under(`/api/measurements/${part(id)}`)),
   /**
    * What a profile's own ops would take after some changes.
-   * @param {string} id @param {string[]} changes @param {string} chip  "": its own
+   * @param {string} id @param {string[]} changes @param {string} chip  "": its own @param {string} ranks
    * @returns {Promise<import("./types.js").WhatIf>}
    */
-  whatIf: (id, changes, chip) => {
-    const asked = new URLSearchParams([...changes.map((one) => ["change", one]), ...(chip ? [["chip", chip]] : [])]);
+  whatIf: (id, changes, chip, ranks) => {
+    const named = changes.map((one) => ["change", one]);
+    const asked = new URLSearchParams([...named, ...(chip ? [["chip", chip]] : []), ["ranks", ranks]]);
     return call(under(`/api/measurements/${part(id)}/what-if?${asked}`));
   },
   /** @param {string} id @param {any} scenario  that it is of @returns {Promise<import("./types.js").Measurement>} */

@@ -30,7 +30,8 @@
  *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp
  * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], unpriced_s: number,
  *   notes: string[]}} OwnPrediction  what a profile's own ops should take
- * @typedef {{chip: string, changes: string[], estimate: Estimate, offered: {key: string, label: string}[]}} WhatIf
+ * @typedef {{chip: string, changes: string[], ranks: number, estimate: Estimate,
+ *   offered: {key: string, label: string}[], layouts: {key: string, label: string, reason: string}[]}} WhatIf
  * @typedef {{scenario: Scenario | null, reason: string, whole: boolean, notes: string[],
  *   fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal
  * @typedef {{chip: string, rows: Amounts[], reasons: string[],

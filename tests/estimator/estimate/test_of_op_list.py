@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.cost.efficiency import efficiencies, ideal
-from estimator.estimate import what_if
+from estimator.estimate import expected, what_if
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.recorded import device_seconds
 from estimator.scenario import catalog
@@ -175,8 +175,18 @@ def test_ranks_that_sum_their_gradients_hide_most_of_it():
     without = predicted(what_if.without_communication(what_if.with_data_parallel(8)(LLAMA)))
     assert without.phases_s["exposed_communication"] == 0
     assert without.step_time_s <= many.step_time_s
-    with pytest.raises(InputProblems):
+    with pytest.raises(InputProblems, match="one rank of 2 already"):
         what_if.with_data_parallel(2)(what_if.with_data_parallel(2)(LLAMA))
+
+
+def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason():
+    asked = expected.what_if(LLAMA, [], ranks=8)
+    assert asked.estimate.step_time_s == predicted(what_if.with_data_parallel(8)(LLAMA)).step_time_s
+    assert {way.key for way in asked.layouts if not way.reason} == {"dp"}
+    spread = expected.what_if(what_if.with_data_parallel(2)(LLAMA), [])
+    assert all("trace it" in way.reason for way in spread.layouts)
+    with pytest.raises(InputProblems, match="ranks: is 0"):
+        expected.what_if(LLAMA, [], ranks=0)
 
 
 B, H, S, D = 2, 16, 512, 64

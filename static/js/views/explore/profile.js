@@ -15,6 +15,8 @@ import { createScroller } from "../common/scroller.js";
 import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
 
+const RANKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+
 /** Whether the measurement says which ops ran. */
 const isProfile = () => Boolean(state.measurement?.expected || state.measurement?.proposed);
 
@@ -87,6 +89,12 @@ function createOps() {
 function createWhatIf() {
   const switches = h("div", { class: "choices" });
   const chip = h("select", { "aria-label": "On the chip" });
+  const ranks = h(
+    "select",
+    { "aria-label": "Data parallel ranks" },
+    RANKS.map((count) => h("option", { value: String(count), text: count === 1 ? "1 rank" : `${count} ranks` })),
+  );
+  const other = h("details", { class: "hint" });
   const said = h("p", { "aria-live": "polite" });
   const scroller = createScroller("What if, by category");
   const element = h(
@@ -94,9 +102,10 @@ function createWhatIf() {
     { class: "card", id: "what-if" },
     h("header", {}, h("h3", { text: "What if" }), h("span", { class: "sub", text: "the same ops, predicted again" })),
     switches,
-    chip,
+    h("div", { class: "choices" }, chip, ranks),
     said,
     scroller.element,
+    other,
   );
   /** @type {Set<string>} */
   let chosen = new Set();
@@ -108,7 +117,7 @@ function createWhatIf() {
     const own = measurement?.expected;
     if (!measurement || !own) return;
     const number = ++asked;
-    const found = await api.whatIf(measurement.id, [...chosen], chip.value);
+    const found = await api.whatIf(measurement.id, [...chosen], chip.value, ranks.value);
     if (number !== asked || state.measurement?.id !== measurement.id) return;
     switches.replaceChildren(
       ...found.offered.map(({ key, label }) => {
@@ -126,7 +135,13 @@ function createWhatIf() {
         return one;
       }),
     );
-    const plain = !chosen.size && found.chip === own.chip;
+    ranks.disabled = found.layouts.some(({ key, reason }) => key === "dp" && reason);
+    const refused = found.layouts.filter(({ reason }) => reason);
+    other.replaceChildren(
+      h("summary", { text: `What it cannot be asked: ${refused.map(({ label }) => label).join(", ")}` }),
+      ...refused.map(({ label, reason }) => h("p", {}, h("b", { text: `${label}: ` }), reason)),
+    );
+    const plain = !chosen.size && found.chip === own.chip && found.ranks === 1;
     const { step_time_s, interval_s } = found.estimate;
     const frac = step_time_s / own.estimate.step_time_s - 1;
     const [low, high] = interval_s;
@@ -139,7 +154,7 @@ function createWhatIf() {
     scroller.element.hidden = plain;
     if (!plain) scroller.fill(tableView(whatIfRows(own.estimate, found.estimate, catalog.categories), { total: true }));
   }
-  chip.onchange = () => void trying(ask());
+  chip.onchange = ranks.onchange = () => void trying(ask());
 
   function update() {
     const { measurement, catalog } = state;
@@ -151,6 +166,7 @@ function createWhatIf() {
     const chips = catalog.chips.filter(({ value }) => value.kind !== "cpu");
     chip.replaceChildren(...chips.map(({ key, label }) => h("option", { value: key, text: label })));
     chip.value = own.chip;
+    ranks.value = "1";
     void trying(ask());
   }
   return { element, update };

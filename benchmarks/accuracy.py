@@ -28,6 +28,19 @@ REGIONS = {
     for name in ("accuracy", "ablations", "constants")
 }
 RESIDUALS = ROOT / "estimator" / "catalog" / "residuals.toml"
+README = ROOT / "README.md"
+IN_README = {
+    "nvidia_dgxc": "NVIDIA's DGX Cloud recipes",
+    "megatron_bridge_perf": "NVIDIA's Megatron Bridge, experts among them",
+    "megatron_papers": "tables of the Megatron papers",
+    "llm_foundry_mpt": "MosaicML's MPT runs",
+    "vtrain_a100": "vTrain's A100 cluster",
+    "neusight_steps": "NeuSight's single steps",
+    "h200 steps, second day": "one H200, our own steps",
+    "h200 of another host, one GPU, by its probes": "another H200 host, calibrated by its probes",
+    "h200 of another host, two GPUs, by its probes": "two GPUs of it, under every plan",
+}
+"""Sets of README.md, as it names them."""
 WORSE_FRAC = 0.05
 ROUNDING_POINTS = 0.05
 """Percentage points that no figure is worse by: they are kept to two digits, and machines differ in the last."""
@@ -285,13 +298,24 @@ def write_docs(found: dict[str, dict[str, Any]]) -> None:
         if n >= FEWEST:
             lines.append(f"| {family} | {n:.0f} | {100 * held / n:.1f} % |")
     write_region("accuracy", lines)
+    write_region("accuracy", readme_table(found), README)
 
 
-def write_region(name: str, lines: Sequence[str]) -> None:
-    """Put lines between two marks of docs/accuracy.md."""
-    text = DOCS.read_text(encoding="utf-8")
+def readme_table(found: dict[str, dict[str, Any]]) -> list[str]:
+    """Lines of the short table: the sets that README.md names, and of each what it says of time."""
+    lines = ["| steps measured by others and by us | steps | median error | mean | naive |", "|---|--:|--:|--:|--:|"]
+    for name, words in IN_README.items():
+        one = found[name]
+        naive = f"{one['naive_mape']:.0f} %" if "naive_mape" in one else ""
+        lines.append(f"| {words} | {one['time_n']} | {one['time_median']:.1f} % | {one['time_mape']:.1f} % | {naive} |")
+    return lines
+
+
+def write_region(name: str, lines: Sequence[str], path: Path = DOCS) -> None:
+    """Put lines between two marks of a document."""
+    text = path.read_text(encoding="utf-8")
     begin, end = (text.index(mark) for mark in REGIONS[name])
-    DOCS.write_text(text[: begin + len(REGIONS[name][0])] + "\n".join(lines) + "\n" + text[end:], encoding="utf-8")
+    path.write_text(text[: begin + len(REGIONS[name][0])] + "\n".join(lines) + "\n" + text[end:], encoding="utf-8")
 
 
 if __name__ == "__main__":

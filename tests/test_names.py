@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +127,29 @@ def test_every_token_that_is_used_stands_in_both_themes():
     set_in_place = {name for _, text in _sources(".css", ".js") for name in re.findall(r"--([\w-]+)\"?[:,]", text)}
     assert found <= set_in_place
     assert {name for name in found if name.startswith("hue-")} <= light & dark
+
+
+LEAST_LIGHTNESS = 7.5
+"""Of L* in CIELAB: three times what is just seen side by side."""
+
+
+def _lightness(colour: str) -> float:
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in channels]
+    return 116 * sum(part * one for part, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) ** (1 / 3) - 16
+
+
+def test_neighbours_of_a_stack_differ_without_colour_too():
+    tokens = (ROOT / "static/css/tokens.css").read_text()
+    found = re.findall(r"--hue-(\w+): (#[0-9a-f]{6})", tokens)
+    themes = [dict(found[: len(found) // 2]), dict(found[len(found) // 2 :])]
+    for theme in themes:
+        for names in (SHOWN_CATEGORIES, SHOWN_PHASES, SHOWN_MEMORY_KINDS):
+            hues = [one.hue for one in names.values()]
+            without_bubble = [hue for hue in hues if hue != "rose"]  # most steps have none
+            for first, second in {*pairwise(hues), *pairwise(without_bubble)}:
+                lightness = abs(_lightness(theme[first]) - _lightness(theme[second]))
+                assert lightness > LEAST_LIGHTNESS, (first, second)
 
 
 SCENARIO = scenario_json(

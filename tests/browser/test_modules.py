@@ -79,6 +79,7 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
         "b": "plan",
         "usd_per_hour": 2.5,
         "run_tokens": 1e12,
+        "calibration": "20261120-101500-042-1f3a9c",
         "pins": ["m:1", "s:tp=4"],
         "run": "",
     }
@@ -86,7 +87,7 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
     assert "seq_len" not in search
     assert call("url", "decode", search, base, "sample") == place
     unchanged = {**place, "view": "explore", "scenario": base, "measured": "sample", "pins": [], "open": ""}
-    unchanged |= {"a": "", "b": "", "usd_per_hour": 0, "run_tokens": 0}
+    unchanged |= {"a": "", "b": "", "usd_per_hour": 0, "run_tokens": 0, "calibration": ""}
     del unchanged["table"]
     assert call("url", "encode", unchanged, base, "sample") == ""
     odd = call(

@@ -1,4 +1,5 @@
 /** Kernels of A beside those of B: the same thing in both by its name and shape, what is alone last. Pure. */
+import { bytes } from "../format.js";
 import { worksOf, worksOfKernels } from "./points.js";
 import { shapeText } from "./opLines.js";
 
@@ -7,13 +8,24 @@ import { shapeText } from "./opLines.js";
  *   b_s: number | null, a_count: number, b_count: number, by: "name" | "work" | ""}} Matched
  *   `names`: in A and in B; `by`: how both were recognised as one, "" where one side alone has it
  */
-/** @typedef {{name: string, shape: string, category: string, seconds: number, count: number, flops: number}} Entry */
+/** @typedef {{name: string, shape: string, category: string, seconds: number, count: number, flops: number, sends: string}} Entry  `sends`: kind of a collective */
 
 /** Two amounts of work that are one, up to how their FLOPs are counted. */
 const SAME_FRAC = 0.01;
 
-/** @param {import("../sides.js").Side | null} side @returns {Entry[]} */
-function entriesOf(side) {
+/** Kinds of collectives as names of kernels have them: ncclDevKernel_AllReduce_Sum_bf16, all_reduce. */
+const KINDS = ["all-reduce", "reduce-scatter", "all-gather", "all-to-all", "broadcast", "send"];
+/** @param {string} name */
+const kindIn = (name) =>
+  KINDS.find((kind) =>
+    name
+      .toLowerCase()
+      .replace(/[\s_-]/g, "")
+      .includes(kind.replace(/-/g, "")),
+  ) ?? "";
+
+/** @param {import("../sides.js").Side | null} side @param {string} talking  category of what is sent @returns {Entry[]} */
+function entriesOf(side, talking) {
   if (!side) return [];
   const { estimate, measurement } = side;
   const works = estimate ? worksOf(estimate.ops) : worksOfKernels(measurement?.kernels ?? []);
@@ -23,14 +35,25 @@ function entriesOf(side) {
     const text = shapeText(op.shape);
     if (text) shapes.set(`${op.name}, ${op.phase}`, text);
   }
-  return works.map(({ name, category, seconds, count, flops }) => ({
+  const computed = works.map(({ name, category, seconds, count, flops }) => ({
     name,
     shape: shapes.get(name) ?? "",
     category,
     seconds,
     count,
     flops,
+    sends: category === talking ? kindIn(name) : "",
   }));
+  const sent = (estimate?.collectives ?? []).map(({ name, axis, kind, ranks, bytes: size, count, seconds }) => ({
+    name: `${name}, ${axis}`,
+    shape: ranks > 1 ? `${kind}, ${bytes(size)}, ${ranks} ranks` : bytes(size),
+    category: talking,
+    seconds,
+    count,
+    flops: 0,
+    sends: KINDS.includes(kind) ? kind : "",
+  }));
+  return [...computed, ...sent];
 }
 
 /** Tile and template arguments aside: what of a library's kernel name says what it does. @param {string} name */
@@ -66,13 +89,14 @@ const ofOwn = (ops, predicted) =>
 /**
  * @param {import("../sides.js").Pair} pair @param {import("../types.js").OwnOp[]} [own]  where a side is what the ops of
  *   the other side's profile should take
+ * @param {string} [talking]  category of what is sent
  * @returns {Matched[]} the largest difference first
  */
-export function matched({ a, b }, own) {
+export function matched({ a, b }, own, talking = "") {
   const size = (/** @type {Matched} */ row) => Math.abs((row.b_s ?? 0) - (row.a_s ?? 0));
   const sorted = (/** @type {Matched[]} */ rows) => rows.sort((x, y) => size(y) - size(x));
   if (own && (a?.key === "own" || b?.key === "own")) return sorted(ofOwn(own, a?.key === "own" ? "a" : "b"));
-  const [first, second] = [entriesOf(a), entriesOf(b)];
+  const [first, second] = [entriesOf(a, talking), entriesOf(b, talking)];
   /** @type {Map<string, Matched>} */
   const rows = new Map();
   /** @param {Entry} entry @param {"a" | "b"} letter @param {string} key */
@@ -101,7 +125,7 @@ export function matched({ a, b }, own) {
   for (const entry of second)
     if (rows.has(entry.name)) put(entry, "b", entry.name).by = "name";
     else left.push(entry);
-  // by the work itself, where names are of two languages: same kind, same FLOPs, closest in time
+  // by the work itself, where names are of two languages: same kind, same FLOPs or collective, closest in time
   for (const entry of left) {
     const like = [...rows.entries()].filter(
       ([, row]) => row.a_s !== null && row.b_s === null && row.category === entry.category,
@@ -110,6 +134,7 @@ export function matched({ a, b }, own) {
     const fits = own.filter(
       (one) =>
         (entry.flops > 0 && Math.abs(one.flops / entry.flops - 1) < SAME_FRAC) ||
+        (entry.sends && entry.sends === one.sends) ||
         (!entry.flops && !one.flops && stem(one.name) === stem(entry.name)),
     );
     const [best] = fits.sort((x, y) => Math.abs(x.seconds - entry.seconds) - Math.abs(y.seconds - entry.seconds));

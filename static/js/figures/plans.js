@@ -163,7 +163,8 @@ export function planFigure({ plans: all, best, present, x, y, limits, colour, na
         ...lines.map(({ way, at: place }) => ({
           ...(way === "x"
             ? { yref: "paper", y: 0, x: log(across, place), xanchor: "left", xshift: 3, yanchor: "bottom" }
-            : { xref: "paper", x: 1, y: log(up, place), xanchor: "right", yanchor: "bottom" }),
+            : // above its line a plan beyond it has its name
+              { xref: "paper", x: 1, y: log(up, place), xanchor: "right", yanchor: at && beyond ? "top" : "bottom" }),
           showarrow: false,
           text: `limit ${significant(place)}`,
           font: { size: 11, color: colour("bad") },

@@ -162,7 +162,6 @@ export function roofline(input) {
         type: "log",
         range: bounds.y,
         dtick: dtick(bounds.y),
-        exponentformat: "power",
         fixedrange: narrow,
         title: { text: "TFLOP/s" },
       },

@@ -37,6 +37,8 @@ const LOCKABLE = [
 
 /** Tokens of a step below which a batch is small for a run that says how long it is. */
 const USUAL_TOKENS = 5e5;
+/** What a large run of today takes in a step. */
+const LARGE_TOKENS = 4e6;
 
 const words = (/** @type {string} */ name) => name.replaceAll("_", " ");
 
@@ -69,7 +71,15 @@ export function createSearchForm() {
     "search-batch",
     whole((value) => setField("training.global_batch", value)),
   );
-  const step = h("p", { class: "hint" });
+  const stepWords = h("span");
+  const larger = h("button", {
+    type: "button",
+    class: "link",
+    text: "take 4 M",
+    onclick: () =>
+      setField("training.global_batch", 2 ** Math.round(Math.log2(LARGE_TOKENS / state.scenario.training.seq_len))),
+  });
+  const step = h("p", { class: "hint" }, stepWords, larger);
   const tokens = h("input", { type: "text", id: "search-tokens", inputmode: "text", placeholder: "1 T" });
   tokens.addEventListener("change", () => setRunTokens(tokensIn(tokens.value)));
   const days = number("search-days", (value) => setWanted({ days: value }));
@@ -189,10 +199,9 @@ export function createSearchForm() {
     show(sequence, scenario.training.seq_len);
     show(batch, scenario.training.global_batch);
     const each = scenario.training.seq_len * scenario.training.global_batch;
-    put(
-      step,
-      `${short(each)} tokens a step${run_tokens && each < USUAL_TOKENS ? "; large runs take 1 M to 16 M" : ""}`,
-    );
+    const small = run_tokens > 0 && each < USUAL_TOKENS;
+    put(stepWords, `${short(each)} tokens a step${small ? "; large runs take 1 M to 16 M: " : ""}`);
+    larger.hidden = !small;
     show(tokens, run_tokens ? short(run_tokens) : "");
     show(days, wanted.days);
     days.placeholder = "any";

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
+import filecmp
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -35,6 +37,8 @@ class Uploaded(TypedDict):
     measurements: list[Summary]
     warnings: list[Warning]
     skipped: int
+    same_as: str
+    """Upload of the same bytes that was there before, empty where there is none."""
 
 
 _CHUNK_BYTES = 1024**2
@@ -45,7 +49,7 @@ _CHUNK_BYTES = 1024**2
     {201: Uploaded}, 400, 413, 422, 507, body=Body(type=Raw(media_type="application/octet-stream"), example=TABLE)
 )
 async def put_upload(request: Request, context: Ctx, filename: str = "upload") -> Response:
-    """Raw body → 201 {upload_id, measurements, warnings, skipped}; 4xx naming format, place and remedy."""
+    """Raw body → 201 {upload_id, measurements, warnings, skipped, same_as}; 4xx naming format, place and remedy."""
     limit_bytes = context.settings.upload_limit_bytes
     refuse_length(request, limit_bytes)
     name = plain_name(filename)
@@ -68,6 +72,7 @@ async def stored(context: Context, name: str, fill: Callable[[Path], Awaitable[N
             async with context.imports:
                 imported = await asyncio.to_thread(import_sandboxed, path, name)
             await asyncio.to_thread(_write, folder, upload_id, name, size_bytes, imported)
+            same_as = await asyncio.to_thread(_twin, context.data.uploads, path)
     except ImportRefused as error:
         raise _refusal(error) from None
     except ClientDisconnect:
@@ -78,7 +83,7 @@ async def stored(context: Context, name: str, fill: Callable[[Path], Awaitable[N
         await asyncio.to_thread(discard, context.data.uploads / upload_id)
         raise
     document = {"upload_id": upload_id, "measurements": summaries, "warnings": imported.warnings}
-    return json_response(document | {"skipped": imported.skipped}, 201)
+    return json_response(document | {"skipped": imported.skipped, "same_as": same_as}, 201)
 
 
 @router.delete("/api/uploads/{upload_id}")
@@ -109,6 +114,18 @@ async def _receive(request: Request, path: Path, limit_bytes: int) -> int:
                 waiting.clear()
         await asyncio.to_thread(file.write, bytes(waiting))
     return size_bytes
+
+
+def _twin(uploads: Path, path: Path) -> str:
+    """Name the upload whose file holds the same bytes as ``path``, the first by name; "" where there is none."""
+    size_bytes = path.stat().st_size
+    for other in sorted(uploads.glob("*/source")):
+        with contextlib.suppress(OSError):  # it may be deleted meanwhile
+            known = other != path and not other.parent.name.startswith(".")
+            same = known and other.stat().st_size == size_bytes
+            if same and filecmp.cmp(other, path, shallow=False) and (other.parent / "upload.json").exists():
+                return other.parent.name
+    return ""
 
 
 def _write(folder: Path, upload_id: str, name: str, size_bytes: int, imported: Imported) -> None:

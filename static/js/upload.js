@@ -3,7 +3,7 @@ import { ApiError, problemOf } from "./api.js";
 
 /**
  * @typedef {{upload_id: string, measurements: import("./types.js").Summary[], warnings: {code: string,
- *   message: string, where: string}[], skipped: any}} Imported
+ *   message: string, where: string}[], skipped: any, same_as?: string}} Imported
  */
 
 /**

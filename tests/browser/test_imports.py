@@ -169,6 +169,14 @@ def test_a_pasted_table_shows_its_rows(open_page):
     expect(rows.nth(2)).to_contain_text("969\u202f411\u202f840")
     cells = rows.nth(2).locator("td")
     assert "0.142913" in [cells.nth(at).get_attribute("title") for at in range(cells.count())]
+    listed = page.evaluate("fetch('/api/measurements').then(r => r.json()).then(d => d.measurements.length)")
+    page.keyboard.press("u")
+    page.locator("#paste").fill(STEP_TIMES)
+    page.get_by_role("button", name="Import text").click()
+    page.get_by_role("button", name="Keep only that one").click()
+    expect(page.locator(".import", has_text="imported before")).to_have_count(0)
+    now = page.evaluate("fetch('/api/measurements').then(r => r.json()).then(d => d.measurements.length)")
+    assert now == listed
 
 
 BAD = {"broken.json": b'{"traceEvents": [{"ph": "X",', "noise.bin": bytes(range(256)) * 8, "empty.txt": b""}

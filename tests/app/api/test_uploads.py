@@ -34,7 +34,14 @@ def test_a_result_becomes_a_measurement(client, settings):
     response = put(client, RESULT)
     assert response.status_code == 201, response.text
     found = response.json()
-    assert set(found) == {"upload_id", "measurements", "warnings", "skipped"}
+    assert set(found) == {"upload_id", "measurements", "warnings", "skipped", "same_as"}
+    assert found["same_as"] == ""
+    assert put(client, RESULT + b"\n").json()["same_as"] == ""
+    twin = put(client, RESULT, "again.json").json()
+    assert twin["same_as"] == found["upload_id"]
+    for other in client.get("/api/measurements").json()["measurements"]:
+        if not other["id"].startswith(found["upload_id"]):
+            assert client.delete(f"/api/uploads/{other['upload_id']}").status_code == 204
     (summary,) = found["measurements"]
     assert summary["step_time_s"] == 0.011
     assert client.get("/api/measurements").json()["measurements"] == [summary]

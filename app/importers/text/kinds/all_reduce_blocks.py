@@ -18,7 +18,9 @@ from estimator.scenario.measurement import Warning
 from estimator.scenario.units import MIB
 
 KIND = "collectives"
-_SIZE = re.compile(r"([\d.,]{1,20})\s*([kKMGT]?i?B)\b(?:\s*\(([\d,]{1,20})\s+(\w{1,12})\s+elements\))?")
+_SIZE = re.compile(
+    r"(\d[\d,]{0,18}(?:\.\d{1,9})?)\s*([kKMGT]?i?B)\b(?:\s*\((\d[\d,]{0,18})\s+(\w{1,12})\s+elements\))?"
+)
 _ELEMENT_BYTES = {"float32": 4, "fp32": 4, "float": 4, "float16": 2, "bfloat16": 2, "half": 2, "float64": 8, "int8": 1}
 _TIMES = {"mean": ("average", "time"), "min": ("min", "time"), "max": ("max", "time"), "std": ("standard deviation",)}
 _FITS = 0.02
@@ -124,7 +126,8 @@ def _is_binary(block: Fields) -> bool:
     size, printed = _size(entry), unit(found[2]) if found else None
     if found is None or size is None or printed is None or not printed.loose:
         return False
-    return abs(size / (float(found[1].replace(",", "")) * printed.scale) - 1.0) > _FITS
+    decimal = float(found[1].replace(",", "")) * printed.scale
+    return decimal > 0 and abs(size / decimal - 1.0) > _FITS
 
 
 def _size(entry: KeyValue | None) -> float | None:

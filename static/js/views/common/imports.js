@@ -1,6 +1,6 @@
 /** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
 import { setOwnModel } from "../../actions.js";
-import { ApiError } from "../../api.js";
+import { ApiError, api } from "../../api.js";
 import { percent, plural, short } from "../../format.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
 import { dropped, parcels } from "../../together.js";
@@ -159,18 +159,19 @@ function importBlob(blob, filename, { path, word = "reading" } = {}) {
   }
 
   /** @param {import("../../upload.js").Imported} imported */
-  async function succeed({ measurements, warnings }) {
+  async function succeed({ upload_id, measurements, warnings, same_as }) {
     bar.parentElement?.remove();
     status.className = "";
     const found = [plural(measurements.length, "measurement"), warnings.length && plural(warnings.length, "warning")];
     status.textContent = found.filter(Boolean).join(", ");
     if (warnings.length) body.append(warningList(warnings));
+    if (same_as) body.append(twinOf(upload_id, same_as, remove));
     announce(`${filename} imported: ${status.textContent}`);
     await trying(refreshMeasurements());
     const first = chief(measurements);
     if (!first) return;
     await trying(openMeasurement(first.id));
-    if (!warnings.length) setTimeout(remove, DONE_MS);
+    if (!warnings.length && !same_as) setTimeout(remove, DONE_MS);
   }
 
   /** @param {ApiError} error */
@@ -186,6 +187,24 @@ function importBlob(blob, filename, { path, word = "reading" } = {}) {
   queue.push(start);
   next();
 }
+
+/** The same file was there before: keep one. @param {string} id @param {string} before @param {() => void} done */
+const twinOf = (id, before, done) =>
+  h(
+    "p",
+    {},
+    "The same file was imported before. ",
+    h("button", {
+      type: "button",
+      class: "link",
+      text: "Keep only that one",
+      onclick: async () => {
+        await trying(api.removeUpload(id).then(refreshMeasurements));
+        await trying(openMeasurement(`${before}-0`));
+        done();
+      },
+    }),
+  );
 
 /** Make the whole window a drop target for files. */
 export function listenForDrops() {

@@ -44,6 +44,13 @@ def test_a_bandwidth_that_fits_nothing_is_left_out(tmp_path):
     assert one(imported).collectives[0].seconds == pytest.approx(0.004)
 
 
+@pytest.mark.parametrize(
+    "size", ["Tensor size: , MB", "Tensor size: 64 MB (, float32", "Tensor size: 1.2.3 MB", "Tensor size: 0 MB"]
+)
+def test_a_size_that_is_no_number(tmp_path, size):
+    assert read(tmp_path, block(4, 64, 0.004, 20.0).replace("Tensor size: 64 MB", size)).measurements
+
+
 def test_a_block_that_lost_its_head(tmp_path):
     whole = block(4, 64, 0.004, READINGS["bandwidth-is-bus-gib"](64 * MIB / 0.004, 4))
     cut = block(6, 512, 0.03, READINGS["bandwidth-is-bus-gib"](512 * MIB / 0.03, 6), head=False)

@@ -26,3 +26,8 @@ def test_rows_and_averages(tmp_path):
         "max_forward_speedup": 1.76,
     }
     assert codes(imported) == {"mb-ambiguous"}
+
+
+def test_what_is_no_number_is_left_out(tmp_path):
+    measurement = one(read(tmp_path, TEXT.replace("1.25x (std: 0.19)", "1.25x (std: 0.1.19)")), "speedups")
+    assert measurement.samples == {"average_forward_speedup": 1.25, "max_forward_speedup": 1.76}

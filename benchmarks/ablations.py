@@ -126,9 +126,14 @@ def ablated(by_set: Mapping[str, Sequence[Case]]) -> list[str]:
     return lines
 
 
-def _cell(value: float, plain: float) -> str:
+ASKED = 1.25
+"""By what errors with constants of other sources may be larger than with those that ship."""
+
+
+def _cell(value: float, plain: float, most: float = 1.1) -> str:
+    """Percent, bold where more than ``most`` times the plain one."""
     shown = "–" if math.isnan(value) else f"{value:.1f}"
-    return f"**{shown}**" if value > plain * 1.1 + 0.1 else shown
+    return f"**{shown}**" if value > plain * most + 0.1 else shown
 
 
 def predicted_s(case: Case, term: Term | None = None, change: Change | None = None) -> float:
@@ -173,7 +178,7 @@ def held_out_constants(by_set: Mapping[str, Sequence[Case]]) -> list[str]:
     """The mean error of every set with each fitted constant chosen without that set's source, and without each model.
 
     Each constant takes, of ``FACTORS`` times its shipped value, the one with the least mean |log| error (a factor of
-    two at most) over the other steps, no source weighing more than ``MOST_ROWS`` of them.
+    two at most) over the other steps, no source weighing more than ``MOST_ROWS`` of them. Bold: ``ASKED``.
     """
     every = [(name.partition(",")[0], case) for name, found in by_set.items() for case in found]
     logs = {choice: _logs(every, choice) for choice in [(), *((i, f) for i in range(len(FITTED)) for f in FACTORS)]}
@@ -188,7 +193,8 @@ def held_out_constants(by_set: Mapping[str, Sequence[Case]]) -> list[str]:
         shipped = error_pct([predicted_s(case) for case in found], found)
         without_source = error_pct([predicted_s(case, change=_scaled(own)) for case in found], found)
         seconds = [predicted_s(case, change=_scaled(without[case.scenario.model.name])) for case in found]
-        lines.append(f"| {name} | {shipped:.1f} | {without_source:.1f} | {error_pct(seconds, found):.1f} |")
+        cells = [_cell(one, shipped, ASKED) for one in (without_source, error_pct(seconds, found))]
+        lines.append(f"| {name} | {shipped:.1f} | {' | '.join(cells)} |")
     return lines
 
 

@@ -111,8 +111,8 @@ def loss_of_output(output: Any) -> Tensor:
         output = output["loss"]
     elif isinstance(getattr(output, "loss", None), Tensor):
         output = output.loss
-    elif isinstance(output, (tuple, list)) and output:
-        return loss_of_output(output[0])
+    elif isinstance(output, (tuple, list, Mapping)) and output:  # a dictionary, as those of diffusers are
+        return loss_of_output(next(iter(output.values() if isinstance(output, Mapping) else output)))
     if not isinstance(output, Tensor):
         message = f"returned {type(output).__name__}, which has no loss"
         raise _problem(message, "Let it return the loss, an object with a loss, or a tensor.")

@@ -84,13 +84,18 @@ NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.826)
 
 
 def slowest_rank(training: Training, ranks: Number, e: Efficiencies) -> Number:
+    """``slowest_of`` where the framework launches ahead; who blocks in collectives (Megatron) has that in these.
+
+    Stages of a pipeline do not count as ranks: micro-batches under way between them take up what one is late.
+    """
+    return slowest_of(ranks, e) if training.traits.host in ("eager", "fused") else 1.0
+
+
+def slowest_of(ranks: Number, e: Efficiencies) -> Number:
     """By what the host of the slowest of ``ranks``, for which the others wait in every exchange, is above one's own.
 
-    1 + spread·E[max of n standard normals]. Stages of a pipeline do not count: micro-batches under way between them
-    take up what one is late. Who blocks in collectives (Megatron) has that in ``blocking_collective_s``.
+    1 + spread·E[max of n standard normals].
     """
-    if training.traits.host not in ("eager", "fused"):
-        return 1.0
     return 1.0 + e.host_spread * np.interp(np.log2(ranks), range(len(NORMAL_LARGEST)), NORMAL_LARGEST)
 
 

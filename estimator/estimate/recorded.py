@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import recorded_launch_s, taken_apart_s
+from estimator.cost.host import recorded_launch_s, slowest_of, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_known, kernels_of, plain
@@ -251,6 +251,8 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
             for index, call in enumerate(calls):
                 if call.signature in marks and found.phases[index] == phase:
                     host[:, index] += each
+    # Every exchange waits for the slowest rank's host.
+    host *= np.reshape(slowest_of(max(found.found.world_size, 1), e_all), (-1, 1))
     return Times(
         device=table[:, which],
         gap=np.where(works, launches[which], 0.0) * gap + np.zeros((rows, 1)),

@@ -94,7 +94,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         handler = self.handlers.get(about.namespace)
         if handler is not None:
             return handler(self, func, args, kwargs)
-        tensors = list(leaves((args, kwargs)))
+        tensors = _tensors(args, kwargs)
         on_device = any(is_on_device(tensor) for tensor in tensors)
         device = kwargs.get("device")
         if device is not None and device.type in ("cuda", DEVICE):
@@ -134,7 +134,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._on_fakes(func, (FakeTensor,), args, kwargs)
 
     def _on_fakes(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        for tensor in leaves((args, kwargs)):
+        for tensor in _tensors(args, kwargs):
             if type(tensor) is FakeTensor and tensor.constant is not None:
                 tensor.constant = None  # else the op runs for real, on a device that is not there
         made = placeholders.of_data(self, func, args, kwargs)
@@ -286,6 +286,18 @@ def _hashable(value: Any) -> Any:
     if isinstance(value, (list, tuple, torch.Size)) and all(isinstance(one, (bool, int)) for one in value):
         return tuple(value)
     return None
+
+
+def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
+    """As leaves, of what an op is given: tensors and lists of them."""
+    found: list[torch.Tensor] = []
+    for value in (*args, *kwargs.values()) if kwargs else args:
+        kind = type(value)
+        if kind is FakeTensor:
+            found.append(value)
+        elif kind is list or kind is tuple or isinstance(value, torch.Tensor):
+            found += leaves(value)
+    return found
 
 
 def leaves(value: Any) -> Iterator[torch.Tensor]:

@@ -13,18 +13,23 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 _LEFT = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view)
+_MANY = ("aten::_foreach_", "aten::_fused_")
 _PLAIN = {int, bool, str, float, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 
 
 @dataclass(slots=True)
 class _Made:
-    """One tensor that an op returned; ``of``: the place of the argument whose memory it shows, None where it is new."""
+    """One tensor that an op returned; ``of``: the place of the argument whose memory it shows, None where it is new.
+
+    ``about``: what a fake tensor carries beside its shape, as torch set it.
+    """
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     offset: int
     dtype: torch.dtype
     device: torch.device
+    about: dict[str, Any]
     of: int | None = None
 
 
@@ -41,6 +46,8 @@ class Remembered:
         kind = self._kinds.get(func)
         if kind is None:
             kind = self._kinds[func] = _kind(func)
+        if kind == "many":
+            return None
         key = None if kind == "" else _key(func, args, kwargs)
         if key is None:
             return self._fakes.dispatch(func, types, args, kwargs)
@@ -67,21 +74,25 @@ class Remembered:
             if plan is None and one is not None:
                 return None
             plans.append(plan)
-        fakes = self._fakes
         if not several:
             plan = plans[0]
-            return None if plan is None else lambda given: _make(fakes, plan, given)
+            return None if plan is None else lambda given: _make(plan, given)
         container: Any = list if isinstance(found, list) else tuple
-        return lambda given: container([None if one is None else _make(fakes, one, given) for one in plans])
+        return lambda given: container([None if one is None else _make(one, given) for one in plans])
 
 
 def _kind(func: Any) -> str:
-    """What it returns: new tensors or views, the argument that it writes to, nothing; "" where it is not remembered."""
+    """What it returns: new tensors or views, the argument that it writes to, nothing; "" where it is not remembered.
+
+    "many": works in place on all the tensors of a model; to look at each would take as long as a layer.
+    """
     schema = func._schema
     if func.namespace != "aten" or any(tag in func.tags for tag in _LEFT):
         return ""
     writes = [one.alias_info is not None and one.alias_info.is_write for one in schema.arguments]
     if not schema.returns:
+        if any(writes) and schema.name.startswith(_MANY):
+            return "many"
         return "nothing" if any(writes) else ""
     if any(writes):
         first = writes[0] and sum(writes) == 1 and len(schema.returns) == 1
@@ -125,7 +136,8 @@ def _plan(one: Any, args: Any, is_view: bool, taken: set[int]) -> _Made | None:
         return None
     if one.layout is not torch.strided or one._is_view() or one.requires_grad:
         return None
-    made = _Made(tuple(one.shape), tuple(one.stride()), int(one.storage_offset()), one.dtype, one.fake_device)
+    made = _Made(tuple(one.shape), tuple(one.stride()), int(one.storage_offset()), one.dtype, one.fake_device,
+                 dict(one.__dict__))  # fmt: skip
     storage = one.untyped_storage()
     if is_view:
         same = type(args[0]) is FakeTensor and args[0].untyped_storage()._cdata == storage._cdata
@@ -154,11 +166,17 @@ def _reach(made: _Made) -> int:
     return 1 + sum((size - 1) * stride for size, stride in zip(made.shape, made.strides, strict=True))
 
 
-def _make(fakes: FakeTensorMode, made: _Made, args: Any) -> FakeTensor:
+def _make(made: _Made, args: Any) -> FakeTensor:
+    """Make it as FakeTensor's own constructor does, which looks at more that cannot be here."""
     empty = torch.empty_strided(made.shape, made.strides, dtype=made.dtype, device="meta")
     if made.of is not None:
         empty.set_(args[made.of].untyped_storage(), made.offset, made.shape, made.strides)
-    return FakeTensor.__new__(FakeTensor, fakes, empty, made.device)
+    tensor = torch.Tensor._make_subclass(
+        FakeTensor, empty, False, dispatch_device=True, device_for_backend_keys=made.device
+    )
+    torch._C._set_throw_on_mutable_data_ptr(tensor)
+    tensor.__dict__.update(made.about)
+    return tensor
 
 
 def _first(args: Any) -> Any:

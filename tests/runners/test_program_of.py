@@ -12,7 +12,7 @@ from estimator.scenario.problems import InputProblems
 from runners.benchmarks.program_step import run, trainer_of
 from runners.job import Job, read_measurement
 from runners.options import ProgramOptions
-from runners.program_of import program_of
+from runners.program_of import loss_of_output, program_of
 from runners.ranks import Ranks
 from runners.timed_step import timed_step
 from runners.train_step import one_step
@@ -122,3 +122,7 @@ def test_programs_are_measured_from_the_command_line_alone(tmp_path):
     assert done.returncode == 2
     assert "--hf: stands beside --module" in done.stderr
     assert "--models: says something of a scenario's step" in done.stderr
+
+
+def test_what_a_dictionary_without_a_loss_holds_first_is_what_is_trained():
+    assert loss_of_output({"sample": torch.full((2, 3), 2.0), "rest": None}) == 4

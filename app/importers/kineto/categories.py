@@ -14,6 +14,7 @@ from estimator.scenario.breakdown import Category
 from runners.trace.kernel_category import category_of
 
 ARITHMETIC = (Category.MATMUL, Category.ATTENTION)
+_MOVES = ("Memset", "Memcpy")
 _PRODUCTS = ("aten::bmm", "aten::baddbmm")
 
 
@@ -55,6 +56,8 @@ def arithmetic_of(trace: Trace, op: Wholes) -> tuple[Floats, Floats]:
 
 def _category(name: str, op_name: str, shape: Sequence[bytes] | None, sizes: set[tuple[int, int]]) -> str:
     category = category_of(name)
+    if name.startswith(_MOVES):  # whatever op asked for it, it computes nothing
+        return category
     behind = category_of(op_name) if op_name else ""
     unknown = category == Category.OTHER
     if category != Category.COMMUNICATION and (behind == Category.ATTENTION or (unknown and behind in ARITHMETIC)):

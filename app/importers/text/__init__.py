@@ -66,8 +66,10 @@ PREDICTED_COLUMNS = {
 }
 """Columns that together only ``estimator.estimate.layer_table`` writes."""
 _HOST = re.compile(
-    r"\s{0,100}((?:\d{1,3}(?:\.\d{1,3}){3}|[A-Za-z][\w.-]{0,60}|\[\d{1,6},\d{1,6}\]<std(?:out|err)>):)[ \n]?"
+    r"\s{0,100}((?:\d{1,3}(?:\.\d{1,3}){3}|localhost|(?=[\w.-]{0,60}[\d.-])[A-Za-z][\w.-]{0,60}"
+    r"|\[\d{1,6},\d{1,6}\]<std(?:out|err)>):)[ \n]?"
 )
+"""A plain word is none: ``step: 1`` and ``forward: 1.2 ms`` are what a line says."""
 _FEWEST_PREFIXED = 5
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms' lines."

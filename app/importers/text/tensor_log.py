@@ -12,12 +12,13 @@ from app.importers.text.values.units import unit
 from estimator.scenario.aten_cost import element_bytes
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 
+_DECIMAL = r"(\d{1,17}(?:\.\d{0,17})?)"
 _TENSOR = re.compile(
     r"^(\w{1,40})\s*\[([^\]]{1,80})\]:\s*torch\.Size\(\[([\d, ]{1,80})\]\),\s*elements:\s*(\d{1,18})"
-    r"(?:,\s*size:?\s*([\d.]{1,20})\s*([KMGT]i?B))?"
+    r"(?:,\s*size:?\s*" + _DECIMAL + r"\s*([KMGT]i?B))?"
 )
-_PEAK = re.compile(r"^Peak memory(?: allocation| allocated)?:\s*([\d.]{1,20})\s*([KMGT]i?B)\s*$", re.IGNORECASE)
-_FLOPS = re.compile(r"^flops:\s*([\d.]{1,20})\s*([KMGTP]?)FLOPs?\s*$", re.IGNORECASE)
+_PEAK = re.compile(r"^Peak memory(?: allocation| allocated)?:\s*" + _DECIMAL + r"\s*([KMGT]i?B)\s*$", re.IGNORECASE)
+_FLOPS = re.compile(r"^flops:\s*" + _DECIMAL + r"\s*([KMGTP]?)FLOPs?\s*$", re.IGNORECASE)
 _NAMED = re.compile(r"^[A-Za-z][\w ]{0,60}:\s*([A-Za-z])\s*=\s*(\d{1,12})\s*$")
 _RANK = re.compile(r"\bmy_rank\s+(\d{1,6})\s*/\s*(\d{1,6})\b")
 _DTYPE = re.compile(r"^type:\s*torch\.(\w{1,20})\s*$")

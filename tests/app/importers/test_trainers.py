@@ -133,3 +133,19 @@ def test_a_trainer_that_drives_another_gives_the_scenario(tmp_path):
     assert found.origin.format == "log/DeepSpeed"
     assert found.steps_s == pytest.approx((0.4005,) * 4)
     assert found.scenario["training"]["seq_len"] == 64
+
+
+def test_numbers_that_are_none_and_labels_that_are_no_host(tmp_path):
+    table = "\n| model | step time (ms) |\n|---|---|\n| gpt2 | 10.5 |\n"
+    assert one(read(tmp_path, "Peak memory: 1.2.3 GB\nflops: 1..2 GFLOPs\n" + table)).rows[0]["step_s"] == 0.0105
+    lines = "".join(
+        f" iteration {at}/ 9 | elapsed time per iteration (ms): 100.0 | global batch size: 8 |\n" for at in (1, 2)
+    )
+    log = one(read(tmp_path, "world_size .......... 0\nnum_layers ......... ²\n" + lines))
+    assert (log.steps_s, log.world_size, log.scenario) == ((0.1,), 1, {})
+    assert one(read(tmp_path, "Total optimization steps = ,\n{'loss': 1.0}\n")).rows == ({"loss": 1.0},)
+    titan = "".join(f"step: {at}  loss: 8.1  memory: 42.50GiB(53.7%)  tps: 7,012  mfu: 20.1%\n" for at in range(1, 7))
+    assert [row["step"] for row in one(read(tmp_path, titan)).rows] == [1, 2, 3, 4, 5, 6]
+    assert one(read(tmp_path, "".join(f"forward: {at}.5 ms\n" for at in range(1, 7)))).rows[0]["name"] == "forward"
+    behind = "".join(f"node3: forward: {at}.5 ms\n" for at in range(1, 7))
+    assert one(read(tmp_path, behind)).rows[0]["name"] == "forward"

@@ -9,7 +9,7 @@ from app.importers.text.kinds.attention import describe, megabyte_of
 from app.importers.text.layout.document import Block, Document, Fields, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values import meaning
-from app.importers.text.values.cells import cell, number
+from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import Findings, columns_of, put
 from app.importers.text.values.megabytes import rescale, warning
 
@@ -72,7 +72,9 @@ def _averages(block: Fields) -> dict[str, Any]:
         if read is None:
             continue
         key = "_".join(entry.key.lower().split())
-        found[key] = number(read[1])
-        if read[2]:
-            found[f"{key}_std"] = number(read[2])
+        mean, spread = cell(read[1]).value, cell(read[2] or "").value
+        if mean is not None:
+            found[key] = mean
+        if spread is not None:
+            found[f"{key}_std"] = spread
     return found

@@ -15,7 +15,7 @@ _PAIR = re.compile(r"'(\w{1,60})': '?([-+\d.eE]{1,40})'?")
 _ARGUMENTS = re.compile(r"(?:\bTrainingArguments|\bSFTConfig)\(")
 _CONFIG = re.compile(r"[Cc]onfig (?!Generation)\w{0,60}Config \{\s*$")
 _SAID = re.compile(r"(Instantaneous batch size per device|Total train batch size[^=]{0,60}|Gradient Accumulation steps"
-                   r"|Total optimization steps) = ([\d,]{1,15})")  # fmt: skip
+                   r"|Total optimization steps) = (\d[\d,]{0,14})")  # fmt: skip
 _CONFIG_LINES, _ARGUMENT_LINES = 200, 300
 _KEPT = {"loss": "loss", "grad_norm": "grad_norm", "eval_loss": "eval_loss", "epoch": "epoch",
          "train_tokens_per_second": "tokens_per_s", "num_input_tokens_seen": "tokens"}  # fmt: skip

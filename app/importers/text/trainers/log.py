@@ -62,7 +62,7 @@ def measurement(log: Log, producer: str, filename: str) -> Measurement:
     return Measurement(
         label=filename[:200],
         origin=Origin(kind="upload", format=f"log/{producer}", producer=producer),
-        world_size=log.world_size,
+        world_size=max(1, log.world_size),
         scenario=log.scenario,
         steps_s=log.steps_s,
         phases_s=log.phases_s,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.importers.text.trainers.log import Log, Step, number, rows_of, without_first
+from app.importers.text.trainers.log import Log, Step, number, rows_of, whole, without_first
 from estimator.scenario.measurement import MeasuredMemory, Warning
 from estimator.scenario.units import MIB
 
@@ -76,13 +76,12 @@ def _step(iteration: int, line: str) -> Step:
 
 def _scenario(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
     """What the dump of Megatron's arguments says of model, plan and training, and the count of ranks."""
-
-    def taken(names: Mapping[str, str]) -> dict[str, int]:
-        return {ours: int(arguments[own]) for own, ours in names.items() if arguments.get(own, "").isdigit()}
-
-    model, plan, training = taken(_MODEL), taken(_PLAN), taken(_TRAINING)
+    model, training = whole(arguments, _MODEL), whole(arguments, _TRAINING)
+    plan: dict[str, Any] = whole(arguments, _PLAN)
+    laid_out = plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1) * plan.get("dp", 1)
+    world = whole(arguments, {"world_size": "world"}).get("world", laid_out)
     if not {"layers", "hidden", "heads"} <= set(model):
-        return {}, max(1, int(arguments["world_size"])) if arguments.get("world_size", "").isdigit() else 1
+        return {}, world
     said: dict[str, Any] = {"network": "transformer", **model}
     if arguments.get("swiglu") in ("True", "False"):
         said["gated_ffn"] = arguments["swiglu"] == "True"
@@ -93,8 +92,7 @@ def _scenario(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
     if arguments.get("sequence_parallel") in ("True", "False"):
         plan["sequence_parallel"] = arguments["sequence_parallel"] == "True"
     if arguments.get("use_distributed_optimizer") == "True":
-        plan |= {"sharding": "zero1"}  # type: ignore[dict-item]
+        plan["sharding"] = "zero1"
     precision = "bf16" if arguments.get("bf16") == "True" else "fp16-amp" if arguments.get("fp16") == "True" else "fp32"
-    world = plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1) * plan.get("dp", 1)
     scenario = {"model": said, "plan": plan, "training": {**training, "precision": precision, "framework": "megatron"}}
-    return scenario, int(arguments["world_size"]) if arguments.get("world_size", "").isdigit() else world
+    return scenario, world

@@ -20,6 +20,8 @@ _EMPHASIS = re.compile(r"\*\*|__|[`~≈]")
 _MISSING = {"", "-", "--", "—", "–", "n/a", "na", "nan", "none", "null", "?", "inf", "-inf"}
 _OOM = {"oom", "outofmemory", "cudaoom", "oomerror", "cudaoutofmemory"}
 _LONGEST = 200
+_LARGEST = 1e100
+"""What is larger measures nothing, and would overflow in other units."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +50,8 @@ def cell(text: str) -> Cell:
     if found is None:
         return Cell(text=plain)
     value = number(found["value"])
+    if abs(value) > _LARGEST:
+        return Cell(text=plain)
     unit = found["unit"] or ""
     spread, spread_unit = found["spread"] or found["spread2"], found["unit2"] or found["unit3"] or ""
     if spread_unit == "%" and unit != "%":  # 5 ms ± 3 % spreads by 0.15 ms; in 5 ms (28 %) it is a share of something
@@ -55,7 +59,7 @@ def cell(text: str) -> Cell:
     return Cell(
         text=plain,
         value=value,
-        spread=number(spread) if spread else None,
+        spread=number(spread) if spread and number(spread) <= _LARGEST else None,
         unit=_plain_micro(unit or spread_unit),
         spread_unit=_plain_micro(spread_unit),
     )

@@ -25,6 +25,8 @@ def trace(*ops):
     [
         ("ampere_sgemm_128x64_tn", "aten::mm", [[4, 4], [4, 4]], "matmul"),
         ("some_new_kernel", "aten::mm", [[4, 4], [4, 4]], "matmul"),
+        ("Memset (Device)", "aten::mm", [[4, 4], [4, 4]], "other"),
+        ("Memcpy DtoD (Device -> Device)", "aten::_efficient_attention_forward", [[2, 4, 8, 16]] * 3, "other"),
         ("cutlass_gemm", "aten::_efficient_attention_forward", [[2, 4, 8, 16]] * 3, "attention"),
         ("ampere_sgemm_128x64_tn", "aten::bmm", SCORES, "attention"),
         ("vectorized_elementwise_kernel", "aten::mul", [[2, 4, 128, 128]], "attention"),

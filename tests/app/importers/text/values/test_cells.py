@@ -46,7 +46,7 @@ def test_absent(text):
     assert cell(text).missing == "absent"
 
 
-@pytest.mark.parametrize("text", ["bf16", "small_seq128", "✓", "d=16, seq=256", "2.7B-chat!", "1.2.3"])
+@pytest.mark.parametrize("text", ["bf16", "small_seq128", "✓", "d=16, seq=256", "2.7B-chat!", "1.2.3", "1e999"])
 def test_text_stays_text(text):
     assert cell(text).value is None
     assert cell(text).missing == ""

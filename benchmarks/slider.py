@@ -55,11 +55,11 @@ RECORD = """async () => {
 }"""
 
 
-def start_server(data: Path, static: Path = ROOT / "static") -> tuple[subprocess.Popen, str]:
-    """Start the project's own server on a free port; return it and its URL."""
+def start_server(data: Path, static: Path = ROOT / "static", root: Path = ROOT) -> tuple[subprocess.Popen, str]:
+    """Start the project's own server, or that of other files, on a free port; return it and its URL."""
     command = [sys.executable, "-c", "from app.cli import main; main()", "serve", "--port", "0", "--data", str(data)]
     environment = os.environ | {"HEADROOM_PROBE_CPU": "0", "HEADROOM_NO_TOKEN": "1", "HEADROOM_STATIC": str(static)}
-    server = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     return server, server.stdout.readline().rsplit(" ", 1)[1].strip()
 

@@ -369,8 +369,8 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
       const left = seconds < 0;
       // a label that would leave the figure stands on the inner side
       const outside = left
-        ? end - low > (tight ? 0.19 : 0.07) * (high - low)
-        : high - end > (tight ? 0.19 : 0.07) * (high - low);
+        ? end - low > (tight ? 0.19 : 0.11) * (high - low)
+        : high - end > (tight ? 0.19 : 0.11) * (high - low);
       const toLeft = left === outside;
       return {
         xref: "x2",

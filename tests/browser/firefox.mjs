@@ -58,6 +58,8 @@ try {
       return measurements.filter(({ upload_id }) => upload_id).length;
     })
     .then((found) => found.jsonValue());
+  // the page goes to what was imported by itself
+  await page.waitForFunction(() => new URLSearchParams(location.search).get("view") === "measurements");
 
   seen.pages = {};
   for (const name of ["search", "runs", "measurements", "studies"]) {

@@ -25,7 +25,7 @@ export function createProfile() {
   const changes = createWhatIf();
   const ops = createOps();
   const summary = h("p", { class: "hint" });
-  const open = h("div", { class: "notice", id: "own-problems", hidden: true });
+  const open = h("div", { class: "unknown", id: "own-problems", hidden: true });
   ops.element.append(open, summary);
   const right = h("div", { class: "column w12 profile" }, proposal.element, changes.element);
   const elements = [right, ops.element];

@@ -43,13 +43,17 @@ class Remembered:
 
     def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Return what ``FakeTensorMode.dispatch`` does."""
+        if torch.distributed.is_initialized():
+            # FSDP frees storages and fills them again: what is remembered there kept some of them (a GB of 30)
+            return self._fakes.dispatch(func, types, args, kwargs)
         kind = self._kinds.get(func)
         if kind is None:
             kind = self._kinds[func] = _kind(func)
         if kind == "many":
             return None
         key = None if kind == "" else _key(func, args, kwargs)
-        if key is None:
+        freed = kind == "shows" and type(args[0]) is FakeTensor and not args[0].untyped_storage().nbytes()
+        if key is None or freed:  # a view that is set to memory which FSDP has freed would make it anew
             return self._fakes.dispatch(func, types, args, kwargs)
         again = self._results.get(key)
         if again is not None:
@@ -97,7 +101,7 @@ def _kind(func: Any) -> str:
     if any(writes):
         first = writes[0] and sum(writes) == 1 and len(schema.returns) == 1
         return "writes" if first and schema.name.endswith("_") and str(schema.returns[0].type) == "Tensor" else ""
-    return "makes"
+    return "shows" if func.is_view else "makes"
 
 
 def _key(func: Any, args: Any, kwargs: Any) -> Any:

@@ -74,6 +74,7 @@ def test_tensor_parallel_by_mouse_is_drawn_while_it_is_dragged_without_asking_th
 
     page.on("request", note)
     slider = page.locator(f"{TP} input[type=range]")
+    slider.scroll_into_view_if_needed()
     box = slider.bounding_box()
     assert box is not None
     middle = box["y"] + box["height"] / 2

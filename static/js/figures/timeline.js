@@ -10,7 +10,8 @@ import { layout, tokenOf, UNNAMED } from "./base.js";
 const LANE_PX = 15;
 const PAIR_GAP_PX = 7;
 const MOST_SEAMS = 60;
-const MEMORY_PX = 96;
+/** At least: with few lanes memory has what they leave, and a card keeps its height when its answer comes. */
+const MEMORY_PX = 52;
 export const HEIGHT_PX = 290;
 /** Of lanes that both a prediction and a recording may have; others follow. */
 const ORDER = ["host", "compute", "communication"];

@@ -14,8 +14,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
-# The tests in parts, a process each: every process pays only for importing what its own files need. Those that wait
-# for servers and pages come first, six at once as most of them wait; a new file lands in one of them by itself.
+# The tests in parts, a process each: every process pays only for importing what its own files need. All at once, as
+# most of them wait, and none is left to the end with a processor beside it idle; a new file lands in one by itself.
+# Types are checked as the parts end.
 PAGES := $(wildcard tests/browser/test_[a-m]*.py)
 SERVERS := tests/app/runs $(wildcard tests/app/test_*.py)
 PART_pages-1 := tests/test_recipes.py $(PAGES)
@@ -57,7 +58,7 @@ run: setup ## set up what is missing, then serve the dashboard on http://127.0.0
 	@exec $(BIN)/headroom serve $(ARGS)
 
 test: setup-test browser firefox postgres slurm lint ## set up what is missing, then run every check and every test
-	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j6 $(BROWSING) part-ranks part-servers part-runners part-app types part-rest)
+	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j7 $(BROWSING) $(OTHERS) types)
 	$(if $(ARGS),$(PYTEST) $(ARGS))
 
 test-browser: setup-test browser firefox ## run the tests that open a browser

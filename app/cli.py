@@ -5,6 +5,7 @@ Every command imports what it needs when it runs, so that ``headroom --help`` an
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -44,10 +45,27 @@ Calibrations = Annotated[
         show_default=False,
     ),
 ]  # fmt: skip
+PlanOfList = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--plan", metavar="KEY=VALUE", show_default=False,
+        help="Lay op lists of one rank out: dp, sharding, bucket_bytes, tp, pp, schedule, virtual_stages,"
+        " micro_batches.",
+    ),
+]  # fmt: skip
+SplitOfList = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--split", metavar="NAME=column|row", show_default=False,
+        help="How tp splits linears. [default: as their names propose]",
+    ),
+]  # fmt: skip
 
 
 def main() -> None:
     """Run the command line and exit with its status."""
+    # Or the collector looks dozens of times through what is imported, which stays: a third of the time to start
+    gc.set_threshold(50_000, 20, 100)
     sys.exit(run(sys.argv[1:]))
 
 
@@ -159,12 +177,14 @@ def estimate(
     chip: Annotated[
         str, typer.Option(metavar="KEY", help="Price an op list on this chip. [default: the one that it names]")
     ] = "",
+    plan: PlanOfList = None,
+    split: SplitOfList = None,
     calibration: Calibrations = None,
 ) -> int:
     """Predict time and memory of one training step."""
     from app.commands.estimate import estimate as command
 
-    return command(scenario, as_json, data, hf, table, chip, calibration)
+    return command(scenario, as_json, data, hf, table, chip, calibration, plan or (), split or ())
 
 
 @app.command()
@@ -245,12 +265,14 @@ def predict(
     results: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Where the series is measured; predictions go there too.")
     ] = None,
+    plan: PlanOfList = None,
+    split: SplitOfList = None,
     as_json: AsJson = False,
 ) -> int:
     """Predict the steps of a series before they are measured, and set measured ones beside them."""
     from app.commands.predict import predict as command
 
-    return command(series, ranks, chip, calibration, results, as_json)
+    return command(series, ranks, chip, calibration, results, as_json, plan or (), split or ())
 
 
 @app.command()

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from app.answers import Answers
 from app.calibrations import CalibrationFolder
 from app.disk import DataFolder
 from app.runs.supervisor import Supervisor
@@ -24,6 +25,7 @@ class Context:
     data: DataFolder
     store: Store
     calibrations: CalibrationFolder
+    answers: Answers
     supervisor: Supervisor
     cpu: ThisCpu
     sweeps: asyncio.Semaphore

@@ -87,14 +87,20 @@ def new_id() -> str:
 @contextmanager
 def whole_folder(parent: Path, name: str) -> Iterator[Path]:
     """Give a temporary folder that becomes ``parent/name`` only when the block ends well, else vanishes."""
+    with passing_folder(parent, name) as temporary:
+        yield temporary
+        temporary.rename(parent / name)
+
+
+@contextmanager
+def passing_folder(parent: Path, name: str) -> Iterator[Path]:
+    """Give a folder that vanishes when the block ends."""
     temporary = parent / f"{_UNFINISHED}{name}"
     temporary.mkdir(mode=0o700)
     try:
         yield temporary
-        temporary.rename(parent / name)
-    except BaseException:
+    finally:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise
 
 
 @contextmanager

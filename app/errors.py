@@ -14,7 +14,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from app.storage import trouble_of
+from app.storage import DENIED, trouble_of
 from estimator.scenario.problems import InputProblems, Problem
 
 _log = logging.getLogger("headroom")
@@ -83,6 +83,9 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _storage(request: Request, error: Exception) -> Response:
     """Answer 503 or 507 where a disk or the database does not take or give what is asked."""
     trouble = trouble_of(error)
+    if isinstance(error, PermissionError):
+        _log.error("%s %s: %s", request.method, request.url.path, error)
+        trouble = DENIED
     if trouble is None:
         raise error
     return problem_document(trouble.status, str(trouble))

@@ -12,6 +12,7 @@ from fastapi import FastAPI, Request
 from starlette.responses import Response
 
 from app import errors, pages
+from app.answers import Answers
 from app.api import ROUTERS, documented
 from app.api.runs import NothingMore
 from app.calibrations import CalibrationFolder
@@ -77,6 +78,7 @@ def create_app(settings: Settings) -> FastAPI:
         settings=settings,
         data=data,
         store=store,
+        answers=Answers(),
         calibrations=CalibrationFolder(data.calibrations, tuple(map(read_calibration, settings.calibration))),
         supervisor=supervisor,
         cpu=cpu,

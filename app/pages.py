@@ -20,7 +20,10 @@ from app.disk import DataFolder
 _IMMUTABLE = "public, max-age=31536000, immutable"
 _ANY_PLOTLY = re.compile(rb"/plotly-[a-z0-9.-]+\.min\.js")
 _OWN_FILE = re.compile(rb'(?<==")(?=(?:css|js)/|favicon)')
+_BEFORE_MODULES = re.compile(rb'(?=<script type="module")')
 _VERSION = re.compile(rb"plotly\.js [^\n]*v([0-9.]+)")
+
+_NAMED = ("js/main.js", "js/theme.js")
 
 BASIC_BUNDLE = Path("vendor") / "plotly-basic" / "plotly-basic.min.js"
 """plotly.js-basic-dist-min as npm has it, under ``static``."""
@@ -33,21 +36,40 @@ class _Versioned(StaticFiles):
         super().__init__(directory=static)
         self.static = static
         self.version = ""
+        self.modules: tuple[str, ...] = ()
+        self.kept: dict[str, tuple[bytes, dict[str, str]]] = {}
 
     def look(self) -> str:
         """Return the version of the files as they are now: a page of a hundred modules asks for none of them twice."""
         known = hashlib.sha256()
+        modules = []
         for path in sorted(self.static.rglob("*")):
             with suppress(FileNotFoundError):  # what an editor keeps beside them for a moment
                 facts = path.stat()
-                known.update(f"{path.relative_to(self.static)} {facts.st_mtime_ns} {facts.st_size}\n".encode())
-        self.version = known.hexdigest()[:16]
+                name = path.relative_to(self.static).as_posix()
+                known.update(f"{name} {facts.st_mtime_ns} {facts.st_size}\n".encode())
+                if name.startswith("js/") and path.suffix == ".js" and name not in _NAMED:
+                    modules.append(name)
+        version = known.hexdigest()[:16]
+        if version != self.version:
+            self.kept = {}
+        self.version = version
+        self.modules = tuple(modules)
         return self.version
 
     async def get_response(self, path: str, scope: Scope) -> Response:
+        version = scope["path_params"]["version"]
+        if version == self.version and path in self.kept and scope["method"] == "GET":
+            body, headers = self.kept[path]
+            return Response(body, headers=headers)
         response = await super().get_response(path, scope)
-        current = scope["path_params"]["version"] == self.version
+        current = version == self.version
         response.headers["cache-control"] = _IMMUTABLE if current else "no-cache"
+        if current and isinstance(response, FileResponse):
+            # from memory: a page of a hundred modules waits for each of them
+            body = await asyncio.to_thread(Path(response.path).read_bytes)
+            if version == self.version and len(body) == int(response.headers["content-length"]):
+                self.kept[path] = body, dict(response.headers)
         return response
 
 
@@ -118,6 +140,9 @@ def install(app: FastAPI, static: Path, data: DataFolder) -> None:
         version = await asyncio.to_thread(files.look)
         page = await asyncio.to_thread((static / "index.html").read_bytes)
         page = _ANY_PLOTLY.sub(url.encode(), page)
+        # all at once, where the browser would hear of each only from the one that imports it
+        ahead = "".join(f'<link rel="modulepreload" href="{name}">' for name in files.modules)
+        page = _BEFORE_MODULES.sub(ahead.encode(), page)
         page = _OWN_FILE.sub(f"/static/{version}/".encode(), page)
         return Response(page, media_type="text/html", headers={"cache-control": "no-cache"})
 

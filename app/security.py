@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import math
@@ -34,12 +35,13 @@ LONGEST_LOCK_S = 60.0
 FORGOTTEN_S = 900.0
 MOST_CLIENTS = 1024
 OPEN_PATHS = {"/api/health"}
+ENDING = "The server ended before this was answered. Ask again once it is back."
 
 
 class Guard:
     """ASGI middleware: refuses foreign hosts, cross-site writes and callers without the token; adds the headers.
 
-    It also answers for errors of ours, so that even those carry the headers.
+    It also answers for errors of ours and where the server ends, so that even those carry the headers.
     """
 
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
@@ -73,6 +75,10 @@ class Guard:
 
         try:
             await (self._refusal(scope) or self.app)(scope, receive, send_with_headers)
+        except asyncio.CancelledError:  # by uvicorn, which has waited long enough to end; it would say 500
+            if started:
+                raise
+            await problem_document(503, ENDING, headers={"connection": "close"})(scope, receive, send_with_headers)
         except Exception as error:
             if started:
                 raise

@@ -47,6 +47,7 @@ class CannotStoreError(InputProblems):
 
 FULL = Trouble(status=507, message="the disk is full", remedy=_SPACE)
 READ_ONLY = Trouble(status=507, message="the disk is read-only", remedy=_WRITE)
+DENIED = Trouble(status=507, message="the server may not write in its data folder", remedy=_WRITE)
 
 
 def trouble_of(error: BaseException) -> Trouble | None:

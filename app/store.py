@@ -135,12 +135,24 @@ class Store:
         self._remove(self.data.uploads / upload_id, rows)
         return True
 
-    def summaries(self) -> list[Summary]:
-        """Return a line for every measurement, newest first, the bundled ones last."""
+    def summaries(self, most: int = 0, after: str = "") -> list[Summary]:
+        """Return a line for every measurement, newest first, the bundled ones last.
+
+        At most ``most`` of them, 0 for all, and only those that follow the one named ``after``; raises KeyError where
+        there is none of that name.
+        """
         table = database.measurements
         query = sa.select(table.c.document).order_by(table.c.bundled, table.c.created_s.desc(), table.c.id)
         with self.engine.connect() as connection:
-            return [SUMMARY.decode(document) for document in connection.scalars(query)]
+            if after:
+                place = sa.select(table.c.bundled, table.c.created_s, table.c.id).where(table.c.id == after)
+                last = connection.execute(place).one_or_none()
+                if last is None:
+                    raise KeyError(after)
+                older = sa.and_(table.c.created_s == last.created_s, table.c.id > last.id)
+                listed = sa.and_(table.c.bundled == last.bundled, sa.or_(table.c.created_s < last.created_s, older))
+                query = query.where(listed if last.bundled else sa.or_(table.c.bundled, listed))
+            return [SUMMARY.decode(document) for document in connection.scalars(query.limit(most or None))]
 
     def measurement(self, measurement_id: str) -> Measurement | None:
         """Return one whole measurement from its file, or None where it is not known or its file has gone."""

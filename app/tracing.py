@@ -28,9 +28,9 @@ _SAID_BYTES = 8 * 1024
 _REMEDY = "Run `headroom trace --hf CONFIG.json` on it to see where."
 
 
-def trace_command(flags: Sequence[str], out: Path) -> list[str]:
-    """Return the command that traces a program and writes its op list."""
-    return [sys.executable, "-m", "runners", "trace", *flags, "--out", str(out)]
+def trace_command(flags: Sequence[str], out: Path, quiet: bool = False) -> list[str]:
+    """Return the command that traces a program and writes its op list; ``quiet``: without saying where."""
+    return [sys.executable, "-m", "runners", "trace", *flags, "--out", str(out), *(["--quiet"] if quiet else [])]
 
 
 def limited_command(flags: Sequence[str], out: Path) -> list[str]:

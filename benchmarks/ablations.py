@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from statistics import mean
 
-from benchmarks.measured_sets import Case
+from benchmarks.measured_sets import Case, source_of
 from benchmarks.residuals import MOST_ROWS
 from estimator.cost.efficiency import TABLES, Efficiencies, efficiencies, tiles
 from estimator.estimate.estimate import Estimate, estimate
@@ -96,6 +96,16 @@ class Fitted:
 
 FITTED = (
     Fitted(what="products' rate inside steps on H100", names=("gemm_matrix_frac",), families=("h100", "h100-sxm")),
+    Fitted(
+        what="products' clock inside steps on H200",
+        names=("power_free_factor", "power_bound_factor"),
+        families=("hopper",),
+    ),
+    Fitted(
+        what="starts of steps and of collectives on H200",
+        names=("host_start_s", "collective_start_s"),
+        families=("hopper",),
+    ),
     Fitted(what="Megatron's host", names=("host_megatron_forward_s", "host_megatron_backward_s")),
     Fitted(what="host per blocking collective", names=("host_collective_s",)),
     Fitted(what="eager host", names=("host_forward_s", "host_backward_s")),
@@ -113,7 +123,7 @@ def ablated(by_set: Mapping[str, Sequence[Case]]) -> list[str]:
     """The mean error of every source of steps with each term switched off."""
     groups: dict[str, list[Case]] = {}
     for name, found in by_set.items():
-        groups.setdefault(name.partition(",")[0], []).extend(found)
+        groups.setdefault(source_of(name), []).extend(found)
     columns = ["as it is", *(term.name for term in TERMS)]
     rows = []
     for name, found in groups.items():
@@ -180,7 +190,7 @@ def held_out_constants(by_set: Mapping[str, Sequence[Case]]) -> list[str]:
     Each constant takes, of ``FACTORS`` times its shipped value, the one with the least mean |log| error (a factor of
     two at most) over the other steps, no source weighing more than ``MOST_ROWS`` of them. Bold: ``ASKED``.
     """
-    every = [(name.partition(",")[0], case) for name, found in by_set.items() for case in found]
+    every = [(source_of(name), case) for name, found in by_set.items() for case in found]
     logs = {choice: _logs(every, choice) for choice in [(), *((i, f) for i in range(len(FITTED)) for f in FACTORS)]}
     lines = ["| set | as shipped | constants without its source | constants without each model |", "|---|--:|--:|--:|"]
     models = {case.scenario.model.name for _, case in every}
@@ -188,7 +198,7 @@ def held_out_constants(by_set: Mapping[str, Sequence[Case]]) -> list[str]:
         model: _chosen(logs, every, lambda _, case, model=model: case.scenario.model.name != model) for model in models
     }
     for name, found in by_set.items():
-        source = name.partition(",")[0]
+        source = source_of(name)
         own = _chosen(logs, every, lambda group, _, source=source: group != source)
         shipped = error_pct([predicted_s(case) for case in found], found)
         without_source = error_pct([predicted_s(case, change=_scaled(own)) for case in found], found)

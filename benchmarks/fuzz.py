@@ -102,6 +102,11 @@ def json_seeds() -> list[bytes]:
     return [json.dumps(one).encode() for one in (DOCUMENT, execution, xla, ops, state)]
 
 
+def recording_seeds() -> list[bytes]:
+    """A recording of JAX as XLA keeps it."""
+    return [gzip.decompress((TOOLS / "jax.xplane.pb.gz").read_bytes())]
+
+
 def sheet_seeds() -> list[bytes]:
     """The only sheet of a workbook; what is changed is packed into one again."""
     from openpyxl import Workbook
@@ -146,6 +151,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "table": table_seeds,
     "log": log_seeds,
     "json": json_seeds,
+    "recording": recording_seeds,
     "workbook": sheet_seeds,
     "archive": archive_seeds,
 }

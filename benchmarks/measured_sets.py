@@ -10,16 +10,15 @@ from typing import Any
 from app.commands.validate import read_rows
 from estimator.calibration.calibrate import Source, calibrate
 from estimator.cost.efficiency import Efficiencies
-from estimator.estimate.estimate import Estimate, estimate
+from estimator.estimate.estimate import estimate
 from estimator.scenario.catalog import chip
 from estimator.scenario.measurement import scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_problems
-from estimator.validation.csv_row import scenario_of_row
 from estimator.validation.predicted_rows import predicted_table
 from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.steps import scenario_of_grid_row, scenario_of_variant_row
-from estimator.validation.score import Predicted, predict_rows
+from estimator.validation.score import Predicted, largest_of, predict_rows
 from runners.job import read_measurement
 
 ROOT = Path(__file__).parents[1]
@@ -98,8 +97,9 @@ def cases(paths: Sequence[Path]) -> list[Case]:
         if path.name == PROBES:
             continue
         if path.suffix == ".csv":
-            for row in map(scenario_of_row, read_rows(path)):
-                if row.scenario and row.measured.step_s and not scenario_problems(row.scenario):
+            predicted = (one for one in predict_rows(read_rows(path)) if isinstance(one, Predicted))
+            for row in (one.row for one in predicted):
+                if row.scenario and row.measured.step_s:
                     measured = row.measured
                     found.append(Case(scenario=row.scenario, measured_s=row.measured.step_s, parts=measured.timed_parts,
                                       waits=not measured.graphs))  # fmt: skip
@@ -190,9 +190,9 @@ def _of_row(row: Predicted) -> Scored:
     )
 
 
-def largest(one: Estimate) -> str:
-    """The category that most of a step is of."""
-    return max(one.breakdown_s, key=lambda category: one.breakdown_s[category])
+def source_of(name: str) -> str:
+    """Where a set's steps are from: sets whose names begin alike are one."""
+    return name.partition(",")[0]
 
 
 def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
@@ -214,7 +214,7 @@ def _of_result(path: Path, calibrated: Efficiencies | None) -> Scored | None:
         time=100 * (one.step_time_s / step_s - 1) if step_s else None,
         memory=100 * (one.memory.peak_bytes / peak_bytes - 1) if peak_bytes else None,
         kind=one.kind,
-        largest=largest(one),
+        largest=largest_of(one),
         measured_s=step_s,
         low=one.interval_s[0] / one.step_time_s,
         high=one.interval_s[1] / one.step_time_s,
@@ -239,7 +239,7 @@ def _of_table(path: Path) -> list[Scored]:
         low, high = (end / one.step_time_s for end in one.interval_s)
         return {
             "kind": one.kind,
-            "largest": largest(one),
+            "largest": largest_of(one),
             "measured_s": row.get("step_s"),
             "low": low,
             "high": high,

@@ -3,8 +3,10 @@
 Run ``python benchmarks/public_traces.py FOLDER``: a folder that holds traces at any depth, such as the test data of
 HolisticTraceAnalysis and TraceLens, or the samples of Kineto's TensorBoard plugin. It prints a row for each trace: work
 items of the device in the step that Headroom shows, seconds in which it was busy, exposed communication, and the FLOPs
-of products, convolutions and attention. Where reports of TraceLens lie beside a trace (``*_csvs``), the whole of it is
-held against their busy time and exposed communication. Nothing of ``app`` but the import itself is used.
+of products, convolutions and attention. Where reports of TraceLens lie beside a trace (``*_csvs``), all of it that was
+launched is held against their busy time and exposed communication. Below the table stands how many of each column are
+equal, and why the others are not, each by a sum made anew: what that does not account for is called unexplained, and
+the exit status is 1. Nothing of ``app`` but the import itself is used, and how it shortens names.
 """
 
 from __future__ import annotations
@@ -31,15 +33,21 @@ CAUSAL_AT = {
     "_flash_attention_forward": 8,
 }
 CLOSE_S, CLOSE_FRAC = 2e-6, 1e-3
+COLUMNS = ("work", "kernel ms", "busy ms", "exposed ms", "TFLOP", "busy, TraceLens", "exposed, TraceLens")
+WORKING = {"matmul", "convolution", "attention"}
 
 
-def loaded(path: Path) -> list[dict[str, Any]]:
-    """All complete events of a trace; raises ValueError where the file is something else."""
+def loaded(path: Path) -> tuple[list[dict[str, Any]], set[Any]]:
+    """All complete events of a trace, and the ids at which an arrow from host to device begins.
+
+    Raises ValueError where the file is something else.
+    """
     opened = gzip.open if path.suffix == ".gz" else open
     with opened(path, "rt", encoding="utf-8", errors="replace") as file:
         document = json.loads(file.read(), strict=False)
     found = document["traceEvents"] if isinstance(document, dict) else document
-    return [event for event in found if event.get("ph") == "X" and float(event.get("dur", -1)) >= 0]
+    begun = {event.get("id") for event in found if event.get("cat") == "ac2g" and event.get("ph") == "s"}
+    return [event for event in found if event.get("ph") == "X" and float(event.get("dur", -1)) >= 0], begun
 
 
 def union_us(spans: list[tuple[float, float]]) -> list[tuple[float, float]]:
@@ -61,8 +69,9 @@ def length_us(spans: list[tuple[float, float]]) -> float:
 class Whole:
     """A trace by plain loops: its device events, when the host launched each, and its marked steps."""
 
-    def __init__(self, events: list[dict[str, Any]]) -> None:
+    def __init__(self, events: list[dict[str, Any]], begun: set[Any]) -> None:
         """Join device events with their launches by correlation."""
+        self.begun = begun
         self.device = [event for event in events if event.get("cat") in DEVICE]
         self.calls = {
             event["args"]["correlation"]: event
@@ -142,6 +151,35 @@ class Whole:
         called = {id(op): op for op in map(self.behind, indices) if op}
         return sum(op_flops(op) for op in called.values())
 
+    def without_strides(self, indices: list[int]) -> set[str]:
+        """Names of kernels behind which there are convolutions whose strides the trace does not tell."""
+        behind = ((self.device[index]["name"], self.behind(index)) for index in indices)
+        return {name for name, op in behind if op and "convolution" in op["name"] and not op_flops(op)}
+
+    def flops_left_out(self, indices: list[int], working: set[str]) -> tuple[float, float]:
+        """FLOPs of kernels that calls of unknown FLOPs launch as well, and of calls without any kernel that works.
+
+        ``working`` names the kernels that compute products, convolutions or attention; a call's FLOPs are shared among
+        those of its own by their time.
+        """
+        behind = {index: self.behind(index) for index in indices}
+        called: dict[int, list[int]] = defaultdict(list)
+        unknown = set()
+        for index, op in behind.items():
+            if op and op_flops(op):
+                called[id(op)].append(index)
+            else:
+                unknown.add(self.device[index]["name"])
+        shared = idle = 0.0
+        for ours in called.values():
+            flops = op_flops(behind[ours[0]] or {})
+            works = [self.device[index] for index in ours if self.device[index]["name"] in working]
+            total_us = sum(float(one["dur"]) for one in works)
+            if not works:
+                idle += flops
+            shared += sum(flops * float(one["dur"]) / total_us for one in works if one["name"] in unknown)
+        return shared, idle
+
 
 def identity(event: dict[str, Any]) -> Any:
     """External id in either spelling, None where there is none."""
@@ -202,63 +240,115 @@ def near(one: float, other: float) -> str:
     return f"{(one / other - 1) * 100:+.1f}%" if other else "≠0"
 
 
-def compared(path: Path) -> list[str]:
-    """A row of the table; raises ImportRefused or ValueError where the file is none."""
+def accounted(one: float, other: float, why: str) -> str:
+    """A reason with whether it accounts for all of a difference."""
+    return why if near(one, other) == "=" else f"unexplained: {near(one, other)} is left after {why}"
+
+
+def compared(path: Path) -> tuple[dict[str, tuple[str, str]], list[str]]:
+    """Our number and how it differs, by column, and the reasons; raises ImportRefused or ValueError for no trace."""
     from app.importers import import_file
+    from app.importers.names import short_name
 
     (found, *_) = import_file(path, path.name).measurements
-    trace = Whole(loaded(path))
+    trace = Whole(*loaded(path))
     if not trace.device:
         raise ValueError("no device")
     step = str(found.environment.get("step", ""))
     marked = bool(trace.steps) and step.startswith("ProfilerStep")
     indices = trace.of_step(step if marked else "")
+    every = trace.of_step("")
     ours = sum(kernel.count for kernel in found.kernels)
     total = sum(kernel.total_s for kernel in found.kernels)
     own_total = sum(float(trace.device[index]["dur"]) for index in indices) * 1e-6
-    cells = [f"{ours:,}", near(ours, len(indices)), f"{total * 1e3:.3f}", near(total, own_total)]
+    cells = {
+        "work": (f"{ours:,}", near(ours, len(indices))),
+        "kernel ms": (f"{total * 1e3:.3f}", near(total, own_total)),
+    }
+    reasons = []
+    messages, works = trace.spans(every, -math.inf, math.inf)
+    busy_s = length_us([*messages, *works]) * 1e-6
+    exposed_s = busy_s - length_us(works) * 1e-6
     if marked and found.breakdown_s:
         begin, end = trace.window(step)
         messages, works = trace.spans(indices, begin, end)
         exposed = (length_us([*messages, *works]) - length_us(works)) * 1e-6
-        busy = sum(found.breakdown_s.values()) - found.breakdown_s["host"]
-        cells += [f"{busy * 1e3:.3f}", near(busy, length_us([*messages, *works]) * 1e-6)]
-        cells += [f"{found.breakdown_s['communication'] * 1e3:.3f}", near(found.breakdown_s["communication"], exposed)]
-    else:
-        cells += ["", "", "", ""]
+        busy, ours_exposed_s = (
+            sum(found.breakdown_s.values()) - found.breakdown_s["host"],
+            found.breakdown_s["communication"],
+        )
+        cells["busy ms"] = (f"{busy * 1e3:.3f}", near(busy, length_us([*messages, *works]) * 1e-6))
+        cells["exposed ms"] = (f"{ours_exposed_s * 1e3:.3f}", near(ours_exposed_s, exposed))
+        if len(indices) == len(every):  # one step is all that was recorded: Headroom's own number is TraceLens's
+            busy_s, exposed_s = busy, ours_exposed_s
     flops, own_flops = sum(kernel.flops or 0.0 for kernel in found.kernels), trace.flops(indices)
-    cells += [f"{flops / 1e12:.4f}", near(flops, own_flops)] if flops or own_flops else ["", ""]
+    if flops or own_flops:
+        cells["TFLOP"] = (f"{flops / 1e12:.4f}", near(flops, own_flops))
+    if near(flops, own_flops) != "=":
+        computing = {kernel.name for kernel in found.kernels if kernel.category in WORKING}
+        working = {one["name"] for one in trace.device if short_name(one["name"]) in computing}
+        shared, idle = trace.flops_left_out(indices, working)
+        unseen = {short_name(name) for name in trace.without_strides(indices)}
+        beyond = sum(kernel.flops or 0.0 for kernel in found.kernels if kernel.name in unseen)
+        parts = [f"{shared / 1e12:.4f} TFLOP lie in kernels that calls without known FLOPs launch too"] * (shared > 0)
+        parts += [f"{idle / 1e12:.4f} TFLOP are of calls of which no kernel that works was recorded"] * (idle > 0)
+        if beyond:
+            parts.append(
+                f"{beyond / 1e12:.4f} TFLOP are of convolutions that only the sizes of results tell, not strides"
+            )
+        reasons.append(
+            f"FLOPs: {accounted(flops - beyond + shared + idle, own_flops, ' and '.join(parts) or 'nothing')}"
+        )
     report = published(path)
     if report:
-        messages, works = trace.spans(list(range(len(trace.device))), -math.inf, math.inf)
-        busy_s = length_us([*messages, *works]) * 1e-6
-        exposed_s = busy_s - length_us(works) * 1e-6
-        cells += [near(busy_s, report["busy_time"]), near(exposed_s, report["exposed_comm_time"])]
-    else:
-        cells += ["", ""]
-    return cells
+        cells["busy, TraceLens"] = (f"{busy_s * 1e3:.3f}", near(busy_s, report["busy_time"]))
+        cells["exposed, TraceLens"] = (f"{exposed_s * 1e3:.3f}", near(exposed_s, report["exposed_comm_time"]))
+        if near(busy_s, report["busy_time"]) != "=":
+            bare = {index for index in every if trace.device[index]["args"].get("correlation") not in trace.begun}
+            messages, works = trace.spans([index for index in every if index not in bare], -math.inf, math.inf)
+            lasting = sum(float(trace.device[index]["dur"]) for index in bare)
+            why = (
+                f"it follows arrows from host to device: {len(bare)} fills or kernels ({lasting:.0f} µs) have no start"
+            )
+            why_all = accounted(length_us([*messages, *works]) * 1e-6, report["busy_time"], why)
+            reasons.append(f"busy time of TraceLens: {why_all}")
+    return cells, reasons
 
 
 def main() -> None:
-    """Print the table; files that are no trace of a device are named below it with what Headroom says of them."""
+    """Print the table, how many of each column are equal, and why the others are not.
+
+    Files that are no trace of a device are named below it with what Headroom says of them.
+    """
     sys.path.insert(0, str(ROOT))
     from app.importers import ImportRefused
 
     folder = Path(sys.argv[1])
-    print(
-        "| trace | work | | kernel ms | | busy ms | | exposed ms | | TFLOP | | busy, TraceLens | exposed, TraceLens |"
-    )
-    print("|---|--:|---|--:|---|--:|---|--:|---|--:|---|---|---|")
-    others = []
+    print(f"| trace | {' | | '.join(COLUMNS)} | |")
+    print(f"|---|{'--:|---|' * len(COLUMNS)}")
+    others, reasons = [], []
+    tally = {column: [0, 0] for column in COLUMNS}
     for path in sorted([*folder.rglob("*.json.gz"), *folder.rglob("*.json")]):
         name = str(path.relative_to(folder))
         try:
-            print(f"| {name} | {' | '.join(compared(path))} |", flush=True)
+            cells, why = compared(path)
         except ImportRefused as refused:
             others.append(f"{name}: refused, {refused.message}")
+            continue
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             others.append(f"{name}: not compared ({type(error).__name__} {str(error)[:80]})")
-    print("\n" + "\n".join(others))
+            continue
+        row = [" | ".join(cells.get(column, ("", ""))) for column in COLUMNS]
+        print(f"| {name} | {' | '.join(row)} |", flush=True)
+        for column, (_, differs) in cells.items():
+            tally[column] = [tally[column][0] + 1, tally[column][1] + (differs == "=")]
+        reasons += [f"{name}: {one}" for one in why]
+    print("\nequal, of those compared:")
+    print("\n".join(f"  {column}: {equal} of {count}" for column, (count, equal) in tally.items()))
+    print("\nwhy the others differ:\n  " + "\n  ".join(reasons))
+    print("\nnot compared:\n  " + "\n  ".join(others))
+    if any("unexplained" in one for one in reasons):
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from benchmarks.measured_sets import Scored
+from benchmarks.measured_sets import Scored, source_of
 from estimator.estimate.residual import WORDS, Residual, known
 
 TENTH = 0.9
@@ -32,7 +32,7 @@ def grouped_sets(by_set: dict[str, list[Scored]]) -> dict[str, list[Scored]]:
     """Put sets of one origin together: those whose names begin alike, up to a comma."""
     groups: dict[str, list[Scored]] = {}
     for name, scored in by_set.items():
-        groups.setdefault(name.partition(",")[0], []).extend(scored)
+        groups.setdefault(source_of(name), []).extend(scored)
     return groups
 
 
@@ -135,7 +135,7 @@ def held_out(by_set: dict[str, list[Scored]]) -> dict[str, list[bool | None]]:
     """Whether intervals whose factors are of all other groups hold each step's time, in the order of each set."""
     groups, found = grouped_sets(by_set), {}
     for name, scored in by_set.items():
-        own = name.partition(",")[0]
+        own = source_of(name)
         others = {"any": PLAIN, **fitted({group: ones for group, ones in groups.items() if group != own})}
         found[name] = [None if one.covered is None else _inside(one, known(one.kind, others)) for one in scored]
     return found

@@ -45,7 +45,6 @@ def main() -> None:
         server = Server(Path(data))
         browser = playwright.chromium.launch(executable_path=chromium.find(), args=["--no-sandbox"])
         try:
-            server.wait_for_cpu()
             page = browser.new_page(viewport=SIZE, color_scheme="light")
             page.add_init_script(JS)
             for name, path in PAGES.items():

@@ -18,13 +18,14 @@ from estimator.scenario.problems import InputProblems, Problem
 from runners.benchmarks import MODULES
 from runners.guard import heartbeat
 from runners.guard.journal import journal_of, recover
-from runners.job import BENCHMARKS, RESULT_FILE, Job, append_event, read_job, read_json, read_measurement
+from runners.job import BENCHMARKS, RESULT_FILE, Job, read_job, read_json, read_measurement, tell
 from runners.options import ProgramOptions, about, add_arguments, add_fields, from_arguments, options_of
 from runners.program.command import add_trace, split
 from runners.reference.command import add_reference
 from runners.reference.plans import plans
 from runners.series_list import entries_of, read_series
 from runners.terminal import Told, rates_text, result_text
+from runners.uncollected import uncollected
 from runners.worker import BAD_INPUT, FAILED, leave, raise_cancelled, rank_and_world_size, work
 
 PROBE_OVERTIME_S = 120.0
@@ -57,7 +58,7 @@ def _measure(options: argparse.Namespace) -> int:
     _refuse([*_problems(options), *(_program_problems(options, values) if program else [])])
     if options.job is not None:
         job = read_job(options.job)
-        return work(job, options.job / RESULT_FILE, partial(append_event, options.job), options.trace, options.job)
+        return work(job, options.job / RESULT_FILE, partial(tell, options.job), options.trace, options.job)
     document = {name: getattr(options, name) for name in ("benchmark", "device", "warmup", "steps", "seed", "label")}
     document |= {name: getattr(options, name) for name in ("time_limit_s", "row_limit_s")}
     scenario = {} if options.scenario is None else read_json(options.scenario, "scenario")
@@ -98,11 +99,13 @@ def _program_problems(options: argparse.Namespace, values: dict[str, Any]) -> li
 def _program_run(options: argparse.Namespace, values: dict[str, Any]) -> Any:
     """How a program is measured in place of a scenario; never part of a job, which others may send."""
     if options.script is not None:
-        found = import_module("runners.benchmarks.script_step")  # imports torch
+        with uncollected():
+            found = import_module("runners.benchmarks.script_step")  # imports torch
         return partial(found.run, script=options.script, arguments=getattr(options, "arguments", []))
     names = (field.name for field in fields(ProgramOptions))
     chosen = decode(ProgramOptions, {name: getattr(options, name) for name in names if hasattr(options, name)}, "")
-    found = import_module("runners.benchmarks.program_step")  # imports torch
+    with uncollected():
+        found = import_module("runners.benchmarks.program_step")  # imports torch
     kernel = values.get("optimizer_kernel", "default")
     return partial(found.run, module=options.module, hf=options.hf, options=chosen, kernel=kernel)
 
@@ -110,14 +113,16 @@ def _program_run(options: argparse.Namespace, values: dict[str, Any]) -> Any:
 def _probe(options: argparse.Namespace) -> int:
     _refuse(_problems(options))
     heartbeat.start(heartbeat.Watch(time_limit_s=2 * options.seconds, overtime_s=PROBE_OVERTIME_S))
-    probes = import_module(MODULES["probe"])  # imports torch
+    with uncollected():
+        probes = import_module(MODULES["probe"])  # imports torch
     code = int(probes.run(options.out, options.seconds, options.device))
     _say(f"{options.out}: its object 'chip' is this device, for a scenario's cluster")
     return code
 
 
 def _series(options: argparse.Namespace) -> int:
-    series = import_module("runners.series")  # imports torch
+    with uncollected():
+        series = import_module("runners.series")  # imports torch
     rank, world_size = rank_and_world_size()
     given = None if options.list is None else read_series(options.list)
     entries = entries_of(plans(world_size, small=options.small)) if given is None else given

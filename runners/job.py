@@ -133,6 +133,15 @@ def state(name: str, message: str = "") -> dict[str, Any]:
     return {"t_s": time.time(), "kind": "state", "state": name, "message": message}
 
 
+def tell(folder: Path, event: dict[str, Any]) -> None:
+    """Append an event of a run at work, which outlives progress that cannot be written, as on a full disk."""
+    try:
+        append_event(folder, event)
+    except OSError:
+        if event["kind"] != "progress":
+            raise
+
+
 def append_event(folder: Path, event: dict[str, Any]) -> None:
     """Append one line to ``events.jsonl`` in one write, so that several processes may; raise OSError."""
     line = (json.dumps(event, allow_nan=False) + "\n").encode()

@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from estimator.scenario.breakdown import Phase
+from runners.host_pace import host_pace_s
 from runners.ranks import Ranks, gather, synchronize
 from runners.summary import MEASURED_PHASES, Sample
 from runners.timing import between, stamp
@@ -37,13 +38,22 @@ def phases_of(trainer: Trainer) -> tuple[str, ...]:
 
 
 def timed_steps(
-    trainer: Trainer, stage: str, steps: range, total: int, tell: Callable[..., None], *, communicate: bool = True
+    trainer: Trainer,
+    stage: str,
+    steps: range,
+    total: int,
+    tell: Callable[..., None],
+    *,
+    communicate: bool = True,
+    paces_s: list[float] | None = None,
 ) -> list[Sample]:
-    """Run some of ``total`` steps one by one, telling how far they are."""
+    """Run some of ``total`` steps one by one, telling how far they are; the host's pace before each in ``paces_s``."""
     samples: list[Sample] = []
     told = time.monotonic()
     tell(stage, steps.start, total)
     for step in steps:
+        if paces_s is not None:
+            paces_s.append(host_pace_s())
         samples.append(timed_step(trainer, communicate=communicate))
         if step + 1 == steps.stop or time.monotonic() - told >= TELL_S:
             told = time.monotonic()

@@ -16,12 +16,20 @@ SPREAD_COLUMNS = ("minimum_s", "median_s", "mean_s", "maximum_s", "interquartile
 
 
 def time_calls(
-    ranks: Ranks, work: Callable[[], Any], *, warmup: int, repeats: int, calls: int = 1, align: bool = False
+    ranks: Ranks,
+    work: Callable[[], Any],
+    *,
+    warmup: int,
+    repeats: int,
+    calls: int = 1,
+    align: bool = False,
+    rest: bool = False,
 ) -> list[float]:
     """Seconds of one call, ``repeats`` times: between events on a GPU, by the clock on a CPU, after ``warmup`` calls.
 
     With ``calls`` a sample is the mean of so many in a row, which hides the launch of all but the first. With
-    ``align`` all ranks start a sample together.
+    ``align`` all ranks start a sample together; with ``rest`` the device idles after each as long as
+    it worked, and a call that is not timed goes before the next.
     """
     for _ in range(warmup):
         work()
@@ -31,6 +39,8 @@ def time_calls(
         if align:
             dist.barrier()
             synchronize(ranks)
+        if rest:
+            work()  # launched from rest, the first waits for a host that rested, too
         begin_mark = stamp(ranks.cuda)
         for _ in range(calls):
             work()
@@ -38,6 +48,8 @@ def time_calls(
         if ranks.cuda:
             torch.cuda.synchronize()
         seconds.append(between(begin_mark, end_mark) / calls)
+        if rest:
+            time.sleep(seconds[-1] * calls)
     return seconds
 
 

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import torch
+import torch._dynamo  # by the first optimizer else, in the middle of a run
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.profiler import record_function

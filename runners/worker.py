@@ -23,6 +23,7 @@ from runners.guard import heartbeat, journal
 from runners.job import CANCEL_FILE, Job, state, write_measurement
 from runners.options import options_of
 from runners.refusals import grid_refusals, rank_refusals
+from runners.uncollected import uncollected
 
 OK, FAILED, BAD_INPUT, CANCELLED = 0, 1, 2, 143
 
@@ -80,7 +81,8 @@ def work(
         _guard(job, result, folder)
         if refused:
             raise InputProblems(refused)
-        run = run or importlib.import_module(MODULES[job.benchmark]).run
+        with uncollected():
+            run = run or importlib.import_module(MODULES[job.benchmark]).run
         measurement, code = run(job, report, trace), OK
         status = measurement.status if measurement is not None else "ok"
         if status == "failed" or (status != "ok" and world_size > 1):

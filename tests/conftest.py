@@ -32,6 +32,7 @@ settings.load_profile("repeatable")
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
     gc.enable()
 
 
@@ -83,7 +84,7 @@ def browser(chromium_path: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         found = playwright.chromium.launch_persistent_context(
             tmp_path_factory.mktemp("profile"),
             executable_path=chromium_path,
-            args=["--no-sandbox"],
+            args=["--no-sandbox", "--renderer-process-limit=1"],
             accept_downloads=True,
             permissions=["clipboard-read", "clipboard-write"],
             reduced_motion="reduce",  # a page that waits would be drawn sixty times a second, without a GPU

@@ -16,34 +16,23 @@ from collections.abc import Callable
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(
-    [
-        "torch",
-        "torch._dynamo",  # which else every process imports for its first optimizer
-        "torch._subclasses.fake_tensor",
-        "torch.distributed.tensor",
-        "torch.distributed.fsdp",
-        "torch.distributed.pipelining",
-        "torch.testing._internal.distributed.fake_pg",
-        "torch.utils.checkpoint",
-        "runners.__main__",
-    ]
-)
+_CONTEXT.set_forkserver_preload(["tests.preloaded"])
 
 
 def run_forked(*arguments: str, cwd: Path, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
     """Run the command and return its status and what it said."""
-    return _finished(_command, arguments, cwd, timeout_s)
+    return run_in_fork(_command, arguments, cwd, timeout_s)
 
 
 def run_ranks(ranks: int, *arguments: str, cwd: Path, timeout_s: float = 240.0) -> subprocess.CompletedProcess[str]:
     """Run the command on so many ranks, each on one thread."""
-    return _finished(_ranks, (str(ranks), *arguments), cwd, timeout_s)
+    return run_in_fork(_ranks, (str(ranks), *arguments), cwd, timeout_s)
 
 
-def _finished(
-    target: Callable[[list[str]], int], arguments: tuple[str, ...], cwd: Path, timeout_s: float
+def run_in_fork(
+    target: Callable[[list[str]], int], arguments: tuple[str, ...], cwd: Path, timeout_s: float = 240.0
 ) -> subprocess.CompletedProcess[str]:
+    """Call a function of a module with these arguments; return the status that it gives and what it said."""
     with tempfile.TemporaryDirectory() as folder:
         texts = [Path(folder) / name for name in ("out", "err")]
         process = _CONTEXT.Process(target=_run, args=(target, arguments, str(cwd), *map(str, texts)))
@@ -76,6 +65,7 @@ def _ranks(arguments: list[str]) -> int:
 def _run(target: Callable[[list[str]], int], arguments: tuple[str, ...], cwd: str, out: str, err: str) -> None:
     from runners.worker import leave
 
+    assert "tests.preloaded" in sys.modules  # a fork server says nothing of what it could not import
     for descriptor, path in ((1, out), (2, err)):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT), descriptor)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)

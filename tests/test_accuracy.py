@@ -73,7 +73,8 @@ def test_factors_leave_a_tenth_of_a_kinds_times_on_either_side_whatever_the_size
     assert found["one device"].low < 2 * math.log(1.15) / (math.log(1.2) / known("one device").low)
     assert "split" not in found
     inside = held_out(sources)["3"]
-    assert 0.75 < sum(map(bool, inside)) / len(inside) < 0.92
+    # A tenth above; below as much or less, as no end is nearer than LEAST_FACTOR of what efficiencies admit.
+    assert 0.75 < sum(map(bool, inside)) / len(inside) < 0.95
 
 
 def test_a_word_that_only_one_source_has_is_learned_from_steps_of_other_places():

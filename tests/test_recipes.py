@@ -239,10 +239,12 @@ def test_framework(tmp_path: Path):
     seconds = {name: one for name, (one, _) in found.items()}
     assert points["deepspeed"] == searched_s == pytest.approx(seconds["deepspeed"])
     assert seconds["ideal"] < seconds["deepspeed"]
-    # Its traits: states as Megatron keeps them, 2, 4 and 12 bytes a parameter, the rest as plain PyTorch.
+    # Its traits: states as Megatron keeps them, 2, 4 and 12 bytes a parameter, the rest as plain PyTorch, which has no
+    # buffers for them, so that the allocator rounds large ones up.
     kinds = {name: by_kind for name, (_, by_kind) in found.items()}
     for kind, width in (("parameters", 2), ("gradients", 4), ("optimizer", 12)):
-        assert kinds["deepspeed"][kind] == pytest.approx(kinds["megatron"][kind]) == pytest.approx(width, rel=1e-3)
+        assert kinds["megatron"][kind] == pytest.approx(width, rel=1e-3)
+        assert width <= kinds["deepspeed"][kind] == pytest.approx(width, rel=1e-2)
     assert kinds["pytorch-eager"]["optimizer"] == pytest.approx(4, rel=1e-3)
     assert kinds["deepspeed"]["saved"] == kinds["pytorch-eager"]["saved"] > kinds["megatron"]["saved"]
     (problem,) = refused

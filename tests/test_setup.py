@@ -35,6 +35,18 @@ def _make(*arguments: str, folder: Path = ROOT, **environment: str) -> subproces
     )
 
 
+def test_pages_with_commands_say_where_the_command_is():
+    pages = [
+        page
+        for page in (ROOT / "docs").glob("*.md")
+        if re.search(r"^headroom |`headroom [a-z]", page.read_text(), re.M)
+    ]
+    assert len(pages) > 5
+    silent = [page.name for page in pages if "`.venv/bin/headroom`" not in page.read_text().split("\n\n", 2)[1]]
+    assert silent == []
+    assert "`headroom` is `.venv/bin/headroom`" in (ROOT / "README.md").read_text()
+
+
 def _pins() -> dict[str, str]:
     """Every pin, those of the CUDA build included, by canonical name."""
     lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()

@@ -19,10 +19,15 @@ _DEEPEST = 64
 
 async def read_json(request: Request, limit_bytes: int) -> Any:
     """Return the decoded body; raise Refused (400, 413, 415) where it is not JSON of a sane size and depth."""
+    return decode_json(await read_json_body(request, limit_bytes))
+
+
+async def read_json_body(request: Request, limit_bytes: int) -> bytes:
+    """Return the body as it came; raise Refused (400, 413, 415) where it is none of JSON or too long."""
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != "application/json":
         raise Refused(415, f"The body must be application/json, not {media_type[:80] or 'without a content type'}.")
-    return decode_json(await read_body(request, limit_bytes))
+    return await read_body(request, limit_bytes)
 
 
 def decode_json(body: bytes) -> Any:

@@ -20,7 +20,7 @@ from estimator.estimate.estimate import estimate
 from estimator.estimate.expected import own_prediction
 from estimator.scenario.codec import unknown_key
 from estimator.scenario.measurement import Measurement
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.scenario import scenario_from_json
 
 router = APIRouter()
@@ -108,10 +108,7 @@ def _expected(
 
 
 def _predicted(scenario_json: Any, label: str, where: str, context: Context, calibration: Calibrated | None) -> Item:
-    try:
+    with fields_named(lambda path: f"{where}.scenario.{path}"):
         context.cpu.refuse_unprobed(scenario_json)
         scenario = scenario_from_json(scenario_json)
         return of_estimate(estimate(scenario, calibration), scenario, label or scenario.model.name or "prediction")
-    except InputProblems as error:
-        found = [dataclasses.replace(problem, field=f"{where}.scenario.{problem.field}") for problem in error.problems]
-        raise InputProblems(found) from None

@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.api.body import json_response, read_json
+from app.api.body import decode_json, json_response, read_json, read_json_body
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenAxis, GivenScenario
 from app.context import Ctx
@@ -57,10 +57,15 @@ def _of_op_list(document: Any, calibration: Calibrated | None) -> Estimate:
 )
 async def post_axis(request: Request, context: Ctx, calibration: str = "") -> Response:
     """{scenario, field} → {field, points: [{value, scenario, estimate | null, problems}]}."""
-    document = await read_json(request, context.settings.json_limit_bytes)
-    scenario, field = _axis_request(document)
-    context.cpu.refuse_unprobed(scenario)
-    return json_response(await asyncio.to_thread(axis, scenario, field, context.calibrations.efficiencies(calibration)))
+    body = await read_json_body(request, context.settings.json_limit_bytes)
+    measured = context.calibrations.efficiencies(calibration)
+
+    def make() -> Axis:
+        scenario, field = _axis_request(decode_json(body))
+        context.cpu.refuse_unprobed(scenario)
+        return axis(scenario, field, measured)
+
+    return await context.answers.give(request, body, make)
 
 
 def _axis_request(document: object) -> tuple[dict[str, object], str]:

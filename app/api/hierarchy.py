@@ -40,7 +40,10 @@ def get_hierarchy() -> Response:
     {200: Hierarchy}, *JSON_BODY, body=Body(type=GivenHierarchy, example={"scenario": SCENARIO, "mode": "bound"})
 )
 async def post_hierarchy(request: Request, context: Ctx) -> Response:
-    """{scenario, mode} → roofs of the chip, and rows: tile, reloads, bytes and seconds of every product by level."""
+    """{scenario, mode} → roofs of the chip, and rows: tile, reloads, bytes and seconds of every product by level.
+
+    Of the chip's own peaks and caches, which no calibration changes.
+    """
     document = await read_json(request, context.settings.json_limit_bytes)
     scenario, mode = _parts(document)
     context.cpu.refuse_unprobed(scenario)

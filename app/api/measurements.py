@@ -20,13 +20,15 @@ from app.summary import Summary, scenario_of
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
+from estimator.estimate.layout.lay_out import laying_of
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.op_list import OpList, to_json
-from estimator.scenario.problems import InputProblems
-from estimator.scenario.proposal import Proposal, proposal
+from estimator.scenario.problems import InputProblems, fields_named
+from estimator.scenario.proposal.proposal import Proposal, proposal
 from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
+from estimator.validation.csv_row import chips_of_a_node
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
 from estimator.validation.predicted_rows.device import chip_of
 
@@ -44,10 +46,11 @@ class PredictedStep(TypedDict):
 
 
 class Measurements(TypedDict):
-    """A line for each, and beside it the prediction of its scenario."""
+    """A line for each, and beside it the prediction of its scenario; ``next``: after which more follow, "" for none."""
 
     measurements: list[Summary]
     predicted: list[PredictedStep | None]
+    next: str
 
 
 class Beside(TypedDict):
@@ -81,17 +84,29 @@ class GivenDevice:
     chip: str
 
 
+MOST_LISTED = 100_000
 MOST_ROWS = 5000
 """Some seconds of estimates, were each row another scenario."""
 
 
 @router.get("/api/measurements")
-@documented({200: Measurements})
-def get_measurements(context: Ctx, calibration: str = "") -> Response:
-    """All measurements in one line each, newest first, bundled ones last, and beside each its prediction in short."""
-    found = context.store.summaries()
+@documented({200: Measurements}, 404, 422)
+def get_measurements(
+    context: Ctx, calibration: str = "", limit: Annotated[int, Query(ge=0, le=MOST_LISTED)] = 0, after: str = ""
+) -> Response:
+    """Measurements in one line each, newest first, bundled ones last, and beside each its prediction in short.
+
+    All of them, or as many as ``?limit=``, from behind the one named by ``?after=``: what ``next`` of the answer said.
+    """
+    try:
+        found = context.store.summaries(limit + 1 if limit else 0, after)
+    except KeyError:
+        raise Refused(404, "There is no such measurement to go on after. Begin again without ?after=.") from None
+    shown = found[:limit] if limit else found
     measured = context.calibrations.efficiencies(calibration)
-    return json_response({"measurements": found, "predicted": [_predicted_step(one, measured) for one in found]})
+    predicted = [_predicted_step(one, measured) for one in shown]
+    further = shown[-1].id if len(found) > len(shown) else ""
+    return json_response({"measurements": shown, "predicted": predicted, "next": further})
 
 
 def _predicted_step(summary: Summary, calibration: Calibrated | None) -> PredictedStep | None:
@@ -140,13 +155,39 @@ def get_what_if(
     change: Annotated[list[str] | None, Query()] = None,
     chip: str = "",
     ranks: int = 1,
+    sharding: str = "ddp",
+    tp: int = 1,
+    split: Annotated[list[str] | None, Query()] = None,
+    pp: int = 1,
+    schedule: str = "1f1b",
+    virtual_stages: int = 1,
+    micro_batches: int = 1,
     calibration: str = "",
 ) -> Response:
-    """What the measurement's own ops would take after each ``?change=``, on another ``?chip=``, on data parallel
-    ``?ranks=``, by ``?calibration=`` as for an estimate; and which other layouts a list cannot be given, and why.
+    """What the measurement's own ops would take after each ``?change=``, on another ``?chip=``, laid out by a plan: on
+    data parallel ``?ranks=``, with their states in ``?sharding=``, on ``?tp=`` ranks that split linears (each
+    ``?split=`` the end of a module's path, ``=column`` or ``=row``; without, their names propose it), on ``?pp=``
+    stages under a ``?schedule=`` with ``?virtual_stages=``, in ``?micro_batches=`` of the list's batch; by
+    ``?calibration=`` as for an estimate. ``layouts`` says which of them a list cannot be given, and why.
     """  # fmt: skip
     measured = context.calibrations.efficiencies(calibration)
-    return json_response(what_if(_ops(measurement_id, context), change or [], chip, ranks, measured))
+    plan = {
+        "dp": ranks,
+        "sharding": sharding,
+        "tp": tp,
+        "pp": pp,
+        "schedule": schedule,
+        "virtual_stages": virtual_stages,
+    }
+    ops = _ops(measurement_id, context)
+    with fields_named(_parameter_of):
+        laying = laying_of(plan, micro_batches, split or ())
+        return json_response(what_if(ops, change or [], chip, laying, measured))
+
+
+def _parameter_of(field: str) -> str:
+    """The parameter of an address by which a field of how a list is laid out is given."""
+    return {"plan.dp": "ranks", "cluster.chip": "chip"}.get(field, field.removeprefix("plan."))
 
 
 @router.put("/api/measurements/{measurement_id}/scenario")
@@ -179,30 +220,41 @@ _NO_UPLOAD = "There is no such uploaded measurement; runs and samples have a sce
 
 @router.put("/api/measurements/{measurement_id}/device")
 @documented({200: (Measurement, Beside)}, *JSON_BODY, 404, body=Body(type=GivenDevice, example={"chip": "h100-sxm"}))
-async def put_device(measurement_id: str, request: Request, context: Ctx) -> Response:
-    """Say what an uploaded measurement ran on, as its file does not → the measurement, whose rows that predicts."""
+async def put_device(measurement_id: str, request: Request, context: Ctx, calibration: str = "") -> Response:
+    """Say what an uploaded measurement ran on, as its file does not → the measurement, whose rows that predicts.
+
+    The scenario that a log sets lacks only its cluster: nodes of this chip as they are usually built.
+    """
     document = decode(GivenDevice, await read_json(request, context.settings.json_limit_bytes))
-    return json_response(await asyncio.to_thread(_ran_on, measurement_id, document.chip, context))
+    return json_response(await asyncio.to_thread(_ran_on, measurement_id, document.chip, context, calibration))
 
 
-def _ran_on(measurement_id: str, chip: str, context: Context) -> dict[str, Any]:
+def _ran_on(measurement_id: str, chip: str, context: Context, calibration: str) -> dict[str, Any]:
     entry = catalog.chip(chip)
-    before = _found(measurement_id, context).device
-    kept = {name: value for name, value in before.items() if name != "candidates"}
-    measurement = context.store.put_said(measurement_id, device={**kept, "name": entry.label or entry.name})
+    before = _found(measurement_id, context)
+    kept = {name: value for name, value in before.device.items() if name != "candidates"}
+    said: dict[str, dict[str, Any]] = {"device": {**kept, "name": entry.label or entry.name}}
+    if before.scenario and ("cluster" not in before.scenario or before.device.get("said")):
+        ranks = before.world_size
+        in_node = chips_of_a_node(ranks, entry.chips_per_node)
+        cluster = {"chip": entry.name, "chips_per_node": in_node, "nodes": ranks // in_node}
+        said["device"]["said"] = True  # another answer replaces it
+        said["scenario"] = {**before.scenario, "cluster": cluster}
+    measurement = context.store.put_said(measurement_id, **said)
     if measurement is None:
         raise Refused(404, _NO_UPLOAD)
-    return _whole(measurement, context)
+    return _whole(measurement, context, calibration)
 
 
 @router.get("/api/measurements/{measurement_id}/rows")
 @documented({200: PredictedTable}, 404, 422)
-def get_rows(measurement_id: str, context: Ctx, chip: str = "") -> Response:
+def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str = "") -> Response:
     """What each row of a measurement's table should be → {chip, rows: [{column: value}], reasons: [text], errors:
     {column: {n, mape, median_ape, p90_ape, max_ape, bias}}, assumptions, unpredicted}; errors in percent; ``reasons``
     says why a row has no prediction, ``unpredicted`` why none has one. ``?chip=`` asks for another chip than the
-    measurement's own, and is refused where there is none.
+    measurement's own, and is refused where there is none; ``?calibration=`` as for an estimate.
     """  # fmt: skip
+    measured = context.calibrations.efficiencies(calibration)
     measurement = _found(measurement_id, context)
     if len(measurement.rows) > MOST_ROWS:
         why = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
@@ -210,7 +262,7 @@ def get_rows(measurement_id: str, context: Ctx, chip: str = "") -> Response:
     name = chip or chip_of(measurement)
     try:
         context.cpu.refuse_unprobed({"cluster": {"chip": name}})
-        return json_response(predicted_table(measurement, name))
+        return json_response(predicted_table(measurement, name, measured))
     except InputProblems as error:
         if chip:
             raise

@@ -33,8 +33,9 @@ class Described(TypedDict):
 @documented({200: Described}, 400, 413, 422, body=Body(type=dict[str, Any], example=HUGGING_FACE))
 async def put_model(request: Request, context: Ctx, filename: str = "config.json") -> Response:
     """Raw config.json → {model, parameters, active_parameters, assumptions}; 422 with a problem for every key."""
-    reading = read_hf(decode_json(await read_body(request, context.settings.json_limit_bytes)))
-    model = dataclasses.replace(reading.model, name=reading.model.name or plain_name(filename))
+    document = decode_json(await read_body(request, context.settings.json_limit_bytes))
+    reading = read_hf(document)
+    model = dataclasses.replace(reading.model, name=reading.model.name or _name(document, reading.model, filename))
     return json_response(
         {
             "model": model,
@@ -43,3 +44,13 @@ async def put_model(request: Request, context: Ctx, filename: str = "config.json
             "assumptions": reading.assumptions,
         }
     )
+
+
+def _name(document: Any, model: Model, filename: str) -> str:
+    """The file's name; where that is every model's, the kind and size, as in "llama 8.03B"."""
+    kind = document.get("model_type") if isinstance(document, dict) else None
+    if filename != "config.json" or not isinstance(kind, str) or not kind:
+        return plain_name(filename)
+    number = parameters(model, model.max_positions)
+    scale, unit = (1e9, "B") if number >= 1e9 else (1e6, "M") if number >= 1e6 else (1e3, "k")
+    return f"{plain_name(kind)} {number / scale:.3g}{unit}"

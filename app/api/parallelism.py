@@ -24,11 +24,15 @@ router = APIRouter()
 @documented(
     {200: Parallelism}, *JSON_BODY, body=Body(type=GivenParallelism, example={"scenario": SCENARIO, "ranks": 8})
 )
-async def post_parallelism(request: Request, context: Ctx) -> Response:
-    """{scenario, ranks} → 1D, 2D, 2.5D, 3D against tokens, splits of the sequence against its length, cross-overs."""
+async def post_parallelism(request: Request, context: Ctx, calibration: str = "") -> Response:
+    """{scenario, ranks} → 1D, 2D, 2.5D, 3D against tokens, splits of the sequence against its length, cross-overs.
+
+    ``?calibration=`` as for an estimate.
+    """
     scenario, ranks = _parts(await read_json(request, context.settings.json_limit_bytes))
     context.cpu.refuse_unprobed(scenario)
-    return json_response(await asyncio.to_thread(parallelism, scenario_from_json(scenario), ranks))
+    measured = context.calibrations.efficiencies(calibration)
+    return json_response(await asyncio.to_thread(parallelism, scenario_from_json(scenario), ranks, measured))
 
 
 def _parts(document: Any) -> tuple[dict[str, Any], int]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenScenario
+from app.api.kept import give_kept
 from app.context import Ctx
 from estimator.search.remedies import Remedies, remedies
 
@@ -23,7 +21,4 @@ async def post_remedies(request: Request, context: Ctx, calibration: str = "") -
 
     ``?calibration=`` as for an estimate.
     """
-    document = await read_json(request, context.settings.json_limit_bytes)
-    context.cpu.refuse_unprobed(document)
-    found = await asyncio.to_thread(remedies, document, context.calibrations.efficiencies(calibration))
-    return json_response(found)
+    return await give_kept(request, context, calibration, remedies)

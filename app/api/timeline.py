@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
+from typing import Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import Response
 
-from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenScenario
+from app.api.kept import give_kept
 from app.context import Ctx
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.timeline import timeline
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.timeline import Timeline
@@ -25,8 +26,8 @@ async def post_timeline(request: Request, context: Ctx, calibration: str = "") -
 
     ``?calibration=`` as for an estimate.
     """
-    document = await read_json(request, context.settings.json_limit_bytes)
-    context.cpu.refuse_unprobed(document)
-    measured = context.calibrations.efficiencies(calibration)
-    found = await asyncio.to_thread(timeline, scenario_from_json(document), measured)
-    return json_response(found)
+
+    def lay_out(document: Any, measured: Calibrated | None) -> Timeline:
+        return timeline(scenario_from_json(document), measured)
+
+    return await give_kept(request, context, calibration, lay_out)

@@ -9,8 +9,9 @@ import filecmp
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, TypedDict
 
+import msgspec
 from fastapi import APIRouter, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -19,13 +20,14 @@ from app.api.body import json_response, refuse_length, too_long
 from app.api.documented import Body, Raw, documented
 from app.api.given import TABLE
 from app.context import Context, Ctx
-from app.disk import discard, new_id, whole_folder, write_json
+from app.disk import discard, new_id, passing_folder, whole_folder, write_json
 from app.errors import Refused
+from app.importers.imported import Headers, SeenTable
 from app.importers.sandbox import Imported, ImportRefused, import_sandboxed
 from app.summary import OPS_FOLDER, Summary
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Warning
-from estimator.scenario.problems import Problem
+from estimator.scenario.problems import InputProblems, Problem
 
 router = APIRouter()
 
@@ -42,26 +44,88 @@ class Uploaded(TypedDict):
 
 
 _CHUNK_BYTES = 1024**2
+_LONGEST_HEADER = 200
+_CUT_OFF = "The connection closed before the file was complete."
+
+
+class Preview(TypedDict):
+    """What a file would give: a text's tables as they stand there, and the first rows that are read in them."""
+
+    tables: list[SeenTable]
+    measurements: list[PreviewedRows]
+    warnings: list[Warning]
+
+
+class PreviewedRows(TypedDict):
+    """The first rows of one measurement, of how many."""
+
+    label: str
+    format: str
+    rows: list[dict[str, Any]]
+    count: int
+
+
+_PREVIEWED_ROWS = 8
+
+
+@router.put("/api/previews")
+@documented(
+    {200: Preview}, 400, 413, 422, 507, body=Body(type=Raw(media_type="application/octet-stream"), example=TABLE)
+)
+async def put_preview(request: Request, context: Ctx, filename: str = "upload", columns: str = "") -> Response:
+    """Raw body → what importing it would give, nothing kept; ``?columns=`` as for an upload."""
+    name, headers = plain_name(filename), _headers(columns)
+    try:
+        with passing_folder(context.data.uploads, new_id()) as folder:
+            path = folder / "source"
+            await _received(request, context, path, name)
+            async with context.imports:
+                found = await asyncio.to_thread(import_sandboxed, path, name, headers=headers)
+    except ImportRefused as error:
+        raise _refusal(error) from None
+    except ClientDisconnect:
+        raise Refused(400, _CUT_OFF) from None
+    shown = [
+        PreviewedRows(
+            label=one.label or name,
+            format=one.origin.format,
+            rows=list(one.rows[:_PREVIEWED_ROWS]),
+            count=len(one.rows),
+        )
+        for one in found.measurements
+    ]
+    return json_response({"tables": found.tables, "measurements": shown, "warnings": found.warnings})
 
 
 @router.put("/api/uploads")
 @documented(
     {201: Uploaded}, 400, 413, 422, 507, body=Body(type=Raw(media_type="application/octet-stream"), example=TABLE)
 )
-async def put_upload(request: Request, context: Ctx, filename: str = "upload") -> Response:
-    """Raw body → 201 {upload_id, measurements, warnings, skipped, same_as}; 4xx naming format, place and remedy."""
-    limit_bytes = context.settings.upload_limit_bytes
-    refuse_length(request, limit_bytes)
-    name = plain_name(filename)
+async def put_upload(request: Request, context: Ctx, filename: str = "upload", columns: str = "") -> Response:
+    """Raw body → 201 {upload_id, measurements, warnings, skipped, same_as}; 4xx naming format, place and remedy.
+
+    ``?columns=`` says what columns of a text's tables are, as JSON: {line: {column from 0: header}}.
+    """
+    name, headers = plain_name(filename), _headers(columns)
 
     async def receive(path: Path) -> None:
-        if not await _receive(request, path, limit_bytes):
-            raise Refused(422, "The file is empty. Choose a result, a trace, or a text table.", filename=name)
+        await _received(request, context, path, name)
 
-    return await stored(context, name, receive)
+    return await stored(context, name, receive, headers)
 
 
-async def stored(context: Context, name: str, fill: Callable[[Path], Awaitable[None]]) -> Response:
+def _headers(columns: str) -> Headers:
+    try:
+        found = msgspec.json.decode(columns or "{}", type=Headers)
+    except msgspec.DecodeError as error:
+        remedy = 'Give JSON such as {"12": {"1": "forward (ms)"}}: line, column from 0, header.'
+        raise InputProblems([Problem(field="columns", message=str(error), remedy=remedy)]) from None
+    return {line: {at: text[:_LONGEST_HEADER] for at, text in own.items()} for line, own in found.items()}
+
+
+async def stored(
+    context: Context, name: str, fill: Callable[[Path], Awaitable[None]], headers: Headers | None = None
+) -> Response:
     """Keep the file that ``fill`` writes with what its importer reads in it → 201; nothing where either fails."""
     upload_id = new_id()
     try:
@@ -70,13 +134,13 @@ async def stored(context: Context, name: str, fill: Callable[[Path], Awaitable[N
             await fill(path)
             size_bytes = path.stat().st_size
             async with context.imports:
-                imported = await asyncio.to_thread(import_sandboxed, path, name)
-            await asyncio.to_thread(_write, folder, upload_id, name, size_bytes, imported)
+                imported = await asyncio.to_thread(import_sandboxed, path, name, headers=headers)
+            await asyncio.to_thread(_write, folder, upload_id, name, size_bytes, imported, headers or {})
             same_as = await asyncio.to_thread(_twin, context.data.uploads, path)
     except ImportRefused as error:
         raise _refusal(error) from None
     except ClientDisconnect:
-        raise Refused(400, "The connection closed before the file was complete.") from None
+        raise Refused(400, _CUT_OFF) from None
     try:
         summaries = await asyncio.to_thread(context.store.put_upload, upload_id)
     except Exception:  # what was refused must not appear later
@@ -99,6 +163,13 @@ def plain_name(filename: str) -> str:
     """Reduce a name to its last part, printable and short; importers see it, the disk does not."""
     last = filename.replace("\\", "/").rsplit("/", 1)[-1]
     return "".join(letter for letter in last if letter.isprintable())[:200] or "upload"
+
+
+async def _received(request: Request, context: Context, path: Path, name: str) -> None:
+    limit_bytes = context.settings.upload_limit_bytes
+    refuse_length(request, limit_bytes)
+    if not await _receive(request, path, limit_bytes):
+        raise Refused(422, "The file is empty. Choose a result, a trace, or a text table.", filename=name)
 
 
 async def _receive(request: Request, path: Path, limit_bytes: int) -> int:
@@ -128,7 +199,7 @@ def _twin(uploads: Path, path: Path) -> str:
     return ""
 
 
-def _write(folder: Path, upload_id: str, name: str, size_bytes: int, imported: Imported) -> None:
+def _write(folder: Path, upload_id: str, name: str, size_bytes: int, imported: Imported, headers: Headers) -> None:
     (folder / "measurements").mkdir()
     if any(imported.op_lists):
         (folder / OPS_FOLDER).mkdir()
@@ -139,6 +210,7 @@ def _write(folder: Path, upload_id: str, name: str, size_bytes: int, imported: I
         known = dataclasses.replace(measurement, id=f"{upload_id}-{index}", label=measurement.label or name)
         write_json(folder / "measurements" / f"{index:05}.json", known)
     about = {"filename": name, "created_s": time.time(), "size_bytes": size_bytes}
+    about |= {"columns": headers} if headers else {}
     write_json(folder / "upload.json", about | encode({"warnings": imported.warnings, "skipped": imported.skipped}))
 
 

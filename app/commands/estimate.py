@@ -12,12 +12,14 @@ from app.commands.calibration import read_calibrations
 from app.commands.cpu import with_this_cpu
 from app.commands.described import described
 from app.commands.files import print_json, read_document, table, wrapped
+from app.commands.laying import option_of, read_laying
 from app.layer_csv import layer_csv, layer_frame
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.estimate import estimate as predict
 from estimator.estimate.layer_table import layer_table
-from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
+from estimator.estimate.of_op_list import cluster_for
 from estimator.estimate.op_list_report import alike
 from estimator.estimate.recorded import WORK as SHOWN_WORK
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
@@ -25,7 +27,7 @@ from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import HfReading, read_hf
 from estimator.scenario.op_list import from_json as op_list_from_json
 from estimator.scenario.op_list import is_op_list
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
 from estimator.scenario.units import bytes_text, counted, engineering, seconds
 
@@ -38,12 +40,14 @@ def estimate(
     table_to: Path | None = None,
     chip: str = "",
     calibration: Sequence[Path] | None = None,
+    plan: Sequence[str] = (),
+    split: Sequence[str] = (),
 ) -> int:
     """Predict the scenario or the op list of a file and print the prediction.
 
     ``hf``: a config.json that the model is taken from. ``table_to``: a file that the table of one layer is written to:
     Parquet or Excel by its suffix, else CSV. ``chip``: another one than an op list was made for. ``calibration``: a
-    file of efficiencies.
+    file of efficiencies. ``plan``: fields that an op list is laid out by, as in dp=8; ``split``: how its linears are.
     """
     as_frame = tables.needs_pandas(table_to) if table_to else False
     efficiencies = read_calibrations(calibration)
@@ -56,10 +60,15 @@ def estimate(
         if given:
             message, remedy = "is for scenarios; this is an op list", "Leave it out."
             raise InputProblems([Problem(field=name, message=message, remedy=remedy) for name in given])
-        return _op_list(document, as_json, data, chip, efficiencies)
-    if chip:
-        remedy = "Leave it out, and name the chip in cluster.chip."
-        raise InputProblems([Problem(field="--chip", message="is for op lists; this is a scenario", remedy=remedy)])
+        return _op_list(document, as_json, data, chip, efficiencies, read_laying(plan, split))
+    for option, asked, field in (
+        ("--chip", chip, "cluster.chip"),
+        ("--plan", plan, "plan"),
+        ("--split", split, "plan"),
+    ):
+        if asked:
+            remedy = f"Leave it out, and say it in {field}."
+            raise InputProblems([Problem(field=option, message="is for op lists; this is a scenario", remedy=remedy)])
     assumptions: tuple[str, ...] = ()
     if hf:
         reading = _model(hf)
@@ -85,21 +94,24 @@ def estimate(
 
 
 def _op_list(
-    document: Any, as_json: bool, data: Path | None, chip: str, efficiencies: Calibrated | None
+    document: Any, as_json: bool, data: Path | None, chip: str, efficiencies: Calibrated | None, laying: Laying
 ) -> int:  # fmt: skip
     found = op_list_from_json(document)
     with_this_cpu({"cluster": {"chip": chip or found.chip}}, data)
-    cluster = cluster_for(found, chip)
-    predicted = estimate_op_list(found, cluster, efficiencies)
+    with fields_named(option_of):
+        cluster = cluster_for(found, chip)
+        predicted = estimate_laid_out(found, laying, chip, efficiencies)
     if as_json:
         print_json(encode(predicted) | {"program": found.program, "chip": cluster.chip.name})
         return 0
     ranks = f"rank {found.rank} of {found.world_size}" if found.world_size > 1 else "one rank"
+    if laying.moves:
+        ranks = f"laid out over {counted(predicted.chips, 'rank')}"
     about = (
         f"op list      {found.program} ({found.source}), {ranks} on {cluster.chip.label}, {len(found.calls):,} calls"
     )
     lines = [*wrapped(about, hanging=13)]
-    if found.loop_s:
+    if found.loop_s and not laying.moves:
         error = predicted.step_time_s / found.loop_s - 1
         lines.append(f"measured     {seconds(found.loop_s)}; predicted {error:+.0%}")
     print("\n".join([*lines, text(predicted), "", module_table(predicted)]))
@@ -107,24 +119,31 @@ def _op_list(
 
 
 MOST_MODULES = 20
+LEAST_WAITS_FRAC = 1e-6
 
 
 def module_table(found: Estimate) -> str:
-    """Write where a program's device time goes: the same place of every layer added up, the longest first."""
+    """Write where a program's step goes: the same place of every layer added up, the longest first, then what waits."""
     sums: dict[str, list[float]] = {}
     for module in found.modules:
         columns = [*(module.phases_s[phase] for phase in SHOWN_WORK), module.seconds, module.launches]
         kept = sums.setdefault(alike(module.path), [0.0] * len(columns))
         kept[:] = [old + new for old, new in zip(kept, columns, strict=True)]
-    total = sum(columns[-2] for columns in sums.values()) or 1.0
     longest = sorted(sums.items(), key=lambda item: -item[1][-2])
+    further = [columns for _, columns in longest[MOST_MODULES:]]
+    if further:
+        added = [sum(values) for values in zip(*further, strict=True)]
+        longest = [*longest[:MOST_MODULES], (f"… and {counted(len(further), 'further module')}; --json has all", added)]
+    step_s = found.step_time_s or 1.0
     rows = [
-        [path, *(seconds(value) for value in columns[:-1]), f"{columns[-2] / total:.1%}", f"{columns[-1]:,.0f}"]
-        for path, columns in longest[:MOST_MODULES]
+        [path, *(seconds(value) for value in columns[:-1]), f"{columns[-2] / step_s:.1%}", f"{columns[-1]:,.0f}"]
+        for path, columns in longest
     ]
-    header = ["module", *(SHOWN_PHASES[phase].label for phase in SHOWN_WORK), "all", "share", "kernels"]
-    left = len(longest) - MOST_MODULES
-    return table(header, rows) + (f"\n… and {counted(left, 'further module')}; --json has all" if left > 0 else "")
+    waits_s = found.step_time_s - sum(columns[-2] for columns in sums.values())
+    if waits_s > LEAST_WAITS_FRAC * step_s:
+        rows.append(["waits of the device", *("" for _ in SHOWN_WORK), seconds(waits_s), f"{waits_s / step_s:.1%}", ""])
+    header = ["module", *(SHOWN_PHASES[phase].label for phase in SHOWN_WORK), "all", "of the step", "kernels"]
+    return table(header, rows)
 
 
 def _one_node() -> dict[str, Any]:
@@ -137,12 +156,8 @@ def _one_node() -> dict[str, Any]:
 def _model(path: Path) -> HfReading:
     """Read a config.json; raise InputProblems that name the file and the key."""
     document = read_document(path)
-    try:
+    with fields_named(lambda key: f"{path}: {key}"):
         return read_hf(document)
-    except InputProblems as error:
-        raise InputProblems(
-            [dataclasses.replace(problem, field=f"{path}: {problem.field}") for problem in error.problems]
-        ) from None
 
 
 def text(found: Estimate) -> str:

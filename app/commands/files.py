@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
 from collections.abc import Sequence
@@ -15,6 +16,7 @@ from estimator.scenario.problems import InputProblems, Problem
 
 LARGEST_BYTES = 64 * 1024**2
 WIDTH = 100
+_NO_NUMBER = re.compile(r"\b(NaN|-?Infinity)\b")
 
 
 def read_text(path: Path) -> str:
@@ -24,7 +26,8 @@ def read_text(path: Path) -> str:
             raise _refused(path, f"is longer than {LARGEST_BYTES} bytes", "Split it.")
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise _refused(path, f"is not UTF-8 text (byte {error.start})", "Save it as UTF-8.") from None
+        remedy = f"Save it as UTF-8; a profile or another recording is read by headroom import {path.name}."
+        raise _refused(path, f"is not UTF-8 text (byte {error.start})", remedy) from None
     except OSError as error:
         message = f"cannot be read: {error.strerror or error}"
         raise _refused(path, message, "Give the path of a file that exists.") from None
@@ -40,7 +43,8 @@ def read_document(path: Path) -> Any:
     except RecursionError:
         raise _refused(path, "is nested too deeply", "Write one JSON object as the contract names it.") from None
     except (msgspec.DecodeError, ValueError) as error:
-        raise _refused(path, f"is not JSON: {error}", "Correct it; numbers like NaN are no JSON.") from None
+        number = " NaN and Infinity are no numbers of JSON." if _NO_NUMBER.search(text) else ""
+        raise _refused(path, f"is not JSON: {error}", f"Correct it.{number}") from None
 
 
 def read_object(path: Path, what: str, example: str) -> dict[str, Any]:

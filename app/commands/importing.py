@@ -20,7 +20,7 @@ from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Measurement, step_time_s
 from estimator.scenario.op_list import OpList, from_json
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.scenario.proposal import Proposal, proposal
+from estimator.scenario.proposal.proposal import Proposal, proposal
 from estimator.scenario.units import bytes_text, counted, seconds
 
 

@@ -11,20 +11,23 @@ import statistics
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from app.commands.calibration import read_calibrations
 from app.commands.files import print_json, read_document, table
+from app.commands.laying import option_of, read_laying
 from app.tracing import failure, flags_of, trace_command
-from estimator.cost.efficiency import Calibrated
+from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate, estimate
+from estimator.estimate.host_pace import Curve, over_paces, read_off
+from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.measurement import step_time_s
 from estimator.scenario.op_list import OpList
 from estimator.scenario.op_list import from_json as op_list_from_json
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.units import bytes_text, counted, seconds
 from runners.job import read_measurement, write_atomically
@@ -36,7 +39,11 @@ PREDICTIONS_FILE = "predictions.json"
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What a step should take; ``measured_before``: its result was there when it was predicted."""
+    """What a step should take; ``measured_before``: its result was there when it was predicted.
+
+    ``host_pace_s``: the pace of the host behind the efficiencies, 0 where it was not noted; ``over_paces_s``: the step
+    at paces so many times that (estimator/estimate/host_pace.py). ``plan``: what a list of one rank was laid out by.
+    """
 
     name: str
     efficiencies: str
@@ -45,14 +52,21 @@ class Prediction:
     phases_s: dict[str, float]
     peak_bytes: float
     measured_before: bool = False
+    host_pace_s: float = 0.0
+    over_paces_s: Curve = ()
+    plan: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """A prediction and what was measured; None where it was not, or where memory was not enough."""
+    """A prediction and what was measured; None where it was not, or where memory was not enough.
+
+    ``host_factor``: how many times as long as while it was calibrated the host took for the same work beside the step.
+    """
 
     prediction: Prediction
     step_time_s: float | None = None
+    host_factor: float | None = None
     peak_bytes: float | None = None
     status: str = ""
 
@@ -62,37 +76,51 @@ class Compared:
         return self.prediction.step_time_s / self.step_time_s - 1 if self.step_time_s else None
 
     @property
+    def at_pace_error_frac(self) -> float | None:
+        """The same, predicted at the pace at which the host then ran."""
+        if not self.step_time_s or self.host_factor is None:
+            return None
+        return read_off(self.prediction.over_paces_s, self.host_factor) / self.step_time_s - 1
+
+    @property
     def memory_error_frac(self) -> float | None:
         """The same of the peak."""
         return self.prediction.peak_bytes / self.peak_bytes - 1 if self.peak_bytes else None
 
 
 def predict(
-    series: Path | None, ranks: int, chip: str, calibration: Sequence[Path] | None, results: Path | None, as_json: bool
-) -> int:
+    series: Path | None, ranks: int, chip: str, calibration: Sequence[Path] | None, results: Path | None, as_json: bool,
+    plan: Sequence[str] = (), split: Sequence[str] = (),
+) -> int:  # fmt: skip
     """Predict a list of steps, or the reference series for so many ranks; raise InputProblems.
 
-    A scenario says itself how many GPUs of what kind; other people's models are traced for ``ranks`` of ``chip``.
+    A scenario says itself how many GPUs of what kind; other people's models are traced for ``ranks`` of ``chip``, or
+    for one and laid out by ``plan``.
     """
+    laying = read_laying(plan, split)
     entries = read_series(series) if series else entries_of(plans(ranks))
     efficiencies = read_calibrations(calibration)
     known = _known(results)
+    asked = " ".join(sorted((*plan, *split)))
     found: list[Prediction] = []
     refused: list[Problem] = []
     for entry in entries:
         one = known.get(entry.name)
         if one is None:
             try:
-                made = _estimated(entry, efficiencies, ranks, chip)
+                one = replace(_predicted(entry, efficiencies, ranks, chip, results, laying), plan=asked)
             except InputProblems as error:
                 refused += error.problems
                 continue
-            one = _prediction(entry.name, made, results)
             known[one.name] = one
             if results is not None:
                 results.mkdir(parents=True, exist_ok=True)
                 write_atomically(results / PREDICTIONS_FILE, [asdict(one) for one in known.values()])
-        found.append(one)
+        if one.plan == asked:
+            found.append(one)
+        else:
+            message = f"stands there under {one.plan or 'no plan'}"
+            refused.append(Problem(field=f"{entry.name}: --plan", message=message, remedy="Name other --results."))
     compared = [_compared(one, results) for one in found]
     if as_json:
         print_json([_flat(one) for one in compared])
@@ -103,17 +131,26 @@ def predict(
     return 0
 
 
-def _estimated(entry: Entry, efficiencies: Calibrated | None, ranks: int, chip: str) -> Estimate:
-    try:
-        if entry.config:
-            traced = _traced(entry, ranks, chip)
-            return estimate_op_list(traced, cluster_for(traced, chip), efficiencies)
-        return estimate(scenario_from_json(_scenario_of(entry)), efficiencies)
-    except InputProblems as error:
-        problems = [
-            Problem(field=f"{entry.name}: {p.field}", message=p.message, remedy=p.remedy) for p in error.problems
-        ]
-        raise InputProblems(problems) from None
+def _predicted(
+    entry: Entry, efficiencies: Calibrated | None, ranks: int, chip: str, results: Path | None, laying: Laying
+) -> Prediction:  # fmt: skip
+    with fields_named(lambda name: f"{entry.name}: {name}"):
+        if not entry.config and laying != Laying():
+            remedy = "Leave it out, or change the scenario."
+            raise InputProblems([Problem(field="--plan", message="is of lists; a scenario has its own", remedy=remedy)])
+        if not entry.config:
+            return _prediction(entry.name, estimate(scenario_from_json(_scenario_of(entry)), efficiencies), results)
+    with fields_named(lambda name: f"{entry.name}: {option_of(name)}"):
+        if laying.moves:
+            laid = estimate_laid_out(_traced(entry, 1, chip), laying, chip, efficiencies)
+            return _prediction(entry.name, laid, results)
+        traced = _traced(entry, ranks, chip)
+        cluster = cluster_for(traced, chip)
+        one = _prediction(entry.name, estimate_op_list(traced, cluster, efficiencies), results)
+        e = efficiencies_for(cluster.chip, efficiencies)
+        if not e.host_pace_s:
+            return one
+        return replace(one, host_pace_s=e.host_pace_s, over_paces_s=over_paces(traced, cluster, e))
 
 
 def _scenario_of(entry: Entry) -> dict[str, Any]:
@@ -157,8 +194,17 @@ def _known(results: Path | None) -> dict[str, Prediction]:
     if path is None or not path.exists():
         return {}
     try:
-        found = [Prediction(**{**one, "interval_s": tuple(one["interval_s"])}) for one in read_document(path)]
-    except (TypeError, KeyError):
+        found = [
+            Prediction(
+                **{
+                    **one,
+                    "interval_s": tuple(one["interval_s"]),
+                    "over_paces_s": tuple((float(factor), float(s)) for factor, s in one.get("over_paces_s", ())),
+                }
+            )
+            for one in read_document(path)
+        ]
+    except (TypeError, KeyError, ValueError):
         remedy = "Delete it, to predict anew."
         raise InputProblems([Problem(field=str(path), message="holds no predictions", remedy=remedy)]) from None
     return {one.name: one for one in found}
@@ -169,8 +215,11 @@ def _compared(prediction: Prediction, results: Path | None) -> Compared:
     if path is None or not path.exists():
         return Compared(prediction=prediction)
     measured = read_measurement(path)
+    paces = measured.samples.get("host_paces_s") or []
+    known = prediction.host_pace_s and prediction.over_paces_s and paces
     return Compared(
         prediction=prediction,
+        host_factor=statistics.median(paces) / prediction.host_pace_s if known else None,
         step_time_s=step_time_s(measured.steps_s),
         peak_bytes=max(_peaks(measured.samples), default=measured.memory.peak_bytes),
         status=measured.status,
@@ -184,7 +233,12 @@ def _peaks(samples: Mapping[str, Any]) -> list[float]:
 
 def _flat(one: Compared) -> dict[str, Any]:
     measured = {"step_time_s": one.step_time_s, "peak_bytes": one.peak_bytes, "status": one.status}
-    errors = {"time_error_frac": one.time_error_frac, "memory_error_frac": one.memory_error_frac}
+    errors = {
+        "time_error_frac": one.time_error_frac,
+        "memory_error_frac": one.memory_error_frac,
+        "host_factor": one.host_factor,
+        "at_pace_error_frac": one.at_pace_error_frac,
+    }
     return {**asdict(one.prediction), "measured": measured if one.status else None, **errors}
 
 
@@ -195,16 +249,19 @@ def _lines(found: list[Compared]) -> list[str]:
             seconds(one.prediction.step_time_s),
             seconds(one.step_time_s) if one.step_time_s else one.status,
             _percent(one.time_error_frac),
+            f"×{one.host_factor:.2f}" if one.host_factor else "",
+            _percent(one.at_pace_error_frac),
             bytes_text(one.prediction.peak_bytes),
             bytes_text(one.peak_bytes) if one.peak_bytes else "",
             _percent(one.memory_error_frac),
         )
         for one in found
     ]
-    header = ("step", "predicted", "measured", "error", "peak", "measured", "error")
+    header = ("step", "predicted", "measured", "error", "host", "at its pace", "peak", "measured", "error")
     lines = [table(header, rows)]
     for name, errors in (
         ("time", [one.time_error_frac for one in found]),
+        ("time at the pace of the host beside each step", [one.at_pace_error_frac for one in found]),
         ("memory", [one.memory_error_frac for one in found]),
     ):
         known = sorted(abs(error) for error in errors if error is not None)

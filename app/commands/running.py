@@ -169,7 +169,10 @@ def _text(done: Run, measurement: Measurement) -> list[str]:
         text.append(f"step time    {seconds(step_s)}  ({words})")
         text += _predicted(measurement, None if ratio else step_s)
     phases_s = [(shown.label, measurement.phases_s.get(name)) for name, shown in SHOWN_PHASES.items()]
-    text += [f"  {label:22} {seconds(value)}" for label, value in phases_s if value]
+    shown_s = [f"  {label:22} {seconds(value)}" for label, value in phases_s if value]
+    if ratio and shown_s:
+        text.append("by phase, of the median step:")
+    text += shown_s
     if measurement.memory.peak_bytes:
         text.append(f"peak memory  {bytes_text(measurement.memory.peak_bytes)}")
     return text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import logging
 import secrets
 import signal
@@ -30,6 +31,7 @@ def serve(arguments: Mapping[str, Any]) -> int:
     if made:
         settings = settings.model_copy(update={"token": SecretStr(made)})
     app = create_app(settings)
+    gc.freeze()  # or a request waits now and then while the collector looks through all that was imported
     listener = _listen(settings)
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
     # What fails is logged by app.errors, and what hinders the start is raised below, without uvicorn's stack trace

@@ -100,7 +100,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         remedy = (
             f"Separate the columns by commas, not by {separated[0]!r}."
             if separated
-            else f"The first line names at least {', '.join(NEEDED)}; README.md lists the others."
+            else f"The first line names at least {', '.join(NEEDED)}; docs/validating.md lists the others."
         )
         raise _refused(path, f"has no column {', '.join(missing)}", remedy)
     if len(lines) == 1:

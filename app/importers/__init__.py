@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from pathlib import Path
 
-from app.importers.imported import DEFAULT_LIMITS, Imported, ImportRefused, Limits
+from app.importers.imported import DEFAULT_LIMITS, Headers, Imported, ImportRefused, Limits
 from app.importers.sniff import sniff
 from app.importers.source import Source
 
@@ -23,20 +23,21 @@ FORMATS: dict[str, str] = {
     "flop-counter": "app.importers.flop_counter",
     "chakra": "app.importers.chakra",
     "xla": "app.importers.xla",
+    "xplane": "app.importers.xplane",
     "workbook": "app.importers.workbook",
     "trainer-state": "app.importers.trainer_state",
 }
 """Format → module with ``read(source, filename, limits) -> Imported``; imported only when used."""
 
 
-def import_file(path: Path, filename: str, limits: Limits = DEFAULT_LIMITS) -> Imported:
+def import_file(path: Path, filename: str, limits: Limits = DEFAULT_LIMITS, headers: Headers | None = None) -> Imported:
     """Read one file into measurements and warnings; raise ImportRefused where that cannot be done.
 
-    ``filename`` is only a label. Nothing in the file is ever run, and memory stays within ``limits`` for whatever it
-    holds; for files from others call ``app.importers.sandbox.import_sandboxed``, which does the same in a process of
-    its own.
+    ``filename`` is only a label, ``headers`` what columns of a text's tables are. Nothing in the file is ever run, and
+    memory stays within ``limits`` for whatever it holds; for files from others call
+    ``app.importers.sandbox.import_sandboxed``, which does the same in a process of its own.
     """
-    source = Source(path, limits)
+    source = Source(path, limits, headers=headers)
     format = sniff(source, filename)
     try:
         imported: Imported = importlib.import_module(FORMATS[format]).read(source, filename, limits)

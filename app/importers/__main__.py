@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from app.importers import import_file
-from app.importers.imported import ImportRefused, Limits
+from app.importers.imported import Headers, ImportRefused, Limits
 from estimator.scenario.codec import decode
 
 PR_SET_PDEATHSIG = 1
@@ -31,14 +31,16 @@ def main() -> int:
     parser.add_argument("--path", required=True, type=Path)
     parser.add_argument("--filename", required=True)
     parser.add_argument("--limits", default="{}")
+    parser.add_argument("--headers", default="{}")
     arguments = parser.parse_args()
     end_with_parent()
     limits = decode(Limits, msgspec.json.decode(arguments.limits))
+    headers = msgspec.json.decode(arguments.headers, type=Headers)
     restrict(limits)
     answer = os.dup(1)
     os.dup2(2, 1)  # what a library prints is no answer
     try:
-        document: object = {"imported": import_file(arguments.path, arguments.filename, limits)}
+        document: object = {"imported": import_file(arguments.path, arguments.filename, limits, headers)}
     except ImportRefused as error:
         document = {"refused": [error.format, error.place, error.message, error.remedy]}
     with open(answer, "wb") as file:

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from app.importers.imported import Imported, ImportRefused, Limits
-from app.importers.kineto.aten_call import AtenCall, aten_call, kineto_dtype, signature
+from app.importers.kineto.aten_call import AtenCall, aten_call, kineto_dtype
+from app.importers.kineto.aten_results import signature
 from app.importers.kineto.called_ops import is_op
 from app.importers.source import Source
 from estimator.scenario.aten_cost import flops_of

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from app.importers.amounts import amount
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
 from estimator.scenario.measurement import Measurement, Origin, Warning
@@ -28,7 +29,8 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     for line in text[found.end() :].splitlines() if found else ():
         if not (row := _ROW.match(line)):
             continue
-        flops, share = float(f"{_number(row[3]) * _SCALES[row[4]]:.6g}"), round(_number(row[5]) / 100, 6)
+        flops = float(f"{(amount(row[3]) or 0.0) * _SCALES[row[4]]:.6g}")
+        share = round((amount(row[5]) or 0.0) / 100, 6)
         if row[1]:
             rows.append({"module": module, "op": row[2], "flops": flops, "share_frac": share})
         else:
@@ -45,10 +47,3 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         warnings=warnings,
     )
     return Imported(measurements=(measurement,), warnings=warnings, skipped=max(0, len(rows) - limits.rows))
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        return 0.0

@@ -8,6 +8,22 @@ from typing import Any
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.units import GIB, MIB
 
+Headers = dict[int, dict[int, str]]
+"""What people say that columns are: the header of a column of the table at a line, in place of what stands there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenTable:
+    """A table of a text as it stands there: its headers, its first rows, the unit of each column and what it is."""
+
+    line: int
+    kind: str
+    columns: tuple[str, ...]
+    units: tuple[str, ...]
+    """As printed in header or cells, "" where there is none."""
+    cells: tuple[tuple[str, ...], ...]
+    rows: int
+
 
 @dataclass(frozen=True, kw_only=True)
 class Imported:
@@ -18,6 +34,8 @@ class Imported:
     skipped: int = 0
     op_lists: tuple[dict[str, Any] | None, ...] = ()
     """As JSON, for each measurement, from the first, that of its step where it has one."""
+    tables: tuple[SeenTable, ...] = ()
+    """Those of a text whose headers can be said anew."""
 
 
 class ImportRefused(Exception):  # noqa: N818 - it is an answer, not an accident

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from app.importers.amounts import amount
 from app.importers.bandwidth import bus_factor, collective_kind
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
@@ -128,14 +129,14 @@ def _of_json(text: str) -> tuple[list[dict[str, Any]], str, int, str]:
 
 
 def _row(size: int, dtype: str, outside: list[str], inside: list[str]) -> dict[str, Any] | None:
-    seconds = _number(outside[0]) * 1e-6
+    seconds = (amount(outside[0]) or 0.0) * 1e-6
     if size < 1 or not 0 < seconds < 1e6:
         return None
     row: dict[str, Any] = {"size_bytes": float(size), "dtype": dtype[:16], "mean_s": seconds}
-    if (in_place := _number(inside[0]) * 1e-6) > 0:
+    if (in_place := (amount(inside[0]) or 0.0) * 1e-6) > 0:
         row["in_place_s"] = in_place
-    row |= {"algorithm_bytes_per_s": size / seconds, "bus_bytes_per_s": _number(outside[2]) * 1e9}
-    row["wrong"] = sum(_number(half[3]) for half in (outside, inside) if len(half) == _FIGURES)
+    row |= {"algorithm_bytes_per_s": size / seconds, "bus_bytes_per_s": (amount(outside[2]) or 0.0) * 1e9}
+    row["wrong"] = sum(amount(half[3]) or 0.0 for half in (outside, inside) if len(half) == _FIGURES)
     return row
 
 
@@ -160,14 +161,6 @@ def _kind_of(rows: list[dict[str, Any]], ranks: int) -> tuple[str, str]:
 def _kind(tool: str) -> str:
     plain = tool.lower()
     return collective_kind(plain) or _KINDS.get(plain, plain)
-
-
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return 0.0
-    return value if 0.0 <= value < 1e15 else 0.0
 
 
 def _list(document: Any, key: str) -> list[Any]:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.names import short_name
 from app.importers.source import Source
 from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
@@ -38,7 +39,6 @@ _NOT_TENSOR = ("_sparsity_on", "_sparsity_off")
 """Parts of another counter."""
 _MEMORY = ("dram__bytes",), ("dram__bytes_read", "dram__bytes_write")
 _SUMS = (".sum", ".sum.per_second", ".sum.per_cycle_elapsed")
-_LONGEST_NAME = 300
 _REMEDY = "Export it again: ncu --import REPORT.ncu-rep --csv --page raw --print-units base --print-fp > kernels.csv."
 
 Metrics = dict[str, float]
@@ -144,7 +144,7 @@ def _kernels(launches: Iterable[Launch]) -> tuple[list[Kernel], int]:
         if seconds is None or not name:
             skipped += 1
             continue
-        groups[name[:_LONGEST_NAME]].append((seconds, _flops(metrics, seconds), _bytes(metrics, seconds)))
+        groups[short_name(name)].append((seconds, _flops(metrics, seconds), _bytes(metrics, seconds)))
     kernels = []
     for name, some in groups.items():
         category = category_of(name)

@@ -11,6 +11,7 @@ from contextlib import closing
 from typing import Any
 
 from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.names import short_name
 from app.importers.source import Source
 from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
@@ -22,7 +23,7 @@ _KERNELS, _GRAPHS, _COPIES = (
     "CUPTI_ACTIVITY_KIND_MEMCPY",
 )
 _STEPS_BETWEEN_LOOKS, _REMEDY = 100_000, "Export the report again: nsys export --type sqlite REPORT.nsys-rep"
-_LONGEST_NAME, _NS = 300, 1e-9
+_NS = 1e-9
 
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
@@ -91,7 +92,7 @@ def _read(database: sqlite3.Connection, filename: str, limits: Limits) -> Import
 
 
 def _kernel(row: tuple[Any, ...]) -> Kernel:
-    name = str(row[0] or "(unnamed)")[:_LONGEST_NAME]
+    name = short_name(str(row[0] or "(unnamed)"))
     return Kernel(name=name, category=category_of(name), count=row[1], total_s=row[2] * _NS)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.importers.imported import DEFAULT_LIMITS, Imported, ImportRefused, Limits
+from app.importers.imported import DEFAULT_LIMITS, Headers, Imported, ImportRefused, Limits
 from estimator.scenario.codec import decode
 from estimator.scenario.problems import InputProblems
 
@@ -26,7 +26,9 @@ _REMEMBERED_BYTES = 4000
 _PIECE_BYTES = 1 << 16
 
 
-def import_sandboxed(path: Path, filename: str, limits: Limits = DEFAULT_LIMITS) -> Imported:
+def import_sandboxed(
+    path: Path, filename: str, limits: Limits = DEFAULT_LIMITS, headers: Headers | None = None
+) -> Imported:
     """Import a file as ``import_file`` does, in a child process; raise ImportRefused for whatever happens to it.
 
     Nothing of it is left behind, whatever happens to this process: its answer comes through a pipe, and it ends with
@@ -39,6 +41,7 @@ def import_sandboxed(path: Path, filename: str, limits: Limits = DEFAULT_LIMITS)
         f"--path={path.resolve()}",
         f"--filename={_plain(filename)}",
         f"--limits={msgspec.json.encode(limits).decode()}",
+        f"--headers={msgspec.json.encode(headers or {}).decode()}",
     ]
     status, answer, errors = _run(command, limits)
     if status != 0:

@@ -96,7 +96,7 @@ def _of_device(device: int, segments: list[dict[str, Any]], histories: list[Any]
     kept = sorted({*range(0, len(times), every), *([peak_at] if times else [])})
     start = times[0] if times else 0
     rows: list[dict[str, Any]] = [
-        {"time_s": (times[i] - start) * 1e-6, "allocated_bytes": float(allocated[i])} for i in kept
+        {"entry": i, "time_s": (times[i] - start) * 1e-6, "allocated_bytes": float(allocated[i])} for i in kept
     ]
     rows += [
         {"place": place, "blocks": count, "each_bytes": float(size), "held_bytes": float(size * count)}

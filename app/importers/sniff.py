@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from app.importers import flop_counter, json_scan, nccl_tests, ncu, torch_benchmark, xla
+from app.importers import flop_counter, json_scan, nccl_tests, ncu, torch_benchmark, xla, xplane
 from app.importers.imported import ImportRefused
 from app.importers.source import GZIP_MAGIC, Source
 
@@ -68,6 +68,8 @@ def sniff(source: Source, filename: str) -> str:
         return "workbook"
     if head.startswith(b"PK") or head[_TAR_AT : _TAR_AT + 5] == b"ustar":
         return "archive"
+    if xplane.is_xplane(head):
+        return "xplane"
     if json_scan.opening(head):
         return _json(head)
     _refuse_binary(head, filename)
@@ -107,7 +109,12 @@ def _refuse_binary(head: bytes, filename: str) -> None:
 
 def _json(head: bytes) -> str:
     is_list = json_scan.opening(head) == "["
-    names = list(dict.fromkeys(key for key, _ in itertools.islice(json_scan.keys(head, 2 if is_list else 1), 1000)))
+    found: dict[str, None] = {}
+    for key, _ in itertools.islice(json_scan.keys(head, 2 if is_list else 1), 1000):
+        found[key] = None
+        if key == "traceEvents":  # which tells it; what follows may be long
+            break
+    names = list(found)
     if "traceEvents" in names and xla.is_trace(head[:_SHOWN_BYTES]):
         return "xla"
     if "traceEvents" in names or "deviceProperties" in names or (is_list and "ph" in names):

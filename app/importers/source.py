@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from app.importers.imported import ImportRefused, Limits
+from app.importers.imported import Headers, ImportRefused, Limits
 from estimator.scenario.units import MIB
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -24,10 +24,16 @@ class Source:
     """A file that can be read from its start any number of times; ``damage`` says how the last reading ended."""
 
     def __init__(
-        self, path: Path, limits: Limits, opened: Callable[[], IO[bytes]] | None = None, file_bytes: int = 0
+        self,
+        path: Path,
+        limits: Limits,
+        opened: Callable[[], IO[bytes]] | None = None,
+        file_bytes: int = 0,
+        headers: Headers | None = None,
     ) -> None:
         """Read ``path``, or what ``opened`` gives each time: a file of so many bytes inside it."""
         self.path, self.limits = path, limits
+        self.headers = headers or {}
         self.damage = ""
         if not path.is_file():
             raise ImportRefused("file", "", "this is not a regular file", "Give the path of a file.")

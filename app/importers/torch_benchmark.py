@@ -103,9 +103,8 @@ def _seconds(text: str, printed: str) -> float:
 
 
 def _unit(printed: str) -> Unit | None:
-    from app.importers.text.values.units import (
-        unit,
-    )  # all readers of tables come with it, and telling a format has none
+    # all readers of tables come with it, and telling a format has none
+    from app.importers.text.values.units import unit
 
     return unit(printed)
 

@@ -10,7 +10,9 @@ from importlib.util import find_spec
 from typing import Any
 
 from app.importers import text
+from app.importers.amounts import amount
 from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.names import short_name
 from app.importers.source import Source
 from app.importers.text.values.figures import scaled
 from estimator.scenario.breakdown import Category
@@ -25,7 +27,6 @@ _CATEGORIES = {"GEMM": Category.MATMUL, "CONV": Category.MATMUL, "SDPA": Categor
                Category.ELEMENTWISE: Category.ELEMENTWISE, "NORM": Category.ELEMENTWISE, "reduce": Category.ELEMENTWISE,
                "triton": Category.ELEMENTWISE}  # fmt: skip
 """How TraceLens's own categories begin."""
-_LONGEST_NAME = 300
 
 Sheet = list[list[str]]
 
@@ -36,7 +37,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     if _TIMELINE in sheets:
         return _trace_lens(sheets, filename, limits)
     try:
-        return text.read_text(_written(sheets), filename, limits)
+        return text.read_text(_written(sheets), filename, limits, headers=source.headers)
     except ImportRefused as error:
         raise ImportRefused("workbook", error.place, error.message, _REMEDY) from None
 
@@ -87,9 +88,9 @@ def _written(sheets: Mapping[str, Sheet]) -> str:
 def _trace_lens(sheets: Mapping[str, Sheet], filename: str, limits: Limits) -> Imported:
     """Kernel times of ops with what TraceLens counted for each, else of kernels alone; sums of the whole recording."""
     rows = [
-        {"part": one["type"], "total_s": scaled(taken, 1e-3), "share_frac": (_number(one.get("percent")) or 0.0) / 100}
+        {"part": one["type"], "total_s": scaled(taken, 1e-3), "share_frac": (amount(one.get("percent")) or 0.0) / 100}
         for one in _records(sheets[_TIMELINE])
-        if one.get("type") and (taken := _number(one.get("time ms"))) is not None
+        if one.get("type") and (taken := amount(one.get("time ms"))) is not None
     ]
     read_one: tuple[tuple[str, Callable[[Mapping[str, str]], Kernel | None]], ...] = (
         (_UNIFIED, _of_op), (_SUMMARY, _of_kernel),
@@ -113,14 +114,14 @@ def _trace_lens(sheets: Mapping[str, Sheet], filename: str, limits: Limits) -> I
 
 
 def _of_op(row: Mapping[str, str]) -> Kernel | None:
-    count, total = _number(row.get("operation_count")), _number(row.get("Kernel Time (µs)_sum"))
+    count, total = amount(row.get("operation_count")), amount(row.get("Kernel Time (µs)_sum"))
     if not count or not total or not row.get("name"):
         return None
-    gigaflops, moved = _number(row.get("GFLOPS")), _number(row.get("Data Moved (MB)"))
+    gigaflops, moved = amount(row.get("GFLOPS")), amount(row.get("Data Moved (MB)"))
     said = row.get("op category", "")
     known = next((category for prefix, category in _CATEGORIES.items() if said.startswith(prefix)), None)
     return Kernel(
-        name=f"{row['name']} {row.get('Input Dims', '')}"[:_LONGEST_NAME].strip(),
+        name=short_name(f"{row['name']} {row.get('Input Dims', '')}".strip()),
         category=known or _device_category(row["name"].rpartition("->")[2]),
         count=int(count),
         total_s=scaled(total, 1e-6),
@@ -130,13 +131,13 @@ def _of_op(row: Mapping[str, str]) -> Kernel | None:
 
 
 def _of_kernel(row: Mapping[str, str]) -> Kernel | None:
-    count = _number(row.get("Kernel duration (µs)_count"))
-    total = _number(row.get("Kernel duration (µs)_sum"))
+    count = amount(row.get("Kernel duration (µs)_count"))
+    total = amount(row.get("Kernel duration (µs)_sum"))
     name = row.get("Kernel name", "")
     if not count or not total or not name:
         return None
     category = _device_category(name)
-    return Kernel(name=name[:_LONGEST_NAME], category=category, count=int(count), total_s=scaled(total, 1e-6))
+    return Kernel(name=short_name(name), category=category, count=int(count), total_s=scaled(total, 1e-6))
 
 
 def _device_category(name: str) -> str:
@@ -148,11 +149,3 @@ def _records(sheet: Sequence[Sequence[str]]) -> Iterator[dict[str, str]]:
     if sheet:
         for row in sheet[1:]:
             yield dict(zip(sheet[0], row, strict=False))
-
-
-def _number(cell: str | None) -> float | None:
-    try:
-        value = float(cell or "")
-    except ValueError:
-        return None
-    return value if 0.0 <= value < 1e15 else None

@@ -1,5 +1,5 @@
 """Traces of JAX and XLA (``*.trace.json.gz`` of ``jax.profiler.trace``): ops of one device, and steps where they are
-marked. The same folder's ``xplane.pb`` is not read: its schema needs protobuf.
+marked. ``app.importers.xplane`` reads the same events from the ``xplane.pb`` beside it.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import re
 import statistics
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
+from app.importers.amounts import amount
 from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.names import short_name
 from app.importers.source import Source
 from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
@@ -21,6 +22,7 @@ from estimator.scenario.units import MIB
 from runners.trace.kernel_category import category_of
 
 _MOST_BYTES = 1024 * MIB
+_LARGEST = 1e24
 _CAP = 1_000_000
 """The tool that converts a profile leaves out events beyond so many."""
 _PROCESS = re.compile(rb'"name"\s*:\s*"/(?:device:|host:CPU)')
@@ -74,6 +76,16 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         events = msgspec.json.decode(source.read("xla trace", _MOST_BYTES), type=Document, strict=False).traceEvents
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ImportRefused("xla trace", "", f"this is no trace that can be read ({error})", _REMEDY) from None
+    warnings = []
+    if sum(one.ph == "X" for one in events) >= _CAP:
+        message = "The trace has as many events as its tool writes at most; what came later is missing"
+        warnings.append(Warning(code="events-capped", message=message))
+    return measured(events, filename, limits, warnings)
+
+
+def measured(events: Sequence[Event], filename: str, limits: Limits, warnings: Sequence[Warning] = ()) -> Imported:
+    """The measurement of a recording's events; raise ImportRefused where no op of a device is among them."""
+    warnings = list(warnings)
     processes = {one.pid: one.args.name for one in events if one.name == "process_name" and one.args}
     threads = {(one.pid, one.tid): one.args.name for one in events if one.name == "thread_name" and one.args}
     devices = sorted((name, pid) for pid, name in processes.items() if _DEVICE.match(name))
@@ -81,13 +93,9 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     ops = _ops(ran, threads, devices[0][1] if devices else None)
     if not ops:
         raise ImportRefused("xla trace", "traceEvents", "no op of a device is in it", _REMEDY)
-    warnings = []
     if len(devices) > 1:
         message = f"Only the first of {len(devices)} devices was read ({devices[0][0]})"
         warnings.append(Warning(code="first-device", message=message))
-    if len(ran) >= _CAP:
-        message = "The trace has as many events as its tool writes at most; what came later is missing"
-        warnings.append(Warning(code="events-capped", message=message))
     steps = _steps(ran, threads, devices[0][1] if devices else None)
     steps_s = tuple((end - begin) * 1e-6 for begin, end in steps)
     if steps:
@@ -134,7 +142,7 @@ def _steps(ran: Sequence[Event], threads: dict[tuple[int, int], str], device: in
 def _kernels(ops: Sequence[Event]) -> list[Kernel]:
     groups: dict[str, list[Event]] = defaultdict(list)
     for one in ops:
-        groups[one.name[:300]].append(one)
+        groups[short_name(one.name)].append(one)
     kernels = []
     for name, some in groups.items():
         says = some[0].args or Args()
@@ -150,7 +158,7 @@ def _kernels(ops: Sequence[Event]) -> list[Kernel]:
 
 
 def _total(some: Sequence[Event], name: str) -> float | None:
-    values = [_number(getattr(one.args, name)) for one in some if one.args]
+    values = [amount(getattr(one.args, name), _LARGEST) or 0.0 for one in some if one.args]
     return sum(values) if values and all(values) else None
 
 
@@ -164,11 +172,3 @@ def _category(name: str, says: Args) -> str:
     if _PRODUCT.search(plain) or plain.startswith("convolution"):
         return Category.MATMUL
     return Category.ELEMENTWISE if _POINTWISE.search(plain) else Category.OTHER
-
-
-def _number(text: Any) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return 0.0
-    return value if 0 < value < 1e24 else 0.0

@@ -61,8 +61,9 @@ def with_constants(e: Efficiencies, changed: Mapping[str, float]) -> Efficiencie
 
 
 def predicted_s(point: Point, chip: Chip, e: Efficiencies) -> float:
-    """Seconds that the point's kernels should take."""
-    return sum(float(price(op, chip, e).seconds) * float(op.count) for op in point.ops)
+    """Seconds that the point's kernels should take, and the gaps after them where the point has these."""
+    gap = e.kernel_gap_s if point.gaps else 0.0
+    return sum((float(price(op, chip, e).seconds) + gap * float(op.launches)) * float(op.count) for op in point.ops)
 
 
 def ratio_logs(points: Sequence[Point], chip: Chip, e: Efficiencies) -> list[float]:

@@ -51,7 +51,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     rows, runtimes = (_ladder(measurements, name) for name in ("launch", "runtime"))
     if not rows and not runtimes:
         reason = "no launches were probed"
-        names = ("host_launch_s", "host_forward_s", "host_backward_s", *BARE, *RUNTIMES)
+        names = ("host_pace_s", "host_launch_s", "host_forward_s", "host_backward_s", *BARE, *RUNTIMES)
         return {}, dict.fromkeys(names, reason)
     found: dict[str, Fitted] = {}
     missing: dict[str, str] = {}
@@ -72,6 +72,11 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
             residual_frac=statistics.median(abs(one / value - 1) for one in values),
         )  # fmt: skip
 
+    pace_s = pace_of(measurements)
+    if pace_s:
+        keep("host_pace_s", [pace_s], "the host's pace")
+    else:
+        missing["host_pace_s"] = "no pace of the host was noted"
     launches = [float(row["launch_s"]) for row in rows if row["op"] == "op"]
     keep("host_launch_s", launches, "bare launches")
     forward, backward = per_op_s(rows)
@@ -170,12 +175,31 @@ def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
 
 
 def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
-    return [
+    rows = [
         row
         for measurement in measurements
         for row in measurement.rows
         if row.get("ladder") == name and status_of_row(row) == "ok"
     ]
+    pace_s = pace_of(measurements)
+    return [_at_pace(row, pace_s) for row in rows]
+
+
+def pace_of(measurements: Sequence[Measurement]) -> float:
+    """The host's pace while it was probed, the median of all rows that say it; 0 where none does."""
+    paces = [
+        float(row["host_pace_s"]) for measurement in measurements for row in measurement.rows if row.get("host_pace_s")
+    ]
+    return statistics.median(paces) if paces else 0.0
+
+
+def _at_pace(row: Row, pace_s: float) -> Row:
+    """The row as it would be, had the host been as fast as it mostly was: it varies while its probes run."""
+    own_s = float(row.get("host_pace_s") or 0.0)
+    if not own_s or not pace_s:
+        return row
+    scaled = {key: row[key] * pace_s / own_s for key in ("minimum_s", "median_s", "launch_s") if key in row}
+    return {**row, **scaled}
 
 
 def _dispatches(row: Row) -> float:

@@ -61,7 +61,7 @@ def data_messages(
 
     def one(
         name: str, kind: str, ranks: str, phase: str, total_bytes: Number, count: Number, copies_bytes: Number = 0.0,
-        behind: str = "compute",
+        behind: str = "compute", cast_elements: Number = 0.0,
     ) -> Message:  # fmt: skip
         return Message(
             name=name,
@@ -73,6 +73,7 @@ def data_messages(
             count=count,
             hides_behind=behind,
             copies_bytes=copies_bytes,
+            cast_elements=cast_elements,
         )
 
     if sharding == "ddp":
@@ -99,10 +100,13 @@ def data_messages(
             2 * compute * micro_batches)
         for phase in ("forward", "backward")
     ]  # fmt: skip
+    # Gradients of narrower numbers turn into what is summed as they are laid side by side.
+    cast = parameters * micro_batches * copied if numbers.compute != numbers.gradient else 0.0
+    moved = (numbers.compute if copied else numbers.gradient) + numbers.gradient
     return [
         *(gathers[:1] if sharding == "zero3" else gathers),
         one("gradient scatter", "reduce-scatter", "shard", "backward", gradient * micro_batches, every,
-            2 * gradient * micro_batches),
+            moved * parameters * micro_batches, cast_elements=cast),
         *([over_replicas] if hybrid else []),
     ]  # fmt: skip
 

@@ -29,7 +29,8 @@ class Message:
     - ``ranks``: neighbours of the group that take part where not all of it does.
     - ``host``: ranks that meet in it from launch-bound hosts (1: none).
     - ``copies``: of an all-to-all of tokens, to how many experts each goes where it crosses to their nodes once.
-    - ``copies_bytes``: moved in and out of flat buffers on the same rank, for all executions together.
+    - ``copies_bytes``: moved in and out of flat buffers on the same rank, for all executions together;
+      ``cast_elements``: of them what changes its type on the way.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Message:
     host: Number = 1.0
     copies: int = 0
     copies_bytes: Number = 0.0
+    cast_elements: Number = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

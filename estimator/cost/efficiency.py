@@ -68,6 +68,10 @@ class Efficiencies:
     gemm_vector_start_s: float
     gemm_split_factor: float
     gemm_overlap_power: float
+    power_free_factor: float
+    power_bound_factor: float
+    power_free_frac: float
+    power_bound_frac: float
     attention_frac: float
     attention_flash_frac: float
     attention_flash1_frac: float
@@ -77,6 +81,13 @@ class Efficiencies:
     attention_vector_half_length: float
     attention_half_width: float
     attention_backward_frac: float
+    attention_whole_frac: float
+    attention_whole_half_length: float
+    attention_whole_backward_half_length: float
+    attention_mask_frac: float
+    attention_mask_backward_frac: float
+    attention_dropout_frac: float
+    attention_dropout_backward_frac: float
     memory_frac: float
     norm_frac: float
     softmax_frac: float
@@ -88,6 +99,7 @@ class Efficiencies:
     kernel_tail_s: float
     kernel_gap_s: float
     optimizer_tail_s: float
+    host_pace_s: float
     host_launch_s: float
     host_forward_s: float
     host_backward_s: float
@@ -103,9 +115,11 @@ class Efficiencies:
     host_dtensor_s: float
     host_put_off_s: float
     host_spread: float
+    chip_spread: float
     host_forward_dispatches_per_kernel: float
     host_backward_dispatches_per_kernel: float
     host_step_s: float
+    host_start_s: float
     host_collective_s: float
     link_frac: float
     network_frac: float
@@ -196,6 +210,10 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "contention_frac": 0.0,
         "contention_megatron_frac": 0.0,
         "host_spread": 0.0,
+        "chip_spread": 0.0,
+        # Where a curve bends, no share of a peak
+        "power_free_frac": e.power_free_frac,
+        "power_bound_frac": e.power_bound_frac,
         "strided_elements_per_unit_cycle": 1e6,
         "mixed_elements_per_unit_cycle": 1e6,
         "column_bytes_per_unit_cycle": 1e6,

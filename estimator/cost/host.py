@@ -34,13 +34,25 @@ def launch_s(training: Training, phase: str, e: Efficiencies) -> float:
     return e.host_forward_s if forward else e.host_backward_s
 
 
+def between_steps_s(training: Training, waits_s: Number, e: Efficiencies) -> Number:
+    """Time of a step in which the device waits whatever its length: between steps, and for a host without a lead.
+
+    ``waits_s``: what forward waits for the host anyway, in which the wait for its lead is contained.
+    """
+    if training.traits.lower_bound:
+        return 0.0
+    eager = training.traits.host == "eager" and not training.compile
+    return e.host_step_s + (maximum(0.0, e.host_start_s - waits_s) if eager else 0.0)
+
+
 def blocking_collective_s(training: Training, ranks: Number, e: Efficiencies) -> Number:
-    """Host time per blocking collective: ranks that launch in step wait for the slowest, more so the more there are."""
-    return 0.0 if training.traits.lower_bound else e.host_collective_s * (ranks - 1)
+    """Host time per blocking collective, in which ranks wait for the slowest: spread · E[max of n standard normals]."""
+    return 0.0 if training.traits.lower_bound else e.host_collective_s * largest_of(ranks)
 
 
-DTENSOR_OPS = 3.0
-"""Ops that go through DTensor around a split product, each way (probes: 160 dispatched ops for 64, of 32 products)."""
+DTENSOR_NORM_KERNELS = 3.0
+"""Kernels of a norm for which DTensor takes as long as for a split product, each way: a kernel is two dispatched ops
+(``host_forward_dispatches_per_kernel``), a product DTENSOR_DISPATCHES of them, and probes dispatch 3 more a product."""
 
 
 def split_products_s(training: Training, ranks: Number, products: Number, e: Efficiencies) -> Number:
@@ -52,10 +64,7 @@ def split_products_s(training: Training, ranks: Number, products: Number, e: Eff
 
 
 DTENSOR_DISPATCHES = 6.5
-"""Ops of a split product that DTensor takes apart in a pass (traced Llama: t, view, mm, view; nine backward).
-
-``DTENSOR_OPS`` counts otherwise: ops that the probes dispatch beyond plain products.
-"""
+"""Ops of a split product that DTensor takes apart in a pass (traced Llama: t, view, mm, view; nine backward)."""
 
 
 def taken_apart_s(ops: Number, e: Efficiencies) -> Number:
@@ -65,7 +74,7 @@ def taken_apart_s(ops: Number, e: Efficiencies) -> Number:
 
 def split_norms_s(training: Training, ranks: Number, launches: Number, e: Efficiencies) -> Number:
     """Host time of ``launches`` kernels of norms whose sequence is split: each is an op that DTensor dispatches."""
-    return split_products_s(training, ranks, launches / DTENSOR_OPS, e)
+    return split_products_s(training, ranks, launches / DTENSOR_NORM_KERNELS, e)
 
 
 def put_off_products_s(training: Training, schedule: str, products: Number, e: Efficiencies) -> Number:
@@ -79,7 +88,8 @@ def put_off_products_s(training: Training, schedule: str, products: Number, e: E
 PUT_OFF = ("zero-bubble", "zero-bubble-v")
 """Schedules that split backward in two."""
 
-NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.826)
+NORMAL_LARGEST = (0.0, 0.564, 1.029, 1.424, 1.766, 2.070, 2.344, 2.595, 2.827, 3.044, 3.249, 3.442, 3.627, 3.803, 3.971,
+                  4.134, 4.291, 4.443, 4.59, 4.733, 4.872)  # fmt: skip
 """Expected largest of 2^i independent standard normal numbers (David, Nagaraja 2003, Order Statistics, section 3.2)."""
 
 
@@ -96,7 +106,12 @@ def slowest_of(ranks: Number, e: Efficiencies) -> Number:
 
     1 + spread·E[max of n standard normals].
     """
-    return 1.0 + e.host_spread * np.interp(np.log2(ranks), range(len(NORMAL_LARGEST)), NORMAL_LARGEST)
+    return 1.0 + e.host_spread * largest_of(ranks)
+
+
+def largest_of(ranks: Number) -> Number:
+    """Expected largest of so many independent standard normal numbers; 0 for one."""
+    return np.interp(np.log2(ranks), range(len(NORMAL_LARGEST)), NORMAL_LARGEST)
 
 
 def sharded_modules_s(training: Training, sharding: str, ranks: Number, modules: Number, e: Efficiencies) -> Passes:

@@ -123,9 +123,15 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     vector = op.precision in ("fp32", "tf32")
     peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
     rate = peak * (efficiencies.attention_vector_frac if vector else getattr(efficiencies, op.efficiency))
+    for name in () if vector else op.slowed_by:
+        rate *= getattr(efficiencies, name)
     backward = op.phase == "backward" and not op.recomputed
     if vector:
         half_length = efficiencies.attention_vector_half_length
+    elif op.efficiency == "attention_whole_frac":
+        half_length = (
+            efficiencies.attention_whole_backward_half_length if backward else efficiencies.attention_whole_half_length
+        )
     elif backward:
         half_length = efficiencies.attention_backward_half_length
     else:

@@ -11,13 +11,15 @@ from estimator.communication.data import shares
 from estimator.communication.in_line import block_messages, edge_messages
 from estimator.communication.message import Message, PricedMessage, priced_in_line
 from estimator.communication.placement import Degrees, Groups, groups_of
-from estimator.cost.device_time import Work, attention_s, device_s, products_s, work_of
+from estimator.cost.device_time import Work, at_clock, attention_s, device_s, products_s, work_of
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for, ideal
+from estimator.cost.slowest_chip import of_slowest
 from estimator.memory.memory import Policy
 from estimator.memory.rank_memory import RankMemory, rank_memory_of
 from estimator.memory.stage_layout import stage_kinds
 from estimator.operations.rank_sizes import RankSizes, rank_sizes
 from estimator.operations.transformer import NetworkOps, network
+from estimator.scenario.arrays import where
 from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.scenario import Scenario
@@ -82,8 +84,8 @@ def effective(scenario: Scenario) -> Scenario:
 
 
 def efficiencies_of(scenario: Scenario, calibration: Calibrated | None) -> Efficiencies:
-    """Return the calibration, or the chip family's efficiencies; all shares 1 where a lower bound is asked for."""
-    e = efficiencies_for(scenario.cluster.chip, calibration)
+    """Return the calibration, or the chip family's efficiencies, of its slowest chip; a lower bound has shares of 1."""
+    e = of_slowest(efficiencies_for(scenario.cluster.chip, calibration), scenario.cluster.chips)
     return ideal(e) if scenario.training.traits.lower_bound else e
 
 
@@ -113,13 +115,16 @@ def rank_of(scenario: Scenario, e: Efficiencies, **arrays: Any) -> Rank:
 def _rank(d: RankSizes, chip: Chip, e: Efficiencies, sequence_parallel: bool, recompute_every: int) -> Rank:
     ops = network(d)
     embedding_sends, head_sends = edge_messages(d, sequence_parallel=sequence_parallel)
+    edges = (work_of(ops.embedding, chip, e), 1.0), (work_of(ops.head, chip, e), 1.0)
+    parts = *((work_of(block.ops, chip, e), float(block.layers)) for block in ops.blocks), *edges
+    *blocks, embedding, head = at_clock(parts, e)
     return Rank(
         d=d,
         ops=ops,
         shard=rank_memory_of(d, ops, recompute_every),
-        blocks=tuple(work_of(block.ops, chip, e) for block in ops.blocks),
-        embedding=work_of(ops.embedding, chip, e),
-        head=work_of(ops.head, chip, e),
+        blocks=tuple(blocks),
+        embedding=embedding,
+        head=head,
         block_messages=tuple(block_messages(d, block, sequence_parallel=sequence_parallel) for block in ops.blocks),
         embedding_messages=embedding_sends,
         head_messages=head_sends,
@@ -205,6 +210,7 @@ def setting(
     """Lay blocks out over the stages, and state over data parallel ranks and the host."""
     folded = plan.schedule in FOLDED
     chunks = 2 if folded else virtual_stages
+    bucketed = plan.ddp_mode == "bucketed" and plan.overlap
     return Setting(
         shard=shard,
         kinds=stage_kinds(shard.layers, shard.leading, stages=stages, virtual_stages=chunks, folded=folded),
@@ -216,10 +222,15 @@ def setting(
             dense=shares(plan.sharding, degrees.shard),
             expert=shares(plan.sharding, degrees.expert_data),
             bucket_bytes=plan.bucket_bytes,
+            # What is more than data parallel exchanges gradients by itself, a pipeline after its last backward.
+            standing=where(degrees.tp * degrees.cp * degrees.ep * stages == 1.0, 1.0, 0.0)
+            if bucketed and plan.sharding == "ddp"
+            else 0.0,
+            beside=where(stages == 1.0, 1.0, 0.0) if bucketed else 0.0,
             ddp_mode=plan.ddp_mode,
             offload_optimizer=plan.offload in ("optimizer", "both"),
             offload_activations=plan.offload in ("activations", "both"),
-            multi_tensor=cluster.chip.kind != "cpu",
+            multi_tensor=cluster.chip.kind != "cpu" and training.traits.multi_tensor,
         ),
         plan=plan,
         training=training,

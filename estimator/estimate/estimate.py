@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from estimator.cost.device_time import Work
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate import explain
 from estimator.estimate.assemble import Rank, assembled
-from estimator.estimate.interval import interval_s
+from estimator.estimate.interval import interval_s, uneven
 from estimator.estimate.report import (
     Collective,
     MemoryOfStage,
@@ -57,7 +58,10 @@ class Roofs:
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleCost:
-    """Kernels of one module of a program, without those inside it: seconds by phase, launches, FLOPs and bytes."""
+    """Kernels of one module of a program, without those inside it: seconds by phase, launches, FLOPs and bytes.
+
+    Of a collective, and of kernels on other streams, the seconds that nothing hides.
+    """
 
     path: str
     phases_s: dict[str, float]
@@ -104,11 +108,14 @@ class Estimate:
     kind: str = ""
 
 
-def estimate(scenario: Scenario, calibration: Calibrated | None = None, *, interval: bool = True) -> Estimate:
+def estimate(
+    scenario: Scenario, calibration: Calibrated | None = None, *, interval: bool = True, explained: bool = True
+) -> Estimate:
     """Predict one training step; raise InputProblems where the scenario is impossible.
 
     ``calibration`` replaces the efficiencies of the chip's family. Without ``interval`` both of its ends are the
-    estimate itself.
+    estimate itself; without ``explained`` ops, collectives, limits, assumptions and problems of memory, which take as
+    long as the rest, are left empty.
     """
     problems = scenario_problems(scenario)
     if problems:
@@ -119,7 +126,11 @@ def estimate(scenario: Scenario, calibration: Calibrated | None = None, *, inter
     kind = kind_of(scenario, timing.one.host_share)
     low, high = (seconds, seconds)
     if interval and not e.lower_bound:
-        low, high = widened(seconds, interval_s(rank, setting, int(timing.critical_stage), e), kind)
+        low, high = interval_s(rank, setting, int(timing.critical_stage), e)
+        if (other := uneven(scenario)) is not None:
+            later_s = max(float(assembled(other, calibration).timing.seconds) - seconds, 0.0)
+            high = seconds + math.hypot(high - seconds, later_s)
+        low, high = widened(seconds, (low, high), kind)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
 
     stages = stage_memories(setting, e.workspace_bytes)
@@ -142,7 +153,17 @@ def estimate(scenario: Scenario, calibration: Calibrated | None = None, *, inter
     chips = scenario.cluster.chips
     peak = peak_flops_per_s(scenario.cluster.chip, scenario.training.precision)
     model_flops = model_flops_per_token(scenario.model, scenario.training.seq_len) * tokens
-    collectives = collectives_of(timing, found.lines, setting)
+    ops: tuple[OpCost, ...] = ()
+    collectives: tuple[Collective, ...] = ()
+    assumptions: tuple[str, ...] = ()
+    of_memory: tuple[Problem, ...] = ()
+    limits = ""
+    if explained:
+        ops = op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e)
+        collectives = collectives_of(timing, found.lines, setting)
+        limits = explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity)
+        assumptions = explain.assumptions(scenario, e)
+        of_memory = explain.memory_problems(scenario, fullest, reserved, capacity, e)
     return Estimate(
         step_time_s=seconds,
         # Its variants are priced as arrays, whose last digit may differ.
@@ -159,11 +180,11 @@ def estimate(scenario: Scenario, calibration: Calibrated | None = None, *, inter
         mfu=model_flops / (seconds * chips * peak),
         hfu=_executed_flops(scenario, rank) / (seconds * chips * peak),
         memory=memory,
-        ops=op_costs(rank, setting, setting.kinds[int(timing.critical_stage)], e),
+        ops=ops,
         collectives=collectives,
-        limits=explain.limits(seconds, breakdown, collectives, memory.peak_bytes, reserved, capacity),
-        assumptions=explain.assumptions(scenario, e),
-        problems=explain.memory_problems(scenario, fullest, reserved, capacity, e),
+        limits=limits,
+        assumptions=assumptions,
+        problems=of_memory,
         parameters=parameters(scenario.model, scenario.training.seq_len),
         model_flops=model_flops,
         roofs=roofs_of(scenario.cluster.chip),

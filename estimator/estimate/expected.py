@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate
+from estimator.estimate.layout.lay_out import Laying, Layout, estimate_laid_out, layouts
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.recorded import Recorded, Work, recorded
-from estimator.estimate.what_if import CHANGES, Layout, layouts, with_data_parallel
+from estimator.estimate.what_if import CHANGES
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
 from estimator.scenario.op_list import OpList, Signature
 from estimator.scenario.problems import InputProblems, Problem
@@ -121,32 +122,30 @@ class Offered:
 
 @dataclass(frozen=True, kw_only=True)
 class WhatIf:
-    """The prediction of a list's ops after some changes, on a chip, as one of so many data parallel ranks.
+    """The prediction of a list's ops after some changes, on a chip, laid out by a plan.
 
     ``offered``: all changes that can be asked for; ``layouts``: ways to spread it, and why some cannot be asked for.
     """
 
     chip: str
     changes: tuple[str, ...]
-    ranks: int
+    laying: Laying
     estimate: Estimate
     offered: tuple[Offered, ...]
     layouts: tuple[Layout, ...]
 
 
-MOST_RANKS = 1 << 20
+ALONE = Laying()
 
 
 def what_if(
-    found: OpList, changes: Sequence[str], chip: str = "", ranks: int = 1, calibration: Calibrated | None = None
-) -> WhatIf:
-    """Predict a list after the named changes, in their order, on so many data parallel ranks.
+    found: OpList, changes: Sequence[str], chip: str = "", laying: Laying = ALONE,
+    calibration: Calibrated | None = None,
+) -> WhatIf:  # fmt: skip
+    """Predict a list after the named changes, in their order, laid out by a plan.
 
-    Raises InputProblems for an unknown name or chip, and for ranks of a list that is spread already.
+    Raises InputProblems for an unknown name or chip, and for a plan that the list cannot be laid out by.
     """
-    if not 1 <= ranks <= MOST_RANKS:
-        remedy = f"Give 1 to {MOST_RANKS}."
-        raise InputProblems([Problem(field="ranks", message=f"is {ranks}", remedy=remedy)])
     for name in changes:
         if name not in CHANGES:
             remedy = f"One of: {', '.join(CHANGES)}."
@@ -154,13 +153,13 @@ def what_if(
     offered = tuple(Offered(key=key, label=one.label) for key, one in CHANGES.items() if _differs(found, key))
     for name in changes:
         found = CHANGES[name].of(found)
-    ways = layouts(found)
-    if ranks > 1:
-        found = with_data_parallel(ranks)(found)
-    cluster = cluster_for(found, chip)
-    estimate = estimate_op_list(found, cluster, calibration)
     return WhatIf(
-        chip=cluster.chip.name, changes=tuple(changes), ranks=ranks, estimate=estimate, offered=offered, layouts=ways
+        chip=cluster_for(found, chip).chip.name,
+        changes=tuple(changes),
+        laying=laying,
+        estimate=estimate_laid_out(found, laying, chip, calibration),
+        offered=offered,
+        layouts=layouts(found),
     )
 
 

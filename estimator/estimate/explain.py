@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.assemble import rank_of, setting_of
+from estimator.estimate.interval import UNEVEN, uneven
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, Category
 from estimator.scenario.problems import Problem, either
@@ -95,7 +96,13 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         order = ", then ".join(plan.placement.split("-"))
         found.append(f"Axes fill a node from the inside out: {order}.")
     if scenario.model.experts:
-        found.append("Tokens spread evenly over the experts.")
+        imbalance = training.expert_imbalance
+        found.append(
+            "Tokens spread evenly over the experts."
+            + (f" The interval reaches to {UNEVEN:g} times as many on the fullest rank." if uneven(scenario) else "")
+            if imbalance == 1
+            else f"The fullest rank's experts get {imbalance:g} times the mean of tokens."
+        )
     if plan.ep > 1 and not e.lower_bound:
         found.append(
             "Dispatch and combine of experts do not overlap with compute, as in Megatron-Core without"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from estimator.cost.efficiency import Efficiencies, Range
 from estimator.estimate.assemble import Rank, timed
+from estimator.scenario.scenario import Scenario
 from estimator.schedule.micro_batch import Scale
 from estimator.schedule.step import Setting
 
@@ -19,7 +20,9 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                         "gemm_start_s", "gemm_tf32_start_s", "gemm_vector_start_s"),
     "attention": ("attention_frac", "attention_flash_frac", "attention_flash1_frac", "attention_vector_frac",
                   "attention_half_length", "attention_backward_half_length", "attention_vector_half_length",
-                  "attention_backward_frac"),
+                  "attention_backward_frac", "attention_whole_frac", "attention_whole_half_length",
+                  "attention_whole_backward_half_length", "attention_dropout_frac", "attention_dropout_backward_frac",
+                  "attention_mask_frac", "attention_mask_backward_frac"),
     "memory": ("memory_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
                "mixed_elements_per_unit_cycle", "column_bytes_per_unit_cycle", "column_start_s", "walk_load_s",
                "kernel_tail_s", "kernel_gap_s", "optimizer_tail_s"),
@@ -27,7 +30,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
              "host_megatron_forward_s", "host_megatron_backward_s", "host_library_factor", "host_tensor_s",
              "host_sharded_tensor_s", "host_fsdp_forward_s", "host_fsdp_backward_s", "host_dtensor_s",
              "host_put_off_s", "host_spread",
-             "host_step_s", "host_collective_s"),
+             "host_step_s", "host_start_s", "host_collective_s"),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
                       "contention_megatron_frac",
                       "host_link_frac", "host_memory_bytes_per_s"),
@@ -37,7 +40,13 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
 SHAPES = (
     "gemm_split_factor",
     "gemm_overlap_power",
+    "power_free_factor",
+    "power_bound_factor",
+    "power_free_frac",
+    "power_bound_frac",
     "attention_half_width",
+    "host_pace_s",
+    "chip_spread",
     "host_forward_dispatches_per_kernel",
     "host_backward_dispatches_per_kernel",
 )
@@ -58,6 +67,25 @@ def interval_s(rank: Rank, setting: Setting, critical_stage: int, e: Efficiencie
     _, found = timed(rank, setting, varied, scale=scale, critical_stage=critical_stage)
     seconds = np.broadcast_to(np.asarray(found.seconds, dtype=float), (VARIANTS,))
     return quadrature(seconds)
+
+
+UNEVEN = 1.2
+"""Tokens of the fullest rank's experts over the mean, up to which an interval reaches where none is stated.
+
+Assumed: what balances routers leaves single experts uneven, of which a rank holds several."""
+
+
+def uneven(scenario: Scenario) -> Scenario | None:
+    """The scenario with ``UNEVEN`` tokens on the fullest rank; None where they are stated or make no difference.
+
+    A capacity pads or drops, and one rank has all experts.
+    """
+    training = scenario.training
+    if not scenario.model.experts or scenario.model.capacity_factor or scenario.plan.ep == 1:
+        return None
+    if training.expert_imbalance != 1.0 or training.traits.lower_bound:
+        return None
+    return replace(scenario, training=replace(training, expert_imbalance=UNEVEN))
 
 
 def quadrature(seconds: NDArray[np.float64]) -> tuple[float, float]:

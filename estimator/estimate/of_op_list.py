@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
+from estimator.cost.efficiency import Calibrated, efficiencies_for
+from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, roofs_of
 from estimator.estimate.interval import quadrature
@@ -21,18 +22,19 @@ from estimator.estimate.op_list_report import (
     problems_of,
     tokens_of,
 )
-from estimator.estimate.recorded import Recorded, recorded, times_of
+from estimator.estimate.passage import Passage, passage
+from estimator.estimate.recorded import Recorded
 from estimator.estimate.report import MemoryOfStage
 from estimator.estimate.residual import kind_of_program, widened
 from estimator.memory.timeline import MemoryTimeline, timeline
 from estimator.operations.aten import workspace_bytes_of
 from estimator.operations.aten.operands import moved_bytes
 from estimator.scenario import catalog
-from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES, Category, MemoryKind, Phase, complete
+from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
 from estimator.scenario.op_list import NONE, OpList, Storage
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.schedule.queue import DEFAULT_STREAM, Order, Queue, order_of, queued
+from estimator.schedule.queue import Order, Queue
 
 MOST_POINTS = 600
 """Points of the memory curve that an estimate keeps."""
@@ -57,15 +59,6 @@ def cluster_for(found: OpList, chip: str = "") -> Cluster:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Passed:
-    """The step of the queue, written by phase and category."""
-
-    phases_s: dict[str, float]
-    breakdown_s: dict[str, float]
-    waits_s: dict[str, float]
-
-
 def estimate_op_list(
     found: OpList, cluster: Cluster, calibration: Calibrated | None = None, *, interval: bool = True
 ) -> Estimate:
@@ -76,39 +69,37 @@ def estimate_op_list(
     family.
     """
     chip = cluster.chip
-    e = efficiencies_for(chip, calibration)
+    e = of_slowest(efficiencies_for(chip, calibration), max(found.world_size, 1))
     interval = interval and not e.lower_bound
-    priced = recorded(found, cluster, e, interval=interval)
-    order = order_of(found.calls, priced.phases)
-    queue = queued(order, times_of(priced, e, interval=interval))
+    one = passage(found, cluster, e, interval=interval)
+    priced, queue, spent = one.priced, one.queue, one.spent
     seconds = float(queue.seconds[0])
-    passed = _passed(queue, order, priced)
-    kind = kind_of_program(max(found.world_size, 1), sum(passed.waits_s.values()) / max(seconds, 1e-30))
+    kind = kind_of_program(max(found.world_size, 1), sum(spent.waits_s.values()) / max(seconds, 1e-30))
     low, high = (seconds, seconds)
     if interval and seconds > 0:
         low, high = widened(seconds, quadrature(np.asarray(queue.seconds)), kind)
     collectives = collectives_of(priced, queue)
-    held = _memory(priced, e, cluster, order, queue)
-    model_flops, executed, precision = _flops(priced)
+    held = memory_of(one)
+    model_flops, executed, precision = flops_of(priced)
     peak = peak_flops_per_s(chip, precision) or chip.fp32_flops_per_s
     chips = max(found.world_size, 1)
     tokens = tokens_of(priced)
-    spent = max(seconds, 1e-30)
+    step_s = max(seconds, 1e-30)
     return Estimate(
         step_time_s=seconds,
         interval_s=(min(low, seconds), max(high, seconds)),
-        phases_s=passed.phases_s,
-        host_wait_by_phase_s=passed.waits_s,
-        breakdown_s=passed.breakdown_s,
-        tokens_per_s=tokens * chips / spent,
-        tokens_per_s_per_chip=tokens / spent,
-        mfu=model_flops / (spent * peak),
-        hfu=executed / (spent * peak),
+        phases_s=spent.phases_s,
+        host_wait_by_phase_s=spent.waits_s,
+        breakdown_s=spent.breakdown_s,
+        tokens_per_s=tokens * chips / step_s,
+        tokens_per_s_per_chip=tokens / step_s,
+        mfu=model_flops / (step_s * peak),
+        hfu=executed / (step_s * peak),
         memory=held,
         ops=op_costs(priced),
         collectives=collectives,
         limits=explain.limits(
-            spent, passed.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes
+            step_s, spent.breakdown_s, collectives, held.peak_bytes, held.reserved_bytes, held.capacity_bytes
         ),
         assumptions=assumptions_of(priced, e, seconds),
         problems=problems_of(priced, held, seconds),
@@ -119,46 +110,11 @@ def estimate_op_list(
         chips=chips,
         efficiencies=e.name,
         kind=kind,
-        modules=module_costs(priced),
+        modules=module_costs(priced, queue),
     )
 
 
-def _passed(queue: Queue, order: Order, priced: Recorded) -> _Passed:
-    """Add the queue's times up by phase and by category; both add to the step."""
-    calls, phases = priced.found.calls, priced.phases
-    by_phase: dict[str, list[float]] = {}
-    by_category: dict[str, list[float]] = {}
-
-    def book(phase: str, category: str, seconds: float) -> None:
-        by_phase.setdefault(phase, []).append(seconds)
-        by_category.setdefault(category, []).append(seconds)
-
-    runs = Counter(
-        (priced.of_call[index], phases[index])
-        for index, call in enumerate(calls)
-        if call.kind == "kernel" and call.stream == DEFAULT_STREAM
-    )
-    for (at, phase), times in runs.items():
-        one = priced.work[at]
-        book(phase, Category.OPTIMIZER if phase == Phase.OPTIMIZER else one.category, one.seconds * times)
-    for index, seconds in queue.exposed_s.items():
-        book(Phase.EXPOSED_COMMUNICATION, Category.COMMUNICATION, float(seconds[0]))
-        del index
-    for index, seconds in queue.beside_s.items():
-        category = Category.OPTIMIZER if phases[index] == Phase.OPTIMIZER else priced.work_of(index).category
-        book(phases[index], category, float(seconds[0]))
-    names = list(dict.fromkeys(phases))
-    waits = {names[index]: float(seconds[0]) for index, seconds in queue.waits_s.items()}
-    by_phase[Phase.HOST_WAIT] = list(waits.values())
-    by_category[Category.HOST] = list(waits.values())
-    return _Passed(
-        phases_s=complete({name: math.fsum(values) for name, values in by_phase.items()}, PHASES),
-        breakdown_s=complete({name: math.fsum(values) for name, values in by_category.items()}, CATEGORIES),
-        waits_s={phase: waits.get(phase, 0.0) for phase in (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)},
-    )
-
-
-def _flops(priced: Recorded) -> tuple[float, float, str]:
+def flops_of(priced: Recorded) -> tuple[float, float, str]:
     """FLOPs of products and attention of one rank: of the model, executed, and the precision that most of them have.
 
     The model's: the full square, nothing recomputed; attention's backward twice its forward, without the scores that
@@ -185,9 +141,10 @@ def _flops(priced: Recorded) -> tuple[float, float, str]:
     return model, executed, precision
 
 
-def _memory(priced: Recorded, e: Efficiencies, cluster: Cluster, order: Order, queue: Queue) -> Memory:
+def memory_of(one: Passage) -> Memory:
     """The storages' peak, without what a compiler does not write; nothing where the list has none."""
-    found, capacity = priced.found, cluster.chip.memory_bytes
+    priced, e = one.priced, one.e
+    found, capacity = priced.found, one.cluster.chip.memory_bytes
     if not found.storages:
         return Memory(peak_bytes=0.0, reserved_bytes=0.0, capacity_bytes=capacity, fits=True, moment="",
                       by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip
@@ -200,7 +157,8 @@ def _memory(priced: Recorded, e: Efficiencies, cluster: Cluster, order: Order, q
         if call.kind == "kernel" and own[call.signature]
     ]
     storages += [Storage(bytes=int(size), born=first, died=last + 1) for size, first, last in priced.copies]
-    held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes)
+    segments = one.cluster.chip.kind != "cpu"
+    held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes, segments=segments)
     moment = _moment(found, held)
     stage = MemoryOfStage(
         stage=0, layers=0.0, in_flight=1.0, moment=moment, peak_bytes=held.peak_bytes, by_kind=held.by_kind
@@ -213,7 +171,7 @@ def _memory(priced: Recorded, e: Efficiencies, cluster: Cluster, order: Order, q
         moment=moment,
         by_kind=held.by_kind,
         stages=(stage,),
-        curve=_curve(held, order, queue),
+        curve=_curve(held, one.order, one.queue),
     )
 
 

@@ -16,7 +16,7 @@ from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, Category, Phase
 from estimator.scenario.op_list import NONE
 from estimator.scenario.problems import Problem
 from estimator.scenario.units import bytes_text
-from estimator.schedule.queue import Queue
+from estimator.schedule.queue import DEFAULT_STREAM, Queue
 
 INDUCTOR = "What Inductor fused (triton_…)"
 UNKNOWN = "is not in the table of ops: taken as one kernel that reads its inputs and writes its outputs once"
@@ -60,20 +60,32 @@ def op_costs(priced: Recorded) -> tuple[OpCost, ...]:
     return tuple(sorted(merged.values(), key=lambda row: -row.seconds))
 
 
-def module_costs(priced: Recorded) -> tuple[ModuleCost, ...]:
-    """Return every module's own kernels, in the order in which the program first came to it."""
+def module_costs(priced: Recorded, queue: Queue) -> tuple[ModuleCost, ...]:
+    """Return every module's own kernels, in the order in which the program first came to it.
+
+    Seconds are those that the step has of them: what a collective or another stream hides behind other kernels counts
+    to no module, so that all modules add to the step less its waits for the host.
+    """
     found = priced.found
     times: dict[int, Counter[tuple[int, str]]] = {}
+    shown: dict[int, dict[str, float]] = {}
     for index, call in enumerate(found.calls):
-        if priced.of_call[index] >= 0:
-            times.setdefault(call.module, Counter())[priced.of_call[index], priced.phases[index]] += 1
+        if priced.of_call[index] < 0:
+            continue
+        phase = priced.phases[index]
+        times.setdefault(call.module, Counter())[priced.of_call[index], phase] += 1
+        seconds = shown.setdefault(call.module, dict.fromkeys(WORK, 0.0))
+        if call.kind == "kernel" and call.stream == DEFAULT_STREAM:
+            seconds[phase] += priced.work_of(index).seconds
+    for beyond in (queue.exposed_s, queue.beside_s):
+        for index, one_s in beyond.items():
+            shown[found.calls[index].module][priced.phases[index]] += float(one_s[0])
     rows = []
     for module, counted in times.items():
-        phases_s = dict.fromkeys(WORK, 0.0)
+        phases_s = shown[module]
         launches = flops = moved = 0.0
-        for (at, phase), count in counted.items():
+        for (at, _), count in counted.items():
             one = priced.work[at]
-            phases_s[phase] += count * one.seconds
             launches += count * one.launches
             flops += count * sum(float(k.executed_flops * k.op.count) for k in one.kernels if k.op.kind != "kernels")
             moved += count * sum(float(k.op.bytes * k.op.count) for k in one.kernels)
@@ -150,6 +162,10 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[st
     ]
     if any(call.compiled for call in found.calls):
         said.append(FUSED)
+    if any(one.exchange is not None and one.exchange.kind == "p2p" for one in priced.work):
+        said.append(
+            "What this rank waits for others to send, as a pipeline's bubble, is in no rank's list: not counted."
+        )
     if any(one.exchange for one in priced.work) and not e.lower_bound:
         said.append(
             f"Collectives hide behind memory-bound kernels, not behind matrix products"

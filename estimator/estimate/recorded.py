@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
+from estimator.cost.device_time import at_factor, clock_factor, one_clock
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import recorded_launch_s, slowest_of, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
@@ -107,9 +108,31 @@ def recorded(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool
                     made = _as_measured(signature, *unpriced[call.signature], varied=interval)
                 work.append(made)
         of_call.append(at)
+    if not one_clock(e):
+        work = _at_clock(work, of_call, phases, e)
     return Recorded(found=found, work=tuple(work), of_call=tuple(of_call), phases=phases, lacking=tuple(lacking),
                     unwritten=frozenset(fusing.unwritten), copies=tuple(fusing.copies),
                     sources=tuple(fusing.sources))  # fmt: skip
+
+
+def _at_clock(work: Sequence[Work], of_call: Sequence[int], phases: Sequence[str], e: Efficiencies) -> list[Work]:
+    """The work at the clock that forward's and backward's products leave the chip."""
+    busy = every = 0.0
+    for at, phase in zip(of_call, phases, strict=True):
+        if at >= 0 and phase != Phase.OPTIMIZER and work[at].exchange is None:
+            every += work[at].seconds
+            busy += work[at].seconds * work[at].products_frac
+    factor = float(clock_factor(busy / every if every else 0.0, e))
+    return [_at_factor(one, factor, e) for one in work]
+
+
+def _at_factor(work: Work, factor: float, e: Efficiencies) -> Work:
+    kernels = tuple(at_factor(one, factor, e) for one in work.kernels)
+    before, after = (sum(float(one.seconds * one.op.count) for one in of) for of in (work.kernels, kernels))
+    if after == before:
+        return work
+    varied = None if work.varied_s is None else work.varied_s * (after / before)
+    return replace(work, kernels=kernels, seconds=after, varied_s=varied)
 
 
 def _unpriced(found: OpList) -> dict[int, tuple[float, int]]:

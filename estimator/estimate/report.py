@@ -164,33 +164,53 @@ def _of_kind(
 
 
 def _messages(timing: Step, setting: Setting) -> list[Collective]:
-    if setting.stages == 1 or float(timing.sends_s) == 0:
+    if setting.stages == 1:
         return []
-    seconds = float(timing.sends_s)
+    size = float(setting.shard.message_bytes)
+    return stage_messages(int(setting.stages), size, float(timing.sends_s), float(timing.send_each_s))
+
+
+def stage_messages(stages: int, size_bytes: float, shown_s: float, each_s: float) -> list[Collective]:
+    """What shows of the messages between stages, as so many whole ones."""
+    if shown_s == 0:
+        return []
     return [
         Collective(
             name="stage to stage, exposed",
             kind="p2p",
             axis="pp",
-            phase="forward",
-            ranks=int(setting.stages),
-            bytes=float(setting.shard.message_bytes),
-            count=seconds / float(timing.send_each_s),
-            seconds=seconds,
-            exposed_s=seconds,
+            phase=Phase.FORWARD,
+            ranks=stages,
+            bytes=size_bytes,
+            count=shown_s / each_s,
+            seconds=shown_s,
+            exposed_s=shown_s,
         )
     ]
 
 
 def _tied(timing: Step, setting: Setting) -> list[Collective]:
-    seconds = float(timing.tied_s)
+    shard = setting.shard
+    return tied_messages(shard.head_parameters * shard.widths.gradient, float(timing.tied_s))
+
+
+def tied_messages(size_bytes: Number, seconds: float) -> list[Collective]:
+    """The sum of the gradients of a table that first and last stage hold."""
     if seconds == 0:
         return []
-    moved = float(setting.shard.head_parameters) * setting.shard.widths.gradient
     return [
-        Collective(name="tied embedding gradient sum", kind="all-reduce", axis="pp", phase="backward", ranks=2,
-                   bytes=moved, count=1.0, seconds=seconds, exposed_s=seconds)
-    ]  # fmt: skip
+        Collective(
+            name="tied embedding gradient sum",
+            kind="all-reduce",
+            axis="pp",
+            phase=Phase.BACKWARD,
+            ranks=2,
+            bytes=float(size_bytes),
+            count=1.0,
+            seconds=seconds,
+            exposed_s=seconds,
+        )
+    ]
 
 
 def _copies(timing: Step) -> list[Collective]:

@@ -9,14 +9,9 @@ from dataclasses import dataclass, replace
 from estimator.estimate.recorded import phases_of
 from estimator.operations.aten import kernels_of_table, products
 from estimator.scenario.aten_cost import plain
-from estimator.scenario.breakdown import MemoryKind, Phase
-from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, Storage
+from estimator.scenario.breakdown import Phase
+from estimator.scenario.op_list import NONE, Operand, OpList, Signature
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.scenario.units import bytes_text
-from estimator.schedule.queue import DEFAULT_STREAM
-
-BUCKET_BYTES = 25 * 1024**2
-"""Gradients that DistributedDataParallel sends in one all-reduce, its default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,141 +171,6 @@ def without_calls(found: OpList, dropped: set[int]) -> OpList:
         if one.died == NONE or one.died > one.born
     )
     return replace(found, calls=tuple(calls), storages=storages)
-
-
-def with_data_parallel(ranks: int, bucket_bytes: int = BUCKET_BYTES) -> Callable[[OpList], OpList]:
-    """The step of one rank among ``ranks`` copies of it, as DistributedDataParallel runs it.
-
-    Gradients are summed in buckets while backward goes on, from the moment at which a bucket's last one is born; the
-    optimizer waits for all. The buckets' memory is the gradients' own, once more.
-    """
-
-    def of(found: OpList) -> OpList:
-        if reason := _already_spread(found):
-            remedy = "Trace it for one rank, or for as many as are meant."
-            raise InputProblems([Problem(field="ranks", message=reason, remedy=remedy)])
-        return _with_buckets(found, ranks, bucket_bytes)
-
-    return of
-
-
-def _already_spread(found: OpList) -> str:
-    if found.world_size > 1:
-        return f"is of one rank of {found.world_size} already"
-    return "has collectives already" if any(call.kind == "collective" for call in found.calls) else ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """A way to spread a list over ranks, or to scale it; ``reason``: why it cannot be asked for, "" where it can."""
-
-    key: str
-    label: str
-    reason: str = ""
-
-
-def layouts(found: OpList) -> tuple[Layout, ...]:
-    """Which layouts a list can be given, and what to do for those that only its program knows."""
-    spread = _already_spread(found)
-    again = "trace it" if found.source == "trace" else "trace or profile it"
-    return (
-        Layout(key="dp", label="data parallel", reason=f"The list {spread}; {again} for one rank." if spread else ""),
-        Layout(
-            key="sharding",
-            label="sharded states",
-            reason=f"Which module gathers which parameters, the program says: let it call fully_shard, and {again} with"
-            " its ranks.",
-        ),
-        Layout(
-            key="tp",
-            label="tensor parallel",
-            reason=f"Which products are split by columns or rows, the program says: let it call parallelize_module, and"
-            f" {again} with its ranks.",
-        ),
-        Layout(
-            key="pp", label="pipeline", reason=f"Where stages end, the program says: let it make them, and {again}."
-        ),
-        Layout(
-            key="batch",
-            label="batch and sequence",
-            reason=f"Its shapes hold them: {again} with other arguments of the program.",
-        ),
-    )
-
-
-def _with_buckets(found: OpList, ranks: int, bucket_bytes: int) -> OpList:
-    phases = phases_of(found)
-    backward = [index for index, phase in enumerate(phases) if phase == Phase.BACKWARD]
-    if ranks < 2 or not backward:
-        return found
-    last = backward[-1]
-    made = sorted(
-        (one.born, one.bytes)
-        for one in found.storages
-        if one.kind == MemoryKind.GRADIENTS and one.bytes and one.born != NONE
-    )
-    if not made and found.parameters:
-        # A profile names no storages: as many bytes as parameters, in fp32, spread over backward.
-        step = max(len(backward) // max(found.parameters * 4 // bucket_bytes, 1), 1)
-        made = [(index, bucket_bytes) for index in backward[::step]]
-    after: dict[int, int] = {}
-    held = 0
-    for born, size in made:
-        held += size
-        if held >= bucket_bytes:
-            after[min(born, last)] = after.get(min(born, last), 0) + held
-            held = 0
-    if held:
-        after[last] = after.get(last, 0) + held
-    signatures, calls, place = list(found.signatures), list[Call](), list[int]()
-    stream, sent = len(found.streams), list[int]()
-
-    def wait(on: int, earlier: int) -> None:
-        calls.append(Call(kind="wait", phase=Phase.BACKWARD, stream=on, dispatches=0, waits_for=earlier))
-
-    for index, call in enumerate(found.calls):
-        if phases[index] == Phase.OPTIMIZER and sent:
-            wait(DEFAULT_STREAM, sent.pop())
-            sent.clear()
-        place.append(len(calls))
-        calls.append(call if call.waits_for == NONE else replace(call, waits_for=place[call.waits_for]))
-        if index in after:
-            signature = _all_reduce(after[index], len(found.groups))
-            if signature not in signatures:
-                signatures.append(signature)
-            wait(stream, len(calls) - 1)
-            sent.append(len(calls))
-            at = signatures.index(signature)
-            calls.append(Call(kind="collective", signature=at, phase=Phase.BACKWARD, stream=stream))
-    if sent:
-        wait(DEFAULT_STREAM, sent[-1])
-    place.append(len(calls))
-    whole = sum(size for _, size in made)
-
-    def now(index: int) -> int:
-        return index if index == NONE else place[index]
-
-    changed = replace(
-        found,
-        calls=tuple(calls),
-        signatures=tuple(signatures),
-        storages=(
-            *(replace(one, born=now(one.born), died=now(one.died)) for one in found.storages),
-            Storage(bytes=whole, kind=MemoryKind.COMMUNICATION),
-        ),
-        streams=(*found.streams, "all-reduce"),
-        groups=(*found.groups, tuple(range(ranks))),
-        world_size=ranks,
-    )
-    return _saying(changed, f"{ranks} ranks sum their gradients in buckets of {bytes_text(bucket_bytes)}.")
-
-
-def _all_reduce(size: int, group: int) -> Signature:
-    return Signature(
-        op="c10d::allreduce_",
-        inputs=(Operand(shape=(size // 4,), dtype="float32"),),
-        arguments={"group": group},
-    )
 
 
 CHANGES: Mapping[str, Change] = {

@@ -9,9 +9,10 @@ import numpy as np
 from estimator.communication.data import WHOLLY_SHARDED, StateShares
 from estimator.memory.rank_memory import BlockMemory, RankMemory
 from estimator.memory.stage_layout import StageKind
-from estimator.operations.optimizer import UPDATES, moment_bytes
+from estimator.operations.optimizer import REMAINDER_BYTES, UPDATES, WIDENED_BYTES, moment_bytes
 from estimator.scenario.arrays import maximum, minimum, picked, where
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
+from estimator.scenario.precision import precision_aware
 from estimator.scenario.units import Number
 
 
@@ -55,7 +56,11 @@ class StageMemory:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Policy:
-    """What data parallel ranks and the host take off a rank's memory."""
+    """What data parallel ranks and the host take off a rank's memory.
+
+    ``standing``: 1 where buckets of gradients are there from the start, as DistributedDataParallel's, 0 where they are
+    made of gradients as these come; ``beside``: 1 where they travel beside backward, 0 after it.
+    """
 
     sharding: str
     data_ranks: Number
@@ -63,6 +68,8 @@ class Policy:
     dense: StateShares
     expert: StateShares
     bucket_bytes: Number
+    standing: Number
+    beside: Number
     ddp_mode: str
     offload_optimizer: bool
     offload_activations: bool
@@ -107,18 +114,23 @@ def stage_memory(
     """Add up one rank's memory of one stage; ``head_in_flight``: micro-batches that wait behind the head, if others.
 
     Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
-    block's backward, the first block's backward (all gradients, few activations), and the optimizer step (gradients
-    and one multi-tensor temporary).
+    block's backward, the first block's backward (all gradients, few activations), the exchange of gradients where it
+    comes after backward, and the optimizer step (gradients and one multi-tensor temporary). Where FSDP gathers what is
+    outside of the blocks again, that is a moment, too: the loss's backward had none of it.
     """
     n = shard.widths
     dense, expert, cast, _, _ = stage_parameters(shard, kind)
     parameters = dense + expert
     optimizer_bytes = 0.0 if policy.offload_optimizer else _optimizer_bytes(shard)
-    owned = dense * policy.dense.optimizer + expert * policy.expert.optimizer
+    each_owned = dense * policy.dense.optimizer, expert * policy.expert.optimizer
+    owned = sum(each_owned)
     gradients = (dense * policy.dense.gradients + expert * policy.expert.gradients) * n.gradient
+    parameters_rest, gradients_rest, owned_rest = _rests(shard, kind, policy)
+    gradients = gradients + gradients_rest
     states: dict[str, Number] = {
-        MemoryKind.PARAMETERS: (dense * policy.dense.parameters + expert * policy.expert.parameters) * n.parameter,
-        MemoryKind.OPTIMIZER: owned * optimizer_bytes,
+        MemoryKind.PARAMETERS: (dense * policy.dense.parameters + expert * policy.expert.parameters) * n.parameter
+        + parameters_rest,
+        MemoryKind.OPTIMIZER: owned * optimizer_bytes + owned_rest * _whole_moments(shard, policy),
         MemoryKind.FRAMEWORK: workspace_bytes,
     }
     layers = kind.layers
@@ -136,59 +148,101 @@ def stage_memory(
     at_head = in_flight if head_in_flight is None else head_in_flight
     head_kept = shard.head_kept_bytes * at_head if kind.head else 0.0
     held_logits = shard.logits_end_bytes * maximum(at_head - 1, 0) if kind.head else 0.0
-    # Buffers in which gradients live and travel are there from the start.
-    accumulated = gradients if shard.training.traits.in_place_buffers else where(micro_batches > 1, gradients, 0.0)
+    of_pipeline = kind.name != "only"
+    # Buffers in which gradients live and travel are there from the start, as are gradients that are only zeroed.
+    there = shard.training.traits.in_place_buffers or shard.training.traits.keeps_gradients
     casts = cast * n.compute if n.autocast else 0.0
-    last_casts = where(layers > 1, 0.0, casts)
+    if n.autocast and of_pipeline:
+        # A stage is called for each micro-batch under an autocast of its own, whose casts backward needs.
+        of_head_cast = shard.head_parameters * n.compute if kind.head else 0.0
+        casts = (casts - of_head_cast) * in_flight + of_head_cast * at_head
+    of_batch = one_batch + (casts + head_kept) / in_flight + (shard.logits_end_bytes if kind.head else 0.0)
+    # While all micro-batches are in flight none has left gradients; the second one's backward has those, and one less.
+    at_first = where(micro_batches > 1, maximum(gradients - of_batch, 0.0), 0.0)
+    accumulated = gradients if there else where(micro_batches > in_flight, gradients, at_first)
+    at_loss_casts, last_casts = casts, where(layers > 1, 0.0, casts)
+    block_casts = casts
+    redone = n.autocast and not (isinstance(shard.redone_blocks, float) and shard.redone_blocks == 0.0)
+    if redone:
+        # Backward of checkpointed blocks casts their weights again; what forward had cast went with its autocast.
+        at_loss_casts = shard.head_parameters * n.compute if kind.head else 0.0
+        block_casts = last_casts = minimum(block.cast_parameters * shard.redone_blocks * n.compute, casts)
     buckets: Number = 0.0
-    if policy.sharding in WHOLLY_SHARDED or not shard.training.traits.in_place_buffers:
+    if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
         buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
-    communication = buckets + _gathered_bytes(shard, kind, policy, block)
+    inside, root, scattered = _gathered_bytes(shard, kind, policy, block)
+    gathered = inside + root + scattered
+
+    standing = buckets * policy.standing
+    coming = (buckets - standing) * policy.beside
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
     of_ffn = gradients * (block.ffn_parameters / parameters)
     first = (shard.embedding_parameters if kind.embedding else 0.0) + block.dense_parameters + block.expert_parameters
+    before_first = 1.0 - minimum(first / parameters, 1.0)
+    each_gradient = maximum(gradients, 1.0)
     moments: dict[str, dict[str, Number]] = {
         "last block's FFN backward": {
             MemoryKind.GRADIENTS: maximum(accumulated, of_head),
             MemoryKind.ACTIVATIONS: activations + again,
             MemoryKind.LOGITS: held_logits,
-            MemoryKind.TEMPORARIES: casts + block.ffn_bytes,
-            MemoryKind.COMMUNICATION: communication,
+            MemoryKind.TEMPORARIES: block_casts + block.ffn_bytes,
+            MemoryKind.COMMUNICATION: standing + coming * (of_head / each_gradient) + gathered,
         },
         "last block's attention backward": {
             MemoryKind.GRADIENTS: maximum(accumulated, of_head + of_ffn),
             MemoryKind.ACTIVATIONS: activations + again - block.freed_bytes,
             MemoryKind.LOGITS: held_logits,
-            MemoryKind.TEMPORARIES: casts + block.attention_bytes,
-            MemoryKind.COMMUNICATION: communication,
+            MemoryKind.TEMPORARIES: block_casts + block.attention_bytes,
+            MemoryKind.COMMUNICATION: standing + coming * ((of_head + of_ffn) / each_gradient) + gathered,
         },
         "first block's FFN backward": {
-            MemoryKind.GRADIENTS: maximum(accumulated, gradients * (1.0 - minimum(first / parameters, 1.0))),
+            MemoryKind.GRADIENTS: maximum(accumulated, gradients * before_first),
             MemoryKind.ACTIVATIONS: activations - passed + again,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block.ffn_bytes + last_casts,
-            MemoryKind.COMMUNICATION: communication,
+            MemoryKind.COMMUNICATION: standing + coming * before_first + gathered,
         },
         "first block's attention backward": {
             MemoryKind.GRADIENTS: gradients,
             MemoryKind.ACTIVATIONS: activations - passed + again - block.freed_bytes,
             MemoryKind.LOGITS: held_logits,
             MemoryKind.TEMPORARIES: block.attention_bytes + last_casts,
-            MemoryKind.COMMUNICATION: communication,
+            MemoryKind.COMMUNICATION: standing + coming + gathered,
         },
         "optimizer step": {
             MemoryKind.GRADIENTS: gradients,
-            MemoryKind.TEMPORARIES: 0.0 if policy.offload_optimizer else _update_bytes(shard, policy, owned),
-            MemoryKind.COMMUNICATION: buckets,
+            MemoryKind.TEMPORARIES: 0.0
+            if policy.offload_optimizer
+            else _update_bytes(shard, policy, *each_owned, owned_rest),
+            MemoryKind.COMMUNICATION: standing,
         },
     }
+    if policy.sharding == "ddp" and not (isinstance(policy.beside, float) and policy.beside):
+        moments["exchange"] = {MemoryKind.GRADIENTS: gradients, MemoryKind.COMMUNICATION: buckets}
+    if redone:
+        moments["end of forward"] = {
+            MemoryKind.GRADIENTS: accumulated,
+            MemoryKind.ACTIVATIONS: activations + head_kept,
+            MemoryKind.LOGITS: (shard.logits_end_bytes if kind.head else 0.0) + held_logits,
+            MemoryKind.TEMPORARIES: casts,
+            MemoryKind.COMMUNICATION: standing,
+        }
     if kind.head:
+        again_gathered = policy.sharding == "fsdp"
+        at_loss = 0.0 if again_gathered else inside + root
+        if again_gathered:
+            moments["head backward"] = {
+                MemoryKind.GRADIENTS: accumulated,
+                MemoryKind.ACTIVATIONS: activations + head_kept,
+                MemoryKind.LOGITS: shard.logits_end_bytes + held_logits,
+                MemoryKind.COMMUNICATION: 2.0 * root,  # what was received, and the tensors that it is laid out as
+            }
         loss = {
             MemoryKind.GRADIENTS: accumulated,
             MemoryKind.ACTIVATIONS: activations + head_kept,
             MemoryKind.LOGITS: shard.logits_peak_bytes + held_logits,
-            MemoryKind.TEMPORARIES: casts,
-            MemoryKind.COMMUNICATION: communication,
+            MemoryKind.TEMPORARIES: at_loss_casts,
+            MemoryKind.COMMUNICATION: standing + at_loss,
         }
         moments = {"loss backward": loss, **moments}
     return StageMemory(states=states, moments=moments)
@@ -208,6 +262,32 @@ def _fullest(blocks: tuple[BlockMemory, ...]) -> BlockMemory:
     return best
 
 
+def _rests(shard: RankMemory, kind: StageKind, policy: Policy) -> tuple[Number, Number, Number]:
+    """Bytes that the allocator keeps beyond a rank's parameters, their gradients, and a value for each that it updates.
+
+    Of tensors in blocks of their own; shards of ZeRO-3 and FSDP are taken as they are.
+    """
+    if policy.sharding in WHOLLY_SHARDED:
+        return 0.0, 0.0, 0.0
+    dense: Number = shard.embedding_rest_bytes if kind.embedding else 0.0
+    if kind.head and not (shard.tied and kind.embedding):
+        dense = dense + shard.head_rest_bytes
+    expert: Number = 0.0
+    for block, count in zip(shard.blocks, kind.blocks, strict=True):
+        dense, expert = dense + count * block.dense_rest_bytes, expert + count * block.expert_rest_bytes
+    return (
+        dense * policy.dense.parameters + expert * policy.expert.parameters,
+        dense * policy.dense.gradients + expert * policy.expert.gradients,
+        dense * policy.dense.optimizer + expert * policy.expert.optimizer,
+    )
+
+
+def _whole_moments(shard: RankMemory, policy: Policy) -> float:
+    """Moments on the chip that are tensors like their parameters."""
+    update = UPDATES[shard.training.optimizer]
+    return 0.0 if policy.offload_optimizer or update.moment_bytes else update.moments
+
+
 def _bucket_bytes(policy: Policy, dense: Number, expert: Number) -> Number:
     """Bytes of flat buffers in which gradients travel, of those parameters that other ranks hold too."""
     shared = where(policy.data_ranks > 1, dense, 0.0) + where(policy.expert_ranks > 1, expert, 0.0)
@@ -216,42 +296,56 @@ def _bucket_bytes(policy: Policy, dense: Number, expert: Number) -> Number:
     return 0.0 if policy.ddp_mode == "naive" else shared
 
 
-def _gathered_bytes(shard: RankMemory, kind: StageKind, policy: Policy, block: BlockMemory) -> Number:
-    """Bytes of whole parameters on a rank under ZeRO-3: blocks at work, and what lies outside the blocks.
+def _gathered_bytes(
+    shard: RankMemory, kind: StageKind, policy: Policy, block: BlockMemory
+) -> tuple[Number, Number, Number]:
+    """Bytes on a rank under ZeRO-3 of blocks whose parameters are whole, of those outside of blocks, and of gradients.
 
-    FSDP holds the block at work and the next one; without resharding all blocks stay. One block's unsharded gradient
-    comes on top. Embedding, final norm and head form the root unit, which FSDP does not reshard after forward.
+    FSDP holds the block at work and the next one; without resharding all blocks stay. Embedding, final norm and head
+    form the root unit. The gradients are one block's, before they are scattered.
     """
     if policy.sharding not in WHOLLY_SHARDED:
-        return 0.0
+        return 0.0, 0.0, 0.0
     inside_dense: Number = 0.0
     inside_expert: Number = 0.0
     for found, count in zip(shard.blocks, kind.blocks, strict=True):
         inside_dense = inside_dense + count * found.dense_parameters
         inside_expert = inside_expert + count * found.expert_parameters
     whole: Number = 0.0
+    scattered: Number = 0.0
     for each, inside, ranks in (
         (block.dense_parameters, inside_dense, policy.data_ranks),
         (block.expert_parameters, inside_expert, policy.expert_ranks),
     ):
         kept = minimum(each * 2.0, inside) if policy.sharding == "fsdp" else inside
         # Experts that no other rank holds are not sharded, so that nothing of them is gathered.
-        whole = whole + where(ranks > 1, kept + each, 0.0)
+        whole = whole + where(ranks > 1, kept, 0.0)
+        scattered = scattered + where(ranks > 1, each, 0.0)
     dense, _, _, _, _ = stage_parameters(shard, kind)
     root = where(policy.data_ranks > 1, dense - inside_dense, 0.0)
-    return (whole + root) * shard.widths.compute
+    width = shard.widths.compute
+    return whole * width, root * width, scattered * width
 
 
 def _optimizer_bytes(shard: RankMemory) -> float:
-    """Bytes per parameter: the optimizer's moments, and fp32 master weights where the framework keeps them."""
+    """Bytes per parameter: the optimizer's moments, and of fp32 master weights what the framework keeps."""
     master = 4.0 if shard.training.traits.master_weights else 0.0
-    return master + moment_bytes(shard.training, (shard.widths.optimizer - master) / 2)
+    kept = REMAINDER_BYTES if precision_aware(shard.training) else master
+    return kept + moment_bytes(shard.training, (shard.widths.optimizer - master) / 2)
 
 
-def _update_bytes(shard: RankMemory, policy: Policy, parameters: Number) -> Number:
-    """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused)."""
+def _update_bytes(shard: RankMemory, policy: Policy, dense: Number, expert: Number, rest: Number) -> Number:
+    """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused).
+
+    Wide copies of narrow moments are made for all that is updated together: experts' parameters, then all others.
+    """
+    if precision_aware(shard.training):
+        return maximum(dense, expert) * WIDENED_BYTES
     update = UPDATES[shard.training.optimizer]
+    parameters = dense + expert
     if shard.training.traits.fused_optimizer or not update.temporaries:
         return 0.0
     together = policy.multi_tensor and update.foreach
-    return (parameters if together else shard.optimizer_tensor) * shard.widths.parameter
+    if not together:
+        return shard.optimizer_tensor * shard.widths.parameter
+    return parameters * shard.widths.parameter + rest

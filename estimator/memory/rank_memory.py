@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes
+from estimator.memory.allocator import rest_bytes
+from estimator.operations.rank_parameters import matrices_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.transformer import BlockOps, NetworkOps
 from estimator.scenario.arrays import maximum
@@ -16,7 +18,10 @@ from estimator.scenario.units import Number
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BlockMemory:
-    """One block on one rank: parameters by how they are divided, and bytes kept for and alive in its backward."""
+    """One block on one rank: parameters by how they are divided, and bytes kept for and alive in its backward.
+
+    ``dense_rest_bytes``, ``expert_rest_bytes``: what the allocator keeps beyond its large parameter tensors.
+    """
 
     dense_parameters: Number
     expert_parameters: Number
@@ -29,11 +34,16 @@ class BlockMemory:
     attention_bytes: Number
     freed_bytes: Number
     ffn_parameters: Number
+    dense_rest_bytes: Number
+    expert_rest_bytes: Number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RankMemory:
-    """All kinds of blocks, the embedding and the head; sizes may be arrays over many plans."""
+    """All kinds of blocks, the embedding and the head; sizes may be arrays over many plans.
+
+    ``redone_blocks``: how many blocks run again at once under full recomputation, else 0.
+    """
 
     blocks: tuple[BlockMemory, ...]
     layers: tuple[int, ...]
@@ -46,8 +56,11 @@ class RankMemory:
     logits_peak_bytes: Number
     message_bytes: Number
     optimizer_tensor: Number
+    embedding_rest_bytes: Number
+    head_rest_bytes: Number
     tied: bool
     recomputed: bool | Number
+    redone_blocks: Number
     widths: ByteWidths
     training: Training
 
@@ -74,8 +87,11 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
         logits_peak_bytes=peak if vocabulary else 0.0,
         message_bytes=d.stream_tokens * d.hidden * d.widths.residual,
         optimizer_tensor=d.hidden * maximum(d.vocab, d.ffn),
+        embedding_rest_bytes=table_rest_bytes(d),
+        head_rest_bytes=table_rest_bytes(d) if model.head else 0.0,
         tied=model.tied_embedding and model.head,
         recomputed=d.recompute != "none",
+        redone_blocks=every if d.recompute == "full" else 0.0,
         widths=d.widths,
         training=d.training,
     )
@@ -85,6 +101,7 @@ def _block_shard(d: RankSizes, block: BlockOps, every: Number) -> BlockMemory:
     parameters = block.parameters
     inside = block_moments(d, block)
     kept = kept_bytes(block.ops) / every
+    dense_rest, expert_rest = block_rest_bytes(d, experts=block.experts)
     return BlockMemory(
         dense_parameters=parameters.split + parameters.whole,
         expert_parameters=parameters.expert,
@@ -98,4 +115,30 @@ def _block_shard(d: RankSizes, block: BlockOps, every: Number) -> BlockMemory:
         attention_bytes=inside.attention,
         freed_bytes=inside.freed,
         ffn_parameters=block.ffn_parameters,
+        dense_rest_bytes=dense_rest,
+        expert_rest_bytes=expert_rest,
     )
+
+
+def block_rest_bytes(d: RankSizes, *, experts: bool) -> tuple[Number, Number]:
+    """Bytes that the allocator keeps beyond a block's dense weights, and beyond its experts'."""
+    if not _in_segments(d):
+        return 0.0, 0.0
+    width = d.widths.parameter
+    dense, routed = (
+        sum((count * rest_bytes(elements * width) for elements, count in found), start=0.0)
+        for found in matrices_of(d, experts=experts)
+    )
+    return dense, routed
+
+
+def table_rest_bytes(d: RankSizes) -> Number:
+    """The same beyond the embedding's table, or the head's."""
+    if not _in_segments(d) or d.model.network != "transformer":
+        return 0.0
+    return rest_bytes(d.vocab * d.hidden * d.widths.parameter)
+
+
+def _in_segments(d: RankSizes) -> bool:
+    """Whether each large parameter has a segment of the caching allocator, not a place in a buffer."""
+    return d.caching_allocator and not d.training.traits.in_place_buffers

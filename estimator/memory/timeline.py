@@ -1,4 +1,4 @@
-"""Timeline: device memory over a step from the lives of its storages, as PyTorch's caching allocator serves them."""
+"""Timeline: memory over a step from the lives of its storages, on a GPU as PyTorch's caching allocator serves them."""
 
 from __future__ import annotations
 
@@ -10,18 +10,9 @@ from operator import attrgetter
 import numpy as np
 from numpy.typing import NDArray
 
+from estimator.memory.allocator import GRANULE, LARGE_BYTES, MIDDLE_SEGMENT, ROUNDED, SMALL_BYTES, SMALL_SEGMENT
 from estimator.scenario.breakdown import MEMORY_KINDS, MemoryKind
 from estimator.scenario.op_list import NONE, Storage
-from estimator.scenario.units import MIB
-
-GRANULE = 512
-SMALL_BYTES = MIB
-SMALL_SEGMENT = 2 * MIB
-MIDDLE_SEGMENT = 20 * MIB
-LARGE_BYTES = 10 * MIB
-ROUNDED = 2 * MIB
-"""c10/cuda/CUDACachingAllocator: requests in granules of 512 bytes; those up to 1 MiB share segments of 2 MiB, those
-below 10 MiB segments of 20 MiB, larger ones have segments rounded to 2 MiB."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,17 +29,20 @@ class MemoryTimeline:
     curve: tuple[tuple[int, float], ...]
 
 
-def timeline(storages: Sequence[Storage], calls: int, workspace_bytes: float = 0.0) -> MemoryTimeline:
+def timeline(
+    storages: Sequence[Storage], calls: int, workspace_bytes: float = 0.0, *, segments: bool = True
+) -> MemoryTimeline:
     """Follow all storages through ``calls`` calls; ``workspace_bytes`` of libraries are held throughout.
 
-    Before each call what died is freed, then what is born is allocated.
+    Before each call what died is freed, then what is born is allocated. Without ``segments``, on a CPU, each takes its
+    own bytes, and nothing is held back.
     """
     count = len(storages)
     rows = list(map(attrgetter("bytes", "born", "died"), storages))
     sizes, born, died = np.array(rows, dtype=np.int64).reshape(count, 3).T.copy()
     died[died == NONE] = calls + 1
     workspace = float(-(-int(workspace_bytes) // GRANULE) * GRANULE)
-    blocks, reserved = served(sizes, born, died, workspace)
+    blocks, reserved = served(sizes, born, died, workspace) if segments else (np.where(died > born, sizes, 0), 0.0)
     names = {kind: index for index, kind in enumerate(MEMORY_KINDS)}
     other = names[MemoryKind.TEMPORARIES]
     kinds = np.array([names.get(one.kind, other) for one in storages], dtype=np.int64)
@@ -64,7 +58,7 @@ def timeline(storages: Sequence[Storage], calls: int, workspace_bytes: float = 0
     found[MemoryKind.FRAMEWORK] += workspace
     return MemoryTimeline(
         peak_bytes=float(held[peak]),
-        reserved_bytes=reserved,
+        reserved_bytes=max(reserved, float(held[peak])),
         peak_call=max(peak - 1, 0),
         by_kind=found,
         curve=_curve(held),

@@ -83,8 +83,19 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
     """
     found = shape(d)
     ops = _eager(d, layer, found) if d.training.attention == "eager" else _fused(d, layer, found, window)
+    if d.model.latent and d.training.attention != "eager" and not d.fused and not d.widths.quantised:
+        # Head by head, as q and k are joined, the output is copied for its projection, which keeps the copy.
+        elements = d.tokens * d.core_width
+        ops.append(kernels("head copies", layer, "forward", elements=elements, launches=0.0,
+                           saved_bytes=elements * d.widths.compute))  # fmt: skip
     if d.cp_kind == "ring" and not (isinstance(d.cp, (int, float)) and d.cp == 1):
         ops += _ring_sums(d, layer)
+    if d.cp_kind == "ulysses" and not d.fused and not (isinstance(d.cp, (int, float)) and d.cp == 1):
+        # Around each all-to-all, heads are laid out by rank (at the pace of mixed types) and sequences joined.
+        sends = where(d.cp > 1, 1.0, 0.0)
+        elements = d.tokens * (d.query_width + d.key_width + d.value_width + d.core_width) * sends
+        copies = KernelCost(mixed=1, strided=1, slow_bytes=4 * d.widths.compute, launches=8)
+        ops += pair("sequence exchange copies", layer, elements, copies, copies, times=sends)
     if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
         elements = d.tokens * (d.query_width + d.key_width)
@@ -120,6 +131,7 @@ def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: st
     statistics = 4.0 * s.batch * s.queries * share
     moved = s.reads * n.compute * share
     pieces_ = s.pieces * share
+    seen = visible_frac(d, window)
     forward = Op(
         name="attention",
         layer=layer,
@@ -136,7 +148,7 @@ def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: st
         saved_bytes=s.elements * n.compute * share + statistics,
         precision=n.peak,
         efficiency=RATES[attention],
-        visible_frac=visible_frac(d, window),
+        visible_frac=seen * _padding(d, attention, backward=False),
     )
     backward = replace(
         forward,
@@ -147,8 +159,22 @@ def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: st
         # Δ, the gradients, and q's turned to 16 bits; where heads share keys, theirs are added up twice more.
         launches=(3.0 if d.model.kv == d.model.heads else 5.0) * pieces_,
         saved_bytes=0.0,
+        visible_frac=seen * _padding(d, attention, backward=True),
     )
     return [forward, backward]
+
+
+def _padding(d: RankSizes, attention: str, *, backward: bool) -> float:
+    """FLOPs that a fused kernel does over those that heads need, where keys and values differ in width.
+
+    cuDNN's, the best that PyTorch has, are built for one width (sdpa_sm90_flash_bprop…64x64x192 for values of 128).
+    """
+    dim, value_dim = d.head_dim, d.model.value_dim
+    if attention != "sdpa" or dim == value_dim or d.training.traits.lower_bound:
+        return 1.0
+    widest = max(dim, value_dim)
+    padded = attention_flops(1.0, 1.0, 1.0, widest, widest, backward=backward)
+    return float(padded / attention_flops(1.0, 1.0, 1.0, dim, value_dim, backward=backward))
 
 
 def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
@@ -189,15 +215,31 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
 
 
 def _ring_sums(d: RankSizes, layer: str) -> list[Op]:
-    """After each further piece: the output so far (fp32) is rescaled and added to; in backward three gradients are."""
-    e, more = d.widths.compute, d.cp - 1
-    outputs = d.tokens * d.core_width * more
-    gradients = d.tokens * (d.query_width + d.key_width + d.value_width) * more
+    """After each further piece the output so far (fp32) is rescaled and added to; in backward three gradients are.
+
+    Fused, each is one kernel. Eager, both parts go to fp32, are multiplied by their weights, added and written to their
+    place, 40 + e bytes a number, and the weights take seven launches more; output and gradients go to fp32 and back
+    once, and the gradients of keys and values, which travel, are cleared and added to the own ones at last. The slowest
+    rank, all of whose pieces come from before its own, adds whole outputs (traced: runners/parallel/zigzag.py).
+    """
+    e, more, once = d.widths.compute, d.cp - 1, where(d.cp > 1, 1.0, 0.0)
+    outputs, keys = d.tokens * d.core_width, d.tokens * (d.key_width + d.value_width)
+    if d.fused:
+        gradients = d.tokens * d.query_width + keys
+        forward, backward = outputs * more * (8 + e), gradients * more * (8 + e)
+        launches = 4.0 * more, 3.0 * more
+    else:
+        keys = keys * (d.model.heads / d.model.kv)  # repeated to all heads before they travel
+        gradients = d.tokens * d.query_width + keys
+        forward = outputs * (more * (40 + e) + once * 2 * (4 + e))
+        backward = gradients * (more * (8 + e) + once * 2 * (4 + e)) + keys * once * (8 + 2 * e)
+        launches = 12.0 * more + 2.0 * once, 3.0 * more + 10.0 * once
+    category, turns = Category.ATTENTION if d.fused else Category.ELEMENTWISE, maximum(more, 1.0)
     return [
-        kernels("ring sums", layer, "forward", elements=outputs, stream=8 + e, launches=4.0 * more,
-                flops_per_element=3, category=Category.ATTENTION),
-        kernels("ring sums gradient", layer, "backward", elements=gradients, stream=8 + e, launches=3.0 * more,
-                flops_per_element=1, category=Category.ATTENTION),
+        kernels("ring sums", layer, "forward", elements=outputs * more, stream=forward / (outputs * turns),
+                launches=launches[0], flops_per_element=3, category=category),
+        kernels("ring sums gradient", layer, "backward", elements=gradients * more,
+                stream=backward / (gradients * turns), launches=launches[1], flops_per_element=1, category=category),
     ]  # fmt: skip
 
 

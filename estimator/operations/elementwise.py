@@ -102,6 +102,17 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     return forward, KernelCost(stream=28 * e, launches=11, flops=14)
 
 
+def split_activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
+    """The gated activation where gate and up are halves of one product's rows, in kernels of their own.
+
+    act(gate), · up; backward: up's and act(gate)'s products with the gradient, act's gradient, both halves joined. What
+    reads or writes a half is strided.
+    """
+    e = d.widths.compute
+    forward = KernelCost(strided=2, slow_bytes=5 * e, launches=2, flops=6, saved=4 * e)
+    return forward, KernelCost(stream=7 * e, strided=2, slow_bytes=6 * e, launches=4, flops=10)
+
+
 def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Adding a block's output to the stream, after dropout; backward adds the two gradients that meet there."""
     n = d.widths
@@ -116,6 +127,8 @@ def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
 def softmax(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     """Scale, mask, softmax and dropout of the score matrix, per score."""
     n = d.widths
+    # Where dropout follows, what it leaves is cast and kept, not the cast of what it takes.
+    cast = 0 if d.training.dropout else 2
     if d.fused:
         e = n.compute
         both = KernelCost(stream=2 * e, flops=8, saved=e), KernelCost(stream=3 * e, flops=6)
@@ -124,11 +137,13 @@ def softmax(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         forward = KernelCost(stream=16, reduced=8, strided=1, slow_bytes=8, launches=3, flops=8, saved=4)
         both = forward, KernelCost(stream=32, reduced=12, launches=3, flops=6)
     elif n.autocast:
-        forward = KernelCost(stream=4 + 8 + 6, reduced=8, mixed=1, slow_bytes=6, launches=4, flops=8, saved=6)
+        forward = KernelCost(stream=4 + 8 + 6, reduced=8, mixed=1, slow_bytes=6, launches=4, flops=8, saved=4 + cast)
         both = forward, KernelCost(stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, launches=5, flops=6)
     else:
-        forward = KernelCost(stream=4 + 8 + 6, reduced=8, strided=2, slow_bytes=10, launches=5, flops=8, saved=6)
+        forward = KernelCost(stream=4 + 8 + 6, reduced=8, strided=2, slow_bytes=10, launches=5, flops=8, saved=4 + cast)
         both = forward, KernelCost(stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, launches=5, flops=6)
+    if d.training.traits.softmax_keeps_input:
+        both = replace(both[0], saved=both[0].saved + 4), both[1]
     return _dropped(d, both, width=n.compute, keeps_output=True)
 
 
@@ -148,16 +163,17 @@ def _dropped(
     )
 
 
-PERSISTENT_ROW_BYTES = 227_000
-"""A softmax row up to this size stays in shared memory: one pass instead of three (PyTorch's kernel choice)."""
+PERSISTENT_ROW_BYTES = 49_024
+"""A softmax row up to this size stays in shared memory: one pass instead of three. PyTorch's choice on CUDA devices:
+sharedMemPerBlock, 48 KiB without asking for more, less the warps' 128 bytes (aten/src/ATen/native/cuda/SoftMax.cu)."""
 
 
 def softmax_reads(row_bytes: Number) -> tuple[Number, Number]:
     """How many tensors softmax and its gradient read, forward and backward, by the size of a row.
 
     A row that does not stay on the chip is read for its maximum, its sum and its result; in backward the gradient is
-    read for its sum, then gradient and output (aten/src/ATen/native/cuda/SoftMax.cu; 2.0 ms each for 8 192 rows of
-    128 256 in bf16 on H200).
+    read for its sum, then gradient and output (aten/src/ATen/native/cuda/SoftMax.cu; on H200 in bf16 2.0 ms each for
+    8 192 rows of 128 256, 0.79 for 4 096 of 102 400, 0.25 for 4 096 of 32 000).
     """
     stays = row_bytes <= PERSISTENT_ROW_BYTES
     return where(stays, 1.0, 3.0), where(stays, 2.0, 3.0)

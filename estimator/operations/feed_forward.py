@@ -21,10 +21,12 @@ def feed_forward(
     whole: bool = False,
     prefix: str = "",
     shares_input: bool = False,
+    joined: bool = False,
 ) -> list[Op]:
     """Return the ops of ``experts`` networks of inner ``width``, each over ``rows`` (default: the rank's tokens).
 
-    ``shares_input``: attention's projections have kept the input already.
+    ``shares_input``: attention's projections have kept the input already. ``joined``: gate and up are one product,
+    whose halves eager kernels take apart (``runners/model/experts.py``).
     """
     model, n = d.model, d.widths
     rows = d.tokens if rows is None else rows
@@ -33,15 +35,17 @@ def feed_forward(
     launches = 1.0 if d.groups_experts else experts
     bias = model.bias or model.ffn_bias
     up = f"{prefix}gate, up projections" if model.gated_ffn else f"{prefix}up projection"
+    projections = 1 if d.fused_projections or joined else up_count
+    activation = elementwise.split_activation if joined and model.gated_ffn else elementwise.activation
     ops = linear(
         d,
         up,
         layer,
         inputs=inputs,
         outputs=up_count * width,
-        projections=1 if d.fused_projections else up_count,
+        projections=projections,
         bias=bias,
-        input_copies=1 if d.fused_projections else up_count,
+        input_copies=projections,
         kept=d.kept_tokens * d.hidden if kept is None else kept,
         saves_input=n.autocast or not shares_input,
         shares_input=shares_input,
@@ -50,7 +54,7 @@ def feed_forward(
         launches=launches,
         whole=whole,
     )
-    ops += pair(f"{prefix}activation", layer, experts * rows * width, *elementwise.activation(d), times=launches)
+    ops += pair(f"{prefix}activation", layer, experts * rows * width, *activation(d), times=launches)
     return ops + linear(
         d,
         f"{prefix}down projection",

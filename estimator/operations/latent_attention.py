@@ -7,6 +7,7 @@ from estimator.operations.elementwise import KernelCost, pair
 from estimator.operations.linear import linear
 from estimator.operations.op import Op, kernels
 from estimator.operations.rank_sizes import RankSizes
+from estimator.scenario.units import Number
 
 
 def projections(d: RankSizes, layer: str) -> list[Op]:
@@ -41,8 +42,28 @@ def projections(d: RankSizes, layer: str) -> list[Op]:
         ops += pair("rotary positions", layer, rotary, *elementwise.rope(d))
     # q and k are written with both parts side by side, the rotary key once per head.
     e = n.compute
-    both = (
-        KernelCost(stream=2 * e, launches=1 if d.fused else 3),
-        KernelCost(stream=2 * e, launches=1 if d.fused else 4),
-    )
-    return ops + pair("q, k assembly", layer, d.tokens * (d.query_width + d.key_width), *both)
+    if d.fused:
+        both = KernelCost(stream=2 * e), KernelCost(stream=2 * e)
+        return ops + pair("q, k assembly", layer, d.tokens * (d.query_width + d.key_width), *both)
+    return ops + _assembly(d, layer, joined_back=d.query_width + d.heads * heads_dim,
+                           kept=d.heads * heads_dim - d.value_width)  # fmt: skip
+
+
+def _assembly(d: RankSizes, layer: str, joined_back: Number, kept: Number) -> list[Op]:
+    """q and k joined from two parts each; in backward the gradients of what q and k, v were split from are joined.
+
+    Concatenation goes at the pace of mixed types. Joined by heads, tensors are laid out head by head, so that what
+    enters and leaves a product is copied: the output; in backward its gradient and those that were joined. Values are a
+    view of what the keys' first parts, ``kept`` wide, lie in too.
+    """
+    copied, e = d.core_width, d.widths.compute
+
+    def moved(name: str, phase: str, joined: Number, strided: Number, launches: float, kept: Number = 0.0) -> Op:
+        return kernels(name, layer, phase, elements=d.tokens, mixed=joined, strided=strided,
+                       slow_bytes=2 * e * (joined + strided), launches=launches,
+                       saved_bytes=d.tokens * kept * e)  # fmt: skip
+
+    return [
+        moved("q, k assembly", "forward", d.query_width + d.key_width, copied, 3.0, kept),
+        moved("q, k assembly gradient", "backward", joined_back, copied + joined_back, 5.0),
+    ]

@@ -37,9 +37,7 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
     ops.append(kernels("router gradient sum", layer, "backward", elements=tokens * d.hidden, stream=3 * e,
                        flops_per_element=1))  # fmt: skip
     copies = tokens * model.top_k * d.hidden
-    ops += pair(
-        "expert permutation", layer, copies, KernelCost(stream=2 * e), KernelCost(stream=2 * e, flops=1), times=loops
-    )
+    ops += pair("expert permutation", layer, copies, *_permutation(d, e), times=loops)
     rows = routed_rows(d)
     # What arrives from other ranks is ordered by sender; it is sorted by expert, and back.
     sorts = where(d.ep > 1, 1.0, 0.0)
@@ -48,7 +46,8 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
     if not one_rank:
         ops += pair("expert sort", layer, rows * d.hidden * sorts, *sort, times=sorts)
     ops += feed_forward(d, layer, width=d.expert_ffn, rows=rows / d.local_experts, experts=d.local_experts,
-                        kept=rows * d.hidden, whole=True, prefix="expert ")  # fmt: skip
+                        kept=rows * d.hidden, whole=True, prefix="expert ",
+                        joined=d.training.experts != "default" and not d.fused)  # fmt: skip
     if not one_rank:
         ops += pair("expert unsort", layer, rows * d.hidden * sorts, *sort, times=sorts)
     ops += pair("expert combine", layer, copies, *_combine(d, e), times=loops)
@@ -80,11 +79,33 @@ def _scores(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     return KernelCost(stream=24, launches=9, flops=8, saved=8), KernelCost(stream=24, launches=8, flops=6)
 
 
+ADDED_PASSES = 1.6
+"""Passes of mixed types that take as long as ``index_add``, whose threads add to the same rows by turns (H200, torch
+2.11: 0.125 T elements/s in bf16, 0.147 in fp32, beside 0.21 of mixed types)."""
+
+
+def _permutation(d: RankSizes, e: float) -> tuple[KernelCost, KernelCost]:
+    """Rows gathered by expert; backward adds their gradients up by token."""
+    if d.fused:
+        return KernelCost(stream=2 * e), KernelCost(stream=2 * e, flops=1)
+    added = KernelCost(stream=e / d.model.top_k, mixed=ADDED_PASSES, slow_bytes=3 * e, launches=2, flops=1)
+    return KernelCost(stream=2 * e), added
+
+
 def _combine(d: RankSizes, e: float) -> tuple[KernelCost, KernelCost]:
     """Sum of top_k rows per token; who does not weigh them inside the experts does so here, and keeps the rows."""
     written = e / d.model.top_k
     if d.training.traits.weighs_inside_experts:
         return KernelCost(stream=e + written, flops=1), KernelCost(stream=e + written)
-    return KernelCost(stream=3 * e + written, launches=2, flops=2, saved=e), KernelCost(
-        stream=4 * e + written, launches=3, flops=3
-    )
+    if d.fused:
+        return KernelCost(stream=3 * e + written, launches=2, flops=2, saved=e), KernelCost(
+            stream=4 * e + written, launches=3, flops=3
+        )
+    # Rows times their weights, which are fp32 under autocast, added up by token; backward gathers the gradients, then
+    # multiplies them with the weights, and with the rows for the weights' own gradients, whose sums these are. Rows are
+    # kept for those, and products by index_add, which asks its source for a shape.
+    cast = 1.0 if d.widths.autocast else 0.0
+    forward = KernelCost(stream=written, strided=1 - cast, mixed=cast + ADDED_PASSES,
+                         slow_bytes=d.widths.compute + 4 * e, launches=3, flops=2,
+                         saved=d.widths.compute + e)  # fmt: skip
+    return forward, KernelCost(stream=6 * e, strided=1, slow_bytes=2 * e, launches=4, flops=3)

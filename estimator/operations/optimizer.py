@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from estimator.operations.op import Op, kernels
 from estimator.scenario.breakdown import Category
-from estimator.scenario.precision import ByteWidths
+from estimator.scenario.precision import ByteWidths, precision_aware
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 
@@ -35,11 +35,21 @@ UPDATES = {
     # One kernel a tensor: gradient and parameter, both moments read and written, a scale for 2 048 numbers (Dettmers
     # 2021, arXiv 2110.02861, section 2; bitsandbytes)
     "adamw-8bit": Update(accesses=3, bytes=4, moments=2, moment_bytes=1 + 4 / 2048, foreach=False, flops=12),
+    # The same with moments in bf16, but for Megatron's (below)
+    "adamw-bf16": Update(accesses=3, bytes=8, moments=2, moment_bytes=2, foreach=False, flops=12),
     # Tensor by tensor in fp32: square 2, + eps 2, means of rows and columns 2, their product 1, times the gradient 3,
     # its norm 1, clipped 2, scaled 2, subtracted 3 (Shazeer 2018, arXiv 1804.04235, algorithm 4)
     "adafactor": Update(accesses=0, bytes=18 * 4, passes=14, foreach=False, temporaries=True, flops=12),
     "sgd": Update(accesses=3),
 }
+
+
+REMAINDER_BYTES = 2.0
+"""What Megatron-Core's precision-aware optimizer keeps of a master weight: the bits that a bf16 parameter lacks
+(store_param_remainders in megatron/core/optimizer/optimizer_config.py)."""
+WIDENED_BYTES = 8.0
+"""Copies per parameter of both moments in fp32, which Transformer Engine's FusedAdam makes of a whole group before it
+updates any of it (get_unscaled_state in transformer_engine/pytorch/optimizers/fused_adam.py)."""
 
 
 def moment_bytes(training: Training, own_bytes: float) -> float:
@@ -62,6 +72,11 @@ def optimizer(
         # One fused pass over fp32 weights, main gradients and moments, the 2-byte copy, and the gradients' norm.
         moments = 2.0 * moment_bytes(training, 4.0)
         stream = 12.0 + moments + (2.0 if numbers.parameter == 2 else 0.0) + 8.0
+        if precision_aware(training):
+            # Parameters and the rest of their masters, gradients and their norm; moments are widened, updated, narrowed
+            # and copied back.
+            own = update.moments * update.moment_bytes
+            stream = 2 * numbers.parameter + 2 * REMAINDER_BYTES + 2 * numbers.gradient + 4 * own + 4 * WIDENED_BYTES
         launches = 4.0 + tensors / 100.0
     elif training.traits.lower_bound:
         stream, launches = 3 * numbers.parameter + 2 * moment_bytes(training, numbers.parameter), 0.0

@@ -48,6 +48,31 @@ def parameters_of(d: RankSizes, *, experts: bool) -> RankParameters:
     )
 
 
+def matrices_of(d: RankSizes, *, experts: bool) -> tuple[tuple[tuple[Number, Number], ...], ...]:
+    """Elements and number of a block's large parameter tensors on one rank: the dense ones, then routed experts'."""
+    model, width = d.model, d.hidden_width / d.row_gather
+    up = 2 if model.gated_ffn else 1
+    joined = d.fused_projections or not model.gated_ffn
+    dense: list[tuple[Number, Number]] = []
+    if model.network != "ffn" and not model.latent:
+        keys_values = width * d.key_width, width * d.value_width
+        if d.fused_projections:
+            dense.append((width * d.query_width + sum(keys_values), 1))
+        else:
+            dense += [(width * d.query_width, 1), *((elements, 1) for elements in keys_values)]
+        dense.append((width * d.core_width, 1))
+    routed: list[tuple[Number, Number]] = []
+    if model.network != "attention":
+        inner = d.shared_ffn if experts else d.ffn
+        dense += [(width * inner * (up if joined else 1), 1 if joined else up), (width * inner, 1)]
+    if experts:
+        # Grouped products read all experts' weights as one tensor each.
+        each = model.hidden * d.expert_ffn
+        together, apart = (d.local_experts, 1.0) if d.groups_experts else (1.0, d.local_experts)
+        routed += [(each * up * together, apart), (each * together, apart)]
+    return tuple(dense), tuple(routed)
+
+
 def ffn_parameters(d: RankSizes, *, experts: bool) -> Number:
     """Weights of one block's feed-forward part on one rank: router, shared and routed experts, or the dense network."""
     model = d.model

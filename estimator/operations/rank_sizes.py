@@ -75,6 +75,7 @@ class RankSizes:
     fused: bool
     groups_experts: bool
     multi_tensor: bool
+    caching_allocator: bool
     fused_projections: bool
     keeps_gathered: bool
     tp_overlap: bool = False
@@ -158,7 +159,9 @@ def rank_sizes(scenario: Scenario, **arrays: Any) -> RankSizes:
         recompute=plan.recompute,
         fused=training.fused,
         groups_experts=training.groups_experts,
-        multi_tensor=scenario.cluster.chip.kind != "cpu",
+        multi_tensor=scenario.cluster.chip.kind != "cpu" and training.traits.multi_tensor,
+        # A CPU's memory comes from malloc.
+        caching_allocator=scenario.cluster.chip.kind != "cpu" and training.traits.caching_allocator,
         fused_projections=training.traits.fuses_projections or model.position != "rope",
         keeps_gathered=keeps_gathered,
         tp_overlap=plan.tp_overlap,

@@ -37,6 +37,9 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
         return ops
     # Selective: the core's inputs and output are kept, its inside is not.
     kept_bytes = attention.shape(d).elements * d.widths.compute
+    if d.widths.autocast and d.model.position == "rope":
+        # Rotary tables are fp32, and the core casts what comes of them.
+        kept_bytes = kept_bytes + d.tokens * (d.query_width + d.key_width) * (4.0 - d.widths.compute)
     kept = kernels("q, k, v, output", layer, "forward", elements=d.tokens, launches=0.0, saved_bytes=kept_bytes)
     end = _not_redone(d, CORE_END)
     inside = [op for op in forward if op.name in CORE_OPS and op.name not in end]

@@ -31,6 +31,7 @@ class BlockOps:
     name: str
     layers: int
     leading: bool
+    experts: bool
     ops: tuple[Op, ...]
     plain: tuple[Op, ...]
     parameters: RankParameters
@@ -60,6 +61,7 @@ def network(d: RankSizes) -> NetworkOps:
                 name=name,
                 layers=kind.layers,
                 leading=kind.leading,
+                experts=kind.experts,
                 ops=ops,
                 plain=ops if d.recompute == "none" else tuple(plain),
                 parameters=parameters_of(d, experts=kind.experts),

@@ -61,6 +61,11 @@ def link(name: str, where: str = "cluster.link") -> Link:
     return value
 
 
+def known(kind: str, name: str) -> Any | None:
+    """Return what ``models``, ``chips`` or ``links`` have of that name or alias; None where they have none."""
+    return _by_alias(kind).get(_plain(name))
+
+
 @cache
 def entries(kind: str) -> tuple[CatalogEntry, ...]:
     """Read all entries of ``models``, ``chips`` or ``links``, sorted by key."""
@@ -84,25 +89,32 @@ def _by_alias(kind: str) -> dict[str, Any]:
 
 def add(kind: str, entry: CatalogEntry) -> None:
     """Put an entry that was found at run time (the probed ``cpu`` chip) beside those of the files, or replace it."""
+    global _revision
     assert kind in KINDS, kind
+    _revision += 1
     _added[kind] = {**_added.get(kind, {}), entry.key: entry}
     entries.cache_clear()
     _by_alias.cache_clear()
 
 
+def revision() -> int:
+    """Another number whenever what a name stands for may have changed."""
+    return _revision
+
+
 _added: dict[str, dict[str, CatalogEntry]] = {}
+_revision = 0
 
 
 def _find(kind: str, name: str, where: str) -> Any:
-    by_alias = _by_alias(kind)
-    word = _plain(name)
-    if word in by_alias:
-        return by_alias[word]
+    found = known(kind, name)
+    if found is not None:
+        return found
     keys = [entry.key for entry in entries(kind)]
     near = difflib.get_close_matches(name.lower(), keys, n=3, cutoff=0.4)
     listed = f"Choose one of its {len(keys)}; headroom catalog {kind} lists them."
     remedy = f"Did you mean {either(near)}?" if near else listed
-    if (kind, word) == ("chips", THIS_CPU):
+    if (kind, _plain(name)) == ("chips", THIS_CPU):
         # Where the application runs it puts this machine's own there, before anybody asks for it.
         remedy = "Run python -m runners probe --device cpu --out PROBE.json, and give its object 'chip' here."
     raise InputProblems([Problem(field=where, message=f"{name!r} is not in the catalogue of {kind}", remedy=remedy)])

@@ -90,6 +90,8 @@ def _values(cls: type[Any], data: object, where: str, problems: list[Problem]) -
 
 def _value(kind: Any, value: object, path: str, metadata: Mapping[str, Any], problems: list[Problem]) -> Any:
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
+        if isinstance(value, kind):  # read already
+            return value
         before = len(problems)
         inner = _values(kind, value, path, problems)
         return kind(**inner) if len(problems) == before else None

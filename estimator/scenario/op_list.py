@@ -75,16 +75,31 @@ class Call:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Weight:
+    """A parameter of the program as this rank holds it: its path, as ``named_parameters`` gives it.
+
+    ``trains``: whether it wants a gradient.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    trains: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Storage:
     """Device memory that a program held: requested bytes, and the calls before which it was born and died.
 
     ``born`` -1: there when the step began; ``died`` -1: there when it ended. ``kind``: a name of MemoryKind.
+    ``weight``: index of the parameter that it holds, or of which it holds gradient or optimizer state.
     """
 
     bytes: int
     born: int = NONE
     died: int = NONE
     kind: str = MemoryKind.TEMPORARIES
+    weight: int = NONE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +107,8 @@ class OpList:
     """One step of one rank. ``groups``: ranks of each process group; ``streams``: names, the first is the default one.
 
     ``chip``: catalogue key of the chip that it was traced for or profiled on, "" where unknown. ``source``: "trace" or
-    "profile". ``parameters``: elements of all trainable tensors, 0 where unknown. ``loop_s``: measured step time.
+    "profile". ``parameters``: elements of all trainable tensors, 0 where unknown; ``weights``: each of them, in the
+    order of their registration, none where unknown. ``loop_s``: measured step time.
     """
 
     source: str
@@ -107,6 +123,7 @@ class OpList:
     world_size: int = 1
     rank: int = 0
     parameters: int = 0
+    weights: tuple[Weight, ...] = ()
     loop_s: float | None = None
     arguments: tuple[str, ...] = ()
     versions: Mapping[str, str] = field(default_factory=dict)
@@ -120,7 +137,7 @@ class OpList:
 
 _CALL = {"kind": "", "signature": NONE, "phase": "", "module": NONE, "stream": 0, "dispatches": 1, "dtensor": 0,
          "recomputed": False, "compiled": False, "waits_for": NONE, "measured_s": None}  # fmt: skip
-_STORAGE = {"bytes": 0, "born": NONE, "died": NONE, "kind": MemoryKind.TEMPORARIES}
+_STORAGE = {"bytes": 0, "born": NONE, "died": NONE, "kind": MemoryKind.TEMPORARIES, "weight": NONE}
 
 
 def to_json(found: OpList) -> dict[str, Any]:
@@ -151,6 +168,7 @@ def to_json(found: OpList) -> dict[str, Any]:
             }
             for s in found.signatures
         ],
+        "weights": [[one.name, list(one.shape), one.dtype, one.trains] for one in found.weights],
         "calls": _columns(found.calls, _CALL),
         "storages": _columns(found.storages, _STORAGE),
     }
@@ -205,9 +223,9 @@ def _read(data: object) -> OpList:
             raise _bad(f"calls.waits_for[{index}]", "is not an earlier call", "Give the index of one before it, or -1.")
         if call.signature == NONE and call.kind in ("kernel", "collective"):
             raise _bad(f"calls.signature[{index}]", "is missing", "A kernel or collective needs its signature.")
-    storages = tuple(
-        Storage(**row) for row in _rows(data, "storages", _STORAGE, {"born": len(calls) + 1, "died": len(calls) + 1})
-    )
+    weights = tuple(_weights(_list(data, "weights")))
+    limits = {"born": len(calls) + 1, "died": len(calls) + 1, "weight": len(weights)}
+    storages = tuple(Storage(**row) for row in _rows(data, "storages", _STORAGE, limits))
     return OpList(
         source=_text(data, "source"),
         program=_text(data, "program"),
@@ -221,6 +239,7 @@ def _read(data: object) -> OpList:
         world_size=_whole(data, "world_size", 1, 1),
         rank=_whole(data, "rank", 0, 0),
         parameters=_whole(data, "parameters", 0, 0),
+        weights=weights,
         loop_s=_seconds(data.get("loop_s"), "loop_s"),
         arguments=tuple(_texts(data, "arguments")),
         versions={str(k): str(v) for k, v in dict(data.get("versions") or {}).items()},
@@ -307,6 +326,16 @@ def _operands(found: object, where: str) -> tuple[Operand, ...]:
             raise _bad(at, "has not one stride per dimension", "Leave them out where the tensor is contiguous.")
         made.append(Operand(shape=shape, dtype=one[1], strides=strides))
     return tuple(made)
+
+
+def _weights(found: list[Any]) -> Iterator[Weight]:
+    for index, one in enumerate(found):
+        at = f"weights[{index}]"
+        if not isinstance(one, list) or len(one) != 4 or not isinstance(one[0], str) or not isinstance(one[3], bool):
+            remedy = 'Write ["head.weight", [32000, 1024], "bfloat16", true].'
+            raise _bad(at, "must be name, shape, dtype and whether it is trained", remedy)
+        (made,) = _operands([one[1:3]], at)
+        yield Weight(name=one[0], shape=made.shape, dtype=made.dtype, trains=one[3])
 
 
 def _signatures(found: list[Any]) -> Iterator[Signature]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,3 +37,12 @@ class InputProblems(ValueError):  # noqa: N818  (it carries problems; â€œerrorâ€
         assert problems, "InputProblems needs at least one problem"
         self.problems = tuple(problems)
         super().__init__("; ".join(str(problem) for problem in self.problems))
+
+
+@contextmanager
+def fields_named(name: Callable[[str], str]) -> Iterator[None]:
+    """Call fields of problems that are raised within as whoever gave them knows them."""
+    try:
+        yield
+    except InputProblems as error:
+        raise InputProblems([replace(one, field=name(one.field)) for one in error.problems]) from None

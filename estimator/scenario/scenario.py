@@ -163,7 +163,7 @@ def cluster_from_json(value: object) -> Cluster:
     return decode(
         Cluster,
         {
-            "chip": encode(chip),
+            "chip": chip,
             "chips_per_node": value.get("chips_per_node", chip.chips_per_node),
             "nodes": value.get("nodes", 1),
             "link": _link(value.get("link", chip.link), "cluster.link"),
@@ -180,7 +180,7 @@ def _neither(field: str, example: str) -> Problem:
 
 def _link(value: object, where: str) -> object:
     if isinstance(value, str):
-        return encode(catalog.link(value, where))
+        return catalog.link(value, where)
     if not isinstance(value, Mapping):
         raise InputProblems([_neither(where, "nvlink4" if where == "cluster.link" else "infiniband-ndr")])
-    return encode(decode(Link, value, where))
+    return decode(Link, value, where)

@@ -9,7 +9,7 @@ from estimator.scenario.framework import FRAMEWORKS, Framework
 from estimator.scenario.hardware import PEAK_FIELD
 
 PRECISIONS = tuple(PEAK_FIELD)
-OPTIMIZERS = ("adamw", "adamw-8bit", "adafactor", "sgd")
+OPTIMIZERS = ("adamw", "adamw-bf16", "adamw-8bit", "adafactor", "sgd")
 EXPERTS = ("default", "grouped", "loop")
 ATTENTIONS = ("eager", "sdpa", "flash", "flash1")
 
@@ -25,7 +25,8 @@ class Training:
     optimizer: str = spec(
         "adamw",
         choices=OPTIMIZERS,
-        help="optimizer; adamw-8bit keeps moments of a byte each, adafactor sums of rows and columns",
+        help="optimizer; adamw-8bit keeps moments of a byte each, adamw-bf16 of two (under Megatron, with"
+        " gradients of two), adafactor sums of rows and columns",
     )
     attention: str = spec(
         "sdpa",

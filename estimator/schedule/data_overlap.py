@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from estimator.communication.data import data_messages
-from estimator.communication.message import PricedMessage, priced
+from estimator.communication.message import Message, PricedMessage, priced
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import exposed_s
 from estimator.cost.efficiency import Efficiencies
@@ -13,7 +13,7 @@ from estimator.memory.memory import stage_parameters
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.arrays import maximum, minimum, where
-from estimator.scenario.hardware import Cluster
+from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.plan import Plan
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Pass
@@ -56,10 +56,11 @@ def data_parallel(
         ):
             one_priced = priced(message, groups, cluster, e)
             seconds = where(parameters > 0, one_priced.seconds, 0.0)
-            copied = where(one_priced.ranks > 1, message.copies_bytes, 0.0)
-            copies = copied / (cluster.chip.memory_bytes_per_s * e.memory_frac)
-            # The exchange and the copies around it run one after the other; each is exposed in the same share.
-            both = seconds + copies
+            copies = where(one_priced.ranks > 1, _copies_s(message, cluster.chip, e), 0.0)
+            # Copies are kernels like those of compute, and take their turn among them; Megatron's run beside it, as the
+            # exchange does.
+            beside = shard.training.traits.in_place_buffers
+            both = seconds + copies if beside else seconds
             exposed_frac: Number = 1.0
             if plan.overlap and message.hides_behind == "compute":
                 phase = message.phase
@@ -75,10 +76,16 @@ def data_parallel(
                     one_priced,
                     seconds=seconds,
                     exposed_s=seconds * exposed_frac,
-                    copies_exposed_s=copies * exposed_frac,
+                    copies_exposed_s=copies * exposed_frac if beside else copies,
                 )
             )
     return found
+
+
+def _copies_s(message: Message, chip: Chip, e: Efficiencies) -> Number:
+    moved = message.copies_bytes / (chip.memory_bytes_per_s * e.memory_frac)
+    cast = message.cast_elements / (chip.compute_units * chip.clock_hz * e.strided_elements_per_unit_cycle)
+    return maximum(moved, cast)
 
 
 def _single(ranks: Number) -> bool:

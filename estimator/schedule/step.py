@@ -5,13 +5,21 @@ The same lines price one plan and many: every quantity may be an array over plan
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from estimator.communication.message import PricedMessage
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import Group, collective_s, p2p_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import host_update_s, put_off_products_s, sharded_modules_s, slowest_rank, walk_s
+from estimator.cost.host import (
+    between_steps_s,
+    host_update_s,
+    put_off_products_s,
+    sharded_modules_s,
+    slowest_rank,
+    walk_s,
+)
 from estimator.cost.price import price
 from estimator.memory.memory import Policy, stage_parameters
 from estimator.memory.rank_memory import RankMemory
@@ -24,7 +32,7 @@ from estimator.scenario.plan import Plan
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.data_overlap import data_parallel
-from estimator.schedule.micro_batch import Part, Pass, slowest, stage_pass, total
+from estimator.schedule.micro_batch import Part, Pass, StageTimes, slowest, stage_pass, total
 from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s
 
 
@@ -115,6 +123,7 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
     ranks, tp = policy.data_ranks, setting.groups.tp.ranks
     walked = walk_s(setting.training, policy.sharding, ranks, tp, tensors + expert_tensors, e)
     walk = maximum(0.0, walked - passes[0].lead_s)
+    gaps = 0.0 if policy.offload_optimizer else e.kernel_gap_s * sum((op.launches for op in once), start=0.0)
     part = one.part
     return Step(
         critical_stage=index,
@@ -133,7 +142,9 @@ def step(setting: Setting, passes: list[Pass], e: Efficiencies, critical_stage: 
         bubble_s=bubble.idle_s,
         wait_forward_s=m * one.wait_forward_s,
         wait_backward_s=m * one.wait_backward_s,
-        wait_optimizer_s=0.0 if setting.training.traits.lower_bound else walk + e.host_step_s,
+        wait_optimizer_s=0.0
+        if setting.training.traits.lower_bound
+        else walk + between_steps_s(setting.training, m * one.wait_forward_s, e) + gaps,
     )
 
 
@@ -177,25 +188,35 @@ def _bubble(setting: Setting, passes: list[Pass], e: Efficiencies) -> tuple[Bubb
     if len(passes) == 1:
         return Bubble(idle_s=0.0, send_s=0.0), 0.0
     send_s = p2p_s(setting.shard.message_bytes, setting.groups.send_across, setting.cluster, e)
-    first, middle, last = (found.times for found in passes)
+    found = pipeline_bubble(
+        setting.plan.schedule, [found.times for found in passes], setting.kinds, setting.stages, setting.micro_batches,
+        setting.virtual_stages, send_s,
+    )  # fmt: skip
+    if setting.plan.pp_overlap:
+        # Nothing runs beside the messages that fill and drain the pipeline.
+        found = replace(found, send_s=minimum(found.send_s, 2.0 * (setting.stages - 1) * send_s))
+    return found, send_s
+
+
+def pipeline_bubble(
+    schedule: str, times: Sequence[StageTimes], kinds: Sequence[StageKind], stages: Number, micro_batches: Number,
+    virtual_stages: Number, send_s: Number,
+) -> Bubble:  # fmt: skip
+    """The bubble of a first, a middle and a last stage, less what the middle ones lack in blocks."""
+    first, middle, last = times
     found = bubble_s(
-        setting.plan.schedule,
+        schedule,
         first=first,
         middle=middle,
         last=last,
-        stages=setting.stages,
-        micro_batches=setting.micro_batches,
-        virtual_stages=setting.virtual_stages,
+        stages=stages,
+        micro_batches=micro_batches,
+        virtual_stages=virtual_stages,
         send_s=send_s,
     )
-    lacking = setting.kinds[1].lacking / maximum(setting.kinds[1].layers, 1.0)
-    ramp_s = FORMULAS[setting.plan.schedule].ramp_s(middle, setting.virtual_stages)
-    idle = maximum(found.idle_s - lacking * ramp_s, 0.0)
-    shown = found.send_s
-    if setting.plan.pp_overlap:
-        # Nothing runs beside the messages that fill and drain the pipeline.
-        shown = minimum(shown, 2.0 * (setting.stages - 1) * send_s)
-    return Bubble(idle_s=idle, send_s=shown), send_s
+    lacking = kinds[1].lacking / maximum(kinds[1].layers, 1.0)
+    ramp_s = FORMULAS[schedule].ramp_s(middle, virtual_stages)
+    return replace(found, idle_s=maximum(found.idle_s - lacking * ramp_s, 0.0))
 
 
 def _tied_s(setting: Setting, e: Efficiencies) -> Number:
@@ -203,9 +224,14 @@ def _tied_s(setting: Setting, e: Efficiencies) -> Number:
     kinds = setting.kinds
     if not setting.shard.tied or kinds[0].head:
         return 0.0
-    near = where(setting.groups.send_across, 1.0, 2.0)
     payload = setting.shard.head_parameters * setting.shard.widths.gradient
-    return collective_s("all-reduce", payload, Group(ranks=2.0, ranks_per_node=near), setting.cluster, e)
+    return tied_s(payload, setting.groups, setting.cluster, e)
+
+
+def tied_s(payload_bytes: Number, groups: Groups, cluster: Cluster, e: Efficiencies) -> Number:
+    """Time in which two stages sum the gradients of a table."""
+    near = where(groups.send_across, 1.0, 2.0)
+    return collective_s("all-reduce", payload_bytes, Group(ranks=2.0, ranks_per_node=near), cluster, e)
 
 
 def _optimizer_s(setting: Setting, ops: list[Op], e: Efficiencies) -> Number:

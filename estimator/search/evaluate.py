@@ -87,15 +87,11 @@ def evaluated(space: Space, e: Efficiencies, *, capacity_bytes: float) -> Iterat
                 space.beat()
                 block, chunks = rows[start : start + BLOCK_ROWS], virtual[start : start + BLOCK_ROWS]
                 part = taken(table, block)
-                peaks: dict[Sharing, Values] = {}
                 for sharing in sharings:
                     usable = usable_rows(space, part, sharing)
                     if not usable.any():
                         continue
-                    held = replace(sharing, overlap=True)
-                    if held not in peaks:
-                        peaks = {held: _peak_bytes(space, part, schedule, chunks, sharing, e)}
-                    peak = peaks[held]
+                    peak = _peak_bytes(space, part, schedule, chunks, sharing, e)
                     keep = np.flatnonzero(usable & (peak * e.allocator_frac <= capacity_bytes))
                     fitting = part if len(keep) == len(block) else taken(part, keep)
                     for placement, (mask, parts) in placed.items():

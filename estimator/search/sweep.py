@@ -140,6 +140,10 @@ def sweep(
             return one
         return replace(one, interval_s=estimate(scenario_from_json(one.scenario), calibration).interval_s)
 
+    def cell(of: tuple[tuple[Any, ...], Candidate]) -> Cell:
+        beat()
+        return Cell(values=of[0], found=_found(document, base, of[1], chips, e))
+
     return Sweep(
         objective=objective,
         plans_tried=tried,
@@ -148,7 +152,7 @@ def sweep(
         seconds=seconds,
         best=tuple(map(found, front.best())),
         pareto=tuple(map(found, front.pareto())),
-        grid=tuple(Cell(values=values, found=_found(document, base, one, chips, e)) for values, one in grid.cells()),
+        grid=tuple(map(cell, grid.cells())),
     )
 
 

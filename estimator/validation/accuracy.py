@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 
 FILE = Path(__file__).parents[1] / "catalog" / "accuracy.json"
+ASKED_FRAC = 0.8
+"""What an interval leaves out at either end, a tenth, is what estimator/estimate/residual.py fits."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ErrorFigures:
-    """Errors of ``n`` predictions in percent of the measurement; bias is signed, negative when predicted too short."""
+    """Errors of ``n`` predictions as they are committed: percent of the measurement; a negative bias is too short."""
 
     n: int
     mape: float
@@ -93,7 +95,7 @@ def accuracy() -> Accuracy:
     """Read the committed figures of all sets that were scored."""
     document = json.loads(FILE.read_text(encoding="utf-8"))
     sets = tuple(_set(name, one) for name, one in document.items() if one["n"])
-    return Accuracy(asked_frac=0.8, sets=sets)
+    return Accuracy(asked_frac=ASKED_FRAC, sets=sets)
 
 
 def _set(name: str, one: Mapping[str, Any]) -> AccuracySet:

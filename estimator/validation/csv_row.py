@@ -36,7 +36,8 @@ STATED_NETWORK_LATENCY_S = 5e-6
 class CsvRow:
     """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted.
 
-    ``alternatives``: what it may have been as well, where the row leaves open how a step was cut. ``thriftier``: what
+    ``batches``: the step with larger micro-batches, where a tuned table states none. ``alternatives``: what it may have
+    been as well, where the row leaves open how a step was cut. ``thriftier``: what
     of recomputation and optimizer it may have been where it leaves both open, needing less memory one after the other.
     """
 
@@ -45,6 +46,7 @@ class CsvRow:
     assumptions: tuple[str, ...]
     reason: str
     measured: Measured
+    batches: tuple[Scenario, ...] = ()
     alternatives: tuple[Scenario, ...] = ()
     thriftier: tuple[Scenario, ...] = ()
 
@@ -61,8 +63,8 @@ class CsvRow:
 
 def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
     """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason."""
-    cells = {key.strip(): (value or "").strip() for key, value in row.items() if key}
     assumptions: list[str] = []
+    cells = {key.strip(): (value or "").strip() for key, value in row.items() if key}
     scenario: Scenario | None = None
     reason = _not_modelled(cells)
     if not reason:
@@ -81,6 +83,7 @@ def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
         assumptions=tuple(assumptions),
         reason=reason,
         measured=measured,
+        batches=tuple(_batches(cells, scenario)) if scenario is not None else (),
         alternatives=tuple(_alternatives(cells, scenario)) if scenario is not None else (),
         thriftier=tuple(_thriftier(cells, scenario)) if scenario is not None else (),
     )
@@ -95,11 +98,23 @@ def _thriftier(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenari
         yield replace(full, training=replace(full.training, optimizer="adamw-8bit"))
 
 
+def _batches(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
+    """Yield the step with larger micro-batches, where its framework's recipes are tuned and the row states none."""
+    each = scenario.training.global_batch // scenario.plan.dp
+    if not cells.get("micro_batch") and _software(scenario.training.framework).published.recipes:
+        for size in LARGER_BATCHES:
+            if each % size == 0:
+                yield replace(scenario, plan=replace(scenario.plan, micro_batch=size))
+
+
+LARGER_BATCHES = (2, 4, 8)
+
+
 def _alternatives(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
     """Yield larger micro-batches, and interleaved pipelines of four layers or one a chunk, where none is stated."""
     plan, each = scenario.plan, scenario.training.global_batch // scenario.plan.dp
     if not cells.get("micro_batch"):
-        for size in (2, 4, 8):
+        for size in (1, *LARGER_BATCHES):
             if each % size == 0:
                 yield replace(scenario, plan=replace(plan, micro_batch=size))
     if plan.pp > 1 and not cells.get("vp") and _software(scenario.training.framework).published.recipes:
@@ -239,6 +254,9 @@ ATTENTIONS = {
 UNSTATED_OPTIMIZER = "distributed-optimizer use not stated"
 """Notes of tables that tell FSDP from Megatron's own DistributedDataParallel, not how the latter shards its optimizer;
 Megatron-Bridge's recipes do (use_distributed_optimizer in src/megatron/bridge/recipes/common.py)."""
+MEASURED_IN = re.compile(r"measured (\d{4}-\d\d)", re.I)
+PYTORCH_1_11 = "2022-03"
+"""Month of PyTorch 1.11 (pytorch.org/blog/pytorch-1.11-released, 10 March 2022)."""
 NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
@@ -257,7 +275,10 @@ def plan_and_training(
         return int(value)
 
     framework = cells.get("framework") or "pytorch-eager"
-    if not cells.get("framework"):
+    if framework == "pytorch-eager" and _before_1_11(cells):
+        framework = "pytorch-1.10"
+        assumptions.append("framework = pytorch-1.10 (the newest when it was measured)")
+    elif not cells.get("framework"):
         assumptions.append("framework = pytorch-eager")
     software = _software(framework)
     published = software.published
@@ -317,6 +338,12 @@ def plan_and_training(
         if dp * cp > 1:
             assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} ({software.label}'s default)")
     return plan, _training(cells, chip, framework, whole, assumptions)
+
+
+def _before_1_11(cells: Mapping[str, str]) -> bool:
+    """Whether the row says that it was measured before PyTorch 1.11 came out."""
+    measured = MEASURED_IN.search(f"{cells.get('source', '')} {cells.get('notes', '')}")
+    return measured is not None and measured[1] < PYTORCH_1_11
 
 
 def _optimizer(cells: Mapping[str, str]) -> str:

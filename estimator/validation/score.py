@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import mean, median
 
 from estimator.cost.efficiency import Calibrated
-from estimator.estimate.estimate import estimate
+from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
@@ -36,7 +37,7 @@ class Predicted:
     ``parts_s``: predicted seconds of forward, backward and optimizer, waiting for the host included. ``naive_s``: None
     where the row times a part of a step. ``peers_error_pct``: errors of predictions that stand in the table, by whose.
     ``open_frac``: the shortest and the longest step that what the row leaves open admits, over the predicted one.
-    ``largest``: the category that most of the step is of.
+    ``largest``: the category that most of the step is of. ``hardware``: the catalogue's key, however the row spells it.
     """
 
     row: CsvRow
@@ -106,6 +107,7 @@ class Validation:
 
 
 TOO_LARGE = "needs more memory than its chip has whatever is recomputed: give recompute and optimizer"
+ASSUMED_TUNED = "(the fastest that fits, as the table is of tuned runs)"
 ASSUMED_THRIFT = "recomputed in full, and with 8-bit moments where needed, as it would not have fitted its chip else"
 
 
@@ -191,23 +193,28 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
     if row.scenario is None:
         return Skipped(row=number, source_id=row.source_id, reason=row.reason)
     try:
-        found = estimate(row.scenario, calibration)
+        found = estimate(row.scenario, calibration, explained=False)
     except InputProblems as error:
         return Skipped(row=number, source_id=row.source_id, reason=str(error))
     measured = row.measured
     if not found.memory.fits and row.thriftier:
         # It ran, so that it was not this; what it left open it had as little of as it needed.
-        fitting = ((one, estimate(one, calibration)) for one in row.thriftier)
+        fitting = ((one, estimate(one, calibration, explained=False)) for one in row.thriftier)
         scenario, found = next(((one, made) for one, made in fitting if made.memory.fits), (None, found))
         if scenario is None:
             return Skipped(row=number, source_id=row.source_id, reason=TOO_LARGE)
         row = replace(row, scenario=scenario, assumptions=(*row.assumptions, ASSUMED_THRIFT))
+    batches = ((one, seconds) for one in row.batches if (seconds := _seconds(one, calibration)) is not None)
+    fastest, least_s = min(batches, key=lambda one: one[1], default=(None, math.inf))
+    if fastest is not None and least_s < found.step_time_s:
+        found = estimate(fastest, calibration, explained=False)
+        row = replace(row, scenario=fastest, assumptions=_tuned(row, fastest))
     waits = {part: 0.0 if measured.graphs else found.host_wait_by_phase_s[part] for part in PARTS}
     parts = {part: found.phases_s[part] + waits[part] for part in PARTS}
     step_s = found.step_time_s - sum(found.host_wait_by_phase_s[part] - waits[part] for part in PARTS)
     if measured.timed_parts:
         step_s = sum(parts[part] for part in measured.timed_parts)
-    others = [_seconds(other, calibration) for other in row.alternatives]
+    others = [_seconds(other, calibration) for other in row.alternatives if other != row.scenario]
     known = [found.step_time_s, *(seconds for seconds in others if seconds is not None)]
     # What a row leaves open widens the interval by what it would change, in quadrature.
     low_s = step_s * math.exp(-_beside(found.interval_s[0], min(known), found.step_time_s))
@@ -221,7 +228,7 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
     naive = None if measured.timed_parts else naive_step_s(row.scenario)
     return Predicted(
         row=row,
-        hardware=cells.get("hardware", ""),
+        hardware=row.scenario.cluster.chip.name,
         model=cells.get("model", ""),
         source=cells.get("source", "").split()[0] if cells.get("source") else "",
         step_s=step_s,
@@ -231,7 +238,7 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
         fits=found.memory.fits,
         kind=found.kind,
         open_frac=(min(known) / found.step_time_s, max(known) / found.step_time_s),
-        largest=max(found.breakdown_s, key=lambda category: found.breakdown_s[category]),
+        largest=largest_of(found),
         parts_s=parts,
         naive_s=naive,
         time_error_pct=_error(step_s, measured.step_s),
@@ -251,13 +258,25 @@ def _beside(one_s: float, other_s: float, step_s: float) -> float:
     return math.hypot(*(math.log(max(seconds, 1e-3 * step_s) / step_s) for seconds in (one_s, other_s)))
 
 
+def _tuned(row: CsvRow, scenario: Scenario) -> tuple[str, ...]:
+    """What is assumed of a row once its micro-batch is found."""
+    others = (one for one in row.assumptions if not one.startswith("micro_batch = "))
+    return (*others, f"micro_batch = {scenario.plan.micro_batch} {ASSUMED_TUNED}")
+
+
+@lru_cache(maxsize=4096)
 def _seconds(scenario: Scenario, calibration: Calibrated | None) -> float | None:
-    """Seconds of an alternative that is possible and fits."""
+    """Seconds of an alternative that is possible and fits; rows of a table often have the same ones."""
     try:
-        found = estimate(scenario, calibration, interval=False)
+        found = estimate(scenario, calibration, interval=False, explained=False)
     except InputProblems:
         return None
     return found.step_time_s if found.memory.fits else None
+
+
+def largest_of(one: Estimate) -> str:
+    """Return the category that most of a step is of."""
+    return max(one.breakdown_s, key=lambda category: one.breakdown_s[category])
 
 
 def _error(predicted: float, measured: float | None) -> float | None:

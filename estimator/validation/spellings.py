@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from estimator.scenario import catalog
@@ -25,7 +27,7 @@ PRECISIONS = {
 """Precisions by their spellings in lower case, words joined by a dash and without what stands in brackets."""
 
 OPTIMIZERS = {"adam": "adamw", "adamw": "adamw", "sgd": "sgd", "distributed-adam": "adamw", "torch-adamw": "adamw",
-    "adafactor": "adafactor",
+    "adafactor": "adafactor", "adamw-bf16": "adamw-bf16", "precision-aware-adam": "adamw-bf16",
     **dict.fromkeys(("adamw-8bit", "adam-8bit", "8bit-adam", "8bit-adamw", "8-bit-adam", "8-bit-adamw", "adam8bit",
                      "adamw8bit", "paged-adamw-8bit", "pagedadamw8bit"), "adamw-8bit"),
 }  # fmt: skip
@@ -34,7 +36,7 @@ NOTED_OPTIMIZER = re.compile(r"\b(adafactor|8-?bit adamw?|(paged)?adamw?-?8bit)\
 KERNELS_OF_OPTIMIZERS = re.compile(r"[ _-]*\(?\b(fused|foreach|for-?loop|capturable|apex|distributed)\b\)?", re.I)
 """Words beside an optimizer's name for the kernels that run it, which a scenario does not tell apart."""
 
-NUMBER_OF_CHIPS = re.compile(r"^\s*\d+\s*[x×*]\s*|\s*[x×*]\s*\d+\s*$", re.I)
+NUMBER_OF_CHIPS = re.compile(r"^\s*\d+\s*[x×*]\s*|\s*(?<![A-Z])[x×*]\s*\d+\s*$", re.I)
 
 NOT_THE_MODEL = re.compile(
     r"\s*\((?!.*b\)).*?\)|\s*\[.*?\]|\s*\b(truncated|cut|reduced) to \d+ (layers|blocks)"
@@ -104,20 +106,65 @@ def chip_of(text: str) -> str:
     plain = NUMBER_OF_CHIPS.sub("", text).strip()
     bare = re.sub(r"\s*[\[(].*?[\])]", "", plain).strip()
     for word in (text, plain, bare, re.sub(r"\s+\d+\s?gi?b$", "", bare, flags=re.I)):
-        try:
-            return catalog.chip(word).name
-        except InputProblems:
-            continue
+        if (found := catalog.known("chips", word)) is not None:
+            return str(found.name)
     return bare or text
+
+
+LONGEST_NAME = 80
+_NO_PART_OF_A_CHIP = {"nvidia", "amd", "google", "intel", "tesla", "instinct", "geforce", "gpu", "gpus", "memory"}
+
+
+def _words_of_chip(text: str) -> set[str]:
+    """Cut a chip's name into words: 80 GB, 80G and 80GiB are one, SXM4 and SXM5 the SXM of their chip."""
+    plain = re.sub(r"(\d+)\s*gi?b?\b", r"\1gb", text.lower())
+    words = re.findall(r"[a-z0-9]+", re.sub(r"\bsxm\d\b", "sxm", plain))
+    return {word for word in words if word not in _NO_PART_OF_A_CHIP and not re.fullmatch(r"hbm\d?e?", word)}
+
+
+@lru_cache(maxsize=256)
+def chips_named(text: str, revision: int = 0) -> tuple[str, ...]:
+    """Return the catalogue's chips that a table may mean by a name: several where it leaves out a memory that tells.
+
+    ``revision`` is that of the catalogue.
+
+    >>> chips_named("8x A100 80GB SXM"), chips_named("H100"), chips_named("Foo 9000")
+    (('a100-80gb-sxm',), ('h100-sxm',), ())
+    >>> chips_named("A100 SXM")
+    ('a100-40gb-sxm', 'a100-80gb-sxm')
+    """
+    plain = re.sub(r"^\s*\d+\s+(?=[A-Za-z])", "", NUMBER_OF_CHIPS.sub("", text))
+    words = _words_of_chip(plain)
+    fitting = [
+        entry for entry in catalog.entries("chips") if words and words <= _words_of_chip(f"{entry.key} {entry.label}")
+    ]
+    if len({entry.value.memory_bytes for entry in fitting}) > 1:
+        return tuple(entry.key for entry in fitting)
+    try:
+        return (catalog.chip(chip_of(plain)).name,)
+    except InputProblems:
+        fitting.sort(key=lambda entry: "sxm" not in entry.key)
+        return tuple(entry.key for entry in fitting[:1])
+
+
+def chips_of_row(row: Mapping[str, Any]) -> tuple[str, ...]:
+    """Name the catalogue's chips that a row's own column may mean; none where it names none that is known."""
+    name = gpu_of_row(row)
+    return chips_named(name, catalog.revision()) if name and len(name) <= LONGEST_NAME else ()
+
+
+def gpu_of_row(row: Mapping[str, Any]) -> str:
+    """What a row's own column ``gpu`` says that it ran on, or ``hardware`` of a table of measured runs; else ""."""
+    name = row.get("gpu", row.get("hardware"))
+    return name if isinstance(name, str) else ""
 
 
 def model_of(name: str) -> Model | None:
     """Return the catalogue's model of a name, without what is no part of it; None where it has none."""
     for candidate in (name, NOT_THE_MODEL.sub("", name).strip()):
-        try:
-            return catalog.model(candidate)
-        except InputProblems:
-            continue
+        if (found := catalog.known("models", candidate)) is not None:
+            assert isinstance(found, Model)
+            return found
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from collections.abc import Callable
 from itertools import zip_longest
@@ -12,6 +13,7 @@ import torch
 from estimator.scenario.measurement import Measurement
 from runners.benchmarks.collectives import DEFINITIONS as COLLECTIVE_DEFINITIONS
 from runners.benchmarks.collectives import SIZES_BYTES, measure_cells
+from runners.host_pace import host_pace_s
 from runners.job import Job
 from runners.options import COLLECTIVES, ProbesOptions, options_of
 from runners.probes import LADDERS
@@ -23,10 +25,18 @@ MOST_CALLS = 50
 SAMPLE_S = 0.002
 """About how long a sample should take: shorter calls are timed several in a row."""
 
+HOST_LADDERS = ("launch", "runtime")
+"""Ladders that the host binds: its pace stands beside each of their rows."""
+
+RESTING = ("gemm", "attention")
+"""Ladders whose samples are as far apart as they are long. Without rest a GPU at its power limit lowers its clock: H200
+multiplied 8192³ in 1.64 ms, with kernels of memory between in 1.45 to 1.50, as a step has them, with rests in 1.40."""
+
 DEFINITIONS = {
     "median_s": "median over samples of one call; a sample is calls_per_sample calls in a row between two events on "
     "the device (on a CPU clock readings), over inputs that rotate so that no cache holds them; every rank measures "
     "its own device, the rows are rank 0's",
+    "host_pace_s": "of rows that the host binds: seconds of an op on a host tensor of 64 numbers, before and after",
     "gemm": "m tokens, k inputs, n outputs; forward X·Wᵀ, input-gradient G·W, weight-gradient Gᵀ·X; 2·m·n·k FLOPs",
     "attention": "causal; FLOPs count the full square: 4·B·h·S²·D forward, 14·B·h·S²·D forward and backward",
     "elementwise, reduction, copy": "bytes read and written in device memory, a copy to or from the host counted once",
@@ -83,12 +93,17 @@ def _timed(suite: Suite, probe: Probe, call: Callable[[], object]) -> Row:
     call()
     if ranks.cuda:
         torch.cuda.synchronize()
+    of_host = probe.ladder in HOST_LADDERS
+    paces_s = [host_pace_s()] if of_host else []
     begin_s = time.perf_counter()
     time_calls(ranks, call, warmup=1, repeats=1)
     once_s = max(1e-7, (time.perf_counter() - begin_s) / 2)
     calls = max(1, min(MOST_CALLS, int(SAMPLE_S / once_s)))
-    times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=suite.job.steps, calls=calls)
+    rests = ranks.cuda and probe.ladder in RESTING
+    times = time_calls(ranks, call, warmup=suite.job.warmup, repeats=suite.job.steps, calls=calls, rest=rests)
     row = {**spread_columns(times), "calls_per_sample": calls}
+    if of_host:
+        row["host_pace_s"] = statistics.fmean([*paces_s, host_pace_s()])
     median_s = row["median_s"]
     if probe.flops:
         row |= {"flops": probe.flops, "flops_per_s": probe.flops / median_s}

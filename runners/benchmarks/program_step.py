@@ -12,14 +12,12 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from estimator.scenario.measurement import Measurement, Origin
-from runners.benchmarks.step import Report, out_of_memory, profiled, timed
+from runners.benchmarks.step import Report, measured
 from runners.environment import device, environment
-from runners.guard import heartbeat
-from runners.job import Job, progress
+from runners.job import Job
 from runners.options import ProgramOptions
 from runners.program_of import Program, name_of, program_of
-from runners.ranks import Ranks, join, leave
-from runners.row_status import is_out_of_memory
+from runners.ranks import Ranks, join
 from runners.train_step import Trainer
 
 
@@ -35,30 +33,18 @@ def run(
 ) -> Measurement | None:
     """Measure one step of the program; on rank 0 return what was found, on others None. Raises InputProblems."""
     ranks = join(job.device)
-    blank = blank_of(job, ranks, module or name_of(hf))
-    stage = "build"
 
-    def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
-        nonlocal stage
-        stage = phase
-        heartbeat.alive()
-        if ranks.rank == 0:
-            report(progress(phase, step, steps, step_s))
+    built: list[Program] = []
 
-    trainer = None
-    try:
-        tell("build", 0, 1)
+    def build() -> Trainer:
         torch.manual_seed(job.seed)
-        program = program_of(module=module, hf=hf, options=options, device=ranks.device, kernel=kernel)
-        trainer = trainer_of(program, ranks)
-        tell("build", 1, 1)
-        found = profiled(blank, trainer, timed(trainer, job, tell), job, tell, trace)
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        return out_of_memory(blank, error, stage, trainer)
-    leave(ranks)
-    return replace(found, samples={**found.samples, **_about(program, found)}) if ranks.rank == 0 else None
+        built.append(program_of(module=module, hf=hf, options=options, device=ranks.device, kernel=kernel))
+        return trainer_of(built[0], ranks)
+
+    def more(found: Measurement, trainer: Trainer) -> Measurement:
+        return found if ranks.rank else replace(found, samples={**found.samples, **_about(built[0], found)})
+
+    return measured(blank_of(job, ranks, module or name_of(hf)), job, report, ranks, build, trace, more)
 
 
 def trainer_of(program: Program, ranks: Ranks) -> Trainer:

@@ -23,6 +23,7 @@ from runners.benchmarks.program_step import blank_of
 from runners.benchmarks.step import DEFINITIONS, Report, Timed, out_of_memory, put_together
 from runners.clocks import clocks
 from runners.guard import heartbeat
+from runners.host_pace import host_pace_s
 from runners.job import Job, progress
 from runners.load import Moment, load_since, moment
 from runners.program.command import run_script
@@ -42,6 +43,7 @@ SCRIPT_DEFINITIONS = DEFINITIONS | {
     "optimizer's, forward all else, data and logging included; events on the device (on a CPU clock readings)",
     Phase.EXPOSED_COMMUNICATION: "the mean over ranks of the seconds of the profiled step in which communication ran "
     "and nothing else did, taken out of the phase that launched it",
+    "host_paces_s": "seconds of an op on a host tensor of 64 numbers, before the measured steps and after",
     "memory": "GPU: peak of the caching allocator over the measured steps; parameters, gradients and optimizer are the "
     "bytes that the optimizer holds at the end of a step",
 }
@@ -94,10 +96,13 @@ class _Watch:
         self.needed = job.warmup + job.steps + Profiling.STEPS + 1  # the first end begins a step
         self.steps: list[list[tuple[str, Any]]] = []
         self.complete = False
+        self.paces_s: list[float] = []
         self.ranks = Ranks()
         self.used = MeasuredMemory(peak_bytes=None, by_kind={})
         self._cuda = job.device != "cpu" and torch.cuda.is_available()
         self._leader: Any = None
+        self._nested: dict[int, torch.optim.Optimizer] = {}
+        self._stepping: list[int] = []
         self._depth = 0
         self._told_s = 0.0
         self._began: tuple[Moment | None, dict[str, float]] = (None, {})
@@ -112,8 +117,11 @@ class _Watch:
         return f"cuda:{torch.cuda.current_device()}" if self._cuda else "cpu"
 
     def __enter__(self) -> _Watch:
-        after = hooks.register_optimizer_step_post_hook(self._after_optimizer)
-        self._stack.callback(after.remove)
+        for hook in (
+            hooks.register_optimizer_step_pre_hook(self._before_optimizer),
+            hooks.register_optimizer_step_post_hook(self._after_optimizer),
+        ):
+            self._stack.callback(hook.remove)
         engine = autograd._engine_run_backward
 
         def backward(*arguments: Any, **options: Any) -> Any:
@@ -157,7 +165,20 @@ class _Watch:
         if self._marked is not None:
             self._marked.__enter__()  # type: ignore[no-untyped-call]
 
+    def _before_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._end_stepping(optimizer)  # its last step raised, and torch told nobody
+        self._stepping.append(id(optimizer))
+
+    def _end_stepping(self, optimizer: torch.optim.Optimizer) -> None:
+        """Neither it is stepping any more, nor what it stepped."""
+        if id(optimizer) in self._stepping:
+            del self._stepping[self._stepping.index(id(optimizer)) :]
+
     def _after_optimizer(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
+        self._end_stepping(optimizer)
+        if self._stepping:  # one that another steps, as ZeroRedundancyOptimizer does with its own
+            self._nested[id(optimizer)] = optimizer
+            return
         if self._leader is None:
             self._leader = optimizer
         if optimizer is not self._leader or self._depth:
@@ -191,6 +212,7 @@ class _Watch:
             device=self.device,
         )
         synchronize(self.ranks)
+        self.paces_s = [host_pace_s()]
         self._began = (moment(), clocks(self._cuda))
         if self._cuda:
             torch.cuda.reset_peak_memory_stats()
@@ -199,8 +221,9 @@ class _Watch:
 
     def _end(self) -> None:
         synchronize(self.ranks)
+        self.paces_s.append(host_pace_s())
         self._ended = clocks(self._cuda)
-        kinds = _held(self._leader)
+        kinds = _held(self._leader, list(self._nested.values()))
         if self._cuda:
             self.used = MeasuredMemory(
                 peak_bytes=float(torch.cuda.max_memory_allocated()),
@@ -227,7 +250,7 @@ class _Watch:
         reduced = reduce_trace(_optimizers_own(self._profiling.events), device=self._cuda)
         found = Timed(
             samples=samples_by_rank(self.ranks, mine), alone=[], loss=None, load=self.load, peaks={},
-            clocks=[self._began[1], self._ended],
+            clocks=[self._began[1], self._ended], paces_s=self.paces_s,
         )  # fmt: skip
         warnings: list[Warning] = []
         if self.ranks.world_size < world_size_from_environment():
@@ -255,10 +278,11 @@ def _optimizers_own(events: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return list(events)
 
 
-def _held(optimizer: torch.optim.Optimizer) -> dict[str, float]:
-    """Bytes of this rank's parameters, gradients and states that an optimizer holds."""
+def _held(optimizer: torch.optim.Optimizer, nested: Sequence[torch.optim.Optimizer]) -> dict[str, float]:
+    """Bytes of this rank's parameters, gradients and states that an optimizer holds, itself or by those it steps."""
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
-    states = [v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor)]
+    kept = {id(state): state for one in (optimizer, *nested) for state in one.state.values()}
+    states = [v for state in kept.values() for v in state.values() if isinstance(v, torch.Tensor)]
     return {
         MemoryKind.PARAMETERS: _bytes(parameters),
         MemoryKind.GRADIENTS: _bytes([p.grad for p in parameters if p.grad is not None]),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,7 @@ DEFINITIONS = {
     "ran; waiting for other ranks is in both, least in the rank that comes last, hence the minimum",
     Phase.BUBBLE: "of a pipeline: time between the chunks of a rank's schedule, waiting for other stages and sending",
     "load": "processors that other programs kept busy while steps were measured",
+    "host_paces_s": "seconds of an op on a host tensor of 64 numbers, before each step: how fast this host was",
     "throughput": "rates at the median step; model FLOPs are 6 per matrix weight and token and 12·layers·width·length, "
     "a forward alone a third; mfu_frac is their share of the chip's dense peak; kernel FLOPs are of the profiled step",
     "breakdown_s": "busy time by category of one profiled step without communication; communication is the exposed "
@@ -71,10 +72,7 @@ Report = Callable[[dict[str, Any]], None]
 
 
 def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | None:
-    """Measure the job's scenario here; on rank 0 return what was found, on others None.
-
-    Out of memory is a result too, returned by whichever rank met it. Raises InputProblems for what cannot be measured.
-    """
+    """Measure the job's scenario here, as ``measured`` does; raises InputProblems for what cannot be measured."""
     options: StepOptions = options_of("step", job.options)
     if options.models:
         return grid.run(job, report)
@@ -86,7 +84,24 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
         found.append(Problem(field="options.snapshot", message="has no place to go", remedy=remedy))
     if found:
         raise InputProblems(found)
+
+    def more(measurement: Measurement, trainer: Trainer) -> Measurement:
+        if not options.snapshot or trace is None:
+            return measurement
+        return replace(measurement, warnings=(*measurement.warnings, *_snapshot(trainer, trace)))
+
     blank = blank_of(scenario, ranks, job.label)
+    return measured(blank, job, report, ranks, lambda: prepared(scenario, ranks, job.seed, options), trace, more)
+
+
+def measured(
+    blank: Measurement, job: Job, report: Report, ranks: Ranks, build: Callable[[], Trainer], trace: Path | None,
+    more: Callable[[Measurement, Trainer], Measurement],
+) -> Measurement | None:  # fmt: skip
+    """Build what is measured, time and profile it, and add what ``more`` knows; on rank 0 return it, on others None.
+
+    Out of memory is a result too, returned by whichever rank met it.
+    """
     stage = "build"
 
     def tell(phase: str, step: int, steps: int, step_s: float | None = None) -> None:
@@ -99,17 +114,15 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     trainer = None
     try:
         tell("build", 0, 1)
-        trainer = prepared(scenario, ranks, job.seed, options)
+        trainer = build()
         tell("build", 1, 1)
-        measurement = profiled(blank, trainer, timed(trainer, job, tell), job, tell, trace)
-        if options.snapshot and trace is not None:
-            measurement = replace(measurement, warnings=(*measurement.warnings, *_snapshot(trainer, trace)))
+        found = more(profiled(blank, trainer, timed(trainer, job, tell), job, tell, trace), trainer)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         return out_of_memory(blank, error, stage, trainer)
     leave(ranks)
-    return measurement if ranks.rank == 0 else None
+    return found if ranks.rank == 0 else None
 
 
 def cannot(scenario: Scenario, ranks: Ranks, options: StepOptions) -> list[Problem]:
@@ -171,6 +184,7 @@ class Timed:
     load: dict[str, float]
     peaks: dict[str, dict[str, float]]
     clocks: list[dict[str, float]]
+    paces_s: list[float] = field(default_factory=list)
 
 
 def timed(trainer: Trainer, job: Job, tell: Callable[..., None]) -> Timed:
@@ -181,7 +195,9 @@ def timed(trainer: Trainer, job: Job, tell: Callable[..., None]) -> Timed:
     began = clocks(ranks.cuda)
     timed_steps(trainer, "warmup", range(job.warmup), job.warmup, tell)
     before = moment()
-    samples = samples_by_rank(ranks, timed_steps(trainer, "measure", range(job.steps), total, tell))
+    paces_s: list[float] = []
+    mine = timed_steps(trainer, "measure", range(job.steps), total, tell, paces_s=paces_s)
+    samples = samples_by_rank(ranks, mine)
     loss = _loss(trainer)
     alone: list[list[Sample]] = []
     if silent:
@@ -189,7 +205,10 @@ def timed(trainer: Trainer, job: Job, tell: Callable[..., None]) -> Timed:
         alone = samples_by_rank(ranks, timed_steps(trainer, "measure", rest, total, tell, communicate=False))
     load = load_since(before, ranks)
     peaks = allocator_peaks(trainer) if ranks.cuda else {}
-    return Timed(samples=samples, alone=alone, loss=loss, load=load, peaks=peaks, clocks=[began, clocks(ranks.cuda)])
+    return Timed(
+        samples=samples, alone=alone, loss=loss, load=load, peaks=peaks, clocks=[began, clocks(ranks.cuda)],
+        paces_s=paces_s,
+    )  # fmt: skip
 
 
 def profiled(
@@ -262,6 +281,7 @@ def put_together(
             | {phase: spread([s[phase] for rank in samples for s in rank]) for phase in MEASURED_PHASES},
             "communication": communication if ranks.world_size > 1 else {},
             "load": found.load,
+            "host_paces_s": found.paces_s,
             "peak_bytes_by_rank": [row[0] or None for row in every_peak],
             "phases_with_waiting_s": waiting,
             "throughput": dict(rates),

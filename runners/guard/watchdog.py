@@ -97,6 +97,7 @@ def main() -> None:
             if not said:
                 _wait_until_gone(watch, LEAVE_S)
                 break
+    clock.hear(_still_unread())
     if clock.leaving and _there(watch):
         return
     if not clock.leaving and watch.result and has_rows(Path(watch.result)):
@@ -107,6 +108,16 @@ def main() -> None:
 def _there(watch: Watch) -> bool:
     """Whether the watched process lives: this one is its child until it ends, even if nobody takes note of that."""
     return os.getppid() == watch.pid
+
+
+def _still_unread() -> bytes:
+    """What a process said that was gone before this one listened: its last word may be among it."""
+    os.set_blocking(0, False)
+    said = b""
+    with contextlib.suppress(BlockingIOError):
+        while part := os.read(0, 4096):
+            said += part
+    return said
 
 
 def _end(watch: Watch, reason: str) -> None:

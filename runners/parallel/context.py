@@ -71,8 +71,9 @@ def _ring(axis: Axis) -> Core:
         q, k, v = _cast((q, k, v))
         kernels = kernels_for(q, kind)
         k, v = repeat_heads(k, groups), repeat_heads(v, groups)
-        # One kernel takes heads of one width (MLA's values are narrower)
-        y = zigzag_ring(q, k, F.pad(v, (0, q.shape[-1] - width)), axis, kernels)
+        more = q.shape[-1] - width
+        # One kernel takes heads of one width (MLA's values are narrower); padding by nothing copies all the same
+        y = zigzag_ring(q, k, F.pad(v, (0, more)) if more else v, axis, kernels)
         return y[..., :width]
 
     return core

@@ -51,19 +51,30 @@ def all_reduced(groups: list[Averaged], *, mode: str, bucket_bytes: int, beside_
 
 def _bucketed(buckets: list[Any], beside: bool) -> Exchange:
     active = False
+    flying: Any = None
+
+    def taken() -> None:
+        nonlocal flying
+        if flying is not None:
+            flying.take()
+        flying = None
 
     def micro_batch(last: bool) -> AbstractContextManager[Any]:
         nonlocal active
         active = last
+        taken()
         for bucket in buckets:
             bucket.missing = len(bucket.parameters)
         return nullcontext()
 
     def ready(bucket: Any) -> None:
+        nonlocal flying
         if active or bucket.every_time:
             bucket.missing -= 1
             if bucket.missing == 0:
+                taken()  # gradients that are not kept are given back one bucket later, as fully_shard does it
                 bucket.send()
+                flying = bucket if bucket.every_time else None
 
     if beside:
         for bucket in buckets:
@@ -129,7 +140,11 @@ class ShardedStates:
     ) -> None:  # fmt: skip
         groups = in_buckets(parameters, bucket_bytes)
         made = [_StateBucket(group, shard, replica, divisor, not keeps_gradients) for group in groups]
-        views = {id(old): new for bucket in made for old, new in zip(bucket.replaced, bucket.parameters, strict=True)}
+        views = {
+            id(old): new
+            for group, bucket in zip(groups, made, strict=True)
+            for old, new in zip(group, bucket.parameters, strict=True)
+        }
         for owner in module.modules():
             for name, parameter in list(owner.named_parameters(recurse=False)):
                 if id(parameter) in views:
@@ -151,7 +166,7 @@ class _StateBucket:
     def __init__(
         self, parameters: list[nn.Parameter], shard: Axis, replica: Axis, divisor: int, every_time: bool
     ) -> None:
-        self.replaced, self.shard, self.replica, self.divisor = parameters, shard, replica, divisor
+        self.shard, self.replica, self.divisor = shard, replica, divisor
         self.every_time = every_time
         locals_ = [_local(parameter.detach()) for parameter in parameters]
         self.count = sum(tensor.numel() for tensor in locals_)
@@ -170,7 +185,7 @@ class _StateBucket:
 
     def send(self) -> None:
         """Scatter the gradients that are there; those of the micro-batch before must have come."""
-        self._take()
+        self.take()
         self.whole = torch.zeros_like(self.flat)
         gradients = [local_gradient(parameter) for parameter in self.parameters]
         copy_back_into(self.whole[: self.count], gradients)
@@ -181,15 +196,16 @@ class _StateBucket:
         self.sent = True
 
     def receive(self) -> None:
-        """Wait for what was scattered, and sum it over the copies."""
-        self._take()
+        """Take what was scattered, and sum it over the copies."""
+        self.take()
         assert self.owned.grad is not None
         if self.replica.size > 1:
             dist.all_reduce(self.owned.grad, group=self.replica.group)
         self.owned.grad.div_(self.divisor)
         self.sent = False
 
-    def _take(self) -> None:
+    def take(self) -> None:
+        """Wait for what was scattered, if anything was, and add it to this rank's share; the whole is given back."""
         if self.work is None:
             return
         self.work.wait()

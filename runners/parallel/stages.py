@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from inspect import signature
 from typing import Any
 
 import torch
@@ -123,6 +124,8 @@ class Pipeline:
         given: Any = stages[0] if plan.schedule in SINGLE else stages
         # Its own scaling would divide a table that two stages of a rank share twice
         self.schedule = cls(given, n_microbatches=micro_batches, loss_fn=loss_of_logits, scale_grads=False)
+        # Or the last stage keeps every micro-batch's logits until the next step, and joins them
+        self.silent = {"return_outputs": False} if "return_outputs" in signature(cls.step).parameters else {}
         self.tie = _tie(self.first, self.last, plan, axis)
 
     def step(self, done: Callable[[str], None], note: Callable[[str], None]) -> Tensor | None:
@@ -130,7 +133,7 @@ class Pipeline:
         self.done, self.note = done, note
         losses: list[Tensor] = []
         values: dict[str, Any] = {"target": self.targets, "losses": losses} if self.last is not None else {}
-        self.schedule.step(*((self.tokens,) if self.first is not None else ()), **values)
+        self.schedule.step(*((self.tokens,) if self.first is not None else ()), **values, **self.silent)
         self.done(Phase.BUBBLE)
         return torch.stack([loss.detach() for loss in losses]).sum() if losses else None
 

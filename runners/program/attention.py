@@ -6,10 +6,13 @@ Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp of torch 2.13, dens
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.attention import bias
+from torch.utils._python_dispatch import _disable_current_modes
 
 CUDNN_VERSION = 92000
 """cuDNN of the CUDA wheel that is assumed, as torch.backends.cudnn.version() counts."""
@@ -25,6 +28,9 @@ BACKENDS = {
 """Ops that are attention as a whole, and their kernel's name."""
 
 _HALF = (torch.float16, torch.bfloat16)
+
+ANY_DROPOUT = tuple(map(int, torch.__version__.split(".")[:2])) < (2, 12)
+"""Torch 2.11 gives cuDNN any dropout, later ones sixteenths alone (pytorch/pytorch, pull request 174245, 2026-02)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +100,8 @@ def _cudnn(asked: Asked, capability: tuple[int, int]) -> bool:
         capability >= (8, 0)
         and _low_precision(asked, capability)
         and not (torch.are_deterministic_algorithms_enabled() and not _only_warns())
-        and (asked.dropout * 16) == math.floor(asked.dropout * 16)
+        and (ANY_DROPOUT or (asked.dropout * 16) == math.floor(asked.dropout * 16))
+        and not (asked.mask is not None and asked.mask.requires_grad)  # T5's, by position: it gives masks no gradient
         and _last_stride_fits(asked, single_counts=False)
         and _heads_fit(asked, same_for_both=False)
         and max(wide, of_values) <= most
@@ -125,7 +132,8 @@ def _flash(asked: Asked, capability: tuple[int, int]) -> bool:
 
 
 def _efficient(asked: Asked, capability: tuple[int, int]) -> bool:
-    half = asked.query.dtype in _HALF
+    query = asked.query
+    half = query.dtype in _HALF
     on_matrix_units = capability >= (8, 0) or (capability >= (7, 0) and half)
     align = 4 if capability >= (8, 0) else 1
     if on_matrix_units:
@@ -138,7 +146,8 @@ def _efficient(asked: Asked, capability: tuple[int, int]) -> bool:
         and all((t.storage_offset() % align) == 0 for t in (asked.query, asked.key, asked.value))
         and asked.query.dtype in known
         and asked.query.dtype == asked.key.dtype == asked.value.dtype
-        and _heads_fit(asked, same_for_both=True)
+        and query.shape[1] == asked.key.shape[1] == asked.value.shape[1]  # none are shared
+        and query.shape[0] == asked.key.shape[0] == asked.value.shape[0]
         and _last_stride_fits(asked, single_counts=True)
     )
 
@@ -163,6 +172,31 @@ def install(capability: tuple[int, int]) -> Any:
 
     library.impl(torch.ops.aten.scaled_dot_product_attention.default, run, "AutogradPrivateUse1")
     return library
+
+
+def install_causal_bias(capability: tuple[int, int]) -> None:
+    """Let ``torch.nn.attention.bias`` make its masks, which have no data, and choose the chip's kernel for them."""
+    made = bias.CausalBias.__new__
+
+    def new(kind: Any, *given: Any, **named: Any) -> Any:
+        with _disable_current_modes(), torch._C.DisableTorchFunction():
+            return made(kind)
+
+    def of(rule: Callable[[Asked, tuple[int, int]], bool]) -> Callable[..., bool]:
+        def can(params: Any, debug: bool = False) -> bool:
+            tensors = params.query, params.key, params.value
+            gradient = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+            asked = Asked(
+                query=params.query, key=params.key, value=params.value, mask=None, dropout=params.dropout,
+                causal=False, grouped=params.enable_gqa, gradient=gradient,
+            )  # fmt: skip
+            return rule(asked, capability)
+
+        return can
+
+    patched: Any = bias
+    patched.CausalBias.__new__ = new
+    patched.can_use_flash_attention, patched.can_use_efficient_attention = of(_flash), of(_efficient)
 
 
 def attend(

@@ -15,14 +15,13 @@ import torch.optim.optimizer as optimizers
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.nn.parallel import scatter_gather
-from torch.overrides import TorchFunctionMode
-from torch.utils import _device as devices
 from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
-from runners.program import attention, autocast, chip, compiled, composites, placeholders
-from runners.program.recorder import DEVICE, Recorder, is_on_device
+from runners.program import attention, autocast, chip, compiled, composites
+from runners.program.functions import Cuda, inward_named, known, on_device
+from runners.program.recorder import DEVICE, Recorder
 from runners.program.recording import Finished, Recording
 
 _HERE = torch.device("cpu")
@@ -38,7 +37,7 @@ class Route:
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
         self.casts = autocast.CastCache()
         self.recorder = Recorder(recording, self.fakes, device.capability)
-        self.functions = Cuda(self)
+        self.functions = Cuda(device, recording)
         self._libraries = [
             *autocast.install(DEVICE, self.casts, on_device),
             attention.install(device.capability),
@@ -55,6 +54,7 @@ class Route:
         _patch_checkpointing(self)
         _patch_storages(self)
         compiled.install(self.recording)
+        attention.install_causal_bias(self.device.capability)
 
     def _modes(self) -> list[Any]:
         return [self.recorder, self.functions]
@@ -67,11 +67,6 @@ class Route:
     def __exit__(self, *error: Any) -> None:
         for mode in reversed(self._modes()):
             mode.__exit__(*error)
-
-
-def on_device(tensor: torch.Tensor) -> bool:
-    """Whether a tensor, or the local part of one that is distributed, lies on the fake device."""
-    return is_on_device(tensor) or (type(tensor) is not FakeTensor and tensor.device.type in (DEVICE, "cuda"))
 
 
 def _register() -> None:
@@ -97,191 +92,6 @@ def _register() -> None:
             return None
 
     backend_registration._setup_privateuseone_for_python_backend(rename=DEVICE, backend_module=Module())
-
-
-class Cuda(TorchFunctionMode):
-    """Rewrites what the program says of devices, and what torch answers."""
-
-    def __init__(self, route: Route) -> None:
-        super().__init__()
-        self._special = _special(route)
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Run a function with "cuda" named as torch knows it here."""
-        special = self._special.get(func)
-        if special is not None:
-            return special(func, args, kwargs or {})
-        return func(*inward(args), **(inward_named(kwargs) if kwargs else {}))
-
-
-def inward(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Replace devices among positional values."""
-    for value in args:
-        kind = type(value)
-        if kind is torch.device or kind is str:
-            return tuple(map(known, args))
-    return args
-
-
-def inward_named(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Replace the device among named values."""
-    if "device" not in kwargs and "map_location" not in kwargs:
-        return kwargs
-    changed = dict(kwargs)
-    for name in ("device", "map_location"):
-        if name in changed:
-            value = changed[name]
-            changed[name] = torch.device(DEVICE, 0) if type(value) is int else known(value)
-    return changed
-
-
-def known(value: Any) -> Any:
-    """Return the device as torch knows it here, any other value as it is."""
-    if type(value) is torch.device:
-        return torch.device(DEVICE, 0) if value.type in ("cuda", DEVICE) else value
-    if type(value) is str and (value == "cuda" or value.startswith("cuda:")):
-        return DEVICE + ":0"
-    return value
-
-
-def _special(route: Route) -> dict[Any, Callable[[Any, Any, Any], Any]]:
-    tensor: Any = torch.Tensor
-    device = route.device
-
-    def told(func: Any, args: Any, kwargs: Any) -> Any:
-        found = func(*args, **kwargs)
-        return device.told if found.type == DEVICE else found
-
-    def is_cuda(func: Any, args: Any, kwargs: Any) -> bool:
-        return on_device(args[0])
-
-    def cuda(func: Any, args: Any, kwargs: Any) -> Any:
-        given = [*args[1:], kwargs.get("device")]
-        blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
-        assert len(given) >= 1
-        return args[0].to(torch.device(DEVICE, 0), non_blocking=bool(blocking))
-
-    def itself(func: Any, args: Any, kwargs: Any) -> Any:
-        return args[0]
-
-    def built(func: Any, args: Any, kwargs: Any) -> Any:
-        target = known(kwargs.get("device"))
-        rest = {name: value for name, value in kwargs.items() if name not in ("device", "pin_memory")}
-        gradient = rest.pop("requires_grad", False)
-        if isinstance(args[0] if args else None, torch.Tensor):
-            source = args[0]
-            made = source.detach().clone() if func is torch.tensor else source
-            target = source.device if target is None and func is torch.tensor else target
-            made = made.to(**({"dtype": rest["dtype"]} if rest.get("dtype") else {}))
-        else:
-            made = func(*args, device="cpu", **rest)
-            target = devices.CURRENT_DEVICE if target is None else target
-        target = torch.device(target) if isinstance(target, str) else target
-        if target is not None and target.type != made.device.type:
-            made = made.to(target)
-        return made.requires_grad_() if gradient else made
-
-    def new_tensor(func: Any, args: Any, kwargs: Any) -> Any:
-        target = known(kwargs.get("device")) or args[0].device
-        gradient = kwargs.get("requires_grad", False)
-        made = torch.tensor(args[1], dtype=kwargs.get("dtype") or args[0].dtype).to(target)
-        return made.requires_grad_() if gradient else made
-
-    def values(func: Any, args: Any, kwargs: Any) -> Any:
-        if type(args[0]) is FakeTensor:
-            host = args[0].detach().cpu()
-            if type(host) is FakeTensor:
-                host = placeholders.filled(route.recording, host)
-            return func(host, *args[1:], **kwargs)
-        return func(*args, **kwargs)
-
-    def number(func: Any, args: Any, kwargs: Any) -> Any:
-        return 0 if type(args[0]) is FakeTensor else func(*args, **kwargs)
-
-    def index(func: Any, args: Any, kwargs: Any) -> int:
-        return device.index if on_device(args[0]) else -1
-
-    def kind(func: Any, args: Any, kwargs: Any) -> Any:
-        if len(args) == 1 and not kwargs and is_on_device(args[0]):
-            return func(torch.empty(0, dtype=args[0].dtype)).replace("torch.", "torch.cuda.")
-        return func(*inward(args), **kwargs)
-
-    def copied(func: Any, args: Any, kwargs: Any) -> Any:
-        source = args[0]
-        if type(source) is not FakeTensor:
-            return func(*args, **kwargs)
-        memo = args[1]
-        if id(source) not in memo:
-            with torch.no_grad():
-                made = source.detach().clone()
-            if isinstance(source, nn.Parameter):
-                made = nn.Parameter(made, source.requires_grad)
-            else:
-                made.requires_grad_(source.requires_grad)
-            memo[id(source)] = made
-        return memo[id(source)]
-
-    def all_true(func: Any, args: Any, kwargs: Any) -> Any:
-        return placeholders.tell(func(*args, **kwargs), True)
-
-    def nothing(func: Any, args: Any, kwargs: Any) -> None:
-        return None
-
-    def formatted(func: Any, args: Any, kwargs: Any) -> str:
-        if type(args[0]) is FakeTensor and args[0].dim() == 0:
-            return format(args[0].item(), *args[1:])
-        return str(func(*args, **kwargs))
-
-    def indexed(func: Any, args: Any, kwargs: Any) -> Any:
-        index = args[1]
-        if isinstance(index, list):
-            index = torch.tensor(index)
-        elif isinstance(index, tuple) and any(isinstance(one, list) for one in index):
-            index = tuple(torch.tensor(one) if isinstance(one, list) else one for one in index)
-        return func(args[0], index, *args[2:])
-
-    def one_hot(func: Any, args: Any, kwargs: Any) -> Any:
-        made = func(*args, **kwargs)
-        if type(made) is FakeTensor:
-            made.density = 1.0 / max(made.shape[-1], 1)  # type: ignore[attr-defined]
-        return made
-
-    def plainly(func: Any, args: Any, kwargs: Any) -> Any:
-        return func(*args, **kwargs)
-
-    def no(func: Any, args: Any, kwargs: Any) -> bool:
-        return False
-
-    found: dict[Any, Callable[[Any, Any, Any], Any]] = {
-        tensor.device.__get__: told,
-        tensor.is_cuda.__get__: is_cuda,
-        tensor.cuda: cuda,
-        tensor.pin_memory: itself,
-        tensor.share_memory_: itself,
-        tensor.is_pinned: no,
-        tensor.record_stream: nothing,
-        tensor.new_tensor: new_tensor,
-        tensor.tolist: values,
-        tensor.numpy: values,
-        tensor.__array__: values,
-        tensor.__format__: formatted,
-        tensor.data_ptr: number,
-        tensor.get_device: index,
-        tensor.type: kind,
-        tensor.__deepcopy__: copied,
-        tensor.all: all_true,
-        torch.all: all_true,
-        torch.isfinite: all_true,
-        torch.allclose: all_true,
-        tensor.__getitem__: indexed,
-        tensor.__setitem__: indexed,
-        torch.nn.functional.one_hot: one_hot,
-        torch.device: plainly,
-        torch.tensor: built,
-        torch.as_tensor: built,
-        torch.asarray: built,
-    }
-    return found
 
 
 class _Scatter:

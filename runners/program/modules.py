@@ -6,12 +6,13 @@ import bisect
 import re
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules import module as hooks
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from estimator.scenario.op_list import NONE
 
@@ -29,7 +30,9 @@ class ModulePaths:
         self.names: list[str] = []
         self._index: dict[str, int] = {}
         self._of: weakref.WeakKeyDictionary[nn.Module, int] = weakref.WeakKeyDictionary()
-        self._of_parameter: dict[int, int] = {}
+        self._of_parameter: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
+        self.parameters: MutableMapping[torch.Tensor, str] = WeakTensorKeyDictionary()
+        """Paths of parameters, as ``named_parameters`` gives them."""
         self._stack: list[int] = []
         self._at_root = at_root
         self._starts: dict[int, list[int]] = {}
@@ -64,7 +67,7 @@ class ModulePaths:
         """Module, and whether it was compiled, of the forward op that made an autograd node in a thread."""
         variable = getattr(node, "variable", None)
         if variable is not None:
-            return self._of_parameter.get(id(variable), NONE), False
+            return self._of_parameter.get(variable, NONE), False
         starts = self._starts.get(thread)
         at = bisect.bisect_right(starts, node._sequence_nr()) - 1 if starts else -1
         return self._modules[thread][at] if at >= 0 else (NONE, False)
@@ -106,9 +109,10 @@ class ModulePaths:
                 clean = clean.removeprefix("module").removeprefix(".")
             index = self.name(clean or top)
             self._of.setdefault(module, index)
-            for parameter in module._parameters.values():
+            for name, parameter in module._parameters.items():
                 if parameter is not None:
-                    self._of_parameter.setdefault(id(parameter), index)
+                    self._of_parameter.setdefault(parameter, index)
+                    self.parameters.setdefault(parameter, f"{clean}.{name}".lstrip("."))
         self._at_root(root)
 
     def _enter(self, module: nn.Module, _: Any) -> None:

@@ -56,7 +56,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._remembered = Remembered(fakes)
         self.capability = capability
         self.handlers: dict[str, Handler] = {}
-        self._about: dict[Any, _About] = {}
+        self._about: dict[int, _About] = {}
         self.in_backward: Callable[[Any, Exception], None] = lambda func, error: None
 
     @classmethod
@@ -81,12 +81,17 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.in_backward(func, error)
                 raise
 
+    def about(self, func: Any) -> _About:
+        """What is known of an op; ops live as long as torch, and are found by identity, not by a hash in Python."""
+        found = self._about.get(id(func))
+        if found is None:
+            found = self._about[id(func)] = _About(func)
+        return found
+
     def _take(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         kwargs = kwargs or {}
-        about = self._about.get(func)
-        if about is None:
-            about = self._about[func] = _About(func)
-        if about.composite and func not in _SPECIAL:
+        about = self.about(func)
+        if about.composite and about.special is None:
             with self:
                 return func.decompose(*args, **kwargs)
         if about.query:
@@ -109,9 +114,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return func(*args, **kwargs)
         if kwargs.get("generator") is not None:
             kwargs = {**kwargs, "generator": None}
-        special = _SPECIAL.get(func)
-        if special is not None:
-            return special(self, func, args, kwargs)
+        if about.special is not None:
+            return about.special(self, func, args, kwargs)
         result = self._on_fakes(func, types, args, kwargs)
         self.note(about, func, args, kwargs, tensors, result)
         return result
@@ -187,6 +191,7 @@ class _About:
             and self.namespace == "aten"
             and not ("sym_" in self.name or self.name in _METADATA)
         )  # reaches a mode where autograd is off, as in inference
+        self.special = _SPECIAL.get(func)
         self._factory = self.namespace == "aten" and self.name.removeprefix("aten::") in _FACTORIES
         self._kept = [
             (index, one.name, one.default_value if one.has_default_value() else None)
@@ -330,7 +335,7 @@ def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     target = kwargs.get("device")
     recording = recorder.recording
     if target is None or (target.type == DEVICE) == is_on_device(source):
-        about = recorder._about[func]
+        about = recorder.about(func)
         result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
         recorder.note(about, func, args, kwargs, [source], result)
         return result
@@ -367,7 +372,7 @@ def _copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     target, source = args[0], args[1]
     recording = recorder.recording
     if is_on_device(target) and is_on_device(source):
-        about = recorder._about[func]
+        about = recorder.about(func)
         result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
         recorder.note(about, func, args, kwargs, [target, source], result)
         return result
@@ -403,7 +408,7 @@ def _attention(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 def _unscale(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """The scaler looks for infinities, and finds none: it would skip the optimizer's step."""
     tensors = list(leaves((args, kwargs)))
-    recorder.note(recorder._about[func], func, args, kwargs, tensors, args[0])
+    recorder.note(recorder.about(func), func, args, kwargs, tensors, args[0])
     placeholders.tell(args[1], 0.0)
     return None
 
@@ -416,7 +421,7 @@ def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
     first, second = args[:2]
     if first.dtype == second.dtype == torch.bfloat16:
         result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
-        recorder.note(recorder._about[func], func, args, kwargs, list(leaves((args, kwargs))), result)
+        recorder.note(recorder.about(func), func, args, kwargs, list(leaves((args, kwargs))), result)
         return result
     ends = args[2] if len(args) > 2 else kwargs.get("offs")
     groups = second.shape[0] if second.dim() == 3 else first.shape[0] if first.dim() == 3 else ends.shape[0]

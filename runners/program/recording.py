@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from estimator.scenario.breakdown import MemoryKind, Phase
-from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature
+from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, Weight
 from estimator.scenario.problems import Problem
 from runners.program.modules import ModulePaths
 from runners.program.storages import Storages
@@ -33,6 +34,8 @@ class Recording:
         self.assumptions: dict[str, None] = {}
         self._doubts: dict[tuple[str, str, str], int] = {}
         self.roots: list[nn.Module] = []
+        self._weight_of: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
+        self._weights: list[Weight] = []
         self.dispatches = self.dtensor = 0
         self.step = 0
         self.ends = False
@@ -154,6 +157,21 @@ class Recording:
             self.groups.append(key)
         return self.groups.index(key)
 
+    def weight(self, parameter: torch.Tensor) -> int:
+        """Return the index of a parameter among the weights, which it is added to where it is new."""
+        found = self._weight_of.get(parameter)
+        if found is None:
+            found = self._weight_of[parameter] = len(self._weights)
+            part = local(parameter)
+            one = Weight(
+                name=self.modules.parameters.get(parameter, ""),
+                shape=tuple(part.shape),
+                dtype=_plain(part.dtype),
+                trains=parameter.requires_grad,
+            )
+            self._weights.append(one)
+        return found
+
     def assume(self, text: str) -> None:
         """State what was assumed, once."""
         self.assumptions.setdefault(text)
@@ -180,6 +198,7 @@ class Recording:
             modules=tuple(self.modules.names[module] for module in used),
             streams=tuple(self.streams),
             groups=tuple(self.groups),
+            weights=tuple(self._weights),
             assumptions=tuple(self.assumptions),
             problems=problems,
             **about,
@@ -222,8 +241,9 @@ class Recording:
 
     def _at_root(self, root: nn.Module) -> None:
         self.roots.append(root)
-        tensors = [*root.parameters(), *root.buffers()]
-        self.storages.mark(map(local, tensors), MemoryKind.PARAMETERS)
+        for parameter in root.parameters():
+            self.storages.mark_of(self.weight(parameter), local(parameter), MemoryKind.PARAMETERS)
+        self.storages.mark(map(local, root.buffers()), MemoryKind.PARAMETERS)
 
 
 def local(tensor: torch.Tensor) -> torch.Tensor:

@@ -39,21 +39,21 @@ class Remembered:
     def __init__(self, fakes: FakeTensorMode) -> None:
         self._fakes = fakes
         self._results: dict[Any, Callable[[Any], Any]] = {}
-        self._kinds: dict[Any, str] = {}
+        self._kinds: dict[int, str] = {}
 
     def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Return what ``FakeTensorMode.dispatch`` does."""
         if torch.distributed.is_initialized():
             # FSDP frees storages and fills them again: what is remembered there kept some of them (a GB of 30)
             return self._fakes.dispatch(func, types, args, kwargs)
-        kind = self._kinds.get(func)
+        kind = self._kinds.get(id(func))
         if kind is None:
-            kind = self._kinds[func] = _kind(func)
+            kind = self._kinds[id(func)] = _kind(func)
         if kind == "many":
             return None
         key = None if kind == "" else _key(func, args, kwargs)
         freed = kind == "shows" and type(args[0]) is FakeTensor and not args[0].untyped_storage().nbytes()
-        if key is None or freed:  # a view that is set to memory which FSDP has freed would make it anew
+        if key is None or freed:  # a view that is set to memory which was freed would make it anew
             return self._fakes.dispatch(func, types, args, kwargs)
         again = self._results.get(key)
         if again is not None:
@@ -105,7 +105,7 @@ def _kind(func: Any) -> str:
 
 
 def _key(func: Any, args: Any, kwargs: Any) -> Any:
-    parts: list[Any] = [func, torch.get_default_dtype()]
+    parts: list[Any] = [id(func), torch.get_default_dtype()]
     if not _add(parts, args):
         return None
     for name, value in kwargs.items():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 
@@ -38,8 +39,11 @@ class Steps:
         recording = self.recording
         recording.optimizer += 1
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        recording.storages.mark(map(local, parameters), MemoryKind.PARAMETERS)
-        recording.storages.mark((local(p.grad) for p in parameters if p.grad is not None), MemoryKind.GRADIENTS)
+        for parameter in parameters:
+            weight = recording.weight(parameter)
+            recording.storages.mark_of(weight, local(parameter), MemoryKind.PARAMETERS)
+            if parameter.grad is not None:
+                recording.storages.mark_of(weight, local(parameter.grad), MemoryKind.GRADIENTS)
         return tuple(map(self._closure, given)), {name: self._closure(value) for name, value in named.items()}
 
     def _closure(self, argument: Any) -> Any:
@@ -59,8 +63,10 @@ class Steps:
     def _after(self, optimizer: torch.optim.Optimizer, *_: Any) -> None:
         recording = self.recording
         recording.optimizer -= 1
-        states = (v for state in optimizer.state.values() for v in state.values() if isinstance(v, torch.Tensor))
-        recording.storages.mark(map(local, states), MemoryKind.OPTIMIZER)
+        for parameter, state in optimizer.state.items():
+            for value in state.values():
+                if isinstance(value, torch.Tensor):
+                    recording.storages.mark_of(recording.weight(parameter), local(value), MemoryKind.OPTIMIZER)
         if recording.optimizer:  # one that another steps, as ZeroRedundancyOptimizer does with its own
             return
         if self._leader is None:
@@ -76,6 +82,11 @@ class Steps:
             if not recording.backward:  # the engine, which runs optimizers in the backward, takes no exception
                 raise Finished
         if self.done == self.count - 1:
+            if not gc.isenabled():
+                # What is imported and built stays to the end: the collector need not look through it, now or later.
+                gc.collect()
+                gc.freeze()
+                gc.enable()
             recording.restart()
 
     def parameters(self) -> int:

@@ -22,6 +22,7 @@ class Held:
     died: int = NONE
     kind: str = MemoryKind.TEMPORARIES
     phase: str = ""
+    weight: int = NONE
 
 
 class Storages:
@@ -55,6 +56,13 @@ class Storages:
             if held is not None and (among is None or held.kind in among):
                 held.kind = kind
 
+    def mark_of(self, weight: int, tensor: torch.Tensor, kind: str) -> None:
+        """Say what the storage of this tensor holds, and of which parameter."""
+        self.mark((tensor,), kind)
+        held = self._alive.get(tensor.untyped_storage()._cdata)
+        if held is not None:
+            held.weight = weight
+
     def resized(self, storage: Any, size: int) -> None:
         """A storage of the device has other bytes now."""
         key = storage._cdata
@@ -63,7 +71,7 @@ class Storages:
             return
         held.died = self._now()
         self.bytes -= held.bytes
-        self._take(key, size, held.phase, held.kind)
+        self._take(key, size, held.phase, held.kind, held.weight)
 
     def backward_begins(self) -> None:
         """What the forward has left is kept for the backward."""
@@ -82,13 +90,13 @@ class Storages:
     def listed(self) -> tuple[Storage, ...]:
         """Storages in the order of their birth."""
         return tuple(
-            Storage(bytes=held.bytes, born=held.born, died=held.died, kind=held.kind)
+            Storage(bytes=held.bytes, born=held.born, died=held.died, kind=held.kind, weight=held.weight)
             for held in self._all
             if held.bytes and (held.died == NONE or held.died > held.born)
         )
 
-    def _take(self, key: int, size: int, phase: str, kind: str) -> None:
-        held = Held(bytes=size, born=self._now(), kind=kind, phase=phase)
+    def _take(self, key: int, size: int, phase: str, kind: str, weight: int = NONE) -> None:
+        held = Held(bytes=size, born=self._now(), kind=kind, phase=phase, weight=weight)
         self._alive[key] = held
         self._all.append(held)
         self.bytes += size

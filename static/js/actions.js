@@ -4,7 +4,7 @@ import { lastAxis, validAxis } from "./axes.js";
 import { multiplied } from "./hardware.js";
 import { withPart } from "./ownParts.js";
 import { stepTime } from "./measured.js";
-import { chipOf, complete, get, resized, same, withField } from "./scenario.js";
+import { clusterChips, chipOf, complete, get, resized, same, withField } from "./scenario.js";
 import { chosenSides } from "./sides.js";
 import { set, state } from "./state.js";
 import { decode, encode, pinOf, USUAL_SPLIT } from "./url.js";
@@ -63,8 +63,8 @@ function origin(path) {
 const healing = (path) => state.problems.length > 0 && origin(path) !== state.scenario;
 
 /**
- * The plan that is left stays as A where nothing else would stand beside the new one. Where both sides are something
- * else, what is edited becomes B.
+ * The plan that is left stays as A where nothing else would stand beside the new one, or only a profile whose scenario
+ * nobody confirmed. Where both sides were chosen, what is edited becomes B.
  * @param {Scenario} before
  */
 function keepBefore(before) {
@@ -73,6 +73,7 @@ function keepBefore(before) {
     if (a && b) return;
     set({ a: pinOf(before, state.base), b: "plan" });
   } else if (a && b && state.a) set({ b: "plan" });
+  else if (state.measured && !state.a && !state.b) set({ a: pinOf(before, state.base), b: "plan" });
 }
 
 /** Change the scenario for one field, and say what followed. @param {Scenario} scenario @param {string} path */
@@ -151,11 +152,10 @@ export function setOwnModel(model) {
 /** Change the chip and keep the number of chips, in nodes as this chip is sold. @param {string} key */
 export function setChip(key) {
   const usual = state.catalog.chips.find((entry) => entry.key === key)?.value.chips_per_node ?? 8;
-  const { chips_per_node, nodes } = state.scenario.cluster;
   const before = pinOf(state.scenario, state.base);
   leaveSample();
   set({ a: before, b: "plan" });
-  setScenario({ ...state.scenario, cluster: resized({ chip: key }, chips_per_node * nodes, usual) });
+  setScenario({ ...state.scenario, cluster: resized({ chip: key }, clusterChips(state.scenario.cluster), usual) });
 }
 
 /** A slider is held: axes keep their range and the numbers show their change from here. @param {string} field */

@@ -96,7 +96,7 @@ export const api = {
   sweep: (specification, heard, signal) => told(under("/api/sweep"), specification, heard, signal),
   /** @param {any} scenario @param {number} ranks @param {AbortSignal} [signal] */
   parallelism: (scenario, ranks, signal) =>
-    call("/api/parallelism", { method: "POST", body: { scenario, ranks }, signal }),
+    call(under("/api/parallelism"), { method: "POST", body: { scenario, ranks }, signal }),
   /** @param {File} file  a config.json @returns {Promise<{model: any, parameters: number, assumptions: string[]}>} */
   model: (file) => call(`/api/models?filename=${part(file.name)}`, { method: "PUT", body: file }),
   /** @returns {Promise<import("./types.js").Benchmark[]>} */
@@ -118,6 +118,14 @@ export const api = {
   removeRun: (id) => call(`/api/runs/${part(id)}`, { method: "DELETE", text: true }),
   /** @param {string} id */
   removeUpload: (id) => call(`/api/uploads/${part(id)}`, { method: "DELETE", text: true }),
+  /**
+   * What a file would give, nothing kept.
+   * @param {Blob} body @param {string} name @param {string} columns  headers said anew, as JSON
+   * @returns {Promise<{tables: import("./headers.js").SeenTable[], warnings: any[],
+   *   measurements: {label: string, format: string, rows: Record<string, any>[], count: number}[]}>}
+   */
+  preview: (body, name, columns) =>
+    call(`/api/previews?filename=${part(name)}${columns && `&columns=${part(columns)}`}`, { method: "PUT", body }),
   /** @returns {Promise<import("./types.js").Summary[]>}  each with its prediction in short */
   measurements: () =>
     call(under("/api/measurements")).then(({ measurements, predicted }) =>
@@ -127,12 +135,13 @@ export const api = {
   measurement: (id) => call(under(`/api/measurements/${part(id)}`)),
   /**
    * What a profile's own ops would take after some changes.
-   * @param {string} id @param {string[]} changes @param {string} chip  "": its own @param {string} ranks
+   * @param {string} id @param {string[]} changes @param {string} chip  "": its own
+   * @param {Record<string, string>} plan  that lays them out
    * @returns {Promise<import("./types.js").WhatIf>}
    */
-  whatIf: (id, changes, chip, ranks) => {
+  whatIf: (id, changes, chip, plan) => {
     const named = changes.map((one) => ["change", one]);
-    const asked = new URLSearchParams([...named, ...(chip ? [["chip", chip]] : []), ["ranks", ranks]]);
+    const asked = new URLSearchParams([...named, ...(chip ? [["chip", chip]] : []), ...Object.entries(plan)]);
     return call(under(`/api/measurements/${part(id)}/what-if?${asked}`));
   },
   /** @param {string} id @param {any} scenario  that it is of @returns {Promise<import("./types.js").Measurement>} */
@@ -141,9 +150,9 @@ export const api = {
    * What each row of a measurement's table should be on a chip.
    * @param {string} id @param {string} chip @returns {Promise<import("./types.js").PredictedRows>}
    */
-  rows: (id, chip) => call(`/api/measurements/${part(id)}/rows?chip=${part(chip)}`),
+  rows: (id, chip) => call(under(`/api/measurements/${part(id)}/rows?chip=${part(chip)}`)),
   /** @param {string} id @param {string} chip  that it ran on @returns {Promise<import("./types.js").Measurement>} */
-  ranOn: (id, chip) => call(`/api/measurements/${part(id)}/device`, { method: "PUT", body: { chip } }),
+  ranOn: (id, chip) => call(under(`/api/measurements/${part(id)}/device`), { method: "PUT", body: { chip } }),
   /** How right predictions are, of every set of measured steps. */
   accuracy: () => call("/api/accuracy"),
   /** @returns {Promise<import("./types.js").StoredCalibration[]>}  newest first */

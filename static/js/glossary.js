@@ -166,9 +166,9 @@ export const TERMS = [
   },
   { name: "less overlap", also: ["more overlap"], says: "Another part of the communication is hidden behind compute." },
   {
-    name: "slower dispatch",
-    also: ["faster dispatch"],
-    says: "The host starts kernels more slowly, so that the chip waits more.",
+    name: "longer waits",
+    also: ["shorter waits"],
+    says: "The chip waits longer for the host, which starts kernels more slowly or has less to hide behind.",
   },
 ];
 

@@ -4,7 +4,7 @@
  */
 import { pinScenario, readUrl, select, show, swapSides } from "./actions.js";
 import { api, ApiError } from "./api.js";
-import { listen } from "./keys.js";
+import { listen, listenForTables } from "./keys.js";
 import { loadMeasurement, refreshMeasurements } from "./measurements.js";
 import { startPairing } from "./pair.js";
 import { predict, startPredicting } from "./predict.js";
@@ -14,7 +14,7 @@ import { unknownIn, VIEWS } from "./url.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
 import { byId, h } from "./views/common/dom.js";
 import { createExplore } from "./views/explore/explore.js";
-import { importFiles, importText, listenForDrops } from "./views/common/imports.js";
+import { importFiles, importText, listenForDrops, previewText } from "./views/common/imports.js";
 import { createRuns } from "./views/runs/runs.js";
 import { createMeasurements } from "./views/measurements/measurements.js";
 import { createSearch } from "./views/search/search.js";
@@ -96,7 +96,7 @@ async function start() {
   listenForDrops();
   if (unknown.length)
     notice(`This link says ${unknown.join(", ")}, which this page does not know; the rest of it is shown.`);
-  const importing = createImport({ files: importFiles, text: importText });
+  const importing = createImport({ files: importFiles, text: importText, preview: previewText });
   const copyLink = () => copy(location.href, "Link copied");
   /** @type {import("./keys.js").Shortcut[]} */
   const shortcuts = [
@@ -127,6 +127,7 @@ async function start() {
     { keys: ["a"], does: "choose A", act: () => palette.side("A") },
     { keys: ["b"], does: "choose B", act: () => palette.side("B") },
     { keys: ["Ctrl K"], does: "commands: models, chips, measurements, actions" },
+    { keys: ["Ctrl V"], does: "import the table in the clipboard" },
     { keys: ["Ctrl Z"], does: "undo" },
     { keys: ["Esc"], does: "close what is open, and show all causes" },
   ];
@@ -135,6 +136,7 @@ async function start() {
     if (state.view !== "search" && state.view !== "studies") show("explore");
   });
   listen(shortcuts);
+  listenForTables(importing.open);
   byId("find").onclick = () => palette.model();
   byId("commands").onclick = () => palette.open();
   byId("import").onclick = () => importing.open();

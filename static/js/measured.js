@@ -1,6 +1,6 @@
 /** What a measurement says about one step, without guessing what it does not say. Pure. */
 import { seconds } from "./format.js";
-import { resized, same } from "./scenario.js";
+import { clusterChips, resized, same } from "./scenario.js";
 
 /** @typedef {import("./types.js").Measurement} Measurement */
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -118,9 +118,9 @@ export function misnamedWords(measurement, chips) {
 export function ranAs(measurement, scenario, chips) {
   const chip = measuredChip(measurement, chips);
   if (!chip || !isMisnamed(measurement, chips)) return scenario;
-  const { chips_per_node, nodes } = scenario.cluster;
+  const { chips_per_node } = scenario.cluster;
   const usual = chip.value.chips_per_node ?? chips_per_node;
-  return { ...scenario, cluster: resized({ chip: chip.key }, chips_per_node * nodes, usual) };
+  return { ...scenario, cluster: resized({ chip: chip.key }, clusterChips(scenario.cluster), usual) };
 }
 
 /** A name for the device that was measured. @param {Measurement} measurement */

@@ -17,6 +17,10 @@ const scenarioOf = (measurement) => {
   return measurement && named && ranAs(measurement, named, state.catalog.chips);
 };
 
+/** What an unconfirmed profile seems to be of, where that is a whole step. @param {import("./types.js").Measurement} measurement */
+export const proposedIn = ({ proposed }) =>
+  proposed?.whole && proposed.scenario ? complete(proposed.scenario, state.catalog) : null;
+
 /**
  * Show a measurement where its numbers can be seen: beside its prediction, or its tables in Measurements.
  * @param {string} id
@@ -32,7 +36,7 @@ export async function openMeasurement(id) {
   ) {
     set({
       view: "explore",
-      scenario: measuredScenario ?? state.scenario,
+      scenario: measuredScenario ?? proposedIn(measurement) ?? state.scenario,
       measured: id,
       measurement,
       measuredScenario,
@@ -94,7 +98,12 @@ export async function loadMeasurement() {
   loading = measured;
   try {
     const measurement = await api.measurement(measured);
-    if (state.measured === measured) set({ measurement, measuredScenario: scenarioOf(measurement) });
+    if (state.measured !== measured) return undefined;
+    const measuredScenario = scenarioOf(measurement);
+    // nobody chose the sample's plan beside it
+    const proposed = !measuredScenario && same(state.scenario, state.base) ? proposedIn(measurement) : null;
+    set({ measurement, measuredScenario, ...(proposed && { scenario: proposed }) });
+    if (proposed) writeUrl("replace");
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (state.measured === measured && error.status) set({ measurement: null, measuredScenario: null, measured: "" });

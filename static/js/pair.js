@@ -3,7 +3,7 @@
  * what would be faster, and their steps over time. The newest question wins.
  */
 import { api, ApiError } from "./api.js";
-import { pairOf } from "./sides.js";
+import { pairOf, samePair } from "./sides.js";
 import { canonical } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
 
@@ -12,9 +12,14 @@ import { set, state, subscribe } from "./state.js";
 const KEPT = 64;
 /** Before the curves of the panel are asked for, which take longer (predict.js). */
 const REST_MS = 150;
+/** While a slider is held the causes follow as soon as it pauses. */
+const PAUSE_MS = 100;
 
-/** Answers by what was asked; the oldest go first. @template T @param {(asked: any) => Promise<T>} ask */
-function remembered(ask) {
+/**
+ * Answers by what was asked; the oldest go first.
+ * @template T @param {(asked: any) => Promise<T>} ask @param {"answers" | "timelines" | "levels"} told  counts them
+ */
+function remembered(ask, told = "answers") {
   /** @type {Map<string, {answer: T | null, under: Promise<T | null>}>} */
   const known = new Map();
   /** @param {any} asked @param {T} answer  that is there already */
@@ -36,7 +41,7 @@ function remembered(ask) {
     if (known.size > KEPT) known.delete(/** @type {string} */ (known.keys().next().value));
     void under.then((answer) => {
       entry.answer = answer;
-      if (answer) set({ answers: state.answers + 1 });
+      if (answer) set({ [told]: state[told] + 1 });
     });
     return null;
   };
@@ -47,15 +52,16 @@ function remembered(ask) {
 export const estimateOf = remembered((/** @type {Scenario} */ scenario) => api.estimate(scenario));
 const measurementOf = remembered((/** @type {string} */ id) => api.measurement(id));
 /** Steps over time, as far as they are there. */
-export const timelineOf = remembered((/** @type {Scenario} */ scenario) => api.timeline(scenario));
+export const timelineOf = remembered((/** @type {Scenario} */ scenario) => api.timeline(scenario), "timelines");
 /** Products of a scenario at every level of its chip's memory, as far as they are there and the chip's caches known. */
 const levelsOf = remembered(
   /** @returns {Promise<import("./figures/hierarchy.js").Hierarchy>} */ (/** @type {Scenario} */ scenario) =>
     api.hierarchy(scenario, "bound"),
+  "levels",
 );
 /** @type {string[] | null} */
 let cached = null;
-const choices = remembered(() => api.hierarchyChoices().then(({ chips }) => (cached = chips)));
+const choices = remembered(() => api.hierarchyChoices().then(({ chips }) => (cached = chips)), "levels");
 /** Whether the caches of its chip may be known; certain once somebody has asked. @param {Scenario | null} scenario */
 export const hasLevels = (scenario) =>
   typeof scenario?.cluster.chip === "string" && (!cached || cached.includes(scenario.cluster.chip));
@@ -78,12 +84,15 @@ function resolve() {
   // the plan that is left is A in a moment, and is not asked for again
   if (state.estimated && state.estimate) estimateOf.keep(state.estimated, state.estimate);
   const pair = pairOf(state, known);
-  set({ pair });
-  void compare(pair);
+  if (!samePair(state.pair, pair)) set({ pair });
+  clearTimeout(pausing);
+  if (state.drag) pausing = window.setTimeout(() => void compare(pair), PAUSE_MS);
+  else void compare(pair);
   clearTimeout(resting);
   if (!state.drag) resting = window.setTimeout(rest, REST_MS);
 }
 
+let pausing = 0;
 let resting = 0;
 /** Once nothing moves: remedies of the plan that is edited. */
 function rest() {

@@ -1,5 +1,5 @@
 /** A measured table beside its predictions: columns after the measured ones, and errors in words. Pure. */
-import { change, count, percent } from "./format.js";
+import { change, count, percent, plural } from "./format.js";
 
 /** @typedef {import("./types.js").PredictedRows} PredictedRows */
 
@@ -50,6 +50,19 @@ function spread(name, { n, median_ape, bias }, again) {
 /** @param {number} bias */
 const size = (bias) => change(Math.abs(bias) / 100).slice(1);
 
+const NOT_MEASURED = /^it (was not measured|has no number)/;
+const MOST_REASONS = 3;
+
+/** Why rows that were measured have no prediction, where others have one. @param {PredictedRows} predicted */
+function refusals({ reasons }) {
+  /** @type {Map<string, number>} */
+  const rows = new Map();
+  for (const why of reasons) if (why && !NOT_MEASURED.test(why)) rows.set(why, (rows.get(why) ?? 0) + 1);
+  if (!rows.size) return "";
+  const said = [...rows].slice(0, MOST_REASONS).map(([why, n]) => `${plural(n, "row")} (${why})`);
+  return ` Not predicted: ${said.join("; ")}${rows.size > MOST_REASONS ? " and others" : ""}.`;
+}
+
 /**
  * How far predictions are off, column by column, the columns with most rows first; else why nothing is predicted.
  * @param {PredictedRows | null} predicted
@@ -60,5 +73,6 @@ export function errorWords(predicted) {
   if (!all.length) return `Not predicted: ${predicted.unpredicted}`;
   const parts = all.map(([name, errors], at) => spread(name, errors, all[at - 1]?.[1].n === errors.n));
   const assumed = predicted.assumptions.length ? ` Assumed: ${predicted.assumptions.join("; ")}.` : "";
-  return `Predicted on ${predicted.chip}: ${parts.join("; ")}.${assumed}`;
+  const doubt = predicted.doubt ? ` ${predicted.doubt[0].toUpperCase()}${predicted.doubt.slice(1)}.` : "";
+  return `Predicted on ${predicted.chip}: ${parts.join("; ")}.${assumed}${doubt}${refusals(predicted)}`;
 }

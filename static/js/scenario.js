@@ -29,6 +29,9 @@ export const get = (scenario, path) =>
 /** Chips that the plan's degrees multiply to. @param {Scenario} scenario */
 export const chips = ({ plan }) => plan.dp * plan.tp * plan.pp * (plan.cp ?? 1);
 
+/** Chips that a cluster has. @param {import("./types.js").Part} cluster @returns {number} */
+export const clusterChips = ({ chips_per_node, nodes }) => chips_per_node * nodes;
+
 /**
  * Fill in every default, and write catalogue entries by name where the values are the catalogue's own,
  * so that equal scenarios are equal objects.
@@ -148,12 +151,7 @@ export function withField(scenario, path, value, usual) {
     if (Number.isInteger(rest) && rest >= 1) next.plan.dp = rest;
   }
   const total = chips(next);
-  if (
-    part === "plan" &&
-    Number.isInteger(total) &&
-    total >= 1 &&
-    total !== next.cluster.chips_per_node * next.cluster.nodes
-  ) {
+  if (part === "plan" && Number.isInteger(total) && total >= 1 && total !== clusterChips(next.cluster)) {
     next.cluster = resized(next.cluster, total, size);
   }
   return batched(next, scenario);
@@ -195,20 +193,27 @@ const SHORT = ["dp", "tp", "cp", "pp", "ep"];
  * What of a scenario is another than in `from`, in the words of the panel, as in "tp 8, ZeRO-3".
  * @param {Scenario} scenario @param {Scenario} from @param {Catalog} catalog
  */
-export function shortLabel(scenario, from, catalog) {
+export function shortLabel(scenario, from, catalog, most = 3) {
   const found = differences(scenario, from).filter(
     ({ path }) => !["cluster.nodes", "cluster.chips_per_node"].includes(path),
   );
   if (!found.length) return "this scenario";
-  const words = found.map(({ path, a }) => {
+  const words = found.map(({ path, a, b }) => {
     const name = path.split(".").pop() ?? path;
     if (SHORT.includes(name)) return `${name} ${a}`;
+    // a part at a multiple of the catalogue's: by how much is what tells it apart, and is never cut off
+    const times = multipleIn(a);
+    if (times && path.startsWith("cluster.")) return `${name} ${times}`;
+    if (a === undefined && multipleIn(b)) return `${name} ×1`;
     if (name === "chip") return labelOf(a, catalog.chips);
     if (name === "model") return labelOf(a, catalog.models);
     return wordOf(name, a);
   });
-  return words.slice(0, 3).join(", ") + (words.length > 3 ? ` +${words.length - 3}` : "");
+  return words.slice(0, most).join(", ") + (words.length > most ? ` +${words.length - most}` : "");
 }
+
+/** What a label of hardware.js says behind the catalogue's, as in "×0.5 memory". @param {any} label */
+const multipleIn = (label) => String(label ?? "").match(/×[\d.]+( (FLOP\/s|memory))?( ×[\d.]+ memory)?$/)?.[0] ?? "";
 
 /** A name of the catalogue as people say it. @param {any} value @param {import("./types.js").Entry[]} entries */
 const labelOf = (value, entries) =>

@@ -1,5 +1,5 @@
 /** A and B: which two things the page sets against each other, and what each says of its step. Pure. */
-import { apart, deviceName, disturbance, doubtOf, stepTime, total } from "./measured.js";
+import { apart, deviceName, disturbance, doubtOf, measuredChip, stepTime, total } from "./measured.js";
 import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
 import { pinned, pinOf } from "./url.js";
 
@@ -10,7 +10,8 @@ import { pinned, pinOf } from "./url.js";
  * One side. `key`: "plan" (what the panel edits), "s:…" (another plan), "m:ID" (a measurement), "own" (what the chosen
  * profile's own ops should take). `range_s`: the interval of a prediction, the spread of a measurement.
  * @typedef {{key: string, letter: "A" | "B", predicted: boolean, name: string, extra: string, scenario: Scenario | null,
- *   estimate: Estimate | null, measurement: Measurement | null, item: any, step_s: number | null,
+ *   estimate: Estimate | null, measurement: Measurement | null, item: any, chip: import("./types.js").Part,
+ *   step_s: number | null,
  *   breakdown_s: Record<string, number> | null, phases_s: Record<string, number> | null,
  *   range_s: [number, number] | null, tokens: number | null, chips: number | null, mfu: number | null,
  *   peak_bytes: number | null, capacity_bytes: number | null, fits: boolean, risk_frac: number | null,
@@ -46,6 +47,23 @@ export function pairOf(shown, known) {
   return { a, b, edited: first === "plan" ? "A" : second === "plan" ? "B" : "" };
 }
 
+/** What of a side is made anew each time. @type {(keyof Side)[]} */
+const MADE = ["item", "scenario", "chip", "range_s"];
+
+/** Whether two pairs say the same. @param {Pair | null} one @param {Pair} other */
+export function samePair(one, other) {
+  const alike = (/** @type {Side | null} */ a, /** @type {Side | null} */ b) =>
+    a === b ||
+    Boolean(
+      a &&
+      b &&
+      /** @type {(keyof Side)[]} */ (Object.keys(a)).every(
+        (key) => a[key] === b[key] || (MADE.includes(key) && same(a[key], b[key])),
+      ),
+    );
+  return Boolean(one && one.edited === other.edited && alike(one.a, other.a) && alike(one.b, other.b));
+}
+
 /**
  * @param {string} key @param {"A" | "B"} letter @param {Shown} shown @param {Known} known @param {Side | null} beside
  * @returns {Side}
@@ -56,22 +74,27 @@ function sideOf(key, letter, shown, known, beside) {
     const scenario = own ? (shown.estimated ?? shown.scenario) : pinned(key, shown.base);
     const estimate = own ? shown.estimate : known.estimate(scenario);
     return predictedSide(key, letter, scenario, estimate, namesOf(scenario, beside, shown.catalog), {
-      scenario,
-      label: describe(scenario, shown.catalog),
+      item: { scenario, label: describe(scenario, shown.catalog) },
+      chip: chipOf(scenario, shown.catalog),
     });
   }
   if (key === "own") {
     const { measurement } = shown;
     const estimate = measurement?.expected?.estimate ?? null;
     const side = predictedSide(key, letter, null, estimate, ["its own ops", measurement?.label ?? ""], {
-      expected: measurement?.id,
+      item: { expected: measurement?.id },
+      chip: chipRun(measurement, null, shown.catalog),
     });
-    return { ...side, measurement: null };
+    // how many tokens its step has, its shapes do not say
+    return { ...side, measurement: null, tokens: null };
   }
   const id = key.slice(2);
   const measurement = shown.measured === id ? shown.measurement : known.measurement(id);
   return measuredSide(key, letter, id, measurement, shown);
 }
+
+/** Changes that the two lines of a name have room for. */
+const MOST_CHANGES = 6;
 
 /** @param {Scenario} scenario @param {Side | null} beside @param {import("./types.js").Catalog} catalog */
 function namesOf(scenario, beside, catalog) {
@@ -79,14 +102,14 @@ function namesOf(scenario, beside, catalog) {
   const other = beside?.scenario;
   if (!other || !same(other.model, scenario.model)) return [model, rest.join(" · ")];
   if (same(other, scenario)) return ["the same plan", ""];
-  return [shortLabel(scenario, other, catalog), ""];
+  return [shortLabel(scenario, other, catalog, MOST_CHANGES), ""];
 }
 
 /**
  * @param {string} key @param {"A" | "B"} letter @param {Scenario | null} scenario @param {Estimate | null} estimate
- * @param {string[]} names @param {any} item @returns {Side}
+ * @param {string[]} names @param {{item: any, chip: import("./types.js").Part}} what @returns {Side}
  */
-function predictedSide(key, letter, scenario, estimate, [name, extra], item) {
+function predictedSide(key, letter, scenario, estimate, [name, extra], { item, chip }) {
   const memory = estimate?.memory;
   return {
     key,
@@ -98,6 +121,7 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], item) {
     estimate,
     measurement: null,
     item,
+    chip,
     step_s: estimate?.step_time_s ?? null,
     breakdown_s: estimate?.breakdown_s ?? null,
     phases_s: estimate?.phases_s ?? null,
@@ -120,6 +144,7 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], item) {
 function measuredSide(key, letter, id, measurement, { catalog, measured, measuredScenario }) {
   const step_s = stepTime(measurement);
   const prediction = measurement?.prediction ?? measurement?.expected?.estimate ?? null;
+  const described = measurement?.prediction ?? null; // of its own scenario, so that its tokens are known
   const scenario = measured === id ? measuredScenario : null;
   const times = measurement?.steps_s ?? [];
   const disturbed = disturbance(measurement);
@@ -135,11 +160,12 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     estimate: null,
     measurement,
     item: { measurement: id },
+    chip: chipRun(measurement, scenario, catalog),
     step_s,
     breakdown_s: split,
     phases_s: measurement && total(measurement.phases_s) > 0 ? measurement.phases_s : null,
     range_s: times.length > 1 ? [Math.min(...times), Math.max(...times)] : null,
-    tokens: prediction?.tokens_per_s ? prediction.tokens_per_s * prediction.step_time_s : null,
+    tokens: described?.tokens_per_s ? described.tokens_per_s * described.step_time_s : null,
     chips: prediction?.chips ?? measurement?.world_size ?? null,
     mfu: prediction?.mfu && step_s ? (prediction.mfu * prediction.step_time_s) / step_s : null,
     peak_bytes: measurement?.memory.peak_bytes ?? null,
@@ -149,6 +175,17 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     disturbed,
   };
 }
+
+/**
+ * The chip that was measured on: the catalogue's, else what the device calls itself.
+ * @param {Measurement | null} measurement @param {Scenario | null} scenario @param {import("./types.js").Catalog} catalog
+ * @returns {import("./types.js").Part}
+ */
+const chipRun = (measurement, scenario, catalog) =>
+  (measurement && measuredChip(measurement, catalog.chips)?.value) ??
+  (measurement?.device.name || measurement?.device.kind === "cpu" || !scenario
+    ? { name: measurement ? deviceName(measurement) : "" }
+    : chipOf(scenario, catalog));
 
 /** @param {Scenario | null} scenario @param {import("./types.js").Catalog} catalog */
 const chipCapacity = (scenario, catalog) => (scenario ? (chipOf(scenario, catalog).memory_bytes ?? null) : null);
@@ -164,6 +201,10 @@ export function judged({ a, b }, catalog) {
   const { scenario } = a.predicted ? a : b;
   return !scenario || !doubtOf(scenario, catalog);
 }
+
+/** Whether all that stands there is known, and none of it says how long a step takes. @param {Pair} pair */
+export const silent = ({ a, b }) =>
+  [a, b].every((side) => !side || side.measurement || side.estimate) && ![a, b].some((side) => side?.step_s);
 
 /**
  * Dollars of a step and of a million tokens; null where the price, the chips or the tokens are not known.

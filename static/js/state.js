@@ -11,7 +11,7 @@ import { ANYTHING, USUAL_SPLIT } from "./url.js";
  *   estimate: import("./types.js").Estimate | null, largest_s: number, largest_bytes: number} | null, axes: number,
  *   online: boolean, measurement: import("./types.js").Measurement | null, measuredScenario: Scenario | null,
  *   measurements: import("./types.js").Summary[] | null, runs: import("./types.js").Run[] | null,
- *   pair: import("./sides.js").Pair | null, difference: import("./types.js").Between | null, answers: number,
+ *   pair: import("./sides.js").Pair | null, difference: import("./types.js").Between | null, answers: number, timelines: number, levels: number,
  *   remedies: (import("./types.js").Remedies & {scenario: Scenario}) | null, selected: string, theme: number, more: boolean, wanted: import("./url.js").Wanted,
  *   split: import("./url.js").Split, study: string, table: import("./items.js").TableState,
  *   settings: Record<string, string>, studies: import("./types.js").StudyInfo[] | null,
@@ -48,6 +48,8 @@ export const state = /** @type {any} */ ({
   pair: null,
   difference: null,
   answers: 0,
+  timelines: 0,
+  levels: 0,
   remedies: null,
   selected: "",
   theme: 0,
@@ -63,10 +65,14 @@ const listeners = [];
 /** @type {Set<string>} */
 let changed = new Set();
 
+/** @param {any} value */
+const isEmpty = (value) => Array.isArray(value) && !value.length;
+
 /** Change some of the state; listeners hear of it before the next paint. @param {Partial<State>} patch */
 export function set(patch) {
   for (const [key, value] of Object.entries(patch)) {
-    if (/** @type {any} */ (state)[key] === value) continue;
+    const before = /** @type {any} */ (state)[key];
+    if (before === value || (isEmpty(before) && isEmpty(value))) continue;
     /** @type {any} */ (state)[key] = value;
     if (!changed.size) requestAnimationFrame(flush);
     changed.add(key);

@@ -1,6 +1,6 @@
 /** What a search asks the server: scenarios without a plan, the objective, limits, locked fields and cells. Pure. */
 import { chipCounts } from "./answers.js";
-import { resized } from "./scenario.js";
+import { clusterChips, resized } from "./scenario.js";
 
 /** What the axes of cells can be: the number of chips, and fields of a plan. */
 export const CELL_AXES = [
@@ -33,7 +33,7 @@ export function cellsOf(found, cells, objective) {
         ? one.cost_chip_s / (one.step_time_s * one.tokens_per_s)
         : 1 / one.tokens_per_s;
   for (const { spec, answer } of found) {
-    const chips = spec.cluster.chips_per_node * spec.cluster.nodes;
+    const chips = clusterChips(spec.cluster);
     for (const cell of answer.grid) {
       const own = new Map(
         spec.grid.map((/** @type {string} */ name, /** @type {number} */ at) => [name, cell.values[at]]),
@@ -65,9 +65,9 @@ export function specification({ model, cluster, training }, { objective, memory_
  * @param {import("./types.js").Catalog["fields"]} fields @param {number} node  chips in a usual node
  */
 export function specifications(scenario, wanted, fields, node) {
-  const { chips_per_node, nodes } = scenario.cluster;
+  const { chips_per_node } = scenario.cluster;
   const grid = wanted.cells.filter((name) => name !== "chips");
-  const most = wanted.most_chips || chips_per_node * nodes;
+  const most = wanted.most_chips || clusterChips(scenario.cluster);
   return chipCounts(wanted.least_chips, most, Math.max(node, chips_per_node)).map((chips) => {
     const cluster = resized(scenario.cluster, chips, Math.max(node, chips_per_node));
     return { ...specification({ ...scenario, cluster }, wanted, fields), grid };

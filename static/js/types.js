@@ -30,13 +30,14 @@
  *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp
  * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], unpriced_s: number,
  *   notes: string[]}} OwnPrediction  what a profile's own ops should take
- * @typedef {{chip: string, changes: string[], ranks: number, estimate: Estimate,
- *   offered: {key: string, label: string}[], layouts: {key: string, label: string, reason: string}[]}} WhatIf
+ * @typedef {{chip: string, changes: string[], laying: {plan: Record<string, any>, micro_batches: number},
+ *   estimate: Estimate, offered: {key: string, label: string}[],
+ *   layouts: {key: string, label: string, reason: string, choices: string[], split: Record<string, string>}[]}} WhatIf
  * @typedef {{scenario: Scenario | null, reason: string, whole: boolean, notes: string[],
  *   fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal
  * @typedef {{chip: string, rows: Amounts[], reasons: string[],
  *   errors: Record<string, {n: number, median_ape: number, bias: number}>, assumptions: string[],
- *   unpredicted: string}} PredictedRows  of a table's rows, by column; errors in percent
+ *   unpredicted: string, doubt: string}} PredictedRows  of a table's rows, by column; errors in percent
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,
  *   step_time_s: number | null, peak_bytes: number | null, rows: number, kernels: number, created_s: number,
  *   has_scenario: boolean, bundled: boolean, upload_id: string, scenario: Part, disturbance: number,

@@ -27,6 +27,22 @@ export function upload(body, filename, progress, path = "/api/uploads?") {
   return { done, cancel: () => request.abort() };
 }
 
+const TOLD_BYTES = 256 * 1024;
+
+/**
+ * As much of a text as a preview of its tables needs, up to the end of a line; a file of another kind whole.
+ * @param {Blob} blob @param {number} [most]
+ */
+export async function beginningOf(blob, most = TOLD_BYTES) {
+  if (blob.size <= most) return blob;
+  const bytes = new Uint8Array(await blob.slice(0, most).arrayBuffer());
+  const [first, second] = bytes;
+  const packed = (first === 0x1f && second === 0x8b) || (first === 0x50 && second === 0x4b);
+  if (packed || bytes.includes(0)) return blob;
+  const end = bytes.lastIndexOf(10) + 1;
+  return end ? blob.slice(0, end, blob.type) : blob;
+}
+
 /**
  * The measurement that tells most about what was imported: with time or kernels before tables.
  * @param {import("./types.js").Summary[]} measurements

@@ -17,6 +17,7 @@ const WORDS = {
   "3d": "3D",
   ulysses: "Ulysses",
   "pytorch-eager": "eager",
+  "pytorch-1.10": "eager 1.10",
   "pytorch-compile": "compile",
   megatron: "Megatron",
   xla: "XLA",

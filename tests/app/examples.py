@@ -7,8 +7,9 @@ import json
 import sys
 from pathlib import Path
 
-from app.disk import write_json
+from app.disk import DataFolder, write_json
 from app.runs.events import append_state
+from app.this_cpu import ThisCpu
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Kernel, MeasuredMemory, Measurement, Origin
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, to_json
@@ -100,3 +101,28 @@ def write_upload(uploads: Path, upload_id: str, count: int = 2) -> Path:
         write_json(folder / "ops" / f"{index:05}.json", to_json(OPS))
     write_json(folder / "upload.json", {"filename": "a.txt", "created_s": 1000.0, "warnings": [], "skipped": []})
     return folder
+
+
+CPU = {
+    "name": "cpu",
+    "label": "This CPU",
+    "kind": "cpu",
+    "fp32_flops_per_s": 2.0e11,
+    "fp16_flops_per_s": 3.2e9,
+    "bf16_flops_per_s": 4.4e11,
+    "memory_bytes": 25e9,
+    "memory_bytes_per_s": 3.3e10,
+    "compute_units": 2,
+    "clock_hz": 2.6e9,
+    "chips_per_node": 1,
+    "link": "loopback",
+    "network": "loopback",
+    "efficiency": "cpu",
+}
+
+
+def knows_cpu(data: Path) -> None:
+    """Leave what an earlier start measured of this CPU in a data folder; tests of that measure."""
+    folder = DataFolder(data)
+    folder.create()
+    write_json(ThisCpu(folder, 0).cache_file, {"chip": CPU})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -44,6 +45,14 @@ def test_an_error_of_ours_shows_no_stack_trace(client, caplog):
     assert "secret" not in response.text
     assert "secret detail" in caplog.text
     assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_a_folder_that_the_server_may_not_write_says_so(client):
+    def denied():
+        raise PermissionError(errno.EACCES, "Permission denied", "uploads/.new")
+
+    client.app.get("/api/denied")(denied)
+    assert_problem(client.get("/api/denied"), 507, "may not write in its data folder", "owner and rights")
 
 
 def test_a_parameter_that_cannot_be_read_is_named(client):

@@ -48,7 +48,7 @@ def test_the_page_names_the_plotly_that_is_served(client):
     assert response.headers["content-type"].startswith("text/html")
     assert response.headers["cache-control"] == "no-cache"
     named = re.findall(r"/plotly-[^\"]+\.js", response.text)
-    assert named == [plotly_url(plotly_file(STATIC))]
+    assert named == [plotly_url(plotly_file(STATIC))] * 2, "asked for ahead, and run in its turn"
     assert named == re.findall(r"/plotly-[^\"]+\.js", (STATIC / "index.html").read_text())
 
 
@@ -58,9 +58,13 @@ def test_every_file_that_the_page_names_is_kept_for_good_until_one_of_them_chang
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
         names = _own_files(client)
         assert {name.rsplit("/", 1)[1] for name in names} >= {"favicon.svg", "base.css", "theme.js", "main.js"}
-        for name in names:
+        assert {f"/{one.relative_to(static)}" for one in (static / "js").rglob("*.js")} == {
+            name[name.index("/js/") :] for name in names if "/js/" in name
+        }, "every module is asked for at once"
+        for name in names * 2:
             response = client.get(name)
             assert response.status_code == 200, name
+            assert response.content == (static / name.split("/", 3)[3]).read_bytes(), "from memory too"
             assert "immutable" in response.headers["cache-control"]
         (static / "js" / "format.js").write_text("changed")
         assert not set(_own_files(client)) & set(names), "what main.js imports counts too"

@@ -125,6 +125,26 @@ def test_unfinished_folders_are_not_seen_and_then_removed(open_store, data):
     assert list(data.runs.iterdir()) == []
 
 
+def test_the_list_comes_in_pages_that_together_are_all_of_it(open_store, data, tmp_path):
+    """Of equal times by name, the bundled ones last: each page begins behind the last line of the one before."""
+    samples = tmp_path / "samples"
+    samples.mkdir()
+    for name in ("a", "b"):
+        write_json(samples / f"{name}.json", encode(MEASUREMENT))
+    write_upload(data.uploads, "u1")
+    store = open_store()
+    every = [one.id for one in store.summaries()]
+    assert every[-2:] == ["a", "b"]
+    for size in range(1, len(every) + 1):
+        found, after = [], ""
+        while page := [one.id for one in store.summaries(size, after)]:
+            assert len(page) <= size
+            found, after = [*found, *page], page[-1]
+        assert found == every
+    with pytest.raises(KeyError):
+        store.summaries(1, "gone")
+
+
 def test_bundled_measurements_follow_their_folder(open_store, tmp_path):
     samples = tmp_path / "samples"
     samples.mkdir()

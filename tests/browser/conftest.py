@@ -27,7 +27,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One server for all tests, with an empty data folder and this CPU measured."""
     found = Server(tmp_path_factory.mktemp("data"))
     try:
-        found.wait_for_cpu()
         yield found
     finally:
         found.stop()
@@ -46,57 +45,124 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "runners", "step", "--scenario", str(folder / "scenario.json")]
     where = ["--out", str(folder / "result.json"), "--trace", str(folder / "trace.json.gz")]
     sizes = ["--device", "cpu", "--steps", "2", "--warmup", "1", "--label", "tiny step"]
-    subprocess.run([*command, *where, *sizes], cwd=ROOT, check=True, capture_output=True, timeout=120)
+    subprocess.run([*command, *where, *sizes], cwd=ROOT, check=True, capture_output=True, timeout=300)
     return folder
 
 
 OpenPage = Callable[..., Page]
 
 
+class Watched:
+    """A page whose console errors and failed requests are noted; the statuses of ``refusals`` are provoked on purpose.
+
+    The browser notes those in its console by itself.
+    """
+
+    def __init__(self, browser: BrowserContext) -> None:
+        self.page = browser.new_page()
+        self.found: list[str] = []
+        self.refusals: tuple[int, ...] = ()
+        self.page.on("console", self._console)
+        self.page.on("response", self._response)
+        self.page.on("pageerror", lambda error: self.found.append(f"exception: {error}"))
+
+    def look(self, width: int, scheme: str) -> None:
+        self.page.set_viewport_size({"width": width, "height": 900 if width > 600 else 844})
+        self.page.emulate_media(color_scheme=scheme)
+
+    def _console(self, message: ConsoleMessage) -> None:
+        own = message.text.startswith("Failed to load resource")  # the browser's, told by `_response` with its address
+        if message.type in ("error", "warning") and not own:
+            self.found.append(f"{message.type}: {message.text}")
+
+    def _response(self, answer: Response) -> None:
+        if answer.status >= 400 and answer.status not in self.refusals:
+            self.found.append(f"{answer.status} {answer.request.method} {answer.url}")
+
+
 @pytest.fixture
 def open_page(browser: BrowserContext, server: Server) -> Iterator[OpenPage]:
-    """Open ``path`` in a profile that keeps nothing of other pages but its cache.
-
-    The test fails on any console error or warning and on any failed request.
-
-    ``refusals`` names the statuses that a test provokes on purpose: the browser notes those in its console by itself.
-    """
-    pages: list[tuple[Page, list[str]]] = []
+    """Open ``path`` in a profile that keeps nothing of other pages but its cache; the test fails on what is noted."""
+    pages: list[Watched] = []
+    before = list(browser.pages)
 
     def opened(
         path: str = "/", *, width: int = 1440, scheme: str = "light", refusals: tuple[int, ...] = (), url: str = ""
     ) -> Page:
-        page = browser.new_page()
-        page.set_viewport_size({"width": width, "height": 900 if width > 600 else 844})
-        page.emulate_media(color_scheme=scheme)
-        address = url or server.url
-        tools = browser.new_cdp_session(page)
-        tools.send("Storage.clearDataForOrigin", {"origin": address, "storageTypes": KEPT})
-        tools.detach()
-        found: list[str] = []
-
-        def console(message: ConsoleMessage) -> None:
-            own = message.text.startswith(
-                "Failed to load resource"
-            )  # the browser's, told by `response` with its address
-            if message.type in ("error", "warning") and not own:
-                found.append(f"{message.type}: {message.text}")
-
-        def response(answer: Response) -> None:
-            if answer.status >= 400 and answer.status not in refusals:
-                found.append(f"{answer.status} {answer.request.method} {answer.url}")
-
-        page.on("console", console)
-        page.on("response", response)
-        page.on("pageerror", lambda error: found.append(f"exception: {error}"))
-        pages.append((page, found))
-        page.goto(address + path)
-        return page
+        watched = Watched(browser)
+        watched.refusals = refusals
+        watched.look(width, scheme)
+        pages.append(watched)
+        _forget(browser, watched.page, url or server.url)
+        watched.page.goto((url or server.url) + path)
+        return watched.page
 
     yield opened
-    for page in browser.pages[1:]:
-        page.close()
-    assert [(page.url, found) for page, found in pages if found] == []
+    for page in browser.pages:
+        if page not in before:
+            page.close()
+    assert [(one.page.url, one.found) for one in pages if one.found] == []
+
+
+@pytest.fixture(scope="module")
+def _kept(browser: BrowserContext) -> Iterator[list[Watched]]:
+    kept: list[Watched] = []
+    yield kept
+    for one in kept:
+        one.page.close()
+
+
+@pytest.fixture
+def visit(
+    browser: BrowserContext, server: Server, _kept: list[Watched], request: pytest.FixtureRequest
+) -> Iterator[OpenPage]:
+    """Go to ``path`` on the one page that the tests of a file share, as by a link in it: it is loaded once.
+
+    What the address does not say stays: cards shown as tables, what is unfolded. After a test that failed it is loaded
+    anew. The test fails on what is noted, as with ``open_page``.
+    """
+
+    def visited(path: str, *, width: int = 1440, scheme: str = "light", refusals: tuple[int, ...] = ()) -> Page:
+        loads = not _kept
+        if loads:
+            _kept.append(Watched(browser))
+            _forget(browser, _kept[0].page, server.url)
+        (one,) = _kept
+        one.refusals = refusals
+        one.look(width, scheme)
+        if loads:
+            one.page.goto(server.url + path)
+        else:
+            one.page.evaluate(_GO, path)
+        return one.page
+
+    yield visited
+    found = [one.found for one in _kept if one.found]
+    if found or request.node.stash.get(_FAILED, False):
+        for one in _kept:
+            one.page.close()
+        _kept.clear()
+    assert found == []
+
+
+_GO = """(path) => {
+    history.pushState(null, "", path);
+    dispatchEvent(new PopStateEvent("popstate"));
+}"""
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Iterator[None]:
+    report = yield
+    item.stash[_FAILED] = report.failed or item.stash.get(_FAILED, False)
+    return report
+
+
+def _forget(browser: BrowserContext, page: Page, origin: str) -> None:
+    tools = browser.new_cdp_session(page)
+    tools.send("Storage.clearDataForOrigin", {"origin": origin, "storageTypes": KEPT})
+    tools.detach()
 
 
 _DROP = """([name, content]) => {

@@ -63,6 +63,12 @@ def wait_for_axis(page: Page, path: str) -> None:
     )
 
 
+def unfold(page: Page) -> None:
+    """Show the controls of the panel that are folded, where nobody did yet."""
+    if page.locator(".more:not([open])").count():
+        page.locator(".more summary").click()
+
+
 def headline(page: Page) -> list[str]:
     """Number and unit of the first four tiles, of the side that the panel edits."""
     tiles = [page.locator(f"#tile-{tile}") for tile in ("step-time", "tokens", "mfu", "peak-memory")]

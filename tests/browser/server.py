@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import time
 import urllib.request
 from pathlib import Path
 
-from tests.app.examples import ONE_THREAD
+from tests.app.examples import ONE_THREAD, knows_cpu
 
 ROOT = Path(__file__).parent.parent.parent
-START_S = 240
 
 
 class Server:
-    """``headroom serve`` on a free (or a given) port with the code of ``root``.
+    """``headroom serve`` on a free (or a given) port with the code of ``root``, where this CPU was measured before.
 
-    ``after`` another one this machine is measured already. It lets everybody in, whoever else uses this machine, unless
-    ``environment`` says otherwise.
+    It lets everybody in, whoever else uses this machine, unless ``environment`` says otherwise.
     """
 
     def __init__(
         self,
         data: Path,
         port: int = 0,
-        after: Server | None = None,
         environment: dict[str, str] | None = None,
         root: Path = ROOT,
     ) -> None:
         self.data = data
-        if after:
-            shutil.copytree(after.data / "cache", data / "cache", dirs_exist_ok=True)
+        knows_cpu(data)
         chosen = {"HEADROOM_NO_TOKEN": "true"} if environment is None else environment
-        small = {"HEADROOM_PROBE_SECONDS": "1", "HEADROOM_PLACEMENT": ONE_THREAD, "PYTHONPATH": str(root)}
+        small = {"HEADROOM_PLACEMENT": ONE_THREAD, "PYTHONPATH": str(root)}
         outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADROOM_")}
         command = ["from app.cli import main; main()", "serve", "--port", str(port), "--data", str(data)]
         self.process = subprocess.Popen(
@@ -61,19 +55,6 @@ class Server:
         """Read a JSON document."""
         with urllib.request.urlopen(self.url + path, timeout=120) as answer:
             return json.load(answer)
-
-    def wait_for_cpu(self) -> None:
-        """Wait until this CPU stands in the catalogue."""
-        end = time.monotonic() + START_S
-        while time.monotonic() < end:
-            state = self.get("/api/health")["this_cpu"]
-            if state == "ready":
-                return
-            assert state in ("waiting", "probing"), (
-                f"the probe of this CPU is {state}: {self.get('/api/catalog')['pending']}"
-            )
-            time.sleep(0.2)
-        raise TimeoutError("this CPU was not measured in time")
 
     def stop(self) -> None:
         """End it as Ctrl+C does; one that has ended by itself must not have crashed."""

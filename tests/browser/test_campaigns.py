@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -58,6 +59,11 @@ def test_progress_and_time_left() -> None:
 
 def test_a_campaign_on_the_page(open_page: OpenPage) -> None:
     page = open_page("/?view=runs")
+    whole: list[str] = []
+    page.on("request", lambda request: whole.append(request.url))
+    page.locator("[data-options=step] details.more > summary").click()
+    snapshot = page.locator("#option-step-snapshot")
+    snapshot.check()
     page.get_by_label("Steps", exact=True).fill("3")
     page.get_by_label("Label").fill("sizes")
     page.get_by_label("Vary, for a campaign").fill("seq_len 32, 64")
@@ -66,6 +72,8 @@ def test_a_campaign_on_the_page(open_page: OpenPage) -> None:
     expect(card.locator(".sub")).to_have_text("2 of 2 runs", timeout=400_000)
     card.get_by_role("button", name="Table").click()
     expect(card.locator("tbody tr")).to_have_count(2)
+    expect(card.locator("tbody tr").first).to_contain_text(re.compile(r"\d.*\d"))
+    snapshot.uncheck()
     run = page.locator(".run", has_text="sizes: seq_len 64")
     opener = run.get_by_role("button", name="sizes: seq_len 64")
     if opener.get_attribute("aria-expanded") != "true":
@@ -74,4 +82,10 @@ def test_a_campaign_on_the_page(open_page: OpenPage) -> None:
     run.get_by_role("button", name="Clone").click()
     expect(page.get_by_label("Label")).to_have_value("sizes: seq_len 64")
     expect(page.locator("#run-scenario")).to_have_value("clone")
+    # the options of that run are what the form shows, and what it shows is what the next one has
+    expect(snapshot).to_be_checked()
     settled(page)
+    fetched = {url for url in whole if re.search(r"/api/measurements/\w", url)}
+    assert len(fetched) <= 2, (
+        "cards take steps from the list; the page's sample and the run that is open are read whole"
+    )

@@ -12,6 +12,7 @@ from tests.browser.looking import (
     headline,
     query,
     settled,
+    unfold,
     wait_for_axis,
     wait_for_change,
     wait_for_figures,
@@ -22,8 +23,8 @@ pytestmark = pytest.mark.browser
 FOUR_AXES = EIGHT_GPUS.replace("nodes=1", "nodes=4").replace("pp=1", "pp=4")
 
 
-def test_choices_model_and_chip_change_the_estimate(open_page):
-    page = open_page(EIGHT_GPUS)
+def test_choices_model_and_chip_change_the_estimate(visit):
+    page = visit(EIGHT_GPUS)
     wait_for_figures(page)
     seen = [headline(page)]
     for act in (
@@ -39,8 +40,8 @@ def test_choices_model_and_chip_change_the_estimate(open_page):
     expect(page.locator("#explore .panel")).to_contain_text("GQA 32/8")
 
 
-def test_schedule_and_chunks_move_one_another(open_page):
-    page = open_page(FOUR_AXES)
+def test_schedule_and_chunks_move_one_another(visit):
+    page = visit(FOUR_AXES)
     wait_for_figures(page)
     wait_for_axis(page, "plan.virtual_stages")
     schedule = page.locator('[data-field="plan.schedule"] select')
@@ -56,8 +57,8 @@ def test_schedule_and_chunks_move_one_another(open_page):
     expect(page.locator('[data-field="plan.schedule"] select')).to_have_value("1f1b")
 
 
-def test_controls_that_a_model_or_plan_has_no_use_for_are_hidden(open_page):
-    page = open_page(EIGHT_GPUS, refusals=(422,))
+def test_controls_that_a_model_or_plan_has_no_use_for_are_hidden(visit):
+    page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     experts, schedule = page.locator('[data-field="plan.ep"]'), page.locator('[data-field="plan.schedule"]')
     expect(experts).to_be_hidden()
@@ -79,10 +80,10 @@ def test_controls_that_a_model_or_plan_has_no_use_for_are_hidden(open_page):
     expect(experts.locator(".problem")).to_contain_text("no experts")
 
 
-def test_folded_controls_say_what_is_set_and_keep_it_in_the_url(open_page):
-    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=8").replace("dp=8", "dp=1"))
+def test_folded_controls_say_what_is_set_and_keep_it_in_the_url(visit):
+    page = visit(EIGHT_GPUS.replace("tp=1", "tp=8").replace("dp=8", "dp=1"))
     wait_for_figures(page)
-    page.locator(".more summary").click()
+    unfold(page)
     wait_for_axis(page, "plan.recompute_every")
     page.locator('[data-field="plan.tp_kind"]').get_by_role("radio", name="2.5D").check(force=True)
     expect(page.locator('[data-field="plan.tp_depth"] input[type=number]')).to_have_value("2")
@@ -103,10 +104,10 @@ def test_folded_controls_say_what_is_set_and_keep_it_in_the_url(open_page):
     expect(page.locator(".more .chosen")).to_contain_text("offload optimizer")
 
 
-def test_placement_offers_only_orders_that_differ(open_page):
-    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
+def test_placement_offers_only_orders_that_differ(visit):
+    page = visit(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
     wait_for_figures(page)
-    page.locator(".more summary").click()
+    unfold(page)
     placement = page.locator('[data-field="plan.placement"]')
     placement.hover()
     expect(placement.locator("option")).to_have_count(2)
@@ -114,9 +115,9 @@ def test_placement_offers_only_orders_that_differ(open_page):
     page.wait_for_function("() => new URLSearchParams(location.search).get('placement') === 'dp-tp-cp-pp'")
 
 
-def test_the_page_moves_fields_as_the_server_does(open_page, server):
+def test_the_page_moves_fields_as_the_server_does(visit, server):
     """What a control sets before its axis is there equals the point of the axis."""
-    page = open_page(FOUR_AXES)
+    page = visit(FOUR_AXES)
     wait_for_figures(page)
     differing = page.evaluate(
         """async (fields) => {
@@ -141,8 +142,8 @@ def test_the_page_moves_fields_as_the_server_does(open_page, server):
     assert differing == []
 
 
-def test_a_model_is_found_by_any_of_its_words(open_page):
-    page = open_page(EIGHT_GPUS)
+def test_a_model_is_found_by_any_of_its_words(visit):
+    page = visit(EIGHT_GPUS)
     wait_for_figures(page)
     page.keyboard.press("/")
     dialog = page.get_by_role("dialog", name="Find model")

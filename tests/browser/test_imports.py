@@ -9,6 +9,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from tests.browser.conftest import WIDTHS
 from tests.browser.looking import (
     expect_view,
     keep_words,
@@ -55,6 +56,9 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, meas
     # the step over time is as it was recorded
     time = page.locator("#timeline")
     time.get_by_role("button", name="Table").click()
+    expect(time.locator("tbody tr").first).to_be_visible()
+    for button in time.get_by_role("button", name=re.compile("Show all")).all():
+        button.click()
     expect(time.locator("tbody tr", has_text="compute").filter(has_text=re.compile("B.*mm")).first).to_be_visible()
     expect(time.locator("tbody tr", has_text="host").filter(has_text=re.compile("^B")).first).to_be_visible()
 
@@ -89,8 +93,12 @@ def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, d
     tops = [card.locator(one).bounding_box()["y"] for one in ("#details-scatter", "#details-chart", ".rows")]
     assert tops[0] == tops[1] < tops[2]
     assert page.evaluate("document.documentElement.scrollHeight") < 2 * 900
+    tabs.filter(has_text="nsys_profile (b)").first.click()
+    page.wait_for_function("() => document.querySelector('#details-chart .plot').data?.[0].type === 'bar'")
     tabs.filter(has_text="pytorch_attention").first.click()
     page.wait_for_function("() => document.querySelector('#details-chart .plot').data?.length > 1")
+    # lines that come after bars have ranges of their own
+    page.wait_for_function("() => document.querySelector('#details-chart .plot')._fullLayout.xaxis.autorange")
     page.reload()
     expect(card.locator("h3").first).to_contain_text("pytorch_attention")
     tabs.first.click()
@@ -110,6 +118,7 @@ def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):
     at = heads.index("step, ms")
     assert heads[at : at + 3] == ["step, ms", "predicted step, ms", "step error"]
     assert "model" not in heads
+    page.wait_for_function("() => document.querySelector('#details-scatter .plot').data?.length > 3")
     within = re.match(r"(\d+) of (\d+) inside", card.locator("#details-scatter .sub").inner_text())
     shown = page.evaluate("document.querySelector('#details-scatter .plot').data.slice(3).flatMap(({ x }) => x).length")
     assert int(within[1]) <= int(within[2]) == shown
@@ -117,6 +126,50 @@ def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):
         measured, predicted, error = row.locator("td").all_inner_texts()[at : at + 3]
         found = float(error.rstrip(" %").replace("−", "-"))
         assert found == pytest.approx(100 * (float(predicted) / float(measured) - 1), abs=0.6)
+
+
+def test_columns_and_units_are_corrected_before_a_table_is_kept(open_page, drop, tmp_path):
+    page = open_page("/?view=measurements")
+    page.get_by_role("button", name="Import", exact=True).first.click()
+    page.get_by_label("Or paste a table").fill("len took what\n128 12.5 a\n256 25.0 b\n512 50.0 c\n".replace(" ", "\t"))
+    page.get_by_role("button", name="Preview").click()
+    dialog = page.get_by_role("dialog", name="What was read")
+    expect(dialog).to_contain_text("Line 1: table, 3 rows")
+    dialog.get_by_label("Line 1, column 1: name").fill("seq_len")
+    dialog.get_by_label("Line 1, column 2: name").fill("forward")
+    dialog.get_by_label("Line 1, column 2: unit").select_option("ms")
+    dialog.get_by_label("Line 1, column 3: name").fill("model")
+    expect(dialog).to_contain_text("step times, 3 rows")
+    expect(dialog.get_by_role("columnheader", name="forward, ms")).to_be_visible()
+    dialog.get_by_role("button", name="Import").click()
+    expect(page.locator("#details .questions")).to_contain_text("What was it? step times", timeout=30_000)
+    # what was kept as of no kind is corrected afterwards, and replaced
+    table = tmp_path / "of-no-kind.txt"
+    table.write_text("size\ttook\twhat\n128\t12.5\ta\n256\t25.0\tb\n")
+    drop(page, table)
+    page.get_by_role("button", name="Correct its columns").click(timeout=30_000)
+    expect(dialog).to_contain_text("Line 1: table, 2 rows")
+    dialog.get_by_label("Line 1, column 2: unit").select_option("ms")
+    expect(dialog.get_by_role("columnheader", name="took, ms")).to_be_visible()
+    dialog.get_by_role("button", name="Import").click()
+    expect(page.locator("#details thead")).to_contain_text("took, ms", timeout=30_000)
+    expect(page.locator("#items tbody")).to_contain_text("of-no-kind.txt")
+    expect(page.locator("#items").get_by_text("of-no-kind.txt")).to_have_count(1)
+    # and once more: what was said stands
+    page.get_by_role("button", name="Correct its columns").click(timeout=30_000)
+    expect(dialog.get_by_label("Line 1, column 2: unit")).to_have_value("ms")
+    dialog.get_by_label("Line 1, column 3: name").fill("which")
+    expect(dialog.get_by_role("columnheader", name="which")).to_be_visible()
+    dialog.get_by_role("button", name="Import").click()
+    expect(page.locator("#details thead")).to_contain_text("which", timeout=30_000)
+    expect(page.locator("#details thead")).to_contain_text("took, ms")
+    # a preview is sent no more than it needs: whole lines of a long text, a packed file as it is
+    sent = page.evaluate("""async () => {
+        const { beginningOf } = await import(js("upload"));
+        const sizes = ["a,b\\n1,2\\n3,4\\n", "a,b\\n1", "PK\\u0003\\u0004aaaaaaaaaa"].map((text) => new Blob([text]));
+        return Promise.all(sizes.map(async (blob) => (await (await beginningOf(blob, 9)).text()).length));
+    }""")
+    assert sent == [8, 5, 14]
 
 
 def test_a_table_that_names_no_device_asks_for_it(open_page, drop):
@@ -131,7 +184,7 @@ def test_a_table_that_names_no_device_asks_for_it(open_page, drop):
     expect(card).to_contain_text("If that is right: Predicted on ")
     card.get_by_label("measured on").select_option("a100-80gb-sxm")
     expect(card).to_contain_text("If that is right: Predicted on NVIDIA A100 SXM 80 GB: ", timeout=30_000)
-    card.get_by_role("button", name="Right").click()
+    card.get_by_role("button", name="Confirm").click()
     expect(card.locator(".questions")).to_be_hidden()
     expect(card).to_contain_text("Predicted on NVIDIA A100 SXM 80 GB: ")
     expect(card).to_contain_text("Assumed: attention eager, as the table states none.")
@@ -179,6 +232,28 @@ def test_a_pasted_table_shows_its_rows(open_page):
     assert now == listed
 
 
+def test_a_table_pasted_anywhere_on_the_page_opens_the_import_with_it(open_page):
+    page = open_page("/?measured=none")
+    wait_for_figures(page)
+    paste = """(text) => {
+      const clipboardData = new DataTransfer();
+      clipboardData.setData("text/plain", text);
+      document.body.dispatchEvent(new ClipboardEvent("paste", { clipboardData, bubbles: true, cancelable: true }));
+    }"""
+    page.evaluate(paste, "just a sentence, with 2 numbers, and 3 commas")
+    expect(page.locator("#paste")).not_to_be_visible()
+    page.evaluate(paste, "model\tGPU\tstep (ms)\ngpt2\tH100\t60\n")
+    expect(page.locator("#paste")).to_have_value("model\tGPU\tstep (ms)\ngpt2\tH100\t60\n")
+
+
+_COVERED = """() => [...document.querySelectorAll("#step-time, .strip")].filter((one) => {
+    const figure = one.getBoundingClientRect();
+    return [...document.querySelectorAll("#kept, .tray > *")].some((other) => {
+        const { top, bottom, left, right, height } = other.getBoundingClientRect();
+        const apart = bottom <= figure.top || top >= figure.bottom || right <= figure.left || left >= figure.right;
+        return height > 0 && !apart;
+    });
+}).map((one) => one.id || one.className)"""
 BAD = {"broken.json": b'{"traceEvents": [{"ph": "X",', "noise.bin": bytes(range(256)) * 8, "empty.txt": b""}
 
 
@@ -206,7 +281,10 @@ def test_a_bad_file_says_what_is_wrong_and_changes_nothing_and_the_newest_notice
     cards = page.locator(".import")
     expect(cards.first).to_contain_text("noise4.bin")
     expect(cards.first).to_be_in_viewport()
-    assert [cards.nth(at).locator("p").is_visible() for at in range(5)] == [True, True, True, False, False]
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.locator("#kept").bounding_box()["height"] <= 125, "they leave the screen to the figures"
+        assert page.evaluate(_COVERED) == [], "and cover none"
     page.get_by_role("button", name="Close all").click()
     expect(cards).to_have_count(0)
     expect(page.get_by_role("button", name="Close all")).to_have_count(0)

@@ -8,7 +8,16 @@ import time
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.looking import EIGHT_GPUS, headline, keep_words, query, settled, wait_for_axis, wait_for_figures
+from tests.browser.looking import (
+    EIGHT_GPUS,
+    headline,
+    keep_words,
+    query,
+    settled,
+    unfold,
+    wait_for_axis,
+    wait_for_figures,
+)
 
 pytestmark = pytest.mark.browser
 
@@ -59,18 +68,18 @@ def test_a_slider_moved_before_its_axis_is_there_goes_to_the_nearest_legal_value
     assert page.locator(PROBLEMS).count() == 0
 
 
-def test_a_choice_made_before_its_axis_is_there_is_refused_when_it_says_so(open_page):
-    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
+def test_a_choice_made_before_its_axis_is_there_is_refused_when_it_says_so(visit):
+    page = visit(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
     wait_for_figures(page)
-    page.locator(".more summary").click()
+    unfold(page)
     kind = page.locator('[data-field="plan.tp_kind"]')
     kind.get_by_role("radio", name="2D").first.dispatch_event("click")
     expect(kind.locator(".problem")).to_contain_text("not q²")
     assert query(page, "tp_kind") is None
 
 
-def test_what_gave_way_for_an_impossible_value_comes_back(open_page):
-    page = open_page(EIGHT_GPUS, refusals=(422,))
+def test_what_gave_way_for_an_impossible_value_comes_back(visit):
+    page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     wait_for_axis(page, "plan.tp")
     _type(page, "plan.tp", "5")
@@ -81,8 +90,8 @@ def test_what_gave_way_for_an_impossible_value_comes_back(open_page):
     assert (query(page, "tp"), query(page, "dp")) == ("8", "1")
 
 
-def test_one_press_leads_back_to_the_last_that_could_be_estimated(open_page):
-    page = open_page(EIGHT_GPUS, refusals=(422,))
+def test_one_press_leads_back_to_the_last_that_could_be_estimated(visit):
+    page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     settled(page)
     before = headline(page)
@@ -97,8 +106,8 @@ def test_one_press_leads_back_to_the_last_that_could_be_estimated(open_page):
         assert (query(page, "dp"), query(page, "global_batch")) == ("8", "64")
 
 
-def test_the_number_of_chips_is_a_field(open_page):
-    page = open_page("/?model=llama3-70b&chip=h100-sxm&chips_per_node=1&nodes=1&dp=1&micro_batch=1&global_batch=8")
+def test_the_number_of_chips_is_a_field(visit):
+    page = visit("/?model=llama3-70b&chip=h100-sxm&chips_per_node=1&nodes=1&dp=1&micro_batch=1&global_batch=8")
     wait_for_figures(page)
     chips = page.get_by_label("GPUs", exact=True)
     expect(chips).to_have_value("1")
@@ -110,8 +119,8 @@ def test_the_number_of_chips_is_a_field(open_page):
     assert (query(page, "nodes"), query(page, "dp"), query(page, "tp")) == ("8", "8", "8")
 
 
-def test_gradients_over_dp_and_cp_say_so_and_keep_their_axis_in_the_data(open_page):
-    page = open_page(EIGHT_GPUS.replace("dp=8", "dp=4&cp=2"))
+def test_gradients_over_dp_and_cp_say_so_and_keep_their_axis_in_the_data(visit):
+    page = visit(EIGHT_GPUS.replace("dp=8", "dp=4&cp=2"))
     wait_for_figures(page)
     page.get_by_role("tab", name="Communication").click()
     row = page.locator("#communication tbody tr", has_text="gradient scatter")
@@ -133,7 +142,7 @@ def test_more_chips_leave_a_legal_plan_and_say_what_followed(open_page):
     expect(_box(page, "plan.micro_batch")).to_have_value("2")
     said = "Adapted: 4 → 2, as it has to divide the 2 sequences of each rank."
     expect(page.locator('[data-field="plan.micro_batch"] .problem')).to_have_text(said)
-    expect(page.locator("#tray .toast")).to_contain_text("Also changed: micro batch 4 → 2")
+    expect(page.locator(".field:has(#chips) + .problem")).to_contain_text("Also changed: micro batch 4 → 2")
     settled(page)
     assert page.locator("#explore .notice:visible").count() == 0
     assert (query(page, "dp"), query(page, "micro_batch"), query(page, "global_batch")) == ("8", "2", None)

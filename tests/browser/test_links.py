@@ -13,9 +13,9 @@ pytestmark = pytest.mark.browser
 def test_what_a_link_says_that_nobody_knows_is_said_once(open_page):
     page = open_page(EIGHT_GPUS + "&colour=blue&pp=two", refusals=(422,))
     wait_for_figures(page)
-    said = page.locator(".tray .import", has_text="colour")
+    said = page.locator(".kept .import", has_text="colour")
     expect(said).to_contain_text("This link says colour, pp=two, which this page does not know")
     said.get_by_role("button", name="Dismiss").click()
     page.keyboard.press("3")
     page.go_back()
-    expect(page.locator(".tray .import")).to_have_count(0)
+    expect(page.locator(".kept .import")).to_have_count(0)

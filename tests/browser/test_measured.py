@@ -58,6 +58,7 @@ def test_a_disturbed_measurement_shows_its_fastest_step_and_no_error(open_page, 
     expect(page.locator("#step-time .causes li")).to_have_count(0)
     assert bars(page)
     page.goto(page.url + ("&" if "?" in page.url else "?") + "view=measurements")
-    line = page.locator("#items tr", has_text="disturbed 3.1×")
-    expect(line).to_have_count(1)
+    # whatever was measured on this machine may have been disturbed as much
+    line = page.locator("#items tr", has=page.get_by_role("button", name="disturbed", exact=True))
+    expect(line).to_contain_text("disturbed 3.1×")
     assert line.locator(".better, .worse").count() == 0

@@ -87,21 +87,22 @@ def test_links_to_compare_open_the_table_and_its_ways_the_study(open_page):
     expect(page.locator("#ways .sub")).to_contain_text("one of 8 chips")
 
 
-def test_folded_notices_of_imports_can_be_opened(open_page, drop, tmp_path):
-    page = open_page("/?view=measurements&measured=none", refusals=(415, 422))
+def test_a_line_that_says_why_nothing_was_imported_unfolds(open_page, drop, tmp_path):
+    page = open_page("/?view=measurements&measured=none", refusals=(415, 422), width=390)
     expect_view(page, "measurements")
-    for index in range(4):
-        file = tmp_path / f"nothing{index}.txt"
-        file.write_text(f"no table here {index}")
-        drop(page, file)
-        expect(page.locator(".tray .import.failed")).to_have_count(index + 1)
-    folded = page.locator(".tray .import.folded")
-    expect(folded).to_have_count(1)
-    title = folded.locator(".title")
+    file = tmp_path / "nothing.txt"
+    file.write_text("no table here")
+    drop(page, file)
+    line = page.locator(".kept .import.failed")
+    expect(line).to_contain_text("Not imported")
+    title = line.locator(".title")
     expect(title).to_have_attribute("aria-expanded", "false")
+    folded_px = line.bounding_box()["height"]
     title.click()
-    expect(folded).to_have_count(0)
-    expect(page.locator(".tray .import", has_text="nothing0.txt")).to_contain_text("Not imported")
+    expect(title).to_have_attribute("aria-expanded", "true")
+    assert line.bounding_box()["height"] >= folded_px
+    sentence = line.locator("p")
+    assert sentence.evaluate("(p) => p.scrollHeight <= p.clientHeight + 1"), "all of it is read"
 
 
 def test_another_model_or_chip_leaves_the_bundled_sample_behind(open_page):

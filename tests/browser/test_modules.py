@@ -101,6 +101,7 @@ def test_the_url_holds_only_what_differs_and_gives_it_back(call):
     [
         ("plan.tp", 4, (2, 4, 1), (8, 1)),
         ("plan.pp", 8, (1, 1, 8), (8, 1)),
+        ("plan.tp", 3, (8, 3, 1), (8, 3)),
         ("plan.dp", 16, (16, 1, 1), (8, 2)),
         ("plan.dp", 12, (12, 1, 1), (6, 2)),
     ],
@@ -115,6 +116,8 @@ def test_tensor_and_pipeline_degrees_keep_the_chips_and_dp_changes_them(call, pa
     changed = call("scenario", "withField", scenario, path, value, 8)
     assert (changed["plan"]["dp"], changed["plan"]["tp"], changed["plan"]["pp"]) == degrees
     assert (changed["cluster"]["chips_per_node"], changed["cluster"]["nodes"]) == nodes
+    followed = call("changes", "alsoChanged", call("changes", "coupledChanges", changed, scenario, path))
+    assert ("GPUs 8 → 24, as 8 is no multiple of tp 3" in followed) == (value == 3)
 
 
 @pytest.mark.parametrize(
@@ -266,8 +269,11 @@ def test_a_column_s_name_gives_its_title_and_unit(call, name, title, unit):
 )
 def test_how_far_predictions_are_off_is_said_in_words(call, columns, said):
     errors = {name: dict(zip(("n", "median_ape", "bias"), its, strict=True)) for name, its in columns.items()}
-    predicted = {"chip": "X", "rows": [], "errors": errors, "assumptions": [], "unpredicted": ""}
+    predicted = {"chip": "X", "rows": [], "errors": errors, "assumptions": [], "unpredicted": "", "reasons": []}
     assert call("predictedRows", "errorWords", predicted) == f"Predicted on X: {said}."
+    reasons = ["", "A100 may be two", "it was not measured: oom", "A100 may be two"]
+    more = call("predictedRows", "errorWords", {**predicted, "reasons": reasons, "doubt": "all is far off"})
+    assert more == f"Predicted on X: {said}. All is far off. Not predicted: 2 rows (A100 may be two)."
 
 
 def test_problems_with_one_remedy_are_one_sentence(call):
@@ -353,6 +359,25 @@ def test_a_measurement_and_a_prediction_for_another_chip_are_apart(call, device,
     assert call("measured", "apart", chosen, ran) == ""
     words = "Predicted for NVIDIA H200 SXM, which the scenario names; this ran on EPYC."
     assert call("measured", "misnamedWords", measurement, CHIPS) == (words if device["kind"] == "cpu" else "")
+
+
+@pytest.mark.parametrize(
+    ("device", "usd_per_hour"),
+    [
+        ({"kind": "cpu"}, None),
+        ({"kind": "cpu", "name": "EPYC"}, None),
+        ({"kind": "cuda", "name": "never heard of"}, None),
+        ({"kind": "cuda", "name": "NVIDIA H200 SXM"}, 3.5),
+        ({}, 3.5),
+    ],
+)
+def test_a_run_has_the_price_of_the_chip_that_it_ran_on_not_of_its_scenario_s(call, device, usd_per_hour):
+    gpu = {**CHIPS[0], "value": {"name": "h200-sxm", "usd_per_hour": 3.5}}
+    ran = {"model": "m", "cluster": {"chip": "h200-sxm", "chips_per_node": 1, "nodes": 1}, "plan": {}, "training": {}}
+    measurement = {"device": device, "steps_s": [0.5], "memory": {}, "phases_s": {}, "world_size": 1}
+    shown = {"a": "", "b": "m:one", "measured": "one", "measurement": measurement, "measuredScenario": ran}
+    pair = call("sides", "pairOf", {**shown, "catalog": {"chips": [gpu]}}, {})
+    assert pair["b"]["chip"].get("usd_per_hour") == usd_per_hour
 
 
 def test_what_a_link_says_that_the_page_does_not_know(call):
@@ -456,6 +481,9 @@ def test_hardware_is_multiplied_and_brought_back(call):
     assert call("hardware", "multiples", twice, catalog) == {"flops": 2, "memory": 1, "link": 1, "network": 1}
     half = times(twice, "link", 0.5)
     assert half["cluster"]["link"]["bytes_per_s"] == 0.5e9
+    assert call("scenario", "shortLabel", half, twice, catalog) == "link ×0.5"
+    assert call("scenario", "shortLabel", twice, half, catalog) == "link ×1"
+    assert call("scenario", "shortLabel", twice, plain, catalog) == "chip ×2 FLOP/s"
     assert times(times(half, "link", 1), "flops", 1) == plain
 
 

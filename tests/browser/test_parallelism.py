@@ -25,24 +25,24 @@ def curves(page, card: str) -> list[str]:
     return page.evaluate("(card) => document.querySelector(`${card} .plot`).data.map(({ name }) => name)", card)
 
 
-def test_where_every_way_is_refused_the_reasons_stay(open_page):
-    page = open_page("?view=studies&study=ways-to-split&model=llama3.2-1b&ranks=18")
+def test_where_every_way_is_refused_the_reasons_stay(visit):
+    page = visit("/?view=studies&study=ways-to-split&model=llama3.2-1b&ranks=18")
     refused = page.locator("#ways-tensor tr", has_text="1D")
     expect(refused).to_contain_text("does not divide")
     expect(page.locator("#ways-tensor .plot")).to_be_hidden()
 
 
-def test_the_usual_group_is_named_by_what_it_is(open_page):
-    page = open_page("/?view=studies&study=ways-to-split")  # the sample has 4 chips of a node and no tensor parallelism
+def test_the_usual_group_is_named_by_what_it_is(visit):
+    page = visit("/?view=studies&study=ways-to-split")  # the sample has 4 chips of a node and no tensor parallelism
     usual = page.get_by_label("Chips in the group").locator("option").first
     expect(usual).to_have_text("a whole node (8)")
-    page.goto(page.url.replace("view=studies", "view=studies&dp=2&tp=2"))
+    visit("/?view=studies&study=ways-to-split&dp=2&tp=2")
     expect(usual).to_have_text("tp of Explore (2)")
     expect(page.locator("#ways .sub")).to_contain_text("one of 2 chips")
 
 
-def test_ways_stand_side_by_side_refusals_say_why_and_nothing_overflows(open_page):
-    page = open_page(WAYS)
+def test_ways_stand_side_by_side_refusals_say_why_and_nothing_overflows(visit):
+    page = visit(WAYS)
     assert curves(page, "#ways-tensor") == ["1D", "2.5D", "3D", "cross-over"]
     assert curves(page, "#ways-sequence") == ["Megatron SP", "Ulysses", "ring", "all-gather", "cross-over"]
     refused = page.locator("#ways-tensor tr", has_text="2D").filter(has_text="not q²")
@@ -56,8 +56,8 @@ def test_ways_stand_side_by_side_refusals_say_why_and_nothing_overflows(open_pag
         assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
 
 
-def test_cross_overs_are_drawn_where_the_server_found_them(open_page, server):
-    page = open_page(WAYS + "&by=communication_bytes")
+def test_cross_overs_are_drawn_where_the_server_found_them(visit, server):
+    page = visit(WAYS + "&by=communication_bytes")
     curves(page, "#ways-tensor")
     drawn = page.evaluate("document.querySelector('#ways-tensor .plot').data.at(-1).x")
     answer = page.evaluate(
@@ -75,8 +75,8 @@ def test_cross_overs_are_drawn_where_the_server_found_them(open_page, server):
     assert number(words.inner_text().split("from")[1]) == pytest.approx(closed, abs=1)
 
 
-def test_group_and_metric_are_in_the_url(open_page):
-    page = open_page(WAYS)
+def test_group_and_metric_are_in_the_url(visit):
+    page = visit(WAYS)
     curves(page, "#ways-tensor")
     page.get_by_label("Chips in the group").select_option("16")
     page.get_by_role("button", name="volume").click()
@@ -88,7 +88,7 @@ def test_group_and_metric_are_in_the_url(open_page):
     expect(page.get_by_role("button", name="volume")).to_have_attribute("aria-pressed", "true")
 
 
-def test_experts_leave_one_way_of_tensor_parallelism(open_page):
-    page = open_page(WAYS.replace("llama3-70b", "mixtral-8x7b"))
+def test_experts_leave_one_way_of_tensor_parallelism(visit):
+    page = visit(WAYS.replace("llama3-70b", "mixtral-8x7b"))
     assert curves(page, "#ways-tensor") == ["1D", "cross-over"]
     expect(page.locator("#ways-tensor tr", has_text="experts are not laid out")).to_have_count(3)

@@ -19,6 +19,10 @@ def _open(open_page, **options) -> Page:
     page = open_page(PAGE, **options)
     expect(page.locator("#path-tile-time dd").first).to_contain_text("303")
     expect(page.locator("#path-plans tbody tr").first).to_be_attached()
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 900, "no page is longer than two screens"
+    for folded in ("Llama layer", "As the reference has it"):
+        page.locator("#pathfinding summary", has_text=folded).click()
     page.set_viewport_size({"width": options.get("width", 1440), "height": 6000})
     for card in CARDS:
         expect(page.locator(f"#{card} .plot .plot-container")).to_be_attached()

@@ -7,15 +7,15 @@ import re
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.looking import EIGHT_GPUS, headline, number, query, settled, wait_for_axis, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, headline, number, query, settled, unfold, wait_for_axis, wait_for_figures
 
 pytestmark = pytest.mark.browser
 
 TP = '[data-field="plan.tp"]'
 
 
-def test_a_refused_value_is_shown_with_its_reason_and_changes_nothing(open_page):
-    page = open_page(EIGHT_GPUS, refusals=(422,))
+def test_a_refused_value_is_shown_with_its_reason_and_changes_nothing(visit):
+    page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     wait_for_axis(page, "plan.tp")
     # The curves of other sliders redraw the panel as they come
@@ -34,10 +34,10 @@ def test_a_refused_value_is_shown_with_its_reason_and_changes_nothing(open_page)
     assert headline(page) == before
 
 
-def test_a_refused_choice_is_shown_with_its_reason_and_changes_nothing(open_page):
-    page = open_page(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
+def test_a_refused_choice_is_shown_with_its_reason_and_changes_nothing(visit):
+    page = visit(EIGHT_GPUS.replace("tp=1", "tp=2").replace("dp=8", "dp=4"))
     wait_for_figures(page)
-    page.locator(".more summary").click()
+    unfold(page)
     wait_for_axis(page, "plan.shard_ranks")
     kind = page.locator('[data-field="plan.tp_kind"]')
     grid = kind.get_by_role("radio", name=re.compile("2D, refused"))
@@ -47,10 +47,10 @@ def test_a_refused_choice_is_shown_with_its_reason_and_changes_nothing(open_page
     assert query(page, "tp_kind") is None
 
 
-def test_equal_reasons_of_refused_values_are_listed_once(open_page):
-    page = open_page(EIGHT_GPUS.replace("sharding=fsdp", "sharding=ddp"))
+def test_equal_reasons_of_refused_values_are_listed_once(visit):
+    page = visit(EIGHT_GPUS.replace("sharding=fsdp", "sharding=ddp"))
     wait_for_figures(page)
-    page.locator(".more summary").click()
+    unfold(page)
     field = page.locator('[data-field="plan.shard_ranks"]')
     button = field.get_by_role("button", name=re.compile("values refused"))
     number_of_values = int(number(button.inner_text()))
@@ -60,8 +60,8 @@ def test_equal_reasons_of_refused_values_are_listed_once(open_page):
     assert len(values) == number_of_values > len(texts)
 
 
-def test_an_impossible_scenario_names_the_field_and_keeps_the_last_figures(open_page):
-    page = open_page(EIGHT_GPUS, refusals=(422,))
+def test_an_impossible_scenario_names_the_field_and_keeps_the_last_figures(visit):
+    page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     before = headline(page)
     page.evaluate("history.pushState(null, '', location.href.replace('global_batch=64', 'global_batch=3'))")

@@ -106,13 +106,13 @@ SPECIAL = {
 
 
 @pytest.fixture(scope="module")
-def many(server, tmp_path_factory):
+def many(tmp_path_factory):
     """A server with more runs than a screen holds, the last of which has no result."""
     data = tmp_path_factory.mktemp("many")
     for at in range(30):
         folder = write_run(data / "runs", f"r{at:02}", **SPECIAL.get(at, {}))
     (folder.parent / "r00" / "log").write_text("the last words\n")
-    found = Server(data, after=server)
+    found = Server(data)
     yield found
     found.stop()
 

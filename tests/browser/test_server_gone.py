@@ -11,10 +11,11 @@ from tests.browser.server import Server
 pytestmark = pytest.mark.browser
 
 
-def test_the_page_outlives_its_server(open_page, server, tmp_path):
-    own = Server(tmp_path / "data", after=server)
+def test_the_page_outlives_its_server(open_page, tmp_path):
+    own = Server(tmp_path / "data")
     try:
-        page = open_page(EIGHT_GPUS, url=own.url)
+        # what a server that ends on a busy machine is still asked
+        page = open_page(EIGHT_GPUS, url=own.url, refusals=(503,))
         wait_for_figures(page)
         before = headline(page)
         page.wait_for_load_state("networkidle")

@@ -25,8 +25,8 @@ pytestmark = pytest.mark.browser
 TP = '[data-field="plan.tp"]'
 
 
-def test_tensor_parallel_by_keyboard_moves_numbers_figures_and_url(open_page):
-    page = open_page(EIGHT_GPUS)
+def test_tensor_parallel_by_keyboard_moves_numbers_figures_and_url(visit):
+    page = visit(EIGHT_GPUS)
     wait_for_figures(page)
     wait_for_axis(page, "plan.tp")
     wait_for_points(page, "predicted")
@@ -95,13 +95,14 @@ def test_tensor_parallel_by_mouse_is_drawn_while_it_is_dragged_without_asking_th
     page.mouse.up()
     degrees = list(dict.fromkeys(value for value, _, _ in seen))
     assert degrees[:3] == ["1", "2", "4"]
-    assert len({step for _, step, _ in seen}) == len({bar for _, _, bar in seen}) == len(degrees)
+    # where the hand rests, the bars are drawn once more: as the causes of the difference
+    assert len({step for _, step, _ in seen}) == len(degrees) <= len({bar for _, _, bar in seen})
     assert query(page, "tp") == degrees[-1]
     expect(side(page, "B")).to_contain_text(f"tp {degrees[-1]}")
 
 
-def test_every_axis_has_its_curve_and_marks_what_does_not_fit(open_page):
-    page = open_page(EIGHT_GPUS.replace("seq_len=4096", "seq_len=8192"))
+def test_every_axis_has_its_curve_and_marks_what_does_not_fit(visit):
+    page = visit(EIGHT_GPUS.replace("seq_len=4096", "seq_len=8192"))
     wait_for_figures(page)
     for path in ("plan.dp", "plan.tp", "plan.micro_batch", "training.seq_len", "training.global_batch"):
         wait_for_axis(page, path)

@@ -16,11 +16,10 @@ RUN_MS = 240_000
 
 
 @pytest.fixture
-def on_slurm(server, slurm, tmp_path):
+def on_slurm(slurm, tmp_path):
     """A server whose Slurm is the tests' own."""
-    found = Server(tmp_path / "data", after=server)
+    found = Server(tmp_path / "data")
     try:
-        found.wait_for_cpu()
         yield found
     finally:
         found.stop()

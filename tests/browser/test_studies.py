@@ -12,6 +12,9 @@ from tests.browser.test_layout import _PLOT_TEXTS, _overflow
 pytestmark = pytest.mark.browser
 
 
+NARROW_PX = 601
+
+
 def _ready(page: Page, name: str) -> None:
     expect_view(page, "studies")
     expect(page.locator(".study-list [aria-current]")).to_have_text(name)
@@ -51,6 +54,11 @@ def test_nothing_overflows_and_all_figures_are_drawn(open_page, server, width, s
         _ready(page, name)
         page.set_viewport_size({"width": width, "height": 5000})
         groups = {one["group"] for one in server.get(f"/api/studies/{name}")["series"]}
+        rest = len(groups) - (2 if width < NARROW_PX else 4)
+        if rest > 0:  # folded, so that the page is two screens
+            folded = page.locator("#studies .study-drawings .more-figures:not([open]) > summary")
+            expect(folded).to_have_text(f"{rest} more figure{'s' if rest > 1 else ''}")
+            folded.click()
         expect(page.locator("#studies .plot .plot-container")).to_have_count(len(groups))
         settled(page)
         assert _overflow(page) <= 0
@@ -59,8 +67,8 @@ def test_nothing_overflows_and_all_figures_are_drawn(open_page, server, width, s
     assert max(tabs) < width
 
 
-def test_the_figures_agree_with_what_is_printed(open_page):
-    page = open_page("/?view=studies")
+def test_the_figures_agree_with_what_is_printed(visit):
+    page = visit("/?view=studies")
     _ready(page, "ulysses-16")
     expect(page.locator("#study-figures .sub")).to_contain_text("79 of 79 printed ones agree")
     assert _value(page, "5. compute attention", "peak memory allocation") == "60.65"
@@ -74,8 +82,8 @@ def test_the_figures_agree_with_what_is_printed(open_page):
     assert query(page, "study") == "transformer-tables"
 
 
-def test_an_input_changes_figures_curves_and_the_address(open_page):
-    page = open_page("/?view=studies&study=ulysses-16")
+def test_an_input_changes_figures_curves_and_the_address(visit):
+    page = visit("/?view=studies&study=ulysses-16")
     _ready(page, "ulysses-16")
     (peaks, *_) = _drawn(page, "study-figure-0")
     assert peaks[-1] == pytest.approx(61.02, abs=0.005)
@@ -97,8 +105,8 @@ def test_an_input_changes_figures_curves_and_the_address(open_page):
     expect(page.get_by_label("N", exact=True)).to_have_value("30000")
 
 
-def test_choices_and_several_inputs(open_page):
-    page = open_page("/?view=studies&study=transformer-tables&set=mode=corrected&set=b=64&set=m=64&set=h=64")
+def test_choices_and_several_inputs(visit):
+    page = visit("/?view=studies&study=transformer-tables&set=mode=corrected&set=b=64&set=m=64&set=h=64")
     _ready(page, "transformer-tables")
     page.get_by_label("tp kind").select_option("2d")
     expect(page.locator("#studies figure h3").first).to_have_text("Time of each layer, 2d")
@@ -109,8 +117,8 @@ def test_choices_and_several_inputs(open_page):
     assert kinds == ["1d", "2d", "2.5d, depth 4", "3d"]
 
 
-def test_what_is_refused_stands_at_its_input_and_the_last_answer_stays(open_page):
-    page = open_page("/?view=studies&study=ulysses-16", refusals=(422,))
+def test_what_is_refused_stands_at_its_input_and_the_last_answer_stays(visit):
+    page = visit("/?view=studies&study=ulysses-16", refusals=(422,))
     _ready(page, "ulysses-16")
     box = page.get_by_label("P", exact=True)
     box.fill("48")
@@ -125,8 +133,8 @@ def test_what_is_refused_stands_at_its_input_and_the_last_answer_stays(open_page
     expect(page.locator("#study-input-h-problem")).to_be_hidden()
 
 
-def test_a_study_that_is_not_there(open_page):
-    page = open_page("/?view=studies&study=nothing")
+def test_a_study_that_is_not_there(visit):
+    page = visit("/?view=studies&study=nothing")
     expect(page.locator("#studies .notice")).to_contain_text("There is no study of the name nothing.")
     page.get_by_role("button", name="cs336-4d").click()
     _ready(page, "cs336-4d")
@@ -136,8 +144,8 @@ def test_a_study_that_is_not_there(open_page):
     assert degrees[-1] is None
 
 
-def test_narrow_the_inputs_are_a_sheet(open_page):
-    page = open_page("/?view=studies&study=cs336-4d", width=390)
+def test_narrow_the_inputs_are_a_sheet(visit):
+    page = visit("/?view=studies&study=cs336-4d", width=390)
     _ready(page, "cs336-4d")
     panel = page.locator("#studies .panel")
     expect(panel).not_to_be_visible()
@@ -176,18 +184,20 @@ def test_a_link_that_cannot_be_reproduced_shows_no_empty_cards(open_page):
     expect(page.locator("#study-title")).to_be_hidden()
 
 
-def test_a_study_is_its_tables_questions_and_a_pair_of_plans(open_page) -> None:
-    page = open_page("/?view=studies&study=cs336-4d")
+def test_a_study_is_its_tables_questions_and_a_pair_of_plans(visit) -> None:
+    page = visit("/?view=studies&study=cs336-4d")
     _ready(page, "cs336-4d")
     pages = page.locator("#study-pages")
     expect(pages).to_contain_text("gathered for all m micro-batches")
     expect(pages).to_contain_text("82.44")
-    page.goto(page.url.split("?")[0] + "?view=studies&study=transformer-tables")
+    visit("/?view=studies&study=transformer-tables")
     _ready(page, "transformer-tables")
     tables = pages.locator("section.card")
     expect(tables).to_have_count(2)
     expect(tables.first.locator("tbody tr").first.locator("td").first).to_have_text("fc1")
     expect(tables.first.locator(".sub")).to_contain_text("printed figures agree")
+    settled(page)
+    assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 900, "no page is longer than two screens"
     page.get_by_role("button", name="Open in A | B").click()
     expect_view(page, "explore")
     assert query(page, "tp_kind") == "2d"

@@ -70,15 +70,16 @@ def test_a_report_opens_offline_and_again_here(page: Page, open_page: OpenPage, 
 
 def test_what_the_other_server_lacks_comes_with_the_file(open_page: OpenPage, measured: Path, tmp_path: Path,
                                                          drop: Any) -> None:  # fmt: skip
-    page = open_page()
+    page = open_page(refusals=(422,))
     wait_for_figures(page)
     result = json.loads((measured / "result.json").read_text())
-    result |= {"id": "not-here", "label": "from elsewhere"}
+    taken = [{"id": "broken", "kernels": 5}, result | {"id": "not-here", "label": "from elsewhere"}]
     link = "?a=plan&b=m%3Anot-here&measured=not-here"
     file = tmp_path / "page.json"
-    file.write_text(json.dumps({"headroom": "page", "version": 1, "link": link, "measurements": [result]}))
+    file.write_text(json.dumps({"headroom": "page", "version": 1, "link": link, "measurements": taken}))
     drop(page, file)
     expect(page.locator("#ab .side-b")).to_contain_text("from elsewhere")
+    expect(page.get_by_text("Opened, with 1 measurement from the file, without broken")).to_be_visible()
     assert query(page, "measured") not in ("not-here", None)
 
 

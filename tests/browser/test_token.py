@@ -13,14 +13,14 @@ pytestmark = pytest.mark.browser
 
 
 @pytest.fixture
-def shared(server, tmp_path):
+def shared(tmp_path):
     """A server where somebody else is logged in."""
     who = tmp_path / "bin" / "who"
     who.parent.mkdir()
     who.write_text("#!/bin/sh\necho 'nobody pts/0 2026-11-20 10:00 (10.0.0.7)'\n")
     who.chmod(0o755)
     environment = {"PATH": f"{who.parent}:{os.environ['PATH']}"}
-    found = Server(tmp_path / "data", after=server, environment=environment)
+    found = Server(tmp_path / "data", environment=environment)
     yield found
     found.stop()
 

@@ -19,6 +19,7 @@ from runners.job import (
     read_job,
     read_measurement,
     state,
+    tell,
     write_handle,
     write_job,
     write_measurement,
@@ -64,6 +65,16 @@ def test_events_are_appended_and_read_by_line_number(tmp_path):
     (event,) = read_events(tmp_path, after=2)
     assert (event["phase"], event["step"], event["steps"], event["step_s"]) == ("measure", 3, 10, 0.25)
     assert last_state(tmp_path)["state"] == "running"
+
+
+def test_a_run_goes_on_where_its_progress_cannot_be_written(tmp_path):
+    (tmp_path / "events.jsonl").mkdir()
+    tell(tmp_path, progress("measure", 1, 2, None))
+    with pytest.raises(IsADirectoryError):
+        tell(tmp_path, state("running"))
+    (tmp_path / "events.jsonl").rmdir()
+    tell(tmp_path, progress("measure", 2, 2, None))
+    assert [event["step"] for event in read_events(tmp_path)] == [2]
 
 
 def test_a_line_that_is_still_being_written_is_not_read(tmp_path):

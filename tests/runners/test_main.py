@@ -13,6 +13,7 @@ import pytest
 from estimator.scenario.measurement import SCHEMA_VERSION
 from runners.__main__ import main
 from runners.job import read_measurement
+from tests.forks import run_forked
 from tests.runners.examples import ROOT, run_module, scenario_json, write_scenario
 
 
@@ -69,7 +70,7 @@ def test_bad_input_is_one_line_with_field_and_remedy(tmp_path, monkeypatch, caps
 def test_what_is_refused_leaves_no_result(tmp_path):
     path = write_scenario(tmp_path, scenario_json(plan={"tp": 2}, cluster={"chips_per_node": 2}))
     arguments = ("--scenario", str(path), "--out", str(tmp_path / "r.json"), "--device", "cpu")
-    done = run_module("step", *arguments, cwd=ROOT)
+    done = run_forked("step", *arguments, cwd=ROOT)
     assert done.returncode == 2
     assert done.stderr.startswith("plan.tp: tp = 2, but 1 process runs. Set plan and cluster to 1 chip")
     assert [file.name for file in tmp_path.iterdir()] == [path.name]
@@ -77,7 +78,7 @@ def test_what_is_refused_leaves_no_result(tmp_path):
 
 def test_rows_are_told_in_short_lines(tmp_path):
     sizes = ("--seq-lens", "16", "--precisions", "fp32", "--passes", "forward", "--device", "cpu")
-    done = run_module("memory", *sizes, "--out", str(tmp_path / "m.json"), cwd=ROOT)
+    done = run_forked("memory", *sizes, "--out", str(tmp_path / "m.json"), cwd=ROOT)
     assert "measure 1/1  tiny, forward, seq len 16, fp32, eager, micro batch 1: peak " in done.stderr
     assert "1 row (1 ok): " in done.stderr
     assert "{" not in done.stderr

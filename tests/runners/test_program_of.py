@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 import time
 from pathlib import Path
 
@@ -96,7 +97,7 @@ def test_a_hugging_face_step_is_a_bare_loop_of_the_same_model(tmp_path):
             losses.append(way())
             found[name].append(time.process_time() - begin_s)
         assert losses[0] == losses[1]
-    assert min(found["step"]) < 1.2 * min(found["bare"])
+    assert statistics.median(a / b for a, b in zip(found["step"], found["bare"], strict=True)) < 1.25
 
 
 def test_a_result_of_a_program_holds_what_a_scenarios_does(tmp_path):

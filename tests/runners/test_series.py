@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from tests.forks import run_ranks
 from tests.runners.examples import ROOT, scenario_json
 from tests.runners.programs import GPT2
 
+REFERENCE = Path(__file__).parents[1] / "reference"
 NAMES = ("ddp-2", "fsdp-2", "tp-sequence-2", "cp-ring-2", "ep-grouped-2", "pp-1f1b-2")
 MODEL = {"name": "model", "config": GPT2, "program": {"batch": 2, "seq": 16, "precision": "bf16-amp"}, "steps": 2}
 
@@ -79,6 +81,16 @@ def test_a_model_of_transformers_is_measured_and_predicted_from_its_config(serie
     assert 0 < one["interval_s"][0] <= one["step_time_s"] <= one["interval_s"][1]
     parameters = sum(p.numel() for p in program_of(hf=GPT2, options=ProgramOptions(), device="cpu").module.parameters())
     assert one["peak_bytes"] > 16 * parameters  # weights, gradients and both moments in fp32
+    (tmp_path / "list.json").write_text(json.dumps([{**MODEL, "name": "laid out"}]))
+    plan = ["dp=2", "sharding=fsdp"]
+    assert predict(tmp_path / "list.json", 1, "h200-sxm", None, tmp_path, as_json=False, plan=plan) == 0
+    _, laid = json.loads((tmp_path / "predictions.json").read_text())
+    assert laid["peak_bytes"] < one["peak_bytes"]
+    with pytest.raises(InputProblems, match="laid out: --plan: stands there under dp=2 sharding=fsdp"):
+        predict(tmp_path / "list.json", 1, "h200-sxm", None, tmp_path, as_json=False)
+    (tmp_path / "list.json").write_text(json.dumps([{"name": "scenario", "scenario": scenario_json()}]))
+    with pytest.raises(InputProblems, match="a scenario has its own"):
+        predict(tmp_path / "list.json", 1, "h200-sxm", None, tmp_path, as_json=False, plan=plan)
 
 
 def test_pipelines_have_bubbles_and_other_plans_exposed_communication(series):
@@ -114,6 +126,26 @@ def test_predictions_stand_beside_what_was_measured(series, tmp_path, capsys):
         assert one["time_error_frac"] == pytest.approx(one["step_time_s"] / one["measured"]["step_time_s"] - 1)
     predict(tmp_path / "list.json", 1, "h200-sxm", None, folder, as_json=False)
     assert "6 steps had been measured before they were predicted" in capsys.readouterr().out
+
+
+def test_a_step_is_told_at_the_pace_at_which_its_host_ran(capsys):
+    folder = REFERENCE / "h200_programs"
+    predict(folder / "third.json", 1, "h200-sxm", None, folder / "third_one", as_json=True)
+    found = {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+    assert len(found) == 39
+    for one in found.values():
+        measured = json.loads((folder / "third_one" / f"{one['name']}.json").read_text())
+        pace_s = statistics.median(measured["samples"]["host_paces_s"])
+        assert one["host_factor"] == pytest.approx(pace_s / one["host_pace_s"])
+        at_pace_s = (1 + one["at_pace_error_frac"]) * one["measured"]["step_time_s"]
+        # between what it takes at the next lower and the next higher of the paces at which it is predicted
+        factor = min(max(one["host_factor"], one["over_paces_s"][0][0]), one["over_paces_s"][-1][0])
+        quicker = [step_s for pace, step_s in one["over_paces_s"] if pace <= factor]
+        slower = [step_s for pace, step_s in one["over_paces_s"] if pace >= factor]
+        assert quicker[-1] * (1 - 1e-12) <= at_pace_s <= slower[0] * (1 + 1e-12)
+    # A step that the host binds follows its pace, one that the device binds does not.
+    assert found["smollm-135m-host"]["over_paces_s"][-1][1] > 2 * found["smollm-135m-host"]["step_time_s"]
+    assert found["llama-8b-3l-bf16"]["over_paces_s"][-1][1] < 1.05 * found["llama-8b-3l-bf16"]["step_time_s"]
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 8])

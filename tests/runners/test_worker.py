@@ -11,7 +11,8 @@ import pytest
 
 from runners.job import RESULT_FILE, Job, last_state, read_events, read_measurement, write_job
 from runners.worker import Cancelled, raise_cancelled
-from tests.runners.examples import ROOT, limited, scenario_json, too_large, write_scenario
+from tests.forks import run_forked
+from tests.runners.examples import ROOT, limited, run_module, scenario_json, too_large, write_scenario
 
 
 def start(folder, job, command=()):
@@ -124,8 +125,7 @@ def test_the_wrong_number_of_processes_is_a_problem(tmp_path):
 
 
 def run_to(result, *arguments):
-    command = (sys.executable, "-m", "runners", *arguments, "--out", str(result), "--device", "cpu")
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+    return run_forked(*arguments, "--out", str(result), "--device", "cpu", cwd=ROOT)
 
 
 def test_an_older_result_stays_where_the_job_is_refused_and_goes_where_it_succeeds(tmp_path):
@@ -160,7 +160,7 @@ def test_an_older_result_is_kept_beside_one_that_failed_until_one_succeeds(tmp_p
 def test_a_run_that_its_watchdog_has_given_up_failed_whatever_it_measures_after(tmp_path):
     result = tmp_path / "rows.json"
     result.write_text("older")
-    done = run_to(result, "precision", "--row-limit-s", "0.000001")
+    done = run_module("precision", "--row-limit-s", "0.000001", "--out", str(result), "--device", "cpu")
     assert done.returncode not in (0, 2), done.stderr
     assert "stopped because a row took longer than 1 µs" in done.stderr
     assert f"what was measured until then: {result}" in done.stderr

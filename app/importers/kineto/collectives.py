@@ -66,10 +66,8 @@ def messages(trace: Trace, step: StepWindow) -> list[Message]:
     """Return the collectives that a step launched, in the order in which the device began them."""
     found = []
     ordered = step.launched[np.argsort(trace.device.floats("ts")[step.launched], kind="stable")]
-    for index in ordered.tolist():
+    for index in _communicating(trace, ordered).tolist():
         name = trace.names[trace.device.name[index]]
-        if category_of(name) != Category.COMMUNICATION:
-            continue
         place = trace.device.extra[index]
         said = _described(trace, place) if place >= 0 else None
         kind, size, ranks = said or (collective_kind(name), 0.0, 0)
@@ -79,11 +77,17 @@ def messages(trace: Trace, step: StepWindow) -> list[Message]:
     return found
 
 
+def _communicating(trace: Trace, events: Wholes) -> Wholes:
+    """Those of the device's events that communicate, by the names that they share."""
+    numbers = trace.device.wholes("name")[events]
+    present = np.flatnonzero(np.bincount(numbers)).tolist()
+    found = [one for one in present if category_of(trace.names[one]) == Category.COMMUNICATION]
+    return events[np.isin(numbers, found)] if found else events[:0]
+
+
 def _of_kernels(trace: Trace, events: Wholes, groups: Groups) -> int:
     silent = 0
-    for index in events.tolist():
-        if category_of(trace.names[trace.device.name[index]]) != Category.COMMUNICATION:
-            continue
+    for index in _communicating(trace, events).tolist():
         message = trace.device.extra[index]
         found = _described(trace, message) if message >= 0 else None
         if found is None:

@@ -9,7 +9,8 @@ from typing import Any
 
 import msgspec
 
-_LONGEST_NAME = 1000
+from app.importers.names import short_name
+
 NO_ID = -(2**63)
 
 
@@ -52,26 +53,30 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
-class _OpArgs(msgspec.Struct, gc=False):
-    external: int = msgspec.field(name="External id", default=NO_ID)
-    concrete: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=msgspec.Raw())
-    types: msgspec.Raw = msgspec.field(name="Input type", default=msgspec.Raw())
-    strides: msgspec.Raw = msgspec.field(name="Input Strides", default=msgspec.Raw())
-    dims: msgspec.Raw = msgspec.field(name="Input Dims", default=msgspec.Raw())
-    sequence: int = msgspec.field(name="Sequence number", default=NO_ID)
-    forward_thread: int = msgspec.field(name="Fwd thread id", default=0)
-    old_external: int = msgspec.field(name="external id", default=NO_ID)
+_FIELDS = {one.name: one for one in msgspec.structs.fields(Args)}
 
 
-class _LaunchArgs(msgspec.Struct, gc=False):
-    external: int = msgspec.field(name="External id", default=NO_ID)
-    correlation: int = NO_ID
-    old_external: int = msgspec.field(name="external id", default=NO_ID)
+def _some(*names: str) -> type:
+    """Those fields of ``Args`` alone."""
+    chosen = [
+        (name, _FIELDS[name].type, msgspec.field(name=_FIELDS[name].encode_name, default=_FIELDS[name].default))
+        for name in names
+    ]
+    return msgspec.defstruct("SomeArgs", chosen, gc=False)
 
 
-_ARGS_OF = {
-    "cpu_op": _OpArgs, "user_annotation": _OpArgs, "kernel": Args, "gpu_memcpy": Args, "gpu_memset": Args,
-    "cpu_instant_event": Args, "cuda_runtime": _LaunchArgs, "cuda_driver": _LaunchArgs, "python_function": None,
+_OP_ARGS = _some(
+    "external", "concrete", "types", "strides", "dims", "sequence", "forward_thread", "old_external"
+)  # fmt: skip
+_DEVICE_ARGS = _some(
+    "external", "correlation", "old_external", "collective", "in_elements", "out_elements", "group_size", "dtype",
+    "ranks", "kernel_flop", "kernel_num_gb"
+)  # fmt: skip
+_LAUNCH_ARGS = _some("external", "correlation", "old_external")
+_ARGS_OF: dict[str, Any] = {
+    "cpu_op": _OP_ARGS, "user_annotation": _OP_ARGS, "kernel": _DEVICE_ARGS, "gpu_memcpy": _DEVICE_ARGS,
+    "gpu_memset": _DEVICE_ARGS,
+    "cpu_instant_event": Args, "cuda_runtime": _LAUNCH_ARGS, "cuda_driver": _LAUNCH_ARGS, "python_function": None,
 }  # fmt: skip
 UNUSED = ("ac2g", "fwdbwd", "async_gpu", "async_cpu_to_gpu", "gpu_user_annotation", "overhead")
 """Arrows and what else nothing is taken from: only how many there are."""
@@ -125,7 +130,7 @@ def lenient(data: bytes) -> Event | None:
     event = {
         "ph": found.get("ph") if isinstance(found.get("ph"), str) else "",
         "cat": found.get("cat") if isinstance(found.get("cat"), str) else "",
-        "name": found.get("name", "")[:_LONGEST_NAME],
+        "name": short_name(found.get("name", "")),
         "ts": stamp,
         "dur": length,
         "pid": _identity(found.get("pid")),

@@ -20,9 +20,9 @@ from app.importers.kineto.aten_call import (
     filled,
     kineto_dtype,
     plain,
-    signature,
     typed,
 )
+from app.importers.kineto.aten_results import signature
 from app.importers.kineto.called_ops import StepOps, Works, device_works, dispatches, host_works, step_ops
 from app.importers.kineto.events import BROKEN
 from app.importers.kineto.intervals import Floats, Wholes, groups

@@ -71,7 +71,8 @@ def steps(trace: Trace, launch_time: Floats, warnings: list[Warning]) -> tuple[l
         warnings.append(Warning(code="single-step", message=message, where=typical.name))
     elif kept[0].seconds > _SLOW_FRAC * statistics.median(step.seconds for step in kept[1:]):
         message = (
-            "The first recorded step is slower than the others (allocation, autotuning); the median step was taken"
+            "The first recorded step is slower than the others (allocation, autotuning): "
+            "parts and timeline are those of the median step"
         )
         warnings.append(Warning(code="first-step-slow", message=message, where=kept[0].name))
     return kept, typical

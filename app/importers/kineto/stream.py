@@ -3,7 +3,6 @@ event by event, and counted."""
 
 from __future__ import annotations
 
-import gc
 import re
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ _LONGEST_EVENT_BYTES = 32 * MIB
 _LONGEST_METADATA_BYTES = 32 * MIB
 _CUT = re.compile(rb'\}\s*+,\s*+\{\s*+"(?:ph|name|cat|pid|tid|ts|dur|args|id|bp|s)"')
 _MANY_UNUSUAL = 20
+"""From so many slices of late on, trying the usual categories first costs more than it saves."""
 _CUT_WINDOW = 4 * 1024
 _CONTROL = bytes(32 if code < 32 else code for code in range(256))
 """Raw control characters become spaces: harmless between tokens, and legal inside names."""
@@ -50,13 +50,7 @@ def events(source: Source, report: StreamReport) -> Iterator[list[Event]]:
     """Yield the trace's events in file order; raise ImportRefused where there are none to find."""
     chunks = source.chunks(CHUNK_BYTES)
     buffer = _to_first_event(chunks, report)
-    collecting = gc.isenabled()
-    gc.disable()  # only acyclic values are built here; collecting would take half of the time
-    try:
-        tail = yield from _slices(buffer, chunks, report)
-    finally:
-        if collecting:
-            gc.enable()
+    tail = yield from _slices(buffer, chunks, report)
     if tail is not None:
         report.closed = True
         _read_tail(tail, chunks, report)
@@ -99,29 +93,29 @@ def _slices(buffer: bytes, chunks: Iterator[bytes], report: StreamReport) -> Gen
         length += len(chunk)
         if length < due:
             continue
-        buffer = b"".join(waiting)
-        cut = _last_cut(buffer)
+        joined = bytearray().join([b"[", *waiting])  # decoded where it stands: a copy costs as much as reading it
+        cut = _last_cut(joined)
         if cut < 0:
             if length > _LONGEST_EVENT_BYTES:
                 message = f"one event is longer than {_LONGEST_EVENT_BYTES:,} bytes"
                 raise ImportRefused("kineto", f"byte {done} of the events", message, "Export the trace again.")
-            waiting, due = [buffer], min(2 * length, _LONGEST_EVENT_BYTES + 1)  # searched again when it has doubled
+            waiting, due = [bytes(joined[1:])], min(2 * length, _LONGEST_EVENT_BYTES + 1)  # again when it has doubled
             continue
-        found, tail = _decoded(buffer[:cut], report, last=False)
+        found, tail = _decoded(joined, cut, report)
         yield found
         if tail is not None:
-            return tail + buffer[cut:]
-        done += cut
-        rest = buffer[cut:].lstrip(b" \t\r\n,")
+            return tail + joined[cut:]
+        done += cut - 1
+        rest = bytes(joined[cut + 1 :]).lstrip(b" \t\r\n,")
         waiting, length, due = [rest], len(rest), 0
-    found, tail = _decoded(b"".join(waiting), report, last=True)
+    found, tail = _repaired(b"".join(waiting), report)
     yield found
     if tail is None:
         report.truncated = True
     return tail
 
 
-def _last_cut(buffer: bytes) -> int:
+def _last_cut(buffer: bytearray) -> int:
     """Find the end of the last event that another one surely follows; the closing brace is included."""
     window = _CUT_WINDOW
     while True:
@@ -134,17 +128,26 @@ def _last_cut(buffer: bytes) -> int:
         window *= 8
 
 
-def _decoded(data: bytes, report: StreamReport, last: bool) -> tuple[list[Event], bytes | None]:
-    """Decode a slice; return its events and, where the array ends in it, what follows."""
-    if not last:
+def _decoded(joined: bytearray, cut: int, report: StreamReport) -> tuple[list[Event], bytes | None]:
+    """Decode what begins a list and is whole up to ``cut``; return its events and, where the array ends in it, what
+    follows up to there. A comma or a space, which stands at ``cut``, may be lost.
+    """  # fmt: skip
+    between, joined[cut] = joined[cut], ord("]")
+    with memoryview(joined) as whole:
         for decoder in (USUAL, LIST) if report.unusual < _MANY_UNUSUAL else (LIST,):
             try:
-                found = decoder.decode(b"[" + data + b"]")
+                found = decoder.decode(whole[: cut + 1])
             except BROKEN:
                 report.unusual += 1
                 continue
             report.unusual = max(0, report.unusual - 1)
             return found, None
+    joined[cut] = between
+    return _repaired(bytes(joined[1:cut]), report)
+
+
+def _repaired(data: bytes, report: StreamReport) -> tuple[list[Event], bytes | None]:
+    """Decode what may be damaged, or hold the end of the array; likewise."""
     end = json_scan.array_end(data)
     tail = data[end + 1 :] if end >= 0 else None
     if end >= 0:

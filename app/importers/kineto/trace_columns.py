@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import compress
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from app.importers.kineto.events import LARGEST, NO_ID, UNUSED, Args, Event
+from app.importers.names import short_name
 from runners.trace.reduced import DEVICE_CATEGORIES, PHASE_PREFIX
 
 STEP_PREFIX = "ProfilerStep#"
@@ -21,7 +22,6 @@ OPTIMIZER_PREFIX = "Optimizer.step"
 MODULE_PREFIX = "nn.Module: "
 GRAPH_LAUNCHES = ("cudaGraphLaunch", "cuGraphLaunch", "hipGraphLaunch")
 _LARGEST_SEQUENCE = 2**62
-_LONGEST_NAME = 300
 _LONGEST_SHAPE = 4000
 _BETWEEN = b"\0"
 """Stands nowhere in JSON."""
@@ -144,7 +144,7 @@ def _named(trace: Trace) -> _Numbers[str]:
         trace.names.append(name)
         return len(trace.names) - 1
 
-    return _Numbers(add, lambda name: name[:_LONGEST_NAME])
+    return _Numbers(add, short_name)
 
 
 def _shaped(trace: Trace) -> _Numbers[bytes]:
@@ -230,43 +230,55 @@ def _put(trace: Trace, spans: Spans, events: list[Event]) -> tuple[list[Event], 
     if not events:
         return [], []
     kept = events
-    if {event.ph for event in events} != {"X"} or min([event.dur for event in events]) < 0.0:
+    length = np.array([event.dur for event in events], np.float64)
+    if length.min() < 0.0 or {event.ph for event in events} != {"X"}:
         kept = [event for event in events if event.dur >= 0.0 and event.ph == "X"]
         trace.unusable += sum(event.ph in ("X", "") for event in events) - len(kept)
+        length = np.array([event.dur for event in kept], np.float64)
     args = [event.args or _NO_ARGS for event in kept]
     try:
-        columns = _columns(trace, spans, kept, args)
+        columns = _columns(trace, spans, kept, args, length)
     except OverflowError:  # ids, or times, that no column holds
         usable = [_in_range(event) for event in kept]
         trace.unusable += usable.count(False)
         kept, args = list(compress(kept, usable)), list(compress(args, usable))
-        columns = _columns(trace, spans, kept, args)
+        columns = _columns(trace, spans, kept, args, np.array([event.dur for event in kept], np.float64))
     for name, column in columns.items():
-        getattr(spans, name).extend(column)
+        getattr(spans, name).frombytes(column.tobytes())
     return kept, args
 
 
-def _columns(trace: Trace, spans: Spans, events: list[Event], args: list[Args]) -> dict[str, array[Any]]:
-    """Raise OverflowError where a number is too large."""
-    names, threads = trace._ids, trace._threads
-    columns: dict[str, array[Any]] = {
-        "ts": array("d", [event.ts for event in events]),
-        "dur": array("d", [event.dur for event in events]),
-        "external": array("q", [one.external for one in args]),
+def _columns(
+    trace: Trace, spans: Spans, events: list[Event], args: list[Args], length: Floats
+) -> dict[str, Floats | Wholes]:
+    """Columns in the bytes of arrays, which NumPy makes faster; raise OverflowError where a number is too large."""
+    names, whole = trace._ids, np.int64
+    columns: dict[str, Floats | Wholes] = {
+        "ts": np.array([event.ts for event in events], np.float64),
+        "dur": length,
+        "external": np.array([one.external for one in args], whole),
     }
     if spans is trace.device or spans is trace.launches:
-        columns["correlation"] = array("q", [one.correlation for one in args])
+        columns["correlation"] = np.array([one.correlation for one in args], whole)
     if events:
-        first, length = np.frombuffer(columns["ts"]), np.frombuffer(columns["dur"])
+        first = columns["ts"]
         if max(-first.min(), first.max(), length.max()) > LARGEST:
             raise OverflowError
         trace.last_time = max(trace.last_time, float((first + length).max()))
-        if columns["external"].count(NO_ID) == len(events):
-            columns["external"] = array("q", [one.old_external for one in args])
-    columns["name"] = array("l", [names[event.name] for event in events])
-    columns["thread"] = array("l", [threads[event.pid, event.tid] for event in events])
-    columns["extra"] = array("l", [-1]) * len(events)
+        if (columns["external"] == NO_ID).all():
+            columns["external"] = np.array([one.old_external for one in args], whole)
+    columns["name"] = np.array([names[event.name] for event in events], whole)
+    columns["thread"] = _thread_numbers(trace, events)
+    columns["extra"] = np.full(len(events), -1, whole)
     return columns
+
+
+def _thread_numbers(trace: Trace, events: list[Event]) -> Wholes:
+    """Number each event's thread; the profiler writes thread by thread, so a batch mostly has one."""
+    threads = trace._threads
+    if len({event.tid for event in events}) == len({event.pid for event in events}) == 1:
+        return np.full(len(events), threads[events[0].pid, events[0].tid], np.int64)
+    return np.array([threads[event.pid, event.tid] for event in events], np.int64)
 
 
 def _in_range(event: Event) -> bool:

@@ -92,7 +92,7 @@ def kernels(spans: WorkSpans, names: Sequence[str], most: int) -> tuple[tuple[Ke
     seconds = np.bincount(slot, weights=spans.end - spans.start) * 1e-6
     flops, moved = _known(slot, spans.flops), _known(slot, spans.bytes)
     found = []
-    for place in np.unique(slot).tolist():
+    for place in np.flatnonzero(np.bincount(slot)).tolist():
         named = place < most
         label = names[int(key[order[place]]) // len(CATEGORIES)] if named else "(others)"
         code = int(category[order[place]]) if named else place - most

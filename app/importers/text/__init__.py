@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from types import ModuleType
 
-from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.imported import Headers, Imported, ImportRefused, Limits, SeenTable
 from app.importers.source import Source
-from app.importers.text import deepflow_log, tensor_log
+from app.importers.text import deepflow_log, tensor_log, trainers
 from app.importers.text.kinds import (
     accumulation,
     all_reduce_blocks,
@@ -29,9 +30,11 @@ from app.importers.text.kinds import (
 from app.importers.text.layout.document import Block, Document, Table, label
 from app.importers.text.layout.scan import scan
 from app.importers.text.reading import Decisions, compact
-from app.importers.text.trainers import read as read_log
 from app.importers.text.values.devices import candidates
+from app.importers.text.values.figures import columns_of
+from estimator.scenario import catalog
 from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured
+from estimator.validation.spellings import chips_of_row
 
 KINDS: tuple[ModuleType, ...] = (
     measured_runs,
@@ -51,10 +54,10 @@ KINDS: tuple[ModuleType, ...] = (
     timings,
     generic,
 )
-WHOLE = (read_log, tensor_log.read, deepflow_log.read)
+WHOLE: tuple[ModuleType, ...] = (trainers, tensor_log, deepflow_log)
 """Readers of texts that are one thing from end to end, before any is searched for tables."""
 DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_times, all_reduce_lines, all_reduce_blocks,
-                ddp_lines, ddp_breakdown, kernel_shares, op_sums, timings}  # fmt: skip
+                ddp_lines, ddp_breakdown, kernel_shares, measured_runs, op_sums, timings}  # fmt: skip
 """Kinds of tables that depend on the machine."""
 PREDICTED_COLUMNS = {
     "part",
@@ -71,6 +74,8 @@ _HOST = re.compile(
 )
 """A plain word is none: ``step: 1`` and ``forward: 1.2 ms`` are what a line says."""
 _FEWEST_PREFIXED = 5
+_MOST_SEEN, _FEW_ROWS, _MOST_LETTERS = 50, 5, 80
+"""Of a text's tables, their rows and their cells, where people look at what was read."""
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms' lines."
 )
@@ -78,18 +83,20 @@ _REMEDY = (
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read every table of a text; raise ImportRefused where it holds none."""
-    return read_text(_decoded(source), filename, limits, source.damage)
+    return read_text(_decoded(source), filename, limits, source.damage, source.headers)
 
 
-def read_text(text: str, filename: str, limits: Limits, damage: str = "") -> Imported:
+def read_text(text: str, filename: str, limits: Limits, damage: str = "", headers: Headers | None = None) -> Imported:
     """Read every table of a text that is at hand; raise ImportRefused where it holds none."""
     text = _without_host(text)
-    log = next((found for reader in WHOLE if (found := reader(text, filename)) is not None), None)
+    log = next((found for reader in WHOLE if (found := reader.read(text, filename)) is not None), None)
     if log is not None:
         warnings = _file_warnings(damage, Document(blocks=()))
         _check_size(len(log.rows), limits, 1)
+        if log.scenario and not log.device:
+            log = dataclasses.replace(log, device={"candidates": candidates(log.rows, text.splitlines())})
         return Imported(measurements=(log,), warnings=(*warnings, *log.warnings))
-    document = scan(text, limits.rows)
+    document = _said(scan(text, limits.rows), headers or {})
     _refuse_predictions(document)
     for block in document.blocks:
         _check_size(len(block.rows) if isinstance(block, Table) else 0, limits, block.line)
@@ -101,6 +108,10 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "") -> Imp
         key = (block.around.heading, kind.__name__) if kind is not generic else (block.around.heading, str(block.line))
         groups.setdefault(key, (kind, []))[1].append(block)
     measurements, skipped = [], 0
+    tables = tuple(
+        _seen(block, kind) for kind, blocks in groups.values() for block in blocks if isinstance(block, Table)
+    )
+    parts: list[str] = []
     decisions = Decisions()
     warnings = _file_warnings(damage, document)
     for kind, blocks in groups.values():
@@ -110,6 +121,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "") -> Imp
         if not reading.rows and not reading.samples:
             continue
         _check_size(len(reading.rows), limits, blocks[0].line)
+        parts.append(blocks[0].around.heading[0] if blocks[0].around.heading else "")
         measurements.append(
             Measurement(
                 label=(label(blocks[0]) or filename)[:200],
@@ -128,9 +140,39 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "") -> Imp
     if not measurements:
         raise ImportRefused("text", "", "no table with figures was found in this text", _REMEDY)
     _share_softmax(measurements)
+    measurements = _same_machine(measurements, parts)
     warnings += step_times.mark_repeats([m for m in measurements if m.origin.format == f"text/{step_times.KIND}"])
     warnings += [warning for measurement in measurements for warning in measurement.warnings]
-    return Imported(measurements=tuple(measurements), warnings=tuple(warnings), skipped=skipped)
+    return Imported(
+        measurements=tuple(measurements),
+        warnings=tuple(warnings),
+        skipped=skipped,
+        tables=tuple(sorted(tables, key=lambda table: table.line))[:_MOST_SEEN],
+    )
+
+
+def _said(document: Document, headers: Headers) -> Document:
+    """The document under the headers that people give its columns."""
+    return dataclasses.replace(
+        document,
+        blocks=tuple(
+            dataclasses.replace(block, columns=tuple(own.get(at, name) for at, name in enumerate(block.columns)))
+            if isinstance(block, Table) and (own := headers.get(block.line))
+            else block
+            for block in document.blocks
+        ),
+    )
+
+
+def _seen(table: Table, kind: ModuleType) -> SeenTable:
+    return SeenTable(
+        line=table.line,
+        kind=kind.KIND,
+        columns=table.columns,
+        units=tuple(column.printed_unit for column in columns_of(table)),
+        cells=tuple(tuple(text[:_MOST_LETTERS] for text in row) for row in table.rows[:_FEW_ROWS]),
+        rows=len(table.rows),
+    )
 
 
 def _refuse_predictions(document: Document) -> None:
@@ -165,6 +207,20 @@ def _share_softmax(measurements: list[Measurement]) -> None:
                 row.setdefault("softmax", "written out")
 
 
+def _same_machine(measurements: list[Measurement], parts: list[str]) -> list[Measurement]:
+    """Tables of one part of a text, under one outermost heading, ran on one machine: any that all of them may be of."""
+    shared: dict[str, set[str]] = {}
+    for one, part in zip(measurements, parts, strict=True):
+        if found := {chip["chip"] for chip in one.device.get("candidates", [])}:
+            shared[part] = shared.get(part, found) & found
+    return [
+        dataclasses.replace(one, device={"candidates": left})
+        if (left := [chip for chip in one.device.get("candidates", []) if chip["chip"] in shared[part]])
+        else one
+        for one, part in zip(measurements, parts, strict=True)
+    ]
+
+
 def _without_host(text: str) -> str:
     """What launchers put before every line (``10.0.0.7: ``, ``node3: ``, ``[1,0]<stdout>:``) is taken away."""
     found = _HOST.match(text)
@@ -195,12 +251,16 @@ def _check_size(rows: int, limits: Limits, line: int) -> None:
 
 
 def _device(kind: ModuleType, rows: list[dict[str, object]], document: Document) -> dict[str, object]:
-    """Which chips the table may be of: the file never says for certain, so the reader is asked."""
-    found = candidates(rows, document.lines) if kind in DEVICE_KINDS else []
-    return {"candidates": found} if found else {}
+    """What the table ran on where each row names it, else which chips it may be of, so that the reader is asked."""
+    if kind not in DEVICE_KINDS:
+        return {}
+    named = [names[0] if len(names := chips_of_row(row)) == 1 else "" for row in rows]
+    if not all(named) or not named:
+        return {"candidates": candidates(rows, document.lines)}
+    return {"name": catalog.chip(named[0]).label} if len(set(named)) == 1 else {}
 
 
 def _world_size(rows: list[dict[str, object]]) -> int:
-    sizes = {row["world_size"] for row in rows if isinstance(row.get("world_size"), int)}
+    sizes = {ranks for row in rows if isinstance(ranks := row.get("world_size", row.get("gpus")), int)}
     only = sizes.pop() if len(sizes) == 1 else 1
     return only if isinstance(only, int) and only > 0 else 1

@@ -9,6 +9,7 @@ from typing import Any
 from estimator.scenario.measurement import Measurement, Origin, Warning
 from estimator.scenario.units import GIB, MIB
 
+KIND = "deepflow"
 _TRIPLE = re.compile(r"^\s*(\d{1,9}) (\d{1,9}) (\d{1,9})\s*$")
 _LEVEL = re.compile(r"^(gmem|l2mem): reload_AB")
 _INTENSITY = re.compile(r"^comp_int: ([\d.]{1,20})$")
@@ -51,7 +52,7 @@ def read(text: str, filename: str) -> Measurement | None:
         said.append(Warning(code="lines-skipped", message=message))
     return Measurement(
         label=filename[:200],
-        origin=Origin(kind="upload", format="text/deepflow", producer="DeepFlow"),
+        origin=Origin(kind="upload", format=f"text/{KIND}", producer="DeepFlow"),
         rows=tuple(reader.rows),
         environment={"inflection_flops_per_byte": reader.inflection} if reader.inflection else {},
         warnings=tuple(said),

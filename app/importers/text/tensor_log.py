@@ -12,6 +12,7 @@ from app.importers.text.values.units import unit
 from estimator.scenario.aten_cost import element_bytes
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 
+KIND = "tensors"
 _DECIMAL = r"(\d{1,17}(?:\.\d{0,17})?)"
 _TENSOR = re.compile(
     r"^(\w{1,40})\s*\[([^\]]{1,80})\]:\s*torch\.Size\(\[([\d, ]{1,80})\]\),\s*elements:\s*(\d{1,18})"
@@ -65,7 +66,7 @@ def read(text: str, filename: str) -> Measurement | None:
         warnings.append(Warning(code="flops-of-all-ranks", message=message))
     return Measurement(
         label=filename[:200],
-        origin=Origin(kind="upload", format="text/tensors"),
+        origin=Origin(kind="upload", format=f"text/{KIND}"),
         world_size=ranks,
         rank=min(rank, ranks - 1),
         memory=MeasuredMemory(peak_bytes=max(peaks, default=None)),

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from math import ceil
+from typing import Any
 
 from estimator.operations.aten.operands import kernel, moved_bytes, width
 from estimator.operations.aten.products import name, precision
@@ -16,6 +18,13 @@ BACKENDS = ("cudnn", "flash", "efficient", "math", "overrideable")
 RATES = {"flash": "attention_flash_frac", "efficient": "attention_flash1_frac"}
 """Efficiencies of the backends; cuDNN's is what scaled_dot_product_attention reaches where it may choose. The efficient
 one's kernels are a generation older than FlashAttention-2 and are taken to be as fast as FlashAttention 1."""
+
+
+BACKWARD = {
+    "attention_mask_frac": "attention_mask_backward_frac",
+    "attention_dropout_frac": "attention_dropout_backward_frac",
+}
+"""What slows backward otherwise than forward."""
 
 
 def backend_of(s: Signature) -> str:
@@ -49,6 +58,7 @@ def attention_backward(s: Signature) -> list[Op]:
             ),
             bytes=moved + 4.0 * forward.batch * forward.m,
             launches=5.0 if shared else 3.0,
+            slowed_by=tuple(BACKWARD.get(one, one) for one in forward.slowed_by),
         )
     ]  # fmt: skip
 
@@ -78,21 +88,43 @@ def _forward(s: Signature, qkv: tuple[Operand, ...]) -> list[Op]:
             flops=float(attention_flops(batch * heads, length, keys.shape[2], dim, values.shape[3], backward=False)),
             bytes=sum(map(moved_bytes, (queries, keys, values, _result(queries, values)))) + statistics + mask_bytes,
             precision=precision(queries, s),
-            efficiency=RATES.get(backend, "attention_frac"),
-            visible_frac=_visible_frac(s, length, keys.shape[2]),
+            **_rate(s, backend, length, keys.shape[2]),
         )
     ]
 
 
-def _visible_frac(s: Signature, queries: int, keys: int) -> float:
+CUDNN_TILE = 128
+"""Queries and keys that a block of cuDNN's kernels takes (H200: 257 tokens cost what 384 do)."""
+
+
+def _rate(s: Signature, backend: str, queries: int, keys: int) -> dict[str, Any]:
+    """What decides how fast a fused kernel is: its backend, and under cuDNN a mask in memory and dropout."""
+    visible = _visible_frac(s, backend, queries, keys)
+    if backend != "cudnn":
+        return {"efficiency": RATES.get(backend, "attention_frac"), "visible_frac": visible}
+    slowed: tuple[str, ...] = ()
+    if s.arguments.get("mask") is True or _masks(s):
+        slowed = ("attention_mask_frac",)
+    if s.arguments.get("dropout"):
+        slowed += ("attention_dropout_frac",)
+    if visible < 1.0:
+        return {"efficiency": "attention_frac", "visible_frac": visible, "slowed_by": slowed}
+    tiles = (ceil(queries / CUDNN_TILE) * CUDNN_TILE / queries) * (ceil(keys / CUDNN_TILE) * CUDNN_TILE / keys)
+    return {"efficiency": "attention_whole_frac", "visible_frac": tiles, "slowed_by": slowed}
+
+
+def _visible_frac(s: Signature, backend: str, queries: int, keys: int) -> float:
     window = s.arguments.get("window")
     if isinstance(window, (int, float)) and 0 < window < keys:
         reach = window / keys
         return reach - 0.5 * reach * reach
     if not s.arguments.get("is_causal"):
         return 1.0
-    # The first query sees one key: of a square half is visible, of fewer queries than keys the same corner.
-    return CAUSAL_FRAC if queries >= keys else CAUSAL_FRAC * queries / keys
+    if queries >= keys:
+        return CAUSAL_FRAC
+    # Of fewer queries than keys the first sees one key, and all before it under FlashAttention (from 2.1 on).
+    corner = CAUSAL_FRAC * queries / keys
+    return 1.0 - corner if backend == "flash" else corner
 
 
 def _masks(s: Signature) -> tuple[Operand, ...]:

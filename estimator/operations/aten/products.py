@@ -151,8 +151,8 @@ def convolution(s: Signature) -> list[Op]:
     """An implicit product: output pixels × channels out × (channels in of a group · kernel).
 
     Matrix units want the channels next to each other: tensors that lie otherwise are copied before and after, but for
-    windows of one pixel, which are plain products. One channel a group (depthwise) is no product: its kernel is bound
-    by elements.
+    windows of one pixel, which are plain products of rows of pixels, unless these begin anywhere (7 x 7). One channel a
+    group (depthwise) is no product: its kernel is bound by elements.
     """
     entering, weight = s.inputs[:2]
     leaving = s.outputs[0] if s.outputs else entering
@@ -205,6 +205,11 @@ def _implicit(
     ops = [op]
     steps = s.arguments.get("stride")
     windows = elements > 1 or (isinstance(steps, Sequence) and max(steps, default=1) > 1)
+    if not windows and not (_channels_last(entering) and _channels_last(leaving)):
+        # Rows of the plain product are an image's pixels: of 14 x 14 in 16 bits four lie at once as a unit wants them.
+        pixels = fetched_at_once(math.prod(entering.shape[2:]), width(entering))
+        op.fetched = min(op.fetched, pixels) if pixels > 1 else op.fetched
+        windows = pixels == 1
     if op.precision != "fp32" and windows:
         ops += [
             kernel("channels to the end", strided=float(count(one)), moved=2 * moved_bytes(one))

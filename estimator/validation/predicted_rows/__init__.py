@@ -6,17 +6,29 @@ collective, is priced by the formulas that price everything, and comes back as n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+from estimator.cost.efficiency import Calibrated
 from estimator.scenario import catalog
 from estimator.scenario.measurement import Measurement, status_of_row
-from estimator.scenario.problems import InputProblems
-from estimator.validation.predicted_rows import attention, collectives, sequence, steps, text_attention, toy_parallel
+from estimator.scenario.problems import InputProblems, either
+from estimator.validation.predicted_rows import (
+    attention,
+    collectives,
+    measured_runs,
+    sequence,
+    steps,
+    text_attention,
+    text_steps,
+    toy_parallel,
+)
 from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered
 from estimator.validation.score import Errors, errors
+from estimator.validation.spellings import LONGEST_NAME, chips_of_row, gpu_of_row
 
 RowOf = Callable[[Mapping[str, Any], TableDevice], dict[str, float]]
 
@@ -27,13 +39,14 @@ PREDICTED: dict[str, RowOf] = {
     "attention": attention.attention_row,
     "collectives": collectives.run_row,
     "ulysses": sequence.layer_row,
-    "text/step-times": steps.text_row,
-    "text/data-parallel-steps": steps.text_data_parallel_row,
+    "text/step-times": text_steps.text_row,
+    "text/data-parallel-steps": text_steps.text_data_parallel_row,
     "text/data-parallel-variants": toy_parallel.row,
     "text/collectives": collectives.text_row,
     "text/attention": text_attention.sweep_row,
     "text/attention-memory": text_attention.sweep_row,
     "text/speedups": text_attention.speedup_row,
+    "text/measured-runs": measured_runs.run_row,
     "text/attention-implementations": text_attention.implementations_row,
 }
 """By the format of a measurement's origin: predictions of a row's columns, none where the row is not covered."""
@@ -49,7 +62,8 @@ NO_NUMBERS = "its rows have no number in a column that is predicted"
 class PredictedTable:
     """Predictions of a table on ``chip``, row by row ({} where there is none), and their errors by column.
 
-    ``reasons`` says of each row why it has none, "" where it has; ``unpredicted`` why no row has one.
+    ``reasons`` says of each row why it has none, "" where it has; ``unpredicted`` why no row has one; ``doubt`` what
+    is likely wrong where every prediction of an imported table is far off.
     """
 
     chip: str
@@ -58,34 +72,83 @@ class PredictedTable:
     errors: dict[str, Errors]
     assumptions: tuple[str, ...]
     unpredicted: str
+    doubt: str = ""
 
 
-def predicted_table(measurement: Measurement, chip: str) -> PredictedTable:
+def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated | None = None) -> PredictedTable:
     """Predict a measurement's rows as if measured on the catalogue's ``chip``; raise InputProblems if it has none.
 
-    Without a chip, "", nothing is predicted. Columns are where the row has a number in them. Rows that no formula
-    covers, and those that were not measured, stay empty.
+    ``calibration`` as for an estimate. Without a chip, "", only rows of a text that name their own in a column ``gpu``
+    are predicted; each of those stays on it whatever ``chip`` is. Columns are where the row has a number in them. Rows
+    that no formula covers, and those that were not measured, stay empty.
     """
-    if not chip:
-        return unpredicted_table(measurement, NO_CHIP)
-    place = TableDevice(chip=chip, ranks=max(1, measurement.world_size))
     row_of = PREDICTED.get(measurement.origin.format)
+    assumed: dict[str, None] = {}
+
+    @cache
+    def place_of(key: str) -> TableDevice:
+        ranks = max(1, measurement.world_size)
+        return TableDevice(chip=key, ranks=ranks, calibration=calibration, assumed=assumed)
+
     name = measurement.device.get("name")
-    if catalog.chip(chip).name == catalog.THIS_CPU and name and str(name) not in place.label:
-        place.assume(f"this CPU, though another was measured ({name})")
-    found = tuple(_row(row_of, row, place) if row_of else {} for row in measurement.rows)
+    if chip and catalog.chip(chip).name == catalog.THIS_CPU and name and str(name) not in place_of(chip).label:
+        place_of(chip).assume(f"this CPU, though another was measured ({name})")
+    own = [_chip_of_row(row, chip, measurement.origin.format) for row in measurement.rows]
+    if not chip and not any(key for key, _ in own):
+        whys = dict.fromkeys(why for _, why in own) or {NO_CHIP: None}
+        return unpredicted_table(measurement, "; ".join(whys) if row_of else UNKNOWN_ROWS)
+    for key, why in own:
+        if key and why and why != NO_CHIP:
+            place_of(key).assume(why)
+    places = [place_of(key) if key else None for key, _ in own]
+    found = tuple(
+        _row(row_of, row, place) if row_of and place else {}
+        for row, place in zip(measurement.rows, places, strict=True)
+    )
     percent: dict[str, list[float]] = {}
     for row, predicted in zip(measurement.rows, found, strict=True):
         for column, value in predicted.items():
             percent.setdefault(column, []).append(100 * (value / row[column] - 1))
-    return PredictedTable(
-        chip=place.label,
-        rows=found,
-        reasons=tuple(_reasons(measurement, found, row_of, place)),
-        errors={column: errors(some) for column, some in percent.items()},
-        assumptions=tuple(place.assumed),
-        unpredicted="" if percent else _why_not(measurement, row_of, place),
+    labels = dict.fromkeys(place.label for place in places if place) or {place_of(chip).label: None}
+    reasons = tuple(
+        why if place is None else _reason(measurement.origin.format, row, predicted, row_of, place)
+        for row, predicted, place, (_, why) in zip(measurement.rows, found, places, own, strict=True)
     )
+    return PredictedTable(
+        chip=", ".join(labels),
+        rows=found,
+        reasons=reasons,
+        errors={column: errors(some) for column, some in percent.items()},
+        assumptions=tuple(assumed),
+        unpredicted="" if percent else _why_not(measurement, row_of, places, reasons),
+        doubt=_doubt(measurement.origin.format, percent),
+    )
+
+
+FAR = 3.0
+"""By how many times every prediction of a table is off where it is not the estimator that is likely wrong."""
+
+
+def _doubt(form: str, percent: Mapping[str, Sequence[float]]) -> str:
+    ratios = [1 + error / 100 for some in percent.values() for error in some]
+    if not form.startswith("text/") or not ratios or any(1 / FAR < ratio < FAR for ratio in ratios):
+        return ""
+    return "every prediction is more than 3 times off: something assumed, or a unit of the table, is likely wrong"
+
+
+def _chip_of_row(row: Mapping[str, Any], chip: str, form: str) -> tuple[str, str]:
+    """The chip of a row, its own where it names one, else the table's ``chip``; "", and why, where nothing tells."""
+    if not form.startswith("text/") or not gpu_of_row(row):
+        return chip, NO_CHIP
+    named, name = chips_of_row(row), gpu_of_row(row)[:LONGEST_NAME]
+    if len(named) == 1:
+        return named[0], ""
+    if named:
+        if chip and catalog.chip(chip).name in named:
+            return chip, ""
+        column = "gpu" if "gpu" in row else "hardware"
+        return "", f"{name} may be {either(named)}: write which into the column {column}"
+    return chip, f"the catalogue has no GPU {name!r}" + (f", so {catalog.chip(chip).label} is taken" if chip else "")
 
 
 def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
@@ -95,30 +158,44 @@ def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
     return PredictedTable(chip="", rows=rows, reasons=reasons, errors={}, assumptions=(), unpredicted=why)
 
 
-def _reasons(
-    measurement: Measurement, found: Sequence[Mapping[str, float]], row_of: RowOf | None, place: TableDevice
-) -> Iterator[str]:
-    for row, predicted in zip(measurement.rows, found, strict=True):
-        if predicted:
-            yield ""
-        elif (status := status_of_row(row)) != "ok":
-            yield f"{ROW_NOT_MEASURED}: {status}"
-        elif row_of is None:
-            yield UNKNOWN_ROWS
-        else:
-            formula = _formula(row_of, row, place)
-            yield ROW_WITHOUT_NUMBERS if formula else uncovered(measurement.origin.format, [row])
-
-
-def _why_not(measurement: Measurement, row_of: RowOf | None, place: TableDevice) -> str:
+def _reason(
+    form: str, row: Mapping[str, Any], predicted: Mapping[str, float], row_of: RowOf | None, place: TableDevice
+) -> str:
+    if predicted:
+        return ""
+    if (status := status_of_row(row)) != "ok":
+        return f"{ROW_NOT_MEASURED}: {status}"
     if row_of is None:
         return UNKNOWN_ROWS
-    rows = [row for row in measurement.rows if status_of_row(row) == "ok"]
+    if _formula(row_of, row, place):
+        return ROW_WITHOUT_NUMBERS
+    return (_refusal(row_of, row, place) if form.startswith("text/") else "") or uncovered(form, [row])
+
+
+def _refusal(row_of: RowOf, row: Mapping[str, Any], place: TableDevice) -> str:
+    """What of an imported row does not fit together."""
+    try:
+        row_of(row, place)
+    except InputProblems as error:
+        return "; ".join(f"{one.field}: {one.message}" for one in error.problems[:3])
+    return ""
+
+
+def _why_not(
+    measurement: Measurement,
+    row_of: RowOf | None,
+    places: Sequence[TableDevice | None],
+    reasons: Sequence[str],
+) -> str:
+    if row_of is None:
+        return UNKNOWN_ROWS
+    rows = [(row, place) for row, place in zip(measurement.rows, places, strict=True) if status_of_row(row) == "ok"]
     if not rows:
         return NOT_MEASURED
-    return (
-        NO_NUMBERS if any(_formula(row_of, row, place) for row in rows) else uncovered(measurement.origin.format, rows)
-    )
+    if any(_formula(row_of, row, place) for row, place in rows if place):
+        return NO_NUMBERS
+    same = set(reasons)
+    return same.pop() if len(same) == 1 else uncovered(measurement.origin.format, [row for row, _ in rows])
 
 
 def _row(row_of: RowOf, row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from estimator.cost.efficiency import Efficiencies, efficiencies
+from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.scenario import catalog
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, cluster_from_json, scenario_from_json
+from estimator.validation.csv_row import chips_of_a_node
 
 LARGEST = 1_000_000_000_000
 """No count of a row, bytes of a payload included, is above it; what is was not written by a benchmark."""
@@ -53,10 +54,14 @@ def chip_of(measurement: Measurement) -> str:
 
 @dataclass(kw_only=True)
 class TableDevice:
-    """A chip of the catalogue, and the ranks that a row has where it names none, all of them in one node."""
+    """A chip of the catalogue, and the ranks that a row has where it names none.
+
+    They are in one node, unless they are more than usual in one of this chip.
+    """
 
     chip: str
     ranks: int
+    calibration: Calibrated | None = None
     assumed: dict[str, None] = field(default_factory=dict)
 
     @cached_property
@@ -66,21 +71,23 @@ class TableDevice:
 
     @cached_property
     def efficiencies(self) -> Efficiencies:
-        """Shares of the peaks that the chip's family reaches."""
-        return efficiencies(catalog.chip(self.chip).efficiency)
+        """Shares of the peaks that the chip reaches: as it was calibrated, else as its family does."""
+        return efficiencies_for(catalog.chip(self.chip), self.calibration)
 
     def assume(self, words: str) -> None:
         """Note something that the table does not say; once."""
         self.assumed[words] = None
 
     def cluster(self, ranks: int) -> Cluster:
-        """One node of so many chips, with the links that the catalogue gives them."""
+        """So many chips, with the links that the catalogue gives them."""
         return cluster_from_json(self._node(ranks))
 
     def scenario(self, model: Any, plan: dict[str, Any], training: dict[str, Any]) -> Scenario:
-        """Build the scenario of a row, its chips in one node; raise InputProblems."""
+        """Build the scenario of a row; raise InputProblems."""
         ranks = math.prod(plan.get(axis, 1) for axis in AXES)
         return scenario_from_json({"model": model, "cluster": self._node(ranks), "plan": plan, "training": training})
 
     def _node(self, ranks: int) -> dict[str, Any]:
-        return {"chip": self.chip, "chips_per_node": ranks, "nodes": 1}
+        usual = catalog.chip(self.chip).chips_per_node
+        in_node = ranks if ranks <= usual or usual == 1 else chips_of_a_node(ranks, usual)
+        return {"chip": self.chip, "chips_per_node": in_node, "nodes": ranks // in_node}

@@ -7,6 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
+from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import Phase
@@ -32,8 +33,8 @@ def grid_row(row: Row, place: TableDevice) -> dict[str, float]:
     graph, mode = bool(row.get("graph")), word(row, "mode")
     if mode not in MODE_PARTS:
         return {}
-    one, parts = _estimate(_scenario(row, place)), MODE_PARTS[mode]
-    found = {f"{part}_s": _part_s(one, part, wait=not graph) for part in parts}
+    one, parts = estimated(scenario_of(row, place), place.calibration), MODE_PARTS[mode]
+    found = {f"{part}_s": part_s(one, part, wait=not graph) for part in parts}
     if Phase.OPTIMIZER in parts and row.get("optimizer_kernel") not in FOREACH:
         return {name: found[name] for name in ("forward_s", "backward_s")}
     found["step_s"] = sum(found.values())
@@ -57,7 +58,7 @@ def variant_row(row: Row, place: TableDevice) -> dict[str, float]:
     plan = variant_plan(row)
     if not plan:
         return {}
-    one = _estimate(_scenario(row, place, plan))
+    one = estimated(scenario_of(row, place, plan), place.calibration)
     found = {
         "step_s": one.step_time_s,
         "exposed_communication_s": one.phases_s[Phase.EXPOSED_COMMUNICATION],
@@ -95,64 +96,19 @@ def variant_plan(row: Row) -> dict[str, Any]:
     return plans.get(kind, {})
 
 
-def text_row(row: Row, place: TableDevice) -> dict[str, float]:
-    """Predict a line of an imported table of step times whose model the catalogue knows."""
-    if "catalogue_model" not in row or "seq_len" not in row:
-        return {}
-    one = _estimate(_text_scenario(row, place))
-    parts = {part: _part_s(one, part) for part in PARTS}
-    return {
-        **{f"{part}_s": seconds for part, seconds in parts.items()},
-        "forward_backward_s": parts[Phase.FORWARD] + parts[Phase.BACKWARD],
-        "step_s": one.step_time_s,
-        "peak_bytes": one.memory.peak_bytes,
-    }
-
-
-def text_data_parallel_row(row: Row, place: TableDevice) -> dict[str, float]:
-    """Predict a line of an imported table of data parallel steps; forward, backward and optimizer are one rank's.
-
-    What waits for communication is what of it is exposed, all of it where nothing overlaps.
-    """
-    found = text_row(row, place)
-    mode = row.get("ddp_mode", "")
-    if not found or mode not in ("naive", "flat", "overlapped", "bucketed"):
-        return found
-    variant = {"kind": mode, "variant": mode, "ranks": row.get("world_size", place.ranks)}
-    one = _estimate(_text_scenario(row, place, variant_plan(variant)))
-    wait_s = one.phases_s[Phase.EXPOSED_COMMUNICATION]
-    return {
-        **found,
-        "step_s": one.step_time_s,
-        "communication_wait_s": wait_s,
-        "communication_wait_frac": wait_s / one.step_time_s,
-    }
-
-
-def _text_scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
-    """What a line of text leaves out is assumed: one sequence, fp32, and the attention that its model is known with."""
-    model = word(row, "catalogue_model")
-    # CS336's assignment writes attention out; its fused kernel is a later part
-    usual = {"batch": 1, "precision": "fp32", "attention": "eager" if model.startswith("cs336") else "sdpa"}
-    for column, value in usual.items():
-        if not row.get(column):
-            place.assume(f"{column} {value}, as the table states none")
-    known = {column: row.get(column) or value for column, value in usual.items()}
-    return _scenario({**row, **known, "model": model, "micro_batch": known["batch"]}, place, plan)
-
-
 def scenario_of_grid_row(row: Row, place: TableDevice) -> Scenario:
     """Return the scenario of a row of ``step --models``."""
-    return _scenario(row, place)
+    return scenario_of(row, place)
 
 
 def scenario_of_variant_row(row: Row, place: TableDevice) -> Scenario | None:
     """Return the scenario of a row of ``ddp``; None where its variant is no plan."""
     plan = variant_plan(row)
-    return _scenario(row, place, plan) if plan else None
+    return scenario_of(row, place, plan) if plan else None
 
 
-def _scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
+def scenario_of(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) -> Scenario:
+    """Return the scenario of a row that says all that one needs, under ``plan``; raise InputProblems."""
     model, sequences = catalog.model(word(row, "model")), whole(row, "micro_batch")
     model = replace(model, layers=whole(row, "layers", model.layers))
     plan = {"micro_batch": sequences, "recompute": word(row, "recompute", "none"), **(plan or {"dp": 1})}
@@ -170,13 +126,15 @@ def _scenario(row: Row, place: TableDevice, plan: dict[str, Any] | None = None) 
 def _peak_bytes(row: Row, place: TableDevice, mode: str) -> float:
     """Peak of a step, or of forward and backward alone: SGD without momentum keeps no state beside them."""
     optimizer = "adamw" if mode == "step" else "sgd"
-    return _estimate(_scenario({**row, "optimizer": optimizer}, place)).memory.peak_bytes
+    return estimated(scenario_of({**row, "optimizer": optimizer}, place), place.calibration).memory.peak_bytes
 
 
-def _part_s(one: Estimate, part: str, *, wait: bool = True) -> float:
+def part_s(one: Estimate, part: str, *, wait: bool = True) -> float:
+    """Seconds of a phase, with those in which the chip waits for the host."""
     return one.phases_s[part] + (one.host_wait_by_phase_s[part] if wait else 0.0)
 
 
 @lru_cache(maxsize=1024)
-def _estimate(scenario: Scenario) -> Estimate:
-    return estimate(scenario, interval=False)
+def estimated(scenario: Scenario, calibration: Calibrated | None) -> Estimate:
+    """Estimate without the interval, once for all rows of a scenario."""
+    return estimate(scenario, calibration, interval=False, explained=False)

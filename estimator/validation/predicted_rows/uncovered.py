@@ -20,6 +20,7 @@ SUBJECTS = {
 }
 """By the format of a measurement's origin: how to say what a row is of, and its columns that do."""
 LIBRARY = {"collectives": "library", "text/collectives": "backend"}
+STEPS_OF_TEXT = ("text/step-times", "text/data-parallel-steps")
 SHOWN = 3
 LONGEST = 40
 
@@ -34,6 +35,9 @@ def uncovered(form: str, rows: Sequence[Mapping[str, Any]]) -> str:
     models = _words(row.get("model") for row in rows)
     if form.startswith("text/") and models and not any("catalogue_model" in row for row in rows):
         return f"its rows do not tell which model of the catalogue {_listed(models)} is"
+    known = [row for row in rows if "catalogue_model" in row]
+    if form in STEPS_OF_TEXT and known and not any(row.get("seq_len") for row in known):
+        return "the table states no sequence length: write it into a column seq_len (or sequence length, context)"
     if form in ("step", "memory", "ddp") and models and not any(map(_in_catalogue, models)):
         return f"the catalogue has no model {_listed(models)}"
     if form not in SUBJECTS:

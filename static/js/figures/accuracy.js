@@ -22,8 +22,8 @@ export const BY = [
   ["largest", "Cause"],
 ];
 const OTHERS = "others";
-/** Percent of measured times that an 80 % interval is asked to hold, of a set that it was not fitted on. */
-export const ASKED = [70, 90];
+/** How far from what is asked a set that nothing was fitted on may lie, in percent of its measured times. */
+const AROUND = 10;
 
 /** Groups with most steps first; those beyond the hues share one. @param {Point[]} points @param {By} by */
 function seriesOf(points, by) {
@@ -132,18 +132,20 @@ const LONG_NAME = { narrow: 17, wide: 46 };
 
 /**
  * Of each set, the share of measured times that intervals hold, fitted with it and without its source.
- * @param {{sets: AccuracySet[], chosen: string, colour: Colour, narrow: boolean}} input
+ * @param {{sets: AccuracySet[], asked_frac: number, chosen: string, colour: Colour, narrow: boolean}} input
+ *   `asked_frac`: what intervals are meant to hold
  * @returns {import("../types.js").Figure}
  */
-export function coverageFigure({ sets, chosen, colour, narrow }) {
+export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
   const known = sets.filter((one) => one.held_out !== null && one.time);
   const most = narrow ? LONG_NAME.narrow : LONG_NAME.wide;
   const label = (/** @type {AccuracySet} */ one) => {
-    const short = one.name.length > most ? `${one.name.slice(0, most - 1)}…` : one.name;
+    // what tells sets of one source apart stands at the end
+    const short = one.name.length > most ? `${one.name.slice(0, 4)}…${one.name.slice(5 - most)}` : one.name;
     return one.name === chosen ? `<b>${escaped(short)}</b>` : escaped(short);
   };
   const places = known.map((_, at) => known.length - at);
-  const [from, to] = ASKED;
+  const [from, to] = [-AROUND, AROUND].map((off) => Math.round(100 * asked_frac) + off);
   const dots = (/** @type {"covered" | "held_out"} */ what, /** @type {string} */ name, /** @type {any} */ marker) => ({
     type: "scatter",
     mode: "markers",
@@ -175,6 +177,7 @@ export function coverageFigure({ sets, chosen, colour, narrow }) {
           fillcolor: colour("line"), line: { width: 0 } }, // prettier-ignore
       ],
     }),
+    said: `shaded: ${from} to ${to} %, as asked`,
     summary: `Of ${plural(known.length, "set")}, ${right} have ${from} to ${to} % of times inside intervals that did not know them.`,
     table: {
       columns: [

@@ -36,7 +36,7 @@ export const escaped = (text) => String(text).replaceAll("&", "&amp;").replaceAl
 
 /**
  * Predicted is hatched, measured is solid.
- * @param {string} fill
+ * @param {string | string[]} fill
  * @param {Colour} colour
  * @param {boolean | boolean[]} predicted
  */
@@ -46,9 +46,18 @@ export function barMarker(fill, colour, predicted) {
     color: fill,
     // a gap between what touches, which needs no colour
     line: { width: 1.5, color: colour("card") },
-    pattern: { shape, fillmode: "overlay", fgcolor: colour("card"), fgopacity: 0.55, size: 6, solidity: 0.25 },
+    // broad strokes of the hue: "overlay" takes its strokes' colour from one fill alone
+    pattern: { shape, fillmode: "replace", bgcolor: colour("card"), size: 6, solidity: 0.72 },
   };
 }
+
+/** A colour through which one sees. @param {string} hex @param {number} frac  of it that remains */
+export const faded = (hex, frac) =>
+  /^#[0-9a-f]{6}$/i.test(hex) && frac < 1
+    ? `${hex}${Math.round(255 * frac)
+        .toString(16)
+        .padStart(2, "0")}`
+    : hex;
 
 /** A dashed line across a figure, at one height. @param {number} y @param {string} color @param {number} [width] in pixels */
 export const level = (y, color, width = 1.5) => ({
@@ -82,7 +91,8 @@ export function layout(colour, parts) {
     hovermode: "closest",
     dragmode: false,
     font: { family: colour("font"), size: 12, color: colour("ink-2") },
-    uirevision: "keep",
+    // a figure that takes another's place with other axes begins with ranges of its own
+    uirevision: [parts.xaxis, parts.yaxis].map((axis) => `${axis?.type} ${Boolean(axis?.range)}`).join(),
     separators: ". ",
     hoverlabel: {
       bgcolor: colour("card"),

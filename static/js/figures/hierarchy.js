@@ -13,7 +13,7 @@ import { escaped, layout, SERIES } from "./base.js";
 
 const LARGEST_PX = 26;
 const SMALLEST_PX = 6;
-const HEIGHT_PX = 340;
+const HEIGHT_PX = 250;
 const CARD = "<b>%{customdata[0]}</b><br>%{customdata[1]}<br>%{customdata[2]}<br>%{customdata[3]}<extra></extra>";
 
 /** The token that colours a level, by its place from the farthest. @param {number} at */

@@ -7,6 +7,23 @@ import { barMarker, escaped, layout, logTicks, SERIES } from "./base.js";
 
 /** Bars that would be as broad as cards. */
 const FEW = 12;
+/** Letters of all labels of bars in one line, on a narrow and on a usual page. */
+const LETTERS = [40, 150];
+const MOST_LINES = 3;
+
+/** Lines of a label, each of so many letters at most; what no line takes ends in dots. @param {string} label @param {number} letters */
+export function labelLines(label, letters) {
+  /** @type {string[]} */
+  const lines = [];
+  for (const word of label.split(" ")) {
+    const longer = lines.length ? `${lines[lines.length - 1]} ${word}` : word;
+    if (lines.length && longer.length <= letters) lines[lines.length - 1] = longer;
+    else lines.push(word);
+  }
+  const shown = lines.slice(0, MOST_LINES);
+  if (lines.length > MOST_LINES) shown[MOST_LINES - 1] += " …";
+  return shown.map((line) => (line.length > letters ? `${line.slice(0, letters - 1)}…` : line));
+}
 
 /**
  * Points of a trace stand in the order of the items at the same place of `order`.
@@ -68,13 +85,14 @@ export function itemsFigure({ groups, up, across, colour, narrow }) {
   const axis = (/** @type {number[]} */ values) =>
     wide(values) ? { type: "log", ...logTicks(values, true) } : { rangemode: "tozero", nticks: 6 };
   const few = all.length <= (narrow ? 4 : 12);
+  const letters = Math.min(26, Math.floor(LETTERS[narrow ? 0 : 1] / Math.max(2, all.length)));
   return {
     data: traces,
     order: series.map(({ items }) => items),
     legend: series.length > 1 ? series.map(({ name }, at) => [token(at), name]) : [],
     layout: layout(colour, {
-      height: narrow ? 220 : 240,
-      margin: { l: 58, r: 14, t: 10, b: across || few ? 42 : 16 },
+      height: narrow ? 232 : 252,
+      margin: { l: 58, r: 14, t: 10, b: across ? 42 : few ? 54 : 16 },
       bargap: all.length < FEW ? 0.6 : 0.25,
       barmode: "overlay",
       xaxis: across
@@ -88,7 +106,7 @@ export function itemsFigure({ groups, up, across, colour, narrow }) {
             range: [-0.6, Math.max(all.length, 2) - 0.4],
             tickangle: 0,
             tickvals: few ? all.map((_, at) => at) : [],
-            ticktext: few ? all.map(({ label }) => escaped(label.length > 18 ? `${label.slice(0, 17)}…` : label)) : [],
+            ticktext: few ? all.map(({ label }) => labelLines(label, letters).map(escaped).join("<br>")) : [],
           },
       yaxis: { title: { text: titled(up, y.unit) }, ...axis(y.values) },
     }),

@@ -135,14 +135,19 @@ export function planFigure({ plans: all, best, present, x, y, limits, colour, na
     const least = Math.min(axis.least, ...own);
     return axis.log ? [Math.log10(least / 1.25), Math.log10(most)] : [0, most];
   };
-  const axis = (/** @type {ReturnType<typeof axisOf>} */ one, /** @type {string} */ way) => ({
-    type: one.log ? "log" : "linear",
-    range: ends(one, way),
-    title: { text: one.title },
-    nticks: narrow ? 4 : 7,
-    tickangle: 0,
-    ...(one.log && logTicks([one.least, one.most], way === "x" && narrow)),
-  });
+  const axis = (/** @type {ReturnType<typeof axisOf>} */ one, /** @type {string} */ way) => {
+    const range = ends(one, way);
+    const shown = range.map((number) => (one.log ? 10 ** number : number));
+    return {
+      type: one.log ? "log" : "linear",
+      range,
+      title: { text: one.title },
+      nticks: narrow ? 4 : 7,
+      tickangle: 0,
+      // also where nothing lies: a limit may be far from all plans
+      ...(one.log && logTicks(shown, way === "x" && narrow)),
+    };
+  };
   return {
     data,
     order,

@@ -32,7 +32,8 @@ export const isInside = (one) => Math.abs(errorOf(one)) <= BAND_FRAC;
 export function predictedOverMeasured({ pairs, colour, narrow }) {
   const values = pairs.flatMap(({ measured, predicted }) => [measured, predicted]);
   const [least, most] = values.length ? [Math.min(...values), Math.max(...values)] : [1, 10];
-  const { kind } = pairs[0] ?? { kind: "s" };
+  const of = pairs[0]?.kind ?? "s";
+  const kind = of === "frac" ? "" : of;
   const scale = scaleFor(Math.sqrt(least * most), kind);
   const ends = [least / scale.factor / 1.3, (most / scale.factor) * 1.3];
   const columns = [...new Set(pairs.map(({ column }) => column))];
@@ -70,6 +71,17 @@ export function predictedOverMeasured({ pairs, colour, narrow }) {
   const worst = [...pairs]
     .filter((one) => !isInside(one))
     .sort((a, b) => Math.abs(Math.log(b.predicted / b.measured)) - Math.abs(Math.log(a.predicted / a.measured)));
+  const wide = Math.log(most / least) || 1;
+  /** Words of two points that lie so near would cover one another. @type {Pair[]} */
+  const named = [];
+  const far = (/** @type {number} */ a, /** @type {number} */ b, /** @type {number} */ frac) =>
+    Math.abs(Math.log(a / b)) > frac * wide;
+  for (const one of worst)
+    if (
+      named.length < (narrow ? 1 : NAMED) &&
+      named.every((other) => far(one.predicted, other.predicted, 0.08) || far(one.measured, other.measured, 0.6))
+    )
+      named.push(one);
   const ticks = logTicks(
     values.map((value) => value / scale.factor),
     true,
@@ -91,7 +103,7 @@ export function predictedOverMeasured({ pairs, colour, narrow }) {
       margin: { l: 56, r: 14, t: 10, b: 42 },
       xaxis: { type: "log", range, title: { text: `measured, ${scale.unit}` }, ...ticks, tickangle: 0 },
       yaxis: { type: "log", range, title: { text: `predicted, ${scale.unit}` }, ...ticks },
-      annotations: worst.slice(0, narrow ? 1 : NAMED).map((one) => {
+      annotations: named.map((one) => {
         const right = one.measured / scale.factor > middle;
         return {
           x: Math.log10(one.measured / scale.factor),
@@ -109,8 +121,8 @@ export function predictedOverMeasured({ pairs, colour, narrow }) {
       columns: [
         { title: "row", text: true },
         { title: "column", text: true },
-        { title: "measured", unit: kind },
-        { title: "predicted", unit: kind },
+        { title: "measured", unit: of },
+        { title: "predicted", unit: of },
         { title: "error", unit: "change" },
       ],
       rows: pairs.map((one) => [one.words, one.column, one.measured, one.predicted, errorOf(one)]),

@@ -1,6 +1,6 @@
 /** Roofline: FLOP/s against FLOP per byte; roofs per precision, predicted ops hollow, measured kernels solid. */
-import { percent, quantity, significant } from "../format.js";
-import { escaped, layout, tokenOf, tokenOfKey } from "./base.js";
+import { percent, quantity, scaleFor, significant } from "../format.js";
+import { escaped, faded, layout, tokenOf, tokenOfKey } from "./base.js";
 import { boundsOf, pointsOf, unitOf } from "./points.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
@@ -9,6 +9,10 @@ const LARGEST_PX = 34;
 const SMALLEST_PX = 6;
 export const HEIGHT_PX = 290;
 const MOST_RUG = 90;
+/** Every GPU of the catalogue has more. */
+const SMALL_CHIP_FLOPS_PER_S = 1e13;
+/** Overlapping solid points show. */
+const SOLID = 0.82;
 
 /** @param {Point[]} points @param {string} kind */
 function cards(points, kind) {
@@ -61,16 +65,20 @@ export function roofline(input) {
   const wanted = selected.split(" ")[0];
   const [left, right] = bounds.x.map((end) => 10 ** end);
   const lines = roofLines(roofs, precision);
+  const highest = lines[0].flops_per_s;
+  // on a small chip the middle of the axis tells the unit, and every point is read in it
+  const middle = highest < SMALL_CHIP_FLOPS_PER_S ? 1e12 * 10 ** ((bounds.y[0] + bounds.y[1]) / 2) : 1e12;
+  const scale = scaleFor(middle, "flops_per_s");
+  const ys = bounds.y.map((end) => end + Math.log10(1e12 / scale.factor));
   const ridge = (/** @type {number} */ peak) => peak / roofs.memory_bytes_per_s;
   const line = (/** @type {number[]} */ x, /** @type {number[]} */ y, /** @type {string} */ dash) => ({
     type: "scatter",
     mode: "lines",
     x,
-    y: y.map((value) => value / 1e12),
+    y: y.map((value) => value / scale.factor),
     hoverinfo: "skip",
     line: { color: colour("ink-3"), width: dash === "solid" ? 1.8 : 1, dash },
   });
-  const highest = lines[0].flops_per_s;
   // the bandwidth stands beside the diagonal, and inside the figure also where the ridge is far left
   const named = Math.max(Math.log10(ridge(highest)) - 0.7, bounds.x[0] + 0.16 * (bounds.x[1] - bounds.x[0]));
   const diagonal = line([left, ridge(highest)], [left * roofs.memory_bytes_per_s, highest], "solid");
@@ -80,14 +88,16 @@ export function roofline(input) {
     cliponaxis: false,
     name: hollow ? "predicted" : "measured",
     x: points.map(({ intensity }) => intensity),
-    y: points.map(({ flops_per_s }) => flops_per_s / 1e12),
+    y: points.map(({ flops_per_s }) => flops_per_s / scale.factor),
     customdata: cards(points, `${letter}, ${hollow ? "predicted" : "measured"}`),
     hovertemplate: CARD,
     marker: {
       symbol: letter === "B" ? "diamond" : "circle",
       size: points.map(({ share_frac }) => Math.max(SMALLEST_PX, LARGEST_PX * Math.sqrt(Math.min(1, share_frac)))),
       opacity: points.map(({ category }) => (wanted && category !== wanted ? 0.2 : 1)),
-      color: hollow ? "rgba(0,0,0,0)" : points.map(({ category }) => faded(colour(tokenOfKey(categories, category)))),
+      color: hollow
+        ? "rgba(0,0,0,0)"
+        : points.map(({ category }) => faded(colour(tokenOfKey(categories, category)), SOLID)),
       line: { width: hollow ? 1.8 : 1, color: points.map(({ category }) => colour(tokenOfKey(categories, category))) },
     },
   });
@@ -103,7 +113,7 @@ export function roofline(input) {
     mode: "lines",
     hoverinfo: "skip",
     x: pairs.flatMap(([one, other]) => [one.intensity, other.intensity, null]),
-    y: pairs.flatMap(([one, other]) => [one.flops_per_s / 1e12, other.flops_per_s / 1e12, null]),
+    y: pairs.flatMap(([one, other]) => [one.flops_per_s / scale.factor, other.flops_per_s / scale.factor, null]),
     line: { color: colour("ink-3"), width: 1 },
   };
   // kernels without FLOPs or bytes have no place; a rug at the foot counts them, the longest first
@@ -114,7 +124,7 @@ export function roofline(input) {
     name: "unpriced",
     cliponaxis: false,
     x: shown.map((_, at) => left * (right / left) ** ((at + 1) / (MOST_RUG + 1))),
-    y: shown.map(() => 10 ** (bounds.y[0] + 0.022 * (bounds.y[1] - bounds.y[0]))),
+    y: shown.map(() => 10 ** (ys[0] + 0.022 * (ys[1] - ys[0]))),
     customdata: shown.map(({ name, seconds, count }) => [
       escaped(name.length > 60 ? `${name.slice(0, 57)}…` : name),
       quantity(seconds, "s"),
@@ -160,14 +170,14 @@ export function roofline(input) {
       },
       yaxis: {
         type: "log",
-        range: bounds.y,
-        dtick: dtick(bounds.y),
+        range: ys,
+        dtick: dtick(ys),
         fixedrange: narrow,
-        title: { text: "TFLOP/s" },
+        title: { text: scale.unit },
       },
       annotations: [
         ...spread(
-          lines.map(({ flops_per_s }) => Math.log10(flops_per_s / 1e12)),
+          lines.map(({ flops_per_s }) => Math.log10(flops_per_s / scale.factor)),
           0.045 * (bounds.y[1] - bounds.y[0]),
         ).map((y, at) => ({
           xref: "paper",
@@ -183,7 +193,7 @@ export function roofline(input) {
         {
           // left of the diagonal nothing can be: no point is above its roof
           x: named,
-          y: named + Math.log10(roofs.memory_bytes_per_s / 1e12),
+          y: named + Math.log10(roofs.memory_bytes_per_s / scale.factor),
           xanchor: "right",
           yanchor: "bottom",
           xshift: -4,
@@ -202,7 +212,7 @@ export function roofline(input) {
     measured: measured.length,
     left_out: unpriced.length,
     left_out_s: unpriced.reduce((sum, { seconds }) => sum + seconds, 0),
-    summary: `Roofline with ${predicted.length} predicted and ${measured.length} measured points.`,
+    summary: `Roofline with ${predicted.length} predicted and ${measured.length} measured points; attention counts what its kernel computes, half of the square where it is causal.`,
     table: {
       columns: [
         { title: "op or kernel", text: true },
@@ -254,6 +264,3 @@ function spread(places, least) {
   for (const place of places) found.push(Math.min(place, (found.at(-1) ?? Infinity) - least));
   return found;
 }
-
-/** Let overlapping solid points show. @param {string} hex */
-const faded = (hex) => (/^#[0-9a-f]{6}$/i.test(hex) ? `${hex}d0` : hex);

@@ -2,10 +2,12 @@
 import { plural, quantity, scaleFor, significant } from "../format.js";
 import { barMarker, escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
 
-/** @typedef {import("./tableCharts.js").Chart} Chart */
-/** @typedef {import("./tableCharts.js").Drawn} Drawn */
+/** @typedef {import("./tableSeries.js").Chart} Chart */
+/** @typedef {import("./tableSeries.js").Drawn} Drawn */
 
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
+const SHAPES = ["●", "■", "◆", "▲", "✚", "★"];
+const MOST_MARKED = 80;
 const CUT = { wide: 44, narrow: 18 };
 
 /** @param {number} hue */
@@ -23,7 +25,7 @@ export function tableChart({ chart, colour, narrow }) {
   const drawing = { chart, colour, narrow, shown, unit: chart.y.kind === "frac" ? "" : scale.unit };
   const parts = chart.form === "lines" ? lineParts(drawing) : barParts(drawing);
   const out = chart.series.reduce((sum, one) => sum + (one.out?.length ?? 0), 0);
-  const said = `${chart.title}: ${plural(chart.series.length, "series")}, at most ${amount(largest, chart.y.kind)}`;
+  const said = `${chart.title}: ${plural(chart.series.length, "series", "series")}, at most ${amount(largest, chart.y.kind)}`;
   return { ...parts, summary: `${said}${out ? `, ${out} places out of memory` : ""}.`, table: tableOf(chart) };
 }
 
@@ -31,8 +33,12 @@ export function tableChart({ chart, colour, narrow }) {
 const amount = (value, kind) => (kind && kind !== "frac" ? quantity(value, kind) : significant(value));
 
 /** What each colour and shape stands for. @param {Chart} chart @returns {[token: string, text: string][]} */
-export const legendOf = ({ series }) =>
-  series.filter(({ predicted }) => !predicted).map(({ hue, name }) => [tokenOf(hue), name]);
+export function legendOf({ series }) {
+  const own = series.filter(({ predicted }) => !predicted);
+  const shaped = new Set(own.map(({ hue }) => hue)).size < own.length;
+  const shape = (/** @type {Drawn} */ { symbol = 0 }) => (shaped ? `${SHAPES[symbol % SHAPES.length]} ` : "");
+  return own.map((one) => [tokenOf(one.hue), shape(one) + one.name]);
+}
 
 /** @param {Chart} chart */
 function tableOf({ x, y, series }) {
@@ -62,7 +68,7 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
     const symbol = SYMBOLS[(one.symbol ?? 0) % SYMBOLS.length];
     const line = {
       type: "scatter",
-      mode: one.predicted ? "lines" : "lines+markers",
+      mode: one.predicted || one.x.length > MOST_MARKED ? "lines" : "lines+markers",
       name: one.name,
       x: one.x,
       y: one.y.map(shown),
@@ -110,6 +116,10 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
   };
 }
 
+/** Both ends of a name, as one of them tells it from its neighbours. @param {string} name @param {number} most */
+const shortened = (name, most) =>
+  name.length > most ? `${name.slice(0, Math.floor(most / 2))}…${name.slice(1 - Math.ceil(most / 2))}` : name;
+
 /** @param {Drawing} drawing */
 function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
   const places = [...new Set(series.flatMap((one) => one.x))].map(String);
@@ -147,7 +157,7 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
     layout: layout(colour, {
       barmode: stacked ? "relative" : "group",
       bargap: 0.25,
-      height: 56 + places.length * Math.max(20, 9 * ways + 6),
+      height: 56 + places.length * Math.max(20, 7 * ways + 4),
       margin: { l: 14 + 7.2 * longest, r: 16, t: 4, b: 42 },
       ...(y.base !== undefined && {
         shapes: [
@@ -172,7 +182,7 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
       },
       yaxis: {
         tickvals: places.map((_, at) => at),
-        ticktext: places.map((name) => escaped(name.length > cut ? `${name.slice(0, cut - 1)}…` : name)),
+        ticktext: places.map((name) => escaped(shortened(name, cut))),
         range: [places.length - 0.5, -0.5],
         showgrid: false,
         tickfont: { size: 11.5, color: colour("ink") },

@@ -1,156 +1,22 @@
 /**
- * The picture that a table deserves, by what its rows are of: lines, bars or stacks, measured and predicted. Pure; what
+ * The picture that a table deserves, by what its rows are of. Pure; rows become lines and bars in `tableSeries.js`, what
  * each looks like is for `tableChart.js`.
  */
 
-import { bytes } from "../format.js";
+import { kindOf } from "./tables.js";
+import { bars, distinct, isNumber, labelled, lines, said, telling, valuesOf, wide } from "./tableSeries.js";
 
-/**
- * @typedef {import("../types.js").Part} Row
- * @typedef {{row: Row, should: Row}} Entry  a row and what it should have been
- * @typedef {{name: string, hue: number, symbol?: number, x: (number | string)[], y: (number | null)[],
- *   spread?: (number | null)[], predicted?: boolean, out?: (number | string)[]}} Drawn  `out`: places without memory
- * @typedef {{title: string, form: "lines" | "bars" | "stack", x: {label: string, log?: boolean},
- *   y: {label: string, kind: string, log?: boolean, base?: number}, series: Drawn[]}} Chart
- */
+/** @typedef {import("./tableSeries.js").Row} Row */
+/** @typedef {import("./tableSeries.js").Entry} Entry */
+/** @typedef {import("./tableSeries.js").Chart} Chart */
 
 const PHASES = ["forward", "backward", "forward_backward", "step"];
-const KINDS = ["_bytes_per_s", "_flops_per_s", "_bytes", "_flops", "_frac", "_s"];
-const WIDE_RATIO = 30;
-const MOST_SERIES = 16;
 const LEAST_PLACES = 2;
 const MOST_BARS = 24;
-
-/** @param {string} name */
-const said = (name) => name.replaceAll("_", " ");
-/** @param {any} value @returns {value is number} */
-const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
-/** The unit at the end of a column's name. @param {string} name */
-const kindOf = (name) => (KINDS.find((kind) => name.endsWith(kind)) ?? "").slice(1);
-/** @template T @param {T[]} values */
-const distinct = (values) => [...new Set(values)];
-/** @param {Entry[]} entries @param {string} name */
-const valuesOf = (entries, name) =>
-  distinct(entries.map(({ row }) => row[name]).filter((value) => value !== undefined));
-/** Columns of `names` that tell rows apart. @param {Entry[]} entries @param {string[]} names */
-const telling = (entries, names) => names.filter((name) => valuesOf(entries, name).length > 1);
-/** @param {Row} row @param {string[]} names */
-const labelled = (row, names) =>
-  names
-    .filter((name) => name !== "compile" || !names.includes("version"))
-    .map((name) => worded(name, row[name]))
-    .filter(Boolean)
-    .join(", ");
-
-/** A value as a legend says it. @param {string} name @param {any} value */
-function worded(name, value) {
-  if (value === undefined || value === null) return "";
-  if (typeof value === "boolean") return value ? said(name) : `no ${said(name)}`;
-  if (name.endsWith("_bytes") && isNumber(value)) return `${said(name.slice(0, -6))} ${bytes(value)}`;
-  return typeof value === "number" ? `${said(name)} ${value}` : String(value).slice(0, 40);
-}
-
-/** @param {number[]} values */
-const wide = (values) => {
-  const positive = values.filter((value) => value > 0);
-  return positive.length === values.length && Math.max(...positive) > WIDE_RATIO * Math.min(...positive);
-};
-
-/**
- * One line for each kind of row, and a second one where it is predicted.
- * @param {Entry[]} entries
- * @param {{title: string, x: string, y: string, by: string[], hue?: string, log?: boolean, out?: boolean}} what
- *   `hue`: the column that is told by colour, all others by the points' shape
- * @returns {Chart[]}
- */
-function lines(entries, { title, x, y, by, hue = by[0], log = true, out = false }) {
-  const some = entries.filter(({ row }) => isNumber(row[x]) && row[x] > 0 && y in row);
-  if (!some.some(({ row }) => isNumber(row[y])) || valuesOf(some, x).length < LEAST_PLACES) return [];
-  const names = telling(some, by);
-  const hues = valuesOf(some, hue);
-  const shapes = distinct(
-    some.map(({ row }) =>
-      labelled(
-        row,
-        names.filter((name) => name !== hue),
-      ),
-    ),
-  );
-  /** @type {Drawn[]} */
-  const series = [];
-  for (const name of distinct(some.map(({ row }) => labelled(row, names)))) {
-    const own = some.filter(({ row }) => labelled(row, names) === name).sort((a, b) => a.row[x] - b.row[x]);
-    const [{ row: first }] = own;
-    const told = {
-      hue: Math.max(0, hues.indexOf(first[hue])),
-      symbol: shapes.indexOf(
-        labelled(
-          first,
-          names.filter((one) => one !== hue),
-        ),
-      ),
-      x: own.map(({ row }) => row[x]),
-    };
-    const without = out ? own.filter(({ row }) => row[y] === null).map(({ row }) => row[x]) : [];
-    const spread = own.map(({ row }) => row[stdOf(y)] ?? null);
-    series.push({ ...told, name: name || "measured", y: own.map(({ row }) => row[y]), out: without, spread });
-    const should = own.map((one) => one.should[y] ?? null);
-    if (should.some(isNumber)) series.push({ ...told, name: `${name} predicted`.trim(), y: should, predicted: true });
-  }
-  if (!series.some((one) => new Set(one.x).size >= LEAST_PLACES)) return [];
-  const all = some.flatMap(({ row, should }) => [row[y], should[y]]).filter(isNumber);
-  const kind = kindOf(y);
-  return [
-    {
-      title,
-      form: "lines",
-      x: { label: said(x.replace(/_bytes$/, ", bytes")), log: wide(valuesOf(some, x)) || log },
-      y: { label: said(y.slice(0, kind ? -kind.length - 1 : undefined)), kind, log: log || wide(all) },
-      series: series.slice(0, 2 * MOST_SERIES),
-    },
-  ];
-}
-
-/** The column of a mean's spread. @param {string} name */
-const stdOf = (name) => {
-  const kind = kindOf(name);
-  return kind ? `${name.slice(0, -kind.length - 1)}_std_${kind}` : `${name}_std`;
-};
-
-/**
- * Bars beside one another or on top of one another: a place for each row, a colour for each column.
- * @param {Entry[]} entries
- * @param {{title: string, place: (row: Row) => string, columns: string[], form?: "bars" | "stack", base?: number,
- *   label?: string, log?: boolean}} what
- * @returns {Chart[]}
- */
-function bars(entries, { title, place, columns, form = "bars", base, label = "", log = false }) {
-  const shown = columns.filter((name) => entries.some(({ row }) => isNumber(row[name])));
-  if (!shown.length || !entries.length) return [];
-  const names = unique(entries.map(({ row }) => place(row)));
-  /** @type {Drawn[]} */
-  const series = [];
-  shown.forEach((name, hue) => {
-    const of = said(name.slice(0, kindOf(name) ? -kindOf(name).length - 1 : undefined));
-    const y = entries.map(({ row }) => (isNumber(row[name]) ? row[name] : null));
-    series.push({ name: of, hue, x: names, y, spread: entries.map(({ row }) => row[stdOf(name)] ?? null) });
-    const should = entries.map((one) => one.should[name] ?? null);
-    if (should.some(isNumber)) series.push({ name: `${of} predicted`, hue, x: names, y: should, predicted: true });
-  });
-  const y = { label, kind: kindOf(shown[0]), log, ...(base !== undefined && { base }) };
-  return [{ title, form, x: { label: "" }, y, series }];
-}
-
-/** Each name once, so that no two rows fall on one another. @param {string[]} names */
-function unique(names) {
-  /** @type {Map<string, number>} */
-  const seen = new Map();
-  return names.map((name) => {
-    const times = (seen.get(name) ?? 0) + 1;
-    seen.set(name, times);
-    return times > 1 ? `${name} (${times})` : name;
-  });
-}
+const MOST_HELD = 20;
+const MOST_ROWS = 40;
+/** Settings that a table is likely to sweep, the likeliest first. */
+const ACROSS = ["seq_len", "size_bytes", "bytes", "world_size", "ranks", "batch", "micro_batch", "time_s", "step"];
 
 const WIDTHS = ["d_model", "d_head", "head_dim"];
 const VERSIONS = ["implementation", "version", "compile", "precision", "causal", ...WIDTHS];
@@ -231,29 +97,48 @@ function speedups(entries) {
   return bars(some, { title: "speed-up", place, columns, base: 1, label: "times as fast" });
 }
 
+/** How often a payload crosses a rank's link but for the share (n − 1)/n, as nccl-tests counts bus bandwidth. */
+const CROSSINGS = /** @type {Record<string, number>} */ ({
+  "all-reduce": 2,
+  "all-gather": 1,
+  "reduce-scatter": 1,
+  "all-to-all": 1,
+});
+
+/**
+ * The bus bandwidth that a row states, else what its time, size and ranks make: older imports kept no more.
+ * @param {Row} row @param {string} size @param {string} time
+ */
+function busRate(row, size, time) {
+  const ranks = row.world_size ?? row.ranks;
+  const known = [row[size], row[time], ranks].every(isNumber) && row[time] > 0 && ranks > 1;
+  if (isNumber(row.bus_bytes_per_s) || !known || !(row.kind in CROSSINGS)) return row.bus_bytes_per_s;
+  return (((row[size] / row[time]) * (ranks - 1)) / ranks) * CROSSINGS[row.kind];
+}
+
 /** Time and bus bandwidth against size, a line for each count of ranks. @param {Entry[]} entries @returns {Chart[]} */
 function collectives(entries) {
   const by = ["kind", "backend", "library", "world_size", "ranks", "dtype"];
   const hue = telling(entries, ["world_size", "ranks"])[0] ?? telling(entries, by)[0] ?? "kind";
   const size = entries.some(({ row }) => isNumber(row.size_bytes)) ? "size_bytes" : "bytes";
-  const time = ["mean_s", "slowest_median_s", "median_s"].find((name) =>
-    entries.some(({ row }) => isNumber(row[name])),
-  );
-  const rated = entries.map(({ row, should }) => ({
-    row: { ...row, bus_bytes_per_s: row.bus_bytes_per_s ?? busRate(row, row[time ?? ""], row[size]) },
-    should: { ...should, bus_bytes_per_s: should.bus_bytes_per_s ?? busRate(row, should[time ?? ""], row[size]) },
+  const time =
+    ["mean_s", "slowest_median_s", "median_s"].find((name) => entries.some(({ row }) => isNumber(row[name]))) ?? "";
+  // of the same bytes, what takes half as long is twice as fast
+  const whole = entries.map(({ row, should }) => {
+    const rate = busRate(row, size, time);
+    return { row: isNumber(rate) ? { ...row, bus_bytes_per_s: rate } : row, should };
+  });
+  const rated = whole.map(({ row, should }) => ({
+    row,
+    should:
+      should[time] && isNumber(row.bus_bytes_per_s) && !isNumber(should.bus_bytes_per_s)
+        ? { ...should, bus_bytes_per_s: (row.bus_bytes_per_s * row[time]) / should[time] }
+        : should,
   }));
   return [
-    ...lines(rated, { title: "time against size", x: size, y: time ?? "mean_s", by, hue }),
+    ...lines(rated, { title: "time against size", x: size, y: time, by, hue }),
     ...lines(rated, { title: "bus bandwidth against size", x: size, y: "bus_bytes_per_s", by, hue }),
   ];
-}
-
-/** Bus bandwidth of an all-reduce: 2(n − 1)/n of size over time. @param {Row} row @param {any} time @param {any} size */
-function busRate({ kind, world_size, ranks }, time, size) {
-  const n = world_size ?? ranks;
-  if (kind !== "all-reduce" || !(n > 1) || !isNumber(time) || !isNumber(size)) return null;
-  return ((2 * (n - 1)) / n) * (size / time);
 }
 
 /** What of a step is which pass, and what of communication is not hidden. @param {Entry[]} entries @returns {Chart[]} */
@@ -317,7 +202,7 @@ function accumulation(entries) {
   const some = entries
     .filter(({ row }) => isNumber(row[column]))
     .map(({ row }) => ({ row: { ...row, [column]: Math.abs(row[column]) }, should: {} }));
-  const names = telling(some, ["experiment", "accumulator", "addend", "explicit_cast", "count", "value"]);
+  const names = telling(some, ["experiment", "variant", "accumulator", "addend", "explicit_cast", "count", "value"]);
   return bars(some, {
     title: "error of the sum",
     place: (row) => labelled(row, names),
@@ -330,7 +215,7 @@ function accumulation(entries) {
 /** @param {string} name @param {string[]} columns @param {string} title */
 const listed = (name, columns, title) => (/** @type {Entry[]} */ entries) => {
   const scopes = telling(entries, ["scope"]);
-  return bars(entries.slice(0, 40), { title, place: (row) => labelled(row, [name, ...scopes]), columns });
+  return bars(entries.slice(0, MOST_ROWS), { title, place: (row) => labelled(row, [name, ...scopes]), columns });
 };
 
 /** @type {Record<string, (entries: Entry[]) => Chart[]>} */
@@ -347,7 +232,13 @@ export const CHARTS = {
   ddp: parallelSteps,
   "text/data-parallel-variants": parallelVariants,
   "text/step-times": stepTimes,
-  step: stepTimes,
+  "text/measured-runs": (entries) => {
+    const by = ["model", "hardware", "n_gpus", "precision", "seq_len", "global_batch", "tp", "pp", "recompute"];
+    const some = entries.filter(({ row }) => isNumber(row.measured_step_time_s)).slice(0, MOST_ROWS);
+    const names = telling(some, by).slice(0, 4);
+    const place = (/** @type {Row} */ row) => labelled(row, names) || String(row.source_id ?? "step");
+    return bars(some, { title: "time of a step", place, columns: ["measured_step_time_s"], log: true });
+  },
   "text/accumulation": accumulation,
   precision: accumulation,
   "text/kernel-shares": listed("kernel", ["time_frac"], "share of the time"),
@@ -358,9 +249,42 @@ export const CHARTS = {
     return bars(entries.slice(0, 60), { title: "time", place: (row) => labelled(row, names), columns, log: true });
   },
   "text/flop-counts": (entries) => {
-    const whole = entries.filter(({ row }) => !row.op).slice(0, 40);
+    const whole = entries.filter(({ row }) => !row.op).slice(0, MOST_ROWS);
     return bars(whole, { title: "FLOPs by module", place: (row) => row.module, columns: ["flops"] });
   },
+  "text/layer-costs": (entries) => {
+    const place = (/** @type {Row} */ row) => String(row.layer);
+    const held = ["activation_buffer_bytes", "weights_mem_bytes"];
+    return [
+      ...bars(entries, { title: "time of each layer", place, columns: ["total_fwd_s", "total_bwd_s"] }),
+      ...bars(entries, { title: "memory of each layer", place, columns: held, form: "stack" }),
+    ];
+  },
+  "text/deepflow": (entries) => {
+    const place = (/** @type {Row} */ row) => row.op;
+    const parts = entries.filter(({ row }) => row.group === "component");
+    const ops = entries.filter(({ row }) => row.time_s && !["component", "result"].includes(row.group));
+    const sizes = entries.filter(({ row }) => row.size_bytes).slice(0, MOST_BARS);
+    return [
+      ...bars(parts, { title: "time of each part", place, columns: ["time_s"], log: true }),
+      ...bars(ops, { title: "time of each operation", place, columns: ["time_s"], log: true }),
+      ...bars(sizes, { title: "sizes", place, columns: ["size_bytes"], log: true }),
+    ];
+  },
+  snapshot: (entries) => [
+    ...lines(entries, {
+      title: "memory over time",
+      x: valuesOf(entries, "time_s").length > 1 ? "time_s" : "entry",
+      y: "allocated_bytes",
+      by: [],
+      log: false,
+    }),
+    ...bars(entries.filter(({ row }) => row.held_bytes).slice(0, MOST_HELD), {
+      title: "what held it at the peak",
+      place: (row) => row.place || "before the history",
+      columns: ["held_bytes"],
+    }),
+  ],
   "text/tensors": (entries) => {
     const peaks = entries.filter(({ row }) => isNumber(row.peak_memory_bytes));
     const place = (/** @type {Row} */ row) => `${row.step_number}. ${row.step}`;
@@ -368,27 +292,50 @@ export const CHARTS = {
   },
 };
 
-/** By the origin of a measurement; any other table by its first column that is swept. @param {Entry[]} entries */
+/** A table of no kind: its numbers over the first setting that it sweeps, else as bars. @param {Entry[]} entries */
 function generic(entries) {
   const names = distinct(entries.flatMap(({ row }) => Object.keys(row)));
   const numeric = names.filter((name) => entries.some(({ row }) => isNumber(row[name])));
-  const figures = numeric.filter((name) => kindOf(name) && !/_(?:std|min|max)_/.test(name));
-  const swept = numeric.find((name) => !kindOf(name) && valuesOf(entries, name).filter(isNumber).length > LEAST_PLACES);
-  const [y] = figures.length ? figures : numeric.filter((name) => name !== swept);
-  if (!y) return [];
-  const texts = names.filter((name) => entries.some(({ row }) => typeof row[name] === "string"));
+  const settings = numeric.filter(
+    (name) => !kindOf(name) && valuesOf(entries, name).filter(isNumber).length > LEAST_PLACES,
+  );
+  const usual = ACROSS.find((name) => numeric.includes(name) && valuesOf(entries, name).length > 1);
+  const texts = names.filter(
+    (name) => !numeric.includes(name) && entries.some(({ row }) => typeof row[name] === "string"),
+  );
+  const named = texts.some((name) => valuesOf(entries, name).length === entries.length);
+  const counted = !named && numeric.some(kindOf) ? settings[0] : undefined;
+  const swept = usual ?? counted;
+  const measured = numeric.filter(
+    (name) => kindOf(name) && name !== swept && !/_(?:std|min|max)_|^m(?:in|ax)_s$/.test(name),
+  );
+  const figures = measured.length ? measured : numeric.filter((name) => name !== swept);
+  const columns = figures.filter((name) => kindOf(name) === kindOf(figures[0])).slice(0, 4);
+  if (!columns.length) return [];
   if (swept) {
-    const by = telling(entries, [...texts, ...numeric.filter((name) => !kindOf(name) && name !== swept)]).slice(0, 2);
-    const ofKind = figures.filter((name) => kindOf(name) === kindOf(y)).slice(0, 3);
-    return (ofKind.length ? ofKind : [y]).flatMap((column) =>
-      lines(entries, { title: `${said(column)} by ${said(swept)}`, x: swept, y: column, by, log: false }),
+    // what differs from row to row is a remark, what repeats tells lines apart
+    const repeats = [...texts, ...settings].filter(
+      (name) => name !== swept && valuesOf(entries, name).length <= entries.length / LEAST_PLACES,
     );
+    const by = telling(entries, repeats).slice(0, 2);
+    const drawn = (/** @type {string} */ y) =>
+      lines(entries, { title: `${said(y)} by ${said(swept)}`, x: swept, y, by, log: false });
+    if (by.length || columns.length < 2 || !measured.length) return columns.flatMap(drawn);
+    const y = `value_${kindOf(columns[0])}`;
+    const long = columns.flatMap((name) =>
+      entries.map(({ row, should }) => ({
+        row: { [swept]: row[swept], figure: said(name), [y]: row[name] },
+        should: { [y]: should[name] },
+      })),
+    );
+    return lines(long, { title: `by ${said(swept)}`, x: swept, y, by: ["figure"], log: false });
   }
-  const columns = figures.filter((name) => kindOf(name) === kindOf(y)).slice(0, 4);
-  const place = (/** @type {Row} */ row) => labelled(row, texts.slice(0, 2));
-  return texts.length
-    ? bars(entries.slice(0, 40), { title: said(y), place, columns: columns.length ? columns : [y] })
-    : [];
+  const own = entries.filter(({ row }) => columns.some((name) => isNumber(row[name]))).slice(0, MOST_ROWS);
+  const words = telling(own, texts).slice(0, 2);
+  const values = own.flatMap(({ row }) => columns.map((name) => row[name])).filter(isNumber);
+  const title = columns.map(said).join(", ");
+  const place = (/** @type {Row} */ row) => labelled(row, words) || "row";
+  return bars(own, { title, place, columns, log: wide(values) });
 }
 
 /**

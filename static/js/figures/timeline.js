@@ -13,6 +13,10 @@ const MOST_SEAMS = 60;
 /** At least: with few lanes memory has what they leave, and a card keeps its height when its answer comes. */
 const MEMORY_PX = 52;
 export const HEIGHT_PX = 290;
+/** The kind of a block that is a whole phase, in no category's hue: its name stands in it. */
+const PHASE = "phase";
+/** Of the axis that a letter takes on a usual card. */
+const LETTER_FRAC = 0.017;
 /** Of lanes that both a prediction and a recording may have; others follow. */
 const ORDER = ["host", "compute", "communication"];
 /** Names of lanes that are too long for their place. @type {Record<string, string>} */
@@ -33,7 +37,7 @@ export function phasesInOrder(phases_s, phases, step_s) {
   return {
     lanes: ["compute"],
     lane: used.map(() => 0),
-    kind: used,
+    kind: used.map(() => PHASE),
     name: used.map((name) => phases.find(({ key }) => key === name)?.label ?? name),
     phase: used,
     start_s: starts,
@@ -92,7 +96,8 @@ export function timeline({ runs, names, phases, selected, colour, narrow }) {
   };
   const blocks = [...shapes.values()].map(({ x, y: top_px, kind, predicted }) => ({
     type: "scatter",
-    mode: "lines",
+    // seams between many blocks would be all that is seen, and each is an element of its own to draw
+    mode: x.length > 6 * MOST_SEAMS ? "none" : "lines",
     fill: "toself",
     x,
     y: top_px,
@@ -101,11 +106,29 @@ export function timeline({ runs, names, phases, selected, colour, narrow }) {
     name: all.find(({ key }) => key === kind)?.label ?? kind,
     hoveron: "fills",
     hoverinfo: "name",
-    // seams between many blocks would be all that is seen
-    line: { width: x.length > 6 * MOST_SEAMS ? 0 : 0.6, color: colour("card") },
+    line: { width: kind === PHASE ? 2 : 0.6, color: colour("card") },
     opacity: (wanted && wanted !== kind ? 0.22 : 1) * (predicted ? 0.85 : 1),
     fillcolor: colour(tokenFor(kind)),
   }));
+  const named = runs.flatMap((run) =>
+    run.drawn.start_s.flatMap((start, at) => {
+      const [end, name] = [run.drawn.end_s[at], run.drawn.name[at]];
+      if (run.drawn.kind[at] !== PHASE || (end - start) / longest < LETTER_FRAC * name.length) return [];
+      const top_px = places.get(run)?.get(run.drawn.lanes[run.drawn.lane[at]]) ?? 0;
+      return [{ x: (start + end) / 2 / scale.factor, y: top_px + LANE_PX / 2, name }];
+    }),
+  );
+  const words = {
+    type: "scatter",
+    mode: "text",
+    x: named.map(({ x }) => x),
+    y: named.map(({ y: middle }) => middle),
+    text: named.map(({ name }) => name),
+    textfont: { size: 11, color: colour("ink") },
+    xaxis: "x",
+    yaxis: "y",
+    hoverinfo: "skip",
+  };
   const largest = Math.max(...runs.flatMap(({ drawn }) => drawn.memory.map(([, held]) => held)), 0);
   const held = scaleFor(largest, "bytes");
   const capacity = Math.min(...runs.map(({ drawn }) => drawn.capacity_bytes || Infinity));
@@ -128,7 +151,7 @@ export function timeline({ runs, names, phases, selected, colour, narrow }) {
   const near = largest > 0.7 * capacity;
   const folded = [...new Set(runs.map(({ drawn }) => drawn.folded).filter(Boolean))].join("; ");
   return {
-    data: [...blocks, ...curves],
+    data: [...blocks, ...(named.length ? [words] : []), ...curves],
     layout: layout(colour, {
       height,
       margin: { l: 74, r: 10, t: 0, b: 0 },

@@ -1,6 +1,6 @@
 /** Where the difference goes: both steps at their true length, and below, on their ends alone, cause by cause from A to B. */
 import { change, measured, quantity, scaleFor } from "../format.js";
-import { barMarker, escaped, layout, tokenOf, UNNAMED } from "./base.js";
+import { barMarker, escaped, faded, layout, tokenOf, UNNAMED } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /** @typedef {import("../types.js").Named} Named */
@@ -20,6 +20,8 @@ const MOST_ROWS = 9;
 /** A cause below this share of the step joins the others. */
 const LEAST_FRAC = 0.0005;
 const BAR_PX = 13;
+/** Between the end of a bar and its number. */
+const GAP = "\u00a0\u00a0";
 
 /** More of it, or less; slower, or faster. @type {Record<string, [string, string]>} */
 const WORDS = {
@@ -30,13 +32,14 @@ const WORDS = {
   overlap: ["less overlap", "more overlap"],
   work: ["longer exchanges", "shorter exchanges"],
   bubble: ["more waiting for stages", "less waiting for stages"],
-  host: ["slower dispatch", "faster dispatch"],
+  host: ["longer waits", "shorter waits"],
   untold: ["not told apart", "not told apart"],
   "": ["slower", "faster"],
 };
 
 /** @param {Cause} cause @returns {string} */
-function wordsOf({ name, factor, unit, seconds }) {
+function wordsOf({ name, factor, unit, seconds, a_s, b_s }) {
+  if (name === "other" && (a_s === 0) !== (b_s === 0)) return a_s === 0 ? "only in B" : "only in A";
   const both =
     WORDS[`${factor} ${unit}`] ??
     WORDS[`${factor} ${name}`] ??
@@ -125,60 +128,53 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
   const height = head + rows.length * each + (rows.length ? 6 : 0);
   const y = (/** @type {number} */ px) => 1 - px / height;
   const used = names.filter(({ key }) => sides.some((one) => (one.breakdown_s?.[key] ?? 0) > 0));
-  const place = { A: "A", B: "B" };
   const off = (/** @type {string} */ key) => Boolean(selected) && key !== selected.split(" ")[0];
-  const data = used.map((name) => ({
+  const segments = sides.flatMap((one) => {
+    const { letter, predicted, breakdown_s, step_s } = one;
+    const split = used.map((name) => ({
+      label: name.label,
+      token: tokenOf(name),
+      seconds: breakdown_s?.[name.key] ?? 0,
+      faint: off(name.key) ? 0.35 : 1,
+    }));
+    const rest_s = Math.max(0, (step_s ?? 0) - split.reduce((sum, { seconds }) => sum + seconds, 0));
+    const unsplit = { label: "not split", token: UNNAMED, seconds: rest_s, faint: 1 };
+    let from_s = 0;
+    return [...split, ...(rest_s > 1e-6 * (step_s || 1) ? [unsplit] : [])].map((segment) => {
+      from_s += segment.seconds;
+      const opacity = segment.faint * (muted && letter === "B" ? 0.45 : 1);
+      return { ...segment, letter, predicted, opacity, from_s: from_s - segment.seconds };
+    });
+  });
+  // one trace for all: what Plotly does for a trace is most of what a redraw costs
+  const bars = {
     type: "bar",
     orientation: "h",
-    name: name.label,
-    y: sides.map(({ letter }) => place[letter]),
-    x: sides.map((one) => (one.breakdown_s?.[name.key] ?? 0) / scale.factor),
-    customdata: sides.map(
-      (one) => `${one.letter}, ${name.label}: ${quantity(one.breakdown_s?.[name.key] ?? 0, "s", 6)}`,
-    ),
+    y: segments.map(({ letter }) => letter),
+    base: segments.map(({ from_s }) => from_s / scale.factor),
+    x: segments.map(({ seconds }) => seconds / scale.factor),
+    customdata: segments.map(({ letter, label, seconds }) => `${letter}, ${label}: ${quantity(seconds, "s", 6)}`),
     hovertemplate: "%{customdata}<extra></extra>",
-    opacity: off(name.key) ? 0.35 : 1,
     marker: {
       ...barMarker(
-        colour(tokenOf(name)),
+        segments.map(({ token }) => colour(token)),
         colour,
-        sides.map(({ predicted }) => predicted),
+        segments.map(({ predicted }) => predicted),
       ),
-      opacity: sides.map(({ letter }) => (muted && letter === "B" ? 0.45 : 1)),
+      opacity: segments.map(({ opacity }) => opacity),
     },
-  }));
-  const unsplit = sides.map((one) =>
-    Math.max(0, (one.step_s ?? 0) - Object.values(one.breakdown_s ?? {}).reduce((sum, value) => sum + value, 0)),
-  );
-  if (unsplit.some((value, at) => value > 1e-6 * (steps[at] || 1)))
-    data.push({
-      type: "bar",
-      orientation: "h",
-      name: "not split",
-      y: sides.map(({ letter }) => place[letter]),
-      x: unsplit.map((value) => value / scale.factor),
-      customdata: unsplit.map((value, at) => `${sides[at].letter}, not split: ${quantity(value, "s", 6)}`),
-      hovertemplate: "%{customdata}<extra></extra>",
-      opacity: 1,
-      marker: /** @type {any} */ (
-        barMarker(
-          colour(UNNAMED),
-          colour,
-          sides.map(({ predicted }) => predicted),
-        )
-      ),
-    });
+  };
   const causes = rows.length ? drawn({ rows, a, b, colour, scale, selected, full, height, head, each, tight }) : null;
   const difference = (b?.step_s ?? 0) - (a?.step_s ?? 0);
   const words = sides.map(
     ({ letter, predicted, step_s }) => `${letter} ${predicted ? "predicted" : "measured"} ${quantity(step_s, "s")}`,
   );
   return {
-    data: [...data, ...(causes?.data ?? [])],
+    data: [bars, ...(causes?.data ?? [])],
     scale,
     height,
     layout: layout(colour, {
-      barmode: "stack",
+      barmode: "overlay",
       height,
       bargap: 0.12,
       margin: { l: 0, r: 0, t: 0, b: 0, pad: 0 },
@@ -301,7 +297,7 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     hoverinfo: "skip",
     marker: {
       ...barMarker(
-        /** @type {any} */ (rows.map(({ token }) => colour(token))),
+        rows.map(({ token }) => colour(token)),
         colour,
         rows.map(() => hatched),
       ),
@@ -309,21 +305,49 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
       opacity: rows.map(dim),
     },
   };
+  // a label that would leave the figure stands on the inner side
+  const labels = rows.map((row, index) => {
+    const { from_s, seconds } = row;
+    const end = from_s + seconds;
+    const left = seconds < 0;
+    const outside = (left ? end - low : high - end) > (tight ? 0.19 : 0.11) * (high - low);
+    const toLeft = left === outside;
+    const text = `${left ? "−" : "+"}${measured(Math.abs(at(seconds)))}`;
+    return {
+      x: at(outside ? end : from_s),
+      y: index,
+      text: toLeft ? `${text}${GAP}` : `${GAP}${text}`,
+      place: toLeft ? "middle left" : "middle right",
+    };
+  });
   const tips = {
     type: "scatter",
-    mode: "markers",
+    mode: "markers+text",
     xaxis: "x2",
     yaxis: "y2",
     hoverinfo: "skip",
     cliponaxis: false,
-    x: rows.map(({ from_s, seconds }) => at(from_s + seconds)),
-    y: rows.map((_, index) => index),
+    x: [...rows.map(({ from_s, seconds }) => at(from_s + seconds)), ...labels.map(({ x }) => x)],
+    y: [...rows.map((_, index) => index), ...labels.map(({ y: index }) => index)],
+    text: [...rows.map(() => ""), ...labels.map(({ text }) => text)],
+    textposition: [...rows.map(() => "middle right"), ...labels.map(({ place }) => place)],
+    textfont: { size: 11.5, color: [...rows, ...rows].map((row) => faded(colour("ink"), dim(row))) },
     marker: {
       symbol: rows.map(({ seconds }) => (seconds < 0 ? "triangle-left" : "triangle-right")),
-      size: 9,
+      size: [...rows.map(() => 9), ...rows.map(() => 0)],
       color: rows.map(({ token }) => colour(token)),
       opacity: rows.map(dim),
     },
+  };
+  const steps = {
+    type: "scatter",
+    mode: "lines",
+    xaxis: "x2",
+    yaxis: "y2",
+    hoverinfo: "skip",
+    x: rows.slice(1).flatMap(({ from_s }) => [at(from_s), at(from_s), null]),
+    y: rows.slice(1).flatMap((_, index) => [index + 0.31, index + 0.69, null]),
+    line: { color: colour("ink-3"), width: 1 },
   };
   const line = (/** @type {Record<string, any>} */ parts) => ({ type: "line", xref: "x2", yref: "y2", ...parts });
   const sides = /** @type {[Side | null, number, string][]} */ ([
@@ -342,16 +366,6 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
       line: { width: 0 },
       layer: "below",
     },
-    ...rows.slice(1).map(({ from_s }, index) =>
-      line({
-        x0: at(from_s),
-        x1: at(from_s),
-        y0: index,
-        y1: index + 1,
-        line: { color: colour("ink-3"), width: 1 },
-        layer: "below",
-      }),
-    ),
     ...sides.map(([, seconds, dash], index) =>
       line({
         x0: at(seconds),
@@ -359,32 +373,12 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
         y0: -0.5,
         y1: index ? rows.length - 0.5 : 0,
         line: { color: colour("ink"), width: 1.4, dash },
+        layer: "below", // no line through a number
       }),
     ),
   ];
   const middle = (low + high) / 2;
   const annotations = [
-    ...rows.map(({ from_s, seconds }, index) => {
-      const end = from_s + seconds;
-      const left = seconds < 0;
-      // a label that would leave the figure stands on the inner side
-      const outside = left
-        ? end - low > (tight ? 0.19 : 0.11) * (high - low)
-        : high - end > (tight ? 0.19 : 0.11) * (high - low);
-      const toLeft = left === outside;
-      return {
-        xref: "x2",
-        yref: "y2",
-        x: at(outside ? end : from_s),
-        y: index,
-        text: `${seconds < 0 ? "−" : "+"}${measured(Math.abs(at(seconds)))}`,
-        showarrow: false,
-        xanchor: toLeft ? "right" : "left",
-        xshift: toLeft ? -8 : 8,
-        font: { size: 11.5, color: colour("ink") },
-        opacity: dim(rows[index]),
-      };
-    }),
     ...sides.flatMap(([side, seconds], index) =>
       side
         ? [
@@ -416,8 +410,10 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
   const step = niceStep((at(high) - at(low)) / (tight ? 4 : 8));
   const ticks = Array.from({ length: 40 }, (_, index) => (Math.ceil(at(low) / step) + index) * step)
     .filter((value) => value < at(high))
-    .filter((value) => sides.every(([, seconds]) => Math.abs(value - at(seconds)) > 0.035 * (at(high) - at(low))));
+    .filter((value) =>
+      sides.every(([, seconds]) => Math.abs(value - at(seconds)) > (tight ? 0.12 : 0.035) * (at(high) - at(low))),
+    );
   const decimals = Math.max(0, -Math.floor(Math.log10(step) + 1e-9));
   const axis = { range: [at(low), at(high)], tickvals: ticks, ticktext: ticks.map((value) => value.toFixed(decimals)) };
-  return { data: [bars, tips], shapes, annotations, axis };
+  return { data: [bars, steps, tips], shapes, annotations, axis };
 }

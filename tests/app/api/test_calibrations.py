@@ -47,19 +47,40 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         remedy = client.post("/api/remedies", json=SCENARIO, **asked).json()["best"][0]
         tried = client.post("/api/estimate", json=remedy["scenario"], **asked).json()
         assert tried["step_time_s"] == pytest.approx(remedy["step_time_s"])
+        table = b"model  batch  seq_len  dtype  forward (ms)\ngpt2  1  128  bf16  10.0\n"
+        text = client.put("/api/uploads?filename=steps.txt", content=table).json()["measurements"][0]["id"]
+        rows = [
+            client.get(f"/api/measurements/{text}/rows", params={"chip": "h200-sxm", **under}).json()["rows"][0]
+            for under in ({}, asked["params"])
+        ]
+        assert rows[1]["forward_s"] > rows[0]["forward_s"]
         listed = client.put("/api/uploads?filename=ops.json", content=OPS.read_bytes()).json()["measurements"][0]["id"]
         own = client.get(f"/api/measurements/{listed}", **asked).json()["expected"]
         again = client.get(f"/api/measurements/{listed}/what-if", **asked).json()
         assert again["estimate"]["step_time_s"] == own["estimate"]["step_time_s"]
         assert again["estimate"]["assumptions"][0] == own["estimate"]["assumptions"][0]
+        spread = {"ranks": 4, "sharding": "fsdp", "tp": 2, "split": ["c_attn=column", "c_proj=row"]}
+        laid = client.get(f"/api/measurements/{listed}/what-if", params=spread).json()
+        assert laid["laying"]["split"] == {"c_attn": "column", "c_proj": "row"}
+        assert laid["estimate"]["chips"] == 8
+        for refused, field in (
+            ({"tp": 5}, "tp"),
+            ({"ranks": 2**20, "tp": 2}, "ranks"),
+            ({"schedule": "gpipe"}, "schedule"),
+            ({"split": "c_attn=column"}, "split"),
+            ({"micro_batches": 0}, "micro_batches"),
+        ):
+            answer = client.get(f"/api/measurements/{listed}/what-if", params=refused)
+            assert [one["field"] for one in answer.json()["problems"]] == [field], answer.text
         on_h200 = [
             client.get(f"/api/measurements/{listed}/what-if", params={"chip": "h200-sxm", **under}).json()
             for under in ({}, asked["params"])
         ]
         assert "ours" in on_h200[1]["estimate"]["assumptions"][0]
         assert on_h200[1]["estimate"]["step_time_s"] != on_h200[0]["estimate"]["step_time_s"]
-        for path in ("/api/estimate", "/api/sweep", "/api/layers"):
-            refused = client.post(path, json=SCENARIO, params={"calibration": "../none"})
+        for path in ("/api/estimate", "/api/sweep", "/api/layers", "/api/parallelism"):
+            given = {"scenario": SCENARIO} if path == "/api/parallelism" else SCENARIO
+            refused = client.post(path, json=given, params={"calibration": "../none"})
             assert refused.status_code == 422
             assert refused.json()["problems"][0]["field"] == "calibration"
         missing = client.post("/api/calibrations", json={"measurements": ["none"]})

@@ -97,7 +97,7 @@ def test_a_profile_differs_from_its_own_prediction_and_from_no_scenario(client, 
     assert [delta["step_time_frac"] for delta in beside["deltas"]] == [0, None, None]
     assert not any(delta["breakdown_s"] for delta in beside["deltas"][1:])
     own = client.post("/api/compare", json={"items": items, "baseline": 2}).json()
-    assert own["deltas"][1]["step_time_frac"] == pytest.approx(0, abs=0.02)
+    assert own["deltas"][1]["step_time_frac"] == pytest.approx(0, abs=0.05)
     assert own["deltas"][1]["breakdown_s"]["matmul"] < 0
     assert own["deltas"][0]["step_time_frac"] is None
     assert own["items"][2]["label"].endswith("its own ops, predicted")

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
@@ -19,7 +20,7 @@ from app.api.documented import PROBLEM, Raw, endpoints
 from app.calibrations import CalibrationFolder
 from app.main import create_app
 from app.runs.run import read_run
-from app.security import FREE_GUESSES, OPEN_PATHS, READING
+from app.security import FREE_GUESSES, OPEN_PATHS, READING, Guard, Guesses
 from app.settings import Settings
 from estimator.studies import STUDIES
 from tests.app.examples import SCENARIO, write_run, write_upload
@@ -203,9 +204,10 @@ def test_every_refusal_that_it_names_is_seen(server, document, key, begin):
         "upload_id": "none",
         "name": "none",
     }
+    beyond = {"params": {"after": "none"}} if path == "/api/measurements" else {}
     ways = {
         403: lambda: send(server, key, headers={"origin": "http://evil.example"}),
-        404: lambda: send(server, key, address(path, **nothing), operation),
+        404: lambda: send(server, key, address(path, **nothing), operation, **beyond),
         409: lambda: send(server, key, address(path, run_id=begin())),
         413: lambda: send(server, key, content=b"[" + b" " * LIMIT_BYTES + b"]",
                           headers={"content-type": "application/json"}),
@@ -226,6 +228,8 @@ def unusable(server, key, operation):
         return send(server, key, address(key[0], run_id="odd"))
     if key[0].endswith(("/rows", "/what-if")):
         return send(server, key, params={"chip": "none"})
+    if key[0] == "/api/measurements":
+        return send(server, key, params={"limit": "-1"})
     return send(server, key, params={"nonsense": "1"})
 
 
@@ -239,7 +243,9 @@ def test_refusals_of_a_server_with_a_token_are_told(document, key):
 
 def test_every_endpoint_of_a_server_with_a_token_refuses_who_has_none_or_guesses(settings, document):
     chosen = settings.model_copy(update={"token": SecretStr(TOKEN)})
-    with TestClient(create_app(chosen), base_url="http://127.0.0.1:8000") as client:
+    app = create_app(chosen)
+    with TestClient(app, base_url="http://127.0.0.1:8000") as client:
+        guard_of(app).guesses = Guesses(clock=lambda: 0.0)  # guesses are locked for as long as the test takes
         guarded = [key for key in ENDPOINTS if key[0] not in OPEN_PATHS]
         for key in guarded:
             assert_refused(document["paths"][key[0]][key[1]], send(client, key), 401)
@@ -248,3 +254,11 @@ def test_every_endpoint_of_a_server_with_a_token_refuses_who_has_none_or_guesses
             send(client, guarded[0], **wrong)
         for key in guarded:
             assert_refused(document["paths"][key[0]][key[1]], send(client, key, **wrong), 429)
+
+
+def guard_of(app: FastAPI) -> Guard:
+    """The server's own guard, among what its requests pass through."""
+    layer: Any = app.middleware_stack
+    while not isinstance(layer, Guard):
+        layer = layer.app
+    return layer

@@ -15,6 +15,7 @@ from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Origin
 from estimator.scenario.op_list import from_json
 from tests.app.examples import LLAMA, MEASUREMENT
+from tests.app.importers.test_tools import MEGATRON
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,16 @@ def test_the_list_says_what_each_has(client):
     assert predicted["peak_bytes"] == alone["memory"]["peak_bytes"]
     assert partial["step_time_s"] is None
     assert partial["has_scenario"] is False
+
+
+def test_the_list_comes_in_pages(client):
+    first = client.get("/api/measurements?limit=1").json()
+    assert ([one["id"] for one in first["measurements"]], first["next"]) == (["partial"], "partial")
+    rest = client.get("/api/measurements", params={"limit": 1, "after": first["next"]}).json()
+    assert ([one["id"] for one in rest["measurements"]], rest["next"]) == (["whole"], "")
+    assert first["predicted"] + rest["predicted"] == client.get("/api/measurements").json()["predicted"]
+    assert client.get("/api/measurements?after=gone").status_code == 404
+    assert client.get("/api/measurements?limit=-1").status_code == 422
 
 
 def test_a_whole_scenario_brings_its_prediction(client):
@@ -217,6 +228,18 @@ def test_a_table_s_device_is_asked_for_and_then_known(client):
     client.delete(f"/api/uploads/{found['upload_id']}")
 
 
+def test_a_log_lacks_only_its_cluster(client):
+    found = client.put("/api/uploads", params={"filename": "megatron.log"}, content=MEGATRON.encode()).json()
+    where = f"/api/measurements/{found['measurements'][0]['id']}"
+    before = client.get(where).json()
+    assert (before["device"], before["prediction"]) == ({"candidates": []}, None)
+    known = client.put(f"{where}/device", json={"chip": "h100-sxm"}).json()
+    cluster = known["scenario"]["cluster"]
+    assert (cluster["chip"], cluster["chips_per_node"], cluster["nodes"]) == ("h100-sxm", 8, 1)
+    assert known["prediction"]["chips"] == known["world_size"] == 8
+    client.delete(f"/api/uploads/{found['upload_id']}")
+
+
 def test_an_op_list_uploads_like_any_other_file(client, profile):
     ops = client.get(f"/api/measurements/{profile}/ops").content
     found = client.put("/api/uploads", params={"filename": "ops.json"}, content=ops).json()
@@ -228,3 +251,14 @@ def test_an_op_list_uploads_like_any_other_file(client, profile):
     broken = client.put("/api/uploads", content=ops.replace(b'"count":', b'"cuont":', 1))
     assert broken.status_code == 422
     assert "ops" in broken.json()["format"]
+
+
+def test_rows_of_an_uploaded_table_are_predicted_on_the_gpus_that_they_name(client):
+    text = "model,GPU,GPUs,batch,seq len,step (ms)\ngpt2,H100,8,64,1024,50\ngpt2,A100,1,8,1024,90\n"
+    found = client.put("/api/uploads", params={"filename": "steps.csv"}, content=text.encode()).json()
+    rows = f"/api/measurements/{found['measurements'][0]['id']}/rows"
+    unasked, asked = client.get(rows).json(), client.get(f"{rows}?chip=a100-40gb-sxm").json()
+    assert [set(row) for row in unasked["rows"]] == [{"step_s"}, set()]
+    assert [set(row) for row in asked["rows"]] == [{"step_s"}, {"step_s"}]
+    assert asked["rows"][0] == unasked["rows"][0]
+    client.delete(f"/api/uploads/{found['upload_id']}")

@@ -34,6 +34,7 @@ def test_a_config_becomes_a_model_that_an_estimate_takes(shared_client, path):
 def test_what_is_assumed_is_said(shared_client):
     found = put(shared_client, {"model_type": "llama"}).json()
     assert found["parameters"] == 6_738_415_616
+    assert found["model"]["name"] == "llama 6.74B", "every model's file is called config.json"
     assert any("hidden_size = 4096" in assumption for assumption in found["assumptions"])
 
 

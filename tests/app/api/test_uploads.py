@@ -26,7 +26,7 @@ def put(client, body, filename="result.json"):
 
 def nothing_is_left(client, settings):
     assert list((settings.data / "uploads").iterdir()) == []
-    assert client.get("/api/measurements").json() == {"measurements": [], "predicted": []}
+    assert client.get("/api/measurements").json() == {"measurements": [], "predicted": [], "next": ""}
     assert client.get("/api/health").status_code == 200
 
 
@@ -51,6 +51,28 @@ def test_a_result_becomes_a_measurement(client, settings):
     folder = settings.data / "uploads" / found["upload_id"]
     assert (folder / "source").read_bytes() == RESULT
     assert json.loads((folder / "upload.json").read_text())["filename"] == "result.json"
+
+
+def test_a_preview_keeps_nothing_and_columns_can_be_said_anew(client, settings):
+    text = b"len  took  what\n128  12.5  a\n256  25.0  b\n512  50.0  c\n"
+    seen = client.put("/api/previews", params={"filename": "t.txt"}, content=text).json()
+    (table,) = seen["tables"]
+    assert (table["line"], table["kind"], table["columns"], table["rows"]) == (1, "table", ["len", "took", "what"], 3)
+    assert seen["measurements"][0]["rows"][0]["took"] == 12.5
+    said = {"filename": "t.txt", "columns": json.dumps({"1": {"0": "seq_len", "1": "forward (ms)", "2": "model"}})}
+    (read,) = client.put("/api/previews", params=said, content=text).json()["measurements"]
+    assert (read["format"], read["count"]) == ("text/step-times", 3)
+    nothing_is_left(client, settings)
+    found = client.put("/api/uploads", params=said, content=text).json()
+    (summary,) = found["measurements"]
+    rows = client.get(f"/api/measurements/{summary['id']}").json()["rows"]
+    assert [(row["seq_len"], row["forward_s"], row["model"]) for row in rows] == [
+        (128, 0.0125, "a"), (256, 0.025, "b"), (512, 0.05, "c"),
+    ]  # fmt: skip
+    about = json.loads((settings.data / "uploads" / found["upload_id"] / "upload.json").read_text())
+    assert about["columns"] == json.loads(said["columns"])
+    refused = client.put("/api/uploads", params={"filename": "t.txt", "columns": "[1]"}, content=text)
+    assert (refused.status_code, refused.json()["problems"][0]["field"]) == (422, "columns")
 
 
 def test_several_measurements_keep_their_order(client):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,13 @@ def test_bad_input_is_one_line_per_problem(refused, content, words):
     refused(["estimate"], content, words)
 
 
+def test_a_recording_is_sent_to_the_command_that_reads_it(tmp_path, capsys):
+    path = tmp_path / "trace.json.gz"
+    path.write_bytes(b"\x1f\x8b\x08")
+    assert run(["estimate", str(path)]) == 2
+    assert "is read by headroom import trace.json.gz" in capsys.readouterr().err
+
+
 OPS = Path(__file__).parents[2] / "reference" / "ops" / "llama.json"
 
 
@@ -106,6 +114,34 @@ def test_an_op_list_ends_in_the_same_estimate(capsys):
         assert words in out
     assert run(["estimate", str(OPS), "--chip", "a100-80gb-sxm"]) == 0
     assert "on NVIDIA A100 SXM 80 GB" in capsys.readouterr().out
+
+
+def test_an_op_list_is_laid_out_by_a_plan(write, capsys):
+    plan = ["--plan", "dp=8", "--plan", "sharding=fsdp", "--plan", "pp=2", "--plan", "micro_batches=4"]
+    assert run(["estimate", str(OPS), *plan, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["chips"], found["micro_batches"]) == (16, 4)
+    assert {one["kind"] for one in found["collectives"]} >= {"all-gather", "reduce-scatter", "p2p"}
+    assert run(["estimate", str(OPS), "--plan", "tp=2", "--split", "gate=column", "--split", "down=row"]) == 0
+    out = capsys.readouterr().out
+    assert "laid out over 2 ranks" in out
+    assert "layers.*.mlp.gate column" in " ".join(out.split())
+    shares = re.findall(r"(\d+\.\d)%", out.partition("of the step  kernels")[2])
+    assert sum(map(float, shares)) == pytest.approx(100, abs=0.05 * len(shares)), "modules and waits are the whole step"
+    for bad, said in (
+        (["--plan", "dp"], "--plan: 'dp' is not key=value"),
+        (["--plan", "micro_batches=many"], "--plan micro_batches: is 'many'"),
+        (["--plan", "cp=2"], "--plan cp: is for scenarios"),
+        (["--plan", "tp=2", "--split", "gate"], "--split: 'gate' names no linear"),
+        (["--split", "gate=column"], "--split: does nothing with tp 1. Give tp of 2 or more"),
+        (["--plan", "sharding=fsdp"], "--plan sharding: does nothing with dp 1. Give dp of 2 or more"),
+        (["--plan", "tp=3"], "--plan tp: is 3, which does not divide"),
+        (["--chip", "h300"], "--chip: 'h300' is not in the catalogue"),
+    ):
+        assert run(["estimate", str(OPS), *bad]) == 2
+        assert said in capsys.readouterr().err
+    assert run(["estimate", write(LLAMA), "--plan", "dp=2"]) == 2
+    assert "--plan: is for op lists" in capsys.readouterr().err
 
 
 def test_a_calibration_moves_a_prediction(write, capsys):

@@ -32,7 +32,7 @@ def test_a_profile_is_shown_beside_its_own_prediction_with_the_scenario_it_may_b
     out = tmp_path / "ops.json"
     assert run(["import", str(TRACE), "--ops", str(out)]) == 0
     said = capsys.readouterr().out
-    assert "own prediction on h200-sxm: step 57" in said
+    assert "own prediction on h200-sxm: step 5" in said
     assert "matmul" in said
     assert "model.hidden" in said
     assert "guessed: " not in said.split("model.hidden")[1].splitlines()[0]

@@ -20,7 +20,7 @@ def test_a_program_ends_in_an_estimate_and_its_op_list(tmp_path, capfd):
 
 def test_a_mistake_of_the_program_is_told_with_its_remedy(tmp_path, capfd):
     assert run(["trace", str(tmp_path / "nothing.py")]) == 2
-    assert "there is no file" in capfd.readouterr().err
+    assert "there is no such file" in capfd.readouterr().err
     assert run(["trace", str(PROGRAM), "--out", str(tmp_path / "none" / "ops.json")]) == 2
     assert "there is no folder" in capfd.readouterr().err
 

@@ -158,6 +158,9 @@ def test_key_averages_as_text_and_as_csv(tmp_path):
     assert [(one.name, one.count, one.total_s) for one in found.kernels] == [
         ("ampere_sgemm_128x64", 9, pytest.approx(2e-3))
     ]
+    printed = one(read(tmp_path, REFERENCE.joinpath("tools", "key_averages.txt").read_bytes()))
+    first = printed.rows[0]
+    assert (len(printed.rows), first["name"], first["calls"], first["flops"]) == (10, "aten::mm", 6, 6.291e6)
     raw = "key,count,self_cpu_time_total,self_device_time_total,flops\n"
     raw += "aten::mm,9,1500.0,0.0,2359000\nsgemm,9,0.0,2000.0,0\n"
     table = one(read(tmp_path, raw))
@@ -323,6 +326,21 @@ def test_an_execution_trace_becomes_an_op_list(tmp_path):
     assert refusal(tmp_path, {"schema": "1.1", "nodes": [{"id": 1, "name": "x"}]}).format == "execution trace"
 
 
+def test_a_recording_of_jax_is_the_same_before_and_after_its_conversion(tmp_path):
+    before, after = (
+        one(read(tmp_path, REFERENCE.joinpath("tools", name).read_bytes()))
+        for name in ("jax.xplane.pb.gz", "jax_steps.trace.json.gz")
+    )
+    assert before.steps_s == pytest.approx(after.steps_s, rel=1e-9)
+    assert len(before.steps_s) == 2
+    found, wanted = ([(one.name, one.category, one.count) for one in some.kernels] for some in (before, after))
+    assert found == wanted
+    assert [one.total_s for one in before.kernels] == pytest.approx([one.total_s for one in after.kernels], rel=1e-9)
+    assert "matmul" in {one.category for one in before.kernels}
+    cut = gzip.decompress(REFERENCE.joinpath("tools", "jax.xplane.pb.gz").read_bytes())[:-7]
+    assert "cut off" in refusal(tmp_path, cut).message
+
+
 def test_a_trace_of_jax(tmp_path):
     content = REFERENCE.joinpath("tools", "jax.trace.json.gz").read_bytes()
     found = one(read(tmp_path, content))
@@ -392,6 +410,18 @@ def test_the_workbook_of_tracelens(tmp_path):
     assert (product.flops, product.bytes) == (pytest.approx(48 * 51.5e9), 48 * 71.0 * 2**20)
     assert (pointwise.category, pointwise.flops) == ("elementwise", None)
     assert found.rows[0] == {"part": "computation_time", "total_s": pytest.approx(31.5e-3), "share_frac": 0.9}
+
+
+def test_tracelens_says_of_a_trace_what_is_read_in_it(tmp_path):
+    report = one(read(tmp_path, REFERENCE.joinpath("tools", "tracelens.xlsx").read_bytes()))
+    trace = one(read(tmp_path, REFERENCE.joinpath("h200", "trace-short-1.trace.json.gz").read_bytes()))
+    parts = {row["part"]: row["total_s"] for row in report.rows}
+    assert parts["busy_time"] == pytest.approx(sum(kernel.total_s for kernel in trace.kernels), rel=1e-9)
+    (found, *_), (wanted, *_) = (
+        sorted((one.flops for one in some.kernels if one.flops and one.count == 1), reverse=True)
+        for some in (report, trace)
+    )
+    assert found == pytest.approx(wanted, rel=1e-9)
 
 
 def test_any_other_workbook_is_its_tables(tmp_path):

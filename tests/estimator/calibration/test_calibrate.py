@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from estimator.calibration.calibrate import Calibration, Source, calibrate, to_document
+from estimator.calibration.fit import predicted_s
 from estimator.calibration.points import points_of
 from estimator.cost.calibration import calibration_from_json
 from estimator.cost.collectives import Group, collective_s
@@ -37,7 +38,7 @@ def measured_by(e: Efficiencies, rows: list[dict[str, Any]]) -> list[dict[str, A
     for row in rows:
         alone = [{**row, "median_s": 1.0}, {**row, "median_s": 1e-9, "size_bytes": 0, "m": 0}]
         (point,) = points_of(Measurement(rows=tuple(alone)))
-        found.append({**row, "median_s": sum(float(price(op, CHIP, e).seconds) for op in point.ops)})
+        found.append({**row, "median_s": predicted_s(point, CHIP, e)})
     return found
 
 
@@ -64,7 +65,7 @@ def true() -> Efficiencies:
 def made(true):
     # Every fifth time is a third too long, as on a busy machine.
     rows = measured_by(true, [*adds(), *products("bf16")])
-    noisy = [row | {"median_s": row["median_s"] * (1.3 if index % 5 == 4 else 1.0)} for index, row in enumerate(rows)]
+    noisy = [row | {"median_s": row["median_s"] * (1.3 if index % 5 == 3 else 1.0)} for index, row in enumerate(rows)]
     return calibrate([of(noisy)])
 
 
@@ -190,6 +191,22 @@ def test_the_launches_of_a_host_bring_its_launch_bound_steps_close():
     measured_s = sorted(step["steps_s"])[len(step["steps_s"]) // 2]
     scenario = scenario_from_json(step["scenario"])
     assert abs(estimate(scenario, host.efficiencies).step_time_s / measured_s - 1) < 0.15
+
+
+def test_probes_of_a_host_that_was_slower_for_a_moment_are_taken_at_its_usual_pace():
+    def probed(slow: float) -> list[dict[str, Any]]:
+        about = {"ladder": "launch", "precision": "fp32", "status": "ok", "kernels": 100}
+        times = [(2, 1e-3, 100, 1.0), (10, 5e-3, 500, slow)]
+        rows = [
+            {**about, "op": op, "layers": n, "median_s": of * s * f, "dispatches": of * d, "host_pace_s": 2e-6 * f}
+            for op, of in (("model forward", 1), ("model forward and backward", 3)) for n, s, d, f in times
+        ]  # fmt: skip
+        return [{**about, "op": "op", "median_s": 5e-4, "launch_s": 5e-6, "host_pace_s": 2e-6}, *rows]
+
+    quiet, moved = (calibrate([of(probed(slow))]).ranges for slow in (1.0, 1.8))
+    assert quiet["host_pace_s"].value == moved["host_pace_s"].value == 2e-6
+    for name in ("host_forward_s", "host_backward_s", "host_launch_s"):
+        assert moved[name].value == pytest.approx(quiet[name].value)
 
 
 def test_runtimes_cost_what_the_same_blocks_take_more_under_them():

@@ -162,6 +162,13 @@ def test_the_interval_has_width_and_holds_the_estimate(found):
     assert 0 < low < found.step_time_s < high
 
 
+def test_without_explanations_the_numbers_are_the_same(found):
+    bare = estimate(scenario(), explained=False)
+    explained = {name: getattr(found, name) for name in ("ops", "collectives", "limits", "assumptions", "problems")}
+    assert not any(getattr(bare, name) for name in explained)
+    assert replace(bare, **explained) == found
+
+
 def test_a_calibration_replaces_the_familys_numbers(found):
     family = efficiencies(scenario().cluster.chip.efficiency)
     halved = replace(family, gemm_matrix_frac=family.gemm_matrix_frac / 2, name="mine")

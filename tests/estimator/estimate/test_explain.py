@@ -182,7 +182,7 @@ def test_experts_may_be_laid_on_more_ranks():
         "model": "mixtral-8x7b",
         "cluster": {"chip": "h100-sxm", "chips_per_node": 8},
         "plan": {"dp": 8, "ep": 2, "sharding": "fsdp"},
-        "training": {"seq_len": 65536, "global_batch": 8},
+        "training": {"seq_len": 32768, "global_batch": 8},
     }
     more = reserved(data, ep=4)
     assert more < reserved(data)

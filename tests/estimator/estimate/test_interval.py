@@ -6,7 +6,7 @@ import pytest
 
 from estimator.cost.efficiency import Efficiencies, efficiencies
 from estimator.estimate.estimate import estimate
-from estimator.estimate.interval import INTERVAL_GROUPS, SHAPES, interval_s
+from estimator.estimate.interval import INTERVAL_GROUPS, SHAPES, interval_s, uneven
 from estimator.scenario.scenario import scenario_from_json
 from tests.estimator.examples import built
 
@@ -89,3 +89,26 @@ def test_every_plan_has_an_interval_around_its_estimate(plan):
     )
     low, high = found.interval_s
     assert 0 < low < found.step_time_s < high
+
+
+def test_experts_whose_imbalance_is_not_stated_may_be_later_never_earlier():
+    mixtral = {
+        "model": "mixtral-8x7b",
+        "cluster": {"chip": "h200-sxm", "chips_per_node": 8},
+        "plan": {"dp": 8, "ep": 8, "sharding": "zero1"},
+        "training": {"seq_len": 2048, "global_batch": 16, "precision": "bf16", "framework": "megatron"},
+    }
+
+    def ends(training=None, plan=None):
+        document = {
+            **mixtral,
+            "training": mixtral["training"] | (training or {}),
+            "plan": mixtral["plan"] | (plan or {}),
+        }
+        one = estimate(scenario_from_json(document))
+        return [end / one.step_time_s for end in one.interval_s]
+
+    unstated, stated = ends(), ends({"expert_imbalance": 1.0000001})
+    assert unstated[0] == pytest.approx(stated[0], abs=1e-4)
+    assert unstated[1] > 1.01 * stated[1]
+    assert uneven(scenario_from_json({**mixtral, "plan": {"dp": 8}})) is None, "every rank has all experts"

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from estimator.cost.efficiency import efficiencies, ideal
 from estimator.estimate import expected, what_if
+from estimator.estimate.layout.data_parallel import with_data_parallel
+from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.recorded import device_seconds
 from estimator.scenario import catalog
@@ -59,6 +61,11 @@ def test_what_is_known_of_the_program_is_counted():
     assert any("placeholders" in line for line in estimate.assumptions), "the list's own assumptions are handed on"
     assert "head" in {module.path for module in estimate.modules}
     assert estimate.ops[0].seconds == max(row.seconds for row in estimate.ops)
+
+
+def test_a_cpu_holds_what_storages_take_and_nothing_back():
+    on_cpu, on_gpu = predicted(LLAMA, kind="cpu").memory, predicted(LLAMA).memory
+    assert on_cpu.reserved_bytes == on_cpu.peak_bytes < on_gpu.peak_bytes < on_gpu.reserved_bytes
 
 
 def test_every_call_has_its_seconds():
@@ -120,7 +127,7 @@ def test_a_lower_bound_is_below():
     changes=st.dictionaries(
         st.sampled_from(("memory_bytes_per_s", "bf16_flops_per_s", "clock_hz", "host_bytes_per_s")), st.floats(1.0, 4.0)
     ),
-    found=st.sampled_from([LLAMA, GPT2, what_if.with_data_parallel(8)(LLAMA)]),
+    found=st.sampled_from([LLAMA, GPT2, with_data_parallel(8)(LLAMA)]),
 )
 def test_a_better_chip_is_never_slower(changes, found):
     base = cluster_for(found).chip
@@ -149,7 +156,10 @@ def test_compiling_fuses_and_passes_over_python():
     before, after = predicted(LLAMA), predicted(what_if.compiled(LLAMA))
     assert after.step_time_s < before.step_time_s
     assert after.breakdown_s["elementwise"] < 0.7 * before.breakdown_s["elementwise"]
-    assert after.breakdown_s["matmul"] == pytest.approx(before.breakdown_s["matmul"])
+    # The same products, at the clock that a step with less beside them leaves the chip.
+    e = efficiencies("hopper")
+    slower = e.power_free_factor / e.power_bound_factor
+    assert 1 <= after.breakdown_s["matmul"] / before.breakdown_s["matmul"] <= slower
     assert after.memory.peak_bytes <= before.memory.peak_bytes
     assert sum(row.launches for row in after.ops) < sum(row.launches for row in before.ops)
     assert sum(after.breakdown_s.values()) == pytest.approx(after.step_time_s)
@@ -166,27 +176,43 @@ def test_narrower_products_are_faster():
 
 
 def test_ranks_that_sum_their_gradients_hide_most_of_it():
-    alone, many = predicted(LLAMA), predicted(what_if.with_data_parallel(8)(LLAMA))
+    alone, many = predicted(LLAMA), predicted(with_data_parallel(8)(LLAMA))
     assert {(one.kind, one.ranks) for one in many.collectives} == {("all-reduce", 8)}
     assert sum(one.bytes * one.count for one in many.collectives) == pytest.approx(2 * 88_085_504, rel=0.01)
     assert 0 < many.phases_s["exposed_communication"] < sum(one.seconds for one in many.collectives)
+    assert sum(one.seconds for one in many.modules) == pytest.approx(
+        many.step_time_s - many.phases_s["host_wait"], rel=1e-9
+    ), "what hides counts to no module"
     assert many.memory.peak_bytes > alone.memory.peak_bytes
     assert many.chips == 8
-    without = predicted(what_if.without_communication(what_if.with_data_parallel(8)(LLAMA)))
+    without = predicted(what_if.without_communication(with_data_parallel(8)(LLAMA)))
     assert without.phases_s["exposed_communication"] == 0
     assert without.step_time_s <= many.step_time_s
     with pytest.raises(InputProblems, match="one rank of 2 already"):
-        what_if.with_data_parallel(2)(what_if.with_data_parallel(2)(LLAMA))
+        with_data_parallel(2)(with_data_parallel(2)(LLAMA))
+
+
+def test_what_other_stages_keep_a_rank_waiting_for_is_said_not_to_be_counted():
+    found = traced("llama")
+    hidden = Operand(shape=(8, 1024), dtype="bfloat16")
+    send = Signature(op="c10d::send", inputs=(hidden,), arguments={"group": 0})
+    call = Call(kind="collective", signature=len(found.signatures), phase="forward", stream=0)
+    sent = replace(
+        found, signatures=(*found.signatures, send), calls=(*found.calls, call), groups=((0, 1),), world_size=2
+    )
+    said = " ".join(estimate_op_list(sent, cluster_for(sent)).assumptions)
+    assert "a pipeline's bubble" in said
+    assert "a pipeline's bubble" not in " ".join(predicted(found).assumptions)
 
 
 def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason():
-    asked = expected.what_if(LLAMA, [], ranks=8)
-    assert asked.estimate.step_time_s == predicted(what_if.with_data_parallel(8)(LLAMA)).step_time_s
-    assert {way.key for way in asked.layouts if not way.reason} == {"dp"}
-    spread = expected.what_if(what_if.with_data_parallel(2)(LLAMA), [])
+    asked = expected.what_if(LLAMA, [], laying=laying_of({"dp": 8}))
+    assert asked.estimate.step_time_s == predicted(with_data_parallel(8)(LLAMA)).step_time_s
+    assert {way.key for way in asked.layouts if not way.reason} == {"dp", "sharding", "tp", "pp"}
+    spread = expected.what_if(with_data_parallel(2)(LLAMA), [])
     assert all("trace it" in way.reason for way in spread.layouts)
-    with pytest.raises(InputProblems, match="ranks: is 0"):
-        expected.what_if(LLAMA, [], ranks=0)
+    with pytest.raises(InputProblems, match=r"plan\.dp: 0 is out of range"):
+        laying_of({"dp": 0})
 
 
 B, H, S, D = 2, 16, 512, 64

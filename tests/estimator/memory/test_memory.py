@@ -49,6 +49,7 @@ def test_the_kinds_add_to_the_peak():
         ("bf16", "pytorch-eager", "sgd", (2, 0)),
         ("fp32", "pytorch-eager", "adamw-8bit", (4, 2 + 8 / 2048)),
         ("bf16", "megatron", "adafactor", (2, 4)),
+        ("bf16", "megatron", "adamw-bf16", (2, 6)),
     ],
 )
 def test_states_by_precision(precision, framework, optimizer, widths):
@@ -62,6 +63,30 @@ def test_a_tiny_batch_peaks_in_the_optimizer_at_five_values_per_parameter():
     found = memory(seq_len=8)
     assert found.moment == "optimizer step"
     assert found.peak_bytes - WORKSPACE == 5 * 2 * COUNT
+
+
+def test_moments_of_two_bytes_are_fp32_while_they_are_updated():
+    # Parameter, gradient and the rest of its master in 2 bytes, two moments, and both of these in 4.
+    found = memory(seq_len=8, framework="megatron", optimizer="adamw-bf16")
+    assert found.moment == "optimizer step"
+    assert found.peak_bytes - WORKSPACE == (2 + 2 + 2 + 4 + 8) * COUNT
+
+
+def test_large_tensors_are_held_with_their_rests():
+    # Three of 25 MiB a block in segments of 26: parameter, gradient, two moments and the update's temporary.
+    wide = {**LLAMA, "hidden": 1280, "ffn": 5120, "heads": 20, "kv_heads": 20}
+    change = {"precision": "fp32", "seq_len": 8}
+    rounded = memory(wide, **change).peak_bytes
+    plain = 5 * 4 * parameters(scenario(wide, **change).model) + WORKSPACE
+    assert rounded - plain == 5 * wide["layers"] * 3 * 2**20
+
+
+def test_what_pytorch_kept_before_1_11():
+    now, then = memory(attention="eager"), memory(attention="eager", framework="pytorch-1.10")
+    assert then.by_kind["gradients"] == 2 * COUNT
+    assert then.by_kind["activations"] > now.by_kind["activations"]
+    # One tensor at a time is updated, so that the last block's backward holds most.
+    assert memory(seq_len=8, framework="pytorch-1.10").peak_bytes < memory(seq_len=8).peak_bytes
 
 
 def test_a_fused_optimizer_has_no_temporaries():
@@ -148,21 +173,44 @@ def test_parameters_are_sharded_by_fsdp_at_every_moment():
     assert found["optimizer"] == 4 * COUNT / 4
 
 
-def test_communication_buffers():
-    # DDP copies gradients into buckets; ZeRO-1 needs two buckets; FSDP gathers two blocks, one block's gradient, and
-    # the root unit: both tables and the final norm.
-    bucket = 500
-    by_sharding = {
-        sharding: memory(plan={"dp": 2, "sharding": sharding, "bucket_bytes": bucket}, seq_len=512)
-        for sharding in ("ddp", "zero1", "zero3", "fsdp")
-    }
+def travelling(model=LLAMA, **rest) -> dict[str, float]:
+    """Bytes of buffers for communication by moment."""
+    setting = built(scenario(model, seq_len=512, **rest)).setting
+    found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                         workspace_bytes=WORKSPACE)  # fmt: skip
+    return {name: float(kinds.get("communication", 0.0)) for name, kinds in found.moments.items()}
+
+
+LAST, FIRST = "last block's FFN backward", "first block's attention backward"
+
+
+def test_buckets_of_gradients():
+    # DDP copies gradients into buckets that stay; with tensor parallel ranks they come with the gradients and go.
+    assert set(travelling(plan={"dp": 2}).values()) == {2 * COUNT}
+    split = travelling(plan={"dp": 2, "cp": 2})
+    assert (split["loss backward"], split[LAST], split[FIRST], split["optimizer step"]) == (
+        0, pytest.approx(2 * TABLE), 2 * COUNT, 0
+    )  # fmt: skip
+    after = travelling(plan={"dp": 2, "overlap": False})
+    assert {name for name, size in after.items() if size} == {"exchange"}
+    assert after["exchange"] == 2 * COUNT
+    assert not any(travelling(plan={"dp": 2, "ddp_mode": "naive"}).values())
+    # ZeRO-1 sends one bucket while it fills another.
+    assert travelling(plan={"dp": 2, "sharding": "zero1", "bucket_bytes": 500})[FIRST] == 2 * 500
+    assert not any(travelling().values())
+
+
+def test_parameters_that_are_gathered():
+    # FSDP gathers two blocks, with one block's gradient, and the root unit: both tables and the final norm, which it
+    # lays out anew when the loss is done. ZeRO-3 keeps what forward has gathered.
     block = 2 * (256 * (2 * 256 + 2 * 64) + 3 * 256 * 704 + 2 * 256)
     root = 2 * (2 * TABLE + 256)
-    assert by_sharding["ddp"].by_kind["communication"] == 2 * COUNT
-    assert by_sharding["zero1"].by_kind["communication"] == 2 * bucket
-    assert by_sharding["fsdp"].by_kind["communication"] == 2 * bucket + 3 * block + root
-    assert by_sharding["zero3"].by_kind["communication"] == 2 * bucket + (4 + 1) * block + root
-    assert memory(seq_len=512).by_kind["communication"] == 0
+    again = travelling(plan={"dp": 2, "sharding": "fsdp"})
+    assert (again["loss backward"], again["head backward"]) == (0, 2 * root)
+    assert again[LAST] == again[FIRST] == 3 * block + root
+    kept = travelling(plan={"dp": 2, "sharding": "zero3"})
+    assert (kept["loss backward"], kept[LAST]) == (4 * block + root, (4 + 1) * block + root)
+    assert "head backward" not in kept
 
 
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b"])
@@ -272,23 +320,22 @@ EXPERTS = 4 * 8 * 3 * 256 * 512
 
 def test_copies_of_experts_need_buckets_although_nothing_else_has_copies():
     # Without ep both ranks of tp hold every expert whole and sum its gradients; they share all else.
-    copied = memory(MIXTRAL, plan={"tp": 2, "sequence_parallel": True}, seq_len=8)
-    assert copied.by_kind["communication"] == 2 * EXPERTS
-    alone = memory(MIXTRAL, plan={"tp": 2, "ep": 2, "sequence_parallel": True}, seq_len=8)
-    assert alone.by_kind["communication"] == 0
-    both = memory(MIXTRAL, plan={"dp": 2, "ep": 2}, seq_len=8)
+    copied = travelling(MIXTRAL, plan={"tp": 2, "sequence_parallel": True})
+    assert copied[FIRST] == 2 * EXPERTS
+    alone = travelling(MIXTRAL, plan={"tp": 2, "ep": 2, "sequence_parallel": True})
+    assert alone[FIRST] == 0
+    both = travelling(MIXTRAL, plan={"dp": 2, "ep": 2})
     count = parameters(scenario(MIXTRAL).model)
-    assert both.by_kind["communication"] == 2 * (count - EXPERTS)
+    assert both[FIRST] == 2 * (count - EXPERTS)
 
 
 def test_experts_that_no_other_rank_holds_are_never_gathered():
     # Every rank has one of 8 experts per block: FSDP shards what is dense, and gathers no more than that.
-    found = memory(MIXTRAL, plan={"dp": 8, "ep": 8, "sharding": "fsdp"}, seq_len=512)
+    found = travelling(MIXTRAL, plan={"dp": 8, "ep": 8, "sharding": "fsdp"})
     dense = parameters(scenario(MIXTRAL).model) - EXPERTS
-    buckets = 2 * 26_214_400
-    assert found.by_kind["communication"] - buckets < 2 * dense
-    spread = memory(MIXTRAL, plan={"dp": 8, "ep": 4, "sharding": "fsdp"}, seq_len=512)
-    assert spread.by_kind["communication"] - found.by_kind["communication"] == 3 * 2 * EXPERTS / 4 / 4
+    assert found[LAST] < 2 * dense
+    spread = travelling(MIXTRAL, plan={"dp": 8, "ep": 4, "sharding": "fsdp"})
+    assert spread[LAST] - found[LAST] == 3 * 2 * EXPERTS / 4 / 4
 
 
 def test_interleaved_stages_hold_more_than_plain_ones():

@@ -1,7 +1,10 @@
 """Shard: who holds how many parameters, tensors and bytes of a block, the embedding and the head."""
 
+from dataclasses import replace
+
 import pytest
 
+from estimator.estimate.estimate import estimate
 from estimator.memory.memory import stage_parameters
 from estimator.scenario import catalog
 from estimator.scenario.parameters import parameters
@@ -125,3 +128,14 @@ def test_kinds_of_blocks_stand_apart():
     found = layout(model).setting.shard
     assert (found.layers, found.leading) == ((2, 4), (True, False))
     assert [block.expert_parameters > 0 for block in found.blocks] == [False, True]
+
+
+def test_a_cpu_has_no_segments_of_a_caching_allocator():
+    model = {**LLAMA, "vocab": 23_000}
+    gpu = scenario(model, optimizer="adamw")
+    cpu = replace(gpu, cluster=replace(gpu.cluster, chip=replace(gpu.cluster.chip, kind="cpu")))
+    count = parameters(gpu.model)
+    for name, values in (("parameters", 1), ("gradients", 1), ("optimizer", 2)):
+        held = [estimate(one, interval=False).memory.by_kind[name] for one in (cpu, gpu)]
+        assert held[0] == pytest.approx(2 * values * count)
+        assert held[1] > held[0]

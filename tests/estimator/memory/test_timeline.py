@@ -102,3 +102,9 @@ def test_the_peak_is_no_less_than_any_moment_and_segments_hold_it(found_storages
 def test_a_rest_that_is_too_small_to_split_counts_as_allocated():
     assert held((11 * MIB + MIB // 2, 0, NONE)).peak_bytes == 12 * MIB
     assert held((11 * MIB - 512, 0, NONE)).peak_bytes == 11 * MIB - 512, "1 MiB and more is split off"
+
+
+def test_without_segments_every_storage_takes_its_own_bytes():
+    sizes = [(700, NONE, NONE), (11 * MIB + MIB // 2, 0, 3), (5, 4, 4)]
+    found = timeline([Storage(bytes=size, born=born, died=died) for size, born, died in sizes], 10, segments=False)
+    assert found.peak_bytes == found.reserved_bytes == 700 + 11 * MIB + MIB // 2

@@ -109,9 +109,15 @@ def test_pieces_of_a_sequence_run_in_flash_attention_where_only_that_gives_their
 
 
 def test_ring_adds_up_its_pieces():
-    ops = {op.name: op for op in attention.core(dims_of(LLAMA, {"cp": 4}))}
+    fused, eager = (
+        {op.name: op for op in attention.core(rank_sizes(scenario(LLAMA, framework=framework, plan={"cp": 4})))}
+        for framework in ("megatron", "pytorch-eager")
+    )
     # Three times: read the sum in fp32 and the piece in 2 bytes, write the sum.
-    assert ops["ring sums"].bytes == 3 * 10 * 32 * 256
+    assert fused["ring sums"].bytes == 3 * 10 * 32 * 256
+    # Once to fp32 and back; three times both parts by their weights, added, and written to their place.
+    assert eager["ring sums"].bytes == (2 * 6 + 3 * 42) * 32 * 256
+    assert eager["ring sums"].flops == fused["ring sums"].flops
     assert "ring sums" not in {op.name for op in attention.core(dims_of(LLAMA))}
 
 

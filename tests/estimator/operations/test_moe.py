@@ -63,9 +63,9 @@ def test_tokens_are_copied_to_their_experts_and_summed_back():
 def test_kept_are_the_input_its_copies_and_the_experts_inside():
     scores = 128 * 8 * 4
     assert kept(ops_of()) == 2 * 128 * 256 + scores + 2 * 128 * 2 * (256 + 3 * 704)
-    # Eager PyTorch weighs the experts' outputs and keeps them for the gradient of the weights.
+    # Eager PyTorch weighs the experts' outputs, keeps them for the gradient of the weights, and what it adds up.
     eager = named(ops_of(framework="pytorch-eager"))
-    assert eager["expert combine"].saved_bytes == 2 * 128 * 2 * 256
+    assert eager["expert combine"].saved_bytes == 2 * 2 * 128 * 2 * 256
     assert named(ops_of())["expert combine"].saved_bytes == 0
 
 
@@ -109,3 +109,22 @@ def test_gradients_of_the_input_meet_from_router_experts_and_shared_experts():
     ops = named(ops_of(DEEPSEEK))
     for name in ("router gradient sum", "shared sum gradient"):
         assert ops[name].bytes == 3 * 2 * 128 * 256
+
+
+def test_one_product_of_gate_and_up_leaves_halves_to_strided_kernels():
+    apart, joined = (named(ops_of(framework="pytorch-eager", experts=experts)) for experts in ("default", "grouped"))
+    rows, width = 2 * 128, 704
+    assert apart["expert activation"].strided_elements == 0
+    assert joined["expert activation"].strided_elements == 2 * rows * width
+    assert joined["expert activation gradient"].strided_elements == 2 * rows * width
+    assert "expert gate, up projections gradient sum" in apart
+    assert "expert gate, up projections gradient sum" not in joined
+    one, two = joined["expert gate, up projections"], apart["expert gate, up projections"]
+    assert one.flops == two.flops * two.count
+
+
+def test_rows_are_added_up_by_turns_in_eager_kernels_only():
+    copies = 2 * 128 * 256
+    for name in ("expert permutation gradient", "expert combine"):
+        assert named(ops_of(framework="pytorch-eager"))[name].mixed_elements >= moe.ADDED_PASSES * copies
+        assert named(ops_of())[name].mixed_elements == 0

@@ -26,6 +26,10 @@ def test_the_optimizer_moves_what_its_kernels_touch():
     assert adamw("pytorch-eager", optimizer="adamw-8bit").bytes == 10e6
     assert adamw("ideal", optimizer="adamw-8bit").bytes == pytest.approx((3 * 2 + 4) * 1e6, rel=2e-3)
     assert adamw("pytorch-eager", optimizer="adafactor").launches == 14 * 10
+    # Parameter and the rest of its master in and out, the gradient and its norm; both moments of 2 bytes turned to fp32
+    # (2 + 4), read and written (4 + 4), narrowed (4 + 2) and copied back (2 + 2).
+    assert adamw("pytorch-eager", optimizer="adamw-bf16").bytes == 14e6
+    assert adamw("megatron", optimizer="adamw-bf16").bytes == (4 + 4 + 4 + 2 * (6 + 8 + 6 + 4)) * 1e6
 
 
 def test_accumulating_reads_both_and_writes_one():

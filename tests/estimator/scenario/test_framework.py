@@ -16,11 +16,17 @@ from tests.estimator.examples import GPT, LLAMA, MIXTRAL, scenario
 GROUPED = {"tp": 2, "dp": 2, "ep": 2, "recompute": "full"}
 SCENARIOS = [
     scenario(LLAMA, global_batch=4),
+    scenario(LLAMA, global_batch=1, attention="eager", seq_len=4096),
+    scenario({**LLAMA, "hidden": 1280, "ffn": 5120, "heads": 20, "kv_heads": 20}, precision="fp32"),
     scenario(LLAMA, plan={"tp": 2, "sequence_parallel": True}),
     scenario({**GPT, "parallel_residual": True, "norms_per_layer": 1}, plan={"tp": 2, "dp": 2}),
     scenario({**MIXTRAL, "vocab": 32_768}, plan=GROUPED, global_batch=4),
 ]
 TRAITS = [f.name for f in fields(Framework) if isinstance(f.default, bool) and f.name != "measurable"]
+
+
+NOT_IN_BUFFERS = {"multi_tensor", "keeps_gradients", "caching_allocator"}
+"""Traits that do not show where one kernel updates parameters that live in buffers as their gradients do."""
 
 
 def numbers_of(one: Scenario, framework: str) -> tuple[float, float]:
@@ -45,6 +51,8 @@ def test_every_trait_shows_in_a_number(name, trait, monkeypatch):
     # Names of their own, because ranks are kept by what their scenario says.
     usual, other = f"{name} but for {trait}: no", f"{name} but for {trait}: yes"
     traits = FRAMEWORKS[name]
+    if trait in NOT_IN_BUFFERS:
+        traits = replace(traits, master_weights=False, fused_optimizer=False, in_place_buffers=False)
     if trait == "merges_input_gradients":
         traits = replace(traits, merges_parallel=True)
     monkeypatch.setitem(FRAMEWORKS, usual, traits)

@@ -11,7 +11,7 @@ import pytest
 
 from app.importers import import_file
 from estimator.scenario.op_list import Call, Operand, OpList, Signature, from_json
-from estimator.scenario.proposal import Proposal, proposal
+from estimator.scenario.proposal.proposal import Proposal, proposal
 from estimator.scenario.scenario import scenario_from_json
 
 REFERENCE = Path(__file__).parents[2] / "reference"
@@ -144,6 +144,15 @@ def test_attention_that_sees_all_tokens_is_said():
     assert any("sees all tokens" in note for note in found.notes)
     assert found.fields["model.kv_heads"].value == 8
     assert found.fields["model.ffn"].value == 2048
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_linears_of_inference_mode_say_whether_they_add_a_bias(bias):
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)
+    widths = ((512, 1536), (512, 512), (512, 2048), (2048, 512))
+    products = [kernel("aten::linear", (2, 16, a), (b, a), *([(b,)] if bias else [])) for a, b in widths]
+    found = made(TABLE, attention, *products).fields
+    assert (found["model.bias"].value, found["model.ffn"].value) == (bias, 2048)
 
 
 def test_eager_attention_is_read_from_its_scores():

@@ -4,6 +4,7 @@ import pytest
 
 from estimator.communication.message import PricedMessage
 from estimator.cost.efficiency import Efficiencies, efficiencies
+from estimator.scenario import catalog
 from estimator.scenario.scenario import scenario_from_json
 from estimator.schedule.data_overlap import data_parallel
 from tests.estimator.examples import Built, built
@@ -11,14 +12,14 @@ from tests.estimator.examples import Built, built
 E = efficiencies("hopper")
 
 
-def first_stage(e: Efficiencies = E, model: str = "llama3-8b", **plan) -> list[PricedMessage]:
+def first_stage(e: Efficiencies = E, model: str = "llama3-8b", precision: str = "bf16", **plan) -> list[PricedMessage]:
     chips = plan.get("dp", 1) * plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1)
     scenario = scenario_from_json(
         {
             "model": model,
             "cluster": {"chip": "h200-sxm", "chips_per_node": chips},
             "plan": plan,
-            "training": {"seq_len": 1024, "global_batch": 8, "precision": "bf16"},
+            "training": {"seq_len": 1024, "global_batch": 8, "precision": precision},
         }
     )
     found: Built = built(scenario, e)
@@ -44,11 +45,20 @@ def test_ddp_sums_every_gradient_once_in_buckets():
     assert found.copies_exposed_s > 0
 
 
-def test_exchange_and_copies_show_in_the_same_share():
+def test_copies_show_however_much_of_the_exchange_is_hidden():
     (found,) = first_stage(dp=4)
     (whole,) = first_stage(dp=4, overlap=False)
     assert whole.exposed_s == whole.seconds == found.seconds
-    assert found.exposed_s / whole.exposed_s == pytest.approx(found.copies_exposed_s / whole.copies_exposed_s)
+    assert found.copies_exposed_s == whole.copies_exposed_s
+
+
+def test_gradients_that_change_their_type_are_copied_by_elements():
+    chip = catalog.chip("h200-sxm")
+    scatter, same = (first_stage(dp=4, sharding="fsdp", precision=name)[-1] for name in ("bf16-amp", "fp32"))
+    rate = chip.compute_units * chip.clock_hz * E.strided_elements_per_unit_cycle
+    assert scatter.copies_exposed_s == pytest.approx(scatter.message.cast_elements / rate)
+    assert same.message.cast_elements == 0
+    assert same.copies_exposed_s == pytest.approx(same.message.copies_bytes / (chip.memory_bytes_per_s * E.memory_frac))
 
 
 def test_fsdp_gathers_twice_and_scatters_once_per_micro_batch():

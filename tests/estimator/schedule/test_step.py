@@ -128,7 +128,8 @@ def test_without_overlap_ddp_pays_for_its_all_reduce_and_its_copies():
 def test_without_contention_ddp_hides_behind_a_long_backward():
     found = data_parallel("ddp", seq_len=8192)
     assert 0 < found.collectives[0].seconds < found.phases_s["backward"]
-    assert found.phases_s["exposed_communication"] == 0
+    assert found.collectives[0].exposed_s == 0
+    assert found.phases_s["exposed_communication"] == pytest.approx(2 * GRADIENTS / MEMORY), "its copies"
 
 
 def test_contention_exposes_the_share_of_matrix_products():
@@ -140,8 +141,8 @@ def test_contention_exposes_the_share_of_matrix_products():
     total = sum(seconds for _, seconds in backward)
     products = sum(seconds for op, seconds in backward if op.category in ("matmul", "attention"))
     found = data_parallel("ddp", seq_len=8192, e=e)
-    hidden_in_part = found.collectives[0].seconds + 2 * GRADIENTS / MEMORY
-    assert found.phases_s["exposed_communication"] == pytest.approx(hidden_in_part * products / total)
+    exchange, copies = found.collectives[0].seconds, 2 * GRADIENTS / MEMORY
+    assert found.phases_s["exposed_communication"] == pytest.approx(exchange * products / total + copies)
 
 
 def test_only_the_last_micro_batchs_backward_hides_ddp():
@@ -268,11 +269,11 @@ def test_a_host_that_runs_ahead_in_forward_gains_for_backward():
     assert waits(0.0) == 0.0
 
 
-def test_blocking_collectives_cost_the_host_per_further_rank():
+def test_blocking_collectives_cost_the_host_what_the_slowest_rank_is_late():
     e = flawless(host_collective_s=1.0)
     found = run(GPT, plan={"tp": 4}, framework="megatron", e=e)
     # 2 sums in each of 4 blocks, 1 in the embedding, 3 in the loss; backward 2 per block and 1 in the head.
-    assert found.phases_s["host_wait"] == pytest.approx((8 + 4 + 8 + 1) * 3, rel=0.01)
+    assert found.phases_s["host_wait"] == pytest.approx((8 + 4 + 8 + 1) * 1.029, rel=0.01)
 
 
 def test_the_ideal_framework_never_waits():

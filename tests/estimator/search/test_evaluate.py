@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from estimator.cost.efficiency import efficiencies
+from estimator.estimate.assemble import efficiencies_of
 from estimator.estimate.estimate import estimate
 from estimator.scenario.plan import AXES, Plan
 from estimator.search import evaluate
@@ -22,7 +23,7 @@ NO_LIMIT = float("inf")
 def all_of(opened: Space, capacity_bytes: float = NO_LIMIT) -> list[tuple[Plan, float, float]]:
     return [
         (block.plan(i), block.step_s[i], block.peak_bytes[i])
-        for block in evaluated(opened, E, capacity_bytes=capacity_bytes)
+        for block in evaluated(opened, efficiencies_of(opened.base, E), capacity_bytes=capacity_bytes)
         for i in range(len(block.step_s))
     ]
 

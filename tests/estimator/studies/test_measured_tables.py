@@ -7,7 +7,7 @@ import json
 import pytest
 
 from estimator.scenario.catalog import ROOT
-from estimator.studies import study
+from estimator.studies import cs336_steps, study
 from tests.app.importers.reading import REFERENCE, read
 
 
@@ -41,6 +41,17 @@ def test_every_conclusion_is_measured_and_predicted(name, conclusions, groups):
         drawn = [one.name for one in result.series if one.group == group]
         stacked = any(one.stacked for one in result.series if one.group == group)
         assert stacked or {"measured", "predicted"} <= {one.rpartition(" ")[2] for one in drawn}, group
+
+
+def test_large_errors_under_autocast_are_remarked_with_their_cause():
+    found = study("cs336-steps")
+    said = found.notes[0]
+    assert said.startswith("Times under autocast (bf16) are predicted off by -")
+    half_off = [one.value for one in found.figures if "mixed_precision" in one.group and "half off" in one.name]
+    assert max(half_off) > 50
+    assert "4.2 to 4.4 ms for each layer at 128, 256 and 512 tokens alike" in said
+    assert "lets it take 1.2 to" in said
+    assert "more than three times as long" in cs336_steps.SUMMARY
 
 
 def test_another_machine_predicts_other_times():

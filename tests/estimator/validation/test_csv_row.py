@@ -421,13 +421,26 @@ def test_a_network_without_a_vocabulary_head_has_none():
     assert (read(dropout="0.1").training.dropout, read().training.dropout) == (0.1, 0.0)
 
 
+def test_a_tuned_table_is_taken_to_have_the_fastest_micro_batch_that_fits():
+    tuned = {**ROW, "framework": "megatron", "micro_batch": "", "n_layers": "24", "global_batch": "512"}
+    (found,) = predict_rows([tuned])
+    each = predict_rows([{**tuned, "micro_batch": str(size)} for size in (1, 2, 4, 8)])
+    fitting = [one.step_s for one in each if one.fits]
+    assert found.step_s == min(fitting)
+    size = found.row.scenario.plan.micro_batch
+    said = [one for one in found.row.assumptions if one.startswith("micro_batch")]
+    assert said == [f"micro_batch = {size} (the fastest that fits, as the table is of tuned runs)"]
+    (plain,) = predict_rows([{**tuned, "framework": "pytorch-eager"}])
+    assert plain.row.scenario.plan.micro_batch == 1
+
+
 def test_what_a_row_leaves_open_widens_its_interval():
     row = {**ROW, "framework": "megatron", "n_layers": "24", "global_batch": "512"}
     (stated,) = predict_rows([{**row, "vp": "1"}])
     (unstated,) = predict_rows([{**row, "micro_batch": ""}])
     assert stated.row.alternatives == ()
     sizes = {(one.plan.micro_batch, one.plan.virtual_stages) for one in unstated.row.alternatives}
-    assert sizes == {(2, 1), (4, 1), (8, 1), (1, 3), (1, 12)}
+    assert sizes == {(1, 1), (2, 1), (4, 1), (8, 1), (1, 3), (1, 12)}
     known = estimate(unstated.row.scenario)
     assert unstated.step_s == known.step_time_s
     assert unstated.low_s < known.interval_s[0] or unstated.high_s > known.interval_s[1]
@@ -442,6 +455,13 @@ def test_the_last_ranks_memory_is_told_from_the_fullest():
     assert read(ep="", tp_overlap="").plan.tp_overlap is False
     assert read(framework="megatron").plan.tp_overlap
     assert not read(framework="megatron", tp_overlap="false").plan.tp_overlap
+
+
+def test_software_is_of_the_month_that_a_row_was_measured_in():
+    bert = {**ROW, "model": "BERT-large", "framework": "pytorch-eager"}
+    assert read(**bert, source="docs (commit 1; measured 2022-01)").training.framework == "pytorch-1.10"
+    assert read(**bert, source="docs (measured 2022-03)").training.framework == "pytorch-eager"
+    assert read(framework="megatron", source="docs (measured 2022-01)").training.framework == "megatron"
 
 
 def test_notes_name_an_optimizer_and_families_have_their_dropout():

@@ -64,10 +64,27 @@ def test_the_score_counts_each_measurement_once():
     found = validate(rows())
     assert (found.rows, found.predicted, len(found.skipped)) == (4, 3, 1)
     assert (found.time.n, found.memory.n, found.baseline["naive"].n) == (2, 2, 2)
-    assert {name: errors.n for name, errors in found.by["hardware"].items()} == {"H100-80GB": 1, "A100-80GB": 1}
+    assert {name: errors.n for name, errors in found.by["hardware"].items()} == {
+        "a100-80gb-sxm": 1, "h100-sxm": 1,
+    }  # fmt: skip
     assert {name: errors.n for name, errors in found.by["source"].items()} == {"paper": 2}
     by_hardware = [errors.mape for errors in found.by["hardware"].values()]
     assert found.time.mape == pytest.approx(sum(by_hardware) / 2)
+
+
+def test_spellings_of_a_chip_are_one_group():
+    spelled = [{**ROW, "hardware": name} for name in ("H100 SXM", "h100-sxm", "8x H100-80GB (SXM)")]
+    assert {name: errors.n for name, errors in validate(spelled).by["hardware"].items()} == {"h100-sxm": 3}
+
+
+def test_larger_micro_batches_are_taken_where_they_are_faster_and_fit():
+    tuned = {**ROW, "micro_batch": "", "framework": "megatron"}
+    (item,) = predict_rows([tuned])
+    (least,) = predict_rows([{**tuned, "micro_batch": "1"}])
+    assert item.row.scenario.plan.micro_batch > 1
+    assert item.step_s == estimate(item.row.scenario).step_time_s < least.step_s
+    assert item.open_frac[0] == 1.0 < item.open_frac[1]
+    assert any("the fastest that fits" in words for words in item.row.assumptions)
 
 
 def test_an_empty_table_has_an_empty_score():

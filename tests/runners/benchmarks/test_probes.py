@@ -19,7 +19,7 @@ ONCE = ["gemm", "attention", "elementwise", "reduction", "copy", "optimizer", "r
 
 @pytest.fixture(scope="module")
 def rows():
-    options = {"small": True, "ladders": ONCE}
+    options = {"small": True, "ladders": ONCE, "limit_s": 600.0}
     return run(Job(benchmark="probes", device="cpu", warmup=1, steps=3, options=options), lambda event: None).rows
 
 

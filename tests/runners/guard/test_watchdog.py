@@ -11,10 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from runners.backends import local
-from runners.backends.processes import marked
+from runners.backends.processes import carrying, marked
 from runners.guard import watchdog
-from runners.guard.heartbeat import ALIVE, LEAVING, Watch
-from runners.guard.journal import journal_of, read
+from runners.guard.heartbeat import ALIVE, LEAVING, MARK, Watch
+from runners.guard.journal import has_rows, journal_of, read
 from runners.guard.watchdog import Clock
 from runners.job import LOG_FILE, RESULT_FILE, Job, last_state, read_measurement, write_job
 from tests.runners.examples import ROOT
@@ -43,8 +43,8 @@ def told(out: Path) -> tuple[str, list[tuple[int, str]], str]:
 
 def test_rows_that_hold_the_lock_and_are_deaf_end_at_their_bounds(tmp_path):
     bounds = {
-        ("--row-limit-s", "20"): "stopped because a row took longer than 20 s, its limit",
-        ("--time-limit-s", "40"): "stopped at its time limit of 40 s",
+        ("--row-limit-s", "45"): "stopped because a row took longer than 45 s, its limit",
+        ("--time-limit-s", "60"): "stopped at its time limit of 60 s",
     }
     outs = {bound: tmp_path / f"{bound[1]}.json" for bound in bounds}
     processes = {bound: start(out, *bound, stuck="1,0,deaf") for bound, out in outs.items()}
@@ -92,6 +92,27 @@ def test_where_all_are_killed_the_journal_stays_and_gives_the_result(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert told(out)[:2] == ("failed", [(8, "ok"), (16, "ok"), (32, "failed")])
+
+
+def test_a_watchdog_that_starts_when_all_is_over_leaves_the_next_run_alone(tmp_path):
+    out = tmp_path / "r.json"
+    journal_of(out).write_text('{"status": "ok"}\n{"rows": [{"seq_len": 8, "status": "ok"}]}\n')
+    assert has_rows(out), "of the run that has begun since"
+    code = (
+        "import os, sys\n"
+        "from runners.guard import heartbeat\n"
+        "heartbeat._START = 'import time; time.sleep(1);' + heartbeat._START\n"
+        "heartbeat.start(heartbeat.Watch(result=sys.argv[1], mark='late'))\n"
+        "heartbeat.end()\n"
+        "os._exit(0)"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", code, str(out)), cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")  # its end is the watchdog's, who holds the pipe
+    assert carrying(f"{MARK}=late") == []
+    assert not out.exists()
+    assert has_rows(out)
 
 
 def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_path):

@@ -1,4 +1,4 @@
-"""Many plans in one group of ranks: ``python -m tests.runners.parallel.ranks RANKS OUT NAME…``.
+"""Many plans in one group of ranks, for ``run_in_fork``.
 
 Torch is imported once, then each rank is a fork of the process, which is what makes this quick. Each compares what a
 plan's step changes in its parameters with what the whole module in one process changes, rank by rank.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
-import sys
 import tempfile
 import traceback
 from pathlib import Path
@@ -30,8 +29,10 @@ RATE = 1024.0
 """Learning rate, so large that what a step changes is not lost in the digits of what it changes."""
 
 
-def main() -> None:
-    ranks, out, names = int(sys.argv[1]), Path(sys.argv[2]), sys.argv[3:]
+def main(arguments: list[str]) -> int:
+    """RANKS OUT NAME…"""
+    ranks, out, names = int(arguments[0]), Path(arguments[1]), arguments[2:]
+    os.environ["OMP_NUM_THREADS"] = "1"
     torch.set_num_threads(1)
     import runners.parallel.plan  # noqa: F401 before the fork, so that it is imported once
 
@@ -45,6 +46,7 @@ def main() -> None:
             process.start()
         for process in processes:
             process.join()
+    return 0
 
 
 def _rank(rank: int, world: int, store: str, out: Path, names: list[str]) -> None:
@@ -128,7 +130,3 @@ def expected_of(reference: dict, name: str, scenario: Scenario, ranks: Ranks) ->
         parts = [part.chunk(plan.tp) for part in value.split([model.query_width, model.kv_width, model.kv_width])]
         value = torch.cat([part[rank] for rank in range(plan.tp) for part in parts])
     return value
-
-
-if __name__ == "__main__":
-    main()

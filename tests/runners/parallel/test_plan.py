@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 
 import pytest
 
 from runners.parallel.stages import blocks_of
+from tests.forks import run_in_fork
 from tests.runners.examples import ROOT
 from tests.runners.parallel.plans import EIGHT, FOUR, PLANS, TWO
+from tests.runners.parallel.ranks import main
 
 TOLERANCE = 1e-4
 """Of a parameter's largest gradient: sums run in another order."""
@@ -20,9 +19,7 @@ TOLERANCE = 1e-4
 
 def found_by(folder, ranks: int, names: list[str]) -> dict[str, list[dict]]:
     """What each rank found of each plan, all in one group of processes."""
-    command = (sys.executable, "-m", "tests.runners.parallel.ranks", str(ranks), str(folder), *names)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=280, check=False)
+    done = run_in_fork(main, (str(ranks), str(folder), *names), ROOT, 280)
     documents = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
     assert len(documents) == ranks, done.stderr[-2000:]
     return {name: [document.get(name, {"error": "not reached"}) for document in documents] for name in names}

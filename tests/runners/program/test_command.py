@@ -1,20 +1,18 @@
 """``python -m runners trace`` refuses what it cannot do, with the field and the remedy."""
 
-import subprocess
-import sys
-
 import pytest
 
 from runners.__main__ import main
 from runners.program.command import split
+from tests.forks import run_forked
 
 
 @pytest.mark.parametrize(
     ("flags", "said"),
     [
-        ([], "program: is missing"),
-        (["nothing.py"], "there is no file nothing.py"),
-        (["nothing"], "nothing is no script"),
+        ([], "trace: lacks a program"),
+        (["nothing.py"], "nothing.py: there is no such file"),
+        (["nothing"], "nothing: this is no script"),
         (["a.py", "--hf", "config.json"], "stands beside --hf"),
         (["a.py", "--world-size", "4", "--rank", "4"], "--rank: is none of the ranks. Give 0 to 3."),
         (["a.py", "--chip", "tpu-v5p"], "runs no CUDA"),
@@ -38,14 +36,14 @@ def test_what_follows_two_dashes_is_the_programs():
     ("text", "said"),
     [
         ("raise RuntimeError('no data')", "failed: RuntimeError: no data"),
+        ("import os; os.environ['LOCAL_RANK']", "say how many with --world-size"),
         ("import torch; torch.ones(3)", "ran without anything for the device"),
     ],
 )
 def test_a_program_that_fails_leaves_no_list(text, said, tmp_path):
     script, out = tmp_path / "own.py", tmp_path / "ops.json"
     script.write_text(text)
-    command = [sys.executable, "-m", "runners", "trace", str(script), "--out", str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+    done = run_forked("trace", str(script), "--out", str(out), cwd=tmp_path)
     assert done.returncode == 1
     assert said in done.stderr
     assert not out.exists()

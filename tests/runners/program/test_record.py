@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from estimator.operations.aten import kernels_of
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.op_list import from_json
 from tests.runners.program.conftest import PROGRAMS
@@ -149,6 +150,13 @@ def test_a_program_of_one_step_is_recorded_up_to_its_end(traced):
     assert ops(found, phase="optimizer") == ["_foreach_add_.List"]
     assert "addmm" in ops(found, phase="forward")
     assert any("after 1 of 2 steps" in text for text in found.assumptions)
+
+
+def test_a_causal_bias_chooses_the_kernel_that_sees_from_its_corner(traced):
+    found = traced(PROGRAMS / "causal_bias.py")
+    attended = [found.of(call) for call in found.calls if "attention" in found.of(call).op and call.phase == "forward"]
+    assert [one.arguments["backend"] for one in attended] == ["flash", "cudnn"]
+    assert [kernels_of(one)[0].visible_frac for one in attended] == [0.75, 0.25]
 
 
 def test_grouped_products_without_a_kernel_are_a_loop_that_reads_where_groups_end(traced):

@@ -66,7 +66,11 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     if missing:
         message = f"{missing} cases did not run (their lines are warnings of the script, such as too few GPUs)"
         warnings.append(Warning(code="rows-missing", message=message, where=where))
-    collectives = [found for row in rows if (found := measured(row)) is not None]
+    collectives = []
+    for row in rows:
+        if (found := measured(row)) is not None:
+            collectives.append(found)
+            row["bus_bytes_per_s"] = found.bus_bytes_per_s
     return Reading(rows=rows, warnings=warnings, collectives=collectives, skipped=missing)
 
 
@@ -80,7 +84,8 @@ def _row(table: Table, cells: tuple[str, ...], heading: str) -> dict[str, Any]:
     row: dict[str, Any] = {"kind": kind_of(" ".join((heading, *cells[:-3])))}
     for name, text in zip(table.columns, cells, strict=True):
         if not name.startswith("label"):
-            row[f"printed_{column(name).statistic}"] = number(text)
+            value = number(text)
+            row |= {f"printed_{column(name).statistic}": value} if math.isfinite(value) else {}
         elif text.lower() in _BACKENDS:
             row["backend"] = text.lower()
         elif found := _RANKS.search(text):

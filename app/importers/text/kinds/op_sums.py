@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from app.importers.names import short_name
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading
 from app.importers.text.values.cells import cell
@@ -205,7 +206,7 @@ def _kernel(row: dict[str, Any], seconds: float) -> Kernel:
     # what ran on the device is no call of the host, whatever its name recalls
     category = Category.OTHER if row["category"] == Category.HOST else row["category"]
     return Kernel(
-        name=row["name"][:300], category=category, count=row["calls"], total_s=seconds, flops=row.get("flops")
+        name=short_name(row["name"]), category=category, count=row["calls"], total_s=seconds, flops=row.get("flops")
     )
 
 

@@ -20,6 +20,8 @@ from app.importers.text.values.models import assigned_batch, common_name, model_
 from app.importers.text.values.precision import from_label, from_text, is_mixed
 from app.importers.text.values.units import Unit
 from estimator.scenario.measurement import Measurement, Warning
+from estimator.scenario.units import counted
+from estimator.validation.spellings import LONGEST_NAME
 
 KIND = "step-times"
 _SECONDS = Unit(suffix="_s", scale=1.0)
@@ -27,7 +29,18 @@ _OUT_OF_MEMORY = re.compile(r"\bout of mem|\boom\b", re.IGNORECASE)
 _COMPILED = {"compiled": True, "not compiled": False, "uncompiled": False, "eager": False, "torch.compile": True}
 _STEP_QUANTITIES = ("forward", "backward", "forward_backward", "step", "optimizer", "communication")
 _NAME_WITH_SEQ = re.compile(r"(.{1,60}?)[_\- ]+(?:seq|ctx|len|s|t)[_=\-]?(\d{1,9})$", re.IGNORECASE)
-_COUNTS = ((meaning.SEQ_LEN, "seq_len"), (meaning.BATCH, "batch"), (meaning.PARAMETERS, "parameters"))
+_COUNTS = (
+    (meaning.SEQ_LEN, "seq_len"),
+    (meaning.BATCH, "batch"),
+    (meaning.GLOBAL_BATCH, "global_batch"),
+    (meaning.MICRO_BATCH, "micro_batch"),
+    (meaning.GPU_BATCH, "batch_per_gpu"),
+    (meaning.GPUS, "gpus"),
+    *((names, degree) for degree, names in meaning.DEGREES.items()),
+    (meaning.PARAMETERS, "parameters"),
+)
+_SEVERAL_GPUS = re.compile(r"^(\d{1,7})(?:\s*[x×*]\s*|\s+)(?=[A-Za-z])|\s*(?<![A-Za-z])[x×*]\s*(\d{1,7})$")
+_MOST_DIGITS = 7
 _SAME = 1e-6
 _SUM = 0.01
 _TIMES = ("forward", "backward", "forward_backward", "step", "optimizer")
@@ -117,7 +130,7 @@ def _rows(
 def describe(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:
     """Write one cell that is no time: known columns under the scenario's words, others under their own names."""
     plain = text.strip("*` ")
-    counted = next((key for names, key in _COUNTS if meaning.name_is(column, names)), "")
+    count_of = next((key for names, key in _COUNTS if meaning.name_is(column, names)), "")
     what = meaning.quantity(column)
     if meaning.name_is(column, meaning.MODEL):
         found = _NAME_WITH_SEQ.match(plain)
@@ -127,8 +140,10 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
     elif meaning.name_is(column, meaning.PRECISION):
         if plain:
             row["precision"] = from_text(text)
-    elif counted and (count := whole(text)) is not None:
-        row[counted] = count
+    elif meaning.name_is(column, meaning.GPU) and plain:
+        _gpu(row, plain)
+    elif count_of and (count := whole(text)) is not None:
+        row[count_of] = count
     elif meaning.name_is(column, meaning.STATUS):
         findings.oom += "oom" in plain.lower()
     elif what is not None and what.name.startswith(("peak_memory", "memory")):
@@ -138,6 +153,20 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
     row.pop("catalogue_model", None)
     if key := model_of(row):
         row["catalogue_model"] = key
+
+
+def _gpu(row: dict[str, Any], text: str) -> None:
+    """Write which GPU a row ran on, and on how many where the same cell says so: ``8x H100``, ``H100 x8``, ``8``."""
+    if text.isascii() and text.isdigit():
+        row.setdefault("gpus", int(text[:_MOST_DIGITS]))
+        return
+    if text.lower() in ("cuda", "gpu"):
+        row["device"] = text
+        return
+    if several := _SEVERAL_GPUS.search(text):
+        row.setdefault("gpus", int(several[1] or several[2]))
+        text = (text[: several.start()] + text[several.end() :]).strip()
+    row["gpu"] = text[:LONGEST_NAME]
 
 
 def _iterations(row: dict[str, Any]) -> int | None:
@@ -250,29 +279,55 @@ def total_is_sum(rows: list[dict[str, Any]]) -> None:
 
 
 def mark_repeats(measurements: Sequence[Measurement]) -> list[Warning]:
-    """Mark rows whose figures stood in an earlier table already: same model, length, precision, times and spreads."""
-    seen: dict[tuple[Any, ...], str] = {}
+    """Mark rows that stood in an earlier table already: all settings that both state, the times and their spreads.
+
+    Rows of one table are no repeats of each other: its author wrote each for something that no column may say.
+    """
+    seen: dict[tuple[Any, ...], list[tuple[dict[str, Any], str]]] = {}
     repeats, figures, where = 0, 0, ""
     for measurement in measurements:
+        own: dict[tuple[Any, ...], list[tuple[dict[str, Any], str]]] = {}
         for row in measurement.rows:
             times = tuple((key, row[key]) for key in sorted(row) if _is_time(key) and row[key] is not None)
             if not times:
                 continue
             key = (row.get("model"), row.get("seq_len"), row.get("precision"), row.get("compile"), times)
-            if key in seen:
-                row["duplicate_of"] = seen[key]
+            settings = _settings(row)
+            label = next((label for other, label in seen.get(key, []) if _agree(settings, other)), None)
+            if label is not None:
+                row["duplicate_of"] = label
                 repeats += 1
                 where = where or measurement.label
                 figures += sum(not name.endswith("_std_s") for name, _ in times)
-            else:
-                seen[key] = measurement.label
+            elif len(seen.get(key, [])) + len(own.get(key, [])) < _MOST_ALIKE:
+                own.setdefault(key, []).append((settings, measurement.label))
+        for key, some in own.items():
+            seen.setdefault(key, []).extend(some)
     if not repeats:
         return []
     message = (
-        f"{repeats} rows ({figures} timings) repeat rows of an earlier table to the last digit; they are kept, marked "
-        "duplicate_of, and must not be counted twice"
+        f"{counted(repeats, 'row')} ({counted(figures, 'timing')}) of earlier tables stand here again, to the last "
+        "digit; they are kept, marked duplicate_of, and must not be counted twice"
     )
     return [Warning(code="duplicate-rows", message=message, where=where)]
+
+
+_MOST_ALIKE = 100
+"""Rows of equal times that another one is held against."""
+_NO_SETTINGS = {"status", "iterations", "parameters", "catalogue_model", "duplicate_of"}
+
+
+def _settings(row: dict[str, Any]) -> dict[str, Any]:
+    """What a row says of how it was measured: words and counts, no figures."""
+    return {
+        key: value
+        for key, value in row.items()
+        if isinstance(value, (str, int)) and key not in _NO_SETTINGS and not _is_time(key)
+    }
+
+
+def _agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    return all(other[key] == value for key, value in one.items() if key in other)
 
 
 def _is_time(key: str) -> bool:

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from estimator.scenario import catalog
 from estimator.scenario.catalog import CatalogEntry
-from estimator.scenario.hardware import Chip, peak_flops_per_s
+from estimator.scenario.hardware import PEAK_FIELD, Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
+from estimator.validation.spellings import chips_of_row, gpu_of_row
 
 _KERNELS = (
-    (re.compile(r"\b(?:sm_?90|cutlass3x_sm90|hopper_|nvjet_h)", re.IGNORECASE), ("hopper",)),
-    (re.compile(r"\b(?:sm_?100|cutlass3x_sm100|nvjet_b)", re.IGNORECASE), ("blackwell", "blackwell-ultra")),
-    (re.compile(r"\b(?:ampere_[a-z0-9]|cutlass_8\d_|sm_?8[06]\b)", re.IGNORECASE), ("ampere", "ada")),
-    (re.compile(r"\b(?:volta_[a-z0-9]|cutlass_70_|sm_?70\b)", re.IGNORECASE), ("volta",)),
-    (re.compile(r"\bCijk_"), ("cdna3",)),
+    (re.compile(r"\b(?:sm_?90|cutlass3x_sm90|hopper_|nvjet_h)", re.IGNORECASE), ("h100", "h200", "h800")),
+    (re.compile(r"\b(?:sm_?100|cutlass3x_sm100|nvjet_b)", re.IGNORECASE), ("b200", "gb200", "b300", "gb300")),
+    (re.compile(r"\b(?:ampere_[a-z0-9]|cutlass_8\d_|sm_?8[06]\b)", re.IGNORECASE), ("a100", "rtx-", "l4")),
+    (re.compile(r"\b(?:volta_[a-z0-9]|cutlass_70_|sm_?70\b)", re.IGNORECASE), ("v100",)),
+    (re.compile(r"\bCijk_"), ("mi",)),
 )
-"""Kernels that vendors build for an architecture; the catalogue's families that run them. Ada runs Ampere's."""
+"""Kernels that vendors build for an architecture; how the keys of chips that run them begin. Ada runs Ampere's."""
 _ENVIRONMENT = re.compile(
     r"\W{0,8}(?:using |cuda |gpu )?(?:gpus?|devices?|cards?|hardware|accelerator|machine|name)\b[^:=|]{0,30}[:=|]"
     r"|\W{0,8}\d*\W{0,8}(?:nvidia|amd|tesla|geforce)\b",
@@ -31,17 +32,33 @@ _PASS_FLOPS = {"forward_s": 2.0, "backward_s": 4.0, "step_s": 6.0}
 _ADAM_FP32_BYTES = 16.0
 """Of each parameter, with its gradient and two moments."""
 _LONGEST_LINE, _MOST_LINES, _MOST_NAMED = 160, 20_000, 4
+_USUAL_BATCH = 8
+"""Of attention alone where a table states none, as CS336's assignment has it."""
+_LINK_SLACK = 1.05
+"""By how much a printed bandwidth may be above the link's."""
+_SCORES_AT_ONCE = 3.2
+"""Matrices of scores that an attention written out holds at once, and a little room: with more memory none runs out."""
 
 
 def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dict[str, str]]:
     """Propose chips for rows of one table, the likeliest first: ``{chip, why}``; empty where nothing tells.
 
-    A chip that the text names on a line about hardware comes first, then those of the architecture that its kernels
-    were built for, then all that could; never one that has less memory than a row took, or a lower
-    peak than it needed.
+    Where a column names chips without what tells them apart, as their memory, it is one of those. Otherwise a
+    chip that the text names on a line about hardware comes first, then those of the architecture that its kernels
+    were built for, then all that could, of equals the one whose peak a row came nearest to, then the largest; never one
+    that has less memory than a row took, a lower peak or a slower link than it needed, or room for what ran out of it.
     """
+    unclear = [(row, keys) for row in rows if len(keys := chips_of_row(row)) > 1]
+    if unclear:
+        rows = [row for row, keys in unclear if keys == unclear[0][1]]
     accelerators = [entry for entry in catalog.entries("chips") if entry.value.kind != "cpu"]
-    possible = [entry for entry in accelerators if _possible(rows, entry.value)]
+    possible = [entry for entry in accelerators if all(_fits(row, entry.value) for row in rows)]
+    possible.sort(key=lambda entry: (-_reached(rows, entry.value), -entry.value.memory_bytes))
+    if unclear:
+        why = f"the table says {gpu_of_row(rows[0])[:40]}"
+        either = [entry for entry in possible if entry.key in unclear[0][1]]
+        either.sort(key=lambda entry: (-entry.value.memory_bytes, "pcie" in entry.key))
+        return [{"chip": entry.key, "why": why} for entry in either]
     text = [line for line in lines[:_MOST_LINES] if 0 < len(line) <= _LONGEST_LINE]
     found = [
         {"chip": entry.key, "why": f"the text names it: {line.strip()[:80]}"}
@@ -54,7 +71,7 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
         hit = next((spoken for line in text if (spoken := pattern.search(line))), None)
         if hit is None:
             continue
-        of_family = [entry for entry in possible if entry.value.efficiency in families]
+        of_family = [entry for entry in possible if entry.key.startswith(families)]
         found += [{"chip": entry.key, "why": f"kernels are named {hit[0]}…"} for entry in of_family]
         break
     if len(possible) < len(accelerators):
@@ -70,33 +87,62 @@ def _named(entry: CatalogEntry, lines: Sequence[str]) -> str:
     return next((line for line in lines if _ENVIRONMENT.match(line) and spoken.search(line)), "")
 
 
-def _possible(rows: Sequence[dict[str, Any]], chip: Chip) -> bool:
-    return all(_fits(row, chip) for row in rows)
-
-
 def _fits(row: dict[str, Any], chip: Chip) -> bool:
     sizes = [value for key, value in row.items() if "memory" in key and key.endswith("_bytes") and _positive(value)]
     if any(size > chip.memory_bytes for size in sizes):
         return False
-    name, length, batch = row.get("catalogue_model"), row.get("seq_len"), row.get("batch", 1)
-    if not isinstance(name, str) or not isinstance(length, int) or not isinstance(batch, int):
-        return True
-    precision = str(row.get("precision", "fp32")).removesuffix("-amp")
-    try:
-        # the batch of a data-parallel benchmark is each rank's
-        sharing = 1 if "ddp_mode" in row else max(1, int(row.get("world_size", 1)))
-        peak = peak_flops_per_s(chip, precision) * sharing
-        count = parameters(catalog.model(name))
-    except (InputProblems, KeyError, ValueError, TypeError):
-        return True
-    if row.get("ddp_mode") and _ADAM_FP32_BYTES * count > chip.memory_bytes:
+    if row.get("status") == "oom" and 0 < _SCORES_AT_ONCE * _scores_bytes(row) < chip.memory_bytes:
         return False
-    tokens = float(length) * batch
-    return not any(
-        _positive(row.get(key)) and peak > 0 and flops * count * tokens / row[key] > peak
-        for key, flops in _PASS_FLOPS.items()
+    trained = "ddp_mode" in row or _positive(row.get("step_s"))
+    return (
+        not (trained and _ADAM_FP32_BYTES * _parameters(row) / _sharing(row) > chip.memory_bytes)
+        and _reached([row], chip) <= 1
     )
 
 
-def _positive(value: object) -> bool:
+def _reached(rows: Sequence[dict[str, Any]], chip: Chip) -> float:
+    """The largest fraction of a chip's peak, or of its link, that a row came to; 0 where no row tells."""
+    most = 0.0
+    for row in rows:
+        most = max(most, _bus_rate(row) / catalog.link(chip.link).bytes_per_s)
+        sharing = _sharing(row)
+        precision = str(row.get("precision", "fp32")).removesuffix("-amp")
+        peak = peak_flops_per_s(chip, precision) * sharing if precision in PEAK_FIELD else 0.0
+        work = _parameters(row) * _count(row.get("seq_len")) * (_count(row.get("batch")) or 1)
+        times = {key: row[key] for key in _PASS_FLOPS if _positive(row.get(key))}
+        if peak > 0:
+            most = max([most, *(_PASS_FLOPS[key] * work / time_s / peak for key, time_s in times.items())])
+    return most
+
+
+def _sharing(row: dict[str, Any]) -> int:
+    """How many chips share the row's work; the batch of a data-parallel benchmark is each rank's."""
+    return 1 if "ddp_mode" in row else _count(row.get("world_size")) or _count(row.get("gpus")) or 1
+
+
+def _bus_rate(row: dict[str, Any]) -> float:
+    rate = row.get("bus_bytes_per_s")
+    return rate / _LINK_SLACK if _positive(rate) and row.get("device") != "cpu" else 0.0
+
+
+def _parameters(row: dict[str, Any]) -> float:
+    name = row.get("catalogue_model")
+    try:
+        return float(parameters(catalog.model(name))) if isinstance(name, str) else 0.0
+    except InputProblems:
+        return 0.0
+
+
+def _scores_bytes(row: dict[str, Any]) -> float:
+    """One matrix of attention scores in fp32, as a table of attention alone has it; 0 where it is no such table."""
+    if "d_model" not in row or "catalogue_model" in row:
+        return 0.0
+    return 4.0 * (_count(row.get("batch")) or _USUAL_BATCH) * float(_count(row.get("seq_len"))) ** 2
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _positive(value: object) -> TypeGuard[float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0

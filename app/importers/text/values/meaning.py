@@ -22,6 +22,15 @@ SEQ_LEN = {"seq_len", "seq", "sequence_length", "seq_length", "context", "contex
            "sequence", "t", "s", "n_ctx"}  # fmt: skip
 WIDTH = {"d_model", "dmodel", "d", "d_head", "head_dim", "dim", "hidden", "embed_dim", "d_k"}
 BATCH = {"batch", "batch_size", "bs", "b"}
+GLOBAL_BATCH = {"global_batch", "global_batch_size", "gbs", "total_batch", "total_batch_size"}
+MICRO_BATCH = {"micro_batch", "micro_batch_size", "microbatch", "mbs"}
+GPU_BATCH = {"batch_per_gpu", "batch_gpu", "per_gpu_batch", "per_gpu_batch_size", "batch_size_per_gpu", "local_batch",
+             "local_batch_size", "per_device_batch", "per_device_batch_size", "batch_per_device"}  # fmt: skip
+GPU = {"gpu", "gpu_type", "gpu_name", "gpu_model", "device", "device_name", "hardware", "accelerator", "chip", "card"}
+GPUS = {"gpus", "#_gpus", "#gpus", "n_gpus", "num_gpus", "number_of_gpus", "no_gpus", "gpu_count", "devices",
+        "n_devices", "num_devices", "accelerators", "chips", "world_size", "ranks", "n_ranks"}  # fmt: skip
+DEGREES = {"tp": {"tp", "tensor_parallel", "tp_size"}, "pp": {"pp", "pipeline_parallel", "pp_size"},
+           "cp": {"cp", "context_parallel", "cp_size"}}  # fmt: skip
 PRECISION = {"precision", "dtype", "data_type", "type"}
 PARAMETERS = {"params", "parameters", "n_params", "num_params", "num_parameters"}
 STATUS = {"status", "result", "ok"}
@@ -46,6 +55,8 @@ def quantity(column: Column) -> Quantity | None:
     if words & _SPEEDUP:
         phase = _phase(set(rest))
         return Quantity(name=f"{phase}_speedup" if phase else "speedup")
+    if "batch" in words and "size" in words:
+        return None  # train_batch_size is no time of a training step
     if words & _MEMORY:
         return Quantity(name=_memory(words))
     known = _FORWARD | _BACKWARD | _BOTH | _STEP | _OPTIMIZER | _COMMUNICATION

@@ -6,12 +6,13 @@ import { api, ApiError } from "../../api.js";
 import { chiefPairs, isInside, predictedOverMeasured } from "../../figures/predictedOverMeasured.js";
 import { legendOf, tableChart } from "../../figures/tableChart.js";
 import { chartsOf } from "../../figures/tableCharts.js";
-import { bare, kindOf, rowWords, usualChart } from "../../figures/tables.js";
+import { bare, kindOf, rowWords } from "../../figures/tables.js";
 import { count, plural } from "../../format.js";
 import { besideRows, errorWords } from "../../predictedRows.js";
 import { state, subscribe } from "../../state.js";
 import { colour, h, narrow, put } from "./dom.js";
 import { FigureCard } from "./figure.js";
+import { asksDevice, createQuestions, kindWords } from "./questions.js";
 import { createTableSave } from "./save.js";
 import { createScroller } from "./scroller.js";
 import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
@@ -101,7 +102,7 @@ export function createDetails(id = "details", opened = () => {}) {
   async function predicted(measurement) {
     if (!measurement.rows.length) return null;
     const guess = asksDevice(measurement) ? guessed(measurement) : "";
-    const key = `${measurement.id} rows ${guess}`;
+    const key = `${measurement.id} rows ${guess} ${state.calibration}`;
     const found = await once(key, () => api.rows(measurement.id, guess)).catch(orNull);
     if (found?.unpredicted) known.delete(key); // a CPU that is not measured yet may be soon
     return found;
@@ -115,7 +116,7 @@ export function createDetails(id = "details", opened = () => {}) {
       const found = await Promise.all(ids.map((one) => once(one, () => api.measurement(one)).catch(orNull)));
       if (key !== shown) return;
       guess = "";
-      all = found.flatMap((one) => (one ? tabsOf(one) : []));
+      all = toldApart(found.flatMap((one) => (one ? tabsOf(one) : [])));
     } else if (!wanted || wanted === chosen) return;
     element.hidden = !all.length;
     const now = all.find((one) => one.key === wanted) ?? all.find((one) => one.measurement.id === wanted) ?? all[0];
@@ -149,7 +150,11 @@ export function createDetails(id = "details", opened = () => {}) {
     );
     put(title, tab.measurement.label || tab.measurement.id);
     const beside = await predicted(tab.measurement);
-    if (number === asked) draw(tab, beside);
+    if (number !== asked) return;
+    draw(tab, beside);
+    const on = tabs.querySelector(".on")?.getBoundingClientRect();
+    const box = tabs.getBoundingClientRect();
+    if (on && (on.top < box.top || on.bottom > box.bottom)) tabs.scrollTop += on.top - box.top;
   }
 
   /** @param {Tab} tab @param {PredictedRows | null} beside */
@@ -160,7 +165,8 @@ export function createDetails(id = "details", opened = () => {}) {
     put(sub, plain ? plain.title : plural(measurement.warnings.length, "warning"));
     save.hidden = !full;
     whole = full ? [full.table] : [];
-    questions.update(measurement, guessed(measurement), siblings(measurement).length);
+    const chip = guessed(measurement);
+    questions.update(measurement, chip, alike(measurement, chip).length);
     const said = errorWords(beside);
     put(words, questions.open() && !beside?.unpredicted && said ? `If that is right: ${said}` : said);
     const { table, words: common } = full ? withoutCommon(full.table) : { table: null, words: "" };
@@ -186,29 +192,6 @@ export function createDetails(id = "details", opened = () => {}) {
     drawFigures(measurement, beside, plain?.rows ?? [], should, common);
   }
 
-  /**
-   * What is drawn of a table's kind, else of any table.
-   * @param {Measurement} measurement @param {PredictedRows | null} beside @param {Record<string, any>[]} some
-   * @param {Record<string, any>[]} should
-   * @returns {{title: string, make: () => {figure: import("../../types.js").Figure, legend: [string, string][]}}[]}
-   */
-  function chartsIn(measurement, beside, some, should) {
-    if (some.length < 2) return [];
-    // a file of several tables has the charts of all its rows: each table only its own
-    const own = { ...measurement, rows: some };
-    const predicted_ = beside && { ...beside, rows: should };
-    const known_ = chartsOf(own, predicted_).map((chart) => ({
-      title: chart.title,
-      make: () => ({ figure: tableChart({ chart, colour, narrow: narrow() }), legend: legendOf(chart) }),
-    }));
-    const usual = usualChart({ rows: some, predicted: should, colour, narrow: narrow() });
-    const make = () => {
-      const figure = usualChart({ rows: some, predicted: should, colour, narrow: narrow() }) ?? usual;
-      return { figure: /** @type {any} */ (figure), legend: figure?.legend ?? [] };
-    };
-    return known_.length || !usual ? known_ : [{ title: usual.title, make }];
-  }
-
   /** @param {Measurement} measurement @param {PredictedRows | null} beside @param {Record<string, any>[]} some @param {Record<string, any>[]} should @param {string} common */
   function drawFigures(measurement, beside, some, should, common) {
     const rowsWords = rowWords(some);
@@ -223,7 +206,8 @@ export function createDetails(id = "details", opened = () => {}) {
         })),
       ),
     );
-    const charts = chartsIn(measurement, beside, some, should);
+    // a file of several tables has the charts of all its rows: each table only its own
+    const charts = some.length < 2 ? [] : chartsOf({ ...measurement, rows: some }, { rows: should });
     const chart = charts[Math.min(picked, charts.length - 1)];
     scatter.element.hidden = !pairs.length;
     own.element.hidden = !chart;
@@ -247,19 +231,21 @@ export function createDetails(id = "details", opened = () => {}) {
     };
     put(own.sub, which.hidden ? chart.title : "");
     own.later(() => {
-      const { figure: found, legend } = chart.make();
-      own.explain(legend);
-      return found;
+      own.explain(legendOf(chart));
+      return tableChart({ chart, colour, narrow: narrow() });
     });
   }
 
-  /** The chip that is taken for the one that was measured, until somebody says: the likeliest of the file's tables. @param {Measurement} measurement */
+  /** The chip that is taken for the one that was measured, until somebody says: the likeliest of the table's, by all of the file's. @param {Measurement} measurement */
   function guessed(measurement) {
     if (guess) return guess;
+    const own = new Set((measurement.device.candidates ?? []).map((/** @type {any} */ { chip }) => chip));
     /** @type {Map<string, number>} */
     const votes = new Map();
     for (const { device } of siblings(measurement))
-      for (const { chip } of device.candidates ?? []) votes.set(chip, (votes.get(chip) ?? 0) + 1);
+      (device.candidates ?? []).forEach((/** @type {any} */ { chip }, /** @type {number} */ at) => {
+        if (!own.size || own.has(chip)) votes.set(chip, (votes.get(chip) ?? 0) + 1 / (1 + at));
+      });
     return [...votes].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
   }
 
@@ -269,10 +255,17 @@ export function createDetails(id = "details", opened = () => {}) {
     return each.filter((one) => asksDevice(one) && one.device.name === measurement.device.name);
   }
 
-  /** All tables of the file that do not say what they were measured on ran on this chip. @param {string} chip */
+  /** Those of them that this chip may have run: two parts of one file may be two machines. @param {Measurement} measurement @param {string} chip */
+  const alike = (measurement, chip) =>
+    siblings(measurement).filter(({ id, device: { candidates } }) => {
+      const possible = !candidates.length || candidates.some((/** @type {any} */ one) => one.chip === chip);
+      return possible || id === measurement.id;
+    });
+
+  /** All tables of the file that may have run on this chip did. @param {string} chip */
   async function answer(chip) {
     const tab = all.find((one) => one.key === chosen);
-    const ids = tab ? siblings(tab.measurement).map((one) => one.id) : [];
+    const ids = tab ? alike(tab.measurement, chip).map((one) => one.id) : [];
     await Promise.all(ids.map((one) => api.ranOn(one, chip)));
     for (const one of ids) for (const key of known.keys()) if (key.split(" ")[0] === one) known.delete(key);
     const every = shown.split(",");
@@ -280,12 +273,20 @@ export function createDetails(id = "details", opened = () => {}) {
     await update(every, tab?.key);
   }
 
-  subscribe(["theme"], () => {
+  subscribe(["theme", "calibration"], () => {
     const tab = all.find((one) => one.key === chosen);
     if (tab && !element.hidden) void trying(open(tab));
   });
   return { element, update };
 }
+
+/** Tables of one name are told apart by their kinds. @param {Tab[]} tabs @returns {Tab[]} */
+const toldApart = (tabs) =>
+  tabs.map((tab) =>
+    tabs.some((other) => other !== tab && other.label === tab.label)
+      ? { ...tab, label: `${tab.label}: ${kindWords(tab.measurement)}` }
+      : tab,
+  );
 
 /** One for each table of a measurement, one for its warnings where it has no table. @param {Measurement} measurement @returns {Tab[]} */
 function tabsOf(measurement) {
@@ -300,71 +301,17 @@ function tabsOf(measurement) {
   }));
 }
 
-/** Whether nobody knows what an upload's table was measured on. @param {Measurement} measurement */
-const asksDevice = ({ device, origin, rows }) =>
-  rows.length > 0 && !device.name && device.kind !== "cpu" && origin.kind === "upload";
-
-/**
- * At most two questions, answered already: what a table was, as it was read, and what it was measured on.
- * @param {{change: (chip: string) => void, right: (chip: string) => void}} acts
- */
-function createQuestions({ change, right }) {
-  const what = h("b");
-  const choice = h("select", { onchange: () => change(choice.value) });
-  const why = h("small", { class: "quiet" });
-  const yes = h("button", { type: "button", class: "primary", text: "Right", onclick: () => right(choice.value) });
-  const element = h(
-    "div",
-    { class: "questions" },
-    h("p", {}, h("span", { class: "quiet", text: "What was it? " }), what),
-    h("p", {}, h("span", { class: "quiet", text: "On what? " }), choice, yes, why),
-  );
-
-  /** @param {Measurement} measurement @param {string} chip @param {number} tables  of the file that wait for an answer */
-  function update(measurement, chip, tables) {
-    element.hidden = !asksDevice(measurement);
-    if (element.hidden) return;
-    const { label, id, device, origin } = measurement;
-    put(what, origin.format.replace(/^text\//, "").replaceAll("-", " "));
-    /** @type {{chip: string, why: string}[]} */
-    const likely = device.candidates ?? [];
-    const labels = new Map(state.catalog.chips.map((one) => [one.key, one.label]));
-    const others = [...labels.keys()].filter((key) => !likely.some((one) => one.chip === key));
-    const offer = (/** @type {string} */ key) => h("option", { value: key, text: labels.get(key) ?? key });
-    choice.setAttribute("aria-label", `${label || id}: measured on`);
-    choice.replaceChildren(
-      ...(chip ? [] : [h("option", { value: "", text: "choose the chip" })]),
-      ...(likely.length
-        ? [
-            h(
-              "optgroup",
-              { label: "likely" },
-              likely.map((one) => offer(one.chip)),
-            ),
-          ]
-        : []),
-      h("optgroup", { label: likely.length ? "others" : "chips" }, others.map(offer)),
-    );
-    choice.value = chip;
-    yes.disabled = !chip;
-    const reason = likely.find((one) => one.chip === chip)?.why ?? "";
-    const all = tables > 1 ? `for all ${tables} tables of this file` : "";
-    put(why, [reason, all].filter(Boolean).join("; "));
-  }
-  return { element, update, open: () => !element.hidden };
-}
-
 /** @param {Measurement} measurement @returns {Titled[]} */
 function tablesIn({ rows, kernels, collectives }) {
   const found = tablesOf(rows).map(({ name, table, rows: own }) => ({
-    title: [name.replaceAll("_", " "), `${count(table.rows.length)} rows`].filter(Boolean).join(", "),
+    title: [name.replaceAll("_", " "), plural(table.rows.length, "row")].filter(Boolean).join(", "),
     table,
     rows: own,
   }));
   if (kernels.length) {
     const sorted = [...kernels].sort((a, b) => b.total_s - a.total_s);
     found.push({
-      title: `${count(kernels.length)} kernels of one step, by time`,
+      title: `${plural(kernels.length, "kernel")} of one step, by time`,
       table: pick(sorted, { name: "", category: "", count: "", total_s: "", flops: "flops", bytes: "bytes" }),
       rows: [],
     });
@@ -372,7 +319,7 @@ function tablesIn({ rows, kernels, collectives }) {
   // an import that has rows says the same there, with more beside it
   if (collectives.length && !rows.length) {
     found.push({
-      title: `${count(collectives.length)} collectives`,
+      title: plural(collectives.length, "collective"),
       table: pick(collectives, {
         kind: "",
         bytes: "bytes",

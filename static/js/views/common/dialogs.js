@@ -70,8 +70,11 @@ const CAPTURES = [
   ],
 ];
 
-/** @param {{files: (files: File[]) => void, text: (text: string, name: string) => void}} send */
-export function createImport({ files, text }) {
+/**
+ * @param {{files: (files: File[]) => void, text: (text: string, name: string) => void,
+ *   preview: (text: string, name: string) => void}} send
+ */
+export function createImport({ files, text, preview }) {
   const picker = h("input", {
     type: "file",
     multiple: true,
@@ -97,10 +100,11 @@ export function createImport({ files, text }) {
     "aria-label": "Name of the pasted text",
     maxlength: 120,
   });
-  const send = () => {
+  /** @param {(text: string, name: string) => void} take @param {boolean} [kept]  the text, for another try */
+  const send = (take, kept = false) => {
     if (!paste.value.trim()) return paste.focus();
-    text(paste.value, name.value.trim() || "pasted.txt");
-    paste.value = "";
+    take(paste.value, name.value.trim() || "pasted.txt");
+    if (!kept) paste.value = "";
     return element.close();
   };
   const element = createDialog("Import", [
@@ -111,13 +115,17 @@ export function createImport({ files, text }) {
       h("button", { type: "button", class: "primary", text: "Choose files", onclick: () => picker.click() }),
       picker,
     ),
-    h("label", { for: "paste", text: "Or paste a table as text: step times, attention, all-reduce, DDP" }),
+    h("label", {
+      for: "paste",
+      text: "Or paste a table as text (Ctrl+V does anywhere on the page): step times, attention, all-reduce, DDP",
+    }),
     paste,
     h(
       "div",
       { class: "row", style: { display: "flex", gap: "8px" } },
       name,
-      h("button", { type: "button", class: "primary", text: "Import text", onclick: send }),
+      h("button", { type: "button", class: "ghost", text: "Preview", onclick: () => send(preview, true) }),
+      h("button", { type: "button", class: "primary", text: "Import text", onclick: () => send(text) }),
     ),
     h(
       "details",
@@ -140,7 +148,9 @@ export function createImport({ files, text }) {
   ]);
   return {
     element,
-    open: () => {
+    /** @param {string} [text]  what somebody pasted beside it */
+    open: (text) => {
+      if (text) paste.value = text;
       element.showModal();
       paste.focus();
     },

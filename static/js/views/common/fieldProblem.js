@@ -6,16 +6,9 @@ import { changeText, alsoChanged } from "../../changes.js";
 import { saidTogether } from "../../format.js";
 import { state } from "../../state.js";
 import { h } from "./dom.js";
-import { toast } from "./toast.js";
 
 /** What followed the last move, as long as the scenario is the one that it led to. */
-export const followed = () => (state.adapted?.scenario === state.scenario ? state.adapted.changes : []);
-
-/** Say it where the fields that followed may be out of sight. */
-export function tellFollowed() {
-  const text = alsoChanged(followed());
-  if (text) toast(text);
-}
+const followed = () => (state.adapted?.scenario === state.scenario ? state.adapted.changes : []);
 
 /** @param {string} path */
 export function createFieldProblem(path) {
@@ -30,7 +23,7 @@ export function createFieldProblem(path) {
     const adapted = followed().filter((one) => one.path === path);
     // what followed is said where the eye is: at the field that was moved, and at the one that followed
     const also = state.adapted?.path === path ? alsoChanged(followed()) : "";
-    const text = refused || [wrong, notes, ...adapted.map(changeText)].filter(Boolean).join(" ") || also;
+    const text = refused || [wrong, notes, ...adapted.map(changeText), also].filter(Boolean).join(" ");
     const bad = Boolean(refused || wrong);
     element.hidden = !text;
     element.classList.toggle("mild", !bad);

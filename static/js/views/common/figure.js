@@ -97,11 +97,12 @@ export class FigureCard {
     );
     cards.set(this.element, this);
     watch(this, this.element);
-    let width = 0;
+    /** Of the drawing, known without asking for a layout; 0 before it has one. */
+    this.width = 0;
     let resizing = 0;
     new ResizeObserver(([{ contentRect }]) => {
-      if (Math.abs(contentRect.width - width) < 1) return;
-      width = contentRect.width;
+      if (Math.abs(contentRect.width - this.width) < 1) return;
+      this.width = contentRect.width;
       clearTimeout(resizing);
       resizing = window.setTimeout(() => this.resize(), 90);
     }).observe(this.plot);

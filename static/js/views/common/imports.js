@@ -1,11 +1,15 @@
-/** The tray: every file on its way, what became of it, its warnings; and the window as drop target. */
-import { setOwnModel } from "../../actions.js";
+/**
+ * The tray: every file on its way. What then stays to be read is a line above the figures, so that it covers none. And the
+ * window as drop target.
+ */
+import { setOwnModel, show } from "../../actions.js";
 import { ApiError, api } from "../../api.js";
 import { percent, plural, short } from "../../format.js";
 import { openMeasurement, refreshMeasurements } from "../../measurements.js";
 import { dropped, parcels } from "../../together.js";
 import { chief, upload } from "../../upload.js";
 import { isConfig, modelOf, traceOptions } from "./configFile.js";
+import { createPreview } from "./preview.js";
 import { announce, byId, h, icon } from "./dom.js";
 import { documentOf, openDocument } from "./takeAlong.js";
 import { toast, trying } from "./toast.js";
@@ -13,7 +17,6 @@ import { warningList } from "./warnings.js";
 
 const AT_ONCE = 2;
 const DONE_MS = 6000;
-const EXPANDED = 3;
 /** @type {(() => void)[]} */
 const queue = [];
 let active = 0;
@@ -45,21 +48,49 @@ export async function importFiles(files) {
  */
 async function open(document, name) {
   await trying(
-    openDocument(document, name).then(async (missing) => {
+    openDocument(document, name).then(async ({ imported, refused }) => {
       await refreshMeasurements();
-      toast(missing ? `Opened, with ${plural(missing, "measurement")} from the file` : "Opened");
+      const without = refused.length ? `, without ${refused.join("; ")}` : "";
+      toast((imported ? `Opened, with ${plural(imported, "measurement")} from the file` : "Opened") + without);
     }),
   );
 }
 /** @param {string} text @param {string} name */
 export const importText = (text, name) => importBlob(new Blob([text], { type: "text/plain" }), name);
 
+/** @type {ReturnType<typeof createPreview> | null} */
+let preview = null;
+/** What was imported before its columns were corrected. */
+let replaced = "";
+
+/**
+ * Look at a text's tables before they are kept. @param {Blob} blob @param {string} name
+ * @param {string} [instead]  upload that it replaces @param {string} [earlier]  what was said of its columns
+ */
+function openPreview(blob, name, instead = "", earlier = "") {
+  replaced = instead;
+  preview ??= createPreview((kept, its, columns) => {
+    const before = replaced;
+    importBlob(kept, its, {
+      columns,
+      path: `/api/uploads?${columns && `columns=${encodeURIComponent(columns)}&`}`,
+      done: async () => {
+        if (before) await trying(api.removeUpload(before).then(refreshMeasurements));
+      },
+    });
+  });
+  void trying(preview.open(blob, name, earlier));
+}
+/** @param {string} text @param {string} name */
+export const previewText = (text, name) => openPreview(new Blob([text], { type: "text/plain" }), name);
+
 /** A config.json becomes the model of the scenario, or is traced. @param {File} file */
 async function openConfig(file) {
   const found = await modelOf(file);
   if (!found) return void traceFile(file);
   setOwnModel(found.model);
-  toast(`${found.model.name}: ${short(found.parameters)} parameters`);
+  show("explore");
+  toast(`${found.model.name}, ${short(found.parameters)} parameters, is now the model`);
   return undefined;
 }
 
@@ -75,35 +106,40 @@ const closeAll = h("button", {
   class: "close-all",
   text: "Close all",
   onclick: () => {
-    for (const card of notices())
-      /** @type {HTMLElement | null} */ (card.querySelector(".head button:not(.title)"))?.click();
+    for (const card of lines()) /** @type {HTMLElement | null} */ (card.querySelector(".dismiss"))?.click();
   },
 });
-const notices = () => [...byId("tray").querySelectorAll(".import")];
-
-/** Notices that a person unfolded. @type {WeakSet<Element>} */
-const opened = new WeakSet();
+const lines = () => [...byId("kept").querySelectorAll(".import")];
 
 /** @param {Element} card @param {boolean} yes */
 function fold(card, yes) {
   card.classList.toggle("folded", yes);
-  card.querySelector(".head .title")?.setAttribute("aria-expanded", String(!yes));
+  card.querySelector(".title")?.setAttribute("aria-expanded", String(!yes));
 }
 
-/** The newest notices stand open, older ones as their head; several can be closed at once. */
+/** Several lines can be closed at once. */
 function arrange() {
-  const cards = notices();
-  cards.forEach((card, at) => fold(card, at >= EXPANDED && !opened.has(card)));
-  if (cards.length > 1) byId("tray").prepend(closeAll);
+  if (lines().length > 1) byId("kept").prepend(closeAll);
   else closeAll.remove();
 }
 
-/** @param {Blob} blob @param {string} filename @param {{path?: string, word?: string}} [how] */
-function importBlob(blob, filename, { path, word = "reading" } = {}) {
+/** What is to be read leaves the tray, the newest first, and comes in sight. @param {HTMLElement} card */
+function keep(card) {
+  fold(card, true);
+  const kept = byId("kept");
+  kept.prepend(card);
+  arrange();
+  kept.scrollTop = 0;
+  kept.scrollIntoView({ block: "nearest" });
+}
+
+/** @param {Blob} blob @param {string} filename @param {{path?: string, word?: string, columns?: string, done?: () => Promise<void>}} [how] */
+function importBlob(blob, filename, { path, word = "reading", columns = "", done } = {}) {
   const bar = h("i");
   const status = h("p", { class: "quiet", text: "waiting" });
-  const close = h("button", { type: "button", "aria-label": `Cancel ${filename}` }, icon("close"));
-  const body = h("div", {});
+  const close = h("button", { type: "button", class: "dismiss", "aria-label": `Cancel ${filename}` }, icon("close"));
+  const acts = h("span", { class: "acts" });
+  const body = h("div", { class: "body" });
   const title = h("button", {
     type: "button",
     class: "title",
@@ -117,17 +153,12 @@ function importBlob(blob, filename, { path, word = "reading" } = {}) {
     h("div", { class: "head" }, title, close),
     h("div", { class: "progress" }, bar),
     status,
+    acts,
     body,
   );
   byId("tray").prepend(card);
   byId("tray").scrollTop = 0;
-  arrange();
-  title.onclick = () => {
-    const folded = card.classList.contains("folded");
-    if (folded) opened.add(card);
-    else opened.delete(card);
-    fold(card, !folded);
-  };
+  title.onclick = () => fold(card, !card.classList.contains("folded"));
   const remove = () => {
     card.remove();
     arrange();
@@ -165,13 +196,28 @@ function importBlob(blob, filename, { path, word = "reading" } = {}) {
     const found = [plural(measurements.length, "measurement"), warnings.length && plural(warnings.length, "warning")];
     status.textContent = found.filter(Boolean).join(", ");
     if (warnings.length) body.append(warningList(warnings));
-    if (same_as) body.append(twinOf(upload_id, same_as, remove));
+    if (measurements.some(({ origin }) => origin.format === "text/table"))
+      acts.append(
+        h("button", {
+          type: "button",
+          class: "link",
+          text: "Correct its columns",
+          onclick: () => {
+            remove();
+            openPreview(blob, filename, upload_id, columns);
+          },
+        }),
+      );
+    await done?.();
+    if (same_as && !done) status.textContent += "; the same file was imported before";
     announce(`${filename} imported: ${status.textContent}`);
     await trying(refreshMeasurements());
     const first = chief(measurements);
-    if (!first) return;
-    await trying(openMeasurement(first.id));
-    if (!warnings.length && !same_as) setTimeout(remove, DONE_MS);
+    if (first) await trying(openMeasurement(first.id));
+    // not before: it is deleted by that, and would be asked for
+    if (same_as && !done) acts.append(twinOf(upload_id, same_as, remove));
+    if (first && !warnings.length && !same_as) setTimeout(remove, DONE_MS);
+    else keep(card);
   }
 
   /** @param {ApiError} error */
@@ -182,6 +228,7 @@ function importBlob(blob, filename, { path, word = "reading" } = {}) {
     card.setAttribute("role", "alert");
     status.className = "";
     status.replaceChildren(h("b", { class: "worse", text: "Not imported. " }), error.message);
+    keep(card);
     return undefined;
   }
   queue.push(start);
@@ -190,21 +237,16 @@ function importBlob(blob, filename, { path, word = "reading" } = {}) {
 
 /** The same file was there before: keep one. @param {string} id @param {string} before @param {() => void} done */
 const twinOf = (id, before, done) =>
-  h(
-    "p",
-    {},
-    "The same file was imported before. ",
-    h("button", {
-      type: "button",
-      class: "link",
-      text: "Keep only that one",
-      onclick: async () => {
-        await trying(api.removeUpload(id).then(refreshMeasurements));
-        await trying(openMeasurement(`${before}-0`));
-        done();
-      },
-    }),
-  );
+  h("button", {
+    type: "button",
+    class: "link",
+    text: "Keep only that one",
+    onclick: async () => {
+      await trying(openMeasurement(`${before}-0`));
+      await trying(api.removeUpload(id).then(refreshMeasurements));
+      done();
+    },
+  });
 
 /** Make the whole window a drop target for files. */
 export function listenForDrops() {

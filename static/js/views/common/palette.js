@@ -1,9 +1,9 @@
-/** What one dialog finds: commands (actions, models, chips, measurements), a model, and what stands at A or B. */
+/** What one dialog finds: commands (actions, plans, models, chips, measurements), a model, and what stands at A or B. */
 import { setChip, setModel, setSides, show } from "../../actions.js";
 import { count, quantity, short, when } from "../../format.js";
 import { isTable } from "../../measured.js";
 import { openMeasurement } from "../../measurements.js";
-import { complete, describe, resized, same, shortLabel } from "../../scenario.js";
+import { clusterChips, complete, describe, resized, same, shortLabel } from "../../scenario.js";
 import { chosenSides } from "../../sides.js";
 import { state } from "../../state.js";
 import { pinned, pinOf } from "../../url.js";
@@ -72,14 +72,19 @@ export function createPalette(shortcuts, found) {
         ? [open]
         : [open, { title: `B is ${title}`, facts: `measurement · ${facts}`, act: inExplore(beside) }];
     });
-    return [...actions, ...models((key) => inExplore(() => setModel(key))()), ...chips, ...measured];
+    const plans = pinnedPlans().map(({ pin, title, facts }) => ({
+      title: `B is ${title}`,
+      facts,
+      act: inExplore(() => setSides(chosenSides(state)[0] || "plan", pin)),
+    }));
+    return [...actions, ...plans, ...models((key) => inExplore(() => setModel(key))()), ...chips, ...measured];
   }
 
   return {
     open: () =>
       finder.open({
         title: "Commands",
-        placeholder: "An action, model, chip or measurement",
+        placeholder: "An action, plan, model, chip or measurement",
         none: NONE,
         offered: commands,
       }),
@@ -106,9 +111,22 @@ export function createPalette(shortcuts, found) {
   };
 }
 
+/** Plans that were pinned, by what tells them from the one in the panel. */
+function pinnedPlans() {
+  const { scenario, catalog, pins, base } = state;
+  return pins
+    .filter((pin) => pin.startsWith("s:"))
+    .map((pin) => {
+      const its = pinned(pin, base);
+      const all = describe(its, catalog);
+      const title = same(its.model, scenario.model) ? shortLabel(its, scenario, catalog) : all;
+      return { pin, title, facts: `pinned plan · ${all}` };
+    });
+}
+
 /** What may stand at a side: the plan, pinned plans, measurements, and the plan on another model or chip. @param {"A" | "B"} letter @returns {Offer[]} */
 function sides(letter) {
-  const { scenario, catalog, pins, base, measurements, measurement } = state;
+  const { scenario, catalog, base, measurements, measurement } = state;
   const now = chosenSides(state)[letter === "A" ? 0 : 1];
   const offer = (/** @type {string} */ key, /** @type {string} */ title, /** @type {string} */ facts, words = "") => ({
     title,
@@ -117,14 +135,7 @@ function sides(letter) {
     current: key === now,
     act: () => take(letter, key),
   });
-  const plans = pins
-    .filter((pin) => pin.startsWith("s:"))
-    .map((pin) => {
-      const its = pinned(pin, base);
-      const all = describe(its, catalog);
-      const name = same(its.model, scenario.model) ? shortLabel(its, scenario, catalog) : all;
-      return offer(pin, name, `pinned plan · ${all}`);
-    });
+  const plans = pinnedPlans().map(({ pin, title, facts }) => offer(pin, title, facts));
   const measured = (measurements ?? [])
     .filter((one) => !isTable(one))
     .map((one) =>
@@ -141,7 +152,6 @@ function sides(letter) {
           .join(" · "),
       ),
     );
-  const { chips_per_node, nodes } = scenario.cluster;
   const entries = [
     ...catalog.models.map(({ key, label, aliases }) => ({
       key,
@@ -155,7 +165,7 @@ function sides(letter) {
       label,
       words: "",
       what: "chip",
-      its: { ...scenario, cluster: resized({ chip: key }, chips_per_node * nodes, value.chips_per_node ?? 8) },
+      its: { ...scenario, cluster: resized({ chip: key }, clusterChips(scenario.cluster), value.chips_per_node ?? 8) },
     })),
   ].filter(({ key }) => key !== scenario.model && key !== scenario.cluster.chip);
   return [

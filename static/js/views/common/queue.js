@@ -1,5 +1,5 @@
 /**
- * Work that may wait: drawn after 60 ms without a change, one piece per frame, only where it can be seen, and never
+ * Work that may wait: drawn after 100 ms without a change, one piece per frame, only where it can be seen, and never
  * while a key or pointer event is waiting. The newest piece of each owner replaces the older one. Once the page rests,
  * what cannot be seen takes its place, so that nothing moves under a reader who jumps there.
  */
@@ -7,7 +7,7 @@
 /** @typedef {{seen: boolean}} Owner */
 /** @typedef {{work: () => void, place: (() => void) | null}} Piece  `place`: what to do where it is not seen */
 
-const QUIET_MS = 60;
+const QUIET_MS = 100;
 const REST_MS = 300;
 const FRAME_MS = 16;
 /** @type {Map<Owner, Piece>} */

@@ -1,6 +1,7 @@
 /** The whole page as a file: a report to read anywhere, or JSON; both open again here. */
 import { describe } from "../../scenario.js";
 import { readUrl } from "../../actions.js";
+import { ApiError } from "../../api.js";
 import { documentIn, pageDocument, renamed } from "../../pageDocument.js";
 import { reportHtml } from "../../report.js";
 import { state } from "../../state.js";
@@ -88,20 +89,29 @@ export async function documentOf(blob) {
 }
 
 /**
- * Open what was taken along: measurements that are not here are imported, then the page is as it was.
+ * Open what was taken along: measurements that are not here are imported, each for itself, as the server may refuse one;
+ * then the page is as it was.
  * @param {import("../../pageDocument.js").PageDocument} found @param {string} filename
+ * @returns {Promise<{imported: number, refused: string[]}>}
  */
 export async function openDocument({ link, measurements }, filename) {
   const here = new Set((state.measurements ?? []).map(({ id }) => id));
-  const missing = measurements.filter(({ id }) => !here.has(id));
   /** @type {Map<string, string>} */
   const names = new Map();
-  if (missing.length) {
-    const sent = new Blob([JSON.stringify({ measurements: missing })], { type: "application/json" });
-    const imported = await upload(sent, filename.replace(/\.html$/, ".json"), () => {}).done;
-    missing.forEach(({ id }, at) => names.set(id, imported.measurements[at].id));
+  /** @type {string[]} */
+  const refused = [];
+  for (const one of measurements.filter(({ id }) => !here.has(id))) {
+    const sent = new Blob([JSON.stringify({ measurements: [one] })], { type: "application/json" });
+    try {
+      const { measurements: came } = await upload(sent, filename.replace(/\.html$/, ".json"), () => {}).done;
+      if (came.length) names.set(one.id, came[0].id);
+      else refused.push(one.label || one.id);
+    } catch (error) {
+      if (!(error instanceof ApiError) || !error.status) throw error;
+      refused.push(`${one.label || one.id}: ${error.message}`);
+    }
   }
   history.pushState(null, "", renamed(link, names) || location.pathname);
   readUrl();
-  return missing.length;
+  return { imported: names.size, refused };
 }

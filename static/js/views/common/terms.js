@@ -28,17 +28,20 @@ export function explainTerms() {
   let timer = 0;
   /** @type {Element | null} */
   let shown = null;
+  let before = ""; // what described it already
 
   function hide() {
     clearTimeout(timer);
-    shown?.removeAttribute("aria-describedby");
+    if (before) shown?.setAttribute("aria-describedby", before);
+    else shown?.removeAttribute("aria-describedby");
     shown = null;
     card.hidden = true;
   }
   /** @param {Element} element @param {import("../../glossary.js").Term} term */
   function show(element, term) {
     shown = element;
-    element.setAttribute("aria-describedby", "term");
+    before = element.getAttribute("aria-describedby") ?? "";
+    element.setAttribute("aria-describedby", `${before} term`.trim());
     card.replaceChildren(h("b", { text: term.name }), ...parts(term).filter((one) => one !== null));
     card.hidden = false;
     const at = element.getBoundingClientRect();

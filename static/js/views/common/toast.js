@@ -17,16 +17,20 @@ export function toast(text) {
   setTimeout(() => note.remove(), SHOWN_MS);
 }
 
-/** Something that stays until it is closed. @param {string} text */
+/** Something that stays above the figures until it is closed. @param {string} text */
 export function notice(text) {
-  const close = h("button", { type: "button", "aria-label": "Dismiss", onclick: () => note.remove() }, icon("close"));
+  const close = h(
+    "button",
+    { type: "button", class: "dismiss", "aria-label": "Dismiss", onclick: () => note.remove() },
+    icon("close"),
+  );
   const note = h(
     "div",
     { class: "import", role: "status" },
     h("div", { class: "head" }, h("b", { text: "Not all of it is known" }), close),
     h("p", { text }),
   );
-  byId("tray").prepend(note);
+  byId("kept").prepend(note);
 }
 
 /** @param {string} text @param {string} said  what the toast says */

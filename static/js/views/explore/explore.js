@@ -9,6 +9,7 @@ import { state, subscribe } from "../../state.js";
 import { announce, byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { REPORT_EVENT } from "../common/takeAlong.js";
+import { later, watch } from "../common/queue.js";
 import { trying } from "../common/toast.js";
 import { createAssumptions } from "./assumptions.js";
 import { createCommunication } from "./communication.js";
@@ -107,6 +108,8 @@ export function createExplore(root, { tour, choose }) {
   );
   root.append(panel.panel, content, panel.button);
 
+  watch(tabs, tabs.element);
+
   /** @type {{x: number[], y: number[]} | null} */
   let heldRange = null;
 
@@ -173,6 +176,9 @@ export function createExplore(root, { tour, choose }) {
         ? `${plural(figure.left_out, "unpriced kernel")}, ${seconds(figure.left_out_s)}`
         : "";
       put(roof.sub, [letters.join(" "), left].filter(Boolean).join(" · "));
+      roof.sub.title = left
+        ? "Unpriced: kernels whose FLOPs or bytes are not known, such as copies; they are the strokes at the foot."
+        : "";
       return {
         ...figure,
         said: `${level ? `bytes of ${level}; ` : ""}${letters.join(" ")}; hollow: predicted, solid: measured; area: share of the step`,
@@ -185,7 +191,7 @@ export function createExplore(root, { tour, choose }) {
     if (!state.estimate && !state.pair) return;
     drawRoofline();
     time.update();
-    tabs.update();
+    later(tabs, tabs.update, tabs.update);
   }
 
   let said = "";
@@ -205,6 +211,8 @@ export function createExplore(root, { tour, choose }) {
     drawRest();
     say();
   });
+  subscribe(["timelines"], () => state.view === "explore" && time.update());
+  subscribe(["levels"], () => state.view === "explore" && drawRoofline());
   subscribe(["difference", "selected"], (_, changed) => {
     if (state.view !== "explore") return;
     water.update();
@@ -217,6 +225,10 @@ export function createExplore(root, { tour, choose }) {
   });
   subscribe(["measurement"], water.showWarnings);
   subscribe(["measurement", "measuredScenario", "theme", "view"], () => state.view === "explore" && profile.update());
+  // what a proposal offers is beside the scenario that is shown
+  subscribe(["scenario", "drag"], () => {
+    if (state.view === "explore" && state.measurement && !state.measuredScenario && !state.drag) profile.update();
+  });
   subscribe(["measured"], () => void trying(loadMeasurement()));
   root.addEventListener(REPORT_EVENT, tabs.updateAll);
   profile.update();

@@ -12,7 +12,11 @@ export function createHardwareSliders() {
     const id = `multiple-${part}`;
     const said = h("output", { for: id });
     const range = h("input", { type: "range", id, min: -MOST, max: MOST, step: STEP, value: 0 });
-    range.addEventListener("input", () => put(said, timesWords(2 ** range.valueAsNumber)));
+    const say = (/** @type {number} */ times) => {
+      put(said, timesWords(times));
+      range.setAttribute("aria-valuetext", `${label} ${timesWords(times)}`);
+    };
+    range.addEventListener("input", () => say(2 ** range.valueAsNumber));
     range.addEventListener("change", () => setMultiple(part, 2 ** range.valueAsNumber));
     range.addEventListener("dblclick", () => setMultiple(part, 1));
     const element = h(
@@ -22,7 +26,7 @@ export function createHardwareSliders() {
       h("div", { class: "track" }, h("i"), range),
       said,
     );
-    return { part, label, range, said, element };
+    return { part, range, say, element };
   });
   const changed = h("span", { class: "chosen" });
   const element = h(
@@ -34,13 +38,13 @@ export function createHardwareSliders() {
 
   function update() {
     const now = multiples(state.scenario, state.catalog);
-    for (const { part, label, range, said, element: row } of rows) {
+    for (const { part, range, say, element: row } of rows) {
       const times = now[part];
-      row.hidden = times === null;
+      // between nodes there is nothing to multiply where there is one
+      row.hidden = times === null || (part === "network" && times === 1 && state.scenario.cluster.nodes < 2);
       if (times === null || document.activeElement === range) continue;
       range.value = String(Math.log2(times));
-      range.setAttribute("aria-valuetext", `${label} ${timesWords(times)}`);
-      put(said, timesWords(times));
+      say(times);
     }
     const moved = PARTS.filter(([part]) => now[part] !== null && now[part] !== 1);
     put(

@@ -8,17 +8,18 @@ import { createOwnPart } from "./ownPart.js";
 import { savedParts, withPart } from "../../ownParts.js";
 import { priceOf } from "../../sides.js";
 import { usdPerHour } from "./strip.js";
-import { chipOf, chips, chipWord, describe, same } from "../../scenario.js";
+import { clusterChips, chipOf, chips, chipWord, same } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { tokensIn } from "../../tokenCount.js";
 import { h, put } from "../common/dom.js";
 import { options, OWN, selectOr } from "../common/entries.js";
 import { capacityHint, chipSpecs, modelSpecs } from "./specs.js";
-import { tellFollowed } from "../common/fieldProblem.js";
+import { createFieldProblem } from "../common/fieldProblem.js";
 import { createModelFile } from "./modelFile.js";
 import { choiceOf, createPlan, numberOf } from "./plan.js";
 import { createField } from "./field.js";
 import { createSheet } from "../common/sheet.js";
+import { createWhose } from "./whose.js";
 import { copy } from "../common/toast.js";
 
 const BATCH = /** @type {[string, string, string][]} */ ([
@@ -58,10 +59,9 @@ export function createPanel({ tour }) {
   const total = h("input", { type: "number", id: "chips", min: 1, step: 1, inputmode: "numeric" });
   total.addEventListener("change", () => {
     if (!Number.isInteger(total.valueAsNumber) || total.valueAsNumber < 1) return update();
-    setChips(total.valueAsNumber);
-    tellFollowed();
-    return undefined;
+    return setChips(total.valueAsNumber);
   });
+  const totalProblem = createFieldProblem("cluster.chips");
   const multiples = createHardwareSliders();
   const networks = createNetworks();
   multiples.element.append(networks.link);
@@ -103,8 +103,10 @@ export function createPanel({ tour }) {
     "A bundled run, to look around.",
     h("button", { type: "button", class: "link", id: "tour", text: "One-minute tour", onclick: tour }),
   );
+  const whose = createWhose();
   const sheet = createSheet("Scenario", [
     welcome,
+    whose.element,
     h(
       "section",
       {},
@@ -124,6 +126,7 @@ export function createPanel({ tour }) {
       chip,
       chipFacts,
       h("div", { class: "field" }, totalLabel, total),
+      totalProblem.element,
       nodes.element,
       chipProblem,
       networks.network,
@@ -199,7 +202,8 @@ export function createPanel({ tour }) {
     const product_of = [dp, tp, pp, ...(cp > 1 ? [cp] : [])].map((degree) => count(degree)).join(" × ");
     put(totalLabel, `${chipWord(chipOf(scenario, catalog))}s`);
     const cluster = scenario.cluster;
-    if (document.activeElement !== total) total.value = String(cluster.chips_per_node * cluster.nodes);
+    totalProblem.update("");
+    if (document.activeElement !== total) total.value = String(clusterChips(cluster));
     put(product, `${product_of} = ${plural(chips(scenario), chipWord(chipOf(scenario, catalog)))}`);
     // the start state, which nobody has chosen
     welcome.hidden = !state.sample || state.measured !== state.sample || !same(scenario, state.base);
@@ -213,7 +217,6 @@ export function createPanel({ tour }) {
     ownModel.update();
     ownChip.update();
     for (const one of all) one.update();
-    sheet.label(describe(scenario, catalog));
   }
   /** Days and dollars of the whole run, of A and of B. */
   function updateWhole() {
@@ -222,14 +225,15 @@ export function createPanel({ tour }) {
     const sides = [pair?.a, pair?.b].filter((side) => side?.step_s && side.tokens);
     whole.hidden = !run_tokens || !sides.length;
     if (whole.hidden) return;
-    const { usd } = usdPerHour();
     const steps = sides.map((side) => run_tokens / (side?.tokens ?? 1));
     const length = sides.map((side, at) => significant((steps[at] * (side?.step_s ?? 0)) / 86_400));
-    const costs = sides.map((side, at) => side && (priceOf(side, usd)?.step_usd ?? 0) * steps[at]);
+    const costs = sides.map((side, at) => side && (priceOf(side, usdPerHour(side).usd)?.step_usd ?? 0) * steps[at]);
     put(days, `${length.join(" → ")} days`);
     put(dollars, costs.every(Boolean) ? costs.map((cost) => `$${short(cost ?? 0)}`).join(" → ") : "");
   }
   subscribe(["pair", "run_tokens", "usd_per_hour"], updateWhole);
+  subscribe(["pair", "measurement", "scenario", "problems"], whose.update);
+  subscribe(["pair"], () => sheet.label(`Scenario ${state.pair?.edited ?? ""}`.trim()));
   subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b", "measured"], (_, changed) =>
     update(changed),
   );

@@ -5,17 +5,54 @@
 import { setScenario } from "../../actions.js";
 import { api } from "../../api.js";
 import { opRows, whatIfRows } from "../../figures/ownOps.js";
-import { change, plural, said, seconds } from "../../format.js";
+import { bytes, change, plural, said, seconds } from "../../format.js";
 import { deviceName } from "../../measured.js";
 import { confirmScenario } from "../../measurements.js";
-import { complete, describe } from "../../scenario.js";
+import { complete, describe, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { breakable, h, put } from "../common/dom.js";
 import { createScroller } from "../common/scroller.js";
 import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
 
-const RANKS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024];
+/**
+ * What lays the ops out: the parameter of the address, the layout that allows it, its values and how people read them.
+ * Those without values have the layout's own choices.
+ * @type {{key: string, of: string, label: string, values?: number[], word: (value: string) => string}[]}
+ */
+const LAID = [
+  {
+    key: "ranks",
+    of: "dp",
+    label: "Data parallel ranks",
+    values: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
+    word: (value) => (value === "1" ? "1 rank" : `${value} ranks`),
+  },
+  { key: "sharding", of: "sharding", label: "Sharding of states", word: (value) => value },
+  {
+    key: "tp",
+    of: "tp",
+    label: "Tensor parallel ranks",
+    values: [1, 2, 4, 8, 16],
+    word: (value) => (value === "1" ? "no tensor parallel" : `tensor parallel ${value}`),
+  },
+  {
+    key: "pp",
+    of: "pp",
+    label: "Pipeline stages",
+    values: [1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
+    word: (value) => (value === "1" ? "no pipeline" : `pipeline of ${value}`),
+  },
+  { key: "schedule", of: "pp", label: "Pipeline schedule", word: (value) => value },
+  {
+    key: "micro_batches",
+    of: "pp",
+    label: "Micro-batches of a step",
+    values: [1, 2, 4, 8, 16, 32, 64],
+    word: (value) => (value === "1" ? "1 micro-batch" : `${value} micro-batches`),
+  },
+];
+const CHUNKED = ["interleaved", "zero-bubble-v"];
 
 /** Whether the measurement says which ops ran. */
 const isProfile = () => Boolean(state.measurement?.expected || state.measurement?.proposed);
@@ -85,15 +122,16 @@ function createOps() {
   return { element, update };
 }
 
-/** The card of what-if switches: the same ops under a compiler, another attention, another chip. */
+/** The card of what-if switches: the same ops under a compiler, another attention, another chip, spread over ranks. */
 function createWhatIf() {
   const switches = h("div", { class: "choices" });
   const chip = h("select", { "aria-label": "On the chip" });
-  const ranks = h(
-    "select",
-    { "aria-label": "Data parallel ranks" },
-    RANKS.map((count) => h("option", { value: String(count), text: count === 1 ? "1 rank" : `${count} ranks` })),
-  );
+  const laid = LAID.map((one) => {
+    const values = (one.values ?? []).map(String);
+    const options = values.map((value) => h("option", { value, text: one.word(value) }));
+    return { ...one, select: h("select", { "aria-label": one.label, disabled: !values.length }, options) };
+  });
+  const split = h("p", { class: "hint" });
   const other = h("details", { class: "hint" });
   const said = h("p", { "aria-live": "polite" });
   const scroller = createScroller("What if, by category");
@@ -102,8 +140,9 @@ function createWhatIf() {
     { class: "card", id: "what-if" },
     h("header", {}, h("h3", { text: "What if" }), h("span", { class: "sub", text: "the same ops, predicted again" })),
     switches,
-    h("div", { class: "choices" }, chip, ranks),
+    h("div", { class: "choices" }, chip, ...laid.map(({ select }) => select)),
     said,
+    split,
     scroller.element,
     other,
   );
@@ -117,7 +156,12 @@ function createWhatIf() {
     const own = measurement?.expected;
     if (!measurement || !own) return;
     const number = ++asked;
-    const found = await api.whatIf(measurement.id, [...chosen], chip.value, ranks.value);
+    const plan = Object.fromEntries(laid.map(({ key, select }) => [key, select.value]).filter(([, value]) => value));
+    // how something is divided is said of what is divided alone
+    if (plan.ranks === "1") delete plan.sharding;
+    if (plan.pp === "1") delete plan.schedule;
+    if (CHUNKED.includes(plan.schedule) && plan.pp !== "1") plan.virtual_stages = "2";
+    const found = await api.whatIf(measurement.id, [...chosen], chip.value, plan);
     if (number !== asked || state.measurement?.id !== measurement.id) return;
     switches.replaceChildren(
       ...found.offered.map(({ key, label }) => {
@@ -135,26 +179,47 @@ function createWhatIf() {
         return one;
       }),
     );
-    ranks.disabled = found.layouts.some(({ key, reason }) => key === "dp" && reason);
+    for (const { key: name, of, values, word, select } of laid) {
+      const way = found.layouts.find(({ key }) => key === of);
+      select.disabled = Boolean(way?.reason);
+      select.hidden = select.disabled && of !== "dp";
+      if (!values && !select.options.length && !way?.reason) {
+        select.replaceChildren(...(way?.choices ?? []).map((value) => h("option", { value, text: word(value) })));
+        select.value = found.laying.plan[name];
+      }
+    }
+    const { plan: chips, micro_batches } = found.laying;
+    // what divides nothing yet has nothing to choose
+    for (const { key, select } of laid)
+      if ((key === "sharding" && chips.dp === 1) || (key === "schedule" && chips.pp === 1)) select.hidden = true;
+    const moved = chips.dp * chips.tp * chips.pp * micro_batches > 1;
+    const named = Object.entries(found.layouts.find(({ key }) => key === "tp")?.split ?? {});
+    put(split, chips.tp > 1 ? `Split: ${named.map(([path, how]) => `${path} by ${how}s`).join(", ")}.` : "");
+    split.hidden = chips.tp === 1;
     const refused = found.layouts.filter(({ reason }) => reason);
     other.replaceChildren(
       h("summary", { text: `What it cannot be asked: ${refused.map(({ label }) => label).join(", ")}` }),
       ...refused.map(({ label, reason }) => h("p", {}, h("b", { text: `${label}: ` }), reason)),
     );
-    const plain = !chosen.size && found.chip === own.chip && found.ranks === 1;
-    const { step_time_s, interval_s } = found.estimate;
+    const plain = !chosen.size && found.chip === own.chip && !moved;
+    const { step_time_s, interval_s, memory, tokens_per_s_per_chip } = found.estimate;
     const frac = step_time_s / own.estimate.step_time_s - 1;
     const [low, high] = interval_s;
+    const before = own.estimate.tokens_per_s_per_chip;
+    const perChip = before ? ` ${change(tokens_per_s_per_chip / before - 1)} tokens/s,` : "";
+    const each = moved
+      ? ` Each of ${plural(found.estimate.chips, "rank")}:${perChip} ${bytes(memory.peak_bytes)} at its peak, which ${memory.fits ? "fits" : "does not fit"}.`
+      : "";
     put(
       said,
       plain
         ? `As it is: ${seconds(own.estimate.step_time_s)} predicted.`
-        : `${seconds(step_time_s)}, ${change(frac)} against ${seconds(own.estimate.step_time_s)}; ${seconds(low)} to ${seconds(high)} at 80 %.`,
+        : `${seconds(step_time_s)}, ${change(frac)} against ${seconds(own.estimate.step_time_s)}; ${seconds(low)} to ${seconds(high)} at 80 %.${memory.peak_bytes ? each : ""}`,
     );
     scroller.element.hidden = plain;
     if (!plain) scroller.fill(tableView(whatIfRows(own.estimate, found.estimate, catalog.categories), { total: true }));
   }
-  chip.onchange = ranks.onchange = () => void trying(ask());
+  for (const select of [chip, ...laid.map((one) => one.select)]) select.onchange = () => void trying(ask());
 
   function update() {
     const { measurement, catalog } = state;
@@ -163,10 +228,15 @@ function createWhatIf() {
     if (!measurement || !own || shown === measurement.id) return;
     shown = measurement.id;
     chosen = new Set();
-    const chips = catalog.chips.filter(({ value }) => value.kind !== "cpu");
+    const chips = catalog.chips.filter(({ key, value }) => value.kind !== "cpu" || key === own.chip);
     chip.replaceChildren(...chips.map(({ key, label }) => h("option", { value: key, text: label })));
+    if (!chips.some(({ key }) => key === own.chip))
+      chip.prepend(h("option", { value: own.chip, text: "the chip it ran on" }));
     chip.value = own.chip;
-    ranks.value = "1";
+    for (const { values, select } of laid) {
+      if (values) select.value = "1";
+      else select.replaceChildren();
+    }
     void trying(ask());
   }
   return { element, update };
@@ -216,10 +286,13 @@ function createProposal() {
       ...[
         proposed && found?.whole && button("Confirm", "primary", () => void trying(confirmScenario(proposed))),
         proposed &&
+          !same(proposed, scenario) &&
           button(found?.whole ? "Correct it first" : "Open it as a training step", "ghost", () =>
             setScenario(proposed),
           ),
-        (found?.whole ?? true) && button("It is the one shown", "ghost", () => void trying(confirmScenario(scenario))),
+        (found?.whole ?? true) &&
+          !(proposed && same(proposed, scenario)) &&
+          button("It is the one shown", "ghost", () => void trying(confirmScenario(scenario))),
       ].filter((one) => one instanceof HTMLElement),
     );
     scroller.element.hidden = !fields.length;

@@ -11,6 +11,8 @@ import { usdPerHour } from "./strip.js";
 
 const MOST = 3;
 const MOST_CHANGES = 3;
+/** Letters of a name that one line may not have room for. */
+const LONG_NAME = 24;
 
 /** @param {import("../../types.js").Change} change */
 function changeWords({ field, before, after }) {
@@ -42,7 +44,7 @@ export function createRemedies() {
 
   function update() {
     const { remedies, estimate, estimated, problems, drag, pair } = state;
-    element.hidden = !pair?.edited;
+    element.hidden = !pair?.edited || (problems.length > 0 && !estimate);
     const found = remedies && estimated && same(remedies.scenario, estimated) && !problems.length ? remedies : null;
     element.classList.toggle("stale", !found || Boolean(drag));
     if (!found || !estimate) {
@@ -83,7 +85,7 @@ export function createRemedies() {
           class: "remedy",
           title: `${words.all}: ${quantity(one.step_time_s, "s", 6)}, ${quantity(one.peak_bytes, "bytes", 6)} at the peak`,
         },
-        h("h3", { text: words.text }),
+        h("h3", { text: words.text, class: words.text.length > LONG_NAME && "long" }),
         h("p", {}, numbers),
         h(
           "span",
@@ -108,7 +110,13 @@ export function createRemedies() {
     const none = lacking
       ? "No neighbouring plan fits: take more chips, or chips with more memory."
       : `None of ${found.tried} neighbouring plans is faster by 1 %.`;
-    list.replaceChildren(...(best.length ? best.map(line) : [h("li", { class: "empty", text: none })]));
+    const rest = `best of ${found.tried} neighbouring plans`;
+    list.replaceChildren(
+      ...best.map(line),
+      ...(best.length < MOST
+        ? [h("li", { class: best.length ? "empty rest" : "empty", text: best.length ? rest : none })]
+        : []),
+    );
   }
   return { element, update };
 }

@@ -1,7 +1,7 @@
 /** A and B in the bar: the title of the page. Each opens a choice of plans and measurements; swap, pin, undo. */
 import { pinScenario, setScenario, swapSides } from "../../actions.js";
 import { apart, measuredChip, relationWords } from "../../measured.js";
-import { describe, same } from "../../scenario.js";
+import { describe, same, shortLabel } from "../../scenario.js";
 import { set, state, subscribe } from "../../state.js";
 import { h, icon, put } from "../common/dom.js";
 import { toast } from "../common/toast.js";
@@ -27,9 +27,7 @@ export function createSidesBar(root, choose) {
       { type: "button", class: `side side-${letter.toLowerCase()}`, onclick: () => choose(letter) },
       badge,
       kind,
-      name,
-      extra,
-      refused,
+      h("span", { class: "names" }, refused, " ", name, " ", extra),
     );
     return { letter, element, badge, kind, name, extra, refused };
   });
@@ -59,7 +57,12 @@ export function createSidesBar(root, choose) {
       put(extra, side?.extra ?? "");
       put(refused, side && !side.fits ? (side.predicted ? "does not fit" : "out of memory") : "");
       element.title = side
-        ? [`Choose ${letter}. Now: ${side.scenario ? describe(side.scenario, state.catalog) : side.name}`, side.extra]
+        ? [
+            `Choose ${letter}. Now: ${side.name}`,
+            side.scenario ? describe(side.scenario, state.catalog) : "",
+            side.extra,
+            whole(side, letter === "A" ? pair.b : pair.a),
+          ]
             .filter(Boolean)
             .join(", ")
         : `Choose ${letter}`;
@@ -67,6 +70,16 @@ export function createSidesBar(root, choose) {
   }
   subscribe(["pair", "view", "catalog"], update);
   update();
+}
+
+/**
+ * Everything by which a plan differs from the other side, where its name had room for some of it.
+ * @param {import("../../sides.js").Side} side @param {import("../../sides.js").Side | null} other
+ */
+function whole({ scenario }, other) {
+  if (!scenario || !other?.scenario || same(scenario, other.scenario)) return "";
+  const words = shortLabel(scenario, other.scenario, state.catalog, Infinity);
+  return `against ${other.letter}: ${words}`;
 }
 
 /** The way from what is shown back to what was measured, where the two are apart. */

@@ -2,7 +2,7 @@
 import { setPrice } from "../../actions.js";
 import { arrow, bytes, change, measured, percent, scaleFor, short, significant } from "../../format.js";
 import { spreadWords } from "../../measured.js";
-import { judged, priceOf } from "../../sides.js";
+import { judged, priceOf, silent } from "../../sides.js";
 import { chipOf, chipWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -77,7 +77,8 @@ export function createStrip() {
   usd.onclick = () => {
     usd.hidden = true;
     input.hidden = false;
-    input.value = String(usdPerHour().usd || "");
+    const { pair } = state;
+    input.value = String(usdPerHour(pair?.b ?? pair?.a).usd || "");
     input.select();
   };
   let closing = false;
@@ -102,11 +103,12 @@ export function createStrip() {
   function update() {
     const { pair, drag } = state;
     const one = pair?.a ?? pair?.b ?? null;
-    if (!pair || !one || ![pair.a, pair.b].some((side) => side?.step_s || side?.peak_bytes)) return;
+    if (!pair || !one) return;
+    if (!silent(pair) && ![pair.a, pair.b].some((side) => side?.step_s || side?.peak_bytes)) return;
     element.classList.remove("skeleton");
     const [a, b] = pair.a && pair.b ? [pair.a, pair.b] : [null, one];
     const ghost = !a && drag?.estimate ? drag.estimate : null;
-    const chip = chipWord(chipOf((b.scenario ?? a?.scenario) || state.scenario, state.catalog));
+    const chip = chipWord(b.chip);
     const times = [a?.step_s ?? ghost?.step_time_s, b.step_s];
     const muted = !b.fits;
     const seconds = scaleFor(Math.max(...times.map((value) => value ?? 0)), "s");
@@ -159,15 +161,17 @@ export function createStrip() {
       false,
     );
     memory(peak, a, b, pair.edited);
-    const known = usdPerHour();
-    put(usd, known.usd ? `$${known.usd.toFixed(2)}/h` : "set $/h");
+    const known = usdPerHour(b);
+    // two chips have two prices
+    const prices = [...new Set([a ?? b, b].map((side) => usdPerHour(side).usd).filter(Boolean))];
+    put(usd, known.usd ? `$${prices.map((price_usd) => price_usd.toFixed(2)).join(" → ")}/h` : "set $/h");
     usd.title = known.usd
       ? `One ${chip} for an hour. ${known.source}`
       : `The catalogue knows no price of this ${chip}: give one.`;
     shown(
       price,
       (side, step_s) => {
-        const found = priceOf({ ...side, step_s }, known.usd);
+        const found = priceOf({ ...side, step_s }, usdPerHour(side).usd);
         return found?.million_usd === null || !found ? null : found.million_usd * 100;
       },
       (value) => measured(value),
@@ -180,15 +184,16 @@ export function createStrip() {
   return { element, update };
 }
 
-/** What a chip costs for an hour: the person's number, else the catalogue's with its source. */
-export function usdPerHour() {
+/**
+ * What a chip costs for an hour: the person's number, else the catalogue's with its source.
+ * @param {Side | null} [side]  whose chip; the panel's without one
+ */
+export function usdPerHour(side) {
   const { usd_per_hour, scenario, catalog } = state;
   if (usd_per_hour > 0) return { usd: usd_per_hour, source: "Given by you." };
-  const entry = catalog.chips.find(({ key }) => key === scenario.cluster.chip);
-  return {
-    usd: chipOf(scenario, catalog).usd_per_hour || 0,
-    source: entry?.sources.usd_per_hour ? `Source: ${entry.sources.usd_per_hour}.` : "",
-  };
+  const chip = side?.chip ?? chipOf(scenario, catalog);
+  const source = catalog.chips.find(({ value }) => value === chip)?.sources.usd_per_hour;
+  return { usd: Number(chip.usd_per_hour) || 0, source: source ? `Source: ${source}.` : "" };
 }
 
 /**
@@ -221,6 +226,23 @@ function delta(tile, a, b, lessIsBetter, muted) {
   put(tile.delta, `${arrow(frac)} ${change(frac)}`.trim());
 }
 
+/** Between two strokes of the hatching, and how far one leans. */
+const HATCH = 4;
+const LEAN = 2.5;
+
+/**
+ * What is predicted is hatched, what is measured solid, as everywhere. @param {number} from @param {number} to
+ * @param {boolean} predicted
+ */
+function stretch(from, to, predicted) {
+  const wide = Math.max(1, to - from);
+  const whole = svg("rect", { x: from, width: wide, y: 3.5, height: 5, class: `interval${predicted ? " pale" : ""}` });
+  if (!predicted) return [whole];
+  let strokes = "";
+  for (let x = from + 1; x + LEAN <= from + wide; x += HATCH) strokes += `M${x},8.5l${LEAN},-5`;
+  return [whole, svg("path", { d: strokes, class: "hatching" })];
+}
+
 /**
  * The interval of A as a band, that of B as a line under it, A a tick, B a diamond.
  * @param {Tile} tile @param {(number | null)[]} values @param {Range[]} ranges @param {(Side | null)[]} sides
@@ -238,10 +260,7 @@ function drawBand(tile, values, ranges, sides, write) {
   const band = first ?? second;
   /** @type {Element[]} */
   const marks = [svg("line", { x1: 0, x2: WIDE, y1: 6, y2: 6, class: "rail" })];
-  if (band)
-    marks.push(
-      svg("rect", { x: x(band[0]), width: Math.max(1, x(band[1]) - x(band[0])), y: 3.5, height: 5, class: "interval" }),
-    );
+  if (band) marks.push(...stretch(x(band[0]), x(band[1]), Boolean(sides[first ? 0 : 1]?.predicted)));
   if (first && second)
     marks.push(
       svg("line", { x1: x(second[0]), x2: Math.max(x(second[0]) + 1, x(second[1])), y1: 11, y2: 11, class: "spread" }),
@@ -259,13 +278,14 @@ function drawBand(tile, values, ranges, sides, write) {
 function memory(tile, a, b, edited) {
   const [first, second] = [a?.peak_bytes ?? null, b.peak_bytes];
   const capacity = (b.predicted ? b : a)?.capacity_bytes ?? b.capacity_bytes ?? a?.capacity_bytes ?? null;
-  const { factor, unit } = scaleFor(Math.max(first ?? 0, second ?? 0, capacity ?? 0), "bytes");
+  // a model that fills little of the memory in its own unit: thousandths of the memory's say nothing
+  const { factor, unit } = scaleFor(Math.max(first ?? 0, second ?? 0) || (capacity ?? 0), "bytes");
   const write = (/** @type {number} */ value) => measured(value / factor);
   numbers(tile, a ? first : null, second, write, null, false, edited);
   if (a && first === null) put(tile.a, "–");
   tile.a.hidden = tile.to.hidden = !a;
   tile.b.classList.toggle("over", !b.fits);
-  put(tile.unit, capacity ? `of ${bytes(capacity)}` : unit);
+  put(tile.unit, capacity && scaleFor(capacity, "bytes").factor === factor ? `of ${bytes(capacity)}` : unit);
   tile.element.title = capacityHint();
   tile.element.classList.toggle("alarm", !b.fits);
   const over = !b.fits && b.estimate ? b.estimate.memory.reserved_bytes - b.estimate.memory.capacity_bytes : 0;
@@ -287,7 +307,7 @@ function memory(tile, a, b, edited) {
     tile.high,
     !b.fits
       ? risk !== null && risk < 0.995
-        ? `does not fit, OOM ${percent(risk, 2)}`
+        ? `OOM risk ${percent(risk, 2)}`
         : "does not fit"
       : risk === null
         ? capacity && second
@@ -303,7 +323,7 @@ function memory(tile, a, b, edited) {
   const x = (/** @type {number} */ value) => (value / most) * (WIDE - 4) + 2;
   const marks = [
     svg("line", { x1: 0, x2: WIDE, y1: 6, y2: 6, class: "rail" }),
-    svg("rect", { x: 0, width: x(first ?? second ?? 0), y: 3.5, height: 5, class: "interval" }),
+    ...stretch(0, x(first ?? second ?? 0), (first === null ? b : a)?.predicted ?? true),
     svg("line", { x1: x(capacity), x2: x(capacity), y1: 0, y2: 12, class: "capacity" }),
   ];
   if (second !== null) {

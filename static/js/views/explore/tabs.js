@@ -45,5 +45,5 @@ export function createTabs(parts) {
   }
   const update = () => parts.find(({ key }) => key === chosen)?.update();
   show();
-  return { element, update, updateAll: () => parts.forEach((part) => part.update()), open };
+  return { element, seen: false, update, updateAll: () => parts.forEach((part) => part.update()), open };
 }

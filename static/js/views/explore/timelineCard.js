@@ -1,11 +1,16 @@
 /** The card of the step over time: A above B in every lane, memory below; a Chrome trace to take along. */
 import { chromeTrace, phasesInOrder, timeline } from "../../figures/timeline.js";
+import { seconds } from "../../format.js";
 import { timelineOf } from "../../pair.js";
+import { silent } from "../../sides.js";
 import { state } from "../../state.js";
 import { colour, download, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 
-/** @typedef {import("../../figures/timeline.js").Run} Run */
+/** @typedef {import("../../figures/timeline.js").Run & {apart?: string}} Run */
+
+/** Of the step time: what a recording and the host's clock may differ by for one step. */
+const SAME_FRAC = 0.05;
 
 /** Sides of the pair that can be laid out over time now. */
 export const runsNow = () => [runOf(state.pair?.a ?? null), runOf(state.pair?.b ?? null)].filter((run) => run !== null);
@@ -19,10 +24,16 @@ function runOf(side) {
     return drawn && { letter, predicted, fits, drawn };
   }
   const own = side.measurement?.timeline;
-  if (own) return { letter, predicted, fits, drawn: own };
+  if (own) return { letter, predicted, fits, drawn: own, apart: otherStep(letter, own.total_s, step_s) };
   if (!side.phases_s || !step_s) return null;
   return { letter, predicted, fits, drawn: phasesInOrder(side.phases_s, state.catalog.phases, step_s) };
 }
+
+/** Which step is drawn, where it is not the one whose time is shown. @param {string} letter @param {number} drawn_s @param {number | null} step_s */
+const otherStep = (letter, drawn_s, step_s) =>
+  step_s && Math.abs(drawn_s / step_s - 1) > SAME_FRAC
+    ? `${letter}: a typical step, ${seconds(drawn_s)}, not the one of ${seconds(step_s)} above`
+    : "";
 
 /** @param {{name: () => string}} options */
 export function createTimeline({ name }) {
@@ -45,6 +56,7 @@ export function createTimeline({ name }) {
 
   function update() {
     if (state.drag || !state.pair) return;
+    card.element.hidden = silent(state.pair) && !runsNow().length;
     // until there is something to draw the last one stays, or the place of the first
     if (!runsNow().length) return;
     card.later(() => {
@@ -59,7 +71,7 @@ export function createTimeline({ name }) {
         colour,
         narrow: narrow(),
       });
-      put(card.sub, figure.said ?? "");
+      put(card.sub, [figure.said, ...runs.map(({ apart }) => apart)].filter(Boolean).join("; "));
       return figure;
     });
   }

@@ -4,7 +4,7 @@ import { HEAD_PX, ROW_PX, TALL_ROW_PX, waterfall, waterRows } from "../../figure
 import { measured, plural, quantity } from "../../format.js";
 import { doubtOf, spreadWords } from "../../measured.js";
 import { isCurrent } from "../../pair.js";
-import { judged } from "../../sides.js";
+import { judged, silent } from "../../sides.js";
 import { state } from "../../state.js";
 import { arrange, colour, h, narrow, put, swatch } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -19,9 +19,17 @@ const TIGHT_PX = 440;
 /** @param {{name: () => string}} options */
 export function createWaterfall({ name }) {
   const card = new FigureCard({ id: "step-time", title: "Step time", height: 200, span: "w12 fig", name });
-  const ends = ["A", "B"].map((letter) => h("p", { class: "end" }, h("b", { text: letter }), h("span"), h("strong")));
+  const ends = ["A", "B"].map((letter) =>
+    h("p", { class: "end", hidden: true }, h("b", { text: letter }), h("span"), h("strong")),
+  );
   const list = h("ul", { class: "causes", "aria-label": "Causes of the difference" });
-  const box = h("div", { class: "water" }, ends, list, card.plot);
+  const box = h(
+    "div",
+    { class: "water", style: { height: `${HEAD_PX + USUAL_ROWS * ROW_PX}px` } },
+    ends,
+    list,
+    card.plot,
+  );
   card.element.insertBefore(box, card.tableBox.element);
   const hint = h("p", { class: "hint", hidden: true });
   const back = h("span", { class: "back" });
@@ -84,7 +92,14 @@ export function createWaterfall({ name }) {
   function update() {
     const { pair, difference, catalog, selected, drag } = state;
     const one = pair?.a ?? pair?.b;
-    if (!pair || !one || ![pair.a, pair.b].some((side) => side?.step_s)) return;
+    if (!pair || !one) return;
+    const none = silent(pair);
+    box.hidden = none;
+    if (none) {
+      heading("Step time");
+      return put(card.sub, "what stands here gives no step time; its warnings say why");
+    }
+    if (![pair.a, pair.b].some((side) => side?.step_s)) return;
     const { a, b } = pair;
     const both = a?.step_s && b?.step_s ? { a: a.step_s, b: b.step_s } : null;
     const names = [
@@ -103,7 +118,7 @@ export function createWaterfall({ name }) {
       : [];
     const muted = b?.fits === false;
     const shown = { a: a ?? b, b: a ? b : null, rows, names: catalog.categories, selected, muted };
-    const tight = card.plot.offsetWidth < TIGHT_PX;
+    const tight = card.width > 0 && card.width < TIGHT_PX;
     const figure = waterfall({ ...shown, colour, narrow: narrow(), tight, largest_s: drag?.largest_s ?? 0 });
     const each = narrow() ? TALL_ROW_PX : ROW_PX;
     // the causes come a moment later, and nothing moves when they do
@@ -125,9 +140,7 @@ export function createWaterfall({ name }) {
       put(value, quantity(side.step_s, "s", 4));
     });
     card.now(() => figure);
-    const title = card.element.querySelector("h3");
-    if (title)
-      put(title, both && judged(pair, catalog) ? `A → B ${signed(both.b - both.a, figure.scale)}` : "Step time");
+    heading(both && judged(pair, catalog) ? `A → B ${signed(both.b - both.a, figure.scale)}` : "Step time");
     put(card.sub, subtitle(both));
     const way = wayBack();
     back.replaceChildren(...(way.back ? [way.back] : []));
@@ -135,6 +148,13 @@ export function createWaterfall({ name }) {
     const doubt = doubtOf(state.estimated ?? state.scenario, catalog);
     put(hint, [run && spreadWords(run), doubt].filter(Boolean).join(" "));
     hint.hidden = !hint.textContent || (!doubt && !(a?.disturbed || b?.disturbed));
+    return undefined;
+  }
+
+  /** @param {string} text */
+  function heading(text) {
+    const title = card.element.querySelector("h3");
+    if (title) put(title, text);
   }
 
   /** @param {{a: number, b: number} | null} both */

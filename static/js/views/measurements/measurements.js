@@ -35,7 +35,7 @@ export function createMeasurements(root) {
   const chart = new FigureCard({
     id: "items-chart",
     title: "Chart",
-    height: 240,
+    height: 252,
     span: "w12",
     name,
     about,

@@ -1,9 +1,8 @@
 /** Campaigns above the list of runs: how far each is, what is left, and its runs beside what they should take. */
-import { api, ApiError } from "../../api.js";
 import { campaignsOf, pointOf } from "../../campaigns.js";
 import { campaignFigure } from "../../figures/campaign.js";
 import { plural } from "../../format.js";
-import { disturbance, stepTime } from "../../measured.js";
+import { refreshMeasurements } from "../../measurements.js";
 import { state } from "../../state.js";
 import { arrange, colour, h, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -20,17 +19,6 @@ export function createCampaigns() {
   const element = h("div", { class: "w12 column", id: "campaigns" });
   /** @type {Map<string, {card: FigureCard, bar: HTMLElement, progress: HTMLElement}>} */
   const cards = new Map();
-  /** @type {Map<string, Promise<import("../../types.js").Measurement | null>>} */
-  const measurements = new Map();
-  const measurementOf = (/** @type {string} */ id) => {
-    if (!measurements.has(id))
-      measurements.set(
-        id,
-        api.measurement(id).catch((error) => (error instanceof ApiError ? null : Promise.reject(error))),
-      );
-    return /** @type {Promise<import("../../types.js").Measurement | null>} */ (measurements.get(id));
-  };
-
   /** @param {string} name */
   function cardOf(name) {
     let found = cards.get(name);
@@ -63,6 +51,10 @@ export function createCampaigns() {
 
   async function update() {
     const all = campaignsOf(state.runs ?? []);
+    const isListed = (/** @type {string | null} */ id) => !id || state.measurements?.some((one) => one.id === id);
+    // the list has a run's step in one line; it is asked for again where a run has ended since
+    if (!all.every(({ runs }) => runs.every(({ measurement_id }) => isListed(measurement_id))))
+      await refreshMeasurements();
     arrange(
       element,
       all.map(({ name }) => cardOf(name).card.element),
@@ -75,13 +67,15 @@ export function createCampaigns() {
       progress.hidden = frac === 1;
       const left = left_s ? `about ${wait(left_s)} left` : "";
       put(card.sub, [`${done} of ${plural(runs.length, "run")}`, left].filter(Boolean).join(", "));
-      const found = await Promise.all(runs.map(({ measurement_id: id }) => (id ? measurementOf(id) : null)));
-      const points = runs.map((run, at) => ({
-        name: pointOf(run, name),
-        predicted_s: found[at]?.prediction?.step_time_s ?? null,
-        measured_s: stepTime(found[at]),
-        disturbed: disturbance(found[at]),
-      }));
+      const points = runs.map((run) => {
+        const found = state.measurements?.find(({ id }) => id === run.measurement_id);
+        return {
+          name: pointOf(run, name),
+          predicted_s: found?.predicted?.step_time_s ?? null,
+          measured_s: found?.step_time_s ?? null,
+          disturbed: found?.disturbance ?? 0,
+        };
+      });
       card.later(() => campaignFigure({ points, colour }));
     }
   }

@@ -97,6 +97,7 @@ export function createLaunchForm() {
       known.set(one.name, { about: one.about, least: one.least_ranks, form: createOptionForm(one, folded) });
       if (one.name !== STEP) benchmark.append(h("option", { value: one.name, text: one.name }));
     }
+    if (cloned) known.get(cloned.benchmark)?.form.fill(cloned.options ?? {});
     update();
   }
   benchmark.addEventListener("change", () => {
@@ -113,7 +114,7 @@ export function createLaunchForm() {
 
   /** @type {Record<string, any> | null} */
   let cloned = null;
-  /** Take the job of a run that was; its scenario and options stay what they were there. @param {import("../../types.js").Run} run */
+  /** Take the job of a run that was: its options into their inputs, its scenario as one to choose. @param {import("../../types.js").Run} run */
   function fill({ label: name, job: own }) {
     cloned = own;
     benchmark.value = own.benchmark;
@@ -128,6 +129,7 @@ export function createLaunchForm() {
       [warmup, "warmup"],
     ]))
       if (own[key] !== undefined) input.value = String(own[key]);
+    options()?.fill(own.options ?? {});
     if (own.device) device.value = own.device;
     if (own.backend) backend.value = own.backend;
     label.value = name ?? "";
@@ -137,11 +139,7 @@ export function createLaunchForm() {
   /** A grid of models, like every other benchmark, takes its shapes from its options. */
   const ofScenario = () => benchmark.value === STEP && !options()?.values().models;
 
-  /** Options of the form, over those of the run that was cloned. */
-  const chosen = () => ({
-    ...(cloned?.benchmark === benchmark.value ? cloned?.options : {}),
-    ...options()?.values(),
-  });
+  const chosen = () => options()?.values() ?? {};
 
   const job = () => ({
     benchmark: benchmark.value,

@@ -37,6 +37,9 @@ export function createOptionForm({ name, options }, { inSight = IN_SIGHT } = {})
     return Object.fromEntries(given.filter(([, value]) => value !== undefined));
   }
 
+  /** Show these options, and the default of every other. @param {Record<string, any>} given */
+  const fill = (given) => inputs.forEach(({ option, write }) => write(given[option.name] ?? option.default));
+
   /** @param {Problem[]} problems @returns {Problem[]} those of no input here */
   function update(problems) {
     const set = rest.filter(({ value }) => value() !== undefined).map(({ option }) => titleOf(option));
@@ -50,7 +53,7 @@ export function createOptionForm({ name, options }, { inSight = IN_SIGHT } = {})
     });
     return problems.filter((one) => !shown.includes(one));
   }
-  return { element, values, update };
+  return { element, values, fill, update };
 }
 
 /** @param {BenchmarkOption} option */
@@ -62,7 +65,7 @@ function titleOf({ name }) {
 /** @param {string} benchmark @param {BenchmarkOption} option */
 function createInput(benchmark, option) {
   const id = `option-${benchmark}-${option.name}`;
-  const { body, value } = control(option, { id, "aria-describedby": `${id}-help` });
+  const { body, value, write } = control(option, { id, "aria-describedby": `${id}-help` });
   const title = titleOf(option);
   const help = h("small", { id: `${id}-help`, text: option.help === title ? "" : option.help });
   const several = option.list && option.choices;
@@ -79,18 +82,19 @@ function createInput(benchmark, option) {
     problem = problems.length ? h("div", { class: "problem", role: "alert", text: saidTogether(problems) }) : null;
     if (problem) element.append(problem);
   }
-  return { element, option, value, update };
+  return { element, option, value, write, update };
 }
 
 /**
  * @param {BenchmarkOption} option @param {Record<string, string>} described
- * @returns {{body: HTMLElement, value: () => any}}  `value`: undefined where it is the default
+ * @returns {{body: HTMLElement, value: () => any, write: (given: any) => void}}  `value`: undefined where it is the default
  */
 function control(option, described) {
   const { choices, default: own } = option;
   if (option.type === "boolean") {
     const tick = h("input", { ...described, type: "checkbox", checked: own });
-    return { body: tick, value: () => (tick.checked === own ? undefined : tick.checked) };
+    const value = () => (tick.checked === own ? undefined : tick.checked);
+    return { body: tick, value, write: (given) => (tick.checked = given) };
   }
   if (choices && option.list) {
     const ticks = choices.map((choice) =>
@@ -105,7 +109,7 @@ function control(option, described) {
       const ticked = ticks.filter(({ checked }) => checked).map((tick) => tick.value);
       return !ticked.length || same(ticked, own) ? undefined : ticked;
     };
-    return { body, value };
+    return { body, value, write: (given) => ticks.forEach((tick) => (tick.checked = given.includes(tick.value))) };
   }
   if (choices) {
     const select = h(
@@ -113,12 +117,16 @@ function control(option, described) {
       described,
       choices.map((choice) => h("option", { value: choice, text: choice, selected: choice === own })),
     );
-    return { body: select, value: () => (select.value === own ? undefined : select.value) };
+    const value = () => (select.value === own ? undefined : select.value);
+    return { body: select, value, write: (given) => (select.value = given) };
   }
   const box = h("input", { ...described, type: "text", placeholder: defaultText(option), spellcheck: "false" });
   const value = () => {
     const read = readOption(option, box.value);
     return same(read, own) ? undefined : read;
   };
-  return { body: box, value };
+  const write = (/** @type {any} */ given) => {
+    box.value = same(given, own) ? "" : [given].flat().join(", ");
+  };
+  return { body: box, value, write };
 }

@@ -1,7 +1,7 @@
 /** What a search looks for: model, chips, the run, objective, limits, and fields of the plan that are locked. */
 import { setChip, setField, setModel, setPrice, setRunTokens, setWanted } from "../../actions.js";
 import { bytes, said, short } from "../../format.js";
-import { chipOf } from "../../scenario.js";
+import { clusterChips, chipOf } from "../../scenario.js";
 import { state } from "../../state.js";
 import { tokensIn } from "../../tokenCount.js";
 import { h, icon, put } from "../common/dom.js";
@@ -42,6 +42,13 @@ const LARGE_TOKENS = 4e6;
 
 const words = (/** @type {string} */ name) => name.replaceAll("_", " ");
 
+/** Whether the batch is small for the tokens of the run, so that it asks for more chips than one of its size does. */
+export const hasSmallBatch = () =>
+  state.run_tokens > 0 && state.scenario.training.seq_len * state.scenario.training.global_batch < USUAL_TOKENS;
+/** Take as many tokens a step as a large run does. */
+export const takeLargeBatch = () =>
+  setField("training.global_batch", 2 ** Math.round(Math.log2(LARGE_TOKENS / state.scenario.training.seq_len)));
+
 export function createSearchForm() {
   const { catalog: all } = state;
   const model = h("select", { id: "search-model", onchange: () => model.value && setModel(model.value) });
@@ -76,8 +83,7 @@ export function createSearchForm() {
     type: "button",
     class: "link",
     text: "take 4 M",
-    onclick: () =>
-      setField("training.global_batch", 2 ** Math.round(Math.log2(LARGE_TOKENS / state.scenario.training.seq_len))),
+    onclick: takeLargeBatch,
   });
   const step = h("p", { class: "hint" }, stepWords, larger);
   const tokens = h("input", { type: "text", id: "search-tokens", inputmode: "text", placeholder: "1 T" });
@@ -154,7 +160,7 @@ export function createSearchForm() {
   );
 
   /** The scenario's number of chips. */
-  const usualMost = () => state.scenario.cluster.chips_per_node * state.scenario.cluster.nodes;
+  const usualMost = () => clusterChips(state.scenario.cluster);
 
   /** A control for the value of the chosen field, beginning with what the present plan has. */
   function offer() {
@@ -199,7 +205,7 @@ export function createSearchForm() {
     show(sequence, scenario.training.seq_len);
     show(batch, scenario.training.global_batch);
     const each = scenario.training.seq_len * scenario.training.global_batch;
-    const small = run_tokens > 0 && each < USUAL_TOKENS;
+    const small = hasSmallBatch();
     put(stepWords, `${short(each)} tokens a step${small ? "; large runs take 1 M to 16 M: " : ""}`);
     larger.hidden = !small;
     show(tokens, run_tokens ? short(run_tokens) : "");

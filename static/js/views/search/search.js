@@ -5,14 +5,14 @@ import { api, ApiError } from "../../api.js";
 import { measures, said } from "../../figures/plans.js";
 import { bytes, count, percent, plural, saidTogether, seconds, short } from "../../format.js";
 import { planWords } from "../../planLabel.js";
-import { canonical, chipHoursWord, chipOf } from "../../scenario.js";
+import { clusterChips, canonical, chipHoursWord, chipOf } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { cellsOf, specifications } from "../../sweeping.js";
 import { announce, h, put } from "../common/dom.js";
 import { createScroller } from "../common/scroller.js";
 import { createSheet } from "../common/sheet.js";
 import { usdPerHour } from "../explore/strip.js";
-import { createSearchForm } from "./form.js";
+import { createSearchForm, hasSmallBatch, takeLargeBatch } from "./form.js";
 import { createPlanFigures, openPlan } from "./planFigures.js";
 import { planTable } from "./planTable.js";
 
@@ -32,12 +32,13 @@ export function createSearch(root) {
   const bar = h("div", { class: "progress busy", hidden: true }, h("i"));
   const act = h("button", { type: "button", class: "ghost", onclick: () => (asking ? cancel() : void search(true)) });
   const title = h("h3", { text: "Plans" });
+  const older = h("b", { class: "older", text: "of the search before", hidden: true });
   const sub = h("span", { class: "sub" });
   const tiles = h("dl", { class: "answer" });
   const status = h(
     "section",
     { class: "card w12", id: "search-status" },
-    h("header", {}, title, sub, h("span", { class: "grow" }), act),
+    h("header", {}, title, older, sub, h("span", { class: "grow" }), act),
     tiles,
     counts,
     bar,
@@ -90,8 +91,15 @@ export function createSearch(root) {
   function busy(yes) {
     bar.hidden = !yes;
     put(act, yes ? "Cancel" : "Search again");
-    // an older answer stays behind, as in Explore
-    main.classList.toggle("dim", hasAnswer && (yes || !shownFor));
+    dim();
+  }
+
+  /** An older answer stays behind, as in Explore, and is said to be one; a refusal of the new question is not. */
+  function dim() {
+    const old = hasAnswer && (asking !== null || shownFor !== canonical(wishes()));
+    main.classList.toggle("dim", old);
+    older.hidden = !old;
+    problem.classList.toggle("older", old && shownFor !== "");
   }
 
   /** @param {boolean} [again]  whether what is known is asked for again */
@@ -109,7 +117,7 @@ export function createSearch(root) {
         const key = canonical(spec);
         if (again) known.delete(key);
         if (known.has(key)) continue;
-        const chips = spec.cluster.chips_per_node * spec.cluster.nodes;
+        const chips = clusterChips(spec.cluster);
         const where = specs.length > 1 ? `${chips} chips, ${at + 1} of ${specs.length}: ` : "";
         put(counts, `${where}searching …`);
         try {
@@ -214,10 +222,18 @@ export function createSearch(root) {
     if (needed) {
       const more = { most_chips: needed, least_chips: wanted.least_chips || best.chips };
       const text = `Search up to ${needed} chips`;
+      const small = hasSmallBatch();
+      const { seq_len, global_batch } = scenario.training;
+      // more chips have nothing to divide, so that a number of them would promise what they cannot bring
+      const words = small
+        ? ` A step of ${short(seq_len * global_batch)} tokens is small for such a run, and more chips would have little to divide.`
+        : `; about ${needed} chips would do.`;
+      const link = (/** @type {string} */ words, /** @type {() => void} */ onclick) =>
+        h("button", { type: "button", class: "link", text: words, onclick });
       say(
         `No plan takes ${question.days} days or less.`,
-        `The quickest takes ${said(measures(true, "")[0], quickestOf(sorted))}; about ${needed} chips would do.`,
-        h("button", { type: "button", class: "link", text, onclick: () => setWanted(more) }),
+        `The quickest takes ${said(measures(true, "")[0], quickestOf(sorted))}${small ? "." : ""}${words}`,
+        small ? link("Take 4 M tokens a step", takeLargeBatch) : link(text, () => setWanted(more)),
       );
     }
     const [time, price, hours] = measures(question.run_tokens > 0, chipHoursWord(scenario, catalog));
@@ -273,7 +289,11 @@ export function createSearch(root) {
       return;
     }
     form.update();
-    if (shownFor === canonical(wishes())) return draw();
+    if (shownFor === canonical(wishes())) {
+      dim();
+      return draw();
+    }
+    dim();
     clearTimeout(timer);
     timer = window.setTimeout(() => void search(), QUIET_MS);
     return undefined;

@@ -8,7 +8,7 @@ import { colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
 import { createTableSave } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
-import { grid, tableView } from "../common/table.js";
+import { grid } from "../common/table.js";
 
 /** @typedef {import("../../figures/accuracy.js").AccuracySet} AccuracySet */
 /** @typedef {import("../../figures/accuracy.js").By} By */
@@ -65,14 +65,13 @@ export function createAccuracy() {
     name,
     about,
   });
-  put(coverage.sub, "shaded: 70 to 90 %, as asked");
   coverage.explain([
     ["accent", "widths from all other sources"],
     ["ink-3", "○ widths with this one"],
   ]);
   const all = tableCard("accuracy-sets", "All sets, errors in percent");
   const groups = tableCard("accuracy-groups", "Taken apart");
-  /** @type {AccuracySet[] | null} */
+  /** @type {{sets: AccuracySet[], asked_frac: number} | null} */
   let answer = null;
 
   const chosen = () => ({ of: state.settings.of ?? "", by: /** @type {By} */ (state.settings.by ?? "kind") });
@@ -84,7 +83,7 @@ export function createAccuracy() {
 
   async function update() {
     try {
-      answer ??= (await api.accuracy()).sets;
+      answer ??= await api.accuracy();
       problem.replaceChildren();
       draw();
     } catch (error) {
@@ -95,7 +94,7 @@ export function createAccuracy() {
 
   function draw() {
     if (!answer || state.study !== ACCURACY_STUDY.name) return;
-    const sets = answer;
+    const { sets, asked_frac } = answer;
     const { by } = chosen();
     const one = sets.find((some) => some.name === chosen().of);
     const shown = one ? [one] : sets;
@@ -114,17 +113,15 @@ export function createAccuracy() {
         return figure;
       });
     }
-    coverage.later(() => coverageFigure({ sets, chosen: one?.name ?? "", colour, narrow: narrow() }));
+    coverage.later(() => {
+      const figure = coverageFigure({ sets, asked_frac, chosen: one?.name ?? "", colour, narrow: narrow() });
+      put(coverage.sub, figure.said ?? "");
+      return figure;
+    });
     all.fill(setTable(sets), setRows(sets, one?.name ?? ""));
     const table = groupTable(shown, by);
     put(groups.title, `${one ? one.name : "All sets"}, by ${table.columns[0].title}`);
-    groups.fill(
-      table,
-      tableView({
-        ...table,
-        rows: table.rows.map((row) => row.map((one) => (typeof one === "number" ? tenths(one) : one))),
-      }),
-    );
+    groups.fill(table, tenthsTable(table));
   }
 
   /** @param {AccuracySet[]} sets @param {string} of */
@@ -155,7 +152,7 @@ export function createAccuracy() {
               })
             : String(title),
         ),
-        cells.map((value) => h("td", { text: typeof value === "number" ? significant(tenths(value)) : "–" })),
+        cells.map((value, cell) => errorCell(value, cell === 0)),
       ),
     );
     return grid(HEADS, rows, { texts: [0] });
@@ -197,8 +194,27 @@ function tableCard(id, text) {
   };
 }
 
-/** @param {number} percent */
-const tenths = (percent) => Math.round(10 * percent) / 10;
+/** Percent with one decimal, a number of steps in full. @param {any} value @param {boolean} whole */
+const errorCell = (value, whole) =>
+  h("td", {
+    title: typeof value === "number" && !whole && String(value),
+    text: typeof value !== "number" ? "–" : whole ? count(value) : value.toFixed(1).replace("-", "−"),
+  });
+
+/** @param {Table} table  what, how many steps, and percents */
+const tenthsTable = ({ columns, rows }) =>
+  grid(
+    columns.map(({ title }) => title),
+    rows.map(([of, ...cells]) =>
+      h(
+        "tr",
+        {},
+        h("td", { class: "text", text: String(of) }),
+        cells.map((value, at) => errorCell(value, at === 0)),
+      ),
+    ),
+    { texts: [0] },
+  );
 
 /** @param {AccuracySet[]} sets @returns {Table} */
 const setTable = (sets) => ({

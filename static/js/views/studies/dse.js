@@ -29,7 +29,7 @@ export function createPathfinding({ change }) {
   const problem = h("div", { class: "problem w12", role: "alert", hidden: true });
   const time = card("path-time", "Time composition", 240);
   const memory = card("path-memory", "Memory of one chip", 240);
-  const roof = card("path-roofline", "Roofline of the machine, level by level", 340);
+  const roof = card("path-roofline", "Roofline of the machine, level by level", 280);
   const sweep = card("path-sweep", "Power between compute and memory", 260);
   sweep.explain([
     ["accent", "now"],
@@ -39,11 +39,17 @@ export function createPathfinding({ change }) {
   const search = createPathSearch({ name });
   const plans = createPathPlans();
   const corrections = createCorrections();
+  const more = h(
+    "details",
+    { class: "more-figures w12" },
+    h("summary", { text: "2 more figures: a Llama layer, the search of the power split" }),
+    h("div", { class: "pathfinding" }, layer.element, search.element),
+  );
   const element = h(
     "div",
     { class: "pathfinding w12", id: "pathfinding" },
-    [tiles.element, sliders.element, problem, time.element, memory.element, roof.element, layer.element],
-    [sweep.element, search.element, plans.element, corrections.element],
+    [tiles.element, sliders.element, problem, time.element, memory.element, roof.element, sweep.element],
+    [more, plans.element, corrections.element],
   );
   /** @type {any} */
   let seen = null;
@@ -103,5 +109,5 @@ export function createPathfinding({ change }) {
     search.draw();
     layer.draw();
   }
-  return { element, update, redraw };
+  return { element, update, redraw, unfold: () => [more, corrections.element].forEach((one) => (one.open = true)) };
 }

@@ -1,30 +1,23 @@
 /** Tables of the machine from technology: its plans on many chips, and what contradicts itself beside its correction. */
-import { quantity } from "../../format.js";
+import { plural, quantity, significant } from "../../format.js";
 import { h, put } from "../common/dom.js";
 import { createScroller } from "../common/scroller.js";
 import { tableView } from "../common/table.js";
 
 /** @typedef {import("../../types.js").Table} Table */
 
-/** @param {string} id @param {string} title */
-function createTable(id, title) {
-  const sub = h("span", { class: "sub" });
-  const box = createScroller(title, "tall");
-  const element = h("section", { class: "card w12", id }, h("header", {}, h("h3", { text: title }), sub), box.element);
-  /** @param {Table} table @param {string} words */
-  const update = (table, words) => {
-    put(sub, words);
-    box.fill(table.rows.length ? tableView(table) : h("p", { class: "empty", text: words }));
-  };
-  return { element, update };
-}
-
 export function createPathPlans() {
-  const table = createTable("path-plans", "Plans on many chips");
-  return {
-    element: table.element,
-    update: (/** @type {any} */ answer) => table.update(planTable(answer), words(answer)),
-  };
+  const sub = h("span", { class: "sub" });
+  const title = "Plans on many chips";
+  const box = createScroller(title, "tall");
+  const head = h("header", {}, h("h3", { text: title }), sub);
+  const element = h("section", { class: "card w12", id: "path-plans" }, head, box.element);
+  /** @param {any} answer */
+  function update(answer) {
+    put(sub, words(answer));
+    box.fill(answer.rows.length ? tableView(planTable(answer)) : h("p", { class: "empty", text: words(answer) }));
+  }
+  return { element, update };
 }
 
 /** @param {any} answer */
@@ -63,17 +56,26 @@ const planTable = ({ rows }) => ({
   ]),
 });
 
+/** Folded: what it comes to stands in its heading. */
 export function createCorrections() {
-  const table = createTable("path-corrections", "As the reference has it, and corrected");
+  const sub = h("span", { class: "sub" });
+  const title = "As the reference has it, and corrected";
+  const box = createScroller(title, "tall");
   const list = h("ol", { class: "facts" });
-  table.element.append(list);
+  const element = /** @type {HTMLDetailsElement} */ (
+    h("details", { class: "card w12", id: "path-corrections" }, h("summary", {}, h("h3", { text: title }), sub))
+  );
+  element.append(box.element, list);
   /** @param {any} seen  the server's answer */
   function update({ compared, inconsistencies }) {
-    table.update(correctionTable(compared), "numbers in brackets: the contradictions below");
+    const step = compared.find((/** @type {any} */ one) => one.group === "result" && one.name === "Time");
+    const times = step && `${significant(step.value)} → ${significant(step.corrected)} ${step.unit}; `;
+    put(sub, `${times || ""}${plural(inconsistencies.length, "contradiction")}, in brackets`);
+    box.fill(tableView(correctionTable(compared)));
     const sentence = (/** @type {any} */ one) => h("li", { text: `${one.what}. Corrected: ${one.corrected}.` });
     list.replaceChildren(...inconsistencies.map(sentence));
   }
-  return { element: table.element, update };
+  return { element, update };
 }
 
 /** @param {any[]} compared @returns {Table} */

@@ -65,6 +65,7 @@ function questionCard(asked) {
     rows: asked.map(({ asks, expression, answer, condition }) => [asks, expression, answer, condition]),
   };
   const box = createScroller("Questions and answers");
+  box.element.classList.add("asked");
   box.fill(
     grid(
       heads,

@@ -2,7 +2,7 @@
 import { setStudy } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
 import { groupsOf, isPredicted, legendOf, studyFigure } from "../../figures/study.js";
-import { said } from "../../format.js";
+import { plural, said } from "../../format.js";
 import { set, state, subscribe } from "../../state.js";
 import { colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -14,12 +14,15 @@ import { createStudyPages } from "./pages.js";
 import { CAPACITIES, printedPeaks } from "../../studyPages.js";
 import { createStudyForm } from "./form.js";
 import { createStudyTable } from "./table.js";
+import { REPORT_EVENT } from "../common/takeAlong.js";
 import { trying } from "../common/toast.js";
 
 /** @typedef {import("../../types.js").Study} Study */
 
 /** The study that has a page of its own above its figures. */
 const PATHFINDING = "deepflow-lstm";
+/** Figures in sight; with more the page would be longer than two screens, where they stand one below the other sooner. */
+const mostFigures = () => (narrow() ? 2 : 4);
 
 /** @param {HTMLElement} root */
 export function createStudies(root) {
@@ -41,6 +44,7 @@ export function createStudies(root) {
   );
   const problem = h("div", { class: "notices w12" });
   const drawings = h("div", { class: "study-drawings w12" });
+  const more = h("details", { class: "more-figures" });
   const pathfinding = createPathfinding({ change: (settings) => setStudy(PATHFINDING, settings) });
   const ways = createParallelism();
   /** What is no reference study and has no inputs of its own. @type {Map<string, ReturnType<typeof createAccuracy>>} */
@@ -51,9 +55,9 @@ export function createStudies(root) {
   const table = createStudyTable({ name });
   const notes = h("ul", { class: "facts" });
   const noted = h(
-    "section",
+    "details",
     { class: "card w12", id: "study-notes" },
-    h("header", {}, h("h3", { text: "Notes" })),
+    h("summary", {}, h("h3", { text: "Notes" })),
     notes,
   );
   [table.element, noted].forEach((one) => (one.hidden = true));
@@ -185,7 +189,14 @@ export function createStudies(root) {
     const keys = [...groups.keys()].map((group) => `${study} ${group}`);
     if (keys.join() !== [...cards.keys()].join()) {
       cards = new Map([...groups.keys()].map((group, at) => [keys[at], createCard(group, at)]));
-      drawings.replaceChildren(...[...cards.values()].map(({ element }) => element));
+      const elements = [...cards.values()].map(({ element }) => element);
+      const rest = elements.slice(mostFigures());
+      more.replaceChildren(
+        h("summary", { text: plural(rest.length, "more figure") }),
+        h("div", { class: "study-drawings" }, rest),
+      );
+      more.open = false;
+      drawings.replaceChildren(...elements.slice(0, mostFigures()), ...(rest.length ? [more] : []));
     }
     [...groups.values()].forEach((computed, at) => {
       const printed = computed[0].kind === "step" ? printedPeaks(answer?.figures ?? [], computed[0]) : null;
@@ -204,6 +215,10 @@ export function createStudies(root) {
     return new FigureCard({ id: `study-figure-${at}`, title: text, height: 260, span: "", name });
   }
 
+  root.addEventListener(REPORT_EVENT, () => {
+    more.open = true;
+    pathfinding.unfold();
+  });
   subscribe(["view", "study", "settings", "studies", "online"], () => void (state.online && update()));
   subscribe(["scenario", "split"], () => state.study === WAYS_STUDY.name && update());
   subscribe(

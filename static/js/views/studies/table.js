@@ -47,18 +47,23 @@ export function createStudyTable({ name }) {
   function fill() {
     const wanted = filter.value.trim().toLowerCase();
     const some = figures.filter((one) => `${one.group} ${one.name}`.toLowerCase().includes(wanted));
+    const compared = figures.some(({ printed }) => printed !== null);
     /** @type {HTMLElement[]} */
     const rows = [];
     some.forEach((one, at) => {
       if (one.group !== some[at - 1]?.group)
         rows.push(
-          h("tr", { class: "group" }, h("th", { scope: "rowgroup", colspan: 5 }, h("span", { text: one.group }))),
+          h(
+            "tr",
+            { class: "group" },
+            h("th", { scope: "rowgroup", colspan: compared ? 5 : 3 }, h("span", { text: one.group })),
+          ),
         );
-      rows.push(row(one));
+      rows.push(row(one, compared));
     });
     box.fill(
       rows.length
-        ? grid(["figure", "value", "", "printed", ""], rows, { texts: [2], wide: [3] })
+        ? grid(["figure", "value", "", ...(compared ? ["printed", ""] : [])], rows, { texts: [2], wide: [3] })
         : h("p", { class: "empty", text: "No figure has that name." }),
     );
   }
@@ -80,8 +85,8 @@ export function createStudyTable({ name }) {
   return { element, update };
 }
 
-/** @param {Figure} one */
-function row({ name, value, unit, printed, decimals, agrees }) {
+/** @param {Figure} one @param {boolean} compared  whether the reference prints any */
+function row({ name, value, unit, printed, decimals, agrees }, compared) {
   const exact = typeof value === "number" ? String(value) : null;
   const mark = agrees === null ? "" : agrees ? "✓" : "≠";
   const words = agrees === null ? null : agrees ? "agrees" : "differs";
@@ -97,10 +102,12 @@ function row({ name, value, unit, printed, decimals, agrees }) {
       agrees === false && h("small", { class: "stacked", text: `printed ${written(printed ?? "", decimals)}` }),
     ),
     h("td", { class: "text quiet", text: unit }),
-    h("td", {
-      text: printed === null ? "" : written(printed, decimals),
-      class: `wide ${typeof printed === "string" ? "wrap" : ""}`,
-    }),
-    h("td", { class: agrees === false ? "worse" : "better", text: mark, title: words, "aria-label": words }),
+    compared &&
+      h("td", {
+        text: printed === null ? "" : written(printed, decimals),
+        class: `wide ${typeof printed === "string" ? "wrap" : ""}`,
+      }),
+    compared &&
+      h("td", { class: agrees === false ? "worse" : "better", text: mark, title: words, "aria-label": words }),
   );
 }

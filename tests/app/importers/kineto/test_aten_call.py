@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from torch.profiler import ProfilerActivity, profile
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from app.importers.kineto.aten_call import _RULES, ARGUMENTS, aten_call, dtype_of_kernel, kineto_dtype, signature
+from app.importers.kineto.aten_call import ARGUMENTS, aten_call, dtype_of_kernel, kineto_dtype
+from app.importers.kineto.aten_results import _RULES, signature
 from app.importers.kineto.called_ops import is_op
 from estimator.scenario.op_list import OpList, from_json, to_json
 

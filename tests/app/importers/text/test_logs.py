@@ -76,6 +76,8 @@ def test_printed_costs_of_layers(tmp_path):
             if scale and text:
                 assert any(value == pytest.approx(float(text) * scale, rel=1e-12) for value in row.values()), name
     sums = [sum_ for found in imported.measurements for sum_ in found.samples["sums_of_all_layers"].values()]
-    assert len(sums) == len(figures("layer_costs", "sums.csv"))
+    lines = figures("layer_costs", "sums.csv")
+    wanted_sums = [float(line["value"]) * scales.get(line["quantity"].rpartition("_")[2], 1.0) for line in lines]
+    assert sums == pytest.approx(wanted_sums, rel=1e-12)
     assert {"units-of-tool", "modelled"} <= codes(imported)
     assert {found.origin.format for found in imported.measurements} == {f"text/{layer_costs.KIND}"}

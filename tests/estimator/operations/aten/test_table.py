@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import statistics
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -129,6 +132,22 @@ def test_a_mask_costs_the_causal_shortcut():
     assert masked.flops == causal.flops
     assert masked.bytes > causal.bytes
     assert price(masked, CHIP, E).seconds > 1.7 * price(causal, CHIP, E).seconds
+
+
+def test_cudnn_attention_takes_what_it_took_alone():
+    """60 kernels, 128 to 8 192 tokens: without a mask, causal, with a mask in memory, with dropout."""
+    errors: dict[str, list[float]] = {}
+    for row in json.loads((Path(__file__).parents[3] / "reference" / "h200_attention.json").read_text())["rows"]:
+        q = tensor(row["batch"], row["heads"], row["seq_len"], row["head_dim"])
+        what = row["what"]
+        said = {"is_causal": "causal" in what, "mask": what == "mask", "dropout": 0.1 if "dropout" in what else 0.0}
+        for name, inputs, measured_s in (("", (q, q, q), row["forward_s"]), ("_backward", (q,) * 4, row["backward_s"])):
+            op = one(f"aten::_scaled_dot_product_cudnn_attention{name}", *inputs, **said)
+            errors.setdefault(what, []).append(float(price(op, CHIP, E).seconds) / measured_s - 1)
+    for what, found in errors.items():
+        assert len(found) == 24
+        assert abs(statistics.median(found)) < 0.2, what
+        assert statistics.median(map(abs, found)) < 0.25, what
 
 
 def test_backends_run_at_their_own_rates():

@@ -128,11 +128,11 @@ BOUNDS = {
     ("compiled-cs336-medium-1", "peak_bytes"): (4, 2, 2),
     ("modes-1", "step_s"): (20, 12, 9),
     ("recompute-1", "step_s"): (6, 3.7, 3.7),
-    ("ddp-fp32-2", "step_s"): (8, 1.2, 1.2),
-    ("ddp-fp32-4", "step_s"): (8, 1.5, 1.5),
+    ("ddp-fp32-2", "step_s"): (8, 5.5, 5.5),
+    ("ddp-fp32-4", "step_s"): (8, 6.5, 6.5),
     ("ddp-fp32-2", "peak_bytes"): (2, 1.5, 1.5),
     ("ddp-sharded-4", "peak_bytes"): (3, 2, 2),
-    ("ddp-pipelines-2", "step_s"): (5, 17, 19),
+    ("ddp-pipelines-2", "step_s"): (5, 17.5, 19.5),
     ("ulysses-2", "median_s"): (19, 18, 10),
 }
 """Rows, and mean and median of the errors' sizes in percent that are not to be exceeded: as measured, rounded up.

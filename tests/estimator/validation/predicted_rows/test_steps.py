@@ -11,11 +11,10 @@ from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.steps import (
     grid_row,
     memory_row,
-    text_data_parallel_row,
-    text_row,
     variant_plan,
     variant_row,
 )
+from estimator.validation.predicted_rows.text_steps import text_data_parallel_row, text_row
 
 MIB = 2**20
 STEP = {

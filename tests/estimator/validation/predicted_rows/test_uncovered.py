@@ -38,6 +38,11 @@ from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovere
         ("ulysses", [{}], UNKNOWN_ROWS),
         ("text/step-times", [{"model": "mine"}], "its rows do not tell which model of the catalogue mine is"),
         ("text/step-times", [{"seq_len": 8}], UNKNOWN_ROWS),
+        (
+            "text/step-times",
+            [{"model": "gpt2", "catalogue_model": "gpt2", "batch": 8, "gpu": "H100", "step_s": 0.06}],
+            "the table states no sequence length: write it into a column seq_len (or sequence length, context)",
+        ),
     ],
 )
 def test_the_reason_names_what_was_measured(form, rows, why):

@@ -45,7 +45,14 @@ def test_a_true_time_is_believed(tmp_path):
         "min_s": 0.000162,
         "mean_s": 0.00018,
         "max_s": 0.000198,
+        "bus_bytes_per_s": 1024.0**2 / 0.00018,
     }
+
+
+def test_a_number_without_end_is_none(tmp_path):
+    damaged = lines(TIMES_MS, "MB/s").replace("mean 0.18", "mean 1e999", 1)
+    assert damaged != lines(TIMES_MS, "MB/s")
+    assert "mean_s" not in one(read(tmp_path, damaged)).rows[0]
 
 
 def test_values_without_a_unit(tmp_path):

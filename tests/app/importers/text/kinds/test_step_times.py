@@ -182,4 +182,30 @@ def test_repeats_need_the_same_case_and_digits():
     (said,) = mark_repeats([first, second])
     assert (said.code, said.where) == ("duplicate-rows", "second")
     assert [row.get("duplicate_of") for row in second.rows] == ["first", None, None]
+    assert said.message.startswith("1 row (1 timing) of earlier tables")
     assert mark_repeats([Measurement(rows=({"model": "a"}, {"model": "a"}))]) == []
+
+
+def test_rows_of_one_table_and_of_other_settings_are_no_repeats():
+    row = {"model": "gpt2", "gpu": "H100", "gpus": 8, "step_s": 0.21}
+    assert mark_repeats([Measurement(rows=(dict(row), dict(row)))]) == []
+    assert mark_repeats([Measurement(rows=(dict(row),)), Measurement(rows=({**row, "gpus": 4},))]) == []
+
+
+def test_the_gpu_and_how_many_are_read_whichever_column_says_it(tmp_path):
+    text = "| model | GPU | Batch size per GPU | step (s) |\n|---|---|---|---|\n| gpt2 | 8x A100 80GB | 4 | 0.5 |\n"
+    (row,) = rows(tmp_path, text)
+    assert (row["gpu"], row["gpus"], row["batch_per_gpu"]) == ("A100 80GB", 8, 4)
+    (row,) = rows(tmp_path, "| model | GPU | # GPUs | step (s) |\n|---|---|---|---|\n| gpt2 | H100 | 16 | 0.5 |\n")
+    assert (row["gpu"], row["gpus"]) == ("H100", 16)
+
+
+def test_a_table_whose_rows_name_their_gpus_asks_only_for_what_may_be_two(tmp_path):
+    def device(*gpus):
+        lines = "".join(f"gpt2,{gpu},4,1024,{at}00\n" for at, gpu in enumerate(gpus, 1))
+        return one(read(tmp_path, f"model,GPU,batch,seq,step (ms)\n{lines}")).device
+
+    assert device("H100", "H100 SXM") == {"name": "NVIDIA H100 SXM 80 GB"}
+    assert device("H100", "A100-80GB") == {}
+    asked = [chip["chip"] for chip in device("H100", "A100")["candidates"]]
+    assert asked == ["a100-80gb-sxm", "a100-80gb-pcie", "a100-40gb-sxm", "a100-40gb-pcie"]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from app.importers.text.values.header import column, split_words
+from tests.javascript import call_each
 
 
 @pytest.mark.parametrize(
@@ -39,3 +40,11 @@ def test_headers(header, name, statistic, suffix):
 def test_words():
     assert split_words("Fwd+Bwd (s)") == ("fwd", "bwd", "s")
     assert split_words("ft_torch") == ("ft", "torch")
+
+
+def test_the_page_takes_headers_apart_and_puts_them_together_again():
+    names = [["Forward (ms)", "ms"], ["peak_gib", "gib"], ["took", ""], ["a [%]", "%"]]
+    assert call_each("headers", "nameOf", names) == ["Forward", "peak", "took", "a"]
+    assert call_each("headers", "unitOf", [["us"], ["gib"], ["MB"], ["KB/s"]]) == ["µs", "GiB", "MB", "KB/s"]
+    (header, bare) = call_each("headers", "headerOf", [["peak memory", "GiB"], [" model ", ""]])
+    assert (column(header).words, column(header).printed_unit, bare) == (("peak", "memory"), "GiB", "model")

@@ -1,0 +1,1 @@
+"""Proposal: which scenario a profile's op list is most likely of."""

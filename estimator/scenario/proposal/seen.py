@@ -1,0 +1,193 @@
+"""Seen: what the forward work of a profile's step holds: attention, products that carry all tokens, micro-batches.
+
+Attention's queries give batch, sequence, heads and their width; ranks that add activations up share each product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import dataclass
+
+from estimator.scenario.breakdown import Phase
+from estimator.scenario.op_list import Call, Operand, OpList, Signature
+from estimator.scenario.units import counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """One kind of attention call of a forward pass."""
+
+    batch: int
+    heads: int
+    kv_heads: int
+    length: int
+    dim: int
+    calls: int
+    how: str
+    causal: bool | None
+    dropout: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What the forward work of a step holds."""
+
+    ops: OpList
+    forward: list[tuple[Call, Signature]]
+    attention: Attention
+    embeddings: list[Signature]
+    products: Counter[tuple[int, int]]
+    """(inputs, outputs) of the products that carry all tokens, by how often they run in one pass."""
+    biased: Counter[tuple[int, int]]
+    passes: int
+    compiled: bool
+    tp: int
+
+
+class NoScenario(Exception):  # noqa: N818 - it is an answer
+    """Raised with the reason why nothing is proposed."""
+
+
+def seen_in(ops: OpList) -> Seen:
+    """Collect it; raises NoScenario for what is no transformer."""
+    forward = [
+        (call, ops.of(call))
+        for call in ops.calls
+        if call.kind == "kernel" and call.phase in (Phase.FORWARD, "") and not call.recomputed
+    ]
+    attention = _attention(forward)
+    if attention is None:
+        raise NoScenario("It runs no attention, so it is no transformer, the only network that a scenario describes.")
+    embeddings = [s for _, s in forward if name_of(s) == "embedding" and len(s.inputs) == 2]
+    tokens = attention.batch * attention.length
+    carrying = [s for _, s in forward if (shape := product_of(s)) is not None and shape[0] == tokens]
+    products: Counter[tuple[int, int]] = Counter()
+    biased: Counter[tuple[int, int]] = Counter()
+    for s in carrying:
+        shape = product_of(s)
+        assert shape is not None
+        products[shape[1:]] += 1
+        biased[shape[1:]] += name_of(s) == "addmm" or (name_of(s) == "linear" and len(s.inputs) > 2)
+    if not products:
+        raise NoScenario("No product carries the tokens that attention reads, so its widths are not known.")
+    passes = _passes(forward, embeddings, attention)
+    return Seen(
+        ops=ops,
+        forward=forward,
+        attention=attention,
+        embeddings=embeddings,
+        products=Counter({shape: count // passes for shape, count in products.items() if count >= passes}),
+        biased=biased,
+        passes=passes,
+        compiled=any(s.op.startswith("triton_") for _, s in forward),
+        tp=_tensor_ranks(ops, forward),
+    )
+
+
+def name_of(s: Signature) -> str:
+    """An op's name without its namespace."""
+    return s.op.rpartition("::")[2]
+
+
+def product_of(s: Signature) -> tuple[int, int, int] | None:
+    """Rows, inputs and outputs of a matrix product."""
+    name = name_of(s)
+    if name not in ("mm", "addmm", "linear", "_scaled_mm"):
+        return None
+    factors = s.inputs[1:3] if name == "addmm" else s.inputs[:2]
+    if len(factors) < 2 or any(len(one.shape) < 2 for one in factors):
+        return None
+    rows, width = math.prod(factors[0].shape[:-1]), factors[0].shape[-1]
+    outputs = factors[1].shape[0] if name == "linear" else factors[1].shape[-1]
+    return rows, width, outputs
+
+
+def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:
+    """The attention that most tokens go through: a fused op, or the softmax over whole score matrices."""
+    fused: Counter[int] = Counter()
+    eager: Counter[int] = Counter()
+    for call, s in forward:
+        name = name_of(s)
+        if "attention" in name or name == "_flash_attn_forward":
+            fused[call.signature] += len(s.inputs) > 2 and all(len(one.shape) == 4 for one in s.inputs[:3])
+        elif name == "_softmax" and s.inputs and len(s.inputs[0].shape) == 4:
+            eager[call.signature] += 1
+    known = {call.signature: s for call, s in forward}
+    if found := [(number, count) for number, count in fused.items() if count]:
+        number, _ = max(found, key=lambda one: one[1] * math.prod(known[one[0]].inputs[0].shape))
+        s = known[number]
+        q, k = s.inputs[0].shape, s.inputs[1].shape
+        if name_of(s) == "_flash_attn_forward":
+            q, k = (q[0], q[2], q[1], q[3]), (k[0], k[2], k[1], k[3])
+        causal = s.arguments.get("is_causal")
+        return Attention(
+            batch=q[0], heads=q[1], kv_heads=k[1], length=q[2], dim=q[3], calls=fused[number],
+            how=name_of(s), causal=causal if isinstance(causal, bool) else None,
+            dropout=float(s.arguments.get("dropout_p") or 0.0),
+        )  # fmt: skip
+    if not eager:
+        return None
+    number, count = max(eager.items(), key=lambda one: one[1] * math.prod(known[one[0]].inputs[0].shape))
+    batch, heads, length, _ = known[number].inputs[0].shape
+    dim = _dim_of_scores(forward, batch * heads, length)
+    if dim is None:
+        return None
+    return Attention(
+        batch=batch, heads=heads, kv_heads=heads, length=length, dim=dim, calls=count, how="bmm and softmax",
+        causal=None, dropout=0.0,
+    )  # fmt: skip
+
+
+def _dim_of_scores(forward: list[tuple[Call, Signature]], matrices: int, length: int) -> int | None:
+    for _, s in forward:
+        factors = s.inputs[1:3] if name_of(s) == "baddbmm" else s.inputs[:2]
+        if name_of(s) in ("bmm", "baddbmm") and len(factors) == 2 and len(factors[0].shape) == 3:
+            (many, rows, dim), columns = factors[0].shape, factors[1].shape[-1]
+            if many == matrices and rows == columns == length and dim != length:
+                return dim
+    return None
+
+
+def _passes(forward: list[tuple[Call, Signature]], embeddings: list[Signature], attention: Attention) -> int:
+    """Micro-batches: how often the loss is taken, or the tokens are looked up."""
+    losses = sum(name_of(s) == "nll_loss_forward" for _, s in forward)
+    looked = Counter(s for s in map(_hashed, embeddings))
+    found = losses or (max(looked.values()) if looked else 1)
+    return found if found and attention.calls % found == 0 else 1
+
+
+def _hashed(s: Signature) -> tuple[str, tuple[Operand, ...]]:
+    return s.op, s.inputs
+
+
+def _tensor_ranks(ops: OpList, forward: list[tuple[Call, Signature]]) -> int:
+    """Ranks that share each product: those that add activations up in the forward pass."""
+    floats = {"float32", "bfloat16", "float16"}
+    sizes = {one.shape for _, s in forward for one in (*s.inputs, *s.outputs) if len(one.shape) > 1}
+    elements = {math.prod(shape) for shape in sizes}
+    for call in ops.calls:
+        if call.kind != "collective" or call.phase != Phase.FORWARD:
+            continue
+        s = ops.of(call)
+        reduces = "allreduce" in name_of(s).replace("_", "")
+        group = s.arguments.get("group")
+        if reduces and s.inputs and s.inputs[0].dtype in floats and math.prod(s.inputs[0].shape) in elements:
+            return len(ops.groups[group]) if isinstance(group, int) and group < len(ops.groups) else ops.world_size
+    return 1
+
+
+def times(passes: int) -> str:
+    """Passes in words."""
+    return "one pass" if passes == 1 else counted(passes, "pass", "passes")
+
+
+def shape_of(seen: Seen) -> str:
+    """The shape of attention's queries in words."""
+    a = seen.attention
+    return f"{a.batch} × {a.heads} × {a.length} × {a.dim}"
+
+
+def tokens_of(seen: Seen) -> int:
+    """Tokens of a micro-batch."""
+    return seen.attention.batch * seen.attention.length

@@ -1,0 +1,146 @@
+/** Rows of a table as lines, bars or stacks, measured and predicted. Pure; what each looks like is for `tableChart.js`. */
+
+import { bytes } from "../format.js";
+import { kindOf, unitless } from "./tables.js";
+
+/**
+ * @typedef {import("../types.js").Part} Row
+ * @typedef {{row: Row, should: Row}} Entry  a row and what it should have been
+ * @typedef {{name: string, hue: number, symbol?: number, x: (number | string)[], y: (number | null)[],
+ *   spread?: (number | null)[], predicted?: boolean, out?: (number | string)[]}} Drawn  `out`: places without memory
+ * @typedef {{title: string, form: "lines" | "bars" | "stack", x: {label: string, log?: boolean},
+ *   y: {label: string, kind: string, log?: boolean, base?: number}, series: Drawn[]}} Chart
+ */
+
+const WIDE_RATIO = 30;
+const MOST_SERIES = 16;
+const LEAST_PLACES = 2;
+
+/** @param {string} name */
+export const said = (name) => name.replaceAll("_", " ");
+/** @param {any} value @returns {value is number} */
+export const isNumber = (value) => typeof value === "number" && Number.isFinite(value);
+/** @template T @param {T[]} values */
+export const distinct = (values) => [...new Set(values)];
+/** @param {Entry[]} entries @param {string} name */
+export const valuesOf = (entries, name) =>
+  distinct(entries.map(({ row }) => row[name]).filter((value) => value !== undefined));
+/** Columns of `names` that tell rows apart. @param {Entry[]} entries @param {string[]} names */
+export const telling = (entries, names) => names.filter((name) => valuesOf(entries, name).length > 1);
+/** @param {Row} row @param {string[]} names */
+export const labelled = (row, names) =>
+  names
+    .filter((name) => name !== "compile" || !names.includes("version"))
+    .map((name) => worded(name, row[name]))
+    .filter(Boolean)
+    .join(", ");
+
+/** A value as a legend says it. @param {string} name @param {any} value */
+function worded(name, value) {
+  if (value === undefined || value === null) return "";
+  if (typeof value === "boolean") return value ? said(name) : `no ${said(name)}`;
+  if (name.endsWith("_bytes") && isNumber(value)) return `${said(name.slice(0, -6))} ${bytes(value)}`;
+  return typeof value === "number" ? `${said(name)} ${value}` : String(value).slice(0, 40);
+}
+
+/** @param {number[]} values */
+export const wide = (values) => {
+  const positive = values.filter((value) => value > 0);
+  return positive.length === values.length && Math.max(...positive) > WIDE_RATIO * Math.min(...positive);
+};
+
+/**
+ * One line for each kind of row, and a second one where it is predicted.
+ * @param {Entry[]} entries
+ * @param {{title: string, x: string, y: string, by: string[], hue?: string, log?: boolean, out?: boolean}} what
+ *   `hue`: the column that is told by colour, all others by the points' shape
+ * @returns {Chart[]}
+ */
+export function lines(entries, { title, x, y, by, hue = by[0], log = true, out = false }) {
+  const some = entries.filter(({ row }) => isNumber(row[x]) && (row[x] > 0 || !log) && y in row);
+  if (!some.some(({ row }) => isNumber(row[y])) || valuesOf(some, x).length < LEAST_PLACES) return [];
+  const names = telling(some, by);
+  const hues = valuesOf(some, hue);
+  const shapes = distinct(
+    some.map(({ row }) =>
+      labelled(
+        row,
+        names.filter((name) => name !== hue),
+      ),
+    ),
+  );
+  /** @type {Drawn[]} */
+  const series = [];
+  for (const name of distinct(some.map(({ row }) => labelled(row, names)))) {
+    const own = some.filter(({ row }) => labelled(row, names) === name).sort((a, b) => a.row[x] - b.row[x]);
+    const [{ row: first }] = own;
+    const told = {
+      hue: Math.max(0, hues.indexOf(first[hue])),
+      symbol: shapes.indexOf(
+        labelled(
+          first,
+          names.filter((one) => one !== hue),
+        ),
+      ),
+      x: own.map(({ row }) => row[x]),
+    };
+    const without = out ? own.filter(({ row }) => row[y] === null).map(({ row }) => row[x]) : [];
+    const spread = own.map(({ row }) => row[stdOf(y)] ?? null);
+    series.push({ ...told, name: name || "measured", y: own.map(({ row }) => row[y]), out: without, spread });
+    const should = own.map((one) => one.should[y] ?? null);
+    if (should.some(isNumber)) series.push({ ...told, name: `${name} predicted`.trim(), y: should, predicted: true });
+  }
+  if (!series.some((one) => new Set(one.x).size >= LEAST_PLACES)) return [];
+  const all = some.flatMap(({ row, should }) => [row[y], should[y]]).filter(isNumber);
+  const kind = kindOf(y);
+  return [
+    {
+      title,
+      form: "lines",
+      x: { label: said(x.replace(/_(bytes|s)$/, ", $1")), log: wide(valuesOf(some, x)) || log },
+      y: { label: said(unitless(y)), kind, log: log || wide(all) },
+      series: series.slice(0, 2 * MOST_SERIES),
+    },
+  ];
+}
+
+/** The column of a mean's spread. @param {string} name */
+const stdOf = (name) => {
+  const kind = kindOf(name);
+  return kind ? `${unitless(name)}_std_${kind}` : `${name}_std`;
+};
+
+/**
+ * Bars beside one another or on top of one another: a place for each row, a colour for each column.
+ * @param {Entry[]} entries
+ * @param {{title: string, place: (row: Row) => string, columns: string[], form?: "bars" | "stack", base?: number,
+ *   label?: string, log?: boolean}} what
+ * @returns {Chart[]}
+ */
+export function bars(entries, { title, place, columns, form = "bars", base, label = "", log = false }) {
+  const shown = columns.filter((name) => entries.some(({ row }) => isNumber(row[name])));
+  if (!shown.length || !entries.length) return [];
+  const names = unique(entries.map(({ row }) => place(row)));
+  /** @type {Drawn[]} */
+  const series = [];
+  shown.forEach((name, hue) => {
+    const of = said(unitless(name));
+    const y = entries.map(({ row }) => (isNumber(row[name]) ? row[name] : null));
+    series.push({ name: of, hue, x: names, y, spread: entries.map(({ row }) => row[stdOf(name)] ?? null) });
+    const should = entries.map((one) => one.should[name] ?? null);
+    if (should.some(isNumber)) series.push({ name: `${of} predicted`, hue, x: names, y: should, predicted: true });
+  });
+  const y = { label, kind: kindOf(shown[0]), log, ...(base !== undefined && { base }) };
+  return [{ title, form, x: { label: "" }, y, series }];
+}
+
+/** Each name once, so that no two rows fall on one another. @param {string[]} names */
+function unique(names) {
+  /** @type {Map<string, number>} */
+  const seen = new Map();
+  return names.map((name) => {
+    const times = (seen.get(name) ?? 0) + 1;
+    seen.set(name, times);
+    return times > 1 ? `${name} (${times})` : name;
+  });
+}

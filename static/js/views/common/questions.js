@@ -1,0 +1,62 @@
+/** What an upload leaves open, asked with an answer that is right most often: what it was, and on what it ran. */
+import { state } from "../../state.js";
+import { h, put } from "./dom.js";
+
+/** @typedef {import("../../types.js").Measurement} Measurement */
+
+/** What it was read as. @param {Measurement} measurement */
+export const kindWords = ({ origin }) => origin.format.replace(/^text\//, "").replaceAll("-", " ");
+
+/** Whether a table depends on a machine that nobody has named. @param {Measurement} measurement */
+export const asksDevice = ({ device, origin }) =>
+  Array.isArray(device.candidates) && !device.name && device.kind !== "cpu" && origin.kind === "upload";
+
+/**
+ * At most two questions, answered already: what a table was, as it was read, and what it was measured on.
+ * @param {{change: (chip: string) => void, right: (chip: string) => void}} acts
+ */
+export function createQuestions({ change, right }) {
+  const what = h("b");
+  const choice = h("select", { onchange: () => change(choice.value) });
+  const why = h("small", { class: "quiet" });
+  const yes = h("button", { type: "button", class: "primary", text: "Confirm", onclick: () => right(choice.value) });
+  const element = h(
+    "div",
+    { class: "questions" },
+    h("p", {}, h("span", { class: "quiet", text: "What was it? " }), what),
+    h("p", {}, h("span", { class: "quiet", text: "On what? " }), choice, yes, why),
+  );
+
+  /** @param {Measurement} measurement @param {string} chip @param {number} tables  of the file that wait for an answer */
+  function update(measurement, chip, tables) {
+    element.hidden = !asksDevice(measurement);
+    if (element.hidden) return;
+    const { label, id, device } = measurement;
+    put(what, kindWords(measurement));
+    /** @type {{chip: string, why: string}[]} */
+    const likely = device.candidates ?? [];
+    const labels = new Map(state.catalog.chips.map((one) => [one.key, one.label]));
+    const others = [...labels.keys()].filter((key) => !likely.some((one) => one.chip === key));
+    const offer = (/** @type {string} */ key) => h("option", { value: key, text: labels.get(key) ?? key });
+    choice.setAttribute("aria-label", `${label || id}: measured on`);
+    choice.replaceChildren(
+      ...(chip ? [] : [h("option", { value: "", text: "choose the chip" })]),
+      ...(likely.length
+        ? [
+            h(
+              "optgroup",
+              { label: "likely" },
+              likely.map((one) => offer(one.chip)),
+            ),
+          ]
+        : []),
+      h("optgroup", { label: likely.length ? "others" : "chips" }, others.map(offer)),
+    );
+    choice.value = chip;
+    yes.disabled = !chip;
+    const reason = likely.find((one) => one.chip === chip)?.why ?? "";
+    const all = tables > 1 ? `for ${tables} tables of this file` : "";
+    put(why, [reason, all].filter(Boolean).join("; "));
+  }
+  return { element, update, open: () => !element.hidden };
+}

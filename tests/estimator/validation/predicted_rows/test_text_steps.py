@@ -1,0 +1,112 @@
+"""Lines of imported tables: on as many chips as each names, each on its own chip, and what they leave out."""
+
+from __future__ import annotations
+
+import pytest
+
+from estimator.estimate.estimate import estimate
+from estimator.scenario import catalog
+from estimator.scenario.measurement import Measurement, Origin
+from estimator.scenario.scenario import scenario_from_json
+from estimator.validation.predicted_rows import predicted_table
+from estimator.validation.predicted_rows.device import TableDevice
+from estimator.validation.predicted_rows.text_steps import text_row, usual_precision
+from estimator.validation.spellings import chips_named
+
+LINE = {
+    "model": "Llama-3-8B", "catalogue_model": "llama3-8b", "gpu": "H100", "gpus": 8, "batch": 64, "seq_len": 4096,
+    "precision": "bf16", "step_s": 4.0, "status": "ok",
+}  # fmt: skip
+SMALL = {"model": "gpt2", "catalogue_model": "gpt2", "batch": 4, "seq_len": 1024, "step_s": 0.1, "status": "ok"}
+
+
+def table(*rows):
+    return Measurement(origin=Origin(kind="upload", format="text/step-times"), rows=rows)
+
+
+def test_a_line_of_several_gpus_shares_its_batch_among_them_under_fsdp():
+    place = TableDevice(chip="h100-sxm", ranks=1)
+    found = text_row({**LINE, "micro_batch": 2, "recompute": "none"}, place)
+    alone = estimate(
+        scenario_from_json(
+            {
+                "model": "llama3-8b",
+                "cluster": {"chip": "h100-sxm", "chips_per_node": 8, "nodes": 1},
+                "plan": {"dp": 8, "sharding": "fsdp", "micro_batch": 2},
+                "training": {"seq_len": 4096, "global_batch": 64, "precision": "bf16"},
+            }
+        )
+    )
+    assert found["step_s"] == pytest.approx(alone.step_time_s)
+    said = "; ".join(place.assumed)
+    assert "FSDP, as the table states no plan" in said
+    assert "the batch is that of all GPUs together" in said
+    unsaid = text_row(LINE, place)
+    assert unsaid["peak_bytes"] < catalog.chip("h100").memory_bytes
+    stated = text_row({**LINE, "batch": None, "batch_per_gpu": 8}, place)
+    assert stated == unsaid
+
+
+@pytest.mark.parametrize(
+    ("columns", "why"),
+    [
+        ({"gpus": 6}, "batch: 64 sequences do not divide over 6 data-parallel ranks"),
+        ({"tp": 3}, "gpus: 8 GPUs do not divide by tp · pp · cp = 3"),
+        ({"sharding": "magic"}, "sharding: 'magic' is none that is known"),
+        ({"gpus": 1, "batch": 6, "micro_batch": 4}, "micro_batch: 4 do not divide the 6 sequences"),
+    ],
+)
+def test_a_line_that_does_not_fit_together_says_why(columns, why):
+    found = predicted_table(table({**LINE, **columns}), "")
+    assert not any(found.rows)
+    assert why in found.reasons[0]
+    assert found.unpredicted == found.reasons[0]
+
+
+def test_more_gpus_than_a_node_holds_are_several_nodes():
+    cluster = TableDevice(chip="h100-sxm", ranks=1).cluster(16)
+    assert (cluster.nodes, cluster.chips_per_node) == (2, 8)
+
+
+def test_every_line_is_predicted_on_its_own_gpu_and_what_may_be_two_is_asked_for():
+    rows = [{**SMALL, "gpu": name} for name in ("H100", "A100-80GB", "A100 80GB SXM", "A100", "Chip 9000")]
+    unasked = predicted_table(table(*rows), "")
+    assert [bool(row) for row in unasked.rows] == [True, True, True, False, False]
+    assert unasked.reasons[3].startswith("A100 may be a100-40gb-pcie, a100-40gb-sxm, ")
+    assert unasked.reasons[4] == "the catalogue has no GPU 'Chip 9000'"
+    assert unasked.chip == "NVIDIA H100 SXM 80 GB, NVIDIA A100 SXM 80 GB"
+    asked = predicted_table(table(*rows), "a100-40gb-sxm")
+    assert asked.rows[:3] == unasked.rows[:3]
+    assert asked.rows[3]["step_s"] > asked.rows[1]["step_s"]
+    assert "the catalogue has no GPU 'Chip 9000', so NVIDIA A100 SXM 40 GB is taken" in asked.assumptions
+
+
+@pytest.mark.parametrize(
+    ("name", "keys"),
+    [
+        ("NVIDIA A100-SXM4-80GB", {"a100-80gb-sxm"}),
+        ("8xH100", {"h100-sxm"}),
+        ("H100 80GB HBM3", {"h100-sxm"}),
+        ("A100 PCIe", {"a100-40gb-pcie", "a100-80gb-pcie"}),
+        ("RTX 4090", {"rtx-4090"}),
+        ("no such", set()),
+        ("", set()),
+    ],
+)
+def test_names_of_gpus(name, keys):
+    assert set(chips_named(name)) == keys
+
+
+def test_a_precision_that_no_column_states_is_the_chips_usual_one():
+    assert [usual_precision(catalog.chip(name)) for name in ("h100", "v100-32gb", "p100-pcie")] == [
+        "bf16-amp", "fp16-amp", "fp32",
+    ]  # fmt: skip
+    found = predicted_table(table(SMALL), "h100-sxm")
+    assert "precision bf16-amp, as the table states none (column precision)" in found.assumptions
+    assert found.rows == predicted_table(table({**SMALL, "precision": "bf16-amp"}), "h100-sxm").rows
+
+
+def test_where_every_prediction_is_far_off_something_assumed_is_likely_wrong():
+    assert predicted_table(table({**SMALL, "step_s": 90.0}), "h100-sxm").doubt.startswith("every prediction is more")
+    near = predicted_table(table(SMALL), "h100-sxm").rows[0]["step_s"]
+    assert predicted_table(table({**SMALL, "step_s": near}, {**SMALL, "step_s": 90.0}), "h100-sxm").doubt == ""

@@ -78,7 +78,13 @@ def synchronize(ranks: Ranks) -> None:
         torch.cuda.synchronize()
 
 
+_LEFT: list[dist.ProcessGroup] = []
+"""Groups that were left. Who drops gloo's last reference joins its threads, and DDP's reducer does so with the
+interpreter locked, for which such a thread may wait to let go of a tensor: neither would ever go on."""
+
+
 def leave(ranks: Ranks) -> None:
     """Part from the other processes."""
     if ranks.world_size > 1 and dist.is_initialized():
+        _LEFT.extend(dist.distributed_c10d._world.pg_map)
         dist.destroy_process_group()

@@ -151,6 +151,7 @@ def _of_kind(
         micro_batches=setting.micro_batches,
         workspace_bytes=workspace_bytes,
         head_in_flight=head_in_flight(setting.plan.schedule, flying, setting.stages, setting.virtual_stages),
+        chunks=setting.virtual_stages,
     )
     for index, (moment, by_kind) in zip(indices, memory.at_peaks(len(indices)), strict=True):
         yield MemoryOfStage(

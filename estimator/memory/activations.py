@@ -21,6 +21,11 @@ def loss_bytes(head_ops: tuple[Op, ...]) -> Number:
     return sum((op.saved_bytes * op.count for op in head_ops if op.name == "cross-entropy"), 0.0)
 
 
+def handed_logits_bytes(d: RankSizes) -> Number:
+    """Bytes of logits that a pipeline's last stage hands to its schedule, which holds them until their backward."""
+    return 0.0 if d.training.traits.frees_between_stages else d.tokens * d.vocab * d.widths.compute
+
+
 def logits_bytes(d: RankSizes) -> tuple[Number, Number]:
     """Bytes of logits and loss at the end of forward, and at the peak inside the loss's backward.
 

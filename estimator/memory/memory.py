@@ -110,8 +110,11 @@ def stage_memory(
     micro_batches: Number,
     workspace_bytes: Number,
     head_in_flight: Number | None = None,
+    chunks: Number = 1,
 ) -> StageMemory:
     """Add up one rank's memory of one stage; ``head_in_flight``: micro-batches that wait behind the head, if others.
+
+    ``chunks``: into how many stages of its own a rank's layers are cut, each with buffers for what it receives.
 
     Moments: the loss's backward (all activations, logits, no fresh gradients in the first micro-batch), the last
     block's backward, the first block's backward (all gradients, few activations), the exchange of gradients where it
@@ -175,6 +178,14 @@ def stage_memory(
 
     standing = buckets * policy.standing
     coming = (buckets - standing) * policy.beside
+    if of_pipeline and not shard.training.traits.frees_between_stages:
+        outputs, waiting = between_stages_bytes(
+            shard.message_bytes, in_flight=in_flight, micro_batches=micro_batches, chunks=chunks,
+            first=kind.embedding, last=kind.head,
+        )  # fmt: skip
+        activations = activations + outputs
+        held_logits = held_logits + (shard.handed_logits_bytes * at_head if kind.head else 0.0)
+        standing, buckets = standing + waiting, buckets + waiting
     of_head = gradients * (shard.head_parameters / parameters) if kind.head else 0.0
     of_ffn = gradients * (block.ffn_parameters / parameters)
     first = (shard.embedding_parameters if kind.embedding else 0.0) + block.dense_parameters + block.expert_parameters
@@ -246,6 +257,21 @@ def stage_memory(
         }
         moments = {"loss backward": loss, **moments}
     return StageMemory(states=states, moments=moments)
+
+
+def between_stages_bytes(
+    size_bytes: Number, *, in_flight: Number, micro_batches: Number, chunks: Number, first: bool, last: bool
+) -> tuple[Number, Number]:
+    """Bytes of outputs that wait for their backward, and of buffers for messages beyond what activations count.
+
+    torch.distributed.pipelining makes buffers for the inputs and the output gradients of all micro-batches at once;
+    inputs of micro-batches in flight are activations already, and one output's gradient is among a block's temporaries.
+    ``size_bytes``: of one message. ``first``, ``last``: whether the rank has that end of the pipeline.
+    """
+    inputs, gradients = chunks - first, chunks - last
+    counted = in_flight * inputs / chunks + minimum(gradients, 1)
+    waiting = maximum(micro_batches * (inputs + gradients) - counted, 0.0)
+    return size_bytes * in_flight * gradients / chunks, size_bytes * waiting
 
 
 def _each(value: Number, count: int) -> list[float]:

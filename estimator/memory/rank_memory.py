@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.memory.activations import block_moments, kept_bytes, logits_bytes, loss_bytes
+from estimator.memory.activations import block_moments, handed_logits_bytes, kept_bytes, logits_bytes, loss_bytes
 from estimator.memory.allocator import rest_bytes
 from estimator.operations.rank_parameters import matrices_of
 from estimator.operations.rank_sizes import RankSizes
@@ -54,6 +54,7 @@ class RankMemory:
     head_kept_bytes: Number
     logits_end_bytes: Number
     logits_peak_bytes: Number
+    handed_logits_bytes: Number
     message_bytes: Number
     optimizer_tensor: Number
     embedding_rest_bytes: Number
@@ -85,6 +86,7 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
         head_kept_bytes=kept_bytes(ops.head) - loss_bytes(ops.head),
         logits_end_bytes=end if vocabulary else 0.0,
         logits_peak_bytes=peak if vocabulary else 0.0,
+        handed_logits_bytes=handed_logits_bytes(d) if vocabulary else 0.0,
         message_bytes=d.stream_tokens * d.hidden * d.widths.residual,
         optimizer_tensor=d.hidden * maximum(d.vocab, d.ffn),
         embedding_rest_bytes=table_rest_bytes(d),

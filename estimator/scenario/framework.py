@@ -49,6 +49,9 @@ class Framework:
     - ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant CheckpointFunction), not
       only as far as backward needs it (PyTorch's early stop, XLA's dead code).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    - ``frees_between_stages``: what pipeline stages exchange has memory only while it is needed (Megatron's
+      deallocate_pipeline_outputs); torch.distributed.pipelining holds outputs until their backward, and buffers for
+      the messages of all micro-batches from the start.
     - ``caching_allocator``: large tensors have segments of PyTorch's allocator, which rounds them up.
     - ``multi_tensor``: the optimizer runs over all tensors at once where kernels are launched (PyTorch's from 2.0).
     - ``keeps_gradients``: gradients are zeroed after a step, not freed (zero_grad before PyTorch 2.0).
@@ -78,6 +81,7 @@ class Framework:
     keeps_gathered: bool = False
     redoes_whole_blocks: bool = False
     weighs_inside_experts: bool = False
+    frees_between_stages: bool = False
     caching_allocator: bool = True
     multi_tensor: bool = True
     keeps_gradients: bool = False
@@ -123,6 +127,7 @@ FRAMEWORKS = {
         fuses_projections=True,
         redoes_whole_blocks=True,
         weighs_inside_experts=True,
+        frees_between_stages=True,
         # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
         published=PublishedDefaults(
             recipes=True, exposes_ddp=True, bucket_parameters=(40_000_000, 1_000_000), eager_attention_dropout=0.1
@@ -131,6 +136,7 @@ FRAMEWORKS = {
     "xla": Framework(
         label="XLA (JAX)",
         fuses=True,
+        frees_between_stages=True,
         caching_allocator=False,
         host="fused",
         vocab_parallel=True,
@@ -143,6 +149,7 @@ FRAMEWORKS = {
     "ideal": Framework(
         label="ideal: a lower bound",
         fuses=True,
+        frees_between_stages=True,
         caching_allocator=False,
         host="none",
         lower_bound=True,

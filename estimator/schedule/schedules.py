@@ -203,8 +203,11 @@ def in_flight(
 def head_in_flight(schedule: str, held: Number, stages: Number, virtual_stages: Number) -> Number:
     """Micro-batches that wait behind the head for their backward, of the ``held`` ones of the last stage.
 
-    Interleaved, all but the last chunk's are of chunks before it: v·held − (v − 1)p, at least 1.
+    Interleaved, all but the last chunk's are of chunks before it: v·held − (v − 1)p, at least 1. On ZB-V's fold each
+    forward of the last chunk is followed by its backward: 1 (Qi 2024, arXiv 2405.15362, figure 2).
     """
+    if schedule == "zero-bubble-v":
+        return minimum(held, 1.0)
     if schedule != "interleaved":
         return held
     return minimum(maximum(held * virtual_stages - (virtual_stages - 1) * stages, 1.0), held)

@@ -172,6 +172,7 @@ def _peak_bytes(
             micro_batches=found.micro_batches,
             workspace_bytes=e.workspace_bytes,
             head_in_flight=head_in_flight(schedule, flying, found.stages, found.virtual_stages),
+            chunks=found.virtual_stages,
         ).peak_bytes
         most = np.asarray(peak) if most is None else np.maximum(most, peak)
     assert most is not None

@@ -20,7 +20,7 @@ from estimator.cost.slowest_chip import of_slowest
 from estimator.estimate import explain
 from estimator.estimate.estimate import Estimate, Memory, ModuleCost, roofs_of
 from estimator.estimate.interval import quadrature
-from estimator.estimate.layout.stages import Cut, cut, kept_bytes, stage
+from estimator.estimate.layout.stages import Cut, cut, handed_bytes, kept_bytes, stage
 from estimator.estimate.of_op_list import flops_of, memory_of
 from estimator.estimate.op_list_report import (
     assumptions_of,
@@ -33,6 +33,7 @@ from estimator.estimate.op_list_report import (
 from estimator.estimate.passage import Passage, Spent, passage
 from estimator.estimate.report import Collective, OpCost, stage_messages, tied_messages
 from estimator.estimate.residual import kind_of_program, widened
+from estimator.memory.memory import between_stages_bytes
 from estimator.memory.stage_layout import StageKind, stage_kinds
 from estimator.operations.aten import kernels_of
 from estimator.scenario.breakdown import PHASES, Category, MemoryKind, Phase, complete
@@ -310,9 +311,17 @@ def _memory(
         at_head = float(head_in_flight(plan.schedule, flying, plan.pp, _chunks(plan)))
         inside, head = kept_bytes(whole, one.layers, embedding=one.kind.embedding, head=one.kind.head)
         more = (flying - 1) * inside + (at_head - 1) * head
+        buffers = 0.0
+        if not alone:
+            outputs, waiting = between_stages_bytes(
+                whole.boundary_bytes, in_flight=flying, micro_batches=micro_batches, chunks=_chunks(plan),
+                first=one.kind.embedding, last=one.kind.head,
+            )  # fmt: skip
+            buffers = float(waiting)
+            more += float(outputs) + (at_head * handed_bytes(whole) if one.kind.head else 0.0)
         laid = layout(one.found) if plan.sharding == "ddp" else one.passage.priced.found
         # While all micro-batches are in flight, none has left gradients.
-        kept = _with(laid, more, accumulates=micro_batches > flying)
+        kept = _with(laid, more, buffers, accumulates=micro_batches > flying)
         held = memory_of(passage(kept, cluster, e, interval=False))
         row = (
             replace(held.stages[0], stage=place, layers=float(one.kind.layers), in_flight=flying)
@@ -324,14 +333,16 @@ def _memory(
     return replace(fullest, stages=tuple(row for one in found for row in one.stages), curve=())
 
 
-def _with(found: OpList, more_bytes: float, *, accumulates: bool) -> OpList:
-    """The list with what earlier micro-batches have left: activations until the optimizer runs, gradients."""
+def _with(found: OpList, more_bytes: float, buffer_bytes: float, *, accumulates: bool) -> OpList:
+    """The list with what earlier micro-batches have left: activations until the optimizer runs, gradients; buffers."""
     ends = next((at for at, call in enumerate(found.calls) if call.phase == Phase.OPTIMIZER), len(found.calls))
     storages = list(found.storages)
     if accumulates:
         storages = [each for one in storages for each in _accumulated(one)]
     if more_bytes > 0:
         storages.append(Storage(bytes=int(more_bytes), born=NONE, died=ends, kind=MemoryKind.ACTIVATIONS))
+    if buffer_bytes > 0:
+        storages.append(Storage(bytes=int(buffer_bytes), born=NONE, died=NONE, kind=MemoryKind.COMMUNICATION))
     return replace(found, storages=tuple(storages))
 
 

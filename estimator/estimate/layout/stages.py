@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from estimator.estimate.layout.rewrite import Rewrite, bytes_of
+from estimator.estimate.layout.tensor_parallel import is_product
 from estimator.estimate.layout.units import ROOT, Shares, Units, elements, unit_of, units_of
 from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import MemoryKind, Phase
@@ -153,6 +154,18 @@ def kept_bytes(whole: Cut, layers: Iterable[int], *, embedding: bool, head: bool
         elif lives and head and whole.of_call[one.born] == len(whole.layers):
             at_head += one.bytes
     return inside, at_head
+
+
+def handed_bytes(whole: Cut) -> float:
+    """Bytes of what the last stage hands to its schedule, the logits: what the largest product of the head makes."""
+    made = 0
+    for one in whole.found.storages:
+        call = whole.found.calls[one.born] if one.born != NONE else None
+        if call is None or call.phase != Phase.FORWARD or call.signature == NONE:
+            continue
+        if whole.of_call[one.born] == len(whole.layers) and is_product(whole.found.of(call)):
+            made = max(made, one.bytes)
+    return float(made)
 
 
 def _here(whole: Cut, one: Storage, kept: set[int]) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 MICRO = {"µ": "u", "μ": "u"}
 """Both the micro sign and the Greek letter, by the plain letter."""
@@ -76,6 +77,7 @@ def number(text: str) -> float:
     return float(text.replace(",", ""))
 
 
+@lru_cache(maxsize=4096)
 def is_data(text: str) -> bool:
     """Whether a cell holds what a table's body holds: a number, or a word for a missing one."""
     read = cell(text)

@@ -34,6 +34,10 @@ BUNDLED = {
     "h200 plans, one GPU": [REFERENCE / "h200_plans" / "1"],
     "h200 plans, two GPUs": [REFERENCE / "h200_plans" / "2"],
     "h200 plans, four GPUs": [REFERENCE / "h200_plans" / "4"],
+    "h200 plans, two GPUs, again": [REFERENCE / "h200_plans" / "again" / "2"],
+    "h200 plans, two GPUs, again, by its probes": [
+        REFERENCE / "h200_plans" / "again" / "2", REFERENCE / "h200_plans" / "again" / PROBES
+    ],
     "h200 of another host, one GPU": [REFERENCE / "h200_host" / "1"],
     "h200 of another host, one GPU, by its probes": [REFERENCE / "h200_host" / "1", REFERENCE / "h200_host" / PROBES],
     "h200 of another host, two GPUs": [REFERENCE / "h200_host" / "2"],

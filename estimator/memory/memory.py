@@ -224,7 +224,7 @@ def stage_memory(
             MemoryKind.GRADIENTS: gradients,
             MemoryKind.TEMPORARIES: 0.0
             if policy.offload_optimizer
-            else _update_bytes(shard, policy, *each_owned, owned_rest),
+            else _update_bytes(shard, kind, policy, *each_owned, owned_rest),
             MemoryKind.COMMUNICATION: standing,
         },
     }
@@ -360,18 +360,27 @@ def _optimizer_bytes(shard: RankMemory) -> float:
     return kept + moment_bytes(shard.training, (shard.widths.optimizer - master) / 2)
 
 
-def _update_bytes(shard: RankMemory, policy: Policy, dense: Number, expert: Number, rest: Number) -> Number:
+def _update_bytes(
+    shard: RankMemory, kind: StageKind, policy: Policy, dense: Number, expert: Number, rest: Number
+) -> Number:
     """Temporaries of the optimizer: one value per parameter (multi-tensor), of one tensor, or none (fused).
 
-    Wide copies of narrow moments are made for all that is updated together: experts' parameters, then all others.
+    Wide copies of narrow moments are made for all that is updated together: experts' parameters, then all others. One
+    multi-tensor call takes DTensors of one mesh, or plain tensors: under tensor parallelism, the larger such group.
     """
     if precision_aware(shard.training):
         return maximum(dense, expert) * WIDENED_BYTES
-    update = UPDATES[shard.training.optimizer]
+    traits, update = shard.training.traits, UPDATES[shard.training.optimizer]
     parameters = dense + expert
-    if shard.training.traits.fused_optimizer or not update.temporaries:
+    if traits.fused_optimizer or not update.temporaries:
         return 0.0
     together = policy.multi_tensor and update.foreach
     if not together:
         return shard.optimizer_tensor * shard.widths.parameter
+    if traits.dtensor:
+        divided = sum(
+            (block.split_parameters * count for block, count in zip(shard.blocks, kind.blocks, strict=True)), start=0.0
+        )
+        divided = divided * policy.dense.optimizer
+        parameters = where(shard.tp > 1, maximum(divided, parameters - divided), parameters)
     return parameters * shard.widths.parameter + rest

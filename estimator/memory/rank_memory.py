@@ -20,10 +20,12 @@ from estimator.scenario.units import Number
 class BlockMemory:
     """One block on one rank: parameters by how they are divided, and bytes kept for and alive in its backward.
 
-    ``dense_rest_bytes``, ``expert_rest_bytes``: what the allocator keeps beyond its large parameter tensors.
+    ``split_parameters``: of the dense ones, those divided over tensor parallel ranks. ``dense_rest_bytes``,
+    ``expert_rest_bytes``: what the allocator keeps beyond its large parameter tensors.
     """
 
     dense_parameters: Number
+    split_parameters: Number
     expert_parameters: Number
     cast_parameters: Number
     tensors: Number
@@ -62,6 +64,7 @@ class RankMemory:
     tied: bool
     recomputed: bool | Number
     redone_blocks: Number
+    tp: Number
     widths: ByteWidths
     training: Training
 
@@ -94,6 +97,7 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
         tied=model.tied_embedding and model.head,
         recomputed=d.recompute != "none",
         redone_blocks=every if d.recompute == "full" else 0.0,
+        tp=d.tp,
         widths=d.widths,
         training=d.training,
     )
@@ -106,6 +110,7 @@ def _block_shard(d: RankSizes, block: BlockOps, every: Number) -> BlockMemory:
     dense_rest, expert_rest = block_rest_bytes(d, experts=block.experts)
     return BlockMemory(
         dense_parameters=parameters.split + parameters.whole,
+        split_parameters=parameters.split,
         expert_parameters=parameters.expert,
         cast_parameters=parameters.cast,
         tensors=parameters.tensors,

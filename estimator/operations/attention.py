@@ -88,9 +88,15 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
         elements = d.tokens * d.core_width
         ops.append(kernels("head copies", layer, "forward", elements=elements, launches=0.0,
                            saved_bytes=elements * d.widths.compute))  # fmt: skip
-    if d.cp_kind == "ring" and not (isinstance(d.cp, (int, float)) and d.cp == 1):
+    alone = isinstance(d.cp, (int, float)) and d.cp == 1
+    if not alone and d.cp_kind != "ring" and d.training.attention != "eager" and not d.widths.quantised:
+        # Attention keeps its output, the projection what the exchange (Ulysses) or the join of two chunks makes of it.
+        elements = d.tokens * d.core_width * where(d.cp > 1, 1.0, 0.0)
+        ops.append(kernels("output of pieces", layer, "forward", elements=elements, launches=0.0,
+                           saved_bytes=elements * d.widths.compute))  # fmt: skip
+    if d.cp_kind == "ring" and not alone:
         ops += _ring_sums(d, layer)
-    if d.cp_kind == "ulysses" and not d.fused and not (isinstance(d.cp, (int, float)) and d.cp == 1):
+    if d.cp_kind == "ulysses" and not d.fused and not alone:
         # Around each all-to-all, heads are laid out by rank (at the pace of mixed types) and sequences joined.
         sends = where(d.cp > 1, 1.0, 0.0)
         elements = d.tokens * (d.query_width + d.key_width + d.value_width + d.core_width) * sends
@@ -224,12 +230,14 @@ def _ring_sums(d: RankSizes, layer: str) -> list[Op]:
     """
     e, more, once = d.widths.compute, d.cp - 1, where(d.cp > 1, 1.0, 0.0)
     outputs, keys = d.tokens * d.core_width, d.tokens * (d.key_width + d.value_width)
+    repeated: Number = 0.0
     if d.fused:
         gradients = d.tokens * d.query_width + keys
         forward, backward = outputs * more * (8 + e), gradients * more * (8 + e)
         launches = 4.0 * more, 3.0 * more
     else:
-        keys = keys * (d.model.heads / d.model.kv)  # repeated to all heads before they travel
+        repeated = keys * (d.model.heads / d.model.kv - 1)  # to all heads before they travel, and kept so
+        keys = keys + repeated
         gradients = d.tokens * d.query_width + keys
         forward = outputs * (more * (40 + e) + once * 2 * (4 + e))
         backward = gradients * (more * (8 + e) + once * 2 * (4 + e)) + keys * once * (8 + 2 * e)
@@ -237,7 +245,7 @@ def _ring_sums(d: RankSizes, layer: str) -> list[Op]:
     category, turns = Category.ATTENTION if d.fused else Category.ELEMENTWISE, maximum(more, 1.0)
     return [
         kernels("ring sums", layer, "forward", elements=outputs * more, stream=forward / (outputs * turns),
-                launches=launches[0], flops_per_element=3, category=category),
+                launches=launches[0], flops_per_element=3, category=category, saved_bytes=repeated * e * once),
         kernels("ring sums gradient", layer, "backward", elements=gradients * more,
                 stream=backward / (gradients * turns), launches=launches[1], flops_per_element=1, category=category),
     ]  # fmt: skip

@@ -108,15 +108,34 @@ OTHERWISE = {
 """Steps of other programs than those that ``runners step`` has now, by how their names begin."""
 
 
-def test_memory_of_plans():
+def memory_errors(paths) -> dict[str, float]:
     found = {}
-    for path in sorted((FOLDER.parent / "h200_plans").glob("[12]/*-[12].json")):
+    for path in paths:
         measured = json.loads(path.read_text())
-        if measured["memory"]["peak_bytes"] and not path.name.startswith(tuple(OTHERWISE)):
+        if path.name != "predictions.json" and measured["memory"]["peak_bytes"]:
             scenario = measured["scenario"]
             ran = {"experts": measured["samples"]["options"].get("experts", "default")}
             one = estimate(scenario_from_json({**scenario, "training": {**scenario["training"], **ran}}))
-            found[path.stem] = one.memory.peak_bytes / measured["memory"]["peak_bytes"] - 1
+            largest = max(filter(None, measured["samples"]["peak_bytes_by_rank"]))
+            found[path.stem] = one.memory.peak_bytes / largest - 1
+    return found
+
+
+def test_memory_of_plans():
+    every = sorted((FOLDER.parent / "h200_plans").glob("[12]/*-[12].json"))
+    found = memory_errors(path for path in every if not path.name.startswith(tuple(OTHERWISE)))
     assert len(found) > 35
     assert statistics.median(map(abs, found.values())) < 0.002
+    # One rank's experts got more tokens than its share
+    assert abs(found.pop("ep-grouped-2")) < 0.025
+    assert max(map(abs, found.values())) < 0.012, found
+
+
+def test_memory_of_plans_of_the_programs_that_there_are_now():
+    found = memory_errors(sorted((FOLDER.parent / "h200_plans" / "again" / "2").glob("*-2.json")))
+    assert len(found) == 38
+    assert statistics.median(map(abs, found.values())) < 0.0005
+    # A waiting weight's gradient holds less than its whole chunk, which is not told apart
+    put_off = {name: found.pop(name) for name in ("pp-zero-bubble-2", "pp-zero-bubble-v-2")}
+    assert max(map(abs, put_off.values())) < 0.03, put_off
     assert max(map(abs, found.values())) < 0.02, found

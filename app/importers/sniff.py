@@ -130,6 +130,9 @@ def _json(head: bytes) -> str:
     if not is_list and {"segments", "device_traces"}.intersection(names):
         message = "this is a memory snapshot written as JSON"
         raise ImportRefused("snapshot", "byte 0", message, "Upload what torch.cuda.memory._dump_snapshot wrote.")
+    if not is_list and "rocprofiler-sdk-tool" in names:
+        message = "this is a profile that rocprofv3 wrote as JSON"
+        raise ImportRefused("rocprof", "byte 0", message, "Export it as tables: rocprofv3 ... --output-format csv.")
     if _RESULT_KEYS.intersection(names):
         return "result"
     if len(head) >= _HEAD_BYTES:

@@ -96,6 +96,7 @@ def torch_file(folder):
         (lambda folder: b"\x89PNG\r\n", "image", "numbers"),
         (lambda folder: b"\x7fELF\x02\x01\x01" + bytes(100), "binary", "trace"),
         (lambda folder: gz(gz(b"text")), "gzip", "Unpack it once"),
+        (lambda folder: b'{"rocprofiler-sdk-tool": [{' + b" " * 2_000_000, "rocprof", "--output-format csv"),
     ],
 )
 def test_what_is_refused_says_the_way_out(tmp_path, make, format, way_out):

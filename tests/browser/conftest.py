@@ -72,7 +72,7 @@ class Watched:
 
     def _console(self, message: ConsoleMessage) -> None:
         own = message.text.startswith("Failed to load resource")  # the browser's, told by `_response` with its address
-        if message.type in ("error", "warning") and not own:
+        if message.type in ("error", "warning", "trace") and not own:  # Plotly warns by traces
             self.found.append(f"{message.type}: {message.text}")
 
     def _response(self, answer: Response) -> None:

@@ -15,9 +15,12 @@ from tests.browser.looking import (
     headline,
     settled,
     turn,
+    unfold,
     wait_for_axis,
+    wait_for_causes,
     wait_for_figures,
 )
+from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
 
@@ -149,6 +152,87 @@ def test_the_first_screen_says_all_in_few_words(open_page):
     assert found["below"] == []
     # neither name of A and B is pressed out of the bar
     assert page.locator("#ab .names").evaluate_all("all => all.filter((one) => one.clientWidth < 40).length") == 0
+
+
+_WIDEST = """(box) => {
+    const labels = [...box.querySelectorAll("label")];
+    const chosen = labels.find((one) => one.classList.contains("on"));
+    const wide = labels.map((one) => {
+        labels.forEach((other) => other.classList.toggle("on", other === one));
+        const ends = labels.map((other) => other.getBoundingClientRect().right + other.scrollWidth - other.clientWidth);
+        return Math.max(...ends) - box.closest("section").getBoundingClientRect().right;
+    });
+    labels.forEach((one) => one.classList.toggle("on", one === chosen));
+    return Math.max(...wide);
+}"""
+
+
+def test_no_choice_is_wider_than_the_panel_whatever_is_chosen(visit):
+    page = visit(EIGHT_GPUS)
+    wait_for_figures(page)
+    unfold(page)
+    boxes = page.locator("#explore .panel .segments:visible").all()
+    assert len(boxes) > 8
+    assert [box.inner_text() for box in boxes if box.evaluate(_WIDEST) > 0] == []
+    assert page.locator("#explore .panel").evaluate("(box) => box.scrollWidth - box.clientWidth") == 0
+
+
+_LEAVING = """() => [...document.querySelectorAll("#explore .card :is(select, input, button)")].filter((one) =>
+    one.checkVisibility() && !one.closest(".scroll")
+    && one.getBoundingClientRect().right > one.closest(".card").getBoundingClientRect().right
+).map((one) => one.outerHTML.slice(0, 60))"""
+
+_ROOFS = """() => {
+    const names = ["bf16", "tf32", "fp32"];
+    const boxes = [...document.querySelectorAll("#roofline .annotation-text")]
+        .filter((one) => names.includes(one.textContent)).map((one) => one.getBoundingClientRect());
+    boxes.sort((one, other) => one.top - other.top);
+    return boxes.slice(1).map(({ top }, at) => top - boxes[at].top);
+}"""
+
+
+def test_narrow_a_profile_has_its_numbers_and_menus_within_their_cards(open_page, drop):
+    page = open_page("/?measured=none", width=390)
+    wait_for_figures(page)
+    drop(page, ROOT / "tests" / "reference" / "kineto" / "h200_ddp_amp.json.gz")
+    expect(page.locator("#explore .whose")).to_contain_text("not confirmed")
+    wait_for_causes(page)
+    turn(page, (390, "light"), height=5000)  # draws every figure
+    page.wait_for_selector("#roofline .annotation-text", state="attached")
+    settled(page)
+    assert at_last(page, _LEAVING) == []
+    assert at_last(page, _PLOT_TEXTS, "#explore .plot") == []
+    gaps = page.evaluate(_ROOFS)
+    assert len(gaps) == 2
+    assert min(gaps) > 12
+
+
+_WIDER = """(box) =>
+    Math.max(...[box, ...box.children].map(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth))"""
+
+
+def test_narrow_a_dialog_shows_all_of_itself(visit):
+    page = visit("/", width=390)
+    wait_for_figures(page)
+    for key in ("u", "?", "Control+k"):
+        page.keyboard.press(key)
+        dialog = page.locator("dialog[open]")
+        expect(dialog).to_be_visible()
+        for folded in dialog.locator("summary").all():
+            folded.click()
+        assert dialog.evaluate(_WIDER) <= 0, key
+        page.keyboard.press("Escape")
+        expect(dialog).to_be_hidden()
+
+
+def test_the_only_figure_of_a_study_takes_the_whole_width_of_a_tablet(visit):
+    page = visit("/?view=studies&study=ulysses-16", width=768)
+    expect(page.locator("#studies .study-drawings .plot .plot-container")).to_have_count(1)
+    settled(page)
+    figure, whole = (page.locator(one).bounding_box() for one in ("#study-figure-0", "#study-title"))
+    assert figure is not None
+    assert whole is not None
+    assert figure["width"] == pytest.approx(whole["width"], abs=1)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

@@ -85,6 +85,15 @@ def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_woul
     expect(page.locator("#search-status h3")).to_have_text("Quickest, yet too slow")
 
 
+def test_the_whole_of_a_row_is_lit_under_the_mouse(visit):
+    page = visit(SEARCH)
+    row = page.locator(ROWS).nth(1)
+    row.hover()
+    colours = row.evaluate("(row) => [...row.children].map((cell) => getComputedStyle(cell).backgroundColor)")
+    assert len(set(colours)) == 1
+    assert colours[0] != page.evaluate("() => getComputedStyle(document.querySelector('.card')).backgroundColor")
+
+
 def test_a_cell_of_the_heatmap_opens_its_plan_as_b(open_page):
     page = open_page(SEARCH + "&cells=tp-recompute")
     page.wait_for_selector("#cells .barlayer .point path", state="attached")

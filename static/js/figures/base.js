@@ -59,6 +59,17 @@ export const faded = (hex, frac) =>
         .padStart(2, "0")}`
     : hex;
 
+/** A colour between two. @param {string} from  as #rrggbb @param {string} to @param {number} frac  of the way */
+export function between(from, to, frac) {
+  const parts = [1, 3, 5].map((at) => {
+    const [start, end] = [from, to].map((hex) => parseInt(hex.slice(at, at + 2), 16));
+    return Math.round(start + frac * (end - start))
+      .toString(16)
+      .padStart(2, "0");
+  });
+  return `#${parts.join("")}`;
+}
+
 /** A dashed line across a figure, at one height. @param {number} y @param {string} color @param {number} [width] in pixels */
 export const level = (y, color, width = 1.5) => ({
   type: "line",

@@ -1,6 +1,6 @@
-/** The best plan in each cell of two axes, as a heatmap: darker is better. */
+/** The best plan in each cell of two axes, as a heatmap: the stronger its colour, the better. */
 import { plural, short } from "../format.js";
-import { escaped, layout, words } from "./base.js";
+import { between, escaped, layout, words } from "./base.js";
 import { said } from "./plans.js";
 
 /** @typedef {import("./plans.js").Shown} Shown */
@@ -42,13 +42,10 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
         y: cells.map(() => CELL),
         width: CELL,
         marker: {
-          color: numbers.map((value) => Math.min(value, most)),
-          cmin: least,
-          cmax: most,
-          colorscale: [
-            [0, colour("accent")],
-            [1, colour("accent-soft")],
-          ],
+          // Plotly warns of every bar whose colour is a number of a scale
+          color: numbers.map((value) =>
+            between(colour("accent"), colour("accent-soft"), (Math.min(value, most) - least) / (most - least)),
+          ),
           line: { width: 1, color: colour("line-strong") },
         },
         text: few ? cells.map(({ one }) => (measure.kind ? said(measure, one) : short(measure.of(one) ?? 0))) : [],
@@ -74,7 +71,7 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
       xaxis: { ...named(xs), title: { text: words(axes[0]) }, tickangle: 0 },
       yaxis: { ...named(ys), title: { text: words(axes[1]) } },
     }),
-    said: `${measure.text} of the best plan in each cell; darker is better, empty: none fits`,
+    said: `${measure.text} of the best plan in each cell; the stronger its colour the better, empty: none fits`,
     summary: `${plural(cells.length, "cell")} of ${words(axes[0])} and ${words(axes[1])}.`,
     table: {
       columns: [

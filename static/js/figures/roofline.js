@@ -8,6 +8,8 @@ import { boundsOf, pointsOf, unitOf } from "./points.js";
 const LARGEST_PX = 34;
 const SMALLEST_PX = 6;
 export const HEIGHT_PX = 290;
+/** What the name of a roof takes of the height. */
+const LABEL_FRAC = 0.06;
 const MOST_RUG = 90;
 /** Every GPU of the catalogue has more. */
 const SMALL_CHIP_FLOPS_PER_S = 1e13;
@@ -178,7 +180,7 @@ export function roofline(input) {
       annotations: [
         ...spread(
           lines.map(({ flops_per_s }) => Math.log10(flops_per_s / scale.factor)),
-          0.045 * (bounds.y[1] - bounds.y[0]),
+          LABEL_FRAC * (bounds.y[1] - bounds.y[0]),
         ).map((y, at) => ({
           xref: "paper",
           x: 1,

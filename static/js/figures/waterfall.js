@@ -20,6 +20,8 @@ const MOST_ROWS = 9;
 /** A cause below this share of the step joins the others. */
 const LEAST_FRAC = 0.0005;
 const BAR_PX = 13;
+/** What a number takes of a narrow figure's width. */
+const TIGHT_LABEL = { frac: 0.045, letter_frac: 0.037 };
 /** Between the end of a bar and its number. */
 const GAP = "\u00a0\u00a0";
 
@@ -280,8 +282,21 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
   const at = (/** @type {number} */ seconds) => seconds / scale.factor;
   const ends = rows.flatMap(({ from_s, seconds }) => [from_s, from_s + seconds]);
   const [least, most] = [Math.min(...ends), Math.max(...ends)];
-  const room = (tight ? 0.26 : 0.13) * (most - least) || 0.01 * most;
-  const [low, high] = [Math.max(0, least - room), most + room];
+  const texts = rows.map(({ seconds }) => `${seconds < 0 ? "−" : "+"}${measured(Math.abs(at(seconds)))}`);
+  /** Both ends of the axis, and how much of it is free beyond the end and before the start of each bar. */
+  const laid = (/** @type {number} */ frac) => {
+    const room = frac * (most - least) || 0.01 * most;
+    const [low, high] = [Math.max(0, least - room), most + room];
+    const free = rows.map(({ from_s, seconds }) => {
+      const [left, right] = [Math.min(from_s, from_s + seconds) - low, high - Math.max(from_s, from_s + seconds)];
+      return (seconds < 0 ? [left, right] : [right, left]).map((one) => one / (high - low));
+    });
+    return { low, high, free };
+  };
+  const needed = texts.map((text) => (tight ? TIGHT_LABEL.frac + TIGHT_LABEL.letter_frac * text.length : 0.11));
+  const usual = laid(tight ? 0.26 : 0.13);
+  const nowhere = tight && usual.free.some((both, index) => Math.max(...both) < needed[index]);
+  const { low, high, free } = nowhere ? laid(0.6) : usual;
   const y = (/** @type {number} */ px) => 1 - px / height;
   const hatched = Boolean(a?.predicted && b?.predicted);
   const dim = (/** @type {WaterRow} */ { cause }) => (selected && cause !== selected ? 0.3 : 1);
@@ -310,9 +325,10 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     const { from_s, seconds } = row;
     const end = from_s + seconds;
     const left = seconds < 0;
-    const outside = (left ? end - low : high - end) > (tight ? 0.19 : 0.11) * (high - low);
+    const [beyond, before] = free[index];
+    const outside = beyond > Math.min(needed[index], before);
     const toLeft = left === outside;
-    const text = `${left ? "−" : "+"}${measured(Math.abs(at(seconds)))}`;
+    const text = texts[index];
     return {
       x: at(outside ? end : from_s),
       y: index,

@@ -44,7 +44,7 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
         marker: {
           // Plotly warns of every bar whose colour is a number of a scale
           color: numbers.map((value) =>
-            between(colour("accent"), colour("accent-soft"), (Math.min(value, most) - least) / (most - least)),
+            between(colour("accent"), colour("accent-soft"), (Math.min(value, most) - least) / (most - least) || 0),
           ),
           line: { width: 1, color: colour("line-strong") },
         },

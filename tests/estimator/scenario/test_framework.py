@@ -21,6 +21,7 @@ SCENARIOS = [
     scenario(LLAMA, plan={"tp": 2, "sequence_parallel": True}),
     scenario({**GPT, "parallel_residual": True, "norms_per_layer": 1}, plan={"tp": 2, "dp": 2}),
     scenario({**MIXTRAL, "vocab": 32_768}, plan=GROUPED, global_batch=4),
+    scenario(LLAMA, plan={"pp": 2}, global_batch=4),
 ]
 TRAITS = [f.name for f in fields(Framework) if isinstance(f.default, bool) and f.name != "measurable"]
 

@@ -15,7 +15,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from estimator.scenario.breakdown import MemoryKind
-from runners.program import ddp
+from runners.program import ddp, values
 from runners.program.recorder import DEVICE, Recorder, is_on_device, leaves
 from runners.program.recording import Recording
 
@@ -250,29 +250,31 @@ def _on_group(collectives: Collectives, recorder: Recorder, func: Any, args: Any
     if not any(is_on_device(tensor) for tensor in tensors):
         return func(*args, **kwargs)
     schema = func._schema
-    values = [
+    listed = [
         args[index] if index < len(args) else kwargs.get(one.name, one.default_value)
         for index, one in enumerate(schema.arguments)
     ]
     assert group_at is not None
-    group = collectives.group(c10d.ProcessGroup.unbox(values[group_at]))
-    inputs = [tensor for index in (*given, *both) for tensor in leaves(values[index])]
-    outputs = [tensor for index in (*made, *both) for tensor in leaves(values[index])]
+    process_group = c10d.ProcessGroup.unbox(listed[group_at])
+    group = collectives.group(process_group)
+    inputs = [tensor for index in (*given, *both) for tensor in leaves(listed[index])]
+    outputs = [tensor for index in (*made, *both) for tensor in leaves(listed[index])]
     name = schema.name
     peers: tuple[tuple[str, Any], ...] = ()
     if name in ("c10d::send", "c10d::recv_"):
         inputs, outputs = (inputs, []) if name == "c10d::send" else ([], outputs)
-        peers = (("peer", int(values[2])),)
+        peers = (("peer", int(listed[2])),)
     # torch's asynchronous collectives run on a stream of the group, the others on the caller's
-    apart = True if apart_at is None else bool(values[apart_at])
+    apart = True if apart_at is None else bool(listed[apart_at])
     recorder.recording.dispatches += 1
     work = collectives.exchange(name, inputs, outputs, group, apart=apart, more=peers)
+    values.exchanged(name, inputs, outputs, process_group.size(), process_group.rank())
     if name in ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"):
         recorder.recording.storages.mark((*inputs, *outputs), MemoryKind.COMMUNICATION, _LOCAL)
     boxed = work.boxed()
     if len(schema.returns) == 1:
         return boxed
-    return values[(made or both)[0]], boxed
+    return listed[(made or both)[0]], boxed
 
 
 def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
@@ -292,7 +294,8 @@ def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: A
     if group_at is None:
         return recorder.on_fakes(func, args, kwargs)
     named = args[group_at] if group_at < len(args) else kwargs["group_name"]
-    group = collectives.group(_resolved(named))
+    process_group = _resolved(named)
+    group = collectives.group(process_group)
     if func._schema.is_mutable:
         result: Any = args[0]
     else:
@@ -304,6 +307,7 @@ def _functional(collectives: Collectives, recorder: Recorder, func: Any, args: A
     work = collectives.exchange(name, tensors, outputs, group, apart=name.startswith("_c10d"))
     for tensor in outputs:
         collectives.awaited_with(tensor, work)
+    values.exchanged(name, tensors, outputs, process_group.size(), process_group.rank())
     return result
 
 

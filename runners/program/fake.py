@@ -20,7 +20,7 @@ from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
 from runners.program import attention, autocast, chip, compiled, composites
-from runners.program.functions import Cuda, inward_named, known, on_device
+from runners.program.functions import Cuda, inward_named, known, on_device, on_host
 from runners.program.recorder import DEVICE, Recorder
 from runners.program.recording import Finished, Recording
 
@@ -116,6 +116,7 @@ def _patch_devices(route: Route) -> None:
         return found
 
     fake.device = property(device, fake.device.fset)
+    fake.tolist = lambda self: on_host(route.recording, self).tolist()
     anywhere: Any = torch
     set_default = anywhere.set_default_device
     anywhere.set_default_device = lambda value: set_default(known(value))

@@ -21,6 +21,12 @@ def on_device(tensor: torch.Tensor) -> bool:
     return is_on_device(tensor) or (type(tensor) is not FakeTensor and tensor.device.type in (DEVICE, "cuda"))
 
 
+def on_host(recording: Recording, tensor: torch.Tensor) -> torch.Tensor:
+    """Return what is known of a fake tensor, else placeholders; from the device it is one copy, awaited."""
+    host = tensor.detach().cpu()
+    return placeholders.filled(recording, host) if type(host) is FakeTensor else host
+
+
 class Cuda(TorchFunctionMode):
     """Rewrites what the program says of devices, and what torch answers."""
 
@@ -110,10 +116,7 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
 
     def values(func: Any, args: Any, kwargs: Any) -> Any:
         if type(args[0]) is FakeTensor:
-            host = args[0].detach().cpu()
-            if type(host) is FakeTensor:
-                host = placeholders.filled(recording, host)
-            return func(host, *args[1:], **kwargs)
+            return func(on_host(recording, args[0]), *args[1:], **kwargs)
         return func(*args, **kwargs)
 
     def number(func: Any, args: Any, kwargs: Any) -> Any:
@@ -182,7 +185,6 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         tensor.is_pinned: no,
         tensor.record_stream: nothing,
         tensor.new_tensor: new_tensor,
-        tensor.tolist: values,
         tensor.numpy: values,
         tensor.__array__: values,
         tensor.__format__: formatted,

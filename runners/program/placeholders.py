@@ -8,6 +8,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
+from runners.program import values
+
 if TYPE_CHECKING:
     from runners.program.recorder import Recorder
     from runners.program.recording import Recording
@@ -30,14 +32,25 @@ def value_for(dtype: torch.dtype) -> float | int | bool:
 
 
 def scalar(recording: Recording, tensor: torch.Tensor) -> Any:
-    """Return what ``.item()`` gives; a tensor may carry its own in ``known_value``."""
+    """Return what ``.item()`` gives: what is known of the tensor, or a placeholder."""
+    numbers, told = values.of(tensor), known(tensor)
+    if numbers is not None and (told is None or not numbers.guessed):
+        return _real(recording, numbers).item()
     recording.assume(STATED)
-    told = known(tensor)
     return value_for(tensor.dtype) if told is None else told
+
+
+def _real(recording: Recording, numbers: values.Numbers) -> torch.Tensor:
+    if numbers.guessed:
+        recording.assume(values.BALANCED)
+    return numbers.real
 
 
 def on_host(recorder: Recorder, source: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """Return the copy of a device's tensor on the host."""
+    numbers = values.of(source)
+    if numbers is not None:
+        return _real(recorder.recording, numbers).to(dtype, copy=True)
     recorder.recording.assume(STATED)
     if source.numel() <= SMALL:
         told = known(source)
@@ -56,11 +69,33 @@ def filled(recording: Recording, tensor: torch.Tensor) -> torch.Tensor:
 def of_data(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """Return the result of an op whose shape depends on values; NotImplemented of all other ops.
 
-    A mask holds everywhere, unless it comes from one_hot, of which each class has an equal part; values are all
-    different; what is repeated is repeated once.
+    Where values are not known, a mask holds everywhere, unless it comes from one_hot, of which each class has an equal
+    part; values are all different; what is repeated is repeated once.
     """
     rule = _RULES.get(func)
-    return NotImplemented if rule is None else rule(recorder, args, kwargs)
+    if rule is None:
+        return NotImplemented
+    tensors = [value for value in (*args, *kwargs.values()) if isinstance(value, torch.Tensor)]
+    found = values.computed(func, args, kwargs, tensors)
+    if found is None:
+        result = rule(recorder, args, kwargs)
+        values.carry(func, args, kwargs, tensors, [result] if isinstance(result, torch.Tensor) else list(result))
+        return result
+    real, guessed = found
+    if guessed:
+        recorder.recording.doubt(func._schema.name, values.BALANCED, _FIXED)
+
+    def shape_of(numbers: torch.Tensor) -> torch.Tensor:
+        shaped = _made(recorder, args[0], tuple(numbers.shape), numbers.dtype)
+        values.give(shaped, numbers, guessed=guessed)
+        return shaped
+
+    return shape_of(real) if isinstance(real, torch.Tensor) else tuple(map(shape_of, real))
+
+
+def awaits_its_size(func: Any, kwargs: Any) -> bool:
+    """Whether the host waits for an op's kernels, to make room for their result."""
+    return func in _RULES and not kwargs.get("output_size")
 
 
 def _hits(tensor: torch.Tensor) -> int:

@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners.program import placeholders
+from runners.program import placeholders, values
 from runners.program.attention import BACKENDS, attend
 from runners.program.recording import Recording
 from runners.program.remembered import Remembered
@@ -94,11 +94,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if about.composite and about.special is None:
             with self:
                 return func.decompose(*args, **kwargs)
-        if about.query:
-            return self.fakes.dispatch(func, types, args, kwargs)
         handler = self.handlers.get(about.namespace)
         if handler is not None:
             return handler(self, func, args, kwargs)
+        if about.query:
+            return self.fakes.dispatch(func, types, args, kwargs)
         tensors = _tensors(args, kwargs)
         on_device = any(is_on_device(tensor) for tensor in tensors)
         device = kwargs.get("device")
@@ -118,6 +118,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return about.special(self, func, args, kwargs)
         result = self._on_fakes(func, types, args, kwargs)
         self.note(about, func, args, kwargs, tensors, result)
+        if placeholders.awaits_its_size(func, kwargs):
+            self.recording.sync()
         return result
 
     def note(self, about: _About, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], result: Any) -> None:
@@ -138,15 +140,19 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return self._on_fakes(func, (FakeTensor,), args, kwargs)
 
     def _on_fakes(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        for tensor in _tensors(args, kwargs):
+        tensors = _tensors(args, kwargs)
+        for tensor in tensors:
             if type(tensor) is FakeTensor and tensor.constant is not None:
                 tensor.constant = None  # else the op runs for real, on a device that is not there
         made = placeholders.of_data(self, func, args, kwargs)
         if made is not NotImplemented:
             return made
+        given = args
         if func is aten.index.Tensor:
             args = (args[0], self._counted(args[1]))
         found = self._remembered.dispatch(func, types, args, kwargs)
+        if found is not None:
+            values.carry(func, given, kwargs, tensors, list(leaves(found)))
         density = getattr(args[0], "density", None) if args and type(args[0]) is FakeTensor else None
         if density is not None and type(found) is FakeTensor and func in _KEEPS_DENSITY:
             found.density = density  # type: ignore[attr-defined]
@@ -347,6 +353,8 @@ def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         recording.storages.add(made, recording.phase(()))
         if made.numel():
             recording.record("kernel", "aten::_to_copy", (), (made,), (("direction", "HtoD"),))
+        if type(source) is not FakeTensor and not source.dtype.is_floating_point:
+            values.give(made, source.to(dtype, copy=True))
         return _as_sent(made, source, made._version)
     if source.numel():
         recording.record("kernel", "aten::_to_copy", (source,), (), (("direction", "DtoH"),))
@@ -381,10 +389,17 @@ def _copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         if target.numel():
             recording.record("kernel", "aten::copy_", (), (target,), (("direction", "HtoD"),))
         _as_sent(target, source, target._version + 1)  # counted once this op is done
+        numbers = values.of(target)
+        if numbers is not None and type(source) is not FakeTensor:
+            numbers.real.copy_(source)
+        else:
+            values.forget([target])
     elif source.numel():
         recording.record("kernel", "aten::copy_", (source,), (), (("direction", "DtoH"),))
         if blocks:
             recording.sync()
+        if type(target) is not FakeTensor and values.of(source) is not None:
+            target.copy_(placeholders.on_host(recorder, source, target.dtype))
     return target
 
 
@@ -416,7 +431,7 @@ def _unscale(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """Grouped products have a kernel for bf16; torch loops over the groups of other types, whose ends it reads first.
 
-    Which rows belong to a group is not known: all are equally large. Source: _grouped_mm_cuda of torch 2.13.
+    Where it is not known which rows belong to a group, all are equally large. Source: _grouped_mm_cuda of torch 2.13.
     """
     first, second = args[:2]
     if first.dtype == second.dtype == torch.bfloat16:
@@ -425,15 +440,18 @@ def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
         return result
     ends = args[2] if len(args) > 2 else kwargs.get("offs")
     groups = second.shape[0] if second.dim() == 3 else first.shape[0] if first.dim() == 3 else ends.shape[0]
-    message = "how many rows each of its groups has is not known: taken to be equally many"
-    recorder.recording.doubt("aten::_grouped_mm", message, "Import a profile of the step, whose shapes are real.")
+    known = None if ends is None else values.of(ends)
+    if known is None or known.guessed:
+        message = "how many rows each of its groups has is not known: taken to be equally many"
+        recorder.recording.doubt("aten::_grouped_mm", message, "Import a profile of the step, whose shapes are real.")
+    bounds = None if known is None else [0, *known.real.tolist()]
 
     def part(tensor: torch.Tensor, axis: int, group: int) -> torch.Tensor:
         if tensor.dim() == 3:
             return tensor.select(0, group)
         size = tensor.shape[axis]
-        begin = size * group // groups
-        return tensor.narrow(axis, begin, size * (group + 1) // groups - begin)
+        begin, end = (size * at // groups if bounds is None else bounds[at] for at in (group, group + 1))
+        return tensor.narrow(axis, begin, end - begin)
 
     with recorder:
         if ends is not None:

@@ -167,8 +167,39 @@ def test_grouped_products_without_a_kernel_are_a_loop_that_reads_where_groups_en
     assert sum(call.kind == "sync" for call in slow.calls) == 2
     made = [slow.of(call).inputs for call in slow.calls if call.kind == "kernel" and slow.of(call).op == "aten::mm"]
     assert {tuple(one.shape for one in inputs[:2]) for inputs in made} == {((16, 64), (64, 32)), ((64, 16), (16, 32))}
-    assert [(one.field, "equally many" in one.message) for one in slow.problems] == [("aten::_grouped_mm", True)]
     assert not fast.problems
+    assert not slow.problems
+    drawn = traced(PROGRAMS / "experts.py", "--", "float32", "drawn")
+    assert [(one.field, "equally many" in one.message) for one in drawn.problems] == [("aten::_grouped_mm", True)]
+    assert Counter(ops(drawn))["mm"] == 2 * 4
+
+
+@pytest.mark.parametrize(
+    ("how", "op"), [("writing", "c10d::alltoall_base_"), ("functional", "_c10d_functional::all_to_all_single")]
+)
+def test_experts_of_other_ranks_get_equally_many_rows(traced, how, op):
+    found = traced(PROGRAMS / "routed.py", "--world-size", "4", "--rank", "1", "--", how)
+    exchanges = [found.of(call) for call in found.calls if call.kind == "collective"]
+    # Of 96 tokens two choices each: counts of 8 experts, all rows there and back, and their gradients back.
+    assert [(one.op, one.inputs[0].shape, one.outputs[0].shape) for one in exchanges] == [
+        (op, (8,), (8,)), *[(op, (192, 64), (192, 64))] * 3,
+    ]  # fmt: skip
+    products = [found.of(call).inputs[0].shape for call in found.calls if found.of(call).op == "aten::mm"]
+    assert products == [(96, 64)] * 2 + [(64, 96)] * 2 + [(8, 96)]
+    # Counts at once or one by one, room for the rows' experts, and how many rows each has (bincount, and its list)
+    assert sum(call.kind == "sync" for call in found.calls) == 4
+    assert any("equally often" in text for text in found.assumptions)
+    assert not any("placeholders" in text for text in found.assumptions)
+
+
+def test_experts_in_a_loop_get_the_rows_of_their_mask(traced):
+    found = traced(PROGRAMS / "routed.py", "--world-size", "2", "--", "loop")
+    products = [found.of(call).inputs[0].shape for call in found.calls if found.of(call).op == "aten::mm"]
+    assert products == [(24, 64)] * 8 + [(64, 24)] * 8 + [(8, 96)]
+    assert (
+        sum(call.kind == "sync" for call in found.calls) == 1 + 1 + 8
+    )  # which are hit, as a list, and each one's rows
+    assert [(one.field, "equally often" in one.message) for one in found.problems] == [("aten::nonzero", True)]
 
 
 def test_a_step_is_that_of_the_outermost_optimizer_without_what_was_evaluated_before(traced):

@@ -1,0 +1,32 @@
+"""What a program may read of whole numbers, and what it may not: writes it to a file, then trains a step."""
+
+import json
+import sys
+from pathlib import Path
+
+import torch
+from torch import nn
+
+sent = torch.tensor([3, 1, 2]).cuda()
+view = sent[1:]
+later = sent.clone()
+sent.add_(1)  # which its view shows, and its copy does not
+said = {"sent": sent.tolist(), "view": view.tolist(), "later": later.tolist(), "total": sent.sum().item()}
+drawn = torch.randint(0, 9, (3,), device="cuda")
+view.copy_(drawn[1:])
+said["overwritten"] = sent.tolist()  # not known any more: placeholders
+chosen = torch.rand(12, 8, device="cuda").topk(2).indices
+said["counts"] = torch.bincount(chosen.flatten(), minlength=8).tolist()
+said["twice"] = (chosen[:, 0] == chosen[:, 1]).sum().item()
+said["first three of a sort"] = torch.rand(8, 8, device="cuda").argsort(-1)[:, :3].flatten().bincount().tolist()
+said["drawn"] = torch.bincount(drawn, minlength=2).tolist()
+padded = torch.tensor([[5, 6, 0], [7, 0, 0]]).cuda()
+said["rows"] = list(torch.ones(2, 3, 4, device="cuda")[padded != 0].shape)
+said["host"] = (padded != 0).nonzero().cpu().tolist()
+Path(sys.argv[1]).write_text(json.dumps(said))
+network = nn.Linear(4, 4).cuda()
+optimizer = torch.optim.SGD(network.parameters(), lr=0.1)
+for _ in range(3):
+    network(torch.ones(2, 4, device="cuda")).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()

@@ -82,7 +82,7 @@ def of_data(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         values.carry(func, args, kwargs, tensors, [result] if isinstance(result, torch.Tensor) else list(result))
         return result
     real, guessed = found
-    if guessed:
+    if guessed and awaits_its_size(func, kwargs):
         recorder.recording.doubt(func._schema.name, values.BALANCED, _FIXED)
 
     def shape_of(numbers: torch.Tensor) -> torch.Tensor:

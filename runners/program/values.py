@@ -18,7 +18,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-LARGEST = 1 << 20
+LARGEST = 1 << 22
 """Elements up to which whole numbers are kept; what is longer are the masks of long sequences."""
 LARGEST_OF_FLOATS = 1 << 12
 """The same of floats that are made from whole numbers."""

@@ -167,7 +167,7 @@ def recorded_launch_s(
     """Host time of one recorded call that launches ``launches`` kernels, with all that Python does around it.
 
     It costs what ``launch_s`` says for its share of ``dispatches``, the ops that the host went through for it, where
-    they are known; else its first kernel does, and further ones, as those of an optimizer, which no autograd records, a
+    they are known, else for its first kernel; further ones, as those of an optimizer, which no autograd records, cost a
     bare launch. ``again``: a forward op that backward runs once more. ``library``: Python around it is that of Hugging
     Face's modules, not of lean ones.
     """
@@ -183,5 +183,5 @@ def recorded_launch_s(
             each = each * e.host_library_factor
         if dispatches:
             ops = e.host_forward_dispatches_per_kernel if forward else e.host_backward_dispatches_per_kernel
-            return dispatches / ops * each
+            return dispatches / ops * each + maximum(launches - 1.0, 0.0) * e.host_launch_s
     return first * each + maximum(launches - 1.0, 0.0) * e.host_tensor_s

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from estimator.cost.attention import attention_s
 from estimator.cost.efficiency import Efficiencies
 from estimator.cost.gemm import gemm_s
-from estimator.operations.op import WHOLE, Op
+from estimator.operations.op import WALKER_THREADS, WHOLE, Op
 from estimator.scenario.arrays import maximum, minimum
 from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import Chip, peak_flops_per_s
@@ -160,8 +160,8 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     )
 
 
-WALKER_THREADS, UNIT_THREADS = 512, 2048
-"""Threads of a block that walks (MAX_BLOCK_SIZE of aten/src/ATen/native/cuda/Normalization.cuh), and of an SM."""
+UNIT_THREADS = 2048
+"""Threads of an SM."""
 
 
 def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:

@@ -20,6 +20,10 @@ WHOLE = 16
 """Elements fetched at once where rows lie as the unit wants them, whatever their type."""
 
 
+WALKER_THREADS = 512
+"""Threads of a block that walks: MAX_BLOCK_SIZE of aten/src/ATen/native/cuda/Normalization.cuh."""
+
+
 def fetched_at_once(row: int, element_bytes: float) -> int:
     """Elements that a matrix unit can fetch at once of rows of ``row`` elements: WHOLE, 4, 2 or 1."""
     step = math.gcd(int(row * element_bytes), FETCH_BYTES)

@@ -90,6 +90,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _take(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         kwargs = kwargs or {}
+        if self.recording.backward and func in _IN_PLACE_BACKWARD:
+            func, args, kwargs = _IN_PLACE_BACKWARD[func], *_filled_in_place(func, args, kwargs)
         about = self.about(func)
         if about.composite and about.special is None:
             with self:
@@ -251,6 +253,21 @@ class _About:
 _KERNELS_OF_CUDA = {
     "aten::silu_backward", "aten::mish_backward", "aten::native_channel_shuffle", "aten::_fused_rms_norm",
 }  # fmt: skip
+
+_IN_PLACE_BACKWARD = {
+    aten.index_put.default: aten._index_put_impl_.default,
+    aten.scatter.src: aten.scatter_.src,
+    aten.scatter.value: aten.scatter_.value,
+    aten.scatter_add.default: aten.scatter_add_.default,
+    aten.index_add.default: aten.index_add_.default,
+}
+"""What gradients write in place to zeros of their own, unless a tensor is of a subclass, as fakes are."""
+
+
+def _filled_in_place(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The values for such an op; indices are not checked there, for which the host would wait."""
+    return args, {**kwargs, "unsafe": True} if func is aten.index_put.default else kwargs
+
 
 _METADATA = {"aten::size", "aten::stride", "aten::is_contiguous", "aten::numel", "aten::dim", "aten::storage_offset"}
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 from estimator.operations.aten.operands import count, kernel, moved_bytes, total_bytes
 from estimator.operations.aten.products import name
 from estimator.operations.elementwise import FEW_INDICES, SORTED_LAUNCHES, SORTED_PASSES
-from estimator.operations.op import Op
+from estimator.operations.op import WALKER_THREADS, Op
 from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.op_list import Operand, Signature
 
@@ -64,11 +66,27 @@ def put(s: Signature) -> list[Op]:
 
 
 def index_put(s: Signature) -> list[Op]:
-    """The same by advanced indices; where equal ones add up, they are sorted first."""
+    """The same by advanced indices; of equal ones that add up, which are sorted, a warp adds one after another."""
     ops = put(s)
-    if ops and s.arguments.get("accumulate"):
-        ops[-1].launches = 10.0
+    if not ops or not s.arguments.get("accumulate"):
+        return ops
+    ops[-1].launches = 10.0
+    target = s.inputs[0].shape
+    indices = [one for one in s.inputs[1:] if torch_name(one.dtype) == "int64"]
+    places = math.prod(target[: len(indices)])
+    width = math.prod(target[len(indices) :])
+    if indices and places and width > WARP:
+        ops[-1].walkers = places * math.ceil(width / (WARP * PER_THREAD)) * WARP / WALKER_THREADS
+        ops[-1].walked_elements = LOADS_TO_ADD * count(indices[0]) / places * WALKER_THREADS * ops[-1].walkers
     return ops
+
+
+WARP, PER_THREAD = 32, 4
+"""Threads of a warp that adds up one place, and columns of each (aten/src/ATen/native/cuda/Indexing.cu)."""
+
+LOADS_TO_ADD = 4.0
+"""Accesses that one of equal indices waits for behind the last: whether it is equal, whose it is, its gradient, the sum
+that the last has stored (2.2 µs each on H200: biases of 16 experts for 16,384 rows, torch 2.11)."""
 
 
 def _source(s: Signature) -> Operand:

@@ -68,7 +68,7 @@ def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead,
         ("forward", 1, {}, 10e-6),
         ("forward", 1, {"dispatches": 2 * E.host_forward_dispatches_per_kernel}, 20e-6),
         ("backward", 1, {"dispatches": 3 * E.host_backward_dispatches_per_kernel}, 60e-6),
-        ("backward", 11, {"dispatches": 3 * E.host_backward_dispatches_per_kernel}, 60e-6 + 10 * E.host_launch_s),
+        ("backward", 11, {"dispatches": 3 * E.host_backward_dispatches_per_kernel}, 60e-6 + 10 * 2e-6),
         ("forward", 1, {"library": True}, 10e-6 * E.host_library_factor),
         ("backward", 3, {}, 20e-6 + 2 * 1e-6),
         ("backward", 1, {"again": True}, 10e-6),
@@ -79,7 +79,8 @@ def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead,
 )
 def test_a_recorded_call_costs_what_the_host_does_for_it(phase, launches, given, seconds):
     e = replace(
-        flawless(), host_forward_s=10e-6, host_backward_s=20e-6, host_fused_forward_s=4e-6, host_tensor_s=1e-6
+        flawless(), host_forward_s=10e-6, host_backward_s=20e-6, host_fused_forward_s=4e-6, host_tensor_s=1e-6,
+        host_launch_s=2e-6,
     )  # fmt: skip
     about = {"compiled": False, "again": False} | given
     assert recorded_launch_s(phase, launches, e, **about) == pytest.approx(seconds)

@@ -18,6 +18,12 @@ pytestmark = pytest.mark.browser
 TRACE = ROOT / "tests" / "reference" / "h200" / "trace-short-2.trace.json.gz"
 
 
+_DOUBT = """async (doubts) => {
+    const { set, state } = await import(js("state"));
+    set({ catalog: { ...state.catalog, doubts }, theme: state.theme + 1 });
+}"""
+
+
 @pytest.fixture
 def unknown(tmp_path):
     """A profile whose name says nothing."""
@@ -38,6 +44,13 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     expect(step.locator("> b")).to_have_text("63.4")
     # nothing is subtracted from the scenario that happens to be open
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
+    # nor from what its own ops should take on a chip whose peaks are doubted
+    delta = page.locator("#tile-step-time dt b")
+    for doubts, said in (({"h200-sxm": "Measured while busy."}, "peaks not known"), ({}, re.compile("%"))):
+        page.evaluate(_DOUBT, doubts)
+        expect(delta).to_have_text(said)
+        if doubts:
+            expect(page.locator("#step-time .causes li")).to_have_count(0)
     expect(page.locator("#own-ops")).to_contain_text("8192×2048, 2048×128256")
     page.fill("#own-ops input", "allreduce")
     expect(page.locator("#own-ops tbody tr")).to_have_count(4)

@@ -140,7 +140,10 @@ export function createStrip() {
     );
     const run = b.measurement ?? a?.measurement ?? null;
     step.element.title = [run && spreadWords(run), STEP_HINT].filter(Boolean).join(" ");
-    put(tokens.title, `Tokens/s per ${chip}`);
+    // an unknown program may count pictures as well
+    const counts = [a, b].some((side) => side && (side.tokens || side.scenario || !(side.estimate || side.measurement)));
+    put(tokens.title, `${counts ? "Tokens/s" : "Throughput"} per ${chip}`);
+    put(price.title, counts ? "Per million tokens" : "Price");
     const rates = [a, b].map((side) =>
       side?.tokens && side.step_s && side.chips ? side.tokens / side.step_s / side.chips : 0,
     );

@@ -32,8 +32,14 @@ export function createModelFile() {
     picker.value = "";
     problem.hidden = said.hidden = true;
     if (await isTrace(file)) {
-      const words = " is a trace, no config.json. Traces are imported: dropped anywhere on the page, or by the arrow at the top. ";
-      const act = h("button", { type: "button", class: "link", text: "Import it", onclick: () => void importFiles([file]) });
+      const words =
+        " is a trace, no config.json. Traces are imported: dropped anywhere on the page, or by the arrow at the top. ";
+      const act = h("button", {
+        type: "button",
+        class: "link",
+        text: "Import it",
+        onclick: () => void importFiles([file]),
+      });
       problem.replaceChildren(h("b", { text: file.name }), words, act);
       problem.hidden = false;
       return undefined;

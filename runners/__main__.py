@@ -42,7 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         code = int(options.command(options))
     except InputProblems as error:
-        print(error, file=sys.stderr)
+        said_by = getattr(options, "said_by", "")
+        print(f"{said_by}: {error}" if said_by else error, file=sys.stderr)
         return BAD_INPUT
     except BrokenPipeError:
         return FAILED  # whoever read what it prints has seen enough

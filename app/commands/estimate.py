@@ -20,7 +20,7 @@ from estimator.estimate.estimate import estimate as predict
 from estimator.estimate.layer_table import layer_table
 from estimator.estimate.layout.lay_out import Laying, estimate_laid_out
 from estimator.estimate.of_op_list import cluster_for
-from estimator.estimate.op_list_report import alike
+from estimator.estimate.op_list_report import alike, rows_are
 from estimator.estimate.recorded import WORK as SHOWN_WORK
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
 from estimator.scenario.codec import encode
@@ -114,7 +114,7 @@ def _op_list(
     if found.loop_s and not laying.moves:
         error = predicted.step_time_s / found.loop_s - 1
         lines.append(f"measured     {seconds(found.loop_s)}; predicted {error:+.0%}")
-    print("\n".join([*lines, text(predicted), "", module_table(predicted)]))
+    print("\n".join([*lines, text(predicted, rows_are(found)), "", module_table(predicted)]))
     return 0
 
 
@@ -160,16 +160,16 @@ def _model(path: Path) -> HfReading:
         return read_hf(document)
 
 
-def text(found: Estimate) -> str:
-    """Write a prediction for a terminal."""
+def text(found: Estimate, rows: str = "tokens") -> str:
+    """Write a prediction for a terminal; ``rows``: what its throughput counts."""
     low_s, high_s = found.interval_s
     memory = found.memory
     fits = "fits" if memory.fits else "DOES NOT FIT"
     lines = [f"step time    {seconds(found.step_time_s)}  ({seconds(low_s)} to {seconds(high_s)})"]
     if found.tokens_per_s:
         lines.append(
-            f"throughput   {engineering(found.tokens_per_s, 'tokens/s')}, "
-            f"{engineering(found.tokens_per_s_per_chip, 'tokens/s')} per chip"
+            f"throughput   {engineering(found.tokens_per_s, f'{rows}/s')}, "
+            f"{engineering(found.tokens_per_s_per_chip, f'{rows}/s')} per chip"
         )
     lines.append(f"utilisation  MFU {found.mfu:.1%}, HFU {found.hfu:.1%}")
     if memory.peak_bytes:

@@ -32,7 +32,7 @@ def trace(
         raise InputProblems([Problem(field="--out", message=message, remedy="Choose a folder that exists.")])
     with tempfile.TemporaryDirectory(prefix="headroom-trace-") as folder:
         made = out or Path(folder) / "ops.json"
-        command = trace_command(flags, made, quiet=out is None)
+        command = [*trace_command(flags, made, quiet=out is None), "--said-by", "headroom"]
         command += ["--", *arguments] if arguments else []
         code = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False).returncode
         if code < 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate
@@ -70,7 +70,7 @@ class Expected:
     categories: dict[str, Pair]
     phases: dict[str, Pair]
     unpriced_s: float = 0.0
-    notes: tuple[str, ...] = field(default=(ATTENTION_FLOPS,))
+    notes: tuple[str, ...] = ()
 
 
 def expected(found: OpList, chip: str = "", calibration: Calibrated | None = None) -> Expected:
@@ -101,6 +101,7 @@ def expected(found: OpList, chip: str = "", calibration: Calibrated | None = Non
         categories={name: categories[name] for name in CATEGORIES if name in categories},
         phases=phases,
         unpriced_s=math.fsum(op.measured_s for op in ops if not op.known and not op.inputs),
+        notes=(ATTENTION_FLOPS,) if any(s.arguments.get("is_causal") for s in found.signatures) else (),
     )
 
 

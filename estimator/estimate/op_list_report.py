@@ -13,7 +13,7 @@ from estimator.estimate.recorded import WORK, Recorded
 from estimator.estimate.report import Collective, OpCost, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, Category, Phase
-from estimator.scenario.op_list import NONE
+from estimator.scenario.op_list import NONE, OpList
 from estimator.scenario.problems import Problem
 from estimator.scenario.units import bytes_text
 from estimator.schedule.queue import DEFAULT_STREAM, Queue
@@ -147,6 +147,12 @@ def tokens_of(priced: Recorded) -> float:
                     size *= length
                 rows += size
     return float(rows)
+
+
+def rows_are(found: OpList) -> str:
+    """What the rows of ``tokens_of`` are: tokens of a model that looks them up in a table, else samples."""
+    ran = {found.of(call).op.partition(".")[0] for call in found.calls if call.phase == Phase.FORWARD}
+    return "tokens" if "aten::embedding" in ran else "samples"
 
 
 def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[str, ...]:

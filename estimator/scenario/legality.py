@@ -7,7 +7,7 @@ import math
 from estimator.scenario.grid_shape import grid_problems
 from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
-from estimator.scenario.problems import Problem, either, nearest
+from estimator.scenario.problems import Problem, divisors_near, either, nearest
 from estimator.scenario.training import Training
 
 
@@ -93,7 +93,7 @@ def expert_problems(model: Model, plan: Plan) -> list[Problem]:
         ]
     found = []
     if model.experts % plan.ep:
-        degrees = _divisors(plan.ep, model.experts)
+        degrees = divisors_near(plan.ep, model.experts)
         found.append(_undivided("plan.ep", "ep", plan.ep, "experts", model.experts, degrees))
     ranks = plan.dp * plan.cp * plan.tp
     if ranks % (plan.ep * plan.expert_tp):
@@ -102,7 +102,7 @@ def expert_problems(model: Model, plan: Plan) -> list[Problem]:
                               "Choose ep and expert_tp whose product divides dp·cp·tp."))  # fmt: skip
     width = model.moe_ffn or model.ffn
     if width % plan.expert_tp:
-        degrees = _divisors(plan.expert_tp, width)
+        degrees = divisors_near(plan.expert_tp, width)
         found.append(_undivided("plan.expert_tp", "expert_tp", plan.expert_tp, "moe_ffn", width, degrees))
     return found
 
@@ -169,8 +169,9 @@ def _data(model: Model, plan: Plan) -> list[Problem]:
     found = []
     ranks = plan.dp * plan.cp
     if plan.shard_ranks and ranks % plan.shard_ranks:
-        found.append(_problem("plan.shard_ranks", f"{plan.shard_ranks} ranks do not divide the {ranks} of dp·cp",
-                              f"Choose shard_ranks {_divisors(plan.shard_ranks, ranks)}, or 0 for all."))  # fmt: skip
+        remedy = f"Choose shard_ranks {divisors_near(plan.shard_ranks, ranks)}, or 0 for all."
+        message = f"{plan.shard_ranks} ranks do not divide the {ranks} of dp·cp"
+        found.append(_problem("plan.shard_ranks", message, remedy))
     if plan.shard_ranks and plan.sharding == "ddp":
         found.append(_problem("plan.shard_ranks", "ddp shards nothing", "Set shard_ranks to 0, or sharding to fsdp."))
     if plan.recompute_every > 1 and plan.recompute != "full":
@@ -191,11 +192,6 @@ def _degrees(model: Model, tp: int) -> str:
     both = math.gcd(model.heads, model.ffn or model.heads)
     legal = [n for n in range(1, both + 1) if both % n == 0 and _shared(model.kv, n)]
     return either(nearest(legal, tp))
-
-
-def _divisors(degree: int, size: int) -> str:
-    """The nearest degrees that divide ``size``."""
-    return either(nearest([n for n in range(1, min(size, 2 * degree) + 1) if size % n == 0], degree))
 
 
 def _shared(heads: int, ranks: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from estimator.scenario.codec import spec
-from estimator.scenario.problems import Problem
+from estimator.scenario.problems import Problem, divisors_near
 
 NETWORKS = ("transformer", "ffn", "attention")
 NORMS = ("rms", "layer")
@@ -191,13 +191,13 @@ def _heads(model: Model) -> Iterator[Problem]:
         yield _problem(
             "heads",
             f"{model.heads} heads do not divide the hidden width {model.hidden}",
-            "Choose heads that divide hidden, or give head_dim.",
+            f"Choose {divisors_near(model.heads, model.hidden)} heads, or give head_dim.",
         )
     if model.heads % model.kv:
         yield _problem(
             "kv_heads",
             f"{model.kv} key/value heads do not divide {model.heads} query heads",
-            "Choose kv_heads that divide heads.",
+            f"Choose kv_heads {divisors_near(model.kv, model.heads)}.",
         )
 
 

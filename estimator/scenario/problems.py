@@ -30,6 +30,15 @@ def nearest(legal: Sequence[int], value: int) -> list[int]:
     return [*[n for n in legal if n < value][-1:], *[n for n in legal if n > value][:1]]
 
 
+def divisors_near(value: int, size: int) -> str:
+    """Name the divisors of a size that are next to a value which is none.
+
+    >>> divisors_near(5, 12), divisors_near(7, 12)
+    ('4 or 6', '6 or 12')
+    """
+    return either(nearest([n for n in range(1, min(size, 2 * value) + 1) if size % n == 0], value))
+
+
 class InputProblems(ValueError):  # noqa: N818  (it carries problems; “error” would say less)
     """Raised when an input cannot be used; carries every problem found, not only the first."""
 

@@ -40,6 +40,7 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
     parser.add_argument("--out", type=Path, required=True, metavar="OPS.json", help="where the op list goes")
     parser.add_argument("--quiet", action="store_true", help="say nothing of it")
+    parser.add_argument("--said-by", default="", metavar="NAME", help="whose command a line about a mistake names")
     parser.add_argument(
         "--world-size",
         type=int,
@@ -84,7 +85,7 @@ def trace(options: argparse.Namespace) -> int:
         )  # fmt: skip
     except ProgramFailed as failed:
         traceback.print_exception(failed.error)
-        print(f"trace: {failed.problem}", file=sys.stderr, flush=True)
+        print(f"{options.said_by or 'trace'}: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED
     options.out.write_text(json.dumps(to_json(found), separators=(",", ":")) + "\n", encoding="utf-8")
     if not options.quiet:

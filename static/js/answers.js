@@ -17,19 +17,17 @@ const DAY_S = 86400;
 const MOST_COUNTS = 8;
 
 /**
- * Numbers of chips to try, the most first: halves and three quarters of the most in whole nodes, within a node halves.
+ * Numbers of chips to try, the most first: halves and three quarters of the most in whole nodes, within a node halves;
+ * of more than eight the halves first, so that a wide range is tried down to few.
  * @param {number} least @param {number} most @param {number} node  chips in a usual node @returns {number[]}
  */
 export function chipCounts(least, most, node) {
   if (!least || least >= most) return [most];
-  const found = [most];
-  for (let half = most; half >= least; half /= 2) {
-    for (const one of [half, (half * 3) / 4]) {
-      const whole = one <= node ? Number.isInteger(Math.log2(one)) : one % node === 0;
-      if (whole && one >= least && !found.includes(one)) found.push(one);
-    }
-  }
-  return found.sort((a, b) => b - a).slice(0, MOST_COUNTS);
+  const halves = [];
+  for (let half = most; half >= least; half /= 2) halves.push(half);
+  const whole = (/** @type {number} */ one) => (one <= node ? Number.isInteger(Math.log2(one)) : one % node === 0);
+  const found = [...halves, ...halves.map((half) => (half * 3) / 4)].filter((one) => one >= least && whole(one));
+  return [...new Set([most, ...found])].slice(0, MOST_COUNTS).sort((a, b) => b - a);
 }
 
 /** @param {Found} found @param {Asked} asked @returns {Answer} */

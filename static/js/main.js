@@ -12,6 +12,7 @@ import { complete } from "./scenario.js";
 import { set, state, subscribe } from "./state.js";
 import { unknownIn, VIEWS } from "./url.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
+import { tellCuts } from "./views/common/cut.js";
 import { byId, h } from "./views/common/dom.js";
 import { createExplore } from "./views/explore/explore.js";
 import { importFiles, importText, listenForDrops, previewText } from "./views/common/imports.js";
@@ -85,6 +86,7 @@ async function start() {
   const explore = createExplore(byId("explore"), { tour: tour.start, choose: (letter) => palette.side(letter) });
   const glossary = createGlossary();
   explainTerms();
+  tellCuts();
   const others = [createSearch(byId("search")), createRuns(byId("runs")), createStudies(byId("studies"))];
   createMeasurements(byId("measurements"));
   const panels = [explore.panel, ...others.map(({ panel }) => panel)];

@@ -53,7 +53,7 @@ export function spreadWords(measurement) {
 
 /**
  * Why the peaks of a scenario's chip, and so its prediction, say nothing; "" where they do.
- * @param {Scenario} scenario @param {import("./types.js").Catalog} catalog
+ * @param {Pick<Scenario, "cluster">} scenario @param {import("./types.js").Catalog} catalog
  */
 export const doubtOf = (scenario, { doubts = {} }) => doubts[chipNamed(scenario.cluster)] ?? "";
 

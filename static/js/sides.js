@@ -198,8 +198,9 @@ const chipCapacity = (scenario, catalog) => (scenario ? (chipOf(scenario, catalo
 export function judged({ a, b }, catalog) {
   if (!a || !b || a.disturbed || b.disturbed) return false;
   if (a.predicted === b.predicted) return true;
-  const { scenario } = a.predicted ? a : b;
-  return !scenario || !doubtOf(scenario, catalog);
+  const { scenario, chip } = a.predicted ? a : b;
+  // a profile's own ops have no scenario, only a chip
+  return !doubtOf(scenario ?? { cluster: { chip } }, catalog);
 }
 
 /** Whether all that stands there is known, and none of it says how long a step takes. @param {Pair} pair */

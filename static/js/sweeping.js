@@ -60,7 +60,8 @@ export function specification({ model, cluster, training }, { objective, memory_
 }
 
 /**
- * A specification for each number of chips, the most first.
+ * A specification for each number of chips, the most first. The cheapest plan may be one of fewer chips: where nobody
+ * said how few, down to one.
  * @param {import("./types.js").Scenario} scenario @param {import("./url.js").Wanted} wanted
  * @param {import("./types.js").Catalog["fields"]} fields @param {number} node  chips in a usual node
  */
@@ -68,7 +69,8 @@ export function specifications(scenario, wanted, fields, node) {
   const { chips_per_node } = scenario.cluster;
   const grid = wanted.cells.filter((name) => name !== "chips");
   const most = wanted.most_chips || clusterChips(scenario.cluster);
-  return chipCounts(wanted.least_chips, most, Math.max(node, chips_per_node)).map((chips) => {
+  const least = wanted.least_chips || (wanted.objective === "cost" ? 1 : 0);
+  return chipCounts(least, most, Math.max(node, chips_per_node)).map((chips) => {
     const cluster = resized(scenario.cluster, chips, Math.max(node, chips_per_node));
     return { ...specification({ ...scenario, cluster }, wanted, fields), grid };
   });

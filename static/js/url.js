@@ -12,7 +12,7 @@ import { same } from "./scenario.js";
  *   that are not its own
  * @typedef {{objective: string, memory_gb: number, slowest_s: number, least_chips: number, most_chips: number, days: number,
  *   locked: Record<string, string>, axes: string[], cells: string[]}} Wanted  what a search looks for; a limit of 0 is
- *   none, `most_chips` of 0: the scenario's number, `least_chips` of 0: only that; `days`: of the whole run; `axes` of its figure, `cells` of its
+ *   none, `most_chips` of 0: the scenario's number, `least_chips` of 0: only that, or any of fewer for the cheapest; `days`: of the whole run; `axes` of its figure, `cells` of its
  *   heatmap
  * @typedef {{ranks: number, metric: string}} Split  ways to split one model: chips in the group (0: the scenario's)
  */

@@ -222,6 +222,9 @@ def test_a_pasted_table_shows_its_rows(open_page):
     expect(rows.nth(2)).to_contain_text("969\u202f411\u202f840")
     cells = rows.nth(2).locator("td")
     assert "0.142913" in [cells.nth(at).get_attribute("title") for at in range(cells.count())]
+    # nothing tells what it ran on: no chip is taken for it
+    expect(page.get_by_label("measured on")).to_have_value("")
+    expect(page.locator("#details thead")).not_to_contain_text("predicted")
     listed = page.evaluate("fetch('/api/measurements').then(r => r.json()).then(d => d.measurements.length)")
     page.keyboard.press("u")
     page.locator("#paste").fill(STEP_TIMES)

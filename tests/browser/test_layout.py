@@ -319,11 +319,34 @@ def test_narrow_a_table_scrolled_to_its_end_keeps_the_names_of_its_rows(open_pag
     assert first_cell["x"] + first_cell["width"] < last_cell["x"]
 
 
+_CLIPPED = "all => all.filter((one) => one.scrollWidth > one.clientWidth).map((one) => one.textContent)"
+_LABELS = """() => [...document.querySelectorAll("#items-chart .xtick text")].map((one) => {
+    const { left, right } = one.getBoundingClientRect();
+    return [left, right, one.textContent];
+}).filter(([left, , text], at, all) => at && left < all[at - 1][1]).map(([, , text]) => text)"""
+
+
+def test_names_below_bars_have_room_and_what_is_cut_tells_the_whole(visit):
+    page = visit("/?view=measurements&measured=none", width=640)
+    page.wait_for_selector("#items-chart .xtick text")
+    settled(page)
+    assert at_last(page, _LABELS) == []
+    turn(page, (1440, "light"))
+    cut = page.locator("#items-chart .sub")
+    cut.evaluate("(one) => { one.style.maxWidth = '40px'; one.style.overflow = 'hidden'; }")
+    cut.hover()
+    expect(cut).to_have_attribute("title", "click: B · hatched: predicted")
+
+
 def test_narrow_the_scenario_is_a_sheet_over_live_figures(visit):
     page = visit(EIGHT_GPUS, width=390)
     wait_for_figures(page)
     panel = page.locator("#explore .panel")
     expect(panel).not_to_be_visible()
+    assert page.locator(".strip dt span").evaluate_all(_CLIPPED) == []
+    edge = page.locator("#explore .sheet-button").bounding_box()
+    assert edge is not None
+    assert (edge["x"], edge["width"], edge["y"] + edge["height"]) == (0, 390, 844), "it stands along the whole edge"
     page.locator("#explore .sheet-button").click()
     expect(panel).to_be_visible()
     wait_for_axis(page, "plan.tp")

@@ -18,6 +18,12 @@ pytestmark = pytest.mark.browser
 TRACE = ROOT / "tests" / "reference" / "h200" / "trace-short-2.trace.json.gz"
 
 
+_DOUBT = """async (doubts) => {
+    const { set, state } = await import(js("state"));
+    set({ catalog: { ...state.catalog, doubts }, theme: state.theme + 1 });
+}"""
+
+
 @pytest.fixture
 def unknown(tmp_path):
     """A profile whose name says nothing."""
@@ -36,8 +42,19 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     step = page.locator("#tile-step-time dd")
     expect(step.locator("> i")).to_contain_text(re.compile(r"^6[0-3]\."))
     expect(step.locator("> b")).to_have_text("63.4")
+    # whether its program counts tokens, nobody has said
+    titles = [page.locator(f"#tile-{name} dt span") for name in ("tokens", "price")]
+    for title, words in zip(titles, ("Throughput per GPU", "Price"), strict=True):
+        expect(title).to_have_text(words)
     # nothing is subtracted from the scenario that happens to be open
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
+    # nor from what its own ops should take on a chip whose peaks are doubted
+    delta = page.locator("#tile-step-time dt b")
+    for doubts, said in (({"h200-sxm": "Measured while busy."}, "peaks not known"), ({}, re.compile("%"))):
+        page.evaluate(_DOUBT, doubts)
+        expect(delta).to_have_text(said)
+        if doubts:
+            expect(page.locator("#step-time .causes li")).to_have_count(0)
     expect(page.locator("#own-ops")).to_contain_text("8192×2048, 2048×128256")
     page.fill("#own-ops input", "allreduce")
     expect(page.locator("#own-ops tbody tr")).to_have_count(4)
@@ -50,6 +67,7 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     expect(side(page, "A")).to_contain_text("predicted")
     expect(step.locator("> b")).to_have_text("63.4")
     expect(page.locator("#tile-step-time dt b")).to_contain_text("%")
+    expect(titles[1]).to_have_text("Per million tokens")
 
     before = headline(page)
     page.locator('[data-field="plan.micro_batch"] input[type=range]').focus()

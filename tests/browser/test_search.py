@@ -49,13 +49,16 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(visit):
 
 def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_would_do_where_none_is(visit):
     page = visit(SEARCH)
-    page.get_by_label("Chips, at least").fill("4")
-    page.get_by_label("Chips, at least").press("Enter")
+    expect(page.locator(COUNTS)).to_contain_text("per second")
     page.locator("#search-tokens").fill("10 B")
     page.locator("#search-tokens").press("Enter")
     page.get_by_label("Chip-hour, $").fill("2")
     page.get_by_label("Chip-hour, $").press("Enter")
     page.get_by_role("radio", name="price").check(force=True)
+    expect(page.locator(COUNTS)).to_contain_text("tried on 8, 4, 2 and 1 chips, no other number,")
+    page.get_by_label("Chips, at least").fill("4")
+    page.get_by_label("Chips, at least").press("Enter")
+    expect(page.locator(COUNTS)).to_contain_text("tried on 8 and 4 chips, no other number,")
     page.get_by_label("Within, days").fill("20")
     page.get_by_label("Within, days").press("Enter")
     expect(page.locator("#search-status h3")).to_have_text("Cheapest")

@@ -17,7 +17,7 @@ from estimator.estimate.layout.rewrite import Rewrite, divided
 from estimator.estimate.layout.units import Shares, Units, alone, elements, unit_of, units_of
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, Storage, Weight
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, divisors_near
 from estimator.schedule.queue import DEFAULT_STREAM
 
 COLUMN, ROW = "column", "row"
@@ -242,7 +242,8 @@ class _Splitting:
             if one.size % self.ranks:
                 what = "makes" if how == COLUMN else "takes"
                 message = f"is {self.ranks}, which does not divide the {one.size} features that {path} {what}"
-                raise InputProblems([Problem(field="plan.tp", message=message, remedy="Choose a divisor of them.")])
+                remedy = f"Choose {divisors_near(self.ranks, one.size)}."
+                raise InputProblems([Problem(field="plan.tp", message=message, remedy=remedy)])
             found[path] = one
         return found
 
@@ -264,7 +265,8 @@ class _Splitting:
         for count in sorted(widths.all_heads):
             if count % self.ranks:
                 message = f"is {self.ranks}, which does not divide the {count} heads of attention"
-                raise InputProblems([Problem(field="plan.tp", message=message, remedy="Choose a divisor of them.")])
+                remedy = f"Choose {divisors_near(self.ranks, math.gcd(*widths.all_heads))}."
+                raise InputProblems([Problem(field="plan.tp", message=message, remedy=remedy)])
 
     def _inside(self) -> dict[int, _Widths]:
         """Calls between a column linear and the row linear that takes what it makes, in forward and in backward."""

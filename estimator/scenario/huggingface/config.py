@@ -51,6 +51,9 @@ def read_hf(document: object) -> HfReading:
     """Read a config.json and say what was assumed; raise InputProblems that name its keys."""
     if not isinstance(document, Mapping):
         raise _refused("(document)", "must be a JSON object", "Give the config.json of a model.")
+    if "traceEvents" in document:
+        remedy = "Import it: drop it on the page, or headroom import FILE."
+        raise _refused("traceEvents", "is a profiler's; this is a trace, no config.json", remedy)
     architecture = _architecture(document)
     where = ""
     assumptions = []

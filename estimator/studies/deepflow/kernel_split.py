@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from estimator.scenario.problems import Problem
+from estimator.scenario.problems import Problem, divisors_near
 from estimator.scenario.units import Number
 from estimator.studies.deepflow.lstm import Product
 
@@ -112,7 +112,8 @@ def problems(split: KernelSplit, product: Product, field: str) -> list[Problem]:
     ):
         if size % degree:
             message = f"{degree} does not divide {size:g}, a dimension of {product.name}"
-            found.append(Problem(field=f"{field}_{name}", message=message, remedy="Choose a divisor."))
+            remedy = f"Choose {divisors_near(int(degree), int(size))}."
+            found.append(Problem(field=f"{field}_{name}", message=message, remedy=remedy))
     return found
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from estimator.scenario.arrays import ceil_div
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, divisors_near
 from estimator.studies.deepflow import kernel_split, lstm
 from estimator.studies.deepflow.kernel_split import KernelSplit
 from estimator.studies.deepflow.lstm import Lstm
@@ -70,9 +70,8 @@ def check(m: Lstm, r: Rates, plan: LstmPlan, *, projected: bool = False) -> None
     own = replica(m, plan.dp)
     width = m.projection if projected else m.hidden
     if m.layers % plan.hlp:
-        problems.append(
-            Problem(field="hlp", message=f"{plan.hlp} does not divide {m.layers} layers", remedy="Choose a divisor.")
-        )
+        remedy = f"Choose {divisors_near(plan.hlp, m.layers)}."
+        problems.append(Problem(field="hlp", message=f"{plan.hlp} does not divide {m.layers} layers", remedy=remedy))
     if not 0 <= plan.lp - plan.hlp <= 2:
         remedy = (
             f"With hlp = {plan.hlp} give {plan.hlp}, {plan.hlp + 1} (softmax apart) or {plan.hlp + 2} (embedding too)."

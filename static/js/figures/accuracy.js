@@ -169,7 +169,7 @@ export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
     ],
     layout: layout(colour, {
       height: Math.max(narrow ? 300 : 400, 60 + 19 * known.length),
-      margin: { l: narrow ? 124 : 276, r: 14, t: 10, b: 42 },
+      margin: { l: narrow ? 138 : 276, r: 14, t: 10, b: 42 },
       xaxis: { range: [-3, 103], title: { text: "measured times inside, %" }, tickvals: [0, 20, 40, 60, 80, 100] },
       yaxis: { range: [0.3, known.length + 0.7], tickvals: places, ticktext: known.map(label), showgrid: false },
       shapes: [

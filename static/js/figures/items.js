@@ -7,8 +7,10 @@ import { barMarker, escaped, layout, logTicks, SERIES } from "./base.js";
 
 /** Bars that would be as broad as cards. */
 const FEW = 12;
-/** Letters of all labels of bars in one line, on a narrow and on a usual page. */
+/** Letters of all labels of bars in one line, on a narrow and on a usual page, where its width is not known yet. */
 const LETTERS = [40, 150];
+const LETTER_PX = 6.8;
+const MARGIN = { l: 58, r: 14 };
 const MOST_LINES = 3;
 
 /** Lines of a label, each of so many letters at most; what no line takes ends in dots. @param {string} label @param {number} letters */
@@ -28,10 +30,11 @@ export function labelLines(label, letters) {
 /**
  * Points of a trace stand in the order of the items at the same place of `order`.
  * @param {{groups: {name: string, items: Item[]}[], up: ItemColumn, across: ItemColumn | null,
- *   colour: import("../types.js").Colour, narrow: boolean}} input  `across`: null for a bar each
+ *   colour: import("../types.js").Colour, narrow: boolean, width?: number}} input  `across`: null for a bar each;
+ *   `width`: of the drawing in px, 0 where nobody knows it yet
  * @returns {import("../types.js").Figure & {order: Item[][], legend: [token: string, text: string][]}}
  */
-export function itemsFigure({ groups, up, across, colour, narrow }) {
+export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
   const has = (/** @type {Item} */ one) =>
     typeof one.values[up.key] === "number" && (!across || (one.values[across.key] ?? null) !== null);
   const series = groups
@@ -85,14 +88,15 @@ export function itemsFigure({ groups, up, across, colour, narrow }) {
   const axis = (/** @type {number[]} */ values) =>
     wide(values) ? { type: "log", ...logTicks(values, true) } : { rangemode: "tozero", nticks: 6 };
   const few = all.length <= (narrow ? 4 : 12);
-  const letters = Math.min(26, Math.floor(LETTERS[narrow ? 0 : 1] / Math.max(2, all.length)));
+  const room = width ? (width - MARGIN.l - MARGIN.r) / LETTER_PX : LETTERS[narrow ? 0 : 1];
+  const letters = Math.min(26, Math.floor(room / Math.max(2, all.length)));
   return {
     data: traces,
     order: series.map(({ items }) => items),
     legend: series.length > 1 ? series.map(({ name }, at) => [token(at), name]) : [],
     layout: layout(colour, {
       height: narrow ? 232 : 252,
-      margin: { l: 58, r: 14, t: 10, b: across ? 42 : few ? 54 : 16 },
+      margin: { ...MARGIN, t: 10, b: across ? 42 : few ? 54 : 16 },
       bargap: all.length < FEW ? 0.6 : 0.25,
       barmode: "overlay",
       xaxis: across

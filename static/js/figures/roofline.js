@@ -143,7 +143,11 @@ export function roofline(input) {
     },
   };
   // a log axis of six decades and more is labelled at every second one
-  const dtick = (/** @type {number[]} */ [low, high]) => (high - low > 5.5 ? 2 : 1);
+  const ticks = (/** @type {number[]} */ [low, high]) => ({
+    dtick: high - low > 5.5 ? 2 : 1,
+    // of a unit's thousandths a prefix would make millionths, as in 100µ
+    exponentformat: low < -3 ? "power" : "B",
+  });
   return {
     data: [
       diagonal,
@@ -166,14 +170,14 @@ export function roofline(input) {
       xaxis: {
         type: "log",
         range: bounds.x,
-        dtick: dtick(bounds.x),
+        ...ticks(bounds.x),
         fixedrange: narrow,
         title: { text: `FLOP per byte of ${level ?? "device memory"}` },
       },
       yaxis: {
         type: "log",
         range: ys,
-        dtick: dtick(ys),
+        ...ticks(ys),
         fixedrange: narrow,
         title: { text: scale.unit },
       },

@@ -135,7 +135,7 @@ def test_an_op_list_is_laid_out_by_a_plan(write, capsys):
         (["--plan", "tp=2", "--split", "gate"], "--split: 'gate' names no linear"),
         (["--split", "gate=column"], "--split: does nothing with tp 1. Give tp of 2 or more"),
         (["--plan", "sharding=fsdp"], "--plan sharding: does nothing with dp 1. Give dp of 2 or more"),
-        (["--plan", "tp=3"], "--plan tp: is 3, which does not divide"),
+        (["--plan", "tp=3"], "--plan tp: is 3, which does not divide the 1024 features that"),
         (["--chip", "h300"], "--chip: 'h300' is not in the catalogue"),
     ):
         assert run(["estimate", str(OPS), *bad]) == 2

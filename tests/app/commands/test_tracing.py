@@ -20,7 +20,8 @@ def test_a_program_ends_in_an_estimate_and_its_op_list(tmp_path, capfd):
 
 def test_a_mistake_of_the_program_is_told_with_its_remedy(tmp_path, capfd):
     assert run(["trace", str(tmp_path / "nothing.py")]) == 2
-    assert "there is no such file" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert said.startswith(f"headroom: {tmp_path / 'nothing.py'}: there is no such file")
     assert run(["trace", str(PROGRAM), "--out", str(tmp_path / "none" / "ops.json")]) == 2
     assert "there is no folder" in capfd.readouterr().err
 
@@ -31,4 +32,5 @@ def test_what_follows_the_dashes_reaches_the_program(tmp_path, capfd):
     assert run(["trace", str(script), "--", "--lr", "0.1"]) == 1
     captured = capfd.readouterr()
     assert "['--lr', '0.1']" in captured.err
+    assert "\nheadroom: " in captured.err
     assert captured.out == ""

@@ -88,4 +88,5 @@ def test_a_kernel_that_says_nothing_is_taken_as_measured():
     (op,) = found.ops
     assert (op.category, op.known, op.predicted_s) == ("attention", False, pytest.approx(4e-3))
     assert found.unpriced_s == pytest.approx(4e-3)
+    assert found.notes == (), "nothing is said of attention where there is none"
     assert found.estimate.step_time_s >= 4e-3

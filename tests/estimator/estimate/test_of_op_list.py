@@ -15,6 +15,7 @@ from estimator.estimate import expected, what_if
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.estimate.op_list_report import rows_are
 from estimator.estimate.recorded import device_seconds
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
@@ -53,6 +54,8 @@ def test_parts_add_to_the_whole(found, chip):
 def test_what_is_known_of_the_program_is_counted():
     estimate = predicted(LLAMA)
     assert estimate.tokens_per_s * estimate.step_time_s == pytest.approx(2 * 1024)
+    pictures = replace(LLAMA, calls=tuple(one for one in LLAMA.calls if "embedding" not in LLAMA.of(one).op))
+    assert (rows_are(LLAMA), rows_are(pictures)) == ("tokens", "samples")
     # 2·parameters·tokens forward and twice that backward, and the scores: the embedding multiplies nothing.
     tokens, parameters = 2048, 88_085_504 - 32_000 * 1024
     scores = 2 * 3 * 4 * 2 * 16 * 1024**2 * 64

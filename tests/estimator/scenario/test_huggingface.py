@@ -180,6 +180,11 @@ def test_an_unknown_architecture_is_refused_with_the_known_ones(document: dict[s
     assert all(name in problem.remedy for name in ARCHITECTURES)
 
 
+def test_a_trace_is_called_one():
+    with pytest.raises(InputProblems, match=r"this is a trace, no config\.json\. Import it"):
+        model_from_hf({"schemaVersion": 1, "traceEvents": []})
+
+
 @pytest.mark.parametrize("document", [None, [], "config", 3])
 def test_what_is_no_object_is_refused(document: object):
     with pytest.raises(InputProblems, match="must be a JSON object"):

@@ -43,6 +43,8 @@ _SCORES_AT_ONCE = 3.2
 def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dict[str, str]]:
     """Propose chips for rows of one table, the likeliest first: ``{chip, why}``; empty where nothing tells.
 
+    ``why`` is empty where nothing speaks for a chip but that it is fast and large enough for every row.
+
     Where a column names chips without what tells them apart, as their memory, it is one of those. Otherwise a
     chip that the text names on a line about hardware comes first, then those of the architecture that its kernels
     were built for, then all that could, of equals the one whose peak a row came nearest to, then the largest; never one
@@ -77,7 +79,7 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
     if len(possible) < len(accelerators):
         said = {one["chip"] for one in found}
         rest = [entry for entry in possible if entry.key not in said]
-        found += [{"chip": entry.key, "why": "fast and large enough for every row"} for entry in rest]
+        found += [{"chip": entry.key, "why": ""} for entry in rest]
     return found
 
 

@@ -17,6 +17,14 @@ export async function isConfig(file) {
   }
 }
 
+const HEAD_BYTES = 1 << 16;
+
+/** Whether a file is a profiler's trace, or packed as those are. @param {File} file */
+export async function isTrace(file) {
+  const head = await file.slice(0, HEAD_BYTES).text();
+  return file.name.endsWith(".gz") || /"(traceEvents|deviceProperties)"\s*:/.test(head);
+}
+
 /** Its model; null where there is no closed form of it. @param {File} file */
 export async function modelOf(file) {
   try {

@@ -236,15 +236,15 @@ export function createDetails(id = "details", opened = () => {}) {
     });
   }
 
-  /** The chip that is taken for the one that was measured, until somebody says: the likeliest of the table's, by all of the file's. @param {Measurement} measurement */
+  /** The chip that is taken for the one that was measured, until somebody says: the likeliest of the table's, by all of the file's; none where nothing speaks for any. @param {Measurement} measurement */
   function guessed(measurement) {
     if (guess) return guess;
     const own = new Set((measurement.device.candidates ?? []).map((/** @type {any} */ { chip }) => chip));
     /** @type {Map<string, number>} */
     const votes = new Map();
     for (const { device } of siblings(measurement))
-      (device.candidates ?? []).forEach((/** @type {any} */ { chip }, /** @type {number} */ at) => {
-        if (!own.size || own.has(chip)) votes.set(chip, (votes.get(chip) ?? 0) + 1 / (1 + at));
+      (device.candidates ?? []).forEach((/** @type {any} */ { chip, why }, /** @type {number} */ at) => {
+        if (why && (!own.size || own.has(chip))) votes.set(chip, (votes.get(chip) ?? 0) + 1 / (1 + at));
       });
     return [...votes].sort(([, a], [, b]) => b - a)[0]?.[0] ?? "";
   }

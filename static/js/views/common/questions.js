@@ -45,7 +45,7 @@ export function createQuestions({ change, right }) {
         ? [
             h(
               "optgroup",
-              { label: "likely" },
+              { label: likely.some((one) => one.why) ? "likely" : "fast and large enough" },
               likely.map((one) => offer(one.chip)),
             ),
           ]
@@ -54,7 +54,8 @@ export function createQuestions({ change, right }) {
     );
     choice.value = chip;
     yes.disabled = !chip;
-    const reason = likely.find((one) => one.chip === chip)?.why ?? "";
+    const it = likely.find((one) => one.chip === chip);
+    const reason = it && (it.why || "fast and large enough for every row");
     const all = tables > 1 ? `for ${tables} tables of this file` : "";
     put(why, [reason, all].filter(Boolean).join("; "));
   }

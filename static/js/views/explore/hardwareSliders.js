@@ -51,7 +51,7 @@ export function createHardwareSliders() {
       changed,
       moved.length
         ? moved.map(([part, label]) => `${label} ${timesWords(now[part] ?? 1)}`).join(", ")
-        : "FLOP/s, memory, link, network × catalogue",
+        : "FLOP/s, memory, link, network",
     );
     element.classList.toggle("set", moved.length > 0);
   }

@@ -5,9 +5,9 @@
 import { setOwnModel } from "../../actions.js";
 import { ApiError } from "../../api.js";
 import { said as sentence, short } from "../../format.js";
-import { modelOf } from "../common/configFile.js";
+import { isTrace, modelOf } from "../common/configFile.js";
 import { announce, h } from "../common/dom.js";
-import { traceFile } from "../common/imports.js";
+import { importFiles, traceFile } from "../common/imports.js";
 
 export function createModelFile() {
   const said = h("div", { hidden: true });
@@ -31,6 +31,19 @@ export function createModelFile() {
   async function read(file) {
     picker.value = "";
     problem.hidden = said.hidden = true;
+    if (await isTrace(file)) {
+      const words =
+        " is a trace, no config.json. Traces are imported: dropped anywhere on the page, or by the arrow at the top. ";
+      const act = h("button", {
+        type: "button",
+        class: "link",
+        text: "Import it",
+        onclick: () => void importFiles([file]),
+      });
+      problem.replaceChildren(h("b", { text: file.name }), words, act);
+      problem.hidden = false;
+      return undefined;
+    }
     try {
       const found = await modelOf(file);
       if (!found) return traceFile(file);

@@ -108,7 +108,7 @@ export function createPlan() {
         ([{ path }]) =>
           `${path.slice(path.indexOf(".") + 1).replaceAll("_", " ")} ${word(String(get(scenario, path)))}`,
       );
-    put(chosen, set_.join(", ") || "kinds, hybrid sharding, checkpoints, offload, placement");
+    put(chosen, set_.join(", ") || "kinds, shards, offload, placement");
     more.classList.toggle("set", set_.length > 0);
     if (folded.some(([{ path }]) => wrong(path))) more.open = true;
   }

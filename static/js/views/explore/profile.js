@@ -206,7 +206,7 @@ function createWhatIf() {
     const frac = step_time_s / own.estimate.step_time_s - 1;
     const [low, high] = interval_s;
     const before = own.estimate.tokens_per_s_per_chip;
-    const perChip = before ? ` ${change(tokens_per_s_per_chip / before - 1)} tokens/s,` : "";
+    const perChip = before ? ` ${change(tokens_per_s_per_chip / before - 1)} throughput,` : "";
     const each = moved
       ? ` Each of ${plural(found.estimate.chips, "rank")}:${perChip} ${bytes(memory.peak_bytes)} at its peak, which ${memory.fits ? "fits" : "does not fit"}.`
       : "";

@@ -140,7 +140,13 @@ export function createStrip() {
     );
     const run = b.measurement ?? a?.measurement ?? null;
     step.element.title = [run && spreadWords(run), STEP_HINT].filter(Boolean).join(" ");
-    put(tokens.title, `Tokens/s per ${chip}`);
+    // an unknown program may count pictures as well
+    const counts = [a, b].some(
+      (side) => side && (side.tokens || side.scenario || !(side.estimate || side.measurement)),
+    );
+    put(tokens.title, `${counts ? "Tokens/s" : "Throughput"} per ${chip}`);
+    put(price.title, counts ? "Per million tokens" : "Price");
+    price.title.dataset.brief = counts ? "Per M tokens" : "Price";
     const rates = [a, b].map((side) =>
       side?.tokens && side.step_s && side.chips ? side.tokens / side.step_s / side.chips : 0,
     );
@@ -297,7 +303,7 @@ function memory(tile, a, b, edited) {
       : first && second
         ? Math.abs(moved) < 0.05
           ? "±0"
-          : `${moved < 0 ? "−" : "+"}${write(Math.abs(second - first))}`
+          : `${moved < 0 ? "−" : "+"}${write(Math.abs(second - first))} ${unit}`
         : "",
   );
   tile.delta.className = over > 0 ? "worse" : "";

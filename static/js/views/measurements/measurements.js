@@ -42,6 +42,12 @@ export function createMeasurements(root) {
     actions: [axes],
     table: false,
   });
+  const resize = chart.resize.bind(chart);
+  // its labels have as many letters as there is room for
+  chart.resize = () => {
+    resize();
+    if (chart.make) chart.later(chart.make);
+  };
   const table = createItemTable();
   const find = h("input", {
     type: "text",
@@ -185,7 +191,7 @@ export function createMeasurements(root) {
     put(chart.sub, "click: B · hatched: predicted");
     chart.later(() => {
       requestAnimationFrame(listen);
-      const figure = itemsFigure({ groups, up: y, across: x, colour, narrow: narrow() });
+      const figure = itemsFigure({ groups, up: y, across: x, colour, narrow: narrow(), width: chart.width });
       order = figure.order;
       chart.explain(figure.legend);
       return figure;

@@ -200,7 +200,9 @@ export function createSearchForm() {
     };
     const capacity = chipOf(scenario, catalog).memory_bytes;
     show(least, wanted.least_chips);
-    least.placeholder = "as many";
+    const fewer = wanted.objective === "cost";
+    least.placeholder = fewer ? "any" : "as many";
+    least.title = fewer ? "The cheapest plan is looked for on fewer chips too, down to this number." : "";
     show(most, wanted.most_chips || usualMost());
     show(sequence, scenario.training.seq_len);
     show(batch, scenario.training.global_batch);

@@ -198,9 +198,11 @@ export function createSearch(root) {
       sum((one) => one.plans_fitting),
       sum((one) => one.seconds),
     ];
+    const on = found.map(({ spec }) => clusterChips(spec.cluster));
+    const where = on.length > 1 ? ` on ${on.slice(0, -1).join(", ")} and ${on.at(-1)} chips, no other number,` : "";
     put(
       counts,
-      `${plural(tried, "plan")} tried in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit.`,
+      `${plural(tried, "plan")} tried${where} in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit.`,
     );
     announce(counts.textContent ?? "");
     const question = asked();

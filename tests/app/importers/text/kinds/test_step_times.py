@@ -209,3 +209,10 @@ def test_a_table_whose_rows_name_their_gpus_asks_only_for_what_may_be_two(tmp_pa
     assert device("H100", "A100-80GB") == {}
     asked = [chip["chip"] for chip in device("H100", "A100")["candidates"]]
     assert asked == ["a100-80gb-sxm", "a100-80gb-pcie", "a100-40gb-sxm", "a100-40gb-pcie"]
+
+
+def test_nothing_speaks_for_one_of_the_chips_that_could_where_a_table_names_none(tmp_path):
+    text = "model,batch,seq,precision,step (ms)\ngpt2,8,1024,fp32,270\n"
+    found = one(read(tmp_path, text)).device["candidates"]
+    assert "h200-sxm" in [chip["chip"] for chip in found]
+    assert {chip["why"] for chip in found} == {""}

@@ -42,13 +42,28 @@ def test_lines_of_one_colour_differ_in_their_marks():
     assert len({(one["hue"], one["symbol"] % 6) for one in series}) == 8
 
 
+def test_lines_of_one_model_differ_in_their_colour():
+    rows = [
+        {"model": "2.7B", "compile": compiled, "seq_len": length, "forward_s": length / 1e3}
+        for compiled in (True, False)
+        for length in (128, 256)
+    ]
+    first, second = charts_of("step-times", rows)[0]["series"]
+    assert (first["name"], second["name"]) == ("compile", "no compile")
+    assert first["hue"] != second["hue"]
+
+
 def test_a_long_name_keeps_both_of_its_ends():
-    names = [f"float32 accumulator + bfloat16 addend ({how} conversion)" for how in ("implicit", "explicit")]
+    names = [
+        f"float32 accumulator + {kind} addend ({how} conversion)"
+        for kind, how in (("float16", "explicit"), ("bfloat16", "implicit"), ("float16", "implicit"))
+    ]
     chart = charts_of("accumulation", [{"experiment": name, "error": 0.1} for name in names])[0]
     (figure,) = drawn(chart)
     words = figure["layout"]["yaxis"]["ticktext"]
-    assert len(set(words)) == 2
-    assert all("…" in text and text.endswith("icit conversion)") for text in words)
+    assert len(set(words)) == 3
+    assert words[0].endswith("xplicit conversion)")
+    assert all("…" in text and "(2)" not in text for text in words)
 
 
 def test_axes_of_numbers_without_a_unit_have_no_prefix_and_shares_are_in_percent():
@@ -108,6 +123,6 @@ def test_words_of_the_worst_cover_no_other_point():
         pair("the worst of all of these rows", 0.1, 1.0), *near, pair("least", 0.05, 0.05), pair("most", 2.0, 2.0)
     )
     named = next(one for one in figure["layout"]["annotations"] if "worst" in one["text"])
-    assert named["yshift"] != 0
+    assert named["ay"] != 0
     low, high = figure["layout"]["yaxis"]["range"]
-    assert low < named["y"] + named["yshift"] / 228 * (high - low) < high
+    assert low < named["y"] - named["ay"] / 228 * (high - low) < high

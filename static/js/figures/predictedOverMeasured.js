@@ -163,9 +163,16 @@ export function predictedOverMeasured({ pairs, colour, narrow }) {
           x: Math.log10(one.measured / scale.factor),
           y: Math.log10(one.predicted / scale.factor),
           xanchor: right ? "right" : "left",
-          xshift: right ? -9 : 9,
-          yshift: line * LINE_FRAC * PLOT_PX,
-          showarrow: false,
+          // a line leads to words that stand above or below their point
+          ...(line
+            ? {
+                ax: right ? -9 : 9,
+                ay: -line * LINE_FRAC * PLOT_PX,
+                arrowhead: 0,
+                arrowwidth: 1,
+                arrowcolor: colour("bad"),
+              }
+            : { xshift: right ? -9 : 9, showarrow: false }),
           text: escaped(wordsOf(one)),
           bgcolor: faded(colour("card"), 0.75),
           borderpad: 0,

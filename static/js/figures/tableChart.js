@@ -138,6 +138,14 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
   };
 }
 
+/** Names that have room, each told from the others: by both ends, else by its beginning. @param {string[]} names @param {number} most */
+function labels(names, most) {
+  const short = names.map((name) => shortened(name, most));
+  return short.map((one, at) =>
+    short.indexOf(one) === short.lastIndexOf(one) ? one : `${names[at].slice(0, most - 1)}…`,
+  );
+}
+
 /** @param {Drawing} drawing */
 function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
   const places = [...new Set(series.flatMap((one) => one.x))].map(String);
@@ -201,7 +209,7 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
       },
       yaxis: {
         tickvals: places.map((_, at) => at),
-        ticktext: places.map((name) => escaped(shortened(name, cut))),
+        ticktext: labels(places, cut).map(escaped),
         range: [places.length - 0.5, -0.5],
         showgrid: false,
         tickfont: { size: 11.5, color: colour("ink") },

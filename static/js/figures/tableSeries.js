@@ -14,7 +14,7 @@ import { kindOf, unitless } from "./tables.js";
 
 const WIDE_RATIO = 30;
 const MOST_SERIES = 16;
-const LONGEST_WORDS = 40;
+const LONGEST_WORDS = 60;
 const LEAST_PLACES = 2;
 
 /** @param {string} name */

@@ -12,7 +12,8 @@ export const BAND_FRAC = 0.15;
 const NAMED = 2;
 const VAST = 1e6;
 /** Of the figure: what a letter takes of its width, and a line of its height. */
-const LETTER_FRAC = { wide: 0.0115, narrow: 0.02 };
+const LETTER_FRAC = { wide: 0.0115, narrow: 0.023 };
+const LONGEST = { wide: 34, narrow: 18 };
 const LINE_FRAC = 0.07;
 /** How high it is, without its axes. */
 const PLOT_PX = 228;
@@ -53,14 +54,14 @@ function placeOf([x, y], width, others, taken) {
     })),
   );
   const cost = (/** @type {Place} */ { from, height, line }) => {
-    const outside = from < 0 || from + width > 1 || height < LINE_FRAC / 2 || height > 1 - LINE_FRAC / 2;
+    const outside = Math.max(0, -from, from + width - 1, LINE_FRAC / 2 - height, height + LINE_FRAC / 2 - 1);
     const crossed = taken.some(
       (one) => from < one.from + one.width && one.from < from + width && Math.abs(one.height - height) < LINE_FRAC,
     );
     const under = others.filter(
       ([a, b]) => a > from - GAP_FRAC && a < from + width + GAP_FRAC && Math.abs(b - height) < 0.7 * LINE_FRAC,
     );
-    return 1e6 * Number(outside) + 1e4 * Number(crossed) + under.length + 0.1 * Math.abs(line);
+    return 1e6 * outside + 1e4 * Number(crossed) + under.length + 0.1 * Math.abs(line);
   };
   return places.reduce((best, one) => (cost(one) < cost(best) ? one : best));
 }
@@ -124,11 +125,12 @@ export function predictedOverMeasured({ pairs, colour, narrow }) {
     )
       named.push(one);
   const vast = kind && most / least > VAST; // no one prefix fits both ends
-  const ticks = logTicks(
+  const every = logTicks(
     values.map((value) => value / scale.factor),
     true,
-    vast ? (value) => rounded(value * scale.factor, kind) : undefined,
   );
+  const told = every.tickvals.filter((value) => Math.round(Math.log10(value * scale.factor)) % 3 === 0);
+  const ticks = vast ? { tickvals: told, ticktext: told.map((value) => rounded(value * scale.factor, kind)) } : every;
   const range = ends.map(Math.log10);
   const share = (/** @type {number} */ value) => (Math.log10(value / scale.factor) - range[0]) / (range[1] - range[0]);
   const at = (/** @type {Pair} */ one) => /** @type {[number, number]} */ ([share(one.measured), share(one.predicted)]);
@@ -136,8 +138,10 @@ export function predictedOverMeasured({ pairs, colour, narrow }) {
   /** @type {Place[]} */
   const taken = [];
   /** @param {Pair} one */
-  const wordsOf = (one) =>
-    `${one.words.length > 34 ? `${one.words.slice(0, 33)}…` : one.words} ${change(errorOf(one))}`;
+  const wordsOf = (one) => {
+    const most = narrow ? LONGEST.narrow : LONGEST.wide;
+    return `${one.words.length > most ? `${one.words.slice(0, most - 1)}…` : one.words} ${change(errorOf(one))}`;
+  };
   return {
     data: [
       line(1 - BAND_FRAC, { name: "band", line: { width: 0 } }),

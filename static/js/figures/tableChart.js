@@ -138,12 +138,19 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
   };
 }
 
-/** Names that have room, each told from the others: by both ends, else by its beginning. @param {string[]} names @param {number} most */
+/**
+ * Names that have room: by both ends, by the beginning or by the end, whichever fewest others share.
+ * @param {string[]} names @param {number} most
+ */
 function labels(names, most) {
-  const short = names.map((name) => shortened(name, most));
-  return short.map((one, at) =>
-    short.indexOf(one) === short.lastIndexOf(one) ? one : `${names[at].slice(0, most - 1)}…`,
-  );
+  const whole = (/** @type {string} */ name) => name.length <= most;
+  const ways = [
+    names.map((name) => shortened(name, most)),
+    names.map((name) => (whole(name) ? name : `${name.slice(0, most - 1)}…`)),
+    names.map((name) => (whole(name) ? name : `…${name.slice(1 - most)}`)),
+  ];
+  const alike = (/** @type {string[]} */ way, /** @type {number} */ at) => way.filter((one) => one === way[at]).length;
+  return names.map((_, at) => ways.reduce((best, way) => (alike(way, at) < alike(best, at) ? way : best))[at]);
 }
 
 /** @param {Drawing} drawing */

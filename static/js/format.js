@@ -73,6 +73,12 @@ export function split(value, kind, digits = 3) {
 
 /** @param {number | null | undefined} value @param {string} kind */
 export const quantity = (value, kind, digits = 3) => split(value, kind, digits).join(" ").trim();
+/** A round value as the ticks of an axis have it: 10 MB. @param {number} value @param {string} kind */
+export function rounded(value, kind) {
+  const { factor, unit } = scaleFor(value * (1 + 1e-9), kind);
+  return `${significant(Number((value / factor).toPrecision(6)))} ${unit}`.trim();
+}
+
 /** @param {number | null | undefined} value */
 export const seconds = (value) => quantity(value, "s");
 /** @param {number | null | undefined} value */

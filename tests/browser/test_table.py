@@ -53,3 +53,21 @@ def test_spread_and_prediction_have_the_unit_of_their_value(units_of, row, units
 def test_one_outlier_does_not_choose_the_unit_of_a_column(units_of):
     rows = {"median_s": [7e-4, 4e-4, 1.49], "flops_per_s": [3e9, 136e9, 1e6], "steps_s": [0.2, 0.3, 1.4]}
     assert units_of(rows) == ["ms", "GFLOP/s", "s"]
+
+
+LISTED = """async (rows) => {
+  const { tablesOf, tableView } = await import(js("views/common/table"));
+  const [{ table }] = tablesOf(rows);
+  const view = tableView(table);
+  return [...view.querySelectorAll("th, tbody td")].map((cell) => cell.textContent);
+}"""
+
+
+def test_a_list_of_times_is_written_in_the_unit_of_its_column(browser: Browser, server: Server):
+    page = browser.new_page()
+    page.goto(server.url + "/api/health")
+    rows = [{"world_size": 2, "mean_s": 1.15e-4, "rank_mean_s": [1.13e-4, 1.17e-4], "weights": [0.5, 2]}]
+    assert page.evaluate(LISTED, rows) == [
+        "world size", "mean, µs", "rank mean, µs", "weights", "2", "115", "113, 117", "0.500, 2",
+    ]  # fmt: skip
+    page.close()

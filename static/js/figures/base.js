@@ -117,21 +117,30 @@ export function layout(colour, parts) {
   };
 }
 
+const MOST_POWERS = 12;
+/** From here on a power of ten says more than a short number does. */
+const HUGE = 1e15;
+/** @param {number} value */
+const asPower = (value) => `10<sup>${Math.round(Math.log10(value))}</sup>`;
+/** @param {number} value */
+const plain = (value) =>
+  value < 1e4 ? String(Number(value.toPrecision(3))) : value < HUGE ? short(value).replace(" ", "") : asPower(value);
+
 /**
  * Ticks of a logarithmic axis, written in full: the fewer decades, the more of each.
  * @param {number[]} values @param {boolean} [narrow]  an axis along a narrow page
+ * @param {(value: number) => string} [text]  how one is written
  */
-export function logTicks(values, narrow = false) {
+export function logTicks(values, narrow = false, text = plain) {
   const positive = values.filter((value) => value > 0);
   const [least, most] = positive.length ? [Math.min(...positive), Math.max(...positive)] : [1, 10];
   const [low, high] = [Math.floor(Math.log10(least)), Math.ceil(Math.log10(most))];
   const span = most / least;
   const many = narrow && span > 3 ? [1, 1.5, 2, 3, 5, 7] : [1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8];
   const few = span > 1000 ? [1] : span > 100 ? [1, 3] : span > 8 ? [1, 2, 5] : many;
-  const powers = Array.from({ length: high - low + 1 }, (_, at) => low + at);
+  const step = Math.ceil((high - low) / MOST_POWERS) || 1;
+  const powers = Array.from({ length: Math.ceil((high - low) / step) + 1 }, (_, at) => low + at * step);
   const tickvals = powers.flatMap((power) => few.map((digit) => digit * 10 ** power));
-  const text = (/** @type {number} */ value) =>
-    value < 1e4 ? String(Number(value.toPrecision(3))) : short(value).replace(" ", "");
   return { tickvals, ticktext: tickvals.map(text) };
 }
 

@@ -1,6 +1,7 @@
 /** One chart of a table, as Plotly draws it: solid is measured, hatched or dashed is predicted. */
-import { plural, quantity, scaleFor, significant } from "../format.js";
+import { percent, plural, quantity, rounded, scaleFor, significant } from "../format.js";
 import { barMarker, escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
+import { shortened } from "./tableSeries.js";
 
 /** @typedef {import("./tableSeries.js").Chart} Chart */
 /** @typedef {import("./tableSeries.js").Drawn} Drawn */
@@ -20,9 +21,11 @@ const tokenOf = (hue) => SERIES[hue % SERIES.length];
 export function tableChart({ chart, colour, narrow }) {
   const values = chart.series.flatMap(({ y }) => y).filter((value) => value !== null);
   const largest = Math.max(0, ...values);
-  const scale = scaleFor(largest, chart.y.kind === "frac" ? "" : chart.y.kind);
+  // a prefix says something of a unit only, and of a fraction nothing
+  const bare = chart.y.kind === "frac" || (!chart.y.kind && chart.y.log);
+  const scale = bare ? { factor: 1, unit: "" } : scaleFor(largest, chart.y.kind);
   const shown = (/** @type {number | null} */ value) => (value === null ? null : value / scale.factor);
-  const drawing = { chart, colour, narrow, shown, unit: chart.y.kind === "frac" ? "" : scale.unit };
+  const drawing = { chart, colour, narrow, shown, unit: scale.unit };
   const parts = chart.form === "lines" ? lineParts(drawing) : barParts(drawing);
   const out = chart.series.reduce((sum, one) => sum + (one.out?.length ?? 0), 0);
   const said = `${chart.title}: ${plural(chart.series.length, "series", "series")}, at most ${amount(largest, chart.y.kind)}`;
@@ -30,7 +33,13 @@ export function tableChart({ chart, colour, narrow }) {
 }
 
 /** @param {number} value @param {string} kind */
-const amount = (value, kind) => (kind && kind !== "frac" ? quantity(value, kind) : significant(value));
+const amount = (value, kind) => (kind === "frac" ? percent(value) : kind ? quantity(value, kind) : significant(value));
+
+/** A place on an axis of bytes. @param {number} value */
+const sized = (value) => rounded(value, "bytes");
+
+/** Of an axis of fractions. @param {string} kind */
+const ticksOf = (kind) => (kind === "frac" ? { tickformat: ".3~%" } : {});
 
 /** What each colour and shape stands for. @param {Chart} chart @returns {[token: string, text: string][]} */
 export function legendOf({ series }) {
@@ -58,11 +67,25 @@ function tableOf({ x, y, series }) {
  *   shown: (value: number | null) => number | null}} Drawing
  */
 
+/** By how much two marks on a logarithmic axis of these values are told apart. @param {number[]} values */
+function stepOf(values) {
+  const positive = values.filter((value) => value > 0);
+  return positive.length ? Math.max(1.1, (Math.max(...positive) / Math.min(...positive)) ** 0.06) : 1.1;
+}
+
 /** @param {Drawing} drawing */
 function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
   const all = series.flatMap((one) => one.y.map(shown)).filter((value) => value !== null);
   const top = Math.max(...all.map(Number)) * (y.log ? 1.6 : 1.08);
   const places = series.flatMap((one) => one.x).map(Number);
+  const placed = (/** @type {number} */ value) => (x.kind === "bytes" ? sized(value) : significant(value, 6));
+  /** How many are out of memory at a place already: marks stand above one another. @type {Map<number | string, number>} */
+  const crowd = new Map();
+  const above = (/** @type {number | string} */ place) => {
+    const before = crowd.get(place) ?? 0;
+    crowd.set(place, before + 1);
+    return top * (y.log ? stepOf(all.map(Number)) ** before : 1 + 0.06 * before);
+  };
   const data = series.flatMap((one) => {
     const ink = colour(tokenOf(one.hue));
     const symbol = SYMBOLS[(one.symbol ?? 0) % SYMBOLS.length];
@@ -78,9 +101,7 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
       ...(one.spread?.some((value) => value !== null) && {
         error_y: { array: one.spread.map((value) => shown(value) ?? 0), thickness: 1, width: 2, color: ink },
       }),
-      customdata: one.y.map(
-        (value, at) => `${significant(Number(one.x[at]), 6)}: ${amount(value ?? Number.NaN, y.kind)}`,
-      ),
+      customdata: one.y.map((value, at) => `${placed(Number(one.x[at]))}: ${amount(value ?? Number.NaN, y.kind)}`),
       hovertemplate: `${escaped(one.name)}<br>%{customdata}<extra></extra>`,
     };
     const out = {
@@ -88,7 +109,7 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
       mode: "markers",
       name: `${one.name}, out of memory`,
       x: one.out,
-      y: one.out?.map(() => top),
+      y: one.out?.map(above),
       marker: { size: 9, symbol: "x-thin", color: ink, line: { width: 2, color: ink } },
       hovertemplate: `${escaped(one.name)}<br>%{x}: out of memory or not run<extra></extra>`,
     };
@@ -102,7 +123,7 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
       xaxis: {
         type: x.log ? "log" : "linear",
         title: { text: escaped(x.label) },
-        ...(x.log && logTicks(places, true)),
+        ...(x.log && logTicks(places, true, x.kind === "bytes" ? sized : undefined)),
         tickangle: 0,
         nticks: narrow ? 5 : 10,
       },
@@ -110,15 +131,27 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
         type: y.log ? "log" : "linear",
         rangemode: "tozero",
         title: { text: escaped([y.label, unit].filter(Boolean).join(", ")) },
-        ...(y.log && logTicks(all.map(Number))),
+        ...ticksOf(y.kind),
+        ...(y.log && logTicks(all.map(Number), false, y.kind === "frac" ? percent : undefined)),
       },
     }),
   };
 }
 
-/** Both ends of a name, as one of them tells it from its neighbours. @param {string} name @param {number} most */
-const shortened = (name, most) =>
-  name.length > most ? `${name.slice(0, Math.floor(most / 2))}…${name.slice(1 - Math.ceil(most / 2))}` : name;
+/**
+ * Names that have room: by both ends, by the beginning or by the end, whichever fewest others share.
+ * @param {string[]} names @param {number} most
+ */
+function labels(names, most) {
+  const whole = (/** @type {string} */ name) => name.length <= most;
+  const ways = [
+    names.map((name) => shortened(name, most)),
+    names.map((name) => (whole(name) ? name : `${name.slice(0, most - 1)}…`)),
+    names.map((name) => (whole(name) ? name : `…${name.slice(1 - most)}`)),
+  ];
+  const alike = (/** @type {string[]} */ way, /** @type {number} */ at) => way.filter((one) => one === way[at]).length;
+  return names.map((_, at) => ways.reduce((best, way) => (alike(way, at) < alike(best, at) ? way : best))[at]);
+}
 
 /** @param {Drawing} drawing */
 function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
@@ -174,15 +207,16 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
       }),
       xaxis: {
         type: y.log ? "log" : "linear",
+        ...ticksOf(y.kind),
         ...(y.log
-          ? { range: [Math.log10(low) - 0.3, Math.log10(Math.max(...sums)) + 0.2], nticks: 6 }
+          ? { range: [Math.log10(low) - 0.3, Math.log10(Math.max(...sums)) + 0.2], ...logTicks(sums, true) }
           : { range: [0, roundUp(Math.max(...sums) * 1.02)], nticks: narrow ? 4 : 9 }),
         tickangle: 0,
         title: { text: escaped([y.label, unit].filter(Boolean).join(", ")) },
       },
       yaxis: {
         tickvals: places.map((_, at) => at),
-        ticktext: places.map((name) => escaped(shortened(name, cut))),
+        ticktext: labels(places, cut).map(escaped),
         range: [places.length - 0.5, -0.5],
         showgrid: false,
         tickfont: { size: 11.5, color: colour("ink") },

@@ -180,13 +180,14 @@ function parallelVariants(entries) {
 /** Lines where a length is swept, else bars by model. @param {Entry[]} entries @returns {Chart[]} */
 function stepTimes(entries) {
   const by = ["model", "mode", "precision", "attention", "compile", "graph", "recompute", "micro_batch", "batch"];
+  const hue = telling(entries, by)[0] ?? "model";
   const swept = PHASES.flatMap((phase) =>
     lines(entries, {
       title: `${said(phase)} against length`,
       x: "seq_len",
       y: `${phase}_s`,
       by,
-      hue: "model",
+      hue,
       out: true,
     }),
   );

@@ -8,12 +8,13 @@ import { kindOf, unitless } from "./tables.js";
  * @typedef {{row: Row, should: Row}} Entry  a row and what it should have been
  * @typedef {{name: string, hue: number, symbol?: number, x: (number | string)[], y: (number | null)[],
  *   spread?: (number | null)[], predicted?: boolean, out?: (number | string)[]}} Drawn  `out`: places without memory
- * @typedef {{title: string, form: "lines" | "bars" | "stack", x: {label: string, log?: boolean},
+ * @typedef {{title: string, form: "lines" | "bars" | "stack", x: {label: string, kind?: string, log?: boolean},
  *   y: {label: string, kind: string, log?: boolean, base?: number}, series: Drawn[]}} Chart
  */
 
 const WIDE_RATIO = 30;
 const MOST_SERIES = 16;
+const LONGEST_WORDS = 60;
 const LEAST_PLACES = 2;
 
 /** @param {string} name */
@@ -25,22 +26,28 @@ export const distinct = (values) => [...new Set(values)];
 /** @param {Entry[]} entries @param {string} name */
 export const valuesOf = (entries, name) =>
   distinct(entries.map(({ row }) => row[name]).filter((value) => value !== undefined));
-/** Columns of `names` that tell rows apart. @param {Entry[]} entries @param {string[]} names */
-export const telling = (entries, names) => names.filter((name) => valuesOf(entries, name).length > 1);
+/** Columns of `names` that tell rows apart; a version says whether it was compiled. @param {Entry[]} entries @param {string[]} names */
+export const telling = (entries, names) => {
+  const found = names.filter((name) => valuesOf(entries, name).length > 1);
+  return found.filter((name) => name !== "compile" || !found.includes("version"));
+};
 /** @param {Row} row @param {string[]} names */
 export const labelled = (row, names) =>
   names
-    .filter((name) => name !== "compile" || !names.includes("version"))
     .map((name) => worded(name, row[name]))
     .filter(Boolean)
     .join(", ");
+
+/** Both ends of a name, as one of them tells it from its neighbours. @param {string} name @param {number} most */
+export const shortened = (name, most) =>
+  name.length > most ? `${name.slice(0, Math.floor(most / 2))}…${name.slice(1 - Math.ceil(most / 2))}` : name;
 
 /** A value as a legend says it. @param {string} name @param {any} value */
 function worded(name, value) {
   if (value === undefined || value === null) return "";
   if (typeof value === "boolean") return value ? said(name) : `no ${said(name)}`;
   if (name.endsWith("_bytes") && isNumber(value)) return `${said(name.slice(0, -6))} ${bytes(value)}`;
-  return typeof value === "number" ? `${said(name)} ${value}` : String(value).slice(0, 40);
+  return typeof value === "number" ? `${said(name)} ${value}` : shortened(String(value), LONGEST_WORDS);
 }
 
 /** @param {number[]} values */
@@ -97,7 +104,12 @@ export function lines(entries, { title, x, y, by, hue = by[0], log = true, out =
     {
       title,
       form: "lines",
-      x: { label: said(x.replace(/_(bytes|s)$/, ", $1")), log: wide(valuesOf(some, x)) || log },
+      x: {
+        // bytes are written with their prefixes, as MB
+        label: kindOf(x) === "bytes" ? said(unitless(x)) : said(x.replace(/_s$/, ", s")),
+        kind: kindOf(x),
+        log: wide(valuesOf(some, x)) || log,
+      },
       y: { label: said(unitless(y)), kind, log: log || wide(all) },
       series: series.slice(0, 2 * MOST_SERIES),
     },

@@ -65,7 +65,7 @@ function settingWords(name, value) {
   if (value === null || value === undefined || value === "") return "";
   if (typeof value === "string") return value;
   if (typeof value === "boolean") return value ? words(name) : "";
-  return `${words(name)} ${kindOf(name) ? quantity(value, kindOf(name)) : value}`;
+  return `${words(unitless(name))} ${kindOf(name) ? quantity(value, kindOf(name)) : value}`;
 }
 
 /** Whether a column holds what was measured. @param {Row[]} rows @param {string} name */

@@ -32,6 +32,7 @@ _MODES = (
     ("bucket", "bucketed"),
     ("overlap", "overlapped"),
 )
+_SHARE = re.compile(r"([\d.]{1,20})\s*%")
 _FP32_BYTES = 4
 _FASTEST_LINK_BYTES_PER_S = 900e9
 """One direction of NVLink 5, the fastest link between two GPUs of the catalogue."""
@@ -87,8 +88,8 @@ def _row(blocks: list[Fields], warnings: list[Warning]) -> dict[str, Any]:
         if (entry := _timed(result, words)) is not None:
             time, _, share = entry.value.partition("(")
             put(row, name, time, _NO_HEADER, Findings())
-            if name == "communication_wait" and (percent := cell(share.rstrip(") ")).value) is not None:
-                row["communication_wait_frac"] = scaled(percent, 0.01)
+            if name == "communication_wait":
+                _share(row, share, result)
     if key := model_of(row):
         row["catalogue_model"] = key
     command = "".join(line for block in blocks for line in block.around.before)
@@ -99,6 +100,15 @@ def _row(blocks: list[Fields], warnings: list[Warning]) -> dict[str, Any]:
     _name_check(row, command, place(result), warnings)
     row["status"] = "ok"
     return row
+
+
+def _share(row: dict[str, Any], share: str, result: Fields) -> None:
+    """How much of the step is communication: by a line of its own, which has more digits, else as beside its time."""
+    overhead = result.get("communication", "overhead")
+    for text in (overhead.value if overhead else "", share):
+        if (found := _SHARE.match(text)) and (percent := cell(found[1]).value) is not None:
+            row["communication_wait_frac"] = scaled(percent, 0.01)
+            return
 
 
 def _settings(row: dict[str, Any], block: Fields) -> None:

@@ -11,6 +11,11 @@ _HEADING = re.compile(r"(#{1,6})\s+(\S.{0,300})$")
 _PART = re.compile(r"\(?([a-z]|[ivx]{1,4})\)$")
 _RULE = re.compile(r"[\s\-=_─━═+|:*]*$")
 _PROMPT = re.compile(r"\S{1,100}[@:]\S{0,200}[#$%>]\s|[$>]\s")
+_PROGRAM = re.compile(r"import \w|from \S{1,100} import |(?:def|class) \w{1,100}[(:]")
+_STATEMENT = re.compile(
+    rf"(?:{_PROGRAM.pattern})|(?:if|elif|else|for|while|with|try)\b.{{0,300}}:$|(?:return|assert)\b"
+    r"|(?:print|\w{1,60}(?:\.\w{1,60}){1,9})\(|[A-Za-z_][\w.]{0,100}(?:\[[^\]]{0,100}\])?\s*[-+*/]?=\s*[^=\s]"
+)
 _NOTICE = re.compile(r"\[(?:warning|error|info|debug|note)\]|(?:warning|error|info|debug|note):", re.IGNORECASE)
 PART_LEVEL = 7
 
@@ -24,6 +29,16 @@ def heading(line: str) -> tuple[int, str] | None:
     if _PART.match(text) and text.endswith(")"):
         return PART_LEVEL, text if text.startswith("(") else f"({text}"
     return None
+
+
+def is_program(line: str) -> bool:
+    """Whether a line is of a program's text, in Python: it imports or defines something."""
+    return _PROGRAM.match(line) is not None
+
+
+def is_comment(line: str, following: str) -> bool:
+    """Whether what looks like a heading is, in the text of a program, a comment on the statement below it."""
+    return line.startswith((" ", "\t")) or _STATEMENT.match(following) is not None
 
 
 def is_rule(line: str) -> bool:

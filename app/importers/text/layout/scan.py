@@ -9,7 +9,16 @@ from typing import Any
 
 from app.importers.text.layout import aligned, delimited, key_values, markdown, share_lists, statistics_lines
 from app.importers.text.layout.document import Block, Document, Fields, Surroundings, Table
-from app.importers.text.layout.lines import LONGEST, heading, is_fence, is_label, is_noise, is_rule
+from app.importers.text.layout.lines import (
+    LONGEST,
+    heading,
+    is_comment,
+    is_fence,
+    is_label,
+    is_noise,
+    is_program,
+    is_rule,
+)
 
 READERS: tuple[Callable[[Sequence[str], int], tuple[Any, int] | None], ...] = (
     markdown.read,
@@ -42,12 +51,15 @@ def scan(text: str, most_rows: int = sys.maxsize) -> Document:
     path: list[tuple[int, str]] = []
     labels: list[str] = []
     before: list[str] = []
-    fenced = False
+    fenced = program = False
     near: Sequence[str] = () if most_rows < len(lines) else lines
     index = 0
     while index < len(lines) and len(blocks) < _MOST_BLOCKS:
         line = lines[index]
+        program = program or (not fenced and is_program(line))
         title = None if fenced else heading(line)
+        if title is not None and program and is_comment(line, lines[index + 1] if index + 1 < len(lines) else ""):
+            title = None
         if is_fence(line):
             fenced = not fenced
         elif title is not None:

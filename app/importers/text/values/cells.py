@@ -17,7 +17,8 @@ _CELL = re.compile(
     rf"|\(\s*(?:±|std:?|σ:?)?\s*(?P<spread2>{_NUMBER})\s*(?P<unit3>{_UNIT})?\s*\))?"
     rf"\s*(?P<note>\([^()]{{1,60}}\))?"
 )
-_EMPHASIS = re.compile(r"\*\*|__|[`~≈]")
+_EMPHASIS = re.compile(r"\*\*|__|`")
+_ABOUT = re.compile(r"[~≈]")
 _MISSING = {"", "-", "--", "—", "–", "n/a", "na", "nan", "none", "null", "?", "inf", "-inf"}
 _OOM = {"oom", "outofmemory", "cudaoom", "oomerror", "cudaoutofmemory"}
 _LONGEST = 200
@@ -39,9 +40,10 @@ class Cell:
 
 def cell(text: str) -> Cell:
     """Read one cell; what is no number and not missing stays text."""
-    plain = _EMPHASIS.sub("", text.strip()).strip()
+    words = _EMPHASIS.sub("", text.strip()).strip()
+    plain = _ABOUT.sub("", words).strip()
     if len(plain) > _LONGEST:
-        return Cell(text=plain[:_LONGEST])
+        return Cell(text=words[:_LONGEST])
     word = plain.lower()
     if word in _MISSING:
         return Cell(text=plain, missing="absent")
@@ -49,7 +51,7 @@ def cell(text: str) -> Cell:
         return Cell(text=plain, missing="oom")
     found = _CELL.fullmatch(plain)
     if found is None:
-        return Cell(text=plain)
+        return Cell(text=words)
     value = number(found["value"])
     if abs(value) > _LARGEST:
         return Cell(text=plain)

@@ -93,7 +93,7 @@ function valuesOf(title) {
  */
 export function scalesOf({ columns, rows }) {
   const kinds = columns.map(({ unit }) => (unit && KINDS[unit]) || "");
-  const leads = columns.map((_, at) => (kinds[at] === "s" ? leadOf : largestOf)(rows.map((row) => row[at])));
+  const leads = columns.map((_, at) => (kinds[at] === "s" ? leadOf : largestOf)(rows.flatMap((row) => row[at])));
   const scales = columns.map((_, at) => {
     const kind = kinds[at];
     if (!kind) return null;
@@ -119,7 +119,9 @@ function writers({ columns, rows }) {
     if (column.unit === "frac") return { unit: "%", write: (/** @type {number} */ value) => significant(100 * value) };
     const scale = scales[at];
     if (scale) return { unit: scale.unit, write: (/** @type {number} */ value) => significant(value / scale.factor) };
-    const whole = rows.every((row) => typeof row[at] !== "number" || Number.isInteger(row[at]));
+    const whole = rows.every((row) =>
+      [row[at]].flat().every((one) => typeof one !== "number" || Number.isInteger(one)),
+    );
     return {
       unit: column.unit ?? "",
       write: (/** @type {number} */ value) => (whole ? count(value) : significant(value)),
@@ -214,7 +216,12 @@ export function tableView({ columns, rows }, { total = false } = {}) {
 function cell(value, write, text) {
   if (value === null || value === undefined || value === "") return h("td", { class: text && "text quiet", text: "–" });
   if (typeof value === "number") return h("td", { title: String(value), text: write(value) });
-  const words = typeof value === "object" ? JSON.stringify(value) : String(value);
+  const numbers = Array.isArray(value) && value.every((one) => typeof one === "number");
+  const words = numbers
+    ? value.map(write).join(", ")
+    : typeof value === "object"
+      ? JSON.stringify(value)
+      : String(value);
   if (words.length <= LONG_TEXT) return h("td", { class: text && "text", text: words });
   return h("td", { class: text && "text", title: words }, h("span", { class: "clamp", text: words }));
 }

@@ -50,6 +50,16 @@ def test_blocks_with_their_surroundings():
     assert place(third) == "line 23 (Second)"
 
 
+def test_comments_of_a_program_are_no_headings():
+    table = "\n\nx  ms\n1  2.0\n2  3.0\n"
+    program = "import os\n# Results\n\n## Times\n# sum these columns\ncols = ['x']\n    # of each layer\n    y = 1\n"
+    assert scan(program + table).blocks[0].around.heading == ("Results", "Times")
+    assert scan(program.replace("cols = ", "") + table).blocks[0].around.heading == ("sum these columns",)
+    # a report may state its settings right below a heading
+    report = "# Results\nbatch = 4"
+    assert scan(report + table).blocks[-1].around.heading == ("Results",)
+
+
 def test_long_lines_are_passed_over():
     document = scan("a" * (LONGEST + 1) + "\nx  ms\n1  2.0\n2  3.0\n")
     assert document.long_lines == 1

@@ -52,6 +52,11 @@ def test_text_stays_text(text):
     assert cell(text).missing == ""
 
 
+def test_what_is_about_so_large_stays_so_in_words():
+    assert cell("~55 GB").value == 55
+    assert cell("**as measured: ~55GB**").text == "as measured: ~55GB"
+
+
 def test_long_cells_are_cut():
     assert len(cell("1" * 1_000_000).text) == 200
 

@@ -1,0 +1,141 @@
+"""What figures of a table look like: marks and words are told apart, ticks of axes say what they are of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tests.javascript import call_each
+
+
+def drawn(*charts: dict[str, Any]) -> list[dict[str, Any]]:
+    given = [[{"chart": chart, "colour": True, "narrow": False}] for chart in charts]
+    return call_each("figures/tableChart", "tableChart", given)
+
+
+def charts_of(kind: str, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    (found,) = call_each(
+        "figures/tableCharts", "chartsOf", [[{"origin": {"format": f"text/{kind}"}, "rows": rows}, None]]
+    )
+    return found
+
+
+def test_marks_of_several_that_are_out_of_memory_at_one_place_stand_apart():
+    rows = [
+        {"model": name, "seq_len": length, "forward_s": None if length > 1000 else length * 1e-4 * (at + 1)}
+        for at, name in enumerate(("xl", "2.7B"))
+        for length in (256, 512, 1024)
+    ]
+    (figure,) = drawn(charts_of("step-times", rows)[0])
+    marks = [trace for trace in figure["data"] if "out of memory" in trace["name"]]
+    assert [mark["x"] for mark in marks] == [[1024], [1024]]
+    assert marks[1]["y"][0] > 1.05 * marks[0]["y"][0]
+
+
+def test_lines_of_one_colour_differ_in_their_marks():
+    rows = [
+        {"version": version, "compile": version == "compiled", "d_model": width, "seq_len": length, "forward_s": 1e-3}
+        for width in (16, 32, 64, 128)
+        for length in (256, 512)
+        for version in ("uncompiled", "compiled")
+    ]
+    series = charts_of("attention", rows)[0]["series"]
+    assert len({(one["hue"], one["symbol"] % 6) for one in series}) == 8
+
+
+def test_lines_of_one_model_differ_in_their_colour():
+    rows = [
+        {"model": "2.7B", "compile": compiled, "seq_len": length, "forward_s": length / 1e3}
+        for compiled in (True, False)
+        for length in (128, 256)
+    ]
+    first, second = charts_of("step-times", rows)[0]["series"]
+    assert (first["name"], second["name"]) == ("compile", "no compile")
+    assert first["hue"] != second["hue"]
+
+
+def test_a_long_name_keeps_both_of_its_ends():
+    names = [
+        f"float32 accumulator + {kind} addend ({how} conversion)"
+        for kind, how in (("float16", "explicit"), ("bfloat16", "implicit"), ("float16", "implicit"))
+    ]
+    chart = charts_of("accumulation", [{"experiment": name, "error": 0.1} for name in names])[0]
+    (figure,) = drawn(chart)
+    words = figure["layout"]["yaxis"]["ticktext"]
+    assert len(set(words)) == 3
+    assert words[0].endswith("xplicit conversion)")
+    assert all("…" in text and "(2)" not in text for text in words)
+
+
+def test_names_are_cut_where_they_tell_rows_apart():
+    rows = [
+        {"kernel": f"d model {width}, seq len {length}", "time_frac": 0.1}
+        for width in (16, 128)
+        for length in (256, 512)
+    ]
+    (chart,) = charts_of("kernel-shares", rows)
+    (figure,) = call_each("figures/tableChart", "tableChart", [[{"chart": chart, "colour": True, "narrow": True}]])
+    words = figure["layout"]["yaxis"]["ticktext"]
+    assert len(set(words)) == 4
+    assert all("…" in text and len(text) <= 18 for text in words)
+
+
+def test_axes_of_numbers_without_a_unit_have_no_prefix_and_shares_are_in_percent():
+    properties = [{"property": name, "fp32": value} for name, value in (("bits", 8), ("max", 3.4e38), ("least", 1e-4))]
+    (chart,) = charts_of("table", properties)
+    (shares,) = charts_of("kernel-shares", [{"kernel": name, "time_frac": 0.4} for name in "ab"])
+    vast, share = drawn({**chart, "y": {**chart["y"], "log": True}}, shares)
+    axis = vast["layout"]["xaxis"]
+    assert axis["title"]["text"] == ""
+    assert len(axis["tickvals"]) <= 14
+    assert (axis["tickvals"][0] <= 1e-4, axis["tickvals"][-1] >= 3.4e38) == (True, True)
+    assert axis["ticktext"][0] == "0.0001"
+    assert axis["ticktext"][-1].startswith("10<sup>")
+    assert share["layout"]["xaxis"]["tickformat"].endswith("%")
+
+
+def test_sizes_along_an_axis_are_in_bytes():
+    rows = [
+        {"kind": "all-reduce", "world_size": 2, "size_bytes": 10**power, "mean_s": 10**power / 1e10}
+        for power in (6, 7, 8, 9)
+    ]
+    (figure,) = drawn(charts_of("collectives", rows)[0])
+    axis = figure["layout"]["xaxis"]
+    assert axis["title"]["text"] == "size"
+    ticks = dict(zip(axis["tickvals"], axis["ticktext"], strict=True))
+    assert (ticks[10**6], ticks[10**9]) == ("1 MB", "1 GB")
+
+
+def pair(words: str, measured: float, predicted: float, kind: str = "") -> dict[str, Any]:
+    return {"words": words, "column": "c", "kind": kind, "measured": measured, "predicted": predicted}
+
+
+def scatter(*pairs: dict[str, Any]) -> dict[str, Any]:
+    (found,) = call_each(
+        "figures/predictedOverMeasured",
+        "predictedOverMeasured",
+        [[{"pairs": list(pairs), "colour": True, "narrow": False}]],
+    )
+    return found
+
+
+def test_predicted_over_measured_names_its_axes_and_leaves_room_at_both_ends():
+    axis = scatter(pair("a", 1, 1.1), pair("b", 2, 2))["layout"]["xaxis"]
+    assert axis["title"]["text"] == "measured"
+    vast = scatter(pair("a", 1, 1, "bytes"), pair("b", 1e10, 1e10, "bytes"))["layout"]["xaxis"]
+    assert vast["title"]["text"] == "measured"
+    assert vast["ticktext"][0] == "1 B"
+    assert vast["ticktext"][-1] == "1 GB"
+    least, most = vast["range"]
+    assert (most - least - 10) / 2 > 0.2
+
+
+def test_words_of_the_worst_cover_no_other_point():
+    # to the right of the worst lie others in a row
+    near = [pair("near", 0.12 * 1.2**at, 1.0) for at in range(8)]
+    figure = scatter(
+        pair("the worst of all of these rows", 0.1, 1.0), *near, pair("least", 0.05, 0.05), pair("most", 2.0, 2.0)
+    )
+    named = next(one for one in figure["layout"]["annotations"] if "worst" in one["text"])
+    assert named["ay"] != 0
+    low, high = figure["layout"]["yaxis"]["range"]
+    assert low < named["y"] - named["ay"] / 228 * (high - low) < high

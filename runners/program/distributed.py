@@ -174,6 +174,7 @@ def install(route: Route, world_size: int, rank: int) -> None:
 
     def passed(op: str, tensor: torch.Tensor, peer: Any, group: Any) -> Done:
         given, made = ((tensor,), ()) if op == "c10d::send" else ((), (tensor,))
+        values.forget(made)
         index = collectives.group(group or dist.group.WORLD)
         return collectives.exchange(op, given, made, index, apart=True, more=(("peer", int(peer or 0)),))
 

@@ -7,18 +7,22 @@ import json
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.profiler import ProfilerActivity, schedule
 from torch.profiler import profile as torch_profile
 
 from runners.trace.reduced import Reduced, reduce_trace
-from runners.train_step import Trainer, one_step
+
+if TYPE_CHECKING:
+    from runners.train_step import Trainer
 
 
 def profile(trainer: Trainer, *, communicate: bool = True, keep: Path | None = None) -> Reduced:
     """Profile one step; ``keep`` is where the Chrome trace goes, .json or .json.gz."""
+    from runners.train_step import one_step  # and with it torch's compiler: seconds, which a probe spares
+
     events = profiled_events(
         trainer.ranks.cuda, lambda: one_step(trainer, lambda phase: None, communicate=communicate), keep
     )

@@ -86,6 +86,13 @@ def saved_bytes(model: Model, training: Training) -> int:
     return sum(size for pointer, size in sizes.items() if pointer not in own)
 
 
+@pytest.fixture
+def nothing_drawn(monkeypatch):
+    """Of a model on ``meta`` that is only counted no weight is drawn, which takes most of the time to build it."""
+    monkeypatch.setattr(nn.init, "normal_", lambda weight, **_: weight)
+
+
+@pytest.mark.usefixtures("nothing_drawn")
 @pytest.mark.parametrize(("hidden", "ffn", "layers", "heads", "expected"), CS336)
 def test_cs336_sizes_have_the_published_parameters(hidden, ffn, layers, heads, expected):
     model = Model(layers=layers, hidden=hidden, heads=heads, ffn=ffn, vocab=10_000)
@@ -93,6 +100,7 @@ def test_cs336_sizes_have_the_published_parameters(hidden, ffn, layers, heads, e
     assert count(measured.build(model, training, Plan(), "meta")) == parameters(model) == expected
 
 
+@pytest.mark.usefixtures("nothing_drawn")
 @pytest.mark.parametrize("key", [e.key for e in catalog.entries("models") if not model_refusals(e.value)])
 def test_every_catalogue_model_is_built_with_the_estimators_parameters(key):
     model = catalog.model(key)

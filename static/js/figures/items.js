@@ -9,7 +9,7 @@ import { barMarker, escaped, layout, logTicks, SERIES } from "./base.js";
 const FEW = 12;
 /** Letters of all labels of bars in one line, on a narrow and on a usual page, where its width is not known yet. */
 const LETTERS = [40, 150];
-const LETTER_PX = 6.8;
+const LETTER_PX = 7;
 const MARGIN = { l: 58, r: 14 };
 const MOST_LINES = 3;
 
@@ -89,7 +89,7 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
     wide(values) ? { type: "log", ...logTicks(values, true) } : { rangemode: "tozero", nticks: 6 };
   const few = all.length <= (narrow ? 4 : 12);
   const room = width ? (width - MARGIN.l - MARGIN.r) / LETTER_PX : LETTERS[narrow ? 0 : 1];
-  const letters = Math.min(26, Math.floor(room / Math.max(2, all.length)));
+  const letters = Math.min(26, Math.floor(room / Math.max(2, all.length)) - (width ? 1 : 0)); // one between two labels
   return {
     data: traces,
     order: series.map(({ items }) => items),

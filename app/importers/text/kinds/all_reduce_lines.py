@@ -22,7 +22,7 @@ _BACKENDS = ("gloo", "nccl", "mpi", "rccl", "ucc", "xccl")
 _RANKS = re.compile(
     r"(\d{1,6})\s*(?:proc\w*|ranks?|gpus?|workers?|devices?)\b|(?:world[_ ]size|n|ranks)\s*=?\s*(\d{1,6})\b", re.I
 )
-_SIZE = re.compile(r"([\d.]{1,12})\s*([kKMGT]i?B|[bB]ytes)$")
+_SIZE = re.compile(r"(\d{1,12}(?:\.\d{0,6})?)\s*([kKMGT]i?B|[bB]ytes)$")
 _TIME_UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6}
 _POSSIBLE_BYTES_PER_S = (5e7, 2e12)
 """Best rate over a host's links: slower than 50 MB/s or faster than 2 TB/s, and the unit is wrong."""

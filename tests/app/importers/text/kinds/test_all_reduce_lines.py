@@ -55,6 +55,14 @@ def test_a_number_without_end_is_none(tmp_path):
     assert "mean_s" not in one(read(tmp_path, damaged)).rows[0]
 
 
+def test_a_size_with_two_points_is_none(tmp_path):
+    damaged = lines(TIMES_MS, "ms").replace("   1 MB", ".0.0 MB", 1)
+    assert damaged != lines(TIMES_MS, "ms")
+    rows = one(read(tmp_path, damaged)).rows
+    assert len(rows) in (7, 8)
+    assert rows[-1]["mean_s"] == pytest.approx(0.198)
+
+
 def test_values_without_a_unit(tmp_path):
     assert one(read(tmp_path, lines(TIMES_MS, ""))).rows[0]["mean_s"] == pytest.approx(0.00018)
     few = read(tmp_path, lines({2: (1.0,)}, "", sizes=(1,)))

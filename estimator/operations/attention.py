@@ -89,19 +89,19 @@ def core(d: RankSizes, layer: str = "layer", window: int = 0) -> list[Op]:
         ops.append(kernels("head copies", layer, "forward", elements=elements, launches=0.0,
                            saved_bytes=elements * d.widths.compute))  # fmt: skip
     alone = isinstance(d.cp, (int, float)) and d.cp == 1
+    pieces = 0.0 if alone else where(d.cp > 1, 1.0, 0.0)
     if not alone and d.cp_kind != "ring" and d.training.attention != "eager" and not d.widths.quantised:
         # Attention keeps its output, the projection what the exchange (Ulysses) or the join of two chunks makes of it.
-        elements = d.tokens * d.core_width * where(d.cp > 1, 1.0, 0.0)
+        elements = d.tokens * d.core_width * pieces
         ops.append(kernels("output of pieces", layer, "forward", elements=elements, launches=0.0,
                            saved_bytes=elements * d.widths.compute))  # fmt: skip
     if d.cp_kind == "ring" and not alone:
         ops += _ring_sums(d, layer)
     if d.cp_kind == "ulysses" and not d.fused and not alone:
         # Around each all-to-all, heads are laid out by rank (at the pace of mixed types) and sequences joined.
-        sends = where(d.cp > 1, 1.0, 0.0)
-        elements = d.tokens * (d.query_width + d.key_width + d.value_width + d.core_width) * sends
+        elements = d.tokens * (d.query_width + d.key_width + d.value_width + d.core_width) * pieces
         copies = KernelCost(mixed=1, strided=1, slow_bytes=4 * d.widths.compute, launches=8)
-        ops += pair("sequence exchange copies", layer, elements, copies, copies, times=sends)
+        ops += pair("sequence exchange copies", layer, elements, copies, copies, times=pieces)
     if d.widths.autocast and d.model.position == "rope":
         # Rotary tables are fp32, so q and k arrive in fp32 and are cast again; their gradients are cast back.
         elements = d.tokens * (d.query_width + d.key_width)

@@ -91,7 +91,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def _take(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         kwargs = kwargs or {}
         if self.recording.backward and func in _IN_PLACE_BACKWARD:
-            func, args, kwargs = _IN_PLACE_BACKWARD[func], *_filled_in_place(func, args, kwargs)
+            if func is aten.index_put.default:  # whose indices are not checked there: the host would wait
+                kwargs = {**kwargs, "unsafe": True}
+            func = _IN_PLACE_BACKWARD[func]
         about = self.about(func)
         if about.composite and about.special is None:
             with self:
@@ -263,12 +265,6 @@ _IN_PLACE_BACKWARD = {
 }
 """What gradients write in place to zeros of their own, unless a tensor is of a subclass, as fakes are."""
 
-
-def _filled_in_place(func: Any, args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The values for such an op; indices are not checked there, for which the host would wait."""
-    return args, {**kwargs, "unsafe": True} if func is aten.index_put.default else kwargs
-
-
 _METADATA = {"aten::size", "aten::stride", "aten::is_contiguous", "aten::numel", "aten::dim", "aten::storage_offset"}
 
 _KEEPS_DENSITY = {
@@ -370,7 +366,7 @@ def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
         recording.storages.add(made, recording.phase(()))
         if made.numel():
             recording.record("kernel", "aten::_to_copy", (), (made,), (("direction", "HtoD"),))
-        if type(source) is not FakeTensor and not source.dtype.is_floating_point:
+        if type(source) is not FakeTensor and not source.dtype.is_floating_point and values.is_kept(made):
             values.give(made, source.to(dtype, copy=True))
         return _as_sent(made, source, made._version)
     if source.numel():

@@ -57,17 +57,15 @@ def of(tensor: Any) -> Numbers | None:
 
 def give(tensor: torch.Tensor, real: torch.Tensor, *, guessed: bool = False) -> None:
     """Say what a fake tensor holds, where it is of a kind and size that is kept."""
-    if _is_kept(tensor) and real.shape == tensor.shape:
+    if is_kept(tensor) and real.shape == tensor.shape:
         real = real.to(tensor.dtype)
         tensor.numbers = Numbers(real, _Memory(guessed=guessed))  # type: ignore[attr-defined]
 
 
 def forget(tensors: Iterable[Any]) -> None:
     """Say that what was written to them is not known."""
-    for tensor in tensors:
-        found: Numbers | None = getattr(tensor, "numbers", None)
-        if found is not None:
-            found.memory.unknown = True
+    for tensor in _numbered(tensors):
+        tensor.numbers.memory.unknown = True
 
 
 def computed(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> tuple[Any, bool] | None:
@@ -104,27 +102,30 @@ def computed(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor]) -> 
 
 def carry(func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], results: list[torch.Tensor]) -> None:
     """Say what is known of an op's results and of what it writes to, by what is known of what it is given."""
-    written = [one for one in _written(func, args, kwargs) if getattr(one, "numbers", None) is not None]
-    if any(one.numel() <= LARGEST for one in results) or written:
-        if func in _FILLS or not any(getattr(one, "numbers", None) is not None for one in tensors):
-            _begin(func, args, kwargs, results)
-            return
-        found = computed(func, args, kwargs, tensors)
-        if found is None:
-            forget(written)
-            _begin(func, args, kwargs, results)
-            return
-        real, guessed = found
-        for one in written:
-            one.numbers.memory.guessed |= guessed
-        if written:
-            return
-        several = real if isinstance(real, (list, tuple)) else (real,)
-        for one, numbers in zip(results, several, strict=True):
-            if func.is_view and _is_kept(one):
-                one.numbers = Numbers(numbers, args[0].numbers.memory)  # type: ignore[attr-defined]
-            elif isinstance(numbers, torch.Tensor):
-                give(one, numbers, guessed=guessed)
+    written = _numbered(_written(func, args, kwargs))
+    if not written and all(one.numel() > LARGEST for one in results):
+        return
+    found = None if func in _FILLS or not _numbered(tensors) else computed(func, args, kwargs, tensors)
+    if found is None:
+        forget(written)
+        _begin(func, args, kwargs, results)
+        return
+    real, guessed = found
+    for one in written:
+        one.numbers.memory.guessed |= guessed
+    if written:
+        return
+    several = real if isinstance(real, (list, tuple)) else (real,)
+    for one, numbers in zip(results, several, strict=True):
+        if func.is_view and is_kept(one):
+            one.numbers = Numbers(numbers, args[0].numbers.memory)  # type: ignore[attr-defined]
+        elif isinstance(numbers, torch.Tensor):
+            give(one, numbers, guessed=guessed)
+
+
+def _numbered(tensors: Iterable[Any]) -> list[Any]:
+    """Those that have numbers beside their shape, be they still known or not."""
+    return [one for one in tensors if getattr(one, "numbers", None) is not None]
 
 
 def _written(func: Any, args: Any, kwargs: Any) -> list[Any]:
@@ -141,7 +142,8 @@ def _writes_to(func: Any) -> list[tuple[int, str]]:
     return [(index, one.name) for index, one in listed if one.alias_info is not None and one.alias_info.is_write]
 
 
-def _is_kept(tensor: torch.Tensor) -> bool:
+def is_kept(tensor: torch.Tensor) -> bool:
+    """Whether the numbers of such a tensor are kept: a fake one, not too long."""
     if type(tensor) is not FakeTensor or tensor.dtype.is_complex:
         return False
     return tensor.numel() <= (LARGEST_OF_FLOATS if tensor.dtype.is_floating_point else LARGEST)
@@ -153,7 +155,7 @@ def _is_kept(tensor: torch.Tensor) -> bool:
 def _begin(func: Any, args: Any, kwargs: Any, results: list[torch.Tensor]) -> None:
     """Say what an op gives whatever its tensors hold: filled ones, and choices."""
     rule = _BEGINS.get(func)
-    if rule is None or not results or not _is_kept(results[-1]):
+    if rule is None or not results or not is_kept(results[-1]):
         return
     given = {one.name: one.default_value for one in func._schema.arguments if one.has_default_value()}
     given |= {one.name: value for one, value in zip(func._schema.arguments, args, strict=False)} | kwargs
@@ -172,31 +174,21 @@ def _arange(given: dict[str, Any], made: torch.Tensor) -> None:
         give(made, torch.arange(given.get("start", 0), given["end"], given.get("step", 1)))
 
 
-def _chosen(given: dict[str, Any], made: torch.Tensor) -> None:
-    """Entry j of row t is (t·k + j) mod n: no row has one twice, and all come equally often."""
-    dim = given.get("dim", -1)
-    among = 1 if dim is None or not given["self"].dim() else given["self"].shape[dim]
-    if dim is None or not made.dim() or not among:
+def _chosen(given: dict[str, Any], made: torch.Tensor, *, turned: bool = False) -> None:
+    """Entry j of row t is (t·k + j) mod n, of k in a row: no row has one twice, and all come equally often.
+
+    ``turned``: rows have all places, (t + j) mod n, so that the first few of each come equally often as well.
+    """
+    source, dim = given["self"], given.get("dim", -1)
+    if dim is None or not source.dim():
         give(made, torch.zeros(made.shape, dtype=made.dtype), guessed=True)
         return
-    width = made.shape[dim] if made.dim() == given["self"].dim() else 1
-    places = torch.arange(made.numel()).remainder(among)
-    if width in (1, made.numel()):
-        places = places.reshape(made.shape)
-    else:
-        shape = [one for at, one in enumerate(made.shape) if at != dim % made.dim()]
-        places = places.reshape(*shape, width).movedim(-1, dim)
-    give(made, places, guessed=True)
-
-
-def _sorted(given: dict[str, Any], made: torch.Tensor) -> None:
-    """All places, turned by one from row to row, so that the first few come equally often as well."""
-    if not made.dim():
-        return
-    dim, width = given["dim"], made.shape[given["dim"]]
-    shape = [one for at, one in enumerate(made.shape) if at != dim % made.dim()]
+    along = made.dim() == source.dim()  # else the one that was chosen left no dimension
+    width = made.shape[dim] if along else 1
+    shape = [one for at, one in enumerate(made.shape) if not along or at != dim % made.dim()]
     rows = torch.arange(math.prod(shape)).reshape(*shape, 1)
-    give(made, (rows + torch.arange(width)).remainder(max(width, 1)).movedim(-1, dim), guessed=True)
+    places = (rows * (1 if turned else width) + torch.arange(width)).remainder(max(source.shape[dim], 1))
+    give(made, places.movedim(-1, dim) if along else places.squeeze(-1), guessed=True)
 
 
 def _counted(given: dict[str, Any], made: torch.Tensor) -> None:
@@ -221,7 +213,7 @@ _BEGINS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
     **dict.fromkeys(_overloads("arange"), _arange),
     **dict.fromkeys((_aten.max.dim, _aten.min.dim, _aten.argmax.default, _aten.argmin.default), _chosen),
     **dict.fromkeys((_aten.topk.default, _aten.multinomial.default), _chosen),
-    **dict.fromkeys((_aten.sort.default, _aten.sort.stable), _sorted),
+    **dict.fromkeys((_aten.sort.default, _aten.sort.stable), functools.partial(_chosen, turned=True)),
     **dict.fromkeys((_aten.bincount.default, _aten.histc.default), _counted),
 }
 
@@ -230,7 +222,7 @@ _BEGINS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
 
 
 def exchanged(kind: str, given: list[torch.Tensor], made: list[torch.Tensor], ranks: int, rank: int) -> None:
-    """Say what a collective gives where all ranks hold what this one does, by its name in lower case."""
+    """Say what a collective gives where all ranks hold what this one does; ``kind``: the name of its op."""
     known = of(given[0]) if len(given) == 1 else None
     forget(made)
     if known is None or not known.real.dim():

@@ -14,9 +14,9 @@ export PYTHONDONTWRITEBYTECODE :=
 
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
-# The tests in parts, a process each: every process pays only for importing what its own files need. All at once, as
-# most of them wait, and none is left to the end with a processor beside it idle; a new file lands in one by itself.
-# Types are checked as the parts end.
+# The tests in parts, a process each: every process pays only for importing what its own files need; a new file lands in
+# one by itself. One more at once than there are processors, as some wait; the longest begin. Up to three tests of a part
+# that failed beside others run again with nothing beside them, and their names are the last that is said.
 PAGES := $(wildcard tests/browser/test_[a-m]*.py)
 SERVERS := tests/app/runs $(wildcard tests/app/test_*.py)
 PART_pages-1 := tests/test_recipes.py $(PAGES)
@@ -28,7 +28,9 @@ PART_runners := tests/runners $(RANKS:%=--ignore %)
 PART_app := tests/app $(SERVERS:%=--ignore %)
 PART_rest := $(addprefix --ignore , tests/test_recipes.py tests/browser tests/runners tests/app)
 BROWSING := part-pages-1 part-pages-2
-OTHERS := part-ranks part-servers part-runners part-app part-rest
+OTHERS := part-rest part-runners part-app part-servers part-ranks
+JOBS := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
+FAILED := $(VENV)/failed
 NODE := $(BIN)/node
 PRETTIER := $(NODE) node_modules/prettier/bin/prettier.cjs
 PRETTY := static/js static/css tests/browser/firefox.mjs eslint.config.js jsconfig.json package.json
@@ -41,7 +43,7 @@ READY_TEST := $(VENV)/ready-test-$(SETUP_KEY)
 READY_NODE := node_modules/ready-node
 
 .DEFAULT_GOAL := help
-.PHONY: help pictures run test test-browser test-others test-gpu explore setup setup-test browser firefox postgres slurm check format lint types bench accuracy clean docker
+.PHONY: help pictures run test alone test-browser test-others test-gpu explore setup setup-test browser firefox postgres slurm check format lint types bench accuracy clean docker
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -58,17 +60,31 @@ run: setup ## set up what is missing, then serve the dashboard on http://127.0.0
 	@exec $(BIN)/headroom serve $(ARGS)
 
 test: setup-test browser firefox postgres slurm lint ## set up what is missing, then run every check and every test
-	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j7 $(BROWSING) $(OTHERS) types)
-	$(if $(ARGS),$(PYTEST) $(ARGS))
+	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j$(JOBS) $(BROWSING) $(OTHERS) types)
+	$(if $(ARGS),$(PYTEST) $(ARGS),@$(MAKE) --no-print-directory alone)
 
 test-browser: setup-test browser firefox ## run the tests that open a browser
 	@$(MAKE) --no-print-directory -k -j2 $(BROWSING)
+	@$(MAKE) --no-print-directory alone
 
 test-others: setup-test postgres slurm ## run the tests that open none
-	@$(MAKE) --no-print-directory -k -j3 $(OTHERS)
+	@$(MAKE) --no-print-directory -k -j$(JOBS) $(OTHERS)
+	@$(MAKE) --no-print-directory alone
 
 part-%:
-	@log=$$(mktemp); trap 'rm -f $$log' EXIT; $(PYTEST) $(PART_$*) > $$log 2>&1; code=$$?; cat $$log; exit $$code
+	@rm -rf $(FAILED)/$*; log=$$(mktemp); trap 'rm -f $$log' EXIT; \
+	$(PYTEST) -o cache_dir=$(FAILED)/$* $(PART_$*) > $$log 2>&1; code=$$?; cat $$log; \
+	if [ $$code = 1 ] && [ "$$(grep -c ': true' $(FAILED)/$*/v/cache/lastfailed)" -le 3 ]; then code=0; else rm -rf $(FAILED)/$*; fi; \
+	exit $$code
+
+alone:
+	@code=0; \
+	$(foreach part,$(patsubst part-%,%,$(BROWSING) $(OTHERS)),if [ -e $(FAILED)/$(part) ]; then \
+	  cp $(FAILED)/$(part)/v/cache/lastfailed $(FAILED)/$(part).json; \
+	  $(PYTEST) -o cache_dir=$(FAILED)/$(part) --last-failed --last-failed-no-failures none $(PART_$(part)) || code=1; \
+	fi;) \
+	if ls $(FAILED)/*.json >/dev/null 2>&1; then echo "Failed beside others, so that they ran again:"; cat $(FAILED)/*.json; fi; \
+	rm -rf $(FAILED); exit $$code
 
 test-gpu: $(READY_TEST) ## run the tests that need a GPU, on a host that has one
 	@$(BIN)/python -c 'import sys, torch; torch.cuda.is_available() or sys.exit("No GPU that torch can use: every test would be skipped. Run them on a host with one.")'

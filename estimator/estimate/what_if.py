@@ -70,16 +70,17 @@ def with_fused_attention(found: OpList) -> OpList:
     """Scores, softmax and weighted values become one fused kernel, forward and backward; the scores are not kept.
 
     A run from the product that makes scores to the product that uses them is attention; so is its mirror in backward.
-    Where a mask was added, the fused kernel takes it as causal.
+    Where all heads had a mask of queries by keys, the fused kernel takes it as causal; a bias of each head it does not.
     """
     calls, signatures = list(found.calls), list(found.signatures)
     dropped: set[int] = set()
     sizes: set[int] = set()
     place = 0
     names = [plain(found.of(call).op).partition(".")[0] if call.kind == "kernel" else "" for call in calls]
+    masked = {_scores(found, place) for place in range(len(calls)) if _is_masked(found, names, place)}
     while place < len(calls):
         if names[place] in ("_softmax", "_softmax_backward_data"):
-            run = _around(found, names, place)
+            run = _around(found, names, place, causal=_scores(found, place) in masked)
             if run is not None:
                 first, last, signature = run
                 if signature not in signatures:
@@ -95,10 +96,34 @@ def with_fused_attention(found: OpList) -> OpList:
         return found
     squares = {size * width for size in sizes for width in (1, 2, 4)}
     kept = replace(kept, storages=tuple(one for one in kept.storages if one.bytes not in squares or one.born == NONE))
-    return _saying(kept, "Attention is taken as one fused, causal kernel; its scores are not kept.")
+    kernel = "one fused, causal kernel" if masked else "one fused kernel without a mask"
+    return _saying(kept, f"Attention is taken as {kernel}; its scores are not kept.")
 
 
-def _around(found: OpList, names: list[str], softmax: int) -> tuple[int, int, Signature] | None:
+def _scores(found: OpList, softmax: int) -> tuple[int, ...]:
+    return found.of(found.calls[softmax]).inputs[0].shape
+
+
+def _is_masked(found: OpList, names: list[str], softmax: int) -> bool:
+    """Whether scores on their way to a softmax meet a mask that is as large as queries times keys, one for all heads."""
+    if names[softmax] != "_softmax" or len(shape := _scores(found, softmax)) < 3:
+        return False
+    for index in range(softmax - 1, max(softmax - REACH, 0) - 1, -1):
+        if names[index] in ("bmm", "baddbmm"):
+            return False
+        place = MASKS.get(names[index], -1)
+        operands = found.of(found.calls[index]).inputs if place >= 0 else ()
+        mask = operands[place].shape if len(operands) > 1 else ()
+        if mask[-2:] == shape[-2:] and (mask[-3:-2] in ((), (1,)) or shape[-3] == 1):
+            return True
+    return False
+
+
+MASKS = {"add": 1, "masked_fill": 1, "where": 0}
+"""Ops that bring a mask to scores, and which of their operands it is."""
+
+
+def _around(found: OpList, names: list[str], softmax: int, *, causal: bool) -> tuple[int, int, Signature] | None:
     """First and last call of the attention around a softmax, and the fused op in their stead."""
     s = found.of(found.calls[softmax])
     shape = s.inputs[0].shape
@@ -115,16 +140,16 @@ def _around(found: OpList, names: list[str], softmax: int) -> tuple[int, int, Si
     heads = shape[1] if len(shape) == 4 else batch
     wide = Operand(shape=(batch // heads, heads, queries, dim), dtype=dtype)
     narrow = Operand(shape=(batch // heads, heads, keys, dim), dtype=dtype)
-    causal = {"is_causal": queries == keys, "backend": "cudnn"}
+    arguments = {"is_causal": causal and queries == keys, "backend": "cudnn"}
     if not backward:
         op, inputs, outputs = "aten::_scaled_dot_product_cudnn_attention", (wide, narrow, narrow), (wide,)
-        return before, after, Signature(op=op, inputs=inputs, outputs=outputs, arguments=causal)
+        return before, after, Signature(op=op, inputs=inputs, outputs=outputs, arguments=arguments)
     # Backward: two products of the values before, two of the scores after.
     first = _product(found, names, before, -1, 0) if before else None
     last = _product(found, names, after, +1, 0)
     op = "aten::_scaled_dot_product_cudnn_attention_backward"
     signature = Signature(
-        op=op, inputs=(wide, wide, narrow, narrow), outputs=(wide, narrow, narrow), arguments=causal
+        op=op, inputs=(wide, wide, narrow, narrow), outputs=(wide, narrow, narrow), arguments=arguments
     )  # fmt: skip
     return before if first is None else first, after if last is None else last, signature
 

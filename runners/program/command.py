@@ -44,7 +44,6 @@ def add_trace(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--world-size",
         type=int,
-        default=0,
         metavar="N",
         help="ranks that it is told of, as by torchrun (default: none)",
     )
@@ -81,7 +80,7 @@ def trace(options: argparse.Namespace) -> int:
     try:
         found = run(
             program, chip=chip, name=options.program or options.hf.name, arguments=_said(options), steps=options.steps,
-            world_size=options.world_size, rank=options.rank,
+            world_size=options.world_size or 0, rank=options.rank,
         )  # fmt: skip
     except ProgramFailed as failed:
         traceback.print_exception(failed.error)
@@ -223,10 +222,11 @@ def _checked(options: argparse.Namespace) -> Chip:
         found.append(Problem(field=field, message=message, remedy=remedy))
     if options.steps < 1:
         found.append(Problem(field="--steps", message="is below 1", remedy="Give 1 or more; 2 is a steady state."))
-    if options.world_size < 0:
-        found.append(Problem(field="--world-size", message="is negative", remedy="Give the number of ranks."))
-    elif not 0 <= options.rank < max(options.world_size, 1):
-        remedy = f"Give 0 to {max(options.world_size, 1) - 1}."
+    if options.world_size is not None and options.world_size < 1:
+        remedy = "Give the number of ranks, or leave it out for a program that is not started by torchrun."
+        found.append(Problem(field="--world-size", message="is below 1", remedy=remedy))
+    elif not 0 <= options.rank < (options.world_size or 1):
+        remedy = f"Give 0 to {(options.world_size or 1) - 1}."
         found.append(Problem(field="--rank", message="is none of the ranks", remedy=remedy))
     chip = catalog.chip(options.chip)
     if chip.efficiency in NO_CUDA:
@@ -256,7 +256,7 @@ def _program(options: argparse.Namespace) -> Callable[[], Any]:
         from runners.program_of import program_of
 
         made = program_of(module=options.program, hf=hf, options=chosen, device="cuda", kernel=options.optimizer_kernel)
-        if options.world_size > 1:
+        if (options.world_size or 0) > 1:
             import torch
             from torch.nn.parallel import DistributedDataParallel
 

@@ -99,9 +99,11 @@ export function short(value) {
   return found ? significant(value / found[0]) + found[1] : significant(value);
 }
 
-/** Write a fraction as percent. @param {number | null | undefined} frac */
+/** Write a fraction as percent; what is next to nothing as that. @param {number | null | undefined} frac */
 export function percent(frac, digits = 3) {
-  return frac === null || frac === undefined || !Number.isFinite(frac) ? "–" : `${significant(100 * frac, digits)} %`;
+  if (frac === null || frac === undefined || !Number.isFinite(frac)) return "–";
+  if (frac && Math.abs(frac) < 1e-5) return frac > 0 ? "< 0.001 %" : "> −0.001 %";
+  return `${significant(100 * frac, digits)} %`;
 }
 
 /** Write a signed change in percent with one decimal. @param {number | null | undefined} frac */

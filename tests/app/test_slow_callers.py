@@ -14,7 +14,7 @@ from runners.backends.processes import start_time
 from tests.app.examples import write_run
 from tests.app.serving import serving
 
-WAIT_S = 1.5
+WAIT_S = 3.0
 MOST_S = 25
 """A busy machine's share included, and less than what a server waits that nobody told otherwise."""
 
@@ -26,7 +26,7 @@ def data(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def address(data):
-    """A server that waits for a second."""
+    """A server that waits for some seconds."""
     with serving(data, HEADROOM_REQUEST_WAIT_S=str(WAIT_S)) as (_, client):
         yield "127.0.0.1", client.base_url.port
 

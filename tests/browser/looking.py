@@ -19,8 +19,13 @@ JS = """
         const main = document.querySelector("script[type=module]")?.src ?? `${location.origin}/static/any/js/main.js`;
         return main.replace(/main\\.js$/, `${name}.js`);
     };
+    const { setTimeout } = globalThis;
+    globalThis.setTimeout = (then, after_ms, ...rest) =>
+        setTimeout(then, after_ms >= 2500 ? 100 * after_ms : after_ms, ...rest);
 """
-"""What every page begins with: ``js("state")`` is the address of ``static/js/state.js`` that the page itself has."""
+"""What every page begins with: ``js("state")`` is the address of ``static/js/state.js`` that the page itself has, and
+what is said for seconds stays for minutes, so that no slow machine misses it: toasts, "Delete for good?".
+"""
 
 SETTLED_S = 120
 BARS = "#step-time .barlayer .point path"
@@ -107,17 +112,6 @@ def settled(page: Page) -> None:
     """Wait until the scenario is estimated, nothing waits to be drawn, and what cannot be seen has its place."""
     page.wait_for_timeout(250)
     _rest(page, drawn=True)
-
-
-def keep_words(page: Page) -> None:
-    """Make what is said for seconds stay for minutes, so that no slow machine misses it: toasts, "Delete for good?"."""
-    page.evaluate(
-        """() => {
-            const { setTimeout } = window;
-            window.setTimeout = (then, after_ms, ...rest) =>
-                setTimeout(then, after_ms >= 2500 ? 100 * after_ms : after_ms, ...rest);
-        }"""
-    )
 
 
 def bring_into_view(page: Page, selector: str) -> None:

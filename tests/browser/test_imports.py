@@ -12,7 +12,6 @@ from playwright.sync_api import expect
 from tests.browser.conftest import WIDTHS
 from tests.browser.looking import (
     expect_view,
-    keep_words,
     points,
     settled,
     side,
@@ -39,7 +38,6 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, meas
     wait_for_figures(page)
     settled(page)
     assert points(page, "measured") == []
-    keep_words(page)
     drop(page, measured / "trace.json.gz")
     expect(page.locator(".import")).to_contain_text("1 measurement")
     expect_view(page, "explore")
@@ -142,26 +140,26 @@ def test_columns_and_units_are_corrected_before_a_table_is_kept(open_page, drop,
     expect(dialog).to_contain_text("step times, 3 rows")
     expect(dialog.get_by_role("columnheader", name="forward, ms")).to_be_visible()
     dialog.get_by_role("button", name="Import").click()
-    expect(page.locator("#details .questions")).to_contain_text("What was it? step times", timeout=30_000)
+    expect(page.locator("#details .questions")).to_contain_text("What was it? step times")
     # what was kept as of no kind is corrected afterwards, and replaced
     table = tmp_path / "of-no-kind.txt"
     table.write_text("size\ttook\twhat\n128\t12.5\ta\n256\t25.0\tb\n")
     drop(page, table)
-    page.get_by_role("button", name="Correct its columns").click(timeout=30_000)
+    page.get_by_role("button", name="Correct its columns").click()
     expect(dialog).to_contain_text("Line 1: table, 2 rows")
     dialog.get_by_label("Line 1, column 2: unit").select_option("ms")
     expect(dialog.get_by_role("columnheader", name="took, ms")).to_be_visible()
     dialog.get_by_role("button", name="Import").click()
-    expect(page.locator("#details thead")).to_contain_text("took, ms", timeout=30_000)
+    expect(page.locator("#details thead")).to_contain_text("took, ms")
     expect(page.locator("#items tbody")).to_contain_text("of-no-kind.txt")
     expect(page.locator("#items").get_by_text("of-no-kind.txt")).to_have_count(1)
     # and once more: what was said stands
-    page.get_by_role("button", name="Correct its columns").click(timeout=30_000)
+    page.get_by_role("button", name="Correct its columns").click()
     expect(dialog.get_by_label("Line 1, column 2: unit")).to_have_value("ms")
     dialog.get_by_label("Line 1, column 3: name").fill("which")
     expect(dialog.get_by_role("columnheader", name="which")).to_be_visible()
     dialog.get_by_role("button", name="Import").click()
-    expect(page.locator("#details thead")).to_contain_text("which", timeout=30_000)
+    expect(page.locator("#details thead")).to_contain_text("which")
     expect(page.locator("#details thead")).to_contain_text("took, ms")
     # a preview is sent no more than it needs: whole lines of a long text, a packed file as it is
     sent = page.evaluate("""async () => {
@@ -179,11 +177,11 @@ def test_a_table_that_names_no_device_asks_for_it(open_page, drop):
     expect_view(page, "measurements")
     card = page.locator("#details")
     # answered already by the likeliest, and the scores follow the answer until somebody says that it is right
-    expect(card.locator(".questions")).to_contain_text("What was it? step times", timeout=30_000)
+    expect(card.locator(".questions")).to_contain_text("What was it? step times")
     expect(card.locator(".questions")).to_contain_text("kernels are named ampere_")
     expect(card).to_contain_text("If that is right: Predicted on ")
     card.get_by_label("measured on").select_option("a100-80gb-sxm")
-    expect(card).to_contain_text("If that is right: Predicted on NVIDIA A100 SXM 80 GB: ", timeout=30_000)
+    expect(card).to_contain_text("If that is right: Predicted on NVIDIA A100 SXM 80 GB: ")
     card.get_by_role("button", name="Confirm").click()
     expect(card.locator(".questions")).to_be_hidden()
     expect(card).to_contain_text("Predicted on NVIDIA A100 SXM 80 GB: ")
@@ -211,7 +209,6 @@ def test_a_table_without_predictions_says_why(open_page, drop, tmp_path):
 def test_a_pasted_table_shows_its_rows(open_page):
     page = open_page("/?measured=none")
     wait_for_figures(page)
-    keep_words(page)
     page.keyboard.press("u")
     page.locator("#paste").fill(STEP_TIMES)
     page.get_by_role("button", name="Import text").click()
@@ -300,7 +297,6 @@ def test_what_another_tab_imported_is_there_when_one_comes_back(open_page, drop,
     other.goto(page.url)
     wait = other.locator("#items [data-item]").first
     expect(wait).to_be_visible()
-    keep_words(other)
     (tmp_path / "from another tab.txt").write_text(STEP_TIMES)
     drop(other, tmp_path / "from another tab.txt")
     expect(other.locator(".import")).to_contain_text("1 measurement")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.looking import EIGHT_GPUS, expect_view, keep_words, wait_for_figures
+from tests.browser.looking import EIGHT_GPUS, expect_view, wait_for_figures
 
 pytestmark = pytest.mark.browser
 
@@ -31,7 +31,6 @@ def test_keyboard_help_theme_and_link(open_page):
     page.reload()
     assert page.evaluate("document.documentElement.dataset.theme") == "dark", "the choice is kept"
     wait_for_figures(page)
-    keep_words(page)
     said = page.locator(".toast")
     page.get_by_role("button", name="Copy link").click()
     expect(said).to_have_text("Link copied")

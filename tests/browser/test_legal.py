@@ -11,7 +11,6 @@ from playwright.sync_api import Page, Route, expect
 from tests.browser.looking import (
     EIGHT_GPUS,
     headline,
-    keep_words,
     query,
     settled,
     unfold,
@@ -136,7 +135,6 @@ def test_more_chips_leave_a_legal_plan_and_say_what_followed(open_page):
     wait_for_figures(page)
     chips = page.get_by_label("GPUs", exact=True)
     expect(chips).to_have_value("4")
-    keep_words(page)
     chips.fill("8")
     chips.press("Enter")
     expect(_box(page, "plan.micro_batch")).to_have_value("2")

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.app.waiting import until
-from tests.browser.looking import expect_view, keep_words, wait_for_figures
+from tests.browser.looking import expect_view, wait_for_figures
 from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
@@ -25,7 +25,6 @@ def test_an_upload_is_deleted_when_asked_twice_and_is_no_more_open(open_page, dr
     line = page.locator("#items [data-item]", has_text="a grid to delete")
     expect(line).to_have_count(1)
     expect(page.locator("#details", has_text="a grid to delete")).to_be_visible()
-    keep_words(page)
     line.get_by_role("button", name="Delete a grid to delete", exact=True).click()
     expect(line).to_have_count(1)
     line.get_by_role("button", name="Delete a grid to delete for good").click()
@@ -65,7 +64,6 @@ def test_a_run_is_deleted_with_its_result(open_page, run_id):
     page = open_page(f"/?view=runs&measured={run_id}&run={run_id}")
     row = page.locator(f'[data-run="{run_id}"]')
     expect(page.locator("#run-tables")).to_be_visible()
-    keep_words(page)
     row.get_by_role("button", name="Delete run", exact=True).click()
     row.get_by_role("button", name="Delete run for good").click()
     expect(row).to_have_count(0)

@@ -135,6 +135,11 @@ export function planFigure({ plans: all, best, present, x, y, limits, colour, na
     const least = Math.min(axis.least, ...own);
     return axis.log ? [Math.log10(least / 1.25), Math.log10(most)] : [0, most];
   };
+  // on the side of its line where there is more room
+  const besideLine = (/** @type {number} */ place) => {
+    const [least, most] = ends(across, "x");
+    return log(across, place) > (least + most) / 2 ? { xanchor: "right", xshift: -3 } : { xanchor: "left", xshift: 3 };
+  };
   const axis = (/** @type {ReturnType<typeof axisOf>} */ one, /** @type {string} */ way) => {
     const range = ends(one, way);
     const shown = range.map((number) => (one.log ? 10 ** number : number));
@@ -167,7 +172,7 @@ export function planFigure({ plans: all, best, present, x, y, limits, colour, na
       annotations: [
         ...lines.map(({ way, at: place }) => ({
           ...(way === "x"
-            ? { yref: "paper", y: 0, x: log(across, place), xanchor: "left", xshift: 3, yanchor: "bottom" }
+            ? { yref: "paper", y: 0, x: log(across, place), yanchor: "bottom", ...besideLine(place) }
             : // above its line a plan beyond it has its name
               { xref: "paper", x: 1, y: log(up, place), xanchor: "right", yanchor: at && beyond ? "top" : "bottom" }),
           showarrow: false,

@@ -221,15 +221,19 @@ def test_what_a_list_can_be_spread_over_is_answered_and_the_rest_has_its_reason(
 B, H, S, D = 2, 16, 512, 64
 
 
-def eager_attention() -> OpList:
+def eager_attention(mask: tuple[int, ...] = (S, S)) -> OpList:
     """Forward and backward of attention with its scores in memory, as PyTorch's autograd runs it."""
     q, scores = Operand(shape=(B * H, S, D), dtype="bfloat16"), Operand(shape=(B * H, S, S), dtype="bfloat16")
     four = Operand(shape=(B, H, S, S), dtype="float32")
-    mask = Operand(shape=(S, S), dtype="bfloat16")
     made = [
         ("forward", "bmm", (q, q), scores),
         ("forward", "mul", (scores,), scores),
-        ("forward", "add", (Operand(shape=(B, H, S, S), dtype="bfloat16"), mask), scores),
+        (
+            "forward",
+            "add",
+            (Operand(shape=(B, H, S, S), dtype="bfloat16"), Operand(shape=mask, dtype="bfloat16")),
+            scores,
+        ),
         ("forward", "_to_copy", (scores,), four),
         ("forward", "_softmax", (four,), four),
         ("forward", "_to_copy", (four,), scores),
@@ -268,6 +272,17 @@ def test_eager_attention_becomes_one_kernel_each_way():
     before, after = predicted(eager_attention()), predicted(changed)
     assert after.breakdown_s["attention"] < 0.3 * before.breakdown_s["attention"]
     assert what_if.with_fused_attention(LLAMA) == LLAMA, "nothing to fuse"
+
+
+@pytest.mark.parametrize(
+    ("mask", "causal"),
+    [((S, S), True), ((B, 1, S, S), True), ((1, H, S, S), False), ((B, 1, 1, S), False)],
+    ids=["all", "each sequence", "bias of each head", "keys"],
+)
+def test_a_fused_kernel_is_causal_where_a_mask_was_both_ways(mask, causal):
+    changed = what_if.with_fused_attention(eager_attention(mask))
+    assert [changed.of(call).arguments["is_causal"] for call in changed.calls] == [causal, causal]
+    assert ("causal" in changed.assumptions[-1]) == causal
 
 
 def test_calls_that_go_leave_waits_and_storages_in_place():

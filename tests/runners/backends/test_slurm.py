@@ -229,7 +229,7 @@ def submit_stuck(folder: Path, placement: Placement) -> Handle:
         options=options,
         device="cpu",
         steps=1,
-        row_limit_s=8,
+        row_limit_s=20,
         placement=placement,
     )
     write_job(folder, job)

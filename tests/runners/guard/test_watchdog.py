@@ -123,7 +123,7 @@ def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_
         device="cpu",
         warmup=0,
         steps=1,
-        row_limit_s=15,
+        row_limit_s=40,
     )
     write_job(tmp_path, job)
     request = local.render(tmp_path, job)
@@ -135,7 +135,7 @@ def test_a_rank_that_blocks_ends_the_run_of_all_and_the_first_one_tells_why(tmp_
     result = read_measurement(tmp_path / RESULT_FILE)
     assert [(row["variant"], row["status"]) for row in result.rows] == [("naive", "ok"), ("flat", "timed_out")], log
     assert (result.status, result.world_size) == ("failed", 2)
-    assert last_state(tmp_path)["message"] == "stopped because a row took longer than 15 s, its limit"
+    assert last_state(tmp_path)["message"] == "stopped because a row took longer than 40 s, its limit"
     assert local.status(handle).state == "failed"
     assert marked(str(tmp_path)) == []
 

@@ -14,6 +14,7 @@ from tests.forks import run_forked
         (["nothing.py"], "nothing.py: there is no such file"),
         (["nothing"], "nothing: this is no script"),
         (["a.py", "--hf", "config.json"], "stands beside --hf"),
+        (["a.py", "--world-size", "0"], "--world-size: is below 1. Give the number of ranks, or leave it out"),
         (["a.py", "--world-size", "4", "--rank", "4"], "--rank: is none of the ranks. Give 0 to 3."),
         (["a.py", "--chip", "tpu-v5p"], "runs no CUDA"),
         (["a.py", "--chip", "z9000"], "z9000"),

@@ -22,7 +22,7 @@ from tests.runners.guard.test_watchdog import wait_for
 
 SHORT = Job(benchmark="precision", device="cpu", steps=1, time_limit_s=100)
 GRID = {"models": ["tiny"], "layers": 1, "seq_lens": [8, 16], "precisions": ["fp32"]}
-STUCK = Job(options=GRID, device="cpu", steps=1, time_limit_s=200, row_limit_s=20)
+STUCK = Job(options=GRID, device="cpu", steps=1, time_limit_s=200, row_limit_s=40)
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def test_a_job_that_never_ends_is_ended_and_the_next_ones_come(tmp_path, one_is_
         "last": "ok",
     }
     assert found["stuck"]["rows"] == {"ok": 1, "timed_out": 1}
-    assert found["stuck"]["message"] == "stopped because a row took longer than 20 s, its limit"
+    assert found["stuck"]["message"] == "stopped because a row took longer than 40 s, its limit"
     assert found["bad"]["message"].startswith("world_size: one process has nobody to talk to")
     assert found["first"]["rows"] == {"ok": 23}
     assert [line for line in said if line.startswith("2/4 stuck: failed")]

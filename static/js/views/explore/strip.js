@@ -162,7 +162,7 @@ export function createStrip() {
     shown(
       mfu,
       (side, step_s) => (side.mfu && side.step_s ? (100 * side.mfu * side.step_s) / step_s : null),
-      (value) => measured(value),
+      (value) => (value > 0 && value < 1e-3 ? "< 0.001" : measured(value)),
       "%",
       false,
     );

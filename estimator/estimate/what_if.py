@@ -105,7 +105,7 @@ def _scores(found: OpList, softmax: int) -> tuple[int, ...]:
 
 
 def _is_masked(found: OpList, names: list[str], softmax: int) -> bool:
-    """Whether scores on their way to a softmax meet a mask that is as large as queries times keys, one for all heads."""
+    """Whether scores, on their way to a softmax, meet a mask of queries by keys, one for all heads."""
     if names[softmax] != "_softmax" or len(shape := _scores(found, softmax)) < 3:
         return False
     for index in range(softmax - 1, max(softmax - REACH, 0) - 1, -1):

@@ -43,7 +43,7 @@ READY_TEST := $(VENV)/ready-test-$(SETUP_KEY)
 READY_NODE := node_modules/ready-node
 
 .DEFAULT_GOAL := help
-.PHONY: help pictures run test alone test-browser test-others test-gpu explore setup setup-test browser firefox postgres slurm check format lint types bench accuracy clean docker
+.PHONY: help pictures run test test-browser test-others test-gpu explore setup setup-test browser firefox postgres slurm check format lint types bench accuracy clean docker
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -77,13 +77,14 @@ part-%:
 	if [ $$code = 1 ] && [ "$$(grep -c ': true' $(FAILED)/$*/v/cache/lastfailed)" -le 3 ]; then code=0; else rm -rf $(FAILED)/$*; fi; \
 	exit $$code
 
+.PHONY: alone
 alone:
 	@code=0; \
 	$(foreach part,$(patsubst part-%,%,$(BROWSING) $(OTHERS)),if [ -e $(FAILED)/$(part) ]; then \
 	  cp $(FAILED)/$(part)/v/cache/lastfailed $(FAILED)/$(part).json; \
 	  $(PYTEST) -o cache_dir=$(FAILED)/$(part) --last-failed --last-failed-no-failures none $(PART_$(part)) || code=1; \
 	fi;) \
-	if ls $(FAILED)/*.json >/dev/null 2>&1; then echo "Failed beside others, so that they ran again:"; cat $(FAILED)/*.json; fi; \
+	if ls $(FAILED)/*.json >/dev/null 2>&1; then echo "Failed beside others, so that they ran again:"; grep -h ': true' $(FAILED)/*.json; fi; \
 	rm -rf $(FAILED); exit $$code
 
 test-gpu: $(READY_TEST) ## run the tests that need a GPU, on a host that has one

@@ -201,7 +201,9 @@ def trace(
         Path | None,
         typer.Option("--hf", metavar="CONFIG.json", help="A model of transformers, which must be installed."),
     ] = None,
-    world_size: Annotated[int, typer.Option(metavar="N", help="Ranks, as torchrun tells of them; 0: none.")] = 0,
+    world_size: Annotated[
+        int | None, typer.Option(metavar="N", help="Ranks, as torchrun tells of them. [default: none]")
+    ] = None,
     rank: Annotated[int, typer.Option(metavar="R", help="Which of them it is.")] = 0,
     chip: Annotated[str, typer.Option(metavar="KEY", help="Which GPU torch.cuda tells of.")] = "h100-sxm",
     steps: Annotated[int, typer.Option(metavar="K", help="Optimizer steps to run; the last is recorded.")] = 2,

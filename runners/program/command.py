@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import gc
 import importlib.metadata
 import json
@@ -22,6 +23,7 @@ from estimator.scenario.hardware import Chip
 from estimator.scenario.op_list import CALLS, OpList, to_json
 from estimator.scenario.problems import InputProblems, Problem
 from runners.options import OPTIMIZER_KERNELS, ProgramOptions, add_fields
+from runners.program.peers import Peers
 
 FAILED = 1
 CHIP = "h100-sxm"
@@ -81,6 +83,7 @@ def trace(options: argparse.Namespace) -> int:
         found = run(
             program, chip=chip, name=options.program or options.hf.name, arguments=_said(options), steps=options.steps,
             world_size=options.world_size or 0, rank=options.rank,
+            another=functools.partial(_for_rank, options),
         )  # fmt: skip
     except ProgramFailed as failed:
         traceback.print_exception(failed.error)
@@ -90,6 +93,16 @@ def trace(options: argparse.Namespace) -> int:
     if not options.quiet:
         print(f"{options.out}: {_counted(found)}", file=sys.stderr, flush=True)
     return 0
+
+
+def _for_rank(options: argparse.Namespace, rank: int) -> list[str]:
+    """The command that traces another rank, for what it sends."""
+    given = [options.program] if options.program else ["--hf", str(options.hf)]
+    said = _said(options)
+    how = ["--world-size", str(options.world_size or rank + 1), "--rank", str(rank), "--chip", options.chip]
+    how += ["--steps", str(options.steps), "--out", os.devnull, "--quiet"]
+    own = ["--", *said] if options.program.endswith(".py") else said
+    return [sys.executable, "-m", "runners", "trace", *given, *how, *own]
 
 
 def _counted(found: OpList) -> str:
@@ -143,11 +156,14 @@ def run(
     steps: int = 2,
     world_size: int = 0,
     rank: int = 0,
+    another: Callable[[int], list[str]] | None = None,
 ) -> OpList:
     """Run a program and return the op list of its last step; raise ProgramFailed.
 
-    It takes this process over for good: torch knows no other device from then on.
+    It takes this process over for good: torch knows no other device from then on. ``another`` gives the command that
+    traces another rank, where this one waits for what that one sends.
     """
+    peers = Peers(rank, another)
     gc.disable()  # until the recorded step begins: a seventh of the time went into looking through imports
     local = _as_launched(chip, world_size, rank)
     from runners.program import distributed
@@ -160,7 +176,7 @@ def run(
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)
     route.install()
-    distributed.install(route, world_size, rank)
+    distributed.install(route, world_size, rank, peers)
     route.recorder.in_backward = _last_words
     counted = Steps(recording, steps)
     counted.install()
@@ -180,6 +196,7 @@ def run(
             raise ProgramFailed(error, _failure(name, error)) from error
     finally:
         recording.modules.remove()
+        peers.close()
     if counted.done < steps:
         ended = f"after {counted.done} of {steps} steps" if counted.done else "without a step of an optimizer"
         recording.assume(f"the program ended {ended}: the list holds all that it did from its start")

@@ -6,6 +6,7 @@ import datetime
 import functools
 import os
 import sys
+import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from estimator.scenario.breakdown import MemoryKind
 from runners.program import ddp, values
+from runners.program.peers import Peers
 from runners.program.recorder import DEVICE, Recorder, is_on_device, leaves
 from runners.program.recording import Recording
 
@@ -114,7 +116,7 @@ class Collectives:
         return self._streams[group]
 
 
-def install(route: Route, world_size: int, rank: int) -> None:
+def install(route: Route, world_size: int, rank: int, peers: Peers) -> None:
     """Patch process groups, and take over the collectives' ops, for the rest of the process."""
     if not dist.is_available():
         return
@@ -170,23 +172,59 @@ def install(route: Route, world_size: int, rank: int) -> None:
     def nothing(*_: Any, **__: Any) -> None:
         return None
 
+    def peer(of: int | None, group: Any, in_group: int | None) -> int:
+        """A rank among all, which may be named by its place in a group."""
+        return dist.get_global_rank(group or dist.group.WORLD, in_group or 0) if of is None else of
+
+    def send_objects(
+        objects: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any
+    ) -> None:
+        peers.send("objects", peer(dst, group, group_dst), objects)
+
+    def receive_objects(
+        objects: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
+    ) -> int:
+        source = peer(src, group, group_src)
+        objects[:] = peers.receive("objects", source)
+        return source
+
+    def broadcast_objects(
+        objects: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
+    ) -> None:
+        source = peer(src, group, group_src)
+        ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
+        to = f"group{zlib.crc32(repr(sorted(ranks)).encode())}"
+        if source == dist.get_rank():
+            peers.send("objects", to, objects)
+        elif all(one is None for one in objects):  # else it holds what it would be sent, or something like it
+            objects[:] = peers.receive("objects", source, to)
+
+    votes: dict[Any, values.Numbers] = {}
     batch, one_send, one_receive = inner.batch_isend_irecv, inner.isend, inner.irecv
 
-    def passed(op: str, tensor: torch.Tensor, peer: Any, group: Any) -> Done:
+    def passed(op: str, tensor: torch.Tensor, other: int, group: Any) -> Done:
         given, made = ((tensor,), ()) if op == "c10d::send" else ((), (tensor,))
         values.forget(made)
         index = collectives.group(group or dist.group.WORLD)
-        return collectives.exchange(op, given, made, index, apart=True, more=(("peer", int(peer or 0)),))
+        work = collectives.exchange(op, given, made, index, apart=True, more=(("peer", int(other)),))
+        # ranks that vote are taken to vote alike: what one sends back is what it was sent
+        kind = (index, other, tensor.shape, tensor.dtype)
+        numbers = values.of(tensor) if given else votes.get(kind)
+        if given and numbers is not None:
+            votes[kind] = numbers
+        elif numbers is not None:
+            values.give(tensor, numbers.real.clone())
+        return work
 
     def isend(tensor: Any, dst: Any = None, group: Any = None, tag: int = 0, group_dst: Any = None) -> Any:
         if not is_on_device(tensor):
             return one_send(tensor, dst, group, tag, group_dst)
-        return passed("c10d::send", tensor, group_dst if dst is None else dst, group)
+        return passed("c10d::send", tensor, peer(dst, group, group_dst), group)
 
     def irecv(tensor: Any, src: Any = None, group: Any = None, tag: int = 0, group_src: Any = None) -> Any:
         if not is_on_device(tensor):
             return one_receive(tensor, src, group, tag, group_src)
-        return passed("c10d::recv_", tensor, group_src if src is None else src, group)
+        return passed("c10d::recv_", tensor, peer(src, group, group_src), group)
 
     def at_once(ops: list[Any]) -> list[Any]:
         """Sends and receives that C++ gathers without the ops of each."""
@@ -200,7 +238,8 @@ def install(route: Route, world_size: int, rank: int) -> None:
         "batch_isend_irecv": at_once, "isend": isend, "irecv": irecv,
         "init_process_group": begun, "new_group": one_more, "get_backend": named, "barrier": barrier,
         "monitored_barrier": nothing, "all_gather_object": same_object, "gather_object": gathered,
-        "broadcast_object_list": nothing, "scatter_object_list": scattered, "is_nccl_available": lambda: True,
+        "send_object_list": send_objects, "recv_object_list": receive_objects,
+        "broadcast_object_list": broadcast_objects, "scatter_object_list": scattered, "is_nccl_available": lambda: True,
         "_broadcast_coalesced": functools.partial(_broadcast_coalesced, collectives),
     }.items():  # fmt: skip
         _replace(name, answer)

@@ -10,33 +10,18 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.program import placeholders, values
-from runners.program.attention import BACKENDS, attend
+from runners.program.attention import attend
 from runners.program.recording import Recording
 from runners.program.remembered import Remembered
+from runners.program.schemas import Schema
 
 aten = torch.ops.aten
 
 DEVICE = "headroom"
 """The name under which torch knows the fake device; the program sees "cuda"."""
 
-LARGE = 1 << 20
-"""Elements from which a tensor on the host is faked, too: weights before they move, whole data sets."""
-
 _ASKS_DEVICE = torch.ops.prim.device.default
 
-_ALLOCATIONS = {
-    "aten::empty", "aten::empty_like", "aten::empty_strided", "aten::new_empty", "aten::new_empty_strided",
-    "aten::empty_permuted", "aten::resize_", "aten::set_", "aten::lift_fresh", "aten::_unsafe_view", "aten::alias",
-    "aten::record_stream", "aten::_reshape_alias", "aten::is_pinned", "aten::_pin_memory", "aten::detach",
-    "aten::_version", "aten::resize_as_", "aten::_assert_async", "aten::_functional_assert_async",
-    "aten::unsafe_split", "aten::unsafe_chunk", "aten::_unsafe_index_put_", "aten::_nested_tensor_from_tensor_list",
-    "aten::_has_compatible_shallow_copy_type", "aten::_to_copy_nothing",
-}  # fmt: skip
-"""Give memory or another view of it, without a kernel, although their schema does not say so."""
-
-_FACTORIES = {"empty", "zeros", "ones", "full", "rand", "randn", "randint", "arange", "linspace", "normal"}
-_FLOATS_THAT_MATTER = {"p", "dropout_p", "dropout"}
-_ARGUMENTS_WITHOUT_WEIGHT = {"device", "layout", "pin_memory", "generator", "memory_format", "non_blocking"}
 _PLAIN_TYPES = {torch.Tensor, FakeTensor, torch.nn.Parameter, torch.nn.Buffer}
 
 Handler = Callable[["Recorder", Any, tuple[Any, ...], dict[str, Any]], Any]
@@ -56,7 +41,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._remembered = Remembered(fakes)
         self.capability = capability
         self.handlers: dict[str, Handler] = {}
-        self._about: dict[int, _About] = {}
+        self._schemas: dict[int, Schema] = {}
         self.in_backward: Callable[[Any, Exception], None] = lambda func, error: None
 
     @classmethod
@@ -81,11 +66,11 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 self.in_backward(func, error)
                 raise
 
-    def about(self, func: Any) -> _About:
+    def schema(self, func: Any) -> Schema:
         """What is known of an op; ops live as long as torch, and are found by identity, not by a hash in Python."""
-        found = self._about.get(id(func))
+        found = self._schemas.get(id(func))
         if found is None:
-            found = self._about[id(func)] = _About(func)
+            found = self._schemas[id(func)] = Schema(func)
         return found
 
     def _take(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
@@ -94,14 +79,14 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if func is aten.index_put.default:  # whose indices are not checked there: the host would wait
                 kwargs = {**kwargs, "unsafe": True}
             func = _IN_PLACE_BACKWARD[func]
-        about = self.about(func)
-        if about.composite and about.special is None:
+        schema = self.schema(func)
+        if schema.composite and id(func) not in _SPECIAL:
             with self:
                 return func.decompose(*args, **kwargs)
-        handler = self.handlers.get(about.namespace)
+        handler = self.handlers.get(schema.namespace)
         if handler is not None:
             return handler(self, func, args, kwargs)
-        if about.query:
+        if schema.query:
             return self.fakes.dispatch(func, types, args, kwargs)
         tensors = _tensors(args, kwargs)
         on_device = any(is_on_device(tensor) for tensor in tensors)
@@ -113,22 +98,23 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if not on_device:
             if func is aten._local_scalar_dense.default and type(args[0]) is FakeTensor:
                 return placeholders.scalar(self.recording, args[0])
-            if any(type(tensor) is FakeTensor for tensor in tensors) or about.makes_large(args):
+            if any(type(tensor) is FakeTensor for tensor in tensors) or schema.makes_large(args):
                 return self._on_fakes(func, types, args, kwargs)
             return func(*args, **kwargs)
         if kwargs.get("generator") is not None:
             kwargs = {**kwargs, "generator": None}
-        if about.special is not None:
-            return about.special(self, func, args, kwargs)
+        special = _SPECIAL.get(id(func))
+        if special is not None:
+            return special(self, func, args, kwargs)
         result = self._on_fakes(func, types, args, kwargs)
-        self.note(about, func, args, kwargs, tensors, result)
+        self.note(schema, func, args, kwargs, tensors, result)
         if placeholders.awaits_its_size(func, kwargs):
             self.recording.sync()
         return result
 
-    def note(self, about: _About, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], result: Any) -> None:
+    def note(self, schema: Schema, func: Any, args: Any, kwargs: Any, tensors: list[torch.Tensor], result: Any) -> None:
         """Take up the memory that an op made, and its kernel."""
-        if about.view:
+        if schema.view:
             return
         outputs = [tensor for tensor in leaves(result) if is_on_device(tensor)]
         recording = self.recording
@@ -136,8 +122,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         phase = recording.phase(inputs)
         for tensor in outputs:
             recording.storages.add(tensor, phase)
-        if about.launches and any(tensor.numel() for tensor in outputs or inputs):
-            recording.record("kernel", about.name, inputs, outputs, about.arguments(args, kwargs))
+        if schema.launches and any(tensor.numel() for tensor in outputs or inputs):
+            recording.record("kernel", schema.name, inputs, outputs, schema.arguments(args, kwargs))
 
     def on_fakes(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an op on shapes alone, unrecorded."""
@@ -179,83 +165,6 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         return found
 
 
-class _About:
-    """What the schema of an op says, worked out once."""
-
-    def __init__(self, func: Any) -> None:
-        schema = func._schema
-        # The overload alone tells how many lists of tensors such an op reads.
-        several = "_foreach_" in schema.name and schema.overload_name
-        self.name: str = f"{schema.name}.{schema.overload_name}" if several else schema.name
-        self.namespace: str = func.namespace
-        self.query = self.namespace == "prim" or ("sym_" in self.name) or not _returns_or_writes(schema)
-        if self.name in ("aten::_local_scalar_dense",):
-            self.query = False
-        aliases = [one.alias_info for one in schema.returns]
-        listed = self.name in _ALLOCATIONS
-        self.view = any(alias is not None and not alias.is_write for alias in aliases) and self.name not in _MAY_COPY
-        self.launches = not self.view and not listed
-        self.composite = (
-            torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), "CompositeImplicitAutograd")
-            and self.name not in _KERNELS_OF_CUDA
-            and self.namespace == "aten"
-            and not ("sym_" in self.name or self.name in _METADATA)
-        )  # reaches a mode where autograd is off, as in inference
-        self.special = _SPECIAL.get(func)
-        self._factory = self.namespace == "aten" and self.name.removeprefix("aten::") in _FACTORIES
-        self._kept = [
-            (index, one.name, one.default_value if one.has_default_value() else None)
-            for index, one in enumerate(schema.arguments)
-            if "Tensor" not in str(one.type) and one.name not in _ARGUMENTS_WITHOUT_WEIGHT
-        ]
-
-    def makes_large(self, args: Any) -> bool:
-        """Whether it would make a tensor on the host that is better faked."""
-        if not self._factory or not args:
-            return False
-        size = next((one for one in args if isinstance(one, (list, tuple, torch.Size))), None)
-        if size is None:
-            return False
-        count = 1
-        for width in size:
-            count *= int(width)
-        return count >= LARGE
-
-    def arguments(self, args: Any, kwargs: Any) -> tuple[tuple[str, Any], ...]:
-        """What else matters, of the values given that are no tensors and not the default."""
-        found: list[tuple[str, Any]] = []
-        for index, name, default in self._kept:
-            value = args[index] if index < len(args) else kwargs.get(name, default)
-            if value is None or value == default:
-                continue
-            if isinstance(value, float) and name not in _FLOATS_THAT_MATTER:
-                continue
-            kept = _hashable(value)
-            if kept is not None:
-                found.append((name, kept))
-        backend = BACKENDS.get(self.name)
-        if backend is not None:
-            given = dict(zip(("is_causal", "dropout_p"), (False, 0.0), strict=True)) | dict(found)
-            mask = any(
-                isinstance(args[index] if index < len(args) else None, torch.Tensor)
-                for index, one in enumerate(_schema_names(self.name))
-                if one == "attn_bias"
-            )
-            return (
-                ("backend", backend),
-                ("dropout", float(given["dropout_p"])),
-                ("is_causal", bool(given["is_causal"])),
-                ("mask", mask),
-            )
-        if self.name in _PRODUCTS and _runs_as_tf32(self.name, args):
-            found.append(("tf32", True))
-        return tuple(found)
-
-
-_KERNELS_OF_CUDA = {
-    "aten::silu_backward", "aten::mish_backward", "aten::native_channel_shuffle", "aten::_fused_rms_norm",
-}  # fmt: skip
-
 _IN_PLACE_BACKWARD = {
     aten.index_put.default: aten._index_put_impl_.default,
     aten.scatter.src: aten.scatter_.src,
@@ -265,8 +174,6 @@ _IN_PLACE_BACKWARD = {
 }
 """What gradients write in place to zeros of their own, unless a tensor is of a subclass, as fakes are."""
 
-_METADATA = {"aten::size", "aten::stride", "aten::is_contiguous", "aten::numel", "aten::dim", "aten::storage_offset"}
-
 _KEEPS_DENSITY = {
     aten.permute.default, aten.view.default, aten.select.int, aten.index.Tensor, aten._to_copy.default,
     aten.squeeze.dim, aten.unsqueeze.default, aten.transpose.int, aten.alias.default, aten.detach.default,
@@ -274,42 +181,6 @@ _KEEPS_DENSITY = {
     aten.index_select.default, aten.squeeze.default, aten.expand.default,
 }  # fmt: skip
 """As dense as what they are made from."""
-
-_PRODUCTS = {
-    "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv", "aten::convolution",
-    "aten::convolution_backward",
-}  # fmt: skip
-
-
-def _runs_as_tf32(name: str, args: Any) -> bool:
-    """Whether the program lets products of fp32 round their inputs; of convolutions, torch does by default."""
-    if args[0].dtype != torch.float32:
-        return False
-    if "convolution" in name:
-        return bool(torch._C._get_cudnn_allow_tf32())
-    return bool(torch._C._get_cublas_allow_tf32())
-
-
-_MAY_COPY = {"aten::contiguous", "aten::reshape", "aten::to"}
-
-
-def _schema_names(name: str) -> list[str]:
-    op = getattr(aten, name.removeprefix("aten::")).default
-    return [one.name for one in op._schema.arguments]
-
-
-def _returns_or_writes(schema: Any) -> bool:
-    if any("Tensor" in str(one.type) for one in schema.returns):
-        return True
-    return any(one.alias_info is not None and one.alias_info.is_write for one in schema.arguments)
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, (bool, int, str, float, torch.dtype)):
-        return value
-    if isinstance(value, (list, tuple, torch.Size)) and all(isinstance(one, (bool, int)) for one in value):
-        return tuple(value)
-    return None
 
 
 def _tensors(args: Any, kwargs: Any) -> list[torch.Tensor]:
@@ -354,9 +225,9 @@ def _to_copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     target = kwargs.get("device")
     recording = recorder.recording
     if target is None or (target.type == DEVICE) == is_on_device(source):
-        about = recorder.about(func)
+        schema = recorder.schema(func)
         result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
-        recorder.note(about, func, args, kwargs, [source], result)
+        recorder.note(schema, func, args, kwargs, [source], result)
         return result
     dtype = kwargs.get("dtype") or source.dtype
     blocks = not kwargs.get("non_blocking", False)
@@ -393,9 +264,9 @@ def _copy(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     target, source = args[0], args[1]
     recording = recorder.recording
     if is_on_device(target) and is_on_device(source):
-        about = recorder.about(func)
+        schema = recorder.schema(func)
         result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
-        recorder.note(about, func, args, kwargs, [target, source], result)
+        recorder.note(schema, func, args, kwargs, [target, source], result)
         return result
     blocks = not (args[2] if len(args) > 2 else kwargs.get("non_blocking", False))
     if is_on_device(target):
@@ -436,7 +307,7 @@ def _attention(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 def _unscale(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     """The scaler looks for infinities, and finds none: it would skip the optimizer's step."""
     tensors = list(leaves((args, kwargs)))
-    recorder.note(recorder.about(func), func, args, kwargs, tensors, args[0])
+    recorder.note(recorder.schema(func), func, args, kwargs, tensors, args[0])
     placeholders.tell(args[1], 0.0)
     return None
 
@@ -449,7 +320,7 @@ def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
     first, second = args[:2]
     if first.dtype == second.dtype == torch.bfloat16:
         result = recorder._on_fakes(func, (FakeTensor,), args, kwargs)
-        recorder.note(recorder.about(func), func, args, kwargs, list(leaves((args, kwargs))), result)
+        recorder.note(recorder.schema(func), func, args, kwargs, list(leaves((args, kwargs))), result)
         return result
     ends = args[2] if len(args) > 2 else kwargs.get("offs")
     groups = second.shape[0] if second.dim() == 3 else first.shape[0] if first.dim() == 3 else ends.shape[0]
@@ -482,11 +353,11 @@ def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
         return made
 
 
-_SPECIAL: dict[Any, Handler] = {
-    aten._grouped_mm.default: _grouped_products,
-    aten._amp_foreach_non_finite_check_and_unscale_.default: _unscale,
-    aten._local_scalar_dense.default: _item,
-    aten._to_copy.default: _to_copy,
-    aten.copy_.default: _copy,
-    aten.scaled_dot_product_attention.default: _attention,
+_SPECIAL: dict[int, Handler] = {
+    id(aten._grouped_mm.default): _grouped_products,
+    id(aten._amp_foreach_non_finite_check_and_unscale_.default): _unscale,
+    id(aten._local_scalar_dense.default): _item,
+    id(aten._to_copy.default): _to_copy,
+    id(aten.copy_.default): _copy,
+    id(aten.scaled_dot_product_attention.default): _attention,
 }

@@ -197,6 +197,13 @@ def _counted(given: dict[str, Any], made: torch.Tensor) -> None:
     give(made, ends.diff(), guessed=True)
 
 
+def _nothing(given: dict[str, Any], made: torch.Tensor) -> None:
+    """Nothing times what is not known is nothing."""
+    numbers = [of(given[name]) for name in ("self", "other")]
+    if not made.dtype.is_floating_point and any(one is not None and not one.real.any() for one in numbers):
+        give(made, torch.zeros(made.shape, dtype=made.dtype))
+
+
 def _overloads(name: str) -> list[Any]:
     packet = getattr(_aten, name)
     return [getattr(packet, one) for one in packet.overloads()]
@@ -215,6 +222,7 @@ _BEGINS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
     **dict.fromkeys((_aten.topk.default, _aten.multinomial.default), _chosen),
     **dict.fromkeys((_aten.sort.default, _aten.sort.stable), functools.partial(_chosen, turned=True)),
     **dict.fromkeys((_aten.bincount.default, _aten.histc.default), _counted),
+    _aten.mul.Tensor: _nothing,
 }
 
 

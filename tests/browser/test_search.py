@@ -91,10 +91,16 @@ def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_woul
 def test_the_whole_of_a_row_is_lit_under_the_mouse(visit):
     page = visit(SEARCH)
     row = page.locator(ROWS).nth(1)
+    settled(page)  # a search that goes on puts other rows under the mouse
     row.hover()
-    colours = row.evaluate("(row) => [...row.children].map((cell) => getComputedStyle(cell).backgroundColor)")
-    assert len(set(colours)) == 1
-    assert colours[0] != page.evaluate("() => getComputedStyle(document.querySelector('.card')).backgroundColor")
+    page.wait_for_function(
+        """(row) => {
+            const colour = (element) => getComputedStyle(element).backgroundColor;
+            const colours = new Set([...row.children].map(colour));
+            return colours.size === 1 && !colours.has(colour(document.querySelector(".card")));
+        }""",
+        arg=row.element_handle(),
+    )
 
 
 def test_a_cell_of_the_heatmap_opens_its_plan_as_b(open_page):

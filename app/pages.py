@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import hashlib
+import posixpath
 import re
 from contextlib import suppress
 from importlib.util import find_spec
@@ -23,7 +24,9 @@ _OWN_FILE = re.compile(rb'(?<==")(?=(?:css|js)/|favicon)')
 _BEFORE_MODULES = re.compile(rb'(?=<script type="module")')
 _VERSION = re.compile(rb"plotly\.js [^\n]*v([0-9.]+)")
 
-_NAMED = ("js/main.js", "js/theme.js")
+_MAIN = "js/main.js"
+_IMPORTED = re.compile(r'\bfrom "(\.[^"]+)"')
+"""What a module cannot run without; what it imports once it is wanted stands in brackets."""
 
 BASIC_BUNDLE = Path("vendor") / "plotly-basic" / "plotly-basic.min.js"
 """plotly.js-basic-dist-min as npm has it, under ``static``."""
@@ -36,7 +39,8 @@ class _Versioned(StaticFiles):
         super().__init__(directory=static)
         self.static = static
         self.version = ""
-        self.modules: tuple[str, ...] = ()
+        self.modules: frozenset[str] = frozenset()
+        self.first: dict[str, tuple[str, ...]] = {}
         self.kept: dict[str, tuple[bytes, dict[str, str]]] = {}
 
     def look(self) -> str:
@@ -48,14 +52,29 @@ class _Versioned(StaticFiles):
                 facts = path.stat()
                 name = path.relative_to(self.static).as_posix()
                 known.update(f"{name} {facts.st_mtime_ns} {facts.st_size}\n".encode())
-                if name.startswith("js/") and path.suffix == ".js" and name not in _NAMED:
+                if name.startswith("js/") and path.suffix == ".js":
                     modules.append(name)
         version = known.hexdigest()[:16]
         if version != self.version:
-            self.kept = {}
+            self.kept, self.first, self.modules = {}, {}, frozenset(modules)
         self.version = version
-        self.modules = tuple(modules)
         return self.version
+
+    def ahead(self, view: str) -> tuple[str, ...]:
+        """Return the modules without which a page does not begin that is opened on a view; all but the one it names."""
+        own = f"js/views/{view}/{view}.js"
+        view = view if own in self.modules else ""
+        if view not in self.first:
+            found, waiting = {_MAIN}, [_MAIN, *([own] if view else [])]
+            while waiting:
+                name = waiting.pop()
+                found.add(name)
+                for other in _IMPORTED.findall((self.static / name).read_text(encoding="utf-8")):
+                    path = posixpath.normpath(posixpath.join(posixpath.dirname(name), other))
+                    if path in self.modules - found:
+                        waiting.append(path)
+            self.first[view] = tuple(sorted(found - {_MAIN}))
+        return self.first[view]
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         version = scope["path_params"]["version"]
@@ -141,7 +160,8 @@ def install(app: FastAPI, static: Path, data: DataFolder) -> None:
         page = await asyncio.to_thread((static / "index.html").read_bytes)
         page = _ANY_PLOTLY.sub(url.encode(), page)
         # all at once, where the browser would hear of each only from the one that imports it
-        ahead = "".join(f'<link rel="modulepreload" href="{name}">' for name in files.modules)
+        names = await asyncio.to_thread(files.ahead, request.query_params.get("view", "explore"))
+        ahead = "".join(f'<link rel="modulepreload" href="{name}">' for name in names)
         page = _BEFORE_MODULES.sub(ahead.encode(), page)
         page = _OWN_FILE.sub(f"/static/{version}/".encode(), page)
         return Response(page, media_type="text/html", headers={"cache-control": "no-cache"})

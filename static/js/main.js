@@ -9,26 +9,35 @@ import { loadMeasurement, refreshMeasurements } from "./measurements.js";
 import { startPairing } from "./pair.js";
 import { predict, startPredicting } from "./predict.js";
 import { complete } from "./scenario.js";
-import { set, state, subscribe } from "./state.js";
-import { unknownIn, VIEWS } from "./url.js";
+import { joined, set, state, subscribe } from "./state.js";
+import { decode, unknownIn, VIEWS } from "./url.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
 import { tellCuts } from "./views/common/cut.js";
 import { byId, h } from "./views/common/dom.js";
 import { createExplore } from "./views/explore/explore.js";
 import { importFiles, importText, listenForDrops, previewText } from "./views/common/imports.js";
-import { createRuns } from "./views/runs/runs.js";
-import { createMeasurements } from "./views/measurements/measurements.js";
-import { createSearch } from "./views/search/search.js";
-import { createStudies } from "./views/studies/studies.js";
 import { createSave } from "./views/common/save.js";
 import { savePage, saveReport } from "./views/common/takeAlong.js";
 import { createPalette } from "./views/common/palette.js";
 import { createGlossary, explainTerms } from "./views/common/terms.js";
 import { createTour } from "./views/common/tour.js";
+import { later } from "./views/common/queue.js";
 import { copy, notice, toast, trying } from "./views/common/toast.js";
+
+/** @typedef {(root: HTMLElement) => {panel: ReturnType<typeof import("./views/common/sheet.js").createSheet>} | void} Create */
+/** Views that Explore's first figures need not wait for. @type {Record<string, () => Promise<Create>>} */
+const OTHERS = {
+  search: async () => (await import("./views/search/search.js")).createSearch,
+  runs: async () => (await import("./views/runs/runs.js")).createRuns,
+  measurements: async () => (await import("./views/measurements/measurements.js")).createMeasurements,
+  studies: async () => (await import("./views/studies/studies.js")).createStudies,
+};
 
 const RETRY_MS = 3000;
 const PENDING_MS = 2000;
+
+/** @param {string} view */
+const labelOf = (view) => `${view[0].toUpperCase()}${view.slice(1)}`;
 
 function showView() {
   for (const view of VIEWS) byId(view).hidden = view !== state.view;
@@ -36,7 +45,7 @@ function showView() {
     if (link instanceof HTMLElement && link.dataset.view === state.view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  document.title = `${state.view[0].toUpperCase()}${state.view.slice(1)} · Headroom`;
+  document.title = `${labelOf(state.view)} · Headroom`;
 }
 
 let retrying = 0;
@@ -79,7 +88,10 @@ async function start() {
   /** @type {import("./types.js").Catalog} */
   const catalog = await api.catalog();
   const base = complete(catalog.sample?.scenario ?? catalog.default_scenario, catalog);
-  set({ catalog, base, sample: catalog.sample?.measurement_id ?? "" });
+  const sample = catalog.sample?.measurement_id ?? "";
+  const opened = decode(location.search, base, sample).view;
+  const first = await OTHERS[opened]?.();
+  set({ catalog, base, sample });
   const unknown = unknownIn(location.search, base);
   readUrl();
   const tour = createTour();
@@ -87,9 +99,26 @@ async function start() {
   const glossary = createGlossary();
   explainTerms();
   tellCuts();
-  const others = [createSearch(byId("search")), createRuns(byId("runs")), createStudies(byId("studies"))];
-  createMeasurements(byId("measurements"));
-  const panels = [explore.panel, ...others.map(({ panel }) => panel)];
+  /** @type {{open: (yes: boolean) => void}[]} */
+  const panels = [explore.panel];
+  const made = new Set(["explore", opened]);
+  const keep = (/** @type {ReturnType<Create>} */ view) => view && panels.push(view.panel);
+  if (first) keep(first(byId(opened)));
+  /** Make a view that did not begin with the page, once. @param {string} view */
+  async function make(view) {
+    if (made.has(view)) return;
+    made.add(view);
+    const create = await OTHERS[view]().catch(() => null);
+    if (create) return keep(joined(() => create(byId(view))));
+    // asked for again when it is opened again, or when the server is back
+    made.delete(view);
+    if (state.view !== view) return;
+    toast(`${labelOf(view)} could not be loaded.`);
+    await trying(api.health());
+  }
+  subscribe(["view", "online"], () => void make(state.view));
+  const makeAll = () => VIEWS.forEach((view) => void make(view));
+  later({ seen: false }, makeAll, makeAll);
   showView();
   subscribe(["view"], showView);
   subscribe(["view"], () => panels.forEach(({ open }) => open(false)));

@@ -88,6 +88,18 @@ export function subscribe(keys, tell) {
   listeners.push({ keys, tell });
 }
 
+/**
+ * Call `make`, and tell what it subscribed all that there is, as the page's first frame does for what begins with it.
+ * @template T @param {() => T} make @returns {T}
+ */
+export function joined(make) {
+  const before = listeners.length;
+  const made = make();
+  const all = new Set(Object.keys(state));
+  for (const { tell } of listeners.slice(before)) tell(state, all);
+  return made;
+}
+
 const MOST_ROUNDS = 3;
 
 function flush() {

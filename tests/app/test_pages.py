@@ -58,9 +58,16 @@ def test_every_file_that_the_page_names_is_kept_for_good_until_one_of_them_chang
     with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
         names = _own_files(client)
         assert {name.rsplit("/", 1)[1] for name in names} >= {"favicon.svg", "base.css", "theme.js", "main.js"}
-        assert {f"/{one.relative_to(static)}" for one in (static / "js").rglob("*.js")} == {
-            name[name.index("/js/") :] for name in names if "/js/" in name
-        }, "every module is asked for at once"
+        modules = {one.relative_to(static / "js").as_posix() for one in (static / "js").rglob("*.js")}
+        begins = {name.partition("/js/")[2] for name in names if "/js/" in name}
+        assert {"api.js", "views/explore/explore.js", "figures/waterfall.js"} < begins < modules
+        assert not [name for name in begins if name.startswith(("views/search/", "views/studies/"))], "they may wait"
+        search = {name.partition("/js/")[2] for name in _own_files(client, "/?view=search") if "/js/" in name}
+        assert search > begins
+        assert {name for name in search if name.startswith("views/search/")} == {
+            name for name in modules if name.startswith("views/search/")
+        }
+        assert _own_files(client, "/?view=../../main") == names
         for name in names * 2:
             response = client.get(name)
             assert response.status_code == 200, name
@@ -77,8 +84,8 @@ def test_every_file_that_the_page_names_is_kept_for_good_until_one_of_them_chang
         assert client.get(main.replace("main.js", "format.js")).text == "changed"
 
 
-def _own_files(client):
-    page = client.get("/").text
+def _own_files(client, path="/"):
+    page = client.get(path).text
     assert not re.findall(r'(?:href|src)="/?(?:css|js|favicon)', page)
     return re.findall(r'(?:href|src)="(/static/[^"]+)"', page)
 

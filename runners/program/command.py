@@ -79,16 +79,20 @@ def trace(options: argparse.Namespace) -> int:
     """Trace the program; return 0 where an op list was written, 1 where the program failed. Raises InputProblems."""
     chip = _checked(options)
     program = _program(options)
+    peers = Peers(options.rank, functools.partial(_for_rank, options))
     try:
         found = run(
             program, chip=chip, name=options.program or options.hf.name, arguments=_said(options), steps=options.steps,
             world_size=options.world_size or 0, rank=options.rank,
-            another=functools.partial(_for_rank, options),
+            peers=peers,
         )  # fmt: skip
+        peers.stay()
     except ProgramFailed as failed:
         traceback.print_exception(failed.error)
         print(f"{options.said_by or 'trace'}: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED
+    finally:
+        peers.close()
     options.out.write_text(json.dumps(to_json(found), separators=(",", ":")) + "\n", encoding="utf-8")
     if not options.quiet:
         print(f"{options.out}: {_counted(found)}", file=sys.stderr, flush=True)
@@ -151,19 +155,17 @@ def run(
     program: Callable[[], Any],
     *,
     chip: Chip,
+    peers: Peers,
     name: str,
     arguments: Sequence[str] = (),
     steps: int = 2,
     world_size: int = 0,
     rank: int = 0,
-    another: Callable[[int], list[str]] | None = None,
 ) -> OpList:
     """Run a program and return the op list of its last step; raise ProgramFailed.
 
-    It takes this process over for good: torch knows no other device from then on. ``another`` gives the command that
-    traces another rank, where this one waits for what that one sends.
+    It takes this process over for good: torch knows no other device from then on.
     """
-    peers = Peers(rank, another)
     gc.disable()  # until the recorded step begins: a seventh of the time went into looking through imports
     local = _as_launched(chip, world_size, rank)
     from runners.program import distributed
@@ -196,7 +198,6 @@ def run(
             raise ProgramFailed(error, _failure(name, error)) from error
     finally:
         recording.modules.remove()
-        peers.close()
     if counted.done < steps:
         ended = f"after {counted.done} of {steps} steps" if counted.done else "without a step of an optimizer"
         recording.assume(f"the program ended {ended}: the list holds all that it did from its start")

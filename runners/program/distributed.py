@@ -174,7 +174,9 @@ def install(route: Route, world_size: int, rank: int, peers: Peers) -> None:
 
     def peer(of: int | None, group: Any, in_group: int | None) -> int:
         """A rank among all, which may be named by its place in a group."""
-        return dist.get_global_rank(group or dist.group.WORLD, in_group or 0) if of is None else of
+        if of is not None:
+            return of
+        return dist.get_process_group_ranks(group or dist.group.WORLD)[in_group or 0]
 
     def send_objects(
         objects: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any

@@ -63,13 +63,20 @@ class Peers:
         self._start(folder, source)
         path, end_s = folder / name, time.monotonic() + WAIT_S
         while not path.exists():
-            over = _is_over(folder / f"rank-{source}")
+            over = _is_over(folder, source)
             if over and not path.exists():
                 raise _silent(source, f"ended before it sent what rank {self.rank} waits for", folder)
             if time.monotonic() > end_s:
                 raise _silent(source, f"sent nothing for {WAIT_S:g} s, and rank {self.rank} waits for it", folder)
             time.sleep(LOOK_S)
         return pickle.loads(path.read_bytes())  # noqa: S301  (from a process that this one or its like has started)
+
+    def stay(self) -> None:
+        """Where another rank began this one, wait for its end: others may still read what ranks from here on send."""
+        if not self._own and self._folder is not None:
+            (self._folder / f"over-{self.rank}").touch()
+            while self._folder.exists():
+                time.sleep(LOOK_S)
 
     def close(self) -> None:
         """End the ranks that were started for their messages, and forget these."""
@@ -118,9 +125,11 @@ def _write(path: Path, data: bytes) -> None:
     part.rename(path)
 
 
-def _is_over(path: Path) -> bool:
-    """Whether the process whose number a file holds has ended; a zombie has, too."""
-    said = path.read_text()
+def _is_over(folder: Path, rank: int) -> bool:
+    """Whether a rank has run to its end, or its process has ended; a zombie has, too."""
+    if (folder / f"over-{rank}").exists():
+        return True
+    said = (folder / f"rank-{rank}").read_text()
     if not said:  # about to be started
         return False
     try:

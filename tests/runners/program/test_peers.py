@@ -49,6 +49,17 @@ def test_a_rank_that_ends_without_a_word_is_told_with_its_last():
     own.close()
 
 
+def test_a_rank_that_has_run_to_its_end_stays_until_nobody_asks_for_more():
+    own = Peers(0, rank_that("peers.send('objects', 0, 'all'); peers.stay(); print('goes')"))
+    assert own.receive("objects", 1) == "all"
+    with pytest.raises(InputProblems, match="rank 1: ended before it sent what rank 0 waits for"):
+        own.receive("objects", 1)
+    (process,) = own._started
+    assert process.poll() is None
+    own.close()
+    assert process.poll() is not None
+
+
 def test_a_rank_that_says_nothing_is_not_waited_for_without_end_and_ends_with_who_asked(monkeypatch):
     monkeypatch.setattr(peers, "WAIT_S", 0.2)
     own = Peers(0, rank_that("import time; time.sleep(600)"))

@@ -15,8 +15,8 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
 # The tests in parts, a process each: every process pays only for importing what its own files need; a new file lands in
-# one by itself. One more at once than there are processors, as some wait; the longest begin. Up to three tests of a part
-# that failed beside others run again with nothing beside them, and their names are the last that is said.
+# one by itself. One more at once than there are processors, as some wait. Up to three tests of a part that failed beside
+# others run again with nothing beside them (a fourth fails the run), and their names are the last that is said.
 PAGES := $(wildcard tests/browser/test_[a-m]*.py)
 SERVERS := tests/app/runs $(wildcard tests/app/test_*.py)
 PART_pages-1 := tests/test_recipes.py $(PAGES)

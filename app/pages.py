@@ -61,7 +61,7 @@ class _Versioned(StaticFiles):
         return self.version
 
     def ahead(self, view: str) -> tuple[str, ...]:
-        """Return the modules without which a page does not begin that is opened on a view; all but the one it names."""
+        """Return what main.js, and the view that the page is opened on, import before they run; without main.js."""
         own = f"js/views/{view}/{view}.js"
         view = view if own in self.modules else ""
         if view not in self.first:

@@ -45,7 +45,7 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, meas
     expect(side(page, "A")).to_contain_text("its own ops")
     own = page.locator("#roofline")
     own.scroll_into_view_if_needed()
-    expect(own.locator(".points path").first).to_be_attached(timeout=30_000)
+    expect(own.locator(".points path").first).to_be_attached()
     own.get_by_role("button", name="Table").click()
     measured = own.locator("tbody tr", has_text="measured")
     expect(measured.filter(has_text=re.compile("mm")).first).to_be_visible()

@@ -42,7 +42,7 @@ RUNTIMES = {
 BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
 """Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
 
-BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s")
+BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s")
 """Constants that follow the bare launch where they were not probed."""
 
 
@@ -87,6 +87,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     keep("host_fused_backward_s", _chains(rows, "backward"), chain)
     tensors = _slopes([row for row in rows if row["op"] == "adamw foreach"], "tensors")
     keep("host_tensor_s", tensors, "optimizers of small tensors")
+    keep("host_new_product_s", _new_products(rows), "products of new sizes")
     for name, values in per_runtime_s(runtimes).items():
         keep(name, values, RUNTIMES[name])
     if launches:
@@ -226,6 +227,13 @@ def _chains(rows: Sequence[Row], direction: str) -> list[float]:
         return [one / CHAIN_KERNELS["forward"] for one in first]
     both = _slopes([row for row in rows if row["op"] == "compiled chain forward and backward"], "products")
     return [(b - f) / CHAIN_KERNELS["backward"] for f, b in zip(first, both, strict=False) if b > f]
+
+
+def _new_products(rows: Sequence[Row]) -> list[float]:
+    """Seconds that a product of a size that was never multiplied takes more than one of the same again."""
+    found = {row["op"]: float(row["launch_s"]) for row in rows if "launch_s" in row}
+    more = found.get("product of a new size", 0.0) - found.get("product", 0.0)
+    return [more] if more > 0 and "product" in found else []
 
 
 def _scaled(own: Range, slower: float) -> Fitted:

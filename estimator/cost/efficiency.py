@@ -114,6 +114,8 @@ class Efficiencies:
     host_fsdp_backward_s: float
     host_dtensor_s: float
     host_put_off_s: float
+    host_new_product_s: float
+    new_products_steps: float
     host_spread: float
     chip_spread: float
     host_forward_dispatches_per_kernel: float

@@ -29,7 +29,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
     "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
              "host_megatron_forward_s", "host_megatron_backward_s", "host_library_factor", "host_tensor_s",
              "host_sharded_tensor_s", "host_fsdp_forward_s", "host_fsdp_backward_s", "host_dtensor_s",
-             "host_put_off_s", "host_spread",
+             "host_put_off_s", "host_new_product_s", "new_products_steps", "host_spread",
              "host_step_s", "host_start_s", "host_collective_s"),
     "communication": ("link_frac", "network_frac", "collective_start_s", "collective_rank_s", "contention_frac",
                       "contention_megatron_frac",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,7 +13,7 @@ from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.device_time import at_factor, clock_factor, one_clock
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import recorded_launch_s, slowest_of, taken_apart_s
+from estimator.cost.host import new_products_s, recorded_launch_s, slowest_of, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_known, kernels_of, plain
@@ -32,7 +33,8 @@ WORK = (Phase.FORWARD, Phase.BACKWARD, Phase.OPTIMIZER)
 class Work:
     """What one distinct call does: its kernels with their seconds, or its exchange.
 
-    ``category`` is that of most of its time; ``known``: whether the table has the op.
+    ``products``: matrix products outside attention; ``products_frac``: these and attention, of its time. ``category``
+    is that of most of its time; ``known``: whether the table has the op.
     """
 
     kernels: tuple[Priced, ...] = ()
@@ -41,6 +43,7 @@ class Work:
     varied_s: Floats | None = None
     launches: float = 0.0
     products_frac: float = 0.0
+    products: float = 0.0
     category: str = Category.OTHER
     known: bool = True
 
@@ -206,6 +209,7 @@ def _kernels(
         varied_s=moved if varied else None,
         launches=sum(float(op.launches * op.count) for op in ops),
         products_frac=products / total if total else 0.0,
+        products=sum(float(op.count) for op in ops if op.kind == "gemm"),
         category=priced[longest].op.category if longest is not None else Category.OTHER,
         known=not ops or is_known(signature.op),
     )
@@ -274,6 +278,11 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
             for index, call in enumerate(calls):
                 if call.signature in marks and found.phases[index] == phase:
                     host[:, index] += each
+    varying = [index for index, call in enumerate(calls) if call.varies and works[index]]
+    alike = Counter(calls[index].signature for index in varying)
+    for index in varying:
+        call, count = calls[index], found.work[which[index]].products
+        host[:, index] += new_products_s(count, alike[call.signature], call.varies, e_all)
     # Every exchange waits for the slowest rank's host.
     host *= np.reshape(slowest_of(max(found.found.world_size, 1), e_all), (-1, 1))
     return Times(

@@ -58,7 +58,8 @@ class Call:
     ``dtensor``: those among them that DTensor took apart first.
     ``recomputed``: runs a second time in backward. ``compiled``: stands in a region that the program compiles, recorded
     as eager would run it, so that its neighbours may fuse. ``waits_for``: index of an earlier call. ``measured_s``:
-    device seconds of its kernels where it was profiled, else None.
+    device seconds of its kernels where it was profiled, else None. ``varies``: a size of its operands that follows from
+    what the data chose, as tokens of an expert do, so that it is another in every step; 0 where none does.
     """
 
     kind: str
@@ -72,6 +73,7 @@ class Call:
     compiled: bool = False
     waits_for: int = NONE
     measured_s: float | None = None
+    varies: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -136,7 +138,7 @@ class OpList:
 
 
 _CALL = {"kind": "", "signature": NONE, "phase": "", "module": NONE, "stream": 0, "dispatches": 1, "dtensor": 0,
-         "recomputed": False, "compiled": False, "waits_for": NONE, "measured_s": None}  # fmt: skip
+         "recomputed": False, "compiled": False, "waits_for": NONE, "measured_s": None, "varies": 0}  # fmt: skip
 _STORAGE = {"bytes": 0, "born": NONE, "died": NONE, "kind": MemoryKind.TEMPORARIES, "weight": NONE}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import cycle, islice, repeat
 
 import torch
 from torch import Tensor, nn
@@ -26,6 +27,7 @@ SMALL_PARAMETERS = (2**12,)
 TENSOR_ELEMENTS = 2**20
 FEW = 16
 LAUNCHES = 100
+MOST_ROWS, WIDTH = 8192, 512
 LAYERS = (2, 10)
 """Numbers of blocks of a small model, whose difference is what blocks cost without what surrounds them."""
 CHAIN = (4, 24)
@@ -36,7 +38,7 @@ TENSORS = (64, 512)
 
 def launches(cuda: bool, small: bool) -> Iterator[Probe]:
     """Seconds of a hundred kernels (or of a whole small model) too small to keep a device busy."""
-    for name in ("op", "op with autograd", "recorded op", "view", "module call", "read", "compiled op", "graph of ops"):
+    for name in _LAUNCHES:
         yield Probe(ladder="launch", columns={"op": name, "kernels": LAUNCHES}, build=_LAUNCHES[name])
     for name in ("model forward", "model forward and backward"):
         for precision in ("fp32", "bf16", "bf16-amp"):
@@ -162,6 +164,25 @@ def _reads(device: str) -> Callable[[], object]:
     return call
 
 
+def _products(new: bool) -> Callable[[str], Callable[[], object]]:
+    """Products of small operands, all of one size or each of one that the process has not multiplied yet."""
+
+    def make(device: str) -> Callable[[], object]:
+        if not device.startswith("cuda"):
+            raise Unsupported("a CPU's library of products looks for no kernels")
+        rows, weight = (torch.randn(many, WIDTH, device=device, dtype=torch.bfloat16) for many in (MOST_ROWS, WIDTH))
+        # Every other number of rows, as its kernels are those of the one before
+        sizes = cycle(range(2, MOST_ROWS, 2)) if new else repeat(MOST_ROWS // 2)
+
+        def call() -> None:
+            for size in islice(sizes, LAUNCHES):
+                torch.mm(rows[:size], weight)
+
+        return call
+
+    return make
+
+
 def _chain(backward: bool, length: int) -> Callable[[str], Callable[[], object]]:
     """A compiled function of products that no fusion joins: guards once, then the launch of each kernel."""
 
@@ -210,12 +231,14 @@ def _model(backward: bool, layers: int, precision: str) -> Callable[[str], Calla
 _LAUNCHES: dict[str, Callable[[str], Callable[[], object]]] = {
     "op": _ops,
     "op with autograd": _ops_with_autograd,
-    "compiled op": _compiled,
-    "graph of ops": _graph,
     "recorded op": _recorded_ops,
     "view": _views,
     "module call": _modules,
     "read": _reads,
+    "compiled op": _compiled,
+    "graph of ops": _graph,
+    "product": _products(new=False),
+    "product of a new size": _products(new=True),
 }
 
 

@@ -8,7 +8,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from runners.program import values
+from runners.program import values, varying
 
 if TYPE_CHECKING:
     from runners.program.recorder import Recorder
@@ -50,6 +50,8 @@ def on_host(recorder: Recorder, source: torch.Tensor, dtype: torch.dtype) -> tor
     """Return the copy of a device's tensor on the host."""
     numbers = values.of(source)
     if numbers is not None:
+        if numbers.guessed:
+            varying.read(recorder.recording, numbers.real)
         return _real(recorder.recording, numbers).to(dtype, copy=True)
     recorder.recording.assume(STATED)
     if source.numel() <= SMALL:
@@ -79,6 +81,8 @@ def of_data(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     found = values.computed(func, args, kwargs, tensors)
     if found is None:
         result = rule(recorder, args, kwargs)
+        if _is_sized_by_data(func, kwargs):
+            _varies(result)
         values.carry(func, args, kwargs, tensors, [result] if isinstance(result, torch.Tensor) else list(result))
         return result
     real, guessed = found
@@ -88,6 +92,8 @@ def of_data(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
     def shape_of(numbers: torch.Tensor) -> torch.Tensor:
         shaped = _made(recorder, args[0], tuple(numbers.shape), numbers.dtype)
         values.give(shaped, numbers, guessed=guessed)
+        if guessed and _is_sized_by_data(func, kwargs):
+            _varies(shaped)
         return shaped
 
     return shape_of(real) if isinstance(real, torch.Tensor) else tuple(map(shape_of, real))
@@ -96,6 +102,15 @@ def of_data(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> Any:
 def awaits_its_size(func: Any, kwargs: Any) -> bool:
     """Whether the host waits for an op's kernels, to make room for their result."""
     return func in _RULES and not kwargs.get("output_size")
+
+
+def _is_sized_by_data(func: Any, kwargs: Any) -> bool:
+    return awaits_its_size(func, kwargs) and func is not _aten.bincount.default  # whose size is its minlength
+
+
+def _varies(result: Any) -> None:
+    for one in (result,) if isinstance(result, torch.Tensor) else result:
+        varying.mark(one, one.shape[:1])
 
 
 def _hits(tensor: torch.Tensor) -> int:

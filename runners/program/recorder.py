@@ -9,7 +9,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners.program import placeholders, values
+from runners.program import placeholders, values, varying
 from runners.program.attention import attend
 from runners.program.recording import Recording
 from runners.program.remembered import Remembered
@@ -142,7 +142,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             args = (args[0], self._counted(args[1]))
         found = self._remembered.dispatch(func, types, args, kwargs)
         if found is not None:
-            values.carry(func, given, kwargs, tensors, list(leaves(found)))
+            results = list(leaves(found))
+            values.carry(func, given, kwargs, tensors, results)
+            varying.carry(self.recording, func, args, tensors, results)
         density = getattr(args[0], "density", None) if args and type(args[0]) is FakeTensor else None
         if density is not None and type(found) is FakeTensor and func in _KEEPS_DENSITY:
             found.density = density  # type: ignore[attr-defined]
@@ -161,7 +163,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.recording.record("kernel", "aten::nonzero", (one,), (places,))
             self.recording.sync()
             with self.fakes:
-                found += list(places.unbind(1))
+                along = list(places.unbind(1))
+            for place in along:
+                varying.mark(place, varying.of([places]))
+            found += along
         return found
 
 
@@ -335,7 +340,10 @@ def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
             return tensor.select(0, group)
         size = tensor.shape[axis]
         begin, end = (size * at // groups if bounds is None else bounds[at] for at in (group, group + 1))
-        return tensor.narrow(axis, begin, end - begin)
+        found = tensor.narrow(axis, begin, end - begin)
+        if known is None or known.guessed:
+            varying.mark(found, (end - begin,))
+        return found
 
     with recorder:
         if ends is not None:

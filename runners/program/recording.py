@@ -13,6 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from estimator.scenario.breakdown import MemoryKind, Phase
 from estimator.scenario.op_list import NONE, Call, Operand, OpList, Signature, Weight
 from estimator.scenario.problems import Problem
+from runners.program import varying
 from runners.program.modules import ModulePaths
 from runners.program.storages import Storages
 
@@ -42,6 +43,7 @@ class Recording:
         self.optimizer = 0
         self.recomputing = 0
         self.backward: list[int] = []
+        self.sizes_read: set[int] = set()
         self._last = {0: NONE}
         self._before: tuple[Any, Any, Any, Any] = ((), (), (), ())
         self._signatures: dict[Any, int] = {}
@@ -81,6 +83,7 @@ class Recording:
         self.dispatches = self.dtensor = 0
         self._signatures.clear()
         self._made.clear()
+        self.sizes_read.clear()
 
     # what happens
 
@@ -120,6 +123,7 @@ class Recording:
             dtensor=self.dtensor,
             recomputed=self.recomputing > 0,
             compiled=compiled or self.modules.compiled > 0,
+            varies=max(varying.of(inputs), default=0),
         )
         return self._append(call)
 

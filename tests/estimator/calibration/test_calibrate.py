@@ -182,7 +182,7 @@ def test_the_launches_of_a_host_bring_its_launch_bound_steps_close():
     host = calibrate([Source(name="launches.json", measurement=decode(Measurement, document))])
     assert set(host.ranges) == {
         "host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
-        "host_tensor_s",
+        "host_tensor_s", "host_new_product_s",
     }  # fmt: skip
     # About three bare launches for each kernel, forward and backward.
     for name in ("host_forward_s", "host_backward_s"):
@@ -207,6 +207,17 @@ def test_probes_of_a_host_that_was_slower_for_a_moment_are_taken_at_its_usual_pa
     assert quiet["host_pace_s"].value == moved["host_pace_s"].value == 2e-6
     for name in ("host_forward_s", "host_backward_s", "host_launch_s"):
         assert moved[name].value == pytest.approx(quiet[name].value)
+
+
+def test_a_product_of_a_new_size_costs_what_it_takes_more_than_the_same_again():
+    about = {"ladder": "launch", "precision": "fp32", "status": "ok", "kernels": 100}
+    rows = [
+        {**about, "op": op, "median_s": 100 * each, "launch_s": each}
+        for op, each in (("op", 9e-6), ("product", 15e-6), ("product of a new size", 90e-6))
+    ]
+    found = calibrate([of(rows)]).ranges["host_new_product_s"]
+    assert found.value == pytest.approx(75e-6)
+    assert found.low < found.value < found.high
 
 
 def test_runtimes_cost_what_the_same_blocks_take_more_under_them():

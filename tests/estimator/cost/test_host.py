@@ -4,10 +4,14 @@ import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from estimator.cost.host import (
+    WIDTH_OF_SIZES,
     blocking_collective_s,
     launch_s,
+    new_products_s,
     phase_wait_s,
     put_off_products_s,
     recorded_launch_s,
@@ -111,6 +115,17 @@ def test_ranks_wait_for_the_slowest_of_their_hosts():
     assert slowest_rank(eager, 2, e) == pytest.approx(1 + 0.5 / math.pi**0.5, rel=1e-3)
     assert slowest_rank(eager, 2, e) < slowest_rank(eager, 3, e) < slowest_rank(eager, 1024, e)
     assert slowest_rank(Training(seq_len=1, global_batch=1, framework="megatron"), 64, e) == 1
+
+
+@given(alike=st.integers(1, 400), size=st.integers(2, 5000), steps=st.integers(1, 2000))
+def test_products_of_drawn_sizes_are_new_as_often_as_even_draws_are(alike, size, steps):
+    e = flawless(host_new_product_s=1.0, new_products_steps=float(steps))
+    draws = alike * steps
+    numbers = WIDTH_OF_SIZES * size
+    first = numbers * (1 - (1 - 1 / numbers) ** draws)
+    assert new_products_s(3.0, alike, size, e) / 3 == pytest.approx(first / draws, rel=1 / size)
+    more = replace(e, new_products_steps=2.0 * steps)
+    assert new_products_s(3.0, alike, size, more) < new_products_s(3.0, alike, size, e) <= 3
 
 
 def test_put_off_weight_gradients_start_autograd_for_each_product():

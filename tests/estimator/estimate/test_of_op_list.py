@@ -11,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.cost.efficiency import efficiencies, ideal
+from estimator.cost.host import new_products_s
 from estimator.estimate import expected, what_if
+from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
@@ -313,6 +315,26 @@ def test_every_named_change_leaves_a_list_that_is_priced(name):
     changed = what_if.CHANGES[name].of(GPT2)
     assert predicted(changed).step_time_s > 0
     assert catalog.chip("h200-sxm").name == changed.chip
+
+
+def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimate_says_so():
+    rows, weight = Operand(shape=(24, 64), dtype="bfloat16"), Operand(shape=(64, 32), dtype="bfloat16")
+    product = Signature(op="aten::mm", inputs=(rows, weight), outputs=(Operand(shape=(24, 32), dtype="bfloat16"),))
+    gate = Signature(op="aten::silu", inputs=(rows,), outputs=(rows,))
+    e = replace(efficiencies("hopper"), host_new_product_s=1.0)
+
+    def estimated(varies: int) -> Estimate:
+        calls = tuple(
+            Call(kind="kernel", signature=at, phase="forward", varies=varies) for at in (0, 1, 0, 1, 0)
+        )  # fmt: skip
+        found = OpList(source="trace", program="p", calls=calls, signatures=(product, gate), chip="h200-sxm")
+        return estimate_op_list(found, cluster_for(found), e)
+
+    fixed, drawn = estimated(0), estimated(24)
+    assert drawn.step_time_s - fixed.step_time_s == pytest.approx(new_products_s(3.0, 3, 24, e))
+    # After many steps no size is new
+    assert drawn.interval_s[0] < fixed.step_time_s + 0.5 * (drawn.step_time_s - fixed.step_time_s)
+    assert ["looks for a kernel" in " ".join(one.assumptions) for one in (fixed, drawn)] == [False, True]
 
 
 def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does():

@@ -49,6 +49,7 @@ def op_lists(draw) -> OpList:
                 compiled=draw(st.booleans()),
                 waits_for=draw(st.integers(NONE, index - 1)),
                 measured_s=draw(st.none() | st.floats(0, 1)),
+                varies=draw(st.integers(0, 9)),
             )
         )
     storages = draw(st.lists(st.builds(Storage, bytes=st.integers(0, 1 << 40), born=st.integers(NONE, len(calls)),

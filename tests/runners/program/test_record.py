@@ -8,7 +8,7 @@ import pytest
 
 from estimator.operations.aten import kernels_of
 from estimator.scenario.breakdown import MemoryKind
-from estimator.scenario.op_list import from_json
+from estimator.scenario.op_list import OpList, from_json
 from tests.runners.program.conftest import PROGRAMS
 
 OPS = Path(__file__).parents[2] / "reference" / "ops"
@@ -152,6 +152,11 @@ def test_a_program_of_one_step_is_recorded_up_to_its_end(traced):
     assert any("after 1 of 2 steps" in text for text in found.assumptions)
 
 
+def varying(found: OpList) -> list[int]:
+    """Sizes of products that follow from data, in the order of the calls."""
+    return [call.varies for call in found.calls if call.varies and found.of(call).op == "aten::mm"]
+
+
 def test_a_causal_bias_chooses_the_kernel_that_sees_from_its_corner(traced):
     found = traced(PROGRAMS / "causal_bias.py")
     attended = [found.of(call) for call in found.calls if "attention" in found.of(call).op and call.phase == "forward"]
@@ -169,7 +174,9 @@ def test_grouped_products_without_a_kernel_are_a_loop_that_reads_where_groups_en
     assert {tuple(one.shape for one in inputs[:2]) for inputs in made} == {((16, 64), (64, 32)), ((64, 16), (16, 32))}
     assert not fast.problems
     assert not slow.problems
+    assert not varying(slow)
     drawn = traced(PROGRAMS / "experts.py", "--", "float32", "drawn")
+    assert varying(drawn) == [16] * 2 * 4
     assert [(one.field, "equally many" in one.message) for one in drawn.problems] == [("aten::_grouped_mm", True)]
     assert Counter(ops(drawn))["mm"] == 2 * 4
 
@@ -186,6 +193,7 @@ def test_experts_of_other_ranks_get_equally_many_rows(traced, how, op):
     ]  # fmt: skip
     products = [found.of(call).inputs[0].shape for call in found.calls if found.of(call).op == "aten::mm"]
     assert products == [(96, 64)] * 2 + [(64, 96)] * 2 + [(8, 96)]
+    assert varying(found) == [96] * 4, "of the experts, not of the router"
     # Counts at once or one by one, room for the rows' experts, and how many rows each has (bincount, and its list)
     assert sum(call.kind == "sync" for call in found.calls) == 4
     assert any("equally often" in text for text in found.assumptions)
@@ -199,6 +207,7 @@ def test_experts_in_a_loop_get_the_rows_of_their_mask(traced):
     found = traced(PROGRAMS / "routed.py", "--world-size", "2", "--", "loop")
     products = [found.of(call).inputs[0].shape for call in found.calls if found.of(call).op == "aten::mm"]
     assert products == [(24, 64)] * 8 + [(64, 24)] * 8 + [(8, 96)]
+    assert varying(found) == [24] * 16
     assert (
         sum(call.kind == "sync" for call in found.calls) == 1 + 1 + 8
     )  # which are hit, as a list, and each one's rows

@@ -27,7 +27,7 @@ SMALL_PARAMETERS = (2**12,)
 TENSOR_ELEMENTS = 2**20
 FEW = 16
 LAUNCHES = 100
-MOST_ROWS, WIDTH = 8192, 512
+MOST_ROWS, WIDTH, APART = 4096, 512, 16
 LAYERS = (2, 10)
 """Numbers of blocks of a small model, whose difference is what blocks cost without what surrounds them."""
 CHAIN = (4, 24)
@@ -165,18 +165,29 @@ def _reads(device: str) -> Callable[[], object]:
 
 
 def _products(new: bool) -> Callable[[str], Callable[[], object]]:
-    """Products of small operands, all of one size or each of one that the process has not multiplied yet."""
+    """Linears' products, forward and for weights, all of one number of rows or each of one that was never multiplied.
+
+    Kernels are loaded before, with every sixteenth number: that costs as much again, but only once.
+    """
 
     def make(device: str) -> Callable[[], object]:
         if not device.startswith("cuda"):
             raise Unsupported("a CPU's library of products looks for no kernels")
         rows, weight = (torch.randn(many, WIDTH, device=device, dtype=torch.bfloat16) for many in (MOST_ROWS, WIDTH))
-        # Every other number of rows, as its kernels are those of the one before
-        sizes = cycle(range(2, MOST_ROWS, 2)) if new else repeat(MOST_ROWS // 2)
+        others = (size for size in cycle(range(2, MOST_ROWS)) if size % APART)
+        sizes = others if new else repeat(MOST_ROWS // 2)
+
+        def multiply(size: int) -> None:
+            some = rows[:size]
+            torch.mm(some, weight)
+            torch.mm(some.t(), some)
+
+        for size in range(APART, MOST_ROWS, APART) if new else ():
+            multiply(size)
 
         def call() -> None:
-            for size in islice(sizes, LAUNCHES):
-                torch.mm(rows[:size], weight)
+            for size in islice(sizes, LAUNCHES // 2):
+                multiply(size)
 
         return call
 

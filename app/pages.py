@@ -32,7 +32,7 @@ BASIC_BUNDLE = Path("vendor") / "plotly-basic" / "plotly-basic.min.js"
 """plotly.js-basic-dist-min as npm has it, under ``static``."""
 
 
-class _Versioned(StaticFiles):
+class VersionedFiles(StaticFiles):
     """Files that a browser keeps for good, as their URL names their version; those of another are asked about."""
 
     def __init__(self, static: Path) -> None:
@@ -69,7 +69,11 @@ class _Versioned(StaticFiles):
             while waiting:
                 name = waiting.pop()
                 found.add(name)
-                for other in _IMPORTED.findall((self.static / name).read_text(encoding="utf-8")):
+                try:
+                    text = (self.static / name).read_text(encoding="utf-8")
+                except FileNotFoundError:  # gone since they were listed; the next page looks again
+                    continue
+                for other in _IMPORTED.findall(text):
                     path = posixpath.normpath(posixpath.join(posixpath.dirname(name), other))
                     if path in self.modules - found:
                         waiting.append(path)
@@ -142,7 +146,7 @@ def install(app: FastAPI, static: Path, data: DataFolder) -> None:
     plotly_js = plotly_file(static)
     url = plotly_url(plotly_js)
     compressed: dict[str, Path] = {}
-    files = _Versioned(static)
+    files = VersionedFiles(static)
     files.look()
 
     async def prepare() -> None:

@@ -183,10 +183,15 @@ def read_measurement(path: Path) -> Measurement:
 
 
 def write_atomically(path: Path, document: Any, *, keep: bool = False) -> bool:
-    """Write JSON beside ``path`` and move it there, so that no reader sees half of it."""
+    """Write JSON as ``put_atomically`` does."""
+    return put_atomically(path, (json.dumps(document, indent=1, allow_nan=False) + "\n").encode(), keep=keep)
+
+
+def put_atomically(path: Path, data: bytes, *, keep: bool = False) -> bool:
+    """Write beside ``path`` and move it there, so that no reader sees half; ``keep``: unless there is one already."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        part.write_text(json.dumps(document, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        part.write_bytes(data)
     except OSError:  # what is half-written takes space where there is none
         part.unlink(missing_ok=True)
         raise

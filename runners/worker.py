@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import importlib
 import importlib.util
 import os
@@ -22,6 +21,7 @@ from runners.benchmarks import MODULES
 from runners.guard import heartbeat, journal
 from runners.job import CANCEL_FILE, Job, state, write_measurement
 from runners.options import options_of
+from runners.parent import end_with_parent
 from runners.refusals import grid_refusals, rank_refusals
 from runners.uncollected import uncollected
 
@@ -30,7 +30,6 @@ OK, FAILED, BAD_INPUT, CANCELLED = 0, 1, 2, 143
 OVERTIME_S = 10.0
 """Whoever started a job with a folder ends it at its time limit; without him its watchdog does, this much later."""
 
-PR_SET_PDEATHSIG = 1
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -176,8 +175,8 @@ def _ignore_signals() -> None:
 
 def _die_with_parent() -> None:
     """Ask Linux for SIGTERM when torchrun dies, which starts its workers in sessions of their own."""
-    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        end_with_parent(signal.SIGTERM)
 
 
 def _say(rank: int, line: str) -> None:

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import ctypes
 import os
 import resource
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -21,8 +19,7 @@ import msgspec
 from app.importers import import_file
 from app.importers.imported import Headers, ImportRefused, Limits
 from estimator.scenario.codec import decode
-
-PR_SET_PDEATHSIG = 1
+from runners import parent
 
 
 def main() -> int:
@@ -50,8 +47,7 @@ def main() -> int:
 
 def end_with_parent() -> None:
     """End this process when its input ends, and on Linux also where code in C keeps a thread from seeing that."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    parent.end_with_parent()
     threading.Thread(target=_wait_for_the_end, daemon=True).start()
 
 

@@ -105,7 +105,7 @@ def _for_rank(options: argparse.Namespace, rank: int) -> list[str]:
     said = _said(options)
     how = ["--world-size", str(options.world_size or rank + 1), "--rank", str(rank), "--chip", options.chip]
     how += ["--steps", str(options.steps), "--out", os.devnull, "--quiet"]
-    own = ["--", *said] if options.program.endswith(".py") else said
+    own = ["--", *said] if _is_script(options.program) else said
     return [sys.executable, "-m", "runners", "trace", *given, *how, *own]
 
 
@@ -122,9 +122,14 @@ def _counted(found: OpList) -> str:
     return f"{len(found.calls):,} calls ({parts})"
 
 
+def _is_script(program: str) -> bool:
+    path = Path(program)
+    return path.suffix == ".py" or path.is_file()
+
+
 def _said(options: argparse.Namespace) -> list[str]:
     """The program's own arguments; of a module that came alone, how it is trained."""
-    if options.program.endswith(".py"):
+    if _is_script(options.program):
         return list(options.arguments)
     words = ["--optimizer-kernel", options.optimizer_kernel] if options.optimizer_kernel != "default" else []
     chosen = _chosen(options)
@@ -222,7 +227,7 @@ def _last_words(func: Any, error: Exception) -> None:
 def _failure(name: str, error: BaseException) -> Problem:
     from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
-    text = " ".join(str(error).split())[:300]
+    text = " ".join(str(error).split())[:300].rstrip(".")
     if isinstance(error, UnsupportedOperatorException):
         remedy = "Register a fake for it (torch.library.register_fake), or run without it."
         return Problem(field=str(error.func), message="cannot run on shapes alone", remedy=remedy)
@@ -257,7 +262,7 @@ def _checked(options: argparse.Namespace) -> Chip:
 def _program(options: argparse.Namespace) -> Callable[[], Any]:
     """Return what runs the program; what needs torch is imported when it runs, on the fake device."""
     path = Path(options.program)
-    if options.hf is None and (path.suffix == ".py" or path.is_file()):
+    if options.hf is None and _is_script(options.program):
         if not path.is_file():
             problem = Problem(field=str(path), message="there is no such file", remedy="Give the path of a script.")
             raise InputProblems([problem])

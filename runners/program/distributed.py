@@ -302,14 +302,14 @@ def _on_group(collectives: Collectives, recorder: Recorder, func: Any, args: Any
     inputs = [tensor for index in (*given, *both) for tensor in leaves(listed[index])]
     outputs = [tensor for index in (*made, *both) for tensor in leaves(listed[index])]
     name = schema.name
-    peers: tuple[tuple[str, Any], ...] = ()
+    other: tuple[tuple[str, Any], ...] = ()
     if name in ("c10d::send", "c10d::recv_"):
         inputs, outputs = (inputs, []) if name == "c10d::send" else ([], outputs)
-        peers = (("peer", int(listed[2])),)
+        other = (("peer", int(listed[2])),)
     # torch's asynchronous collectives run on a stream of the group, the others on the caller's
     apart = True if apart_at is None else bool(listed[apart_at])
     recorder.recording.dispatches += 1
-    work = collectives.exchange(name, inputs, outputs, group, apart=apart, more=peers)
+    work = collectives.exchange(name, inputs, outputs, group, apart=apart, more=other)
     values.exchanged(name, inputs, outputs, process_group.size(), process_group.rank())
     if name in ("c10d::_allgather_base_", "c10d::_reduce_scatter_base_"):
         recorder.recording.storages.mark((*inputs, *outputs), MemoryKind.COMMUNICATION, _LOCAL)

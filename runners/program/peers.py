@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import pickle
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from estimator.scenario.problems import InputProblems, Problem
+from runners.job import put_atomically
+from runners.parent import end_with_parent
 
 FOLDER = "HEADROOM_TRACE_PEERS"
 """Environment variable: where ranks that are traced together leave what they send, private to who began."""
@@ -25,7 +25,6 @@ WAIT_S = 300.0
 """How long a rank is waited for; a model of 70 billion parameters is there after ten seconds."""
 
 LOOK_S = 0.02
-PR_SET_PDEATHSIG = 1
 ROOT = Path(__file__).parents[2]
 
 
@@ -45,8 +44,8 @@ class Peers:
         self._kept: dict[str, bytes] = {}
         self._own = FOLDER not in os.environ
         self._folder = None if self._own else Path(os.environ[FOLDER])
-        if not self._own and sys.platform == "linux":
-            ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if not self._own:
+            end_with_parent()
 
     def send(self, kind: str, to: int | str, content: Any) -> None:
         """Leave a message for a rank, or for all of a group."""
@@ -54,7 +53,7 @@ class Peers:
         if self._folder is None:
             self._kept[name] = data
         else:
-            _write(self._folder / name, data)
+            put_atomically(self._folder / name, data)
 
     def receive(self, kind: str, source: int, to: int | str | None = None) -> Any:
         """Return the next message from a rank; raise InputProblems where it sends none."""
@@ -96,7 +95,7 @@ class Peers:
             self._folder = Path(tempfile.mkdtemp(prefix="headroom-trace-"))
             (self._folder / f"rank-{self.rank}").write_text(str(os.getpid()))
             for name, data in self._kept.items():
-                _write(self._folder / name, data)
+                put_atomically(self._folder / name, data)
             self._kept.clear()
         return self._folder
 
@@ -115,14 +114,7 @@ class Peers:
                 env={**self._environment, FOLDER: str(folder), "PYTHONPATH": paths},
             )  # fmt: skip
         self._started.append(process)
-        _write(folder / f"rank-{rank}", str(process.pid).encode())
-
-
-def _write(path: Path, data: bytes) -> None:
-    """At once: who looks sees all of it or none."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_bytes(data)
-    part.rename(path)
+        put_atomically(folder / f"rank-{rank}", str(process.pid).encode())
 
 
 def _is_over(folder: Path, rank: int) -> bool:

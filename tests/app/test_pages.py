@@ -10,7 +10,7 @@ import shutil
 from fastapi.testclient import TestClient
 
 from app.main import create_app
-from app.pages import BASIC_BUNDLE, plotly_file, plotly_url, plotly_version, wheel_file
+from app.pages import BASIC_BUNDLE, VersionedFiles, plotly_file, plotly_url, plotly_version, wheel_file
 from app.settings import ROOT, Settings
 from tests.app.waiting import until
 
@@ -50,6 +50,15 @@ def test_the_page_names_the_plotly_that_is_served(client):
     named = re.findall(r"/plotly-[^\"]+\.js", response.text)
     assert named == [plotly_url(plotly_file(STATIC))] * 2, "asked for ahead, and run in its turn"
     assert named == re.findall(r"/plotly-[^\"]+\.js", (STATIC / "index.html").read_text())
+
+
+def test_a_module_that_goes_between_listing_and_reading_is_left_out(tmp_path):
+    static = shutil.copytree(STATIC, tmp_path / "static")
+    files = VersionedFiles(static)
+    files.look()
+    (static / "js" / "figures" / "waterfall.js").unlink()
+    assert "js/figures/waterfall.js" in files.ahead("explore")
+    assert "js/views/explore/explore.js" in files.ahead("explore")
 
 
 def test_every_file_that_the_page_names_is_kept_for_good_until_one_of_them_changes(tmp_path):

@@ -28,6 +28,12 @@ def test_a_mistake_names_its_field(flags, said, tmp_path, capsys):
     assert not (tmp_path / "ops.json").exists()
 
 
+def test_a_script_of_any_name_keeps_its_arguments(traced, tmp_path):
+    script = tmp_path / "train"
+    script.write_text("import sys, torch\nassert sys.argv[1:] == ['--lr', '1']\ntorch.ones(8, device='cuda').sum()")
+    assert traced(script, "--", "--lr", "1").arguments == ("--lr", "1")
+
+
 def test_what_follows_two_dashes_is_the_programs():
     assert split(["trace", "a.py", "--", "--lr", "1", "--", "x"]) == (["trace", "a.py"], ["--lr", "1", "--", "x"])
     assert split(["trace", "a.py"]) == (["trace", "a.py"], [])
@@ -36,7 +42,7 @@ def test_what_follows_two_dashes_is_the_programs():
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("raise RuntimeError('no data')", "failed: RuntimeError: no data"),
+        ("raise RuntimeError('no data.')", "failed: RuntimeError: no data. See the trace above"),
         ("import os; os.environ['LOCAL_RANK']", "say how many with --world-size"),
         ("import torch; torch.ones(3)", "ran without anything for the device"),
     ],

@@ -183,7 +183,9 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[st
         for k in one.kernels
     ):
         said.append("Memory-efficient attention is taken to be as fast as FlashAttention 1.")
-    if any(call.varies and priced.work_of(at).products for at, call in enumerate(found.calls)) and not e.lower_bound:
+    if not e.lower_bound and any(
+        call.varies and call.kind == "kernel" and priced.work_of(at).products for at, call in enumerate(found.calls)
+    ):
         said.append(
             f"Products whose size the data chose are in part new to the library, as in the first"
             f" {e.new_products_steps:.0f} steps of a run: it looks for a kernel {e.host_new_product_s * 1e6:.0f} µs for"

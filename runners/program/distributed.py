@@ -6,7 +6,6 @@ import datetime
 import functools
 import os
 import sys
-import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +15,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from estimator.scenario.breakdown import MemoryKind
-from runners.program import ddp, values
+from runners.program import ddp, objects, values
 from runners.program.peers import Peers
 from runners.program.recorder import DEVICE, Recorder, is_on_device, leaves
 from runners.program.recording import Recording
@@ -158,48 +157,8 @@ def install(route: Route, world_size: int, rank: int, peers: Peers) -> None:
         route.recording.sync()
         return work if async_op else None
 
-    def same_object(found: list[Any], own: Any, group: Any = None, **_: Any) -> None:
-        found[:] = [own] * len(found)
-
-    def gathered(own: Any, found: list[Any] | None = None, *_: Any, **__: Any) -> None:
-        if found is not None:
-            found[:] = [own] * len(found)
-
-    def scattered(found: list[Any], given: list[Any] | None = None, *_: Any, **__: Any) -> None:
-        if given:
-            found[0] = given[0]
-
     def nothing(*_: Any, **__: Any) -> None:
         return None
-
-    def peer(of: int | None, group: Any, in_group: int | None) -> int:
-        """A rank among all, which may be named by its place in a group."""
-        if of is not None:
-            return of
-        return dist.get_process_group_ranks(group or dist.group.WORLD)[in_group or 0]
-
-    def send_objects(
-        objects: list[Any], dst: Any = None, group: Any = None, device: Any = None, group_dst: Any = None, **_: Any
-    ) -> None:
-        peers.send("objects", peer(dst, group, group_dst), objects)
-
-    def receive_objects(
-        objects: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None, **_: Any
-    ) -> int:
-        source = peer(src, group, group_src)
-        objects[:] = peers.receive("objects", source)
-        return source
-
-    def broadcast_objects(
-        objects: list[Any], src: Any = None, group: Any = None, device: Any = None, group_src: Any = None
-    ) -> None:
-        source = peer(src, group, group_src)
-        ranks = dist.get_process_group_ranks(group or dist.group.WORLD)
-        to = f"group{zlib.crc32(repr(sorted(ranks)).encode())}"
-        if source == dist.get_rank():
-            peers.send("objects", to, objects)
-        elif all(one is None for one in objects):  # else it holds what it would be sent, or something like it
-            objects[:] = peers.receive("objects", source, to)
 
     votes: dict[Any, values.Numbers] = {}
     batch, one_send, one_receive = inner.batch_isend_irecv, inner.isend, inner.irecv
@@ -221,12 +180,12 @@ def install(route: Route, world_size: int, rank: int, peers: Peers) -> None:
     def isend(tensor: Any, dst: Any = None, group: Any = None, tag: int = 0, group_dst: Any = None) -> Any:
         if not is_on_device(tensor):
             return one_send(tensor, dst, group, tag, group_dst)
-        return passed("c10d::send", tensor, peer(dst, group, group_dst), group)
+        return passed("c10d::send", tensor, objects.rank_of(dst, group, group_dst), group)
 
     def irecv(tensor: Any, src: Any = None, group: Any = None, tag: int = 0, group_src: Any = None) -> Any:
         if not is_on_device(tensor):
             return one_receive(tensor, src, group, tag, group_src)
-        return passed("c10d::recv_", tensor, peer(src, group, group_src), group)
+        return passed("c10d::recv_", tensor, objects.rank_of(src, group, group_src), group)
 
     def at_once(ops: list[Any]) -> list[Any]:
         """Sends and receives that C++ gathers without the ops of each."""
@@ -239,10 +198,9 @@ def install(route: Route, world_size: int, rank: int, peers: Peers) -> None:
     for name, answer in {
         "batch_isend_irecv": at_once, "isend": isend, "irecv": irecv,
         "init_process_group": begun, "new_group": one_more, "get_backend": named, "barrier": barrier,
-        "monitored_barrier": nothing, "all_gather_object": same_object, "gather_object": gathered,
-        "send_object_list": send_objects, "recv_object_list": receive_objects,
-        "broadcast_object_list": broadcast_objects, "scatter_object_list": scattered, "is_nccl_available": lambda: True,
+        "monitored_barrier": nothing, "is_nccl_available": lambda: True,
         "_broadcast_coalesced": functools.partial(_broadcast_coalesced, collectives),
+        **objects.answers(peers),
     }.items():  # fmt: skip
         _replace(name, answer)
     ddp.install(collectives, route.recording)

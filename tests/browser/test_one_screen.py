@@ -117,6 +117,9 @@ def test_what_is_sent_and_held_has_its_table_and_figures(visit):
     assert sent["tp"] == ["0-1", "1-0", "2-3", "3-2", "4-5", "5-4", "6-7", "7-6"]
     assert sent["dp"] == ["0-2", "1-3", "2-0", "3-1", "4-6", "5-7", "6-4", "7-5"]
     assert sent["pp"] == ["0-4", "1-5", "2-6", "3-7", "4-0", "5-1", "6-2", "7-3"]
+    for axis in "xy":
+        ticks = page.locator(f"#rank-matrix .{axis}tick text").all_text_contents()
+        assert ticks == [str(rank) for rank in range(8)], "ranks, and no halves of them"
     page.get_by_role("tab", name="Memory").click()
     for figure in ("memory", "stages", "memory-time"):
         bring_into_view(page, f"#{figure}")

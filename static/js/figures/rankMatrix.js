@@ -8,6 +8,7 @@ import { escaped, layout, SERIES } from "./base.js";
 /** @typedef {{from: number, to: number, axis: string, bytes: number, near: boolean}} Flow */
 
 export const MOST_RANKS = 64;
+const MOST_TICKS = 8;
 const HEIGHT_PX = 340;
 
 /** Where every rank stands on each axis, ranks counted as the placement fills nodes. @param {Part} plan */
@@ -129,6 +130,8 @@ export function rankMatrix({ collectives, plan, per_node, axes, colour, narrow }
         axes.findIndex(({ key }) => key === axis),
       ) % SERIES.length
     ];
+  const step = Math.max(1, 2 ** Math.ceil(Math.log2(side / MOST_TICKS)));
+  const ranks = Array.from({ length: Math.ceil(side / step) }, (_, at) => at * step);
   const nodes = Array.from({ length: Math.floor((side - 1) / per_node) }, (_, at) => (at + 1) * per_node - 0.5);
   const sent = (/** @type {(flow: Flow) => boolean} */ which) =>
     every.filter(which).reduce((sum, flow) => sum + flow.bytes, 0) / total;
@@ -156,11 +159,17 @@ export function rankMatrix({ collectives, plan, per_node, axes, colour, narrow }
     layout: layout(colour, {
       height: HEIGHT_PX,
       margin: { l: 48, r: 12, t: 6, b: 40 },
-      xaxis: { range: [-0.5, side - 0.5], title: { text: "to rank" }, nticks: 9, showgrid: false, constrain: "domain" },
+      xaxis: {
+        range: [-0.5, side - 0.5],
+        title: { text: "to rank" },
+        tickvals: ranks,
+        showgrid: false,
+        constrain: "domain",
+      },
       yaxis: {
         range: [side - 0.5, -0.5],
         title: { text: "from rank" },
-        nticks: 9,
+        tickvals: ranks,
         showgrid: false,
         scaleanchor: "x",
         constrain: "domain",

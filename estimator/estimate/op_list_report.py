@@ -9,13 +9,14 @@ from functools import lru_cache
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.estimate import Memory, ModuleCost
 from estimator.estimate.explain import needed
-from estimator.estimate.recorded import WORK, Recorded
+from estimator.estimate.recorded import WORK, Recorded, new_sizes_s
 from estimator.estimate.report import Collective, OpCost, op_cost
 from estimator.operations.aten.fusion import ASSUMED as FUSED
 from estimator.scenario.breakdown import SHOWN_MEMORY_KINDS, Category, Phase
 from estimator.scenario.op_list import NONE, OpList
 from estimator.scenario.problems import Problem
 from estimator.scenario.units import bytes_text
+from estimator.scenario.units import seconds as seconds_text
 from estimator.schedule.queue import DEFAULT_STREAM, Queue
 
 INDUCTOR = "What Inductor fused (triton_…)"
@@ -183,13 +184,12 @@ def assumptions_of(priced: Recorded, e: Efficiencies, step_s: float) -> tuple[st
         for k in one.kernels
     ):
         said.append("Memory-efficient attention is taken to be as fast as FlashAttention 1.")
-    if not e.lower_bound and any(
-        call.varies and call.kind == "kernel" and priced.work_of(at).products for at, call in enumerate(found.calls)
-    ):
+    new_s = sum(new_sizes_s(priced, e).values())
+    if new_s:
         said.append(
-            f"Products whose size the data chose are in part new to the library, as in the first"
-            f" {e.new_products_steps:.0f} steps of a run: it looks for a kernel {e.host_new_product_s * 1e6:.0f} µs for"
-            f" each. A long training ends without."
+            "Products whose size the data chose, as rows of an expert, are in part new to the library, as in the first"
+            f" {e.new_products_steps:.0f} steps of a run: {e.host_new_product_s * 1e6:.0f} µs to find the kernel of"
+            f" each, {seconds_text(float(new_s))} of the host in this step; a long training ends without."
         )
     if not found.storages:
         said.append("The list holds no storages, so nothing is said of memory.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -278,11 +279,8 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
             for index, call in enumerate(calls):
                 if call.signature in marks and found.phases[index] == phase:
                     host[:, index] += each
-    varying = [index for index, call in enumerate(calls) if call.varies and works[index]]
-    alike = Counter(calls[index].signature for index in varying)
-    for index in varying:
-        call, count = calls[index], found.work[which[index]].products
-        host[:, index] += new_products_s(count, alike[call.signature], call.varies, e_all)
+    for index, longer in new_sizes_s(found, e_all).items():
+        host[:, index] += longer
     # Every exchange waits for the slowest rank's host.
     host *= np.reshape(slowest_of(max(found.found.world_size, 1), e_all), (-1, 1))
     return Times(
@@ -293,6 +291,19 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         contention_frac=np.broadcast_to(np.asarray(e_all.contention_frac, dtype=float), (rows,)),
         last_s=np.broadcast_to(np.asarray(0.0 if e.lower_bound else e_all.host_step_s, dtype=float), (rows,)),
     )
+
+
+def new_sizes_s(found: Recorded, e: Efficiencies) -> dict[int, Any]:
+    """Host seconds that calls with products of a size that the data chose take longer, by their index."""
+    calls = found.found.calls
+    varying = [
+        at for at, call in enumerate(calls) if call.varies and call.kind == "kernel" and found.work_of(at).products
+    ]
+    alike = Counter(calls[at].signature for at in varying)
+    return {
+        at: new_products_s(found.work_of(at).products, alike[calls[at].signature], calls[at].varies, e)
+        for at in varying
+    }
 
 
 FSDP_MODULES = {

@@ -123,6 +123,8 @@ def _next(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, Any
     found = []
     for field in FIELDS:
         part, name = field.split(".")
+        if field == "plan.sharding" and scenario.plan.dp * scenario.plan.cp == 1:
+            continue  # nothing is divided there: its gain would be that of the numbers that it keeps
         now = getattr(getattr(scenario, part), name)
         allowed = ALLOWED[field].get(now, ()) if field in ALLOWED else None
         for value in values(scenario, field):

@@ -157,7 +157,10 @@ def _bincount(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
     return _made(recorder, args[0], (max(least, 1),), torch.int64)
 
 
-_FIXED = "Use operations whose shape is fixed (torch.where, padding), or import a profile, whose shapes are real."
+_FIXED = (
+    "Use operations whose shape is fixed (torch.where of three arguments, padding), or import a profile, whose shapes"
+    " are real."
+)
 _aten = torch.ops.aten
 _RULES = {
     _aten.nonzero.default: _nonzero,

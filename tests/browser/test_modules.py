@@ -15,6 +15,9 @@ from tests.browser.server import Server
 
 pytestmark = pytest.mark.browser
 
+MEASURED_OPS = [("mm", 1e-3, 3e-3), ("add", 2e-3, 1e-3)]
+"""Ops by measured time: name, predicted and measured seconds."""
+
 
 @pytest.fixture(scope="module")
 def call(browser: Browser, server: Server) -> Iterator[Callable[..., Any]]:
@@ -217,6 +220,18 @@ def test_an_op_that_a_layer_runs_twice_counts_twice_in_the_layer(call):
     assert (twice["per_layer"], once["per_layer"]) == (2, 1)
     assert twice["forward_s"] + twice["backward_s"] == pytest.approx(twice["seconds"] / twice["count"])
     assert (twice["forward_s"], twice["backward_s"], twice["launches"]) == (1.0, 2.0, 2.0)
+
+
+def test_ops_of_a_trace_stand_by_what_they_should_take(call):
+    about = {"inputs": "", "phase": "forward", "bound": "memory", "count": 1}
+    ops = [{**about, "op": f"aten::{name}", "predicted_s": s, "measured_s": m} for name, s, m in MEASURED_OPS]
+    titles, rows = (call("figures/ownOps", "opRows", ops, "")[part] for part in ("columns", "rows"))
+    assert [one["title"] for one in titles][:3] == ["op", "measured", "predicted"]
+    assert [row[0] for row in rows] == ["mm", "add"]
+    traced = [{**one, "measured_s": 0} for one in ops]
+    titles, rows = (call("figures/ownOps", "opRows", traced, "")[part] for part in ("columns", "rows"))
+    assert "measured" not in [one["title"] for one in titles]
+    assert [row[:2] for row in rows] == [["add", 2e-3], ["mm", 1e-3]]
 
 
 def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):

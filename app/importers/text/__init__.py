@@ -77,7 +77,8 @@ _FEWEST_PREFIXED = 5
 _MOST_SEEN, _FEW_ROWS, _MOST_LETTERS = 50, 5, 80
 """Of a text's tables, their rows and their cells, where people look at what was read."""
 _REMEDY = (
-    "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms' lines."
+    "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms', one"
+    " to a line; or a log as its trainer prints it: Megatron, DeepSpeed, torchtitan, nanotron, Lightning, Hugging Face."
 )
 
 

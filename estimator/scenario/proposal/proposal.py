@@ -31,6 +31,9 @@ from estimator.scenario.proposal.seen import (
 from estimator.scenario.scenario import scenario_from_json, scenario_to_json
 from estimator.scenario.units import counted
 
+FAR_FRAC = 0.05
+"""Parameters that were counted and those of the proposed model differ by less where its widths are right."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Proposal:
@@ -236,7 +239,9 @@ def _settle_table(document: dict[str, Any], found: dict[str, Proposed], seen: Se
         value = sure(False, f"{said}: those of two tables")
     elif counted and seen.tp == 1 and heads:
         nearer = abs(counted - tied) < abs(counted - untied)
-        value = guess(nearer, f"{said}; with one table the model has {tied:,}, with two {untied:,}")
+        off = min(abs(counted - one) / counted for one in (tied, untied))
+        far = "" if off < FAR_FRAC else ": neither is near, so some of the widths here are not the model's"
+        value = guess(nearer, f"{said}; with one table the model has {tied:,}, with two {untied:,}{far}")
     else:
         value = guess(False, said)
     found["model.tied_embedding"] = value

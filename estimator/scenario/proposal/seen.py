@@ -111,7 +111,7 @@ def _attention(forward: list[tuple[Call, Signature]]) -> Attention | None:
         name = name_of(s)
         if "attention" in name or name == "_flash_attn_forward":
             fused[call.signature] += len(s.inputs) > 2 and all(len(one.shape) == 4 for one in s.inputs[:3])
-        elif name == "_softmax" and s.inputs and len(s.inputs[0].shape) == 4:
+        elif name in ("_softmax", "_safe_softmax") and s.inputs and len(s.inputs[0].shape) == 4:
             eager[call.signature] += 1
     known = {call.signature: s for call, s in forward}
     if found := [(number, count) for number, count in fused.items() if count]:

@@ -39,6 +39,9 @@ export function ownWorks(ops) {
   };
 }
 
+/** Whether anything was measured: a traced program has shapes and no times. @param {OwnOp[]} ops */
+export const areMeasured = (ops) => ops.some(({ measured_s }) => measured_s > 0);
+
 /**
  * Seconds of a step by category, as the ops are and as they would be.
  * @param {import("../types.js").Estimate} own @param {import("../types.js").Estimate} changed
@@ -67,12 +70,28 @@ export function whatIfRows(own, changed, names) {
 }
 
 /**
- * Rows by measured time; `wanted` must stand in the op's name, its inputs or its phase.
+ * Rows by measured time, of a program that was traced by predicted time; `wanted` must stand in the op's name, its inputs
+ * or its phase.
  * @param {OwnOp[]} ops @param {string} wanted @returns {import("../types.js").Table}
  */
 export function opRows(ops, wanted) {
   const word = wanted.trim().toLowerCase();
   const found = ops.filter(({ op, inputs, phase }) => `${op} ${inputs} ${phase}`.toLowerCase().includes(word));
+  if (!areMeasured(ops)) {
+    return {
+      columns: [
+        { title: "op", text: true },
+        { title: "predicted", unit: "s" },
+        { title: "calls" },
+        { title: "phase", text: true },
+        { title: "bound by", text: true },
+        { title: "inputs", text: true },
+      ],
+      rows: found
+        .sort((one, other) => other.predicted_s - one.predicted_s)
+        .map((one) => [plain(one.op), one.predicted_s, one.count, one.phase, one.bound, one.inputs]),
+    };
+  }
   return {
     columns: [
       { title: "op", text: true },

@@ -155,8 +155,9 @@ def test_linears_of_inference_mode_say_whether_they_add_a_bias(bias):
     assert (found["model.bias"].value, found["model.ffn"].value) == (bias, 2048)
 
 
-def test_eager_attention_is_read_from_its_scores():
-    scores = kernel("aten::_softmax", (2, 8, 16, 16))
+@pytest.mark.parametrize("softmax", ["_softmax", "_safe_softmax"])
+def test_eager_attention_is_read_from_its_scores(softmax):
+    scores = kernel(f"aten::{softmax}", (2, 8, 16, 16))
     first = kernel("aten::bmm", (16, 16, 64), (16, 64, 16))
     second = kernel("aten::bmm", (16, 16, 16), (16, 16, 64))
     products = [kernel("aten::mm", (32, a), (a, b)) for a, b in ((512, 1536), (512, 512), (512, 2048), (2048, 512))]
@@ -164,6 +165,14 @@ def test_eager_attention_is_read_from_its_scores():
     assert found["training.attention"].value == "eager"
     assert (found["model.heads"].value, found["model.head_dim"].value) == (8, 64)
     assert found["plan.micro_batch"].value == 2
+
+
+def test_parameters_that_no_table_explains_are_said():
+    attention = kernel("aten::_scaled_dot_product_flash_attention", Q, Q, Q, is_causal=True)
+    widths = ((512, 1536), (512, 512), (512, 2048), (2048, 512), (512, 100))
+    products = [kernel("aten::mm", (32, a), (a, b)) for a, b in widths]
+    one, far = (made(TABLE, attention, *products, parameters=count) for count in (3_200_000, 9_000_000))
+    assert ["neither is near" in found.fields["model.tied_embedding"].evidence for found in (one, far)] == [False, True]
 
 
 def test_tensor_parallel_ranks_add_activations_up():

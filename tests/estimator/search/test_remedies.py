@@ -53,6 +53,15 @@ def test_every_promise_is_kept_whatever_the_plan():
         assert (one.reserved_bytes, one.tokens_per_s) == (there.memory.reserved_bytes, there.tokens_per_s)
 
 
+def test_one_rank_is_not_told_to_shard():
+    found = remedies({
+        "model": "gpt2-xl", "cluster": {"chip": "h100-sxm", "chips_per_node": 1, "nodes": 1},
+        "training": {"seq_len": 1024, "global_batch": 8, "precision": "bf16-amp"}, "plan": {"micro_batch": 8},
+    })  # fmt: skip
+    assert found.best
+    assert not [change for one in found.best for change in one.changes if change.field == "plan.sharding"]
+
+
 def test_a_plan_that_does_not_fit_is_told_what_makes_it_fit():
     found = remedies(TOO_LARGE)
     assert found.over_bytes > 1e12

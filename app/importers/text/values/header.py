@@ -10,6 +10,9 @@ from app.importers.text.values.units import Unit, is_time, unit
 
 _BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]{1,20}?)\s*[)\]]\s*$")
 _SUFFIX = re.compile(r"^(.{1,200}?)[_ ]([A-Za-zµμ%/]{1,8}|bytes|frac)$")
+_COUNTED_A_SECOND = re.compile(
+    r"\b(tokens?|tok|samples?|images?|seqs?|sequences?|it|iters?|iterations?|steps?) */ *(?:s|sec|second)\b", re.I
+)
 _STATISTICS = {
     "mean": "mean", "avg": "mean", "average": "mean", "std": "std", "stdev": "std", "stddev": "std", "σ": "std",
     "sd": "std", "min": "min", "minimum": "min", "max": "max", "maximum": "max", "median": "median", "p50": "median",
@@ -59,7 +62,10 @@ def column(header: str) -> Column:
     plain = header.strip().strip("*`_ ")[:200]
     rest, printed = plain, ""
     bracket = _BRACKETS.search(plain)
-    if bracket and unit(bracket.group(1)) is not None:
+    counted = _COUNTED_A_SECOND.sub(r"\1 per s", plain)
+    if counted != plain:
+        rest = counted
+    elif bracket and unit(bracket.group(1)) is not None:
         rest, printed = plain[: bracket.start()], bracket.group(1)
     else:
         tail = _SUFFIX.match(plain)

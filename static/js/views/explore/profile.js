@@ -4,7 +4,7 @@
  */
 import { setScenario } from "../../actions.js";
 import { api } from "../../api.js";
-import { opRows, whatIfRows } from "../../figures/ownOps.js";
+import { areMeasured, opRows, whatIfRows } from "../../figures/ownOps.js";
 import { bytes, change, plural, said, seconds } from "../../format.js";
 import { deviceName } from "../../measured.js";
 import { confirmScenario } from "../../measurements.js";
@@ -108,7 +108,8 @@ function createOps() {
   function fill() {
     if (!shown) return;
     const table = opRows(shown.ops, find.value);
-    put(sub, `${plural(table.rows.length, "op")} by measured time, inputs and phase; device seconds of one step`);
+    const by = areMeasured(shown.ops) ? "measured" : "predicted";
+    put(sub, `${plural(table.rows.length, "op")} by ${by} time, inputs and phase; device seconds of one step`);
     scroller.fill(tableView(table));
   }
   find.oninput = fill;

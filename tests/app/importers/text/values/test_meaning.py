@@ -39,6 +39,14 @@ def test_other_columns_measure_nothing(header):
     assert quantity(column(header)) is None
 
 
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [("tokens/s", "tokens_per_s"), ("Samples / sec", "samples_per_s"), ("mean it/s", "it_per_s"), ("q/s", "q_s")],
+)
+def test_what_is_counted_a_second_is_no_time(header, name):
+    assert column(header).name == name
+
+
 def test_names():
     assert name_is(column("Seq Length"), SEQ_LEN)
     assert name_is(column("context_length"), SEQ_LEN)

@@ -334,7 +334,7 @@ def score_shapes(found: OpList) -> frozenset[tuple[int, int, int]]:
     return frozenset(
         (_size(one.shape), one.shape[-2], one.shape[-1])
         for s in found.signatures
-        if s.op.rpartition("::")[2] in ("_softmax", "_softmax_backward_data")
+        if s.op.rpartition("::")[2] in ("_softmax", "_safe_softmax", "_softmax_backward_data")
         for one in s.inputs
         if len(one.shape) > 2 and one.shape[-2] > 1 and one.shape[-1] > 1
     )

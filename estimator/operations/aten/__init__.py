@@ -61,7 +61,7 @@ TABLE: Mapping[str, Kernels] = {
     ),
     **_named("constant_pad_nd slice_backward select_backward diagonal_backward slice_scatter select_scatter",
              elementwise.padded),
-    **_named("_softmax _log_softmax", reductions.softmax),
+    **_named("_softmax _safe_softmax _log_softmax", reductions.softmax),
     **_named("_softmax_backward_data", reductions.softmax_backward),
     **_named("_log_softmax_backward_data", reductions.log_softmax_backward),
     **_named("nll_loss_forward nll_loss2d_forward", reductions.nll_loss),

@@ -232,8 +232,7 @@ async def put_device(measurement_id: str, request: Request, context: Ctx, calibr
 def _ran_on(measurement_id: str, chip: str, context: Context, calibration: str) -> dict[str, Any]:
     entry = catalog.chip(chip)
     before = _found(measurement_id, context)
-    kept = {name: value for name, value in before.device.items() if name != "candidates"}
-    said: dict[str, dict[str, Any]] = {"device": {**kept, "name": entry.label or entry.name}}
+    said: dict[str, dict[str, Any]] = {"device": {**before.device, "name": entry.label or entry.name}}
     if before.scenario and ("cluster" not in before.scenario or before.device.get("said")):
         ranks = before.world_size
         in_node = chips_of_a_node(ranks, entry.chips_per_node)

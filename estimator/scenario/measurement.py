@@ -107,11 +107,20 @@ def scenario_run(measurement: Measurement) -> dict[str, Any]:
 
 DISTURBED_RATIO = 2.0
 """Steps of one run that differ by more were disturbed by something else, and their median says as little."""
+MANY_STEPS = 40
+"""In a log of as many, a twentieth at each end are steps that evaluated, wrote a checkpoint or stopped short."""
+
+
+def _usual(steps_s: Sequence[float]) -> list[float]:
+    """The steps, shortest first, without a twentieth at each end where there are many."""
+    beyond = len(steps_s) // 20 if len(steps_s) >= MANY_STEPS else 0
+    return sorted(steps_s)[beyond : len(steps_s) - beyond]
 
 
 def disturbance(steps_s: Sequence[float]) -> float:
-    """Slowest over fastest step where that is more than :data:`DISTURBED_RATIO`, else 0."""
-    ratio = max(steps_s) / min(steps_s) if steps_s and min(steps_s) > 0 else 0.0
+    """Slowest over fastest of the usual steps where that is more than :data:`DISTURBED_RATIO`, else 0."""
+    usual = _usual(steps_s)
+    ratio = usual[-1] / usual[0] if usual and usual[0] > 0 else 0.0
     return ratio if ratio > DISTURBED_RATIO else 0.0
 
 
@@ -119,7 +128,7 @@ def step_time_s(steps_s: Sequence[float]) -> float | None:
     """Seconds of one step: the median of the measured ones, the fastest where they were disturbed; None without any."""
     if not steps_s:
         return None
-    return min(steps_s) if disturbance(steps_s) else statistics.median(steps_s)
+    return _usual(steps_s)[0] if disturbance(steps_s) else statistics.median(steps_s)
 
 
 def status_of_row(row: Mapping[str, Any]) -> str:

@@ -23,11 +23,19 @@ export const total = (amounts) => Object.values(amounts ?? {}).reduce((sum, valu
 
 /** Steps of one run that differ by more were disturbed by something else, and their median says as little. */
 const DISTURBED_RATIO = 2;
+const MANY_STEPS = 40;
 
-/** Slowest over fastest step where something else disturbed them, else 0. @param {Measurement | null} measurement */
+/** The measured steps, shortest first, without a twentieth at each end where there are many. @param {Measurement | null} measurement */
+function usual(measurement) {
+  const times = [...(measurement?.steps_s ?? [])].sort((a, b) => a - b);
+  const beyond = times.length < MANY_STEPS ? 0 : Math.floor(times.length / 20);
+  return times.slice(beyond, times.length - beyond);
+}
+
+/** Slowest over fastest of the usual steps where something else disturbed them, else 0. @param {Measurement | null} measurement */
 export function disturbance(measurement) {
-  const times = measurement?.steps_s ?? [];
-  const ratio = times.length ? Math.max(...times) / Math.min(...times) : 0;
+  const times = usual(measurement);
+  const ratio = times.length ? times[times.length - 1] / times[0] : 0;
   return ratio > DISTURBED_RATIO && Number.isFinite(ratio) ? ratio : 0;
 }
 
@@ -38,7 +46,7 @@ export function disturbance(measurement) {
  */
 export function stepTime(measurement) {
   if (!measurement) return null;
-  if (disturbance(measurement)) return Math.min(...measurement.steps_s);
+  if (disturbance(measurement)) return usual(measurement)[0];
   return median(measurement.steps_s) ?? (total(measurement.phases_s) || total(measurement.breakdown_s) || null);
 }
 

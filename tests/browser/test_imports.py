@@ -183,9 +183,18 @@ def test_a_table_that_names_no_device_asks_for_it(open_page, drop):
     card.get_by_label("measured on").select_option("a100-80gb-sxm")
     expect(card).to_contain_text("If that is right: Predicted on NVIDIA A100 SXM 80 GB: ")
     card.get_by_role("button", name="Confirm").click()
-    expect(card.locator(".questions")).to_be_hidden()
-    expect(card).to_contain_text("Predicted on NVIDIA A100 SXM 80 GB: ")
+    expect(card.get_by_role("button", name="Confirm")).to_be_hidden()
+    expect(card.locator(".questions")).to_contain_text("On what? NVIDIA A100 SXM 80 GB")
+    said = card.locator(".hint", has_text="Predicted on NVIDIA A100 SXM 80 GB: ")
+    expect(said).not_to_contain_text("If that is right")
     expect(card).to_contain_text("Assumed: attention eager, as the table states none.")
+    # a mistake is no fate
+    card.get_by_role("button", name="measured on another chip").click()
+    expect(card.locator(".questions select")).to_have_value("a100-80gb-sxm")
+    card.locator(".questions select").select_option("h100-sxm")
+    expect(card).to_contain_text("If that is right: Predicted on NVIDIA H100 SXM 80 GB: ")
+    card.get_by_role("button", name="Confirm").click()
+    expect(card.locator(".questions")).to_contain_text("On what? NVIDIA H100 SXM 80 GB")
 
 
 WITHOUT = [

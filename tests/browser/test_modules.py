@@ -419,7 +419,10 @@ def test_the_spread_of_measured_steps_is_said_where_there_are_several(call):
     assert call("measured", "spreadWords", {"steps_s": [0.5]}) == call("measured", "spreadWords", None) == ""
 
 
-@given(st.lists(st.floats(1e-5, 1e3), max_size=9))
+TIMES = st.lists(st.floats(1e-5, 1e3), max_size=9)
+
+
+@given(TIMES | TIMES.map(lambda few: [*few * 6, 1e-6, 1e6]))
 @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_step_takes_what_the_server_says_it_does(call, steps_s):
     measurement = {"steps_s": steps_s, "phases_s": {}, "breakdown_s": {}}

@@ -59,6 +59,8 @@ WHOLE: tuple[ModuleType, ...] = (trainers, tensor_log, deepflow_log)
 DEVICE_KINDS = {attention, attention_memory, compile_speedups, flash, step_times, all_reduce_lines, all_reduce_blocks,
                 ddp_lines, ddp_breakdown, kernel_shares, measured_runs, op_sums, timings}  # fmt: skip
 """Kinds of tables that depend on the machine."""
+VAGUE_KINDS = {generic, timings}
+"""What lines of a log may be taken for: a log with more steps than those have rows is none of them."""
 PREDICTED_COLUMNS = {
     "part",
     "op",
@@ -78,7 +80,8 @@ _MOST_SEEN, _FEW_ROWS, _MOST_LETTERS = 50, 5, 80
 """Of a text's tables, their rows and their cells, where people look at what was read."""
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms', one"
-    " to a line; or a log as its trainer prints it: Megatron, DeepSpeed, torchtitan, nanotron, Lightning, Hugging Face."
+    " to a line; or a log as it was printed: of Megatron, DeepSpeed, torchtitan, nanotron, Lightning, Hugging Face, or"
+    " of any loop whose lines say a step and its time or rate, as in 'step 10 | loss 4.2 | 135 ms'."
 )
 
 
@@ -92,11 +95,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
     text = _without_host(text)
     log = next((found for reader in WHOLE if (found := reader.read(text, filename)) is not None), None)
     if log is not None:
-        warnings = _file_warnings(damage, Document(blocks=()))
-        _check_size(len(log.rows), limits, 1)
-        if log.scenario and not log.device:
-            log = dataclasses.replace(log, device={"candidates": candidates(log.rows, text.splitlines())})
-        return Imported(measurements=(log,), warnings=(*warnings, *log.warnings))
+        return _as_log(log, text, limits, damage)
     document = _said(scan(text, limits.rows), headers or {})
     _refuse_predictions(document)
     for block in document.blocks:
@@ -138,6 +137,10 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
                 status="ok" if any_measured(reading.rows) else "oom",
             )
         )
+    if {kind for kind, _ in groups.values()} <= VAGUE_KINDS:
+        loop = trainers.read_loop(text, filename)
+        if loop is not None and len(loop.rows) > sum(len(one.rows) for one in measurements):
+            return _as_log(loop, text, limits, damage)
     if not measurements:
         raise ImportRefused("text", "", "no table with figures was found in this text", _REMEDY)
     _share_softmax(measurements)
@@ -150,6 +153,14 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
         skipped=skipped,
         tables=tuple(sorted(tables, key=lambda table: table.line))[:_MOST_SEEN],
     )
+
+
+def _as_log(log: Measurement, text: str, limits: Limits, damage: str) -> Imported:
+    """What was read of a text that is one thing from end to end; a chip is proposed where a step can be predicted."""
+    _check_size(len(log.rows), limits, 1)
+    if (log.scenario or log.steps_s) and not log.device:
+        log = dataclasses.replace(log, device={"candidates": candidates(log.rows, text.splitlines())})
+    return Imported(measurements=(log,), warnings=(*_file_warnings(damage, Document(blocks=())), *log.warnings))
 
 
 def _said(document: Document, headers: Headers) -> Document:

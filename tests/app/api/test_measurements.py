@@ -221,7 +221,8 @@ def test_a_table_s_device_is_asked_for_and_then_known(client):
     assert client.put("/api/measurements/whole/device", json={"chip": "h100-sxm"}).status_code == 404
     answer = client.put(f"{where}/device", json={"chip": "h100-sxm"})
     assert answer.status_code == 200, answer.text
-    assert client.get(where).json()["device"] == {"name": "NVIDIA H100 SXM 80 GB"}
+    named = {"name": "NVIDIA H100 SXM 80 GB", "candidates": before["candidates"]}
+    assert client.get(where).json()["device"] == named, "it may be asked for again"
     known = client.get(f"{where}/rows").json()
     assert known["chip"] == "NVIDIA H100 SXM 80 GB"
     assert set(known["errors"]) == {"forward_s", "backward_s"}

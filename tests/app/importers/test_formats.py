@@ -17,14 +17,14 @@ from app.importers.imported import DEFAULT_LIMITS
 from app.importers.sniff import sniff
 from app.importers.source import Source
 from app.importers.text import KINDS, WHOLE
-from app.importers.text.trainers import TRAINERS
+from app.importers.text.trainers import LOOP, TRAINERS
 from tests.app.importers.reading import REFERENCE
 
 PAGE = Path(__file__).parents[3] / "docs" / "importing.md"
 READERS = (
     (FORMATS.keys() - {"text"})
     | {f"text/{kind.KIND}" for kind in (*KINDS, *WHOLE) if hasattr(kind, "KIND")}
-    | {f"log/{name}" for name in TRAINERS}
+    | {f"log/{name}" for name in (*TRAINERS, LOOP)}
 )
 STEPS, FLASH = "cs336_steps/report.txt", "flash_attention/report.txt"
 FILES = {
@@ -34,6 +34,7 @@ FILES = {
     "kineto": "kineto/h200_ddp.json.gz",
     "log/Lightning": "tools/lightning.txt",
     "log/Transformers": "tools/trainer.log",
+    "log/loop": "tools/nanogpt.log",
     "ops": "ops/gpt2.json",
     "result": "h200/step-modes.json",
     "snapshot": "h200/trace-short-1.snapshot.json.gz",

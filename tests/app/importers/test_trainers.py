@@ -152,3 +152,72 @@ def test_numbers_that_are_none_and_labels_that_are_no_host(tmp_path):
     assert one(read(tmp_path, "".join(f"forward: {at}.5 ms\n" for at in range(1, 7)))).rows[0]["name"] == "forward"
     behind = "".join(f"node3: forward: {at}.5 ms\n" for at in range(1, 7))
     assert one(read(tmp_path, behind)).rows[0]["name"] == "forward"
+
+
+def of_steps(line, *values):
+    return "".join(line.format(at, *each) + "\n" for at, each in enumerate(values, 1))
+
+
+LOOPS = {
+    "iter": of_steps("iter {}: loss 9.{}, time {}ms, mfu {}%", (8, 4361.16, "-100.00"), (7, 136.5, 41.2), (6, 135, 41)),
+    "bars between": of_steps(
+        "step {}/18865 | loss 11.{} (+nanz)| norm 15.4 (+1.2z)| lr 8.57e-07 | {} ms | 42.6% bf16 MFU | {} tok/s",
+        (1, 9000.0, "171,543"), (2, 136.5, "176,742"), (3, 135, "176,712"),
+    ),
+    "epochs": "".join(
+        f"Epoch: [0][{at:4}/5005]\tTime  {s} ( 1.2)\tData  0.001 ( 0.1)\tLoss 7.0e+00 (7.0e+00)\tAcc@1   0.00\n"
+        for at, s in ((1, "7.231"), (11, "0.1365"), (21, "0.135"))
+    ),
+    "in parentheses": of_steps("(epoch: 3, iters: {}, time: {}, data: 0.016) G: 14.7", (1.1,), (0.1365,), (0.135,)),
+    "keys": of_steps("2025-03-01 12:00:01 INFO step={} loss=4.2 step_time={}s mem=41.2GB", (9,), (0.1365,), (0.135,)),
+    "per step": of_steps("[train] epoch 2, step: {}, time: {}ms/step, loss: 0.6", (347,), (136.5,), (135,)),
+    "since the start": of_steps("step:{}/99 train_time:{}ms step_avg:96ms", (188,), (324.5,), (459.5,)),
+    "a line each": of_steps(
+        "[batch={}/40]:\n\t Train time/epoch: 0\n\t Train throughput/batches_per_sec: {}\n\t Train loss/train: 9.0",
+        (0.1,), (1 / 0.1365,), (1 / 0.135,),
+    ),
+    "tokens of a step": "tokens per iteration will be: 24,576\n" + of_steps(
+        "step {} | loss 4.2 | {} tokens/s", (1000.0,), (24576 / 0.1365,), (24576 / 0.135,)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_of_one_s_own(tmp_path, name):
+    found = one(read(tmp_path, f"using device: cuda\n{LOOPS[name]}saved\n"))
+    assert found.origin.format == "log/loop"
+    assert found.steps_s == pytest.approx((0.1365, 0.135))
+    assert len({row["step"] for row in found.rows}) == 3
+    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses"))
+
+
+def test_rates_of_a_loop_that_says_no_time(tmp_path):
+    text = of_steps(
+        "step {} | loss 4.{} | {} tokens/s | {} tok/s/gpu", (2, 184523.2, 23065.4), (1, 8e5, 1e5), (0, 8e5, 1e5)
+    )
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, found.world_size, codes(found)) == ((), 8, {"no-step-time"})
+    assert found.rows[0] == {"step": 1, "loss": 4.2, "tokens_per_s": 184523.2, "tokens_per_s_per_gpu": 23065.4}
+    long = one(read(tmp_path, of_steps("step {} time {}, tok/s 9", *[(at,) for at in (310, 312, 311)])))
+    assert (long.steps_s, codes(long)) == ((), {"unit-missing", "no-step-time"})
+
+
+def test_bars_of_a_loop(tmp_path):
+    bars = "train:  11%|█         | 55/500 [05:03<40:38,  1.00it/s, loss=5.6]\rtrain: 100%|██████████| 500/500 [00:50<00:00,  5.00it/s]\n"  # noqa: E501
+    bars += "test\n100/100 ━━━━━━━━━━━━━━━━━━━━ 12s 98ms/step - loss: 1.9\nEpoch 2/2\n"
+    bars += "100/100 ━━━━━━━━━━━━━━━━━━━━ 9s 91ms/step\n"
+    found = one(read(tmp_path, bars))
+    assert found.steps_s == pytest.approx((0.2, 0.098, 0.091))
+    assert codes(found) == {"mean-of-run"}
+
+
+def test_tables_and_named_trainers_are_no_loops(tmp_path):
+    table = "| step | time (ms) |\n|---|---|\n| 1 | 5.5 |\n| 2 | 5.4 |\n| 3 | 5.6 |\n"
+    assert one(read(tmp_path, table)).origin.format.startswith("text/")
+    assert refusal(tmp_path, "step 1 done\nstep 2 done\nstep 3 done\nno more steps: 4\n").format == "text"
+    assert refusal(tmp_path, "step 1: 5.5 ms of nothing\n").format == "text"
+
+
+def test_a_loop_s_chip_is_proposed_from_what_it_prints(tmp_path):
+    text = f"| device | NVIDIA A100-SXM4-80GB |\n{LOOPS['bars between']}"
+    assert one(read(tmp_path, text)).device["candidates"][0]["chip"] == "a100-80gb-sxm"

@@ -1,6 +1,7 @@
 """Measurement: it survives JSON whole, and every default is empty rather than guessed."""
 
 import json
+import statistics
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -80,6 +81,12 @@ def test_rows_are_counted_by_what_became_of_them():
 
 def test_steps_that_differ_by_more_than_two_times_are_disturbed():
     assert (disturbance((1.0, 2.0)), disturbance((1.0, 3.1, 1.2)), disturbance(())) == (0.0, 3.1, 0.0)
+    log = (*(1.0 + at / 100 for at in range(57)), 9.0, 9.0, 0.1)
+    assert (disturbance(log), step_time_s(log)) == (0.0, statistics.median(log)), (
+        "an evaluation in a long log disturbs no other step"
+    )
+    half = (*(1.0 for _ in range(30)), *(3.0 for _ in range(30)))
+    assert (disturbance(half), step_time_s(half)) == (3.0, 1.0)
     assert step_time_s((1.0, 2.0, 1.4)) == 1.4
     assert step_time_s((3.1, 1.0, 1.2)) == 1.0
     assert step_time_s(()) is None

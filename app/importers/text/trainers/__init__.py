@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from app.importers.text.trainers import deepspeed, hugging_face, lightning, megatron, nanotron, torchtitan
+from app.importers.text.trainers import deepspeed, hugging_face, lightning, loop, megatron, nanotron, torchtitan
 from app.importers.text.trainers.log import Log, measurement
 from estimator.scenario.measurement import Measurement
 
@@ -18,6 +18,8 @@ TRAINERS: dict[str, Callable[[Sequence[str]], Log | None]] = {
     "Transformers": hugging_face.read,
     "Lightning": lightning.read,
 }
+LOOP = "loop"
+"""A loop without a name, in formats and origins."""
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _LONGEST_LINE = 8000
 
@@ -27,7 +29,7 @@ def read(text: str, filename: str) -> Measurement | None:
 
     One trainer may drive another; the scenario is then that of the one whose arguments the log holds.
     """
-    lines = [_ANSI.sub("", line) for line in text.splitlines() if len(line) < _LONGEST_LINE]
+    lines = _lines(text)
     logs = [(name, log) for name, reader in TRAINERS.items() if (log := reader(lines)) is not None]
     if not logs:
         return None
@@ -39,4 +41,14 @@ def read(text: str, filename: str) -> Measurement | None:
     return measurement(best, name, filename)
 
 
-__all__ = ["TRAINERS", "read"]
+def read_loop(text: str, filename: str) -> Measurement | None:
+    """Read the log of a loop that somebody wrote; ask the named trainers first, whose lines say steps too."""
+    log = loop.read(_lines(text))
+    return measurement(log, LOOP, filename) if log else None
+
+
+def _lines(text: str) -> list[str]:
+    return [_ANSI.sub("", line) for line in text.splitlines() if len(line) < _LONGEST_LINE]
+
+
+__all__ = ["LOOP", "TRAINERS", "read", "read_loop"]

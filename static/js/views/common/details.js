@@ -12,7 +12,7 @@ import { besideRows, errorWords } from "../../predictedRows.js";
 import { state, subscribe } from "../../state.js";
 import { colour, h, narrow, put } from "./dom.js";
 import { FigureCard } from "./figure.js";
-import { asksDevice, createQuestions, kindWords } from "./questions.js";
+import { answeredDevice, asksDevice, createQuestions, kindWords } from "./questions.js";
 import { createTableSave } from "./save.js";
 import { createScroller } from "./scroller.js";
 import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
@@ -45,6 +45,15 @@ export function createDetails(id = "details", opened = () => {}) {
       if (tab) void trying(open(tab));
     },
     right: (chip) => void trying(answer(chip)),
+    again: () => {
+      const tab = all.find((one) => one.key === chosen);
+      if (!tab) return;
+      const { name: named } = tab.measurement.device;
+      for (const { measurement } of all)
+        if (answeredDevice(measurement) && measurement.device.name === named) again.add(measurement.id);
+      guess = state.catalog.chips.find((one) => one.label === named)?.key ?? "";
+      void trying(open(tab));
+    },
   });
   const words = h("p", { class: "hint" });
   const head = h(
@@ -84,6 +93,9 @@ export function createDetails(id = "details", opened = () => {}) {
   let asked = 0;
   let picked = 0; // which of its charts
   let guess = ""; // chip that was chosen and not yet said to be right
+  /** @type {Set<string>} */
+  const again = new Set(); // measurements whose chip is asked for once more
+  const asks = (/** @type {Measurement} */ one) => asksDevice(one) || again.has(one.id);
 
   /**
    * An answer that is asked for once; a refusal is asked for again.
@@ -101,7 +113,7 @@ export function createDetails(id = "details", opened = () => {}) {
   /** @param {Measurement} measurement @returns {Promise<PredictedRows | null>} */
   async function predicted(measurement) {
     if (!measurement.rows.length) return null;
-    const guess = asksDevice(measurement) ? guessed(measurement) : "";
+    const guess = asks(measurement) ? guessed(measurement) : "";
     const key = `${measurement.id} rows ${guess} ${state.calibration}`;
     const found = await once(key, () => api.rows(measurement.id, guess)).catch(orNull);
     if (found?.unpredicted) known.delete(key); // a CPU that is not measured yet may be soon
@@ -116,6 +128,7 @@ export function createDetails(id = "details", opened = () => {}) {
       const found = await Promise.all(ids.map((one) => once(one, () => api.measurement(one)).catch(orNull)));
       if (key !== shown) return;
       guess = "";
+      again.clear();
       all = toldApart(found.flatMap((one) => (one ? tabsOf(one) : [])));
     } else if (!wanted || wanted === chosen) return;
     element.hidden = !all.length;
@@ -166,7 +179,7 @@ export function createDetails(id = "details", opened = () => {}) {
     save.hidden = !full;
     whole = full ? [full.table] : [];
     const chip = guessed(measurement);
-    questions.update(measurement, chip, alike(measurement, chip).length);
+    questions.update(measurement, chip, alike(measurement, chip).length, asks(measurement));
     const said = errorWords(beside);
     put(words, questions.open() && !beside?.unpredicted && said ? `If that is right: ${said}` : said);
     const { table, words: common } = full ? withoutCommon(full.table) : { table: null, words: "" };
@@ -252,7 +265,7 @@ export function createDetails(id = "details", opened = () => {}) {
   /** Measurements of the same file that say as little of what they ran on. @param {Measurement} measurement */
   function siblings(measurement) {
     const each = [...new Map(all.map((one) => [one.measurement.id, one.measurement])).values()];
-    return each.filter((one) => asksDevice(one) && one.device.name === measurement.device.name);
+    return each.filter((one) => asks(one) && one.device.name === measurement.device.name);
   }
 
   /** Those of them that this chip may have run: two parts of one file may be two machines. @param {Measurement} measurement @param {string} chip */
@@ -267,6 +280,7 @@ export function createDetails(id = "details", opened = () => {}) {
     const tab = all.find((one) => one.key === chosen);
     const ids = tab ? alike(tab.measurement, chip).map((one) => one.id) : [];
     await Promise.all(ids.map((one) => api.ranOn(one, chip)));
+    again.clear();
     for (const one of ids) for (const key of known.keys()) if (key.split(" ")[0] === one) known.delete(key);
     const every = shown.split(",");
     shown = "";

@@ -11,28 +11,41 @@ export const kindWords = ({ origin }) => origin.format.replace(/^text\//, "").re
 export const asksDevice = ({ device, origin }) =>
   Array.isArray(device.candidates) && !device.name && device.kind !== "cpu" && origin.kind === "upload";
 
+/** Whether somebody answered, and may have been mistaken. @param {Measurement} measurement */
+export const answeredDevice = ({ device, origin }) =>
+  Array.isArray(device.candidates) && Boolean(device.name) && origin.kind === "upload";
+
 /**
  * At most two questions, answered already: what a table was, as it was read, and what it was measured on.
- * @param {{change: (chip: string) => void, right: (chip: string) => void}} acts
+ * @param {{change: (chip: string) => void, right: (chip: string) => void, again: () => void}} acts
  */
-export function createQuestions({ change, right }) {
+export function createQuestions({ change, right, again }) {
   const what = h("b");
   const choice = h("select", { onchange: () => change(choice.value) });
   const why = h("small", { class: "quiet" });
   const yes = h("button", { type: "button", class: "primary", text: "Confirm", onclick: () => right(choice.value) });
+  const known = h("b");
+  const other = h("button", { type: "button", class: "text", text: "Change", onclick: again });
   const element = h(
     "div",
     { class: "questions" },
     h("p", {}, h("span", { class: "quiet", text: "What was it? " }), what),
-    h("p", {}, h("span", { class: "quiet", text: "On what? " }), choice, yes, why),
+    h("p", {}, h("span", { class: "quiet", text: "On what? " }), known, " ", other, choice, yes, why),
   );
 
-  /** @param {Measurement} measurement @param {string} chip @param {number} tables  of the file that wait for an answer */
-  function update(measurement, chip, tables) {
-    element.hidden = !asksDevice(measurement);
-    if (element.hidden) return;
+  /** @param {Measurement} measurement @param {string} chip @param {number} tables  of the file that wait for an answer @param {boolean} asked */
+  function update(measurement, chip, tables, asked) {
     const { label, id, device } = measurement;
+    element.hidden = !asked && !answeredDevice(measurement);
+    known.hidden = other.hidden = asked;
+    choice.hidden = yes.hidden = why.hidden = !asked;
+    if (element.hidden) return;
     put(what, kindWords(measurement));
+    if (!asked) {
+      put(known, device.name);
+      other.setAttribute("aria-label", `${label || id}: measured on another chip`);
+      return;
+    }
     /** @type {{chip: string, why: string}[]} */
     const likely = device.candidates ?? [];
     const labels = new Map(state.catalog.chips.map((one) => [one.key, one.label]));
@@ -59,5 +72,5 @@ export function createQuestions({ change, right }) {
     const all = tables > 1 ? `for ${tables} tables of this file` : "";
     put(why, [reason, all].filter(Boolean).join("; "));
   }
-  return { element, update, open: () => !element.hidden };
+  return { element, update, open: () => !element.hidden && known.hidden };
 }

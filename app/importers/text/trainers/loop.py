@@ -1,0 +1,219 @@
+"""Loops that people write themselves: lines that say a step and its time or rate, in whatever words.
+
+``iter 3: loss 9.8, time 135.51ms``, ``step 2/10 | 3056.36 ms | 171543 tok/s``, ``Epoch: [0][ 10/37]  Time  0.861``,
+``[batch=1/40]:`` with a line for each figure beneath, bars that fill, ``555/5000 [05:03<40:38,  1.82it/s, loss=5.6]``.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from app.importers.text.trainers.log import Log, Step, number, rows_of, without_first
+from app.importers.text.values.units import unit
+from estimator.scenario.measurement import Warning
+
+_MARK = re.compile(
+    r"(?<![A-Za-z])(?:(?:step|iter(?:ation)?|batch|it)s?\s{0,8}[:=#]?\s{0,8}\[?|epoch:?\s{0,4}\[?\d{1,6}\]?\s{0,4}\[)"
+    r"\s{0,8}(\d{1,9})(?:\s{0,4}/\s{0,4}\d{1,9})?\b",
+    re.IGNORECASE,
+)
+_PER_STEP = r"(?:it|iter|iteration|step|batch)"
+_SECOND = r"(?:s|sec|second)"
+_UNIT = (
+    rf"(?:ns|us|µs|μs|msec|ms|seconds|second|secs|sec|s)(?:\s?/\s?{_PER_STEP})?"
+    rf"|(?:it|its|iters|iter|iterations|steps|step|batches|batch)/{_SECOND}"
+    rf"|(?:tokens|token|toks|tok|samples|examples|images|imgs|img|sequences|seqs)\s?/\s?{_SECOND}(?:/(?:gpu|device))?"
+    r"|%|[KMGT]i?B|[KMGTP]FLOPS?(?:/s)?"
+)
+_NUMBER = r"[-+]?(?:\d{1,3}(?:,\d{3}){1,4}|\d{1,15})(?:\.\d{0,20})?(?:e[-+]?\d{1,3})?(?:[KMB](?![A-Za-z]))?"
+_NAME = r"[A-Za-z_][\w/@.-]{0,60}(?: [A-Za-z_][\w/@.-]{0,30}){0,3}"
+_FIELD = re.compile(
+    rf"(?:(?<![\w/@.-])({_NAME})\s{{0,4}}(?:\(([a-zA-Z]{{1,8}})\))?\s{{0,4}}[:=]?\s{{0,12}})?"
+    rf"(?<![\w.])({_NUMBER})(?:\s?({_UNIT})(?![\w/]))?(?![\w.])",
+    re.IGNORECASE,
+)
+_BAR = re.compile(
+    rf"\b(\d{{1,9}})/(\d{{1,9}})\b.{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
+    re.IGNORECASE,
+)
+_STEP_TOKENS = re.compile(r"\btokens(?: per | ?/ ?)(?:iteration|step|batch)\b\D{0,20}([\d,]{2,15})", re.IGNORECASE)
+_TIME = re.compile(
+    r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed)"
+    r"|time|dt|time_(?:per_)?(?:step|it|iter|iteration|batch)|elapsed_time_per_iteration|step|iter"
+)
+_SINCE_START = re.compile(
+    r"(?:train|training|total|wall|cumulative)(?:_training)?_time|elapsed(?:_time)?|time_elapsed|wallclock"
+)
+_MEAN = re.compile(r"(?:step|iter|iteration|batch)_(?:avg|mean)|(?:avg|mean)_(?:time|step)")
+_RATE = re.compile(r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)$|(?:^|_)tps$")
+_STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:per_)?(?:s|sec|second)$")
+_UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds)$")
+_PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
+_MARKS = ("step", "steps", "iter", "iters", "iteration", "batch")
+_LONGEST_LINE, _HEAD, _FEWEST, _MOST_FIELDS, _DIGITS = 600, 160, 3, 24, 9
+_FEWEST_OF_A_BAR = 10
+_LONGEST_STEP_S = 100.0
+"""A time without a unit that is longer is hardly in seconds."""
+
+
+def read(lines: Sequence[str]) -> Log | None:
+    """Read its steps, else the rates of its bars; None where no three lines say a step and how long or how fast."""
+    warnings: list[Warning] = []
+    steps = [step for mark, text in _marked(lines) if (step := _step(mark, text)).row]
+    steps = _timed(steps, lines, warnings)
+    if len({step.number for step in steps}) < _FEWEST:
+        return _bars(lines)
+    steps_s = without_first(steps, warnings)
+    means = [step.row["mean_step_s"] for step in steps if "mean_step_s" in step.row]
+    if not steps_s and means:
+        steps_s = (means[-1],)
+        message = "The step time is the mean of the run up to its last line, the first steps among them"
+        warnings.append(Warning(code="mean-of-run", message=message))
+    if not steps_s:
+        message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
+        warnings.append(Warning(code="no-step-time", message=message))
+    whole, each = (steps[-1].row.get(key, 0.0) for key in ("tokens_per_s", "tokens_per_s_per_gpu"))
+    world = round(whole / each) if whole and each else 1
+    return Log(rows=rows_of(steps), steps_s=steps_s, world_size=max(1, world), warnings=tuple(warnings))
+
+
+def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Each step that is marked and what is said of it: behind the mark, and on indented lines under a mark alone."""
+    under: tuple[int, list[str]] | None = None
+    for line in lines:
+        found = _MARK.search(line[:_HEAD]) if len(line) <= _LONGEST_LINE else None
+        if under and found is None and line[:1].isspace():
+            if len(under[1]) < _MOST_FIELDS:
+                under[1].append(line[:_LONGEST_LINE])
+            continue
+        if under:
+            yield under[0], "\n".join(under[1])
+            under = None
+        if found and not any(letter.isalnum() for letter in line[found.end() :]):
+            under = (int(found[1]), [])
+        elif found:
+            yield int(found[1]), line[found.end() :]
+    if under:
+        yield under[0], "\n".join(under[1])
+
+
+def _step(mark: int, text: str) -> Step:
+    """What a line says of a step; an empty row where that is no time and no rate."""
+    row: dict[str, Any] = {}
+    unnamed = None
+    for at, field in enumerate(_FIELD.finditer(text)):
+        if at >= _MOST_FIELDS:
+            break
+        name, value = re.sub(r"[^a-z0-9]+", "_", (field[1] or "").lower()).strip("_"), number(field[3].upper())
+        printed = re.sub(r"\s", "", field[4] or field[2] or "").lower()
+        if _PASSED_OVER.search(name):
+            continue
+        key, scale = _meaning(name, printed)
+        if key == "steps_per_s":
+            key, value = "step_s", 1 / value if value > 0 else 0.0
+        if key == "unnamed_s":
+            unnamed = value * scale
+        elif key and key not in _MARKS and not (key == "mfu_frac" and value <= 0):
+            row.setdefault(key, value * (0.01 if key == "mfu_frac" and not printed and value > 1 else scale))
+    if unnamed:
+        row.setdefault("step_s", unnamed)
+    row = {key: value for key, value in row.items() if not (key.endswith("step_s") and value <= 0)}
+    timed = ("step_s", "step_without_unit", "mean_step_s", "since_start_s", "tokens_per_s", "tokens_per_s_per_gpu")
+    return Step(number=mark, seconds=row.get("step_s"), row=row if any(key in row for key in timed) else {})
+
+
+def _meaning(name: str, printed: str) -> tuple[str, float]:
+    """Column and SI value of one; no column for a number that has neither name nor a unit that says what it is."""
+    per_step = re.fullmatch(rf"(\w+)/{_PER_STEP}", printed)
+    if per_step and (time := unit(per_step[1])):
+        return ("mean_step_s" if _MEAN.fullmatch(name) else "step_s"), time.scale
+    if re.fullmatch(rf"{_PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
+        return "steps_per_s", 1.0
+    if printed.startswith("tok") or _RATE.search(name):
+        each = "gpu" in printed + name or "device" in printed + name
+        return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
+    if "/" in printed and not printed.endswith("flops/s"):
+        return "samples_per_s", 1.0
+    if name.endswith("mfu") or (not name and printed == "%"):
+        return ("mfu_frac", 0.01 if printed else 1.0) if name else ("", 1.0)
+    if in_name := _UNIT_IN_NAME.search(name):
+        name, printed = name[: in_name.start()], printed or in_name[1]
+    known = unit(printed + "/s" if printed.endswith("flops") else printed) if printed else None
+    if known and known.suffix == "_s":
+        if not name:
+            return "unnamed_s", known.scale
+        for pattern, key in ((_SINCE_START, "since_start_s"), (_MEAN, "mean_step_s"), (_TIME, "step_s")):
+            if pattern.fullmatch(name):
+                return key, known.scale
+    elif not known and _TIME.fullmatch(name) and name not in ("step", "iter"):
+        return "step_without_unit", 1.0
+    if not name:
+        return "", 1.0
+    return (name + known.suffix, known.scale) if known else (name, 1.0)
+
+
+def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning]) -> list[Step]:
+    """The steps with their seconds: as said, as seconds where no unit is, apart, or by the tokens of a step."""
+    bare = [step.row["step_without_unit"] for step in steps if "step_without_unit" in step.row]
+    in_seconds = bool(bare) and 0 < statistics.median(bare) < _LONGEST_STEP_S
+    said = in_seconds or any(step.seconds for step in steps)
+    if bare:
+        message = "Times have no unit and are read as seconds"
+        if not in_seconds:
+            message = (
+                "Times have no unit and are too long for seconds, so they are left out. Write one behind them: 35 ms"
+            )
+        warnings.append(Warning(code="unit-missing", message=message))
+    hit = next((hit for line in lines[:2000] if (hit := _STEP_TOKENS.search(line[:_LONGEST_LINE]))), None)
+    tokens = number(hit[1]) if hit else 0.0
+    timed = []
+    before: Step | None = None
+    for step in steps:
+        row = {key: value for key, value in step.row.items() if key != "step_without_unit"}
+        seconds = step.seconds or (step.row.get("step_without_unit") if in_seconds else None)
+        if not said and "since_start_s" in row:
+            apart = step.number - before.number if before else 0
+            if before is not None and apart > 0 and row["since_start_s"] > before.row["since_start_s"]:
+                seconds = round((row["since_start_s"] - before.row["since_start_s"]) / apart, _DIGITS)
+            elif before is not None and apart == 0:
+                continue
+            before = step
+        elif not said and tokens and row.get("tokens_per_s"):
+            seconds = tokens / row["tokens_per_s"]
+        timed.append(replace(step, seconds=seconds, row={**row, "step_s": seconds} if seconds else row))
+    return timed
+
+
+def _bars(lines: Sequence[str]) -> Log | None:
+    """The rate at which each bar ended or was left; a bar is drawn again and again while it fills."""
+    rows: list[dict[str, Any]] = []
+    left = False
+    for line in lines:
+        found = _BAR.search(line[:_LONGEST_LINE])
+        value = number(found[3]) if found else 0.0
+        if found is None or value <= 0:
+            left = left or bool(line.strip() and rows and rows[-1]["step"] == rows[-1]["steps"])
+            continue
+        done, batches, printed = int(found[1]), int(found[2]), found[4].lower()
+        time = unit(printed.split("/")[0]) if not printed.endswith("/s") else None
+        row = {
+            "bar": len(rows) + 1,
+            "step": done,
+            "steps": batches,
+            "step_s": value * time.scale if time else 1 / value,
+        }
+        if rows and not left and rows[-1]["steps"] == batches and rows[-1]["step"] <= done:
+            rows[-1] = {**row, "bar": len(rows)}
+        else:
+            rows.append(row)
+        left = False
+    rows = [row for row in rows if row["step"] >= _FEWEST_OF_A_BAR]
+    if not rows:
+        return None
+    message = "Each time is what a bar of progress said last, a mean over its steps with the loading of data"
+    warning = Warning(code="mean-of-run", message=message)
+    return Log(rows=tuple(rows), steps_s=tuple(row["step_s"] for row in rows), warnings=(warning,))

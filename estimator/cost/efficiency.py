@@ -67,6 +67,7 @@ class Efficiencies:
     gemm_tf32_start_s: float
     gemm_vector_start_s: float
     gemm_split_factor: float
+    gemm_split_depth: float
     gemm_overlap_power: float
     power_free_factor: float
     power_bound_factor: float
@@ -93,9 +94,11 @@ class Efficiencies:
     softmax_frac: float
     strided_elements_per_unit_cycle: float
     mixed_elements_per_unit_cycle: float
+    looped_softmax_elements_per_unit_cycle: float
     column_bytes_per_unit_cycle: float
     column_start_s: float
     walk_load_s: float
+    walk_load_cudnn_s: float
     kernel_tail_s: float
     kernel_gap_s: float
     optimizer_tail_s: float
@@ -218,6 +221,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "power_bound_frac": e.power_bound_frac,
         "strided_elements_per_unit_cycle": 1e6,
         "mixed_elements_per_unit_cycle": 1e6,
+        "looped_softmax_elements_per_unit_cycle": 1e6,
         "column_bytes_per_unit_cycle": 1e6,
     }
     exact = {name: replace(e.ranges[name], value=value, low=value, high=value) for name, value in changed.items()}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+import numpy as np
+
 from estimator.cost.efficiency import Tiles
 from estimator.scenario.arrays import ceil_div, maximum, minimum
 from estimator.scenario.units import Number
@@ -22,34 +24,40 @@ def gemm_s(
     start_s: float,
     tiles: Tiles,
     split_factor: float,
+    split_depth: float,
     overlap_power: float,
 ) -> Number:
     """Time of ``batch`` products (m × k)·(k × n).
 
-    t = start + ((waves · tile)^p + (bytes / bandwidth)^p)^(1/p), where waves = ceil(tiles / units), one tile takes
-    2·tm·tn·k / (unit's share of the reachable FLOP/s), and the library picks the tile that finishes first; no product
-    takes longer than ``split_factor`` times what it would at that rate, as idle units then share k. ``overlap_power``
-    is p: the result is written while the unit waits, so compute and memory overlap in part; infinity would be a plain
-    maximum.
+    t = start + ((waves · tile)^p + (bytes / bandwidth)^p)^(1/p), where waves = ceil(s · tiles / units), one tile takes
+    2·tm·tn·(k/s) / (unit's share of the reachable FLOP/s), and the library picks the tile that finishes first. Where
+    the tiles leave units idle, s = floor(units / tiles) of them share k, each at least ``split_depth`` of it, and write
+    s·m·n sums of four bytes (cuBLAS's split-K kernels). No product takes longer than ``split_factor`` times what it
+    would at that rate. ``overlap_power`` is p: the result is written while the unit waits, so compute and memory
+    overlap in part; infinity would be a plain maximum.
     """
-    compute = _compute_s(batch, m, n, k, flops_per_s, compute_units, start_s, tiles, split_factor)
+    memory_and_splits = (memory_bytes_per_s, split_factor, split_depth)
+    compute = _compute_s(batch, m, n, k, flops_per_s, compute_units, start_s, tiles, *memory_and_splits)
     memory = bytes / memory_bytes_per_s
     return start_s + (compute**overlap_power + memory**overlap_power) ** (1.0 / overlap_power)
 
 
 def _tiled_s(
     batch: Number, m: Number, n: Number, k: Number, flops_per_s: float, compute_units: float, start_s: float,
-    tiles: Tiles, split_factor: float,
+    tiles: Tiles, memory_bytes_per_s: float, split_factor: float, split_depth: float,
 ) -> Number:  # fmt: skip
     unit_flops_per_s = flops_per_s / compute_units
+    deep = np.max(k) >= 2 * split_depth
     best: Number | None = None
     for rows, columns, rate in tiles.tiles:
         count = batch * minimum(ceil_div(m, rows) * ceil_div(n, columns), ceil_div(m, columns) * ceil_div(n, rows))
-        waves = ceil_div(count, compute_units)
-        time = waves * (2.0 * rows * columns * k / (unit_flops_per_s * rate))
+        time: Number = ceil_div(count, compute_units) * (2.0 * rows * columns * k / (unit_flops_per_s * rate))
+        if deep and 2 * np.min(count) <= compute_units:
+            parts = maximum(minimum(compute_units // count, k // split_depth), 1)
+            sums_s = minimum(parts - 1, 1) * (4.0 * parts * batch * m * n / memory_bytes_per_s)
+            time = ceil_div(count * parts, compute_units) / ceil_div(count, compute_units) * time / parts + sums_s
         best = time if best is None else minimum(best, time)
     assert best is not None
-    # Splitting k over idle units helps long, narrow products; it cannot beat the reachable rate itself.
     floor = 2.0 * batch * m * n * k / flops_per_s
     return maximum(minimum(best, split_factor * floor + start_s), floor)
 
@@ -59,9 +67,9 @@ _cached_tiled_s = lru_cache(maxsize=1 << 16)(_tiled_s)
 
 def _compute_s(
     batch: Number, m: Number, n: Number, k: Number, flops_per_s: float, compute_units: float, start_s: float,
-    tiles: Tiles, split_factor: float,
+    tiles: Tiles, *others: float,
 ) -> Number:  # fmt: skip
     # A step repeats few shapes, and an interval reprices them all; arrays cannot be keys and go straight through.
     if all(isinstance(size, (int, float)) for size in (batch, m, n, k)):
-        return _cached_tiled_s(batch, m, n, k, flops_per_s, compute_units, start_s, tiles, split_factor)  # type: ignore[arg-type]
-    return _tiled_s(batch, m, n, k, flops_per_s, compute_units, start_s, tiles, split_factor)
+        return _cached_tiled_s(batch, m, n, k, flops_per_s, compute_units, start_s, tiles, *others)  # type: ignore[arg-type]
+    return _tiled_s(batch, m, n, k, flops_per_s, compute_units, start_s, tiles, *others)

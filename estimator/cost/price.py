@@ -107,6 +107,7 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         start_s=getattr(efficiencies, start),
         tiles=getattr(efficiencies, tiles),
         split_factor=efficiencies.gemm_split_factor,
+        split_depth=efficiencies.gemm_split_depth,
         overlap_power=efficiencies.gemm_overlap_power,
     )
     return Priced(
@@ -168,7 +169,9 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     units_hz = chip.compute_units * chip.clock_hz
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     again = efficiencies.softmax_frac if op.category == Category.ATTENTION else efficiencies.norm_frac
-    elements = op.strided_elements / (units_hz * efficiencies.strided_elements_per_unit_cycle) + op.mixed_elements / (
+    walks = op.efficiency.startswith("walk")
+    rate = getattr(efficiencies, op.efficiency if op.efficiency and not walks else "strided_elements_per_unit_cycle")
+    elements = op.strided_elements / (units_hz * rate) + op.mixed_elements / (
         units_hz * efficiencies.mixed_elements_per_unit_cycle
     )
     # What elements limit on fast memory, bytes do on slow.
@@ -181,7 +184,8 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         + slow
     )
     resident = chip.compute_units * (UNIT_THREADS // WALKER_THREADS)
-    walked = op.walked_elements / (WALKER_THREADS * minimum(op.walkers, resident)) * efficiencies.walk_load_s
+    load_s = getattr(efficiencies, op.efficiency if walks else "walk_load_s")
+    walked = op.walked_elements / (WALKER_THREADS * minimum(op.walkers, resident)) * load_s
     seconds = maximum(seconds, walked)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     tail = op.launches * (

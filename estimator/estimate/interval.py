@@ -24,7 +24,9 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
                   "attention_whole_backward_half_length", "attention_dropout_frac", "attention_dropout_backward_frac",
                   "attention_mask_frac", "attention_mask_backward_frac"),
     "memory": ("memory_frac", "norm_frac", "softmax_frac", "strided_elements_per_unit_cycle",
-               "mixed_elements_per_unit_cycle", "column_bytes_per_unit_cycle", "column_start_s", "walk_load_s",
+               "mixed_elements_per_unit_cycle", "looped_softmax_elements_per_unit_cycle",
+               "column_bytes_per_unit_cycle", "column_start_s", "walk_load_s",
+               "walk_load_cudnn_s",
                "kernel_tail_s", "kernel_gap_s", "optimizer_tail_s"),
     "host": ("host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
              "host_megatron_forward_s", "host_megatron_backward_s", "host_library_factor", "host_tensor_s",
@@ -39,6 +41,7 @@ INTERVAL_GROUPS: dict[str, tuple[str, ...]] = {
 
 SHAPES = (
     "gemm_split_factor",
+    "gemm_split_depth",
     "gemm_overlap_power",
     "power_free_factor",
     "power_bound_factor",

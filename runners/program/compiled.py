@@ -55,6 +55,9 @@ class _Outputs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        # Autograd holds what it gave a node until the node, here the whole graph, has run.
+        held = list(gradients)
+        torch.autograd.Variable._execution_engine.queue_callback(held.clear)
         return gradients
 
 

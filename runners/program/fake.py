@@ -141,10 +141,30 @@ def _patch_devices(route: Route) -> None:
         kwargs = {**dict(zip(names + more, args, strict=False)), **kwargs}
         for name in ("multiprocessing_context", "worker_init_fn", "prefetch_factor", "persistent_workers", "timeout"):
             kwargs.pop(name, None)
+        self._asked_for_workers = bool(kwargs.get("num_workers"))
         kwargs.update(num_workers=0, pin_memory=False)
         begin(self, dataset, **kwargs)
 
+    iterate = dataloader.__iter__
+    iterator: Any = torch.utils.data.dataloader._BaseDataLoaderIter
+    following = iterator.__next__
+
+    def batches(self: Any) -> Any:
+        made: Any = iterate(self)
+        made._elsewhere = getattr(self, "_asked_for_workers", False)
+        return made
+
+    def batch(self: Any) -> Any:
+        # What workers do costs the program's own process nothing.
+        before = route.recording.dispatches
+        found = following(self)
+        if getattr(self, "_elsewhere", False):
+            route.recording.dispatches = before
+        return found
+
     dataloader.__init__ = without_workers  # type: ignore[method-assign]
+    dataloader.__iter__ = batches  # type: ignore[method-assign]
+    iterator.__next__ = batch
     anywhere.Generator = _generator()
     parallel: Any = scatter_gather
     parallel.Scatter = _Scatter

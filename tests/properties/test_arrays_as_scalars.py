@@ -45,7 +45,7 @@ def several(*each: st.SearchStrategy[Any]) -> st.SearchStrategy[list[tuple[Any, 
 def test_products(rows):
     machine = {
         "flops_per_s": 7e14, "compute_units": 132.0, "memory_bytes_per_s": 3e12, "start_s": 3e-6,
-        "tiles": E.gemm_matrix_tiles, "split_factor": 1.5, "overlap_power": 1.5,
+        "tiles": E.gemm_matrix_tiles, "split_factor": 1.5, "split_depth": 1024.0, "overlap_power": 1.5,
     }  # fmt: skip
     batch, m, n, k, moved = columns(rows)
     found = gemm_s(batch=batch, m=m, n=n, k=k, bytes=moved, **machine)

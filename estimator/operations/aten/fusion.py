@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from estimator.operations.aten import elementwise, indexing, kernels_of, kernels_of_table, products, reductions
 from estimator.operations.aten.operands import count, kernel, moved_bytes, width
 from estimator.operations.op import WHOLE, Op, fetched_at_once
+from estimator.scenario.breakdown import Phase
 from estimator.scenario.op_list import Operand, OpList, Signature
 
 POINTWISE: tuple[Callable[[Signature], list[Op]], ...] = (
@@ -18,6 +19,12 @@ REDUCING: tuple[Callable[[Signature], list[Op]], ...] = (
     reductions.reduction, reductions.softmax, reductions.softmax_backward, reductions.log_softmax_backward,
     reductions.norm, reductions.norm_backward, reductions.nll_loss, reductions.nll_loss_backward,
 )  # fmt: skip
+
+SOFTMAXES = (reductions.softmax, reductions.softmax_backward, reductions.log_softmax_backward)
+LOOPED_SOFTMAX = "looped_softmax_elements_per_unit_cycle"
+AT_ONCE = 1024
+"""Values of a row that a compiled reduction holds at once (torch._inductor: persistent reductions); it loops over more,
+and a softmax then keeps a running maximum and sum: two exponentials for each value."""
 
 PADDED = (products.mm, products.addmm, products.bmm, products.baddbmm)
 """Products whose operands a compiler copies into rows that a matrix unit can fetch (torch._inductor, pad_mm)."""
@@ -42,6 +49,8 @@ class Joined:
     calls that it is made for and that reads it last. ``sources``: operands that are read a second time, to compute an
     unwritten result again: each with the calls that read it first and last. ``written``, ``origins``: sizes and types
     of results that are in memory, and of those that are not, with the end, phase and operands of their kernel.
+    ``read_later``: sizes and types that a later phase reads from memory; ``first``: the first result of each that a
+    kernel makes and does not write, with its call and the kernel's last.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)
@@ -49,6 +58,8 @@ class Joined:
     copies: list[tuple[float, int, int]] = field(default_factory=list)
     sources: list[tuple[Operand, int, int]] = field(default_factory=list)
     written: set[tuple[int, str]] = field(default_factory=set)
+    read_later: set[tuple[int, str]] = field(default_factory=set)
+    first: list[tuple[tuple[int, str], int, Operand, int]] = field(default_factory=list)
     origins: dict[tuple[int, str], tuple[int, str, tuple[Operand, ...]]] = field(default_factory=dict)
 
 
@@ -63,7 +74,9 @@ class _Group:
     made: set[tuple[int, str]] = field(default_factory=set)
     again: list[tuple[Operand, int]] = field(default_factory=list)
     flops: float = 0.0
+    looped: float = 0.0
     names: list[str] = field(default_factory=list)
+    first: dict[tuple[int, str], tuple[int, Operand]] = field(default_factory=dict)
 
 
 def fusible(op: str) -> bool:
@@ -106,7 +119,18 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
         for one in outputs:
             copies[one] = set()
     _close(groups, joined)
+    _write_what_is_read_later(joined)
     return joined
+
+
+def _write_what_is_read_later(joined: Joined) -> None:
+    """A kernel writes the first of its results that a later phase reads from memory and does not compute again."""
+    for key, index, made, last in joined.first:
+        if key in joined.read_later and index in joined.unwritten and joined.kernels[last]:
+            joined.unwritten.remove(index)
+            (op,) = joined.kernels[last]
+            op.stream_bytes += moved_bytes(made) * (not op.strided_elements)
+            op.bytes += moved_bytes(made)
 
 
 def _group_of(groups: list[_Group], s: Signature, phase: str) -> _Group:
@@ -117,11 +141,14 @@ def _group_of(groups: list[_Group], s: Signature, phase: str) -> _Group:
         return groups[-1]
     group, *others = found
     for one in others:
-        group.read += [operand for operand in one.read if operand not in group.read]
+        for operand in dict.fromkeys(one.read):
+            group.read += [operand] * (one.read.count(operand) - group.read.count(operand))
         group.open += one.open
         group.made |= one.made
+        group.first = one.first | group.first
         group.again += one.again
         group.flops += one.flops
+        group.looped = max(group.looped, one.looped)
         group.names += one.names
     groups[:] = [one for one in groups if one not in others]
     return group
@@ -153,6 +180,7 @@ def _pad(s: Signature, index: int, padded: dict[tuple[int, str], int], joined: J
 
 def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
     outputs = s.outputs or s.inputs[:1]
+    read: list[Operand] = []
     for one in s.inputs:
         maker = next((pair for pair in group.open if _same(pair[0], one)), None)
         if maker is not None:
@@ -165,11 +193,20 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
             group.again += [(source, at) for source in sources]
         else:
             sources = (one,)
-        group.read += [source for source in sources if source not in group.read]
+            if group.phase == Phase.BACKWARD:
+                joined.read_later.add(key)
+        read += sources
+    # What two members read may be one tensor; what one of them reads twice, as a sum does, is two.
+    for source in dict.fromkeys(read):
+        group.read += [source] * (read.count(source) - group.read.count(source))
     group.open += [(one, index) for one in outputs]
+    for one in outputs:
+        group.first.setdefault((count(one), one.dtype), (index, one))
     group.made |= {(count(one), one.dtype) for one in outputs}
     group.flops += float(max(map(count, (*s.inputs, *outputs)), default=0))
     group.names.append(s.op.rpartition("::")[2])
+    if kernels_of_table(s.op) in SOFTMAXES and s.inputs and s.inputs[0].shape[-1:] > (AT_ONCE,):
+        group.looped = max(group.looped, float(count(s.inputs[0])))
     group.last = index
     joined.kernels[index] = []
 
@@ -191,10 +228,18 @@ def _close(groups: Sequence[_Group], joined: Joined) -> None:
             if any((count(one), one.dtype) == key for one in written):
                 joined.written.add(key)
             else:
+                if group.phase == Phase.FORWARD:
+                    index, made = group.first[key]
+                    joined.first.append((key, index, made, group.last))
                 joined.origins.setdefault(key, (group.last, group.phase, tuple(group.read)))
         moved = sum(map(moved_bytes, group.read)) + sum(map(moved_bytes, written))
         if moved:
-            joined.kernels[group.last] = [kernel(_shown(group.names), stream=moved, flops=group.flops)]
+            name, looped = _shown(group.names), group.looped
+            joined.kernels[group.last] = [
+                kernel(name, strided=looped, moved=moved, flops=group.flops, efficiency=LOOPED_SOFTMAX)
+                if looped
+                else kernel(name, stream=moved, flops=group.flops)
+            ]
 
 
 def _passes_on(group: _Group, s: Signature) -> bool:

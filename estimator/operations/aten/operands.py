@@ -127,6 +127,7 @@ def kernel(
     mixed: Number = 0.0,
     walked: Number = 0.0,
     walkers: Number = 1.0,
+    efficiency: str = "",
     moved: Number | None = None,
     launches: Number = 1.0,
     flops: Number = 0.0,
@@ -135,7 +136,8 @@ def kernel(
     """Memory-bound kernels: bytes that stream, elements that pass slowly, bytes ``moved`` in all (else: streamed).
 
     ``reduced``: what of the streamed bytes goes over each row more than once; ``column``: what is summed over rows;
-    ``walked``: elements that ``walkers`` blocks go over, one load after another.
+    ``walked``: elements that ``walkers`` blocks go over, one load after another, each as long as ``efficiency`` says
+    (else: as in torch's own kernels).
     """
     return Op(
         name=name,
@@ -152,5 +154,6 @@ def kernel(
         mixed_elements=mixed,
         walked_elements=walked,
         walkers=walkers,
+        efficiency=efficiency,
         launches=launches,
     )

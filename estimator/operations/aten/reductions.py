@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from estimator.operations.aten.operands import count, is_contiguous, kernel, moved_bytes, total_bytes, width
 from estimator.operations.aten.products import name
@@ -141,6 +142,7 @@ def batch_norm(s: Signature) -> list[Op]:
     """Statistics, then the result: the input is read twice; without training once.
 
     cuDNN has no batch norm of bf16; torch's own has one block walk over each channel, then takes element by element.
+    cuDNN's has one block for each channel do it all.
     Where channels are last, they are columns.
     """
     entering = s.inputs[0]
@@ -158,7 +160,8 @@ def batch_norm(s: Signature) -> list[Op]:
                       flops=4.0 * elements)  # fmt: skip
         return [walk, result]
     return [kernel(name(s), stream=passes * moved, column=passes * moved if _without_cudnn(entering) else 0.0,
-                   flops=6.0 * count(entering), launches=2.0 if training else 1.0)]  # fmt: skip
+                   flops=6.0 * count(entering), launches=2.0 if training else 1.0,
+                   **_walked_by_cudnn(entering, 2.0 if training else 0.0))]  # fmt: skip
 
 
 def batch_norm_backward(s: Signature) -> list[Op]:
@@ -169,8 +172,19 @@ def batch_norm_backward(s: Signature) -> list[Op]:
         elements = float(count(entering))
         return [kernel(name(s), stream=moved, walked=2.0 * elements, walkers=float(entering.shape[1]),
                        flops=8.0 * elements)]  # fmt: skip
+    if not moved:
+        return []
     column = moved if _without_cudnn(entering) else 0.0
-    return [kernel(name(s), stream=moved, column=column, launches=2.0, flops=8.0 * count(entering))] if moved else []
+    return [kernel(name(s), stream=moved, column=column, launches=2.0, flops=8.0 * count(entering),
+                   **_walked_by_cudnn(entering, 4.0))]  # fmt: skip
+
+
+def _walked_by_cudnn(entering: Operand, loads: float) -> dict[str, Any]:
+    """What its one block for each channel goes over, ``loads`` of each value; nothing where channels are columns."""
+    if not loads or not _walked(entering) or _without_cudnn(entering):
+        return {}
+    walkers = float(entering.shape[1])
+    return {"walked": loads * count(entering), "walkers": walkers, "efficiency": "walk_load_cudnn_s"}
 
 
 def _walked(entering: Operand) -> bool:

@@ -221,3 +221,44 @@ def test_tables_and_named_trainers_are_no_loops(tmp_path):
 def test_a_loop_s_chip_is_proposed_from_what_it_prints(tmp_path):
     text = f"| device | NVIDIA A100-SXM4-80GB |\n{LOOPS['bars between']}"
     assert one(read(tmp_path, text)).device["candidates"][0]["chip"] == "a100-80gb-sxm"
+
+
+NANOGPT = """\
+Overriding config with config/train_gpt2.py:
+# 12 batch size * 1024 block size * 5 gradaccum * 8 GPUs = 491,520
+batch_size = 12
+gradient_accumulation_steps = 5 * 8
+Overriding: compile = {}
+
+tokens per iteration will be: 491,520
+number of parameters: 123.59M
+step 0: train loss 10.9897, val loss 10.9884
+iter 0: loss 10.9886, time 4361.16ms, mfu -100.00%
+iter 6: loss 9.5210, time 253.71ms, mfu {}
+iter 7: loss 9.5210, time 252.71ms, mfu {}
+"""
+
+
+def test_settings_of_nanogpt_are_a_scenario(tmp_path):
+    found = one(read(tmp_path, NANOGPT.format("True", "66.20%", "66.20%")))
+    assert (found.origin.format, found.world_size) == ("log/nanoGPT", 8)
+    assert found.steps_s == pytest.approx((0.25371, 0.25271))
+    assert found.scenario["plan"] == {"dp": 8, "micro_batch": 12}
+    assert found.scenario["training"] == {
+        "seq_len": 1024, "global_batch": 480, "precision": "bf16-amp", "framework": "pytorch-compile",
+        "optimizer": "adamw-fused",
+    }  # fmt: skip
+    model = found.scenario["model"]
+    assert (model["layers"], model["hidden"], model["heads"], model["vocab"], model["bias"]) == (
+        12,
+        768,
+        12,
+        50304,
+        False,
+    )
+    unknown = one(read(tmp_path, NANOGPT.format("False", "-100.00%", "-100.00%")))
+    assert (unknown.world_size, unknown.scenario["training"]["framework"]) == (1, "pytorch-eager")
+    assert "ranks-unknown" in codes(unknown)
+    real = one(read(tmp_path, TOOLS.joinpath("nanogpt.log").read_bytes()))
+    assert (real.scenario["model"]["layers"], real.scenario["training"]["global_batch"]) == (2, 4)
+    assert real.scenario["training"]["precision"] == "tf32"

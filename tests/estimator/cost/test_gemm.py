@@ -2,14 +2,17 @@
 
 import pytest
 
-from estimator.cost.efficiency import TABLES, efficiencies
+from estimator.cost.efficiency import TABLES, efficiencies, efficiencies_for
 from estimator.cost.gemm import gemm_s
+from estimator.cost.price import price
+from estimator.operations.op import Op
+from estimator.scenario import catalog
 
 E = efficiencies("default")
 OVERLAP_POWER = 1.5
 MACHINE = {
     "flops_per_s": 1e12, "compute_units": 10.0, "memory_bytes_per_s": 1e30, "start_s": 0.0,
-    "tiles": E.gemm_matrix_tiles, "split_factor": 1.5, "overlap_power": OVERLAP_POWER,
+    "tiles": E.gemm_matrix_tiles, "split_factor": 1.5, "split_depth": 1024.0, "overlap_power": OVERLAP_POWER,
 }  # fmt: skip
 
 
@@ -32,6 +35,27 @@ def test_the_library_takes_the_tile_that_finishes_first():
 def test_idle_units_share_k_of_a_product_with_few_tiles():
     # One tile on ten units would take ten times as long as the work itself; split over k it takes half as long again.
     assert compute_s(64, 64, 4096) == pytest.approx(1.5 * 2 * 64 * 64 * 4096 / 1e12)
+
+
+def test_units_that_share_k_write_their_sums():
+    # Four tiles of 256×128 on ten units: two units share each, every one with half of k.
+    shared = 2 * 256 * 128 * 4096 / (1e12 / 10)
+    assert compute_s(1024, 128, 8192, split_factor=9.0) == pytest.approx(shared)
+    slow = compute_s(1024, 128, 8192, split_factor=9.0, memory_bytes_per_s=1e9)
+    assert shared < slow <= 2 * shared, "with slow memory the sums cost more than what is shared"
+    assert compute_s(1024, 128, 8192, split_factor=9.0, split_depth=8192.0) > shared
+
+
+@pytest.mark.parametrize(("m", "n", "k", "us"), [
+    (768, 3072, 24576, 146.4), (2304, 768, 24576, 127.4), (768, 768, 24576, 43.0), (768, 3072, 8192, 53.3),
+    (768, 768, 8192, 20.8), (1024, 4096, 16384, 170.6), (3072, 1024, 8192, 66.4), (896, 4864, 4096, 49.5),
+])  # fmt: skip
+def test_gradients_of_narrow_weights_as_steps_of_an_h200_have_them(m, n, k, us):
+    """Kernels of nanoGPT's and the Trainer's steps (splitK, 128×160, 96×64), where the clock is a twentieth higher."""
+    chip = catalog.chip("h200-sxm")
+    op = Op(name="", layer="", phase="backward", category="matmul", kind="gemm", m=m, n=n, k=k, precision="bf16",
+            flops=2.0 * m * n * k, bytes=2.0 * (m * k + k * n + m * n))  # fmt: skip
+    assert price(op, chip, efficiencies_for(chip, None)).seconds * 1e6 == pytest.approx(us, rel=0.25)
 
 
 def test_large_products_lose_less_to_the_last_wave():

@@ -92,6 +92,21 @@ def test_autocast_casts_each_weight_once_and_fuses_the_optimizer(traced):
     assert found.of(next(c for c in found.calls if c.kind == "kernel")).arguments.get("direction") in ("HtoD", None)
 
 
+@pytest.mark.parametrize(("workers", "own"), [("0", True), ("2", False)])
+def test_what_workers_load_costs_the_program_s_own_process_nothing(traced, workers, own):
+    found = traced(PROGRAMS / "loads.py", "--", workers)
+    assert (max(call.dispatches for call in found.calls) > 100 * 16) == own
+
+
+def test_what_autograd_gives_a_compiled_graph_lives_as_long_as_the_graph_runs(traced):
+    found = traced(PROGRAMS / "loads.py", "--", "2")
+    zeros = next(at for at, call in enumerate(found.calls) if found.of(call).op == "aten::zeros")
+    last = max(at for at, call in enumerate(found.calls) if call.phase == "backward" and call.kind == "kernel")
+    (held,) = [one for one in found.storages if one.born == zeros]
+    assert held.bytes == 16 * 512 * 4
+    assert zeros < last < held.died
+
+
 def test_recomputation_is_marked_and_the_scaler_lets_the_optimizer_step(traced):
     found = traced(PROGRAMS / "checkpointed.py")
     again = ops(found, recomputed=True)

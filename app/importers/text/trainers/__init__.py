@@ -6,7 +6,16 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from app.importers.text.trainers import deepspeed, hugging_face, lightning, loop, megatron, nanotron, torchtitan
+from app.importers.text.trainers import (
+    deepspeed,
+    hugging_face,
+    lightning,
+    loop,
+    megatron,
+    nanogpt,
+    nanotron,
+    torchtitan,
+)
 from app.importers.text.trainers.log import Log, measurement
 from estimator.scenario.measurement import Measurement
 
@@ -17,6 +26,7 @@ TRAINERS: dict[str, Callable[[Sequence[str]], Log | None]] = {
     "DeepSpeed": deepspeed.read,
     "Transformers": hugging_face.read,
     "Lightning": lightning.read,
+    "nanoGPT": nanogpt.read,
 }
 LOOP = "loop"
 """A loop without a name, in formats and origins."""

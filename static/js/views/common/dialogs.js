@@ -111,7 +111,7 @@ export function createImport({ files, text, preview }) {
     h(
       "div",
       { class: "drop" },
-      "Drop files anywhere on this page: result JSON, PyTorch traces (.json, .json.gz), text tables.",
+      "Drop files anywhere on this page: result JSON, PyTorch traces (.json, .json.gz), text tables, logs.",
       h("button", { type: "button", class: "primary", text: "Choose files", onclick: () => picker.click() }),
       picker,
     ),

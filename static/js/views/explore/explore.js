@@ -147,14 +147,17 @@ export function createExplore(root, { tour, choose }) {
     const longest = own?.ops.reduce((most, one) => (one.flops > most.flops ? one : most), own.ops[0]);
     const precision =
       longest?.precision ?? (both.find(({ scenario }) => scenario)?.scenario ?? state.scenario).training.precision;
-    return { series, roofs, precision };
+    const silent = both.length > 0 && !series.length && both.every(({ estimate, measurement: run }) => estimate || run);
+    return { series, roofs, precision, silent };
   }
 
   function drawRoofline() {
     const { drag, catalog, selected } = state;
     if (!drag) heldRange = null;
     levels.update();
-    if (!rooflineParts().roofs) return;
+    const { roofs: any, silent } = rooflineParts();
+    roof.element.hidden = silent;
+    if (!any || silent) return;
     roof.later(() => {
       const { series: all, roofs, precision } = rooflineParts();
       const range = heldRange;

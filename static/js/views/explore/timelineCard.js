@@ -15,6 +15,10 @@ const SAME_FRAC = 0.05;
 /** Sides of the pair that can be laid out over time now. */
 export const runsNow = () => [runOf(state.pair?.a ?? null), runOf(state.pair?.b ?? null)].filter((run) => run !== null);
 
+/** Whether something to draw will come: of a side that is not there yet, of a prediction behind its figures. @param {import("../../sides.js").Side | null} side */
+const awaited = (side) =>
+  Boolean(side && ((!side.measurement && !side.estimate) || (side.predicted && side.scenario && side.estimate)));
+
 /** What of a side can be laid out over time, null where it is not there yet. @param {import("../../sides.js").Side | null} side @returns {Run | null} */
 function runOf(side) {
   if (!side) return null;
@@ -56,7 +60,7 @@ export function createTimeline({ name }) {
 
   function update() {
     if (state.drag || !state.pair) return;
-    card.element.hidden = silent(state.pair) && !runsNow().length;
+    card.element.hidden = !runsNow().length && (silent(state.pair) || ![state.pair.a, state.pair.b].some(awaited));
     // until there is something to draw the last one stays, or the place of the first
     if (!runsNow().length) return;
     card.later(() => {

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.cost.efficiency import efficiencies
+from estimator.cost.efficiency import efficiencies, efficiencies_for
 from estimator.cost.price import price
 from estimator.operations.aten import TABLE, is_known, kernels_of
 from estimator.operations.aten.optimizer import launches
@@ -280,6 +280,23 @@ def test_batch_norm_of_bf16_waits_for_each_load_of_a_channel_s_one_block():
     assert seconds(64, dtype="float32") < few
     last = (64 * 64 * 2**12, 1, 64 * 2**12, 64)
     assert seconds(64, strides=last) < few
+
+
+@pytest.mark.parametrize(("images", "channels", "plane", "forward_us", "backward_us"), [
+    (64, 64, 112, 461.1, 1164.8), (64, 64, 56, 150.7, 325.6), (256, 256, 56, 595.8, 1281.4),
+])  # fmt: skip
+def test_batch_norm_of_fp32_waits_for_cudnn_s_one_block_of_a_channel(images, channels, plane, forward_us, backward_us):
+    """Kernels of ResNet-50 on H200 (tests/reference/h200_programs/one, h200_scripts): any channels take as long."""
+    x = Operand(shape=(images, channels, plane, plane), dtype="float32")
+    chip = catalog.chip("h200-sxm")
+    e = efficiencies_for(chip, None)
+
+    def seconds(op, *inputs):
+        found = Signature(op=op, inputs=inputs, outputs=(x,))
+        return sum(price(kernel, chip, e).seconds for kernel in kernels_of(found))
+
+    assert seconds("aten::native_batch_norm", x) * 1e6 == pytest.approx(forward_us, rel=0.45)
+    assert seconds("aten::native_batch_norm_backward", x, x) * 1e6 == pytest.approx(backward_us, rel=0.12)
 
 
 def test_equal_indices_that_add_up_wait_for_one_another():

@@ -1,0 +1,75 @@
+"""Fusion: what the kernels of a compiled region read, write and keep, and what their softmaxes take."""
+
+from __future__ import annotations
+
+from estimator.operations.aten.fusion import fused
+from estimator.scenario.op_list import Call, Operand, OpList, Signature
+
+ROWS, WIDTH, WORDS = 4096, 768, 50304
+
+
+def tensor(*shape, dtype="bfloat16"):
+    return Operand(shape=shape, dtype=dtype)
+
+
+HALF, WHOLE = tensor(ROWS, WIDTH), tensor(ROWS, WIDTH, dtype="float32")
+HALF_BYTES, WHOLE_BYTES = 2 * ROWS * WIDTH, 4 * ROWS * WIDTH
+
+
+def joined(*steps):
+    """What becomes of (phase, op, inputs, outputs), all of one compiled region."""
+    signatures = tuple(Signature(op=f"aten::{op}", inputs=i, outputs=o) for _, op, i, o in steps)
+    calls = tuple(
+        Call(kind="kernel", signature=at, phase=phase, module=-1, compiled=True) for at, (phase, *_) in enumerate(steps)
+    )
+    return fused(
+        OpList(source="trace", program="", chip="h200-sxm", signatures=signatures, calls=calls),
+        [one[0] for one in steps],
+    )
+
+
+def moved(found, at):
+    (kernel,) = found.kernels[at]
+    return kernel.bytes
+
+
+def test_a_sum_reads_two_tensors_of_one_shape():
+    assert moved(joined(("forward", "add", (HALF, HALF), (HALF,))), 0) == 3 * HALF_BYTES
+
+
+def test_what_two_members_read_may_be_one_tensor():
+    found = joined(
+        ("forward", "sigmoid", (HALF,), (HALF,)),
+        ("forward", "mul", (HALF, HALF), (HALF,)),
+    )
+    assert moved(found, 1) == 2 * HALF_BYTES
+
+
+def test_a_residual_that_the_backward_reads_is_written():
+    norm = (tensor(ROWS, 1, dtype="float32"),) * 2
+    forward = [
+        ("forward", "add", (WHOLE, HALF), (WHOLE,)),
+        ("forward", "native_layer_norm", (WHOLE,), (WHOLE, *norm)),
+        ("forward", "_to_copy", (WHOLE,), (HALF,)),
+        ("forward", "mm", (HALF, tensor(WIDTH, WIDTH)), (HALF,)),
+        ("forward", "add", (WHOLE, HALF), (WHOLE,)),
+    ]
+    backward = [
+        ("backward", "_to_copy", (HALF,), (WHOLE,)),
+        ("backward", "native_layer_norm_backward", (WHOLE, WHOLE, *norm), (WHOLE,)),
+    ]
+    alone, both = joined(*forward), joined(*forward, *backward)
+    assert 0 in alone.unwritten
+    assert 0 not in both.unwritten
+    assert moved(both, 2) - moved(alone, 2) == WHOLE_BYTES, "of a kernel's results of one size the first alone"
+
+
+def test_a_softmax_over_more_than_is_held_at_once_is_limited_by_its_elements():
+    def kernel(words):
+        logits = tensor(ROWS, words)
+        return joined(("forward", "_log_softmax", (logits,), (logits,))).kernels[0][0]
+
+    long, short = kernel(WORDS), kernel(1024)
+    assert (long.strided_elements, long.stream_bytes) == (ROWS * WORDS, 0)
+    assert (short.strided_elements, short.stream_bytes) == (0, 4 * ROWS * 1024)
+    assert long.bytes == 4 * ROWS * WORDS

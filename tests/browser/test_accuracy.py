@@ -18,7 +18,8 @@ def test_sets_are_drawn_chosen_and_taken_apart(open_page, width, scheme):
     row = page.locator("#accuracy-sets tr", has_text="h200 steps, first day")
     (first,) = (one for one in accuracy().sets if one.name == "h200 steps, first day")
     assert first.time
-    assert number(row.locator("td").nth(3).inner_text()) == pytest.approx(first.time.median, rel=0.01)
+    shown = number(row.locator("td").nth(3).inner_text())
+    assert shown == pytest.approx(first.time.median, abs=0.0501), "a tenth of a percent is shown"
     bring_into_view(page, "#accuracy-steps")
     page.wait_for_function("() => document.querySelector('#accuracy-steps .plot').data?.length > 3")
     everything = page.evaluate(

@@ -49,8 +49,8 @@ class Joined:
     calls that it is made for and that reads it last. ``sources``: operands that are read a second time, to compute an
     unwritten result again: each with the calls that read it first and last. ``written``, ``origins``: sizes and types
     of results that are in memory, and of those that are not, with the end, phase and operands of their kernel.
-    ``read_later``: sizes and types that a later phase reads from memory; ``first``: the first result of each that a
-    kernel makes and does not write, with its call and the kernel's last.
+    ``by_products``: sizes and types of products' results; ``read_later``: those that a later phase reads from memory;
+    ``first``: the first result of each that a kernel makes and does not write, with its call and the kernel's last.
     """
 
     kernels: dict[int, list[Op]] = field(default_factory=dict)
@@ -58,6 +58,7 @@ class Joined:
     copies: list[tuple[float, int, int]] = field(default_factory=list)
     sources: list[tuple[Operand, int, int]] = field(default_factory=list)
     written: set[tuple[int, str]] = field(default_factory=set)
+    by_products: set[tuple[int, str]] = field(default_factory=set)
     read_later: set[tuple[int, str]] = field(default_factory=set)
     first: list[tuple[tuple[int, str], int, Operand, int]] = field(default_factory=list)
     origins: dict[tuple[int, str], tuple[int, str, tuple[Operand, ...]]] = field(default_factory=dict)
@@ -102,7 +103,9 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
         s = found.of(call)
         if not fusible(s.op) or "direction" in s.arguments:
             _taken_by_product(groups, s, joined)
-            joined.written |= {(count(one), one.dtype) for one in s.outputs}
+            made = {(count(one), one.dtype) for one in s.outputs}
+            joined.written |= made
+            joined.by_products |= made
             if kernels_of_table(s.op) in PADDED:
                 _pad(s, index, padded, joined)
             continue
@@ -124,9 +127,13 @@ def fused(found: OpList, phases: Sequence[str]) -> Joined:
 
 
 def _write_what_is_read_later(joined: Joined) -> None:
-    """A kernel writes the first of its results that a later phase reads from memory and does not compute again."""
+    """A kernel writes the first of its results that a later phase reads from memory and does not compute again.
+
+    What is of a product's size and type is taken for the product's.
+    """
     for key, index, made, last in joined.first:
-        if key in joined.read_later and index in joined.unwritten and joined.kernels[last]:
+        later = key in joined.read_later and key not in joined.by_products
+        if later and index in joined.unwritten and joined.kernels[last]:
             joined.unwritten.remove(index)
             (op,) = joined.kernels[last]
             op.stream_bytes += moved_bytes(made) * (not op.strided_elements)
@@ -189,6 +196,8 @@ def _add(group: _Group, s: Signature, index: int, joined: Joined) -> None:
             continue
         key = count(one), one.dtype
         at, phase, sources = joined.origins.get(key, (index, group.phase, ()))
+        if kernels_of_table(s.op) is reductions.norm_backward and key not in joined.by_products:
+            sources = ()  # to compute a residual again, all before it would have to be
         if sources and key not in joined.written and phase != group.phase:
             group.again += [(source, at) for source in sources]
         else:

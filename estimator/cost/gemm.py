@@ -47,7 +47,7 @@ def _tiled_s(
     tiles: Tiles, memory_bytes_per_s: float, split_factor: float, split_depth: float,
 ) -> Number:  # fmt: skip
     unit_flops_per_s = flops_per_s / compute_units
-    deep = np.max(k) >= 2 * split_depth
+    deep = np.max(k) >= 2 * split_depth  # most products of a search are not, and need none of what follows
     best: Number | None = None
     for rows, columns, rate in tiles.tiles:
         count = batch * minimum(ceil_div(m, rows) * ceil_div(n, columns), ceil_div(m, columns) * ceil_div(n, rows))

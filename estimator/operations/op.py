@@ -43,10 +43,10 @@ class Op:
     differ in type; ``walked_elements`` are gone over by ``walkers`` blocks whose threads wait for one load before the
     next (torch's batch norm: a block for each channel). ``transfer``: ``bytes`` pass between host and device. All
     sizes are per execution.
-    ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice, ``slowed_by`` those
-    that it is multiplied by. ``visible_frac`` is the share of its FLOPs that an attention kernel computes: of the score
-    square, 1/2 under a causal mask, above 1 where its tiles are larger than the square, and what it pads narrow values
-    by. ``weight`` marks what only
+    ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice (of kernels, that of
+    walked or strided elements), ``slowed_by`` those that it is multiplied by. ``visible_frac`` is the share of its
+    FLOPs that an attention kernel computes: of the score square, 1/2 under a causal mask, above 1 where its tiles are
+    larger than the square, and what it pads narrow values by. ``weight`` marks what only
     the gradients of weights need, so that a schedule may run it later. ``outer``: a product of two operands neither of
     whose rows runs along k, as gradients of weights are (Gᵀ·X). ``fetched``: elements of a product's operands that its
     unit fetches at once, which rows at odd addresses make fewer.

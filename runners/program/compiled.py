@@ -55,7 +55,7 @@ class _Outputs(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        # Autograd holds what it gave a node until the node, here the whole graph, has run.
+        # Autograd holds what it gave a node until the node has run: here the whole graph, taken to end with the pass.
         held = list(gradients)
         torch.autograd.Variable._execution_engine.queue_callback(held.clear)
         return gradients

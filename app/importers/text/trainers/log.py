@@ -52,6 +52,12 @@ def without_first(steps: Sequence[Step], warnings: list[Warning]) -> tuple[float
     return kept
 
 
+def ranks_by_rates(step: Step) -> int:
+    """Ranks, as the tokens per second of all over those of one; 0 where not both are logged."""
+    each = step.row.get("tokens_per_s_per_gpu", 0.0)
+    return round(step.row.get("tokens_per_s", 0.0) / each) if each else 0
+
+
 def rows_of(steps: Sequence[Step]) -> tuple[dict[str, Any], ...]:
     """The table of the steps."""
     return tuple({"step": step.number, **step.row} for step in steps)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.importers.text.trainers.log import Log, Step, number, rows_of, without_first
+from app.importers.text.trainers.log import Log, Step, number, ranks_by_rates, rows_of, without_first
 from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Warning
 
@@ -76,9 +76,8 @@ def read(lines: Sequence[str]) -> Log | None:
     if not steps_s:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
-    whole, each = (steps[-1].row.get(key, 0.0) for key in ("tokens_per_s", "tokens_per_s_per_gpu"))
-    world = round(whole / each) if whole and each else 1
-    return Log(rows=rows_of(steps), steps_s=steps_s, world_size=max(1, world), warnings=tuple(warnings))
+    world = max(1, ranks_by_rates(steps[-1]))
+    return Log(rows=rows_of(steps), steps_s=steps_s, world_size=world, warnings=tuple(warnings))
 
 
 def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
@@ -138,8 +137,8 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
     if "/" in printed and not printed.endswith("flops/s"):
         return "samples_per_s", 1.0
-    if name.endswith("mfu") or (not name and printed == "%"):
-        return ("mfu_frac", 0.01 if printed else 1.0) if name else ("", 1.0)
+    if name.endswith("mfu"):
+        return "mfu_frac", 0.01 if printed else 1.0
     if in_name := _UNIT_IN_NAME.search(name):
         name, printed = name[: in_name.start()], printed or in_name[1]
     known = unit(printed + "/s" if printed.endswith("flops") else printed) if printed else None

@@ -6,7 +6,17 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.importers.text.trainers.log import ARGUMENT, Log, Step, model_of, number, rows_of, whole, without_first
+from app.importers.text.trainers.log import (
+    ARGUMENT,
+    Log,
+    Step,
+    model_of,
+    number,
+    ranks_by_rates,
+    rows_of,
+    whole,
+    without_first,
+)
 from estimator.scenario.measurement import MeasuredMemory, Warning
 
 _LINE = re.compile(r"\biteration:\s*(\S{1,12})\s*/\s*\S{1,12}\s*\|(.{0,2000}\belapsed_time_per_iteration_ms:.{1,2000})")
@@ -37,9 +47,7 @@ def read(lines: Sequence[str]) -> Log | None:
     if len(steps) < _LEAST:
         return None
     scenario, world = _scenario(_arguments(lines))
-    last = steps[-1].row
-    if rate := last.get("tokens_per_s_per_gpu"):
-        world = max(world, round(last.get("tokens_per_s", 0.0) / rate))
+    world = max(world, ranks_by_rates(steps[-1]))
     warnings = [Warning(code="three-digits", message="nanotron prints three digits, so times are known to 0.5 %")]
     reserved = [step.row["reserved_bytes"] for step in steps if "reserved_bytes" in step.row]
     return Log(

@@ -50,7 +50,7 @@ export function createDetails(id = "details", opened = () => {}) {
       if (!tab) return;
       const { name: named } = tab.measurement.device;
       for (const { measurement } of all)
-        if (answeredDevice(measurement) && measurement.device.name === named) again.add(measurement.id);
+        if (answeredDevice(measurement) && measurement.device.name === named) reopened.add(measurement.id);
       guess = state.catalog.chips.find((one) => one.label === named)?.key ?? "";
       void trying(open(tab));
     },
@@ -94,8 +94,8 @@ export function createDetails(id = "details", opened = () => {}) {
   let picked = 0; // which of its charts
   let guess = ""; // chip that was chosen and not yet said to be right
   /** @type {Set<string>} */
-  const again = new Set(); // measurements whose chip is asked for once more
-  const asks = (/** @type {Measurement} */ one) => asksDevice(one) || again.has(one.id);
+  const reopened = new Set(); // measurements whose chip is asked for once more
+  const asks = (/** @type {Measurement} */ one) => asksDevice(one) || reopened.has(one.id);
 
   /**
    * An answer that is asked for once; a refusal is asked for again.
@@ -128,7 +128,7 @@ export function createDetails(id = "details", opened = () => {}) {
       const found = await Promise.all(ids.map((one) => once(one, () => api.measurement(one)).catch(orNull)));
       if (key !== shown) return;
       guess = "";
-      again.clear();
+      reopened.clear();
       all = toldApart(found.flatMap((one) => (one ? tabsOf(one) : [])));
     } else if (!wanted || wanted === chosen) return;
     element.hidden = !all.length;
@@ -280,7 +280,7 @@ export function createDetails(id = "details", opened = () => {}) {
     const tab = all.find((one) => one.key === chosen);
     const ids = tab ? alike(tab.measurement, chip).map((one) => one.id) : [];
     await Promise.all(ids.map((one) => api.ranOn(one, chip)));
-    again.clear();
+    reopened.clear();
     for (const one of ids) for (const key of known.keys()) if (key.split(" ")[0] === one) known.delete(key);
     const every = shown.split(",");
     shown = "";

@@ -155,9 +155,9 @@ export function createExplore(root, { tour, choose }) {
     const { drag, catalog, selected } = state;
     if (!drag) heldRange = null;
     levels.update();
-    const { roofs: any, silent } = rooflineParts();
+    const { roofs: known, silent } = rooflineParts();
     roof.element.hidden = silent;
-    if (!any || silent) return;
+    if (!known || silent) return;
     roof.later(() => {
       const { series: all, roofs, precision } = rooflineParts();
       const range = heldRange;

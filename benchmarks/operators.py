@@ -19,6 +19,7 @@ import numpy as np
 from estimator.calibration.fit import fit, fit_tiles, median_frac, ratio_logs, split, spread_frac, with_constants
 from estimator.calibration.points import Point
 from estimator.cost.efficiency import efficiencies, tiles
+from estimator.operations.elementwise import LAYER_NORM_ROWS, norm_rows
 from estimator.operations.op import gemm
 from estimator.scenario import catalog
 from estimator.scenario.hardware import Chip
@@ -76,7 +77,7 @@ def calibration(gpu: str, chip: Chip, rows: Sequence[dict[str, str]], table: str
             entry("memory_frac", memory[0], memory[1:3], "of memory bandwidth", f"{source}: {memory[3]} kernels")
         )
         for name, kind in (("norm_frac", "ln"), ("softmax_frac", "softmax")):
-            found = rate(chip, rows, kind, accesses=lambda op: 2)
+            found = rate(chip, rows, kind, accesses=lambda op: 2, besides=rows_s if kind == "ln" else None)
             if found:
                 each = [min(share / memory[0], 1.0) for share in found[:3]]
                 lines.append(entry(name, each[0], each[1:3], "of the rate of element-wise kernels",
@@ -101,10 +102,23 @@ def entry(name: str, value: float, ends: Sequence[float], unit: str, source: str
     )
 
 
+def rows_s(chip: Chip, rows: float, columns: float) -> float:
+    """What a layer norm takes for its rows beside their bytes."""
+    cycles = efficiencies(BASES.get(chip.name, "default")).norm_row_cycles
+    return float(norm_rows(rows, columns, LAYER_NORM_ROWS)) * cycles / (chip.compute_units * chip.clock_hz)
+
+
 def rate(
-    chip: Chip, rows: Sequence[dict[str, str]], kind: str, accesses: Callable[[str], int]
+    chip: Chip,
+    rows: Sequence[dict[str, str]],
+    kind: str,
+    accesses: Callable[[str], int],
+    besides: Callable[[Chip, float, float], float] | None = None,
 ) -> tuple[float, float, float, int] | None:
-    """Share of the bandwidth that kernels of a class reach: median, the tenth part from below and above, how many."""
+    """Share of the bandwidth that kernels of a class reach: median, the tenth part from below and above, how many.
+
+    ``besides``: seconds of what they do beside moving their bytes.
+    """
     shares = []
     for row in rows:
         if row["op_class"] != kind or not row["rows"]:
@@ -118,7 +132,9 @@ def rate(
             or (kind == "softmax" and not ROW[0] <= columns <= ROW[1])
         ):
             continue
-        shares.append(moved / seconds / chip.memory_bytes_per_s)
+        if besides:
+            seconds -= besides(chip, float(row["rows"]), columns)
+        shares.append(moved / max(seconds, 1e-30) / chip.memory_bytes_per_s)
     # More than the bandwidth is a cache's
     shares = [share for share in shares if share <= 1.0]
     if len(shares) < FEWEST:

@@ -85,6 +85,7 @@ class Efficiencies:
     attention_whole_frac: float
     attention_whole_half_length: float
     attention_whole_backward_half_length: float
+    attention_head_cycles: float
     attention_mask_frac: float
     attention_mask_backward_frac: float
     attention_dropout_frac: float
@@ -99,6 +100,9 @@ class Efficiencies:
     column_start_s: float
     walk_load_s: float
     walk_load_cudnn_s: float
+    norm_row_cycles: float
+    norm_tile_s: float
+    gelu_elements_per_unit_cycle: float
     kernel_tail_s: float
     kernel_gap_s: float
     optimizer_tail_s: float

@@ -129,7 +129,7 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     backward = op.phase == "backward" and not op.recomputed
     if vector:
         half_length = efficiencies.attention_vector_half_length
-    elif op.efficiency == "attention_whole_frac":
+    elif op.whole:
         half_length = (
             efficiencies.attention_whole_backward_half_length if backward else efficiencies.attention_whole_half_length
         )
@@ -138,18 +138,21 @@ def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     else:
         half_length = efficiencies.attention_half_length
     executed = op.flops * op.visible_frac
+    # A block of forward takes its tile of queries, however few; what backward does besides goes by tokens and heads.
+    seq_len = op.m * (op.visible_frac if backward else op.visible_frac**0.5) if op.whole else op.m
+    heads = op.batch * efficiencies.attention_head_cycles if op.whole and backward and not vector else 0.0
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     seconds = attention_s(
         executed_flops=executed,
         bytes=op.bytes,
-        seq_len=op.m,
+        seq_len=seq_len,
         head_dim=float(op.k),
         flops_per_s=rate,
         memory_bytes_per_s=memory,
         half_length=half_length,
         half_width=efficiencies.attention_half_width,
-        share=efficiencies.attention_backward_frac if backward else 1.0,
-        start_s=efficiencies.gemm_start_s * op.launches,
+        share=efficiencies.attention_backward_frac if backward and not vector else 1.0,
+        start_s=efficiencies.gemm_start_s * op.launches + heads / (chip.compute_units * chip.clock_hz),
     )
     return Priced(
         op=op,
@@ -169,8 +172,7 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
     units_hz = chip.compute_units * chip.clock_hz
     memory = chip.memory_bytes_per_s * efficiencies.memory_frac
     again = efficiencies.softmax_frac if op.category == Category.ATTENTION else efficiencies.norm_frac
-    walks = op.efficiency.startswith("walk")
-    rate = getattr(efficiencies, op.efficiency if op.efficiency and not walks else "strided_elements_per_unit_cycle")
+    rate = getattr(efficiencies, op.efficiency or "strided_elements_per_unit_cycle")
     elements = op.strided_elements / (units_hz * rate) + op.mixed_elements / (
         units_hz * efficiencies.mixed_elements_per_unit_cycle
     )
@@ -182,11 +184,12 @@ def _kernels(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
         + op.column_bytes * maximum(1.0 / columns - 1.0 / memory, 0.0)
         + minimum(op.column_bytes, 1.0) * efficiencies.column_start_s
         + slow
+        + op.rows * efficiencies.norm_row_cycles / units_hz
     )
     resident = chip.compute_units * (UNIT_THREADS // WALKER_THREADS)
-    load_s = getattr(efficiencies, op.efficiency if walks else "walk_load_s")
-    walked = op.walked_elements / (WALKER_THREADS * minimum(op.walkers, resident)) * load_s
-    seconds = maximum(seconds, walked)
+    walked = op.walked_elements / (WALKER_THREADS * minimum(op.walkers, resident)) * getattr(efficiencies, op.load)
+    computed = op.gelus / (units_hz * efficiencies.gelu_elements_per_unit_cycle)
+    seconds = maximum(maximum(seconds, walked), computed)
     # A multi-tensor launch ends with unequal chunks; its tail is longer than that of one tensor's kernel.
     tail = op.launches * (
         efficiencies.optimizer_tail_s if op.category == Category.OPTIMIZER else efficiencies.kernel_tail_s

@@ -14,6 +14,7 @@ from estimator.cost.efficiency import Calibrated
 from estimator.cost.price import Priced
 from estimator.estimate.assemble import assembled
 from estimator.operations.layer_tensors import tensors_of
+from estimator.operations.op import piece_of
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.breakdown import Category
 from estimator.scenario.scenario import Scenario
@@ -121,7 +122,7 @@ def _rows(
 def _add(rows: dict[str, LayerRow], one: Priced, forward: set[str], part: str, times: float) -> None:
     """Add an op to its row: gradients and casts stand in the row of the forward op that they belong to."""
     op = one.op
-    base = COPY.sub("", GRADIENT.sub("", op.name))
+    base = piece_of(COPY.sub("", GRADIENT.sub("", op.name)))
     name = base if base in forward else op.name
     row = rows.setdefault(name, LayerRow(part=part, op=name, category=op.category, times=times))
     count = float(op.count)

@@ -201,7 +201,7 @@ def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:
         product("scores gradient: q", "backward", width, keys),
         product("scores gradient: k", "backward", width, keys),
     ]
-    ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d), category=Category.ATTENTION)
+    ops += pair("softmax", layer, batch * queries * keys, *elementwise.softmax(d, keys), category=Category.ATTENTION)
     # The heads' merged output is what the projection keeps; under fp8 it keeps its own copy instead.
     merged = 0.0 if n.quantised else e
     if not d.fused:
@@ -300,7 +300,7 @@ def _projections(d: RankSizes, layer: str) -> list[Op]:
                     stream=3 * (n.residual if n.autocast else n.compute), flops_per_element=1)
         )  # fmt: skip
     if model.qk_norm:
-        forward, backward = elementwise.rms_norm(d, n.compute)
+        forward, backward = elementwise.rms_norm(d, n.compute, d.head_dim)
         ops += pair("q, k norm", layer, d.tokens * pairs, replace(forward, launches=2 * forward.launches),
                     replace(backward, launches=2 * backward.launches))  # fmt: skip
     if model.position == "rope":

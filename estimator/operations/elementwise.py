@@ -7,20 +7,75 @@ that are limited by elements: broadcasts, upcasts, concatenations, operands of t
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
-from estimator.operations.op import Op, kernels
+from estimator.operations.op import WALKER_THREADS, Op, kernels
 from estimator.operations.rank_sizes import RankSizes
-from estimator.scenario.arrays import where
+from estimator.scenario.arrays import maximum, minimum, where
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
+
+GELUS = {"gelu": 1.0, "gelu_backward": 1.34, "gelu_tanh": 0.87, "gelu_tanh_backward": 1.15, "silu": 0.78,
+         "silu_backward": 1.1, "sigmoid": 0.8, "tanh": 0.77, "erf": 0.94, "log": 0.94, "log2": 0.94, "sin": 0.88,
+         "cos": 0.9, "sqrt": 0.86, "softplus": 1.46}  # fmt: skip
+"""Instructions for each element, as many as a GELU has for its one (of 16 bits, by its error function): what limits a
+kernel of 16 bits where memory is fast. Measured by themselves on H200, 67 M elements of bf16 each, after a kernel that
+wrote them (torch 2.11)."""
+
+LAYER_NORM_ROWS, RMS_NORM_ROWS, NORM_GRADIENT_ROWS = (1.0, 1800.0), (0.37, 3300.0), (0.55, math.inf)
+"""What a block does for a row beside moving its bytes, as a part of what a layer norm does for a short one, and the
+length of a row that doubles it. H200, rows of 256 to 4096, bf16 and fp32: layer norm 270 clocks of an SM and 0.15 for
+each element, RMS norm 100 + 0.03, the gradient of their input 150, a sum or mean of a row 45."""
+
+SUM_ROWS, SHORT_SUM = 0.17, 256
+"""The same of a sum along a row; shorter rows than the second share a block."""
+
+RMS_NORM_TILE = 0.8
+"""A tile of the gradient of an RMS norm's weights, in those of a layer norm, which has a bias beside."""
+
+TILE_ROWS, TILE_COLUMNS = 256, 32
+"""Rows and columns of the tile of a norm's weights' gradient; a block goes down its columns tile after tile
+(aten/src/ATen/native/cuda/layer_norm_kernel.cu)."""
+
+PARTED_ROWS = 65_536
+"""Beyond so many rows, more blocks than one go down a column, and their sums are added."""
+
+HELD_BYTES, PASSED_BYTES = 8_192, 24_576
+"""What a block reads of a row comes from the chip when it reads it again, up to the first; from memory, from the
+second on: sixteen blocks share the 256 KiB of an SM of H100 and H200."""
+
+
+def norm_rows(rows: Number, width: Number, kind: tuple[float, float]) -> Number:
+    """Rows that a norm's kernel takes one at a time, in layer norms of short rows."""
+    share, doubled = kind
+    return rows * share * (1.0 + width / doubled)
+
+
+def sum_rows(rows: Number, width: Number) -> Number:
+    """Rows that a sum along each takes, in layer norms of short rows."""
+    return rows * SUM_ROWS * minimum(width / SHORT_SUM, 1.0)
+
+
+def norm_reads(row_bytes: Number) -> Number:
+    """How often the gradient of a norm's input reads a row from memory, which it goes over twice."""
+    return 1.0 + minimum(maximum((row_bytes - HELD_BYTES) / (PASSED_BYTES - HELD_BYTES), 0.0), 1.0)
+
+
+def norm_walk(rows: Number, width: Number, tile: float = 1.0) -> tuple[Number, Number]:
+    """Elements that blocks walk, and blocks, for the gradient of a norm's weights: a load for each tile of a column."""
+    walkers = maximum(width / TILE_COLUMNS, 1.0)
+    return where(rows <= PARTED_ROWS, tile * rows / TILE_ROWS, 0.0) * WALKER_THREADS * walkers, walkers
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelCost:
     """Cost per element of one logical operation in one phase; ``saved`` bytes per element stay for backward.
 
-    ``reduced``: what of ``stream`` kernels move that go over each row more than once; ``column``: that sum over rows.
+    ``reduced``: what of ``stream`` kernels move that go over each row more than once; ``column``: that sum over rows;
+    ``rows``: rows that norms take, as ``norm_rows`` counts them; ``walked``: elements that ``walkers`` blocks walk for
+    the gradient of a norm's weights; ``gelus``: what is computed, in GELUs. ``then``: the name and cost of what runs
+    behind in the same phase, where it is bound by something else.
     """
 
     stream: Number = 0.0
@@ -29,38 +84,49 @@ class KernelCost:
     strided: Number = 0.0
     mixed: Number = 0.0
     slow_bytes: Number = 0.0
+    rows: Number = 0.0
+    walked: Number = 0.0
+    walkers: Number = 1.0
+    gelus: Number = 0.0
+    then: tuple[str, KernelCost] | None = None
     launches: float = 1.0
     saved: float = 0.0
     flops: float = 0.0
 
 
-def rms_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
-    """RMSNorm over its input, forward and backward: y = w · x / sqrt(mean(x²) + eps)."""
-    e = bytes_in
+def rms_norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, KernelCost]:
+    """RMSNorm over rows of ``width``, forward and backward: y = w · x / sqrt(mean(x²) + eps)."""
+    e, rows = bytes_in, sum_rows(1.0, width) / width
     if d.fused:
         return KernelCost(stream=2 * e, flops=4, saved=e), KernelCost(stream=5 * e, launches=2, flops=8)
     if e == 2:
         # Upcast, square, mean, + eps, rsqrt, scale, downcast, weight: eight kernels, three of them slow.
-        forward = KernelCost(stream=18, strided=3, slow_bytes=20, launches=8, saved=6, flops=4)
+        forward = KernelCost(stream=18, strided=3, slow_bytes=20, rows=rows, launches=8, saved=6, flops=4)
         # Backward: weight · g, x · g and its sum; upcast; · x and its sum, · rsqrt; three on the small tensors; the
         # mean's share expanded; the square's x¹ as a copy, doubled, · share; both added; downcast.
-        return forward, KernelCost(stream=70, column=e, strided=4, slow_bytes=24, launches=16, flops=8)
-    forward = KernelCost(stream=12, strided=2, slow_bytes=16, launches=6, saved=8, flops=4)
-    return forward, KernelCost(stream=72, column=e, strided=3, slow_bytes=20, launches=14, flops=8)
+        return forward, KernelCost(stream=70, column=e, strided=4, slow_bytes=24, rows=rows, launches=16, flops=8)
+    forward = KernelCost(stream=12, strided=2, slow_bytes=16, rows=rows, launches=6, saved=8, flops=4)
+    return forward, KernelCost(stream=72, column=e, strided=3, slow_bytes=20, rows=rows, launches=14, flops=8)
 
 
-def layer_norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
-    """LayerNorm over its input, one kernel forward, two backward (input; weight and bias)."""
+def layer_norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, KernelCost]:
+    """LayerNorm over rows of ``width``, one kernel forward, two backward (input; weight and bias)."""
     e = bytes_in
-    # Fused frameworks bring kernels of their own, which keep a row on the chip.
-    reduced = 0 if d.fused else e
-    forward = KernelCost(stream=2 * e, reduced=2 * reduced, flops=7, saved=e)
-    return forward, KernelCost(stream=5 * e, reduced=3 * reduced, column=2 * reduced, launches=2, flops=12)
+    if d.fused:  # Fused frameworks bring kernels of their own, which keep a row on the chip.
+        return KernelCost(stream=2 * e, flops=7, saved=e), KernelCost(stream=5 * e, launches=2, flops=12)
+    moved, back = 2 * e, (2 * norm_reads(2 * width * e) + 1) * e
+    rows = norm_rows(1.0, width, LAYER_NORM_ROWS) / width
+    forward = KernelCost(stream=moved, reduced=moved, rows=rows, flops=7, saved=e)
+    walked, walkers = norm_walk(d.stream_tokens, width)
+    walked = walked / (d.stream_tokens * width)
+    weights = KernelCost(stream=2 * e, flops=4, gelus=1.0, walked=walked, walkers=walkers)
+    rows = norm_rows(1.0, width, NORM_GRADIENT_ROWS) / width
+    return forward, KernelCost(stream=back, reduced=back, rows=rows, flops=8, then=("weights", weights))
 
 
-def norm(d: RankSizes, bytes_in: float) -> tuple[KernelCost, KernelCost]:
+def norm(d: RankSizes, bytes_in: float, width: Number) -> tuple[KernelCost, KernelCost]:
     """The model's norm."""
-    return rms_norm(d, bytes_in) if d.model.norm == "rms" else layer_norm(d, bytes_in)
+    return rms_norm(d, bytes_in, width) if d.model.norm == "rms" else layer_norm(d, bytes_in, width)
 
 
 def rope(d: RankSizes) -> tuple[KernelCost, KernelCost]:
@@ -90,16 +156,29 @@ def activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if d.model.gated_ffn:
         if d.fused:
             return KernelCost(stream=3 * e, flops=6, saved=2 * e + product), KernelCost(stream=5 * e, flops=10)
-        forward = KernelCost(stream=5 * e, launches=2, flops=6, saved=3 * e + product)
-        return forward, KernelCost(stream=9 * e, launches=3, flops=10)
+        gelus, back = _gelus(d)
+        behind = KernelCost(stream=3 * e)
+        forward = KernelCost(stream=2 * e, flops=6, saved=3 * e + product, gelus=gelus, then=("product", behind))
+        behind = KernelCost(stream=6 * e, launches=2)
+        return forward, KernelCost(stream=3 * e, flops=10, gelus=back, then=("product", behind))
     if d.fused or d.model.activation != "gelu-tanh":
-        return KernelCost(stream=2 * e, flops=8, saved=e + product), KernelCost(stream=3 * e, flops=12)
+        gelus, back = _gelus(d)
+        return KernelCost(stream=2 * e, flops=8, saved=e + product, gelus=gelus), KernelCost(
+            stream=3 * e, flops=12, gelus=back
+        )
     # tanh GELU written out: x³, ·0.044715, +x, ·√(2/π), tanh, +1, 0.5·x, product.
     if d.widths.autocast:
         forward = KernelCost(stream=44, mixed=2, strided=1, slow_bytes=26, launches=9, flops=8, saved=16)
         return forward, KernelCost(stream=102, mixed=1, slow_bytes=10, launches=14, flops=14)
-    forward = KernelCost(stream=18 * e, launches=8, flops=8, saved=4 * e + product)
+    tanh = KernelCost(stream=2 * e, gelus=GELUS["tanh"])
+    forward = KernelCost(stream=16 * e, launches=7, flops=8, saved=4 * e + product, then=("tanh", tanh))
     return forward, KernelCost(stream=28 * e, launches=11, flops=14)
+
+
+def _gelus(d: RankSizes) -> tuple[float, float]:
+    """GELUs for each element of the activation, forward and backward, where kernels of its own compute it."""
+    kind = d.model.activation.replace("-", "_")
+    return (0.0, 0.0) if d.fused else (GELUS.get(kind, 0.0), GELUS.get(f"{kind}_backward", 0.0))
 
 
 def split_activation(d: RankSizes) -> tuple[KernelCost, KernelCost]:
@@ -124,8 +203,8 @@ def residual(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     return _dropped(d, both, width=n.compute, keeps_output=False)
 
 
-def softmax(d: RankSizes) -> tuple[KernelCost, KernelCost]:
-    """Scale, mask, softmax and dropout of the score matrix, per score."""
+def softmax(d: RankSizes, keys: Number) -> tuple[KernelCost, KernelCost]:
+    """Scale, mask, softmax over rows of ``keys`` and dropout of the score matrix, per score."""
     n = d.widths
     # Where dropout follows, what it leaves is cast and kept, not the cast of what it takes.
     cast = 0 if d.training.dropout else 2
@@ -142,6 +221,11 @@ def softmax(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     else:
         forward = KernelCost(stream=4 + 8 + 6, reduced=8, strided=2, slow_bytes=10, launches=5, flops=8, saved=4 + cast)
         both = forward, KernelCost(stream=24 + 6 + 4, reduced=12, strided=1, slow_bytes=6, launches=5, flops=6)
+    if not d.fused:
+        whole, gelus = both[0], gelus_of_rows(keys, SOFTMAX_GELUS)
+        others = replace(whole, stream=whole.stream - 8, reduced=0, launches=whole.launches - 1, saved=0, flops=0)
+        own = KernelCost(stream=8, reduced=8, flops=whole.flops, saved=whole.saved, gelus=gelus)
+        both = replace(own, then=("scale and mask", others)), both[1]
     if d.training.traits.softmax_keeps_input:
         both = replace(both[0], saved=both[0].saved + 4), both[1]
     return _dropped(d, both, width=n.compute, keeps_output=True)
@@ -164,19 +248,39 @@ def _dropped(
 
 
 PERSISTENT_ROW_BYTES = 49_024
-"""A softmax row up to this size stays in shared memory: one pass instead of three. PyTorch's choice on CUDA devices:
+"""The gradient's row up to this size stays in shared memory: it is read once. PyTorch's choice on CUDA devices:
 sharedMemPerBlock, 48 KiB without asking for more, less the warps' 128 bytes (aten/src/ATen/native/cuda/SoftMax.cu)."""
+
+SHORT_ROW_BYTES, LONG_ROW_BYTES, LONG_ROW_READS = 40_960, 204_800, 3.3
+"""A block of softmax keeps its row in shared memory; the longer the row, the fewer blocks an SM has at once, and the
+less of its loads they hide, until from the second on every row is read again."""
 
 
 def softmax_reads(row_bytes: Number) -> tuple[Number, Number]:
-    """How many tensors softmax and its gradient read, forward and backward, by the size of a row.
+    """How many tensors softmax and its gradient read, forward and backward, by the size of a row, or how long as many.
 
     A row that does not stay on the chip is read for its maximum, its sum and its result; in backward the gradient is
-    read for its sum, then gradient and output (aten/src/ATen/native/cuda/SoftMax.cu; on H200 in bf16 2.0 ms each for
-    8 192 rows of 128 256, 0.79 for 4 096 of 102 400, 0.25 for 4 096 of 32 000).
+    read for its sum, then gradient and output (aten/src/ATen/native/cuda/SoftMax.cu). Forward on H200, bf16 and fp32,
+    67 M elements: rows of 64, 128 and 200 KB take as long as 1.7, 2.3 and 3.3 reads, longer ones 3.1 to 3.5.
     """
-    stays = row_bytes <= PERSISTENT_ROW_BYTES
-    return where(stays, 1.0, 3.0), where(stays, 2.0, 3.0)
+    longer = minimum(row_bytes / LONG_ROW_BYTES, 1.0) * (LONG_ROW_READS - 1.0)
+    return where(row_bytes <= SHORT_ROW_BYTES, 1.0, 1.0 + longer), where(row_bytes <= PERSISTENT_ROW_BYTES, 2.0, 3.0)
+
+
+SOFTMAX_GELUS = ((1024, 1.2), (2048, 1.6), (10_240, 2.5), (math.inf, 1.2))
+"""GELUs for each element of softmax, by the longest row: of a warp, of a warp with twice the registers, of a block that
+holds the row in registers, of one that holds it in shared memory. H200, bf16 and fp32, 67 M elements (torch 2.11)."""
+
+SOFTMAX_GRADIENT_GELUS = ((1500, 1.5), (math.inf, 0.0))
+"""The same of its gradient: 1.3 to 1.9 in bf16; of longer rows memory hides it."""
+
+
+def gelus_of_rows(length: Number, table: tuple[tuple[float, float], ...]) -> Number:
+    """GELUs for each element of rows so long."""
+    found: Number = table[-1][1]
+    for longest, gelus in reversed(table[:-1]):
+        found = where(length <= longest, gelus, found)
+    return found
 
 
 def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
@@ -193,14 +297,16 @@ def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
             stream=2 * n.compute, flops=3
         )
     reads, again = softmax_reads(d.vocab * e)
+    own = KernelCost(stream=(reads + 1) * e, flops=5, gelus=gelus_of_rows(d.vocab, SOFTMAX_GELUS))
     # Backward: a gradient of zeros, one number of each row in it, and the gradient of log-softmax.
     if n.autocast:
         # Log-softmax stays in 16 bits, the loss is taken of an fp32 copy of it, and its gradient is cast back.
-        forward = KernelCost(stream=(reads + 1) * e, strided=1, slow_bytes=6, launches=3, flops=5, saved=4)
-        return forward, KernelCost(stream=4 + 6 + (again + 1) * e, launches=4, flops=3)
-    forward = KernelCost(stream=(reads + 1) * e, launches=2, flops=5, saved=e)
+        behind = KernelCost(strided=1, slow_bytes=6, launches=2)
+        return replace(own, saved=4, then=("loss", behind)), KernelCost(
+            stream=4 + 6 + (again + 1) * e, launches=4, flops=3
+        )
     backward = KernelCost(stream=e + (again + 1) * e, launches=3, flops=3)
-    return forward, backward
+    return replace(own, launches=2, saved=e), backward
 
 
 FEW_INDICES = 3072
@@ -221,13 +327,15 @@ def pair(
     times: Number = 1.0,
 ) -> list[Op]:
     """Turn a piece's two phases into ops over ``elements``, launched ``times`` as often (once per expert)."""
+    pieces: list[tuple[str, str, KernelCost]] = []
+    for called, phase, cost in ((name, "forward", forward), (f"{name} gradient", "backward", backward)):
+        pieces.append((called, phase, cost))
+        if cost.then:
+            pieces.append((f"{called}: {cost.then[0]}", phase, cost.then[1]))
     return [
-        kernels(name, layer, "forward", elements=elements, stream=forward.stream, reduced=forward.reduced,
-                strided=forward.strided, mixed=forward.mixed, slow_bytes=forward.slow_bytes,
-                launches=forward.launches * times, saved_bytes=forward.saved * elements,
-                flops_per_element=forward.flops, category=category),
-        kernels(f"{name} gradient", layer, "backward", elements=elements, stream=backward.stream,
-                reduced=backward.reduced, column=backward.column, strided=backward.strided, mixed=backward.mixed,
-                slow_bytes=backward.slow_bytes, launches=backward.launches * times,
-                saved_bytes=backward.saved * elements, flops_per_element=backward.flops, category=category),
+        kernels(called, layer, phase, elements=elements, stream=cost.stream, reduced=cost.reduced, column=cost.column,
+                strided=cost.strided, mixed=cost.mixed, slow_bytes=cost.slow_bytes, rows=cost.rows, walked=cost.walked,
+                walkers=cost.walkers, gelus=cost.gelus, launches=cost.launches * times,
+                saved_bytes=cost.saved * elements, flops_per_element=cost.flops, category=category)
+        for called, phase, cost in pieces
     ]  # fmt: skip

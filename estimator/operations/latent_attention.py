@@ -24,7 +24,9 @@ def projections(d: RankSizes, layer: str) -> list[Op]:
     if model.q_lora_rank:
         ops += linear(d, "q down projection", layer, inputs=model.hidden, outputs=model.q_lora_rank, rows=rows,
                       whole=True, bias=bias)  # fmt: skip
-        ops += pair("q latent norm", layer, rows * model.q_lora_rank, *elementwise.norm(d, n.compute))
+        ops += pair(
+            "q latent norm", layer, rows * model.q_lora_rank, *elementwise.norm(d, n.compute, model.q_lora_rank)
+        )
         ops += linear(d, "q up projection", layer, inputs=model.q_lora_rank / d.grid_side, outputs=d.query_width,
                       kept=d.kept_tokens * model.q_lora_rank)  # fmt: skip
     else:
@@ -34,7 +36,7 @@ def projections(d: RankSizes, layer: str) -> list[Op]:
                   whole=True, bias=bias, saves_input=n.autocast, shares_input=True)  # fmt: skip
     ops.append(kernels("latent gradient sum", layer, "backward", elements=rows * d.hidden,
                        stream=3 * (n.residual if n.autocast else n.compute), flops_per_element=1))  # fmt: skip
-    ops += pair("kv latent norm", layer, rows * model.kv_lora_rank, *elementwise.norm(d, n.compute))
+    ops += pair("kv latent norm", layer, rows * model.kv_lora_rank, *elementwise.norm(d, n.compute, model.kv_lora_rank))
     ops += linear(d, "kv up projection", layer, inputs=model.kv_lora_rank / d.grid_side, outputs=d.heads * heads_dim,
                   kept=d.kept_tokens * model.kv_lora_rank)  # fmt: skip
     if model.position == "rope":

@@ -41,15 +41,16 @@ class Op:
     sum over rows (gradients of biases and of norms' weights); ``strided_elements`` pass through kernels limited by
     elements, not bytes (broadcasts, upcasts, strided copies); ``mixed_elements`` through the slower ones whose operands
     differ in type; ``walked_elements`` are gone over by ``walkers`` blocks whose threads wait for one load before the
-    next (torch's batch norm: a block for each channel). ``transfer``: ``bytes`` pass between host and device. All
-    sizes are per execution.
+    next, ``load`` naming how long (torch's batch norm: a block for each channel); ``rows`` are taken one at a time by a
+    block, whose threads meet before they go on (norms); ``gelus`` is what kernels compute, in GELUs. ``transfer``:
+    ``bytes`` pass between host and device. All sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice (of kernels, that of
-    walked or strided elements), ``slowed_by`` those that it is multiplied by. ``visible_frac`` is the share of its
-    FLOPs that an attention kernel computes: of the score square, 1/2 under a causal mask, above 1 where its tiles are
-    larger than the square, and what it pads narrow values by. ``weight`` marks what only
-    the gradients of weights need, so that a schedule may run it later. ``outer``: a product of two operands neither of
-    whose rows runs along k, as gradients of weights are (Gᵀ·X). ``fetched``: elements of a product's operands that its
-    unit fetches at once, which rows at odd addresses make fewer.
+    strided elements), ``slowed_by`` those that it is multiplied by. ``visible_frac`` is the share of its FLOPs that an
+    attention kernel computes: of the score square, 1/2 under a causal mask, above 1 where its tiles are larger than the
+    square, and what it pads narrow values by; ``whole``: neither causality nor a window hides any of it. ``weight``
+    marks what only the gradients of weights need, so that a schedule may run it later. ``outer``: a product of two
+    operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X). ``fetched``: elements of a
+    product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     """
 
     name: str
@@ -71,6 +72,9 @@ class Op:
     mixed_elements: Number = 0.0
     walked_elements: Number = 0.0
     walkers: Number = 1.0
+    load: str = "walk_load_s"
+    rows: Number = 0.0
+    gelus: Number = 0.0
     launches: Number = 1.0
     saved_bytes: Number = 0.0
     precision: str = ""
@@ -81,6 +85,7 @@ class Op:
     weight: bool = False
     outer: bool = False
     visible_frac: Number = CAUSAL_FRAC
+    whole: bool = False
 
 
 def gemm(
@@ -139,6 +144,10 @@ def kernels(
     strided: Number = 0.0,
     mixed: Number = 0.0,
     slow_bytes: Number = 0.0,
+    rows: Number = 0.0,
+    walked: Number = 0.0,
+    walkers: Number = 1.0,
+    gelus: Number = 0.0,
     launches: Number = 1.0,
     saved_bytes: Number = 0.0,
     count: Number = 1.0,
@@ -149,6 +158,7 @@ def kernels(
     """Describe memory-bound kernels over ``elements``: bytes per element streamed, passes per element that are slow.
 
     ``slow_bytes`` is the traffic per element of the slow passes, for the roofline; their time follows elements.
+    ``rows``, ``walked`` by ``walkers``: what norms take one after another, as an Op has it, for each element.
     """
     return Op(
         name=name,
@@ -164,10 +174,20 @@ def kernels(
         column_bytes=column * elements,
         strided_elements=strided * elements,
         mixed_elements=mixed * elements,
+        rows=rows * elements,
+        walked_elements=walked * elements,
+        walkers=walkers,
+        load="norm_tile_s",
+        gelus=gelus * elements,
         launches=launches,
         saved_bytes=saved_bytes,
         weight=weight,
     )
+
+
+def piece_of(name: str) -> str:
+    """Name the piece that an op belongs to: "softmax" of "softmax: scale and mask"."""
+    return name.partition(": ")[0]
 
 
 def again(op: Op) -> Op:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from estimator.operations import attention
-from estimator.operations.op import Op, again, kernels, unsaved
+from estimator.operations.op import Op, again, kernels, piece_of, unsaved
 from estimator.operations.rank_sizes import RankSizes
 
 CORE_OPS = ("attention", "q, k casts", "scores", "softmax", "values", "head copies", "ring sums")
@@ -31,7 +31,7 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
         kept = kernels("block input", layer, "forward", elements=elements, launches=0.0,
                        saved_bytes=elements * d.widths.residual)  # fmt: skip
         end = _not_redone(d, _block_end(d, experts))
-        redone = [op for op in forward if not op.name.endswith(WEIGHT_COPIES) and op.name not in end]
+        redone = [op for op in forward if not op.name.endswith(WEIGHT_COPIES) and piece_of(op.name) not in end]
         return [kept, *map(unsaved, forward), *map(again, redone), *backward]
     if d.model.network == "ffn":
         return ops
@@ -42,8 +42,8 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
         kept_bytes = kept_bytes + d.tokens * (d.query_width + d.key_width) * (4.0 - d.widths.compute)
     kept = kernels("q, k, v, output", layer, "forward", elements=d.tokens, launches=0.0, saved_bytes=kept_bytes)
     end = _not_redone(d, CORE_END)
-    inside = [op for op in forward if op.name in CORE_OPS and op.name not in end]
-    outside = [op if op.name not in CORE_OPS else unsaved(op) for op in forward]
+    inside = [op for op in forward if piece_of(op.name) in CORE_OPS and op.name not in end]
+    outside = [op if piece_of(op.name) not in CORE_OPS else unsaved(op) for op in forward]
     return [kept, *outside, *map(again, inside), *backward]
 
 

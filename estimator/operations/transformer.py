@@ -95,7 +95,7 @@ def _block(d: RankSizes, layer: str, *, experts: bool, window: int) -> list[Op]:
     if model.network == "attention":
         return attention_part(d, layer, window)
     stream = d.stream_tokens * d.hidden
-    norm, residual = elementwise.norm(d, d.widths.residual), elementwise.residual(d)
+    norm, residual = elementwise.norm(d, d.widths.residual, d.hidden), elementwise.residual(d)
     norms = model.norms_per_layer
     one_norm = model.parallel_residual and norms == 1
     ops = pair("attention norm", layer, stream, *norm) if norms > 0 else []
@@ -158,7 +158,7 @@ def embedding(d: RankSizes) -> list[Op]:
 def head(d: RankSizes) -> list[Op]:
     """Return the final norm, the logits and the loss; logits are not multiplied in fp8."""
     n = d.widths
-    ops = pair("final norm", "head", d.stream_tokens * d.hidden, *elementwise.norm(d, n.residual))
+    ops = pair("final norm", "head", d.stream_tokens * d.hidden, *elementwise.norm(d, n.residual, d.hidden))
     if not d.model.head:
         return ops
     fetched = fetched_at_once(d.model.vocab, n.compute)

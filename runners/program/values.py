@@ -20,8 +20,8 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 LARGEST = 1 << 22
 """Elements up to which whole numbers are kept; what is longer are the masks of long sequences."""
-LARGEST_OF_FLOATS = 1 << 12
-"""The same of floats that are made from whole numbers."""
+LARGEST_OF_FLOATS = 1 << 16
+"""The same of floats that are made from whole numbers, or filled: masks of a batch's tokens are, in some libraries."""
 
 BALANCED = "what topk, sort, argmax and multinomial choose is not known: taken to be all places equally often"
 
@@ -163,9 +163,9 @@ def _begin(func: Any, args: Any, kwargs: Any, results: list[torch.Tensor]) -> No
         rule(given, results[-1])
 
 
-def _filled(given: dict[str, Any], made: torch.Tensor, value: float | None) -> None:
-    if not made.dtype.is_floating_point:
-        value = given["fill_value"] if value is None else value
+def _filled(given: dict[str, Any], made: torch.Tensor, value: float | None, *, floats: bool) -> None:
+    value = given["fill_value"] if value is None else value
+    if not isinstance(value, torch.Tensor) and (floats or not made.dtype.is_floating_point):
         give(made, torch.full(made.shape, value, dtype=made.dtype))
 
 
@@ -210,7 +210,7 @@ def _overloads(name: str) -> list[Any]:
 
 
 _FILLS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
-    func: functools.partial(_filled, value=value)
+    func: functools.partial(_filled, value=value, floats=kind != "empty")
     for kind, value in {"zeros": 0, "ones": 1, "empty": 0, "full": None}.items()
     for name in (kind, f"{kind}_like", f"new_{kind}")
     for func in _overloads(name)

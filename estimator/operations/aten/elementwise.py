@@ -15,6 +15,7 @@ from estimator.operations.aten.operands import (
     width,
 )
 from estimator.operations.aten.products import name
+from estimator.operations.elementwise import GELUS
 from estimator.operations.op import Op
 from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.breakdown import Category
@@ -55,7 +56,18 @@ COPIES = (
 
 def arithmetic(s: Signature) -> list[Op]:
     """One kernel over all operands. A number of fp64 beside narrower ones is a Python scalar, passed by value."""
-    return elementwise(name(s), *_operands(s))
+    ops = elementwise(name(s), *_operands(s))
+    for op in ops:
+        op.gelus = gelus_of(s) * op.flops
+    return ops
+
+
+def gelus_of(s: Signature) -> float:
+    """How many GELUs one element of an op costs to compute, 0 where nothing is computed but a sum or product."""
+    short = name(s).rstrip("_")
+    if short.startswith("gelu") and s.arguments.get("approximate") == "tanh":
+        short = short.replace("gelu", "gelu_tanh")
+    return GELUS.get(short, 0.0)
 
 
 def choice(s: Signature) -> list[Op]:

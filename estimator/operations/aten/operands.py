@@ -127,6 +127,9 @@ def kernel(
     mixed: Number = 0.0,
     walked: Number = 0.0,
     walkers: Number = 1.0,
+    load: str = "walk_load_s",
+    rows: Number = 0.0,
+    gelus: Number = 0.0,
     efficiency: str = "",
     moved: Number | None = None,
     launches: Number = 1.0,
@@ -136,8 +139,9 @@ def kernel(
     """Memory-bound kernels: bytes that stream, elements that pass slowly, bytes ``moved`` in all (else: streamed).
 
     ``reduced``: what of the streamed bytes goes over each row more than once; ``column``: what is summed over rows;
-    ``walked``: elements that ``walkers`` blocks go over, one load after another, each as long as ``efficiency`` says
-    (else: as in torch's own kernels).
+    ``walked``: elements that ``walkers`` blocks go over, one load after another, each as long as ``load`` says;
+    ``rows``: what blocks take one at a time; ``gelus``: what is computed, in GELUs; ``efficiency``: the rate of strided
+    elements, where it is a kernel's own.
     """
     return Op(
         name=name,
@@ -154,6 +158,9 @@ def kernel(
         mixed_elements=mixed,
         walked_elements=walked,
         walkers=walkers,
+        load=load,
+        rows=rows,
+        gelus=gelus,
         efficiency=efficiency,
         launches=launches,
     )

@@ -7,10 +7,24 @@ from typing import Any
 
 from estimator.operations.aten.operands import count, is_contiguous, kernel, moved_bytes, total_bytes, width
 from estimator.operations.aten.products import name
-from estimator.operations.elementwise import softmax_reads
+from estimator.operations.elementwise import (
+    LAYER_NORM_ROWS,
+    NORM_GRADIENT_ROWS,
+    RMS_NORM_ROWS,
+    RMS_NORM_TILE,
+    SOFTMAX_GELUS,
+    SOFTMAX_GRADIENT_GELUS,
+    gelus_of_rows,
+    norm_reads,
+    norm_rows,
+    norm_walk,
+    softmax_reads,
+    sum_rows,
+)
 from estimator.operations.op import Op
 from estimator.scenario.aten_cost import torch_name
 from estimator.scenario.op_list import Operand, Signature
+from estimator.scenario.units import Number
 
 SUMS = (
     "all amax amin aminmax any argmax argmin count_nonzero cummax cummin cumprod cumsum dist equal linalg_vector_norm "
@@ -21,10 +35,26 @@ SUMS = (
 
 
 def reduction(s: Signature) -> list[Op]:
-    """One kernel that reads all and writes what is left; sums over rows leave their columns."""
+    """One kernel that reads all and writes what is left; sums over rows leave their columns, sums of rows one each."""
     moved = total_bytes(s.inputs) + total_bytes(s.outputs)
-    column = moved if s.inputs and s.outputs and _leaves_columns(s.inputs[0], s.outputs[0]) else 0.0
-    return [kernel(name(s), stream=moved, column=column, flops=float(sum(map(count, s.inputs))))] if moved else []
+    column: float = 0.0
+    rows: Number = 0.0
+    if s.inputs and s.outputs:
+        entering, leaving = s.inputs[0], s.outputs[0]
+        if _leaves_rows(s):
+            rows = sum_rows(count(leaving), _length(entering))
+        elif _leaves_columns(entering, leaving):
+            column = moved
+    flops = float(sum(map(count, s.inputs)))
+    return [kernel(name(s), stream=moved, column=column, rows=rows, flops=flops)] if moved else []
+
+
+def _leaves_rows(s: Signature) -> bool:
+    """Whether a sum goes along rows and leaves a number of each, perhaps as a last dimension of one."""
+    entering, leaving = s.inputs[0].shape, s.outputs[0].shape
+    dims = s.arguments.get("dim")
+    others = isinstance(dims, list) and dims not in ([-1], [len(entering) - 1])
+    return not others and len(entering) > 1 and leaving in (entering[:-1], (*entering[:-1], 1))
 
 
 def _leaves_columns(entering: Operand, leaving: Operand) -> bool:
@@ -40,7 +70,7 @@ def _last_is_next(one: Operand) -> bool:
 
 def row_bytes(one: Operand, dim: int) -> float:
     """Bytes of a row that softmax sums over."""
-    return float((one.shape[dim] if one.shape else 1) * width(one))
+    return float(_length(one, dim) * width(one))
 
 
 def softmax(s: Signature) -> list[Op]:
@@ -50,10 +80,12 @@ def softmax(s: Signature) -> list[Op]:
     """
     entering = s.inputs[0]
     leaving = s.outputs[0] if s.outputs else entering
+    gelus = gelus_of_rows(_length(entering, _dimension(s)), SOFTMAX_GELUS)
     reads, _ = softmax_reads(row_bytes(entering, _dimension(s)))
     moved = reads * moved_bytes(entering) + moved_bytes(leaving)
     reduced = 0.0 if "log" in s.op else moved
-    return [kernel(name(s), stream=moved, reduced=reduced, flops=5.0 * count(entering))] if moved else []
+    return [kernel(name(s), stream=moved, reduced=reduced, flops=5.0 * count(entering),
+                   gelus=gelus * count(entering))] if moved else []  # fmt: skip
 
 
 def log_softmax_backward(s: Signature) -> list[Op]:
@@ -62,7 +94,9 @@ def log_softmax_backward(s: Signature) -> list[Op]:
     leaving = s.outputs[0] if s.outputs else output
     _, reads = softmax_reads(row_bytes(gradient, _dimension(s)))
     moved = (reads - 1.0) * moved_bytes(gradient) + moved_bytes(output) + moved_bytes(leaving)
-    return [kernel(name(s), stream=moved, flops=3.0 * count(output))] if moved else []
+    gelus = gelus_of_rows(_length(gradient, _dimension(s)), SOFTMAX_GRADIENT_GELUS)
+    return [kernel(name(s), stream=moved, flops=3.0 * count(output),
+                   gelus=gelus * count(output))] if moved else []  # fmt: skip
 
 
 def softmax_backward(s: Signature) -> list[Op]:
@@ -98,7 +132,9 @@ def norm(s: Signature) -> list[Op]:
     entering = s.inputs[0]
     leaving = s.outputs[0] if s.outputs else entering
     moved = moved_bytes(entering) + moved_bytes(leaving)
-    return [kernel(name(s), stream=moved, reduced=moved, flops=7.0 * count(entering))] if moved else []
+    length = _length(entering)
+    rows = norm_rows(count(entering) / length, length, RMS_NORM_ROWS if "rms" in s.op else LAYER_NORM_ROWS)
+    return [kernel(name(s), stream=moved, reduced=moved, rows=rows, flops=7.0 * count(entering))] if moved else []
 
 
 def norm_backward(s: Signature) -> list[Op]:
@@ -107,11 +143,21 @@ def norm_backward(s: Signature) -> list[Op]:
     both = moved_bytes(gradient) + moved_bytes(entering)
     if not both:
         return []
-    moved = both + moved_bytes(entering)
-    ops = [kernel(name(s), stream=moved, reduced=moved, flops=8.0 * count(entering))]
+    length = _length(entering)
+    rows = count(entering) / length
+    moved = norm_reads(both / rows) * both + moved_bytes(entering)
+    ops = [kernel(name(s), stream=moved, reduced=moved, rows=norm_rows(rows, length, NORM_GRADIENT_ROWS),
+                  flops=8.0 * count(entering))]  # fmt: skip
     if len(s.outputs) > 1 or (not s.outputs and len(s.inputs) > 4):
-        ops.append(kernel(f"{name(s)}: weights", stream=both, column=both, flops=4.0 * count(entering)))
+        walked, walkers = norm_walk(rows, length, RMS_NORM_TILE if "rms" in s.op else 1.0)
+        ops.append(kernel(f"{name(s)}: weights", stream=both, walked=walked, walkers=walkers, load="norm_tile_s",
+                          gelus=count(entering), flops=4.0 * count(entering)))  # fmt: skip
     return ops
+
+
+def _length(one: Operand, dim: int = -1) -> int:
+    """Elements of a row that is gone over together."""
+    return max(one.shape[dim] if one.shape else 1, 1)
 
 
 def group_norm(s: Signature) -> list[Op]:
@@ -184,7 +230,7 @@ def _walked_by_cudnn(entering: Operand, loads: float) -> dict[str, Any]:
     if not loads or not _walked(entering) or _without_cudnn(entering):
         return {}
     walkers = float(entering.shape[1])
-    return {"walked": loads * count(entering), "walkers": walkers, "efficiency": "walk_load_cudnn_s"}
+    return {"walked": loads * count(entering), "walkers": walkers, "load": "walk_load_cudnn_s"}
 
 
 def _walked(entering: Operand) -> bool:

@@ -19,5 +19,7 @@ def test_what_a_program_reads_of_whole_numbers(traced, tmp_path):
         "first three of a sort": [3] * 8,
         "drawn": [1, 2],
         "rows": [3, 4],
+        "masked": False,
+        "kept": 16 * 1024,
         "host": [[0, 0], [0, 1], [1, 0]],
     }

@@ -22,6 +22,9 @@ said["first three of a sort"] = torch.rand(8, 8, device="cuda").argsort(-1)[:, :
 said["drawn"] = torch.bincount(drawn, minlength=2).tolist()
 padded = torch.tensor([[5, 6, 0], [7, 0, 0]]).cuda()
 said["rows"] = list(torch.ones(2, 3, 4, device="cuda")[padded != 0].shape)
+mask = torch.ones(16, 1024, device="cuda")  # of floats, as OPT's is
+said["masked"] = (mask.cumsum(1)[:, -1] != 1024).any().item()
+said["kept"] = mask.bool().sum().item()
 said["host"] = (padded != 0).nonzero().cpu().tolist()
 Path(sys.argv[1]).write_text(json.dumps(said))
 network = nn.Linear(4, 4).cuda()

@@ -52,6 +52,8 @@ def of_config(
         raise _bad(message, "Install a transformers that knows it, or give a program of your own.") from None
     if hasattr(config, "use_cache"):
         config.use_cache = False  # a training step fills no cache of keys and values
+    if not getattr(config, "architectures", None):
+        config.architectures = []  # transformers asks each of them where a model type has several classes
     with torch.device(device):
         module = _built(transformers, config, attention, dtype)
         tensors = _batch(module, config, batch, seq)

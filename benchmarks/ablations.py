@@ -41,11 +41,13 @@ def _untiled(e: Efficiencies) -> Efficiencies:
 def _attention_as_products(e: Efficiencies) -> Efficiencies:
     plain = dict.fromkeys(("attention_frac", "attention_flash_frac", "attention_flash1_frac"), e.gemm_matrix_frac)
     lengths = dict.fromkeys((name for name in NAMES_OF_LENGTH), 0.0)
-    return replace(e, **plain, **lengths, attention_vector_frac=e.gemm_vector_frac, attention_backward_frac=1.0)  # type: ignore[arg-type]
+    others = {"attention_vector_frac": e.gemm_vector_frac, "attention_backward_frac": 1.0, "attention_tile": 1.0}
+    return replace(e, **plain, **lengths, **others)  # type: ignore[arg-type]
 
 
 NAMES_OF_LENGTH = (
     "attention_half_length", "attention_backward_half_length", "attention_vector_half_length", "attention_half_width",
+    "attention_backward_half_width", "attention_row_cycles", "attention_backward_row_cycles", "attention_tail_blocks",
 )  # fmt: skip
 
 
@@ -66,6 +68,7 @@ def _nothing_beside(scenario: Scenario) -> Scenario:
 TERMS = (
     Term(name="tiles and waves of products", without=_untiled),
     Term(name="products' rate inside steps (power, clocks), not the best alone", without=_alone),
+    Term(name="matrix units slower in whole nodes than alone", without=_with(whole_node_factor=1.0)),
     Term(name="attention by implementation, width and length", without=_attention_as_products),
     Term(name="kernels other than products and attention",
          less_s=lambda one: one.breakdown_s[Category.ELEMENTWISE] + one.breakdown_s[Category.OPTIMIZER]),
@@ -95,7 +98,11 @@ class Fitted:
 
 
 FITTED = (
-    Fitted(what="products' rate inside steps on H100", names=("gemm_matrix_frac",), families=("h100", "h100-sxm")),
+    Fitted(
+        what="matrix units' rate in whole nodes of H100",
+        names=("whole_node_factor",),
+        families=("hopper", "h100", "h100-sxm"),
+    ),
     Fitted(
         what="products' clock inside steps on H200",
         names=("power_free_factor", "power_bound_factor"),
@@ -111,7 +118,6 @@ FITTED = (
     Fitted(what="eager host", names=("host_forward_s", "host_backward_s")),
     Fitted(what="idle gap per kernel", names=("kernel_gap_s",)),
     Fitted(what="contention", names=("contention_frac",)),
-    Fitted(what="attention's half length", names=("attention_half_length",)),
 )
 """Constants whose source in estimator/catalog/efficiencies names steps; every other one is of kernels alone."""
 FACTORS = (0.7, 0.85, 1.0, 1.15, 1.4)

@@ -1,28 +1,50 @@
-"""Fused attention: a rate that falls for short sequences and narrow heads."""
+"""Fused attention: tiles of scores, rows of queries, and the last blocks that some units still run."""
 
 from __future__ import annotations
 
-from estimator.scenario.arrays import maximum
+from estimator.scenario.arrays import ceil_div, maximum, minimum
 from estimator.scenario.units import Number
+
+WIDTH = 64
+"""Widths of heads that tiled kernels are built for are multiples of it (cuDNN 9.19 on H200: 32 and 80 take as long as
+64 and 128)."""
 
 
 def attention_s(
     *,
-    executed_flops: Number,
-    bytes: Number,
-    seq_len: Number,
+    batch: Number,
+    queries: Number,
+    keys: Number,
     head_dim: float,
+    flops: Number,
+    visible_frac: Number,
+    padded_rows: bool,
+    tile: float,
+    bytes: Number,
     flops_per_s: float,
     memory_bytes_per_s: float,
+    units_hz: float,
+    compute_units: float,
     half_length: float,
     half_width: float,
-    share: float = 1.0,
-    start_s: Number,
+    row_cycles: float,
+    tail_blocks: float,
 ) -> Number:
-    """Time of a fused attention kernel.
+    """Time of a fused attention kernel, without its start.
 
-    t = start + max(FLOPs / rate, bytes / bandwidth), rate = share · reachable · D/(D + D0) / (1 + S0/S): half of the
-    asymptotic rate is reached at a length of S0, and at a head width of D0, as narrow heads spend more on softmax.
+    t = max(B·rows·(L·s + c) + tail·longest, bytes / bandwidth): a row of queries meets L keys in whole tiles (half of
+    one more than causality shows it, as the diagonal's are computed whole), s = FLOPs of a score / rate · (1 + S0/S),
+    rate = reachable · D/(D + D0), c the time that a row costs beside its scores. ``longest``: one block of queries with
+    all keys, as units are idle while the last blocks run. Forward's blocks are whole tiles of queries
+    (``padded_rows``). Measured alone on H200 (tests/reference/h200_attention_ladder.json).
     """
-    rate = flops_per_s * head_dim / (head_dim + half_width) * share
-    return start_s + maximum(executed_flops * (1.0 + half_length / seq_len) / rate, bytes / memory_bytes_per_s)
+    width = float(ceil_div(head_dim, WIDTH)) * WIDTH if tile > 1.0 else head_dim
+    rate = flops_per_s * width / (width + half_width) * (head_dim / width)
+    full = ceil_div(keys, tile) * tile
+    rows = ceil_div(queries, tile) * tile if padded_rows else queries
+    seen = minimum(visible_frac * full + 0.5 * (tile - 1.0), full)
+    score_s = flops / (maximum(batch, 1.0) * queries * keys) * (1.0 + half_length / queries) / rate
+    row_s = row_cycles / units_hz
+    # A rank may run none, where another implementation runs
+    longest_s = minimum(batch, 1.0) * tile * (full * score_s + row_s) * compute_units
+    return maximum(batch * rows * (seen * score_s + row_s) + tail_blocks * longest_s, bytes / memory_bytes_per_s)

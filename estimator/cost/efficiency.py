@@ -81,11 +81,12 @@ class Efficiencies:
     attention_backward_half_length: float
     attention_vector_half_length: float
     attention_half_width: float
+    attention_backward_half_width: float
     attention_backward_frac: float
-    attention_whole_frac: float
-    attention_whole_half_length: float
-    attention_whole_backward_half_length: float
-    attention_head_cycles: float
+    attention_tile: float
+    attention_tail_blocks: float
+    attention_row_cycles: float
+    attention_backward_row_cycles: float
     attention_mask_frac: float
     attention_mask_backward_frac: float
     attention_dropout_frac: float
@@ -125,6 +126,7 @@ class Efficiencies:
     new_products_steps: float
     host_spread: float
     chip_spread: float
+    whole_node_factor: float
     host_forward_dispatches_per_kernel: float
     host_backward_dispatches_per_kernel: float
     host_step_s: float
@@ -220,6 +222,12 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "contention_megatron_frac": 0.0,
         "host_spread": 0.0,
         "chip_spread": 0.0,
+        # Attention computes what is visible, at one rate
+        "attention_tile": 1.0,
+        "attention_tail_blocks": 0.0,
+        "attention_row_cycles": 0.0,
+        "attention_backward_row_cycles": 0.0,
+        "attention_backward_half_width": e.attention_half_width,
         # Where a curve bends, no share of a peak
         "power_free_frac": e.power_free_frac,
         "power_bound_frac": e.power_bound_frac,

@@ -121,48 +121,54 @@ def _gemm(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
 
 
 def _attention(op: Op, chip: Chip, efficiencies: Efficiencies) -> Priced:
-    vector = op.precision in ("fp32", "tf32")
-    peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
-    rate = peak * (efficiencies.attention_vector_frac if vector else getattr(efficiencies, op.efficiency))
-    for name in () if vector else op.slowed_by:
-        rate *= getattr(efficiencies, name)
+    e, vector = efficiencies, op.precision in ("fp32", "tf32")
     backward = op.phase == "backward" and not op.recomputed
-    if vector:
-        half_length = efficiencies.attention_vector_half_length
-    elif op.whole:
-        half_length = (
-            efficiencies.attention_whole_backward_half_length if backward else efficiencies.attention_whole_half_length
-        )
-    elif backward:
-        half_length = efficiencies.attention_backward_half_length
-    else:
-        half_length = efficiencies.attention_half_length
-    executed = op.flops * op.visible_frac
-    # A block of forward takes its tile of queries, however few; what backward does besides goes by tokens and heads.
-    seq_len = op.m * (op.visible_frac if backward else op.visible_frac**0.5) if op.whole else op.m
-    heads = op.batch * efficiencies.attention_head_cycles if op.whole and backward and not vector else 0.0
-    memory = chip.memory_bytes_per_s * efficiencies.memory_frac
+    matrix_backward = backward and not vector
+    peak = chip.fp32_flops_per_s if vector else peak_flops_per_s(chip, op.precision)
+    rate = peak * (e.attention_vector_frac if vector else getattr(e, op.efficiency))
+    for name in () if vector else op.slowed_by:
+        rate *= getattr(e, name)
+    rate *= e.attention_backward_frac if matrix_backward else 1.0
+    tile = min(VECTOR_TILE if vector else op.tile, e.attention_tile)
+    tiled = not vector and e.attention_tile > 1.0
+    half_lengths = e.attention_half_length, e.attention_backward_half_length
+    memory = chip.memory_bytes_per_s * e.memory_frac
     seconds = attention_s(
-        executed_flops=executed,
-        bytes=op.bytes,
-        seq_len=seq_len,
+        batch=op.batch,
+        queries=op.m,
+        keys=op.n,
         head_dim=float(op.k),
+        flops=op.flops * op.padded,
+        visible_frac=op.visible_frac,
+        padded_rows=not backward,
+        tile=tile,
+        bytes=op.bytes,
         flops_per_s=rate,
         memory_bytes_per_s=memory,
-        half_length=half_length,
-        half_width=efficiencies.attention_half_width,
-        share=efficiencies.attention_backward_frac if backward and not vector else 1.0,
-        start_s=efficiencies.gemm_start_s * op.launches + heads / (chip.compute_units * chip.clock_hz),
+        units_hz=chip.compute_units * chip.clock_hz,
+        compute_units=chip.compute_units,
+        half_length=e.attention_vector_half_length if vector else half_lengths[backward],
+        half_width=e.attention_backward_half_width if matrix_backward else e.attention_half_width,
+        row_cycles=(e.attention_backward_row_cycles if backward else e.attention_row_cycles) if tiled else 0.0,
+        tail_blocks=e.attention_tail_blocks if tiled else 0.0,
     )
+    start = e.gemm_start_s
+    if tiled and backward:
+        # One kernel as long as a product's, and small ones before and behind it
+        start = (start + 2.0 * e.kernel_tail_s) / 3.0
+        seconds = seconds + op.side_bytes / memory
     return Priced(
         op=op,
-        seconds=seconds,
-        executed_flops=executed,
-        compute_s=executed / rate,
+        seconds=seconds + start * op.launches,
+        executed_flops=op.flops * op.visible_frac,
+        compute_s=op.flops * op.padded * op.visible_frac / rate,
         memory_s=op.bytes / memory,
         launch_s=0.0,
     )
 
+
+VECTOR_TILE = 64.0
+"""Queries that a block of fp32 attention takes (fmha_cutlassF_f32_aligned_64x64)."""
 
 UNIT_THREADS = 2048
 """Threads of an SM."""

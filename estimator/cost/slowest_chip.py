@@ -1,4 +1,4 @@
-"""Slowest chip: the efficiencies that a cluster's steps see, in which every exchange waits for its slowest chip."""
+"""Slowest chip: the efficiencies that a cluster's steps see, whose nodes run hot and whose ranks wait for one."""
 
 from __future__ import annotations
 
@@ -10,16 +10,22 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import largest_of
 
 COMPUTE = ("gemm_matrix_frac", "gemm_tf32_frac", "gemm_unaligned_frac", "gemm_pairs_frac",
-           "gemm_fours_frac", "attention_frac", "attention_flash_frac", "attention_flash1_frac",
-           "attention_whole_frac")  # fmt: skip
+           "gemm_fours_frac", "attention_frac", "attention_flash_frac", "attention_flash1_frac")  # fmt: skip
 """Rates of matrix units, whose power sets a chip's clock; those of vector units (0.4 % among four H200 hosts' probes)
 and of memory do not follow it."""
+
+NODE = 8
+"""Chips of the nodes whose published steps ``whole_node_factor`` is read from."""
 
 
 @lru_cache(maxsize=64)
 def of_slowest(e: Efficiencies, chips: int) -> Efficiencies:
-    """Return the efficiencies of the slowest of ``chips``: rates of compute over 1 + spread·E[max of n normals]."""
-    factor = 1.0 / (1.0 + e.chip_spread * float(largest_of(float(chips))))
+    """Return the efficiencies of the slowest of ``chips``: rates of compute times n / (1 + spread·E[max of n normals]).
+
+    n falls from 1 for one chip to ``whole_node_factor`` for a node of eight, as power and heat bind (assumed between).
+    """
+    busy = (min(chips, NODE) - 1) / (NODE - 1)
+    factor = (1.0 - (1.0 - e.whole_node_factor) * busy) / (1.0 + e.chip_spread * float(largest_of(float(chips))))
     if factor == 1.0:
         return e
     changed: dict[str, Any] = {name: getattr(e, name) * factor for name in COMPUTE}

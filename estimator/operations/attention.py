@@ -154,7 +154,8 @@ def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: st
         saved_bytes=s.elements * n.compute * share + statistics,
         precision=n.peak,
         efficiency=RATES[attention],
-        visible_frac=seen * _padding(d, attention, backward=False),
+        visible_frac=seen,
+        padded=_padding(d, attention, backward=False),
     )
     backward = replace(
         forward,
@@ -165,22 +166,43 @@ def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: st
         # Δ, the gradients, and q's turned to 16 bits; where heads share keys, theirs are added up twice more.
         launches=(3.0 if d.model.kv == d.model.heads else 5.0) * pieces_,
         saved_bytes=0.0,
-        visible_frac=seen * _padding(d, attention, backward=True),
+        padded=_padding(d, attention, backward=True),
+        side_bytes=side_bytes(
+            batch * s.queries * d.head_dim, batch * s.keys * d.head_dim, d.model.kv / d.model.heads, n.compute
+        ),
     )
     return [forward, backward]
 
 
+SIDE_BYTES = 15.4
+"""Moved per element of q by the kernels around backward's: output and its gradient read, q's gradient set to zero in
+fp32, read and written in 16 bits are 14; at the rate of other kernels they take as long as 15.4 (H200, 177 shapes)."""
+
+
+def side_bytes(queries: Number, keys: Number, shared: float, element_bytes: float) -> Number:
+    """What moves beside a fused backward's own kernel: ``queries`` and ``keys`` elements of all heads.
+
+    Gradients of k and v of heads that share them (``shared`` of the heads have their own) are read and added up.
+    """
+    return SIDE_BYTES * queries + where(shared < 1.0, 2 * element_bytes * (1.0 + shared), 0.0) * keys
+
+
 def _padding(d: RankSizes, attention: str, *, backward: bool) -> float:
+    if attention != "sdpa" or d.training.traits.lower_bound:
+        return 1.0
+    return padded(d.model.dim, d.model.value_dim, backward=backward)
+
+
+def padded(dim: float, value_dim: float, *, backward: bool) -> float:
     """FLOPs that a fused kernel does over those that heads need, where keys and values differ in width.
 
     cuDNN's, the best that PyTorch has, are built for one width (sdpa_sm90_flash_bprop…64x64x192 for values of 128).
     """
-    dim, value_dim = d.head_dim, d.model.value_dim
-    if attention != "sdpa" or dim == value_dim or d.training.traits.lower_bound:
+    if dim == value_dim:
         return 1.0
     widest = max(dim, value_dim)
-    padded = attention_flops(1.0, 1.0, 1.0, widest, widest, backward=backward)
-    return float(padded / attention_flops(1.0, 1.0, 1.0, dim, value_dim, backward=backward))
+    most = attention_flops(1.0, 1.0, 1.0, widest, widest, backward=backward)
+    return float(most / attention_flops(1.0, 1.0, 1.0, dim, value_dim, backward=backward))
 
 
 def _eager(d: RankSizes, layer: str, s: CoreShape) -> list[Op]:

@@ -46,11 +46,11 @@ class Op:
     ``bytes`` pass between host and device. All sizes are per execution.
     ``efficiency`` names the efficiency that the rate takes where kind and precision leave a choice (of kernels, that of
     strided elements), ``slowed_by`` those that it is multiplied by. ``visible_frac`` is the share of its FLOPs that an
-    attention kernel computes: of the score square, 1/2 under a causal mask, above 1 where its tiles are larger than the
-    square, and what it pads narrow values by; ``whole``: neither causality nor a window hides any of it. ``weight``
-    marks what only the gradients of weights need, so that a schedule may run it later. ``outer``: a product of two
-    operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X). ``fetched``: elements of a
-    product's operands that its unit fetches at once, which rows at odd addresses make fewer.
+    attention kernel computes: of the score square, 1/2 under a causal mask; ``padded`` what it pads narrow values by,
+    ``tile`` the queries and keys that its blocks take at most, ``side_bytes`` what the small kernels around its
+    backward move. ``weight`` marks what only the gradients of weights need, so that a schedule may run it later.
+    ``outer``: a product of two operands neither of whose rows runs along k, as gradients of weights are (Gᵀ·X).
+    ``fetched``: elements of a product's operands that its unit fetches at once, which rows at odd addresses make fewer.
     """
 
     name: str
@@ -85,7 +85,9 @@ class Op:
     weight: bool = False
     outer: bool = False
     visible_frac: Number = CAUSAL_FRAC
-    whole: bool = False
+    padded: float = 1.0
+    tile: float = 128.0
+    side_bytes: Number = 0.0
 
 
 def gemm(

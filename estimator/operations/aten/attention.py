@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import ceil
-from typing import Any
 
 from estimator.operations.aten.operands import kernel, moved_bytes, width
 from estimator.operations.aten.products import name, precision
+from estimator.operations.attention import padded, side_bytes
 from estimator.operations.op import Op, gemm
 from estimator.scenario.aten_cost import CAUSAL_FRAC, attention_flops
 from estimator.scenario.breakdown import Category
@@ -57,6 +56,11 @@ def attention_backward(s: Signature) -> list[Op]:
                 attention_flops(forward.batch, forward.m, forward.n, dim, value_dim, backward=True)
             ),
             bytes=moved + 4.0 * forward.batch * forward.m,
+            padded=padded(dim, value_dim, backward=True) if forward.efficiency == CUDNN else 1.0,
+            side_bytes=side_bytes(
+                forward.batch * forward.m * dim, forward.batch * forward.n * dim,
+                keys.shape[1] / max(queries.shape[1], 1), width(queries),
+            ),
             launches=5.0 if shared else 3.0,
             slowed_by=tuple(BACKWARD.get(one, one) for one in forward.slowed_by),
         )
@@ -88,33 +92,25 @@ def _forward(s: Signature, qkv: tuple[Operand, ...]) -> list[Op]:
             flops=float(attention_flops(batch * heads, length, keys.shape[2], dim, values.shape[3], backward=False)),
             bytes=sum(map(moved_bytes, (queries, keys, values, _result(queries, values)))) + statistics + mask_bytes,
             precision=precision(queries, s),
-            **_rate(s, backend, length, keys.shape[2]),
+            visible_frac=_visible_frac(s, backend, length, keys.shape[2]),
+            padded=padded(dim, values.shape[3], backward=False) if backend not in RATES else 1.0,
+            efficiency=RATES.get(backend, CUDNN),
+            tile=TILES.get(backend, 128.0),
+            slowed_by=_slowed_by(s) if backend == "cudnn" else (),
         )
     ]
 
 
-TILES = {"efficient": (64, 64), "flash": (128, 128)}
-CUDNN_TILES = (128, 64)
-"""Queries and keys that a block takes, forward and backward, by backend (H200, kernels alone, 16 to 1024 tokens: 16, 50
-and 77 tokens cost forward what 128 do, under cuDNN and FlashAttention-2; under the efficient one 50 what 64 do)."""
+CUDNN = "attention_frac"
+TILES = {"efficient": 64.0}
+"""Queries and keys that a block takes where they are fewer than cuDNN's and FlashAttention-2's 128 (H200, kernels
+alone: 16, 50 and 77 tokens cost what 128 do; under the efficient backend 50 what 64 do)."""
 
 
-def _rate(s: Signature, backend: str, queries: int, keys: int) -> dict[str, Any]:
-    """What decides how fast a fused kernel is: its backend, and under cuDNN a mask in memory and dropout."""
-    visible = _visible_frac(s, backend, queries, keys)
-    whole = visible >= 1.0
-    tile = TILES.get(backend, CUDNN_TILES)["backward" in s.op]
-    if whole:
-        visible = (ceil(queries / tile) * tile / queries) * (ceil(keys / tile) * tile / keys)
-    if backend != "cudnn":
-        return {"efficiency": RATES.get(backend, "attention_frac"), "visible_frac": visible, "whole": whole}
-    slowed: tuple[str, ...] = ()
-    if s.arguments.get("mask") is True or _masks(s):
-        slowed = ("attention_mask_frac",)
-    if s.arguments.get("dropout"):
-        slowed += ("attention_dropout_frac",)
-    efficiency = "attention_whole_frac" if whole else "attention_frac"
-    return {"efficiency": efficiency, "visible_frac": visible, "whole": whole, "slowed_by": slowed}
+def _slowed_by(s: Signature) -> tuple[str, ...]:
+    """What slows cuDNN's kernels: a mask in memory, dropout."""
+    masked = ("attention_mask_frac",) if s.arguments.get("mask") is True or _masks(s) else ()
+    return (*masked, *(("attention_dropout_frac",) if s.arguments.get("dropout") else ()))
 
 
 def _visible_frac(s: Signature, backend: str, queries: int, keys: int) -> float:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from estimator.cost.efficiency import efficiencies
@@ -24,6 +26,14 @@ def test_the_slowest_of_many_by_hand():
             assert getattr(found, name) == pytest.approx(getattr(E, name) / (1 + E.chip_spread * deviations))
             assert found.ranges[name].value == getattr(found, name)
         assert (found.memory_frac, found.gemm_vector_frac) == (E.memory_frac, E.gemm_vector_frac)
+
+
+def test_nodes_that_work_whole_run_slower_up_to_their_eighth_chip():
+    hopper = efficiencies("hopper")
+    even = replace(hopper, chip_spread=0.0)
+    rates = [of_slowest(even, chips).gemm_matrix_frac / hopper.gemm_matrix_frac for chips in (1, 4, 8, 512)]
+    assert rates == pytest.approx([1.0, 1 - 3 / 7 * (1 - hopper.whole_node_factor), *[hopper.whole_node_factor] * 2])
+    assert E.whole_node_factor == 1.0, "rates that are read off whole nodes have it in them"
 
 
 def test_a_larger_cluster_has_longer_steps_where_nothing_else_grows():

@@ -20,9 +20,9 @@ def test_three_projections_take_three_times_the_output():
 
 def test_products_of_the_core_are_split_by_heads():
     assert seconds("A = q·kᵀ", ranks=2) == pytest.approx(2 * seconds("A = q·kᵀ"), rel=0.05)
-    assert seconds("fused attention", core="fused", ranks=2) == pytest.approx(
-        2 * seconds("fused attention", core="fused"), rel=0.05
-    )
+    # Half of the heads leave as many units idle while the last blocks run
+    fused, halved = (seconds("fused attention", core="fused", **ranks) for ranks in ({"ranks": 2}, {}))
+    assert 0.9 * 2 * halved < fused < 2 * halved
 
 
 def test_three_tensors_take_three_all_to_alls():

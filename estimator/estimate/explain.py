@@ -105,7 +105,9 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         )
     if plan.ep > 1 and not e.lower_bound:
         found.append(
-            "Dispatch and combine of experts do not overlap with compute, as in Megatron-Core without"
+            "Dispatch and combine of experts run beside the compute of another half micro-batch, as the plan says."
+            if plan.ep_overlap
+            else "Dispatch and combine of experts do not overlap with compute, as in Megatron-Core without"
             " --overlap-moe-expert-parallel-comm; DualPipe would hide them."
         )
     return tuple(found)

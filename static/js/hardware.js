@@ -11,7 +11,8 @@ export const PARTS = [
   ["link", "link"],
   ["network", "network"],
 ];
-const PEAKS = ["fp32", "tf32", "fp16", "bf16", "fp8"].map((name) => `${name}_flops_per_s`);
+/** Rates of every unit and precision that a chip has. @param {import("./types.js").Part} chip */
+const peaksOf = (chip) => Object.keys(chip).filter((name) => name.endsWith("_flops_per_s"));
 
 /** @param {any} given @param {import("./types.js").Entry[]} entries */
 const entryOf = (given, entries) =>
@@ -85,7 +86,7 @@ export function multiplied(scenario, catalog, part, times) {
     name: entry.key,
     label: [entry.label, ...said].filter(Boolean).join(" "),
     memory_bytes_per_s: entry.value.memory_bytes_per_s * memory,
-    ...Object.fromEntries(PEAKS.map((name) => [name, entry.value[name] * flops])),
+    ...Object.fromEntries(peaksOf(entry.value).map((name) => [name, entry.value[name] * flops])),
   };
   return { ...scenario, cluster: { ...cluster, chip } };
 }

@@ -45,6 +45,7 @@ export const OWN_FIELDS = {
     number("bf16_flops_per_s", "bf16 dense", "TFLOP/s", 1e12),
     number("fp16_flops_per_s", "fp16 dense", "TFLOP/s", 1e12),
     number("fp8_flops_per_s", "fp8 dense", "TFLOP/s", 1e12),
+    number("fp4_flops_per_s", "fp4 dense", "TFLOP/s", 1e12),
     number("tf32_flops_per_s", "tf32 dense", "TFLOP/s", 1e12),
     number("fp32_flops_per_s", "fp32", "TFLOP/s", 1e12),
     number("memory_bytes", "Memory", "GB", 1e9),

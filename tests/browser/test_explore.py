@@ -55,7 +55,7 @@ def test_the_page_opens_with_a_prediction_a_and_its_run_b_and_where_the_differen
     expect(side(page, "B")).to_contain_text("measured")
     found = page.evaluate(_CAUSES)
     assert found["sum"] == pytest.approx(found["difference"], abs=1e-9 * found["step"])
-    expect(page.locator("#step-time h3")).to_contain_text(re.compile(r"A → B\s+\+[\d.]+ ms"))
+    expect(page.locator("#step-time h3")).to_contain_text(re.compile(r"A → B\s+[+−][\d.]+ ms"))
     expect(page.locator("#step-time .sub")).to_contain_text("80 % interval of A")
     expect(page.locator(ROWS).first).to_contain_text("faster kernels")
     wait_for_points(page, "predicted")

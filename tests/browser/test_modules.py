@@ -480,6 +480,8 @@ def test_hardware_is_multiplied_and_brought_back(call):
     value = {
         "fp32_flops_per_s": 1e12,
         "bf16_flops_per_s": 8e12,
+        "fp4_flops_per_s": 3e13,
+        "fp32_matrix_flops_per_s": 2e12,
         "memory_bytes_per_s": 1e12,
         "link": "l",
         "network": "n",
@@ -496,6 +498,7 @@ def test_hardware_is_multiplied_and_brought_back(call):
     twice = times(plain, "flops", 2)
     chip = twice["cluster"]["chip"]
     assert (chip["name"], chip["bf16_flops_per_s"], chip["memory_bytes_per_s"]) == ("c", 16e12, 1e12)
+    assert (chip["fp4_flops_per_s"], chip["fp32_matrix_flops_per_s"]) == (6e13, 4e12), "whatever units a chip has"
     assert call("hardware", "multiples", twice, catalog) == {"flops": 2, "memory": 1, "link": 1, "network": 1}
     half = times(twice, "link", 0.5)
     assert half["cluster"]["link"]["bytes_per_s"] == 0.5e9

@@ -53,16 +53,20 @@ def test_products(rows):
     assert found == pytest.approx(alone, rel=1e-12)
 
 
-@given(several(st.floats(0, 1e15), st.floats(0, 1e12), sizes))
-@settings(max_examples=50, deadline=None)
-def test_attention(rows):
+@given(
+    several(st.integers(0, 4096), sizes, sizes, st.floats(0, 1e15), st.floats(0, 1e12)),
+    st.sampled_from((0.5, 1.0)), st.booleans(), st.sampled_from((1.0, 64.0, 128.0)),
+)  # fmt: skip
+@settings(max_examples=100, deadline=None)
+def test_attention(rows, visible, padded, tile):
     fixed = {
-        "head_dim": 128.0, "flops_per_s": 9e14, "memory_bytes_per_s": 3e12, "half_length": 500.0,
-        "half_width": 60.0, "start_s": 1e-6,
+        "head_dim": 80.0, "flops_per_s": 9e14, "memory_bytes_per_s": 3e12, "half_length": 500.0, "half_width": 60.0,
+        "visible_frac": visible, "padded_rows": padded, "tile": tile, "units_hz": 2.6e11, "compute_units": 132.0,
+        "row_cycles": 20.0, "tail_blocks": 0.6,
     }  # fmt: skip
-    flops, moved, length = columns(rows)
-    found = attention_s(executed_flops=flops, bytes=moved, seq_len=length, **fixed)
-    alone = [attention_s(executed_flops=f, bytes=b, seq_len=s, **fixed) for f, b, s in rows]
+    batch, queries, keys, flops, moved = columns(rows)
+    found = attention_s(batch=batch, queries=queries, keys=keys, flops=flops, bytes=moved, **fixed)
+    alone = [attention_s(batch=b, queries=q, keys=k, flops=f, bytes=x, **fixed) for b, q, k, f, x in rows]
     assert found == pytest.approx(alone, rel=1e-12)
 
 

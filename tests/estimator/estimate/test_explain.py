@@ -14,7 +14,7 @@ from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS
 from estimator.scenario.codec import encode
 from estimator.scenario.scenario import scenario_from_json
 from estimator.scenario.units import bytes_text
-from tests.estimator.examples import GPT, LLAMA, document, flawless, scenario
+from tests.estimator.examples import GPT, LLAMA, MIXTRAL, document, flawless, scenario
 
 E = efficiencies("default")
 
@@ -93,6 +93,12 @@ def test_the_fall_back_is_what_is_priced_and_is_said():
 )
 def test_assumptions_are_said_where_they_are_made(words, plan, training):
     assert words in " ".join(assumptions(scenario(LLAMA, plan=plan, **training), E))
+
+
+@pytest.mark.parametrize(("beside", "words"), [(False, "do not overlap"), (True, "another half micro-batch")])
+def test_experts_exchanges_overlap_where_the_plan_says_so(beside, words):
+    plan = {"dp": 2, "ep": 2, "ep_overlap": beside}
+    assert words in " ".join(assumptions(scenario(MIXTRAL, plan=plan, framework="megatron"), E))
 
 
 def test_assumptions_are_not_said_where_they_are_not_made():

@@ -34,7 +34,7 @@ function name() {
   return `headroom-${String(typeof model === "string" ? model : model.name || "model").replace(/[^\w.-]+/g, "-")}`;
 }
 
-const PEAKS = ["fp32", "tf32", "fp16", "bf16", "fp8"];
+const PEAKS = ["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"];
 
 /** The roofs of a chip of the catalogue. @param {import("../../types.js").Part} chip */
 const roofsOf = (chip) => ({

@@ -337,6 +337,20 @@ def test_an_inline_object_that_says_nothing_else_is_the_catalogue_s(call, server
     assert other["cluster"]["chip"]["l2_bytes"] == 1
 
 
+@pytest.mark.parametrize(
+    ("values", "most", "ticks"),
+    [
+        ([512, 128, 256, 256, 1024], 10, [128, 256, 512, 1024]),
+        ([2.0**power for power in range(7, 15)], 5, [128, 512, 2048, 8192]),
+        ([128, 256, 500], 10, []),
+        ([128, 256], 10, []),
+        ([0, 1, 2, 4], 10, []),
+    ],
+)
+def test_lengths_that_double_have_their_own_ticks(call, values, most, ticks):
+    assert call("figures/tableSeries", "doublings", values, most) == ticks
+
+
 @pytest.mark.parametrize("values", [[0.013, 0.9], [3, 5], [1, 2e6], []])
 def test_logarithmic_ticks_enclose_their_values_and_are_few(call, values):
     found = call("figures/base", "logTicks", values)

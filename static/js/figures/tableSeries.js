@@ -108,12 +108,27 @@ export function lines(entries, { title, x, y, by, hue = by[0], log = true, out =
         // bytes are written with their prefixes, as MB
         label: kindOf(x) === "bytes" ? said(unitless(x)) : said(x.replace(/_s$/, ", s")),
         kind: kindOf(x),
-        log: wide(valuesOf(some, x)) || log,
+        log: wide(valuesOf(some, x)) || log || doublings(valuesOf(some, x).map(Number)).length > 0,
       },
       y: { label: said(unitless(y)), kind, log: log || wide(all) },
       series: series.slice(0, 2 * MOST_SERIES),
     },
   ];
+}
+
+const LEAST_DOUBLINGS = 3;
+
+/**
+ * The values themselves where all are powers of two, as lengths and batches are swept, so that an axis has its ticks
+ * there; none else. Of many every second, or fewer.
+ * @param {number[]} values @param {number} [most]
+ */
+export function doublings(values, most = 10) {
+  const places = [...new Set(values)].sort((a, b) => a - b);
+  const doubled = places.every((value) => value > 0 && Number.isInteger(Math.log2(value)));
+  if (!doubled || places.length < LEAST_DOUBLINGS) return [];
+  const step = Math.ceil(places.length / most);
+  return places.filter((_, at) => at % step === 0);
 }
 
 /** The column of a mean's spread. @param {string} name */

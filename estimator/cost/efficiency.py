@@ -222,6 +222,7 @@ def ideal(e: Efficiencies) -> Efficiencies:
         "contention_megatron_frac": 0.0,
         "host_spread": 0.0,
         "chip_spread": 0.0,
+        "whole_node_factor": 1.0,
         # Attention computes what is visible, at one rate
         "attention_tile": 1.0,
         "attention_tail_blocks": 0.0,

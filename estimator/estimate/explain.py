@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from estimator.cost.efficiency import Efficiencies
+from estimator.cost.slowest_chip import NODE, node_factor
 from estimator.estimate.assemble import rank_of, setting_of
 from estimator.estimate.interval import UNEVEN, uneven
 from estimator.estimate.report import Collective, MemoryOfStage, stage_memories
@@ -68,6 +69,12 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"
         " chips execute: recomputation, but no tiles that a causal kernel skips.",
     ]
+    near = node_factor(e, scenario.cluster.chips)
+    if near < 1.0:
+        found.append(
+            f"Of that, matrix units have lost {1.0 - near:.0%} to power and heat of {min(scenario.cluster.chips, NODE)}"
+            " chips that work for long in one node."
+        )
     if not training.fused:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")
     if training.attention == "eager" and not training.traits.fuses:

@@ -9,7 +9,7 @@ import { pinned, pinOf } from "./url.js";
 /**
  * One side. `key`: "plan" (what the panel edits), "s:…" (another plan), "m:ID" (a measurement), "own" (what the chosen
  * profile's own ops should take). `range_s`: the interval of a prediction, the spread of a measurement.
- * @typedef {{key: string, letter: "A" | "B", predicted: boolean, name: string, extra: string, scenario: Scenario | null,
+ * @typedef {{key: string, letter: "A" | "B", predicted: boolean, kind: string, name: string, extra: string, scenario: Scenario | null,
  *   estimate: Estimate | null, measurement: Measurement | null, item: any, chip: import("./types.js").Part,
  *   step_s: number | null,
  *   breakdown_s: Record<string, number> | null, phases_s: Record<string, number> | null,
@@ -115,6 +115,7 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], { item, c
     key,
     letter,
     predicted: true,
+    kind: "predicted",
     name,
     extra,
     scenario,
@@ -154,6 +155,7 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     key,
     letter,
     predicted: false,
+    kind: measurement?.expected && step_s === null && !total(measurement.breakdown_s) ? "traced" : "measured",
     name: measurement?.label || id.slice(0, 8),
     extra: measurement ? deviceName(measurement) : "",
     scenario,

@@ -205,6 +205,7 @@ def test_a_config_without_closed_form_is_traced_and_opens_with_what_its_list_doe
     path.write_text(json.dumps({"model_type": "vit", "architectures": ["ViTForImageClassification"]}))
     drop(page, path)
     expect(side(page, "A")).to_contain_text("its own ops")
+    expect(side(page, "B")).to_contain_text("traced")
     expect(page.locator("#own-problems")).to_have_text("aten::nonzero where a mask holds is not known. Pad it.")
     (url,) = asked
     assert re.search(r"chip=.*&batch=\d+&seq=\d+&precision=", url)

@@ -101,6 +101,17 @@ def test_experts_exchanges_overlap_where_the_plan_says_so(beside, words):
     assert words in " ".join(assumptions(scenario(MIXTRAL, plan=plan, framework="megatron"), E))
 
 
+def test_what_whole_nodes_lose_is_said_where_they_work():
+    def said(nodes: int, chips: int) -> str:
+        cluster = {"chip": "h100-sxm", "nodes": nodes, "chips_per_node": chips}
+        given = {**document(GPT, plan={"dp": nodes * chips}), "cluster": cluster}
+        return " ".join(estimate(scenario_from_json(given)).assumptions)
+
+    assert "lost 10% to power and heat of 8 chips" in said(1, 8)
+    assert "lost 10% to power and heat of 8 chips" in said(2, 8)
+    assert "power and heat" not in said(1, 1)
+
+
 def test_assumptions_are_not_said_where_they_are_not_made():
     said = " ".join(assumptions(scenario(GPT, framework="megatron"), E))
     for words in ("eager kernels", "FSDP", "contention", "do not overlap", "inside out", "score matrix"):

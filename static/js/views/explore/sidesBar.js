@@ -52,7 +52,7 @@ export function createSidesBar(root, choose) {
       badge.classList.toggle("hatched", side?.predicted ?? true);
       element.classList.toggle("muted", side?.fits === false);
       element.classList.toggle("none", !side);
-      put(kind, side ? (side.predicted ? "predicted" : "measured") : "");
+      put(kind, side?.kind ?? "");
       put(name, side?.name ?? (letter === "A" ? "choose A" : "choose B"));
       put(extra, side?.extra ?? "");
       put(refused, side && !side.fits ? (side.predicted ? "does not fit" : "out of memory") : "");

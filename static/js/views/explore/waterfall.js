@@ -136,7 +136,7 @@ export function createWaterfall({ name }) {
       if (!side) return;
       const [letter, kind, value] = end.children;
       put(letter, side.letter);
-      put(kind, side.predicted ? "predicted" : "measured");
+      put(kind, side.kind);
       put(value, quantity(side.step_s, "s", 4));
     });
     card.now(() => figure);

@@ -77,6 +77,16 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
             f"the header, as in '{headers[0]} (ms)', and import again"
         )
         found.append(Warning(code="unit-missing", message=message, where=where))
+    negative = sum(_negative(row) for row in rows)
+    if negative:
+        found.append(
+            Warning(
+                code="negative",
+                message=f"{negative} {'time is' if negative == 1 else 'times are'} below zero and kept as printed: none can "
+                "be. Correct the file, and import it again",
+                where=where,
+            )
+        )
     wide = sum(_wide(row) for row in rows)
     if wide:
         found.append(
@@ -112,6 +122,11 @@ def compact(warnings: list[Warning]) -> list[Warning]:
         )
         for (code, message), where in places.items()
     ]
+
+
+def _negative(row: dict[str, Any]) -> int:
+    times = (value for key, value in row.items() if key.endswith("_s"))
+    return sum(isinstance(value, (int, float)) and value < 0 for value in times)
 
 
 def _wide(row: dict[str, Any]) -> int:

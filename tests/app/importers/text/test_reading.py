@@ -20,6 +20,13 @@ def test_what_the_cells_showed():
     assert found["oom-cells"].where == found["unit-missing"].where == "line 7"
 
 
+def test_times_below_zero_are_said():
+    rows = [{"step_s": -0.005, "forward_s": -1.0, "saved_bytes": -2}, {"step_s": 0.0, "forward_s": None}]
+    (found,) = shared_warnings(Findings(), rows, [TABLE])
+    assert (found.code, found.where) == ("negative", "line 7")
+    assert found.message.startswith("2 times are below zero")
+
+
 def test_a_cell_is_found_at_its_row():
     rows = (("1", "n/a"), ("OOM", "2"))
     tables = [TABLE, Table(form="markdown", columns=("a", "b"), rows=rows, line=11, lines=(13, 14))]

@@ -82,8 +82,8 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
         found.append(
             Warning(
                 code="negative",
-                message=f"{negative} {'time is' if negative == 1 else 'times are'} below zero and kept as printed: none can "
-                "be. Correct the file, and import it again",
+                message=f"{negative} {'time is' if negative == 1 else 'times are'} below zero and kept as printed: "
+                "none can be. Correct the file, and import it again",
                 where=where,
             )
         )

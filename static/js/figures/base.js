@@ -144,6 +144,9 @@ export function logTicks(values, narrow = false, text = plain) {
   return { tickvals, ticktext: tickvals.map(text) };
 }
 
+/** A power of two as lengths are written along an axis: 16k are 16 384. @param {number} value */
+export const doubled = (value) => (value >= 1024 ? `${Number((value / 1024).toPrecision(4))}k` : String(value));
+
 /** A round upper end for an axis, so that small changes do not move the scale. @param {number} largest */
 export function roundUp(largest) {
   if (!(largest > 0)) return 1;

@@ -1,6 +1,6 @@
 /** Ways to split one block: a number per token along tokens or lengths, with the points where ways change places. */
-import { count, quantity, scaleFor, short, significant } from "../format.js";
-import { layout, logTicks } from "./base.js";
+import { count, quantity, scaleFor, short } from "../format.js";
+import { doubled, layout, logTicks } from "./base.js";
 import { labelOf, sentences } from "./splitText.js";
 
 /** @typedef {import("../types.js").Comparison} Comparison */
@@ -134,7 +134,7 @@ function powers(x, narrow) {
   const tickvals = Array.from({ length: Math.floor((high - low) / step) + 1 }, (_, at) => 2 ** (low + step * at));
   return {
     tickvals,
-    ticktext: tickvals.map((value) => (value >= 1024 ? `${significant(value / 1024, 4)}k` : String(value))),
+    ticktext: tickvals.map(doubled),
     tickangle: 0,
   };
 }

@@ -1,6 +1,7 @@
 /** A study's curves: one figure for each group of series; bars lie, so that the names of many layers can be read. */
 import { count, plural, significant } from "../format.js";
-import { barMarker, escaped, layout, level, logTicks, roundUp, SERIES } from "./base.js";
+import { barMarker, doubled, escaped, layout, level, logTicks, roundUp, SERIES } from "./base.js";
+import { doublings } from "./tableSeries.js";
 
 /** @typedef {import("../types.js").StudySeries} Series */
 
@@ -196,7 +197,13 @@ function lineParts(series, { places, colour, narrow }, words) {
             nticks: narrow ? 5 : 10,
             tickangle: 0,
             // a few doublings are better read than decades
-            ...(x_log && places.length <= (narrow ? 5 : FEW) && { tickvals: places, ticktext: places.map(shown) }),
+            ...(x_log &&
+              places.length <= (narrow ? 5 : FEW) && {
+                tickvals: places,
+                ticktext: doublings(places.map(Number)).length
+                  ? places.map((place) => doubled(Number(place)))
+                  : places.map(shown),
+              }),
           },
       yaxis: {
         type: y_log ? "log" : "linear",

@@ -1,6 +1,6 @@
 /** One chart of a table, as Plotly draws it: solid is measured, hatched or dashed is predicted. */
 import { percent, plural, quantity, rounded, scaleFor, significant } from "../format.js";
-import { barMarker, escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
+import { barMarker, doubled, escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
 import { doublings, shortened } from "./tableSeries.js";
 
 /** @typedef {import("./tableSeries.js").Chart} Chart */
@@ -79,7 +79,7 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
   const top = Math.max(...all.map(Number)) * (y.log ? 1.6 : 1.08);
   const places = series.flatMap((one) => one.x).map(Number);
   const placed = (/** @type {number} */ value) => (x.kind === "bytes" ? sized(value) : significant(value, 6));
-  const swept = doublings(places, narrow ? 5 : 10);
+  const swept = doublings(places, narrow ? 5 : 8);
   const text = x.kind === "bytes" ? sized : undefined;
   /** How many are out of memory at a place already: marks stand above one another. @type {Map<number | string, number>} */
   const crowd = new Map();
@@ -125,7 +125,8 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
       xaxis: {
         type: x.log ? "log" : "linear",
         title: { text: escaped(x.label) },
-        ...(x.log && (swept.length ? { tickvals: swept, ticktext: swept.map(placed) } : logTicks(places, true, text))),
+        ...(x.log &&
+          (swept.length ? { tickvals: swept, ticktext: swept.map(text ?? doubled) } : logTicks(places, true, text))),
         tickangle: 0,
         nticks: narrow ? 5 : 10,
       },

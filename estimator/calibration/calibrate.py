@@ -107,8 +107,9 @@ class Calibration:
 def at_highest_clock(base: Efficiencies, e: Efficiencies) -> Range:
     """The factor that leaves products in steps at the catalogue's rate where power does not bind.
 
-    Products alone are at the power limit, where chips of a kind differ (0.80 to 0.85 of peak on six hosts); the highest
-    clock, at which they run between other kernels, is the same on all (0.85 to 0.87).
+    Products alone are at the power limit, where chips of a kind differ (0.80 to 0.86 of peak by the probes of two H200
+    and an H100); the highest clock, at which they run between other kernels, is taken to be the same on all (0.85 to
+    0.87, from the products of those hosts' steps: tests/reference/h200_programs, h100_programs).
     """
     inherited = base.ranges[FREE]
     value = max(base.gemm_matrix_frac * base.power_free_factor / e.gemm_matrix_frac, 1.0)

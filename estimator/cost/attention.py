@@ -34,12 +34,13 @@ def attention_s(
 
     t = max(B·rows·(L·s + c) + tail·longest, bytes / bandwidth): a row of queries meets L keys in whole tiles (half of
     one more than causality shows it, as the diagonal's are computed whole), s = FLOPs of a score / rate · (1 + S0/S),
-    rate = reachable · D/(D + D0), c the time that a row costs beside its scores. ``longest``: one block of queries with
-    all keys, as units are idle while the last blocks run. Forward's blocks are whole tiles of queries
-    (``padded_rows``). Measured alone on H200 (tests/reference/h200_attention_ladder.json).
+    rate = reachable · D/(D' + D0) for heads of D in kernels that are built for D', c the time that a row costs beside
+    its scores. ``longest``: one block of queries with all keys, as units are idle while the last blocks run. Forward's
+    blocks are whole tiles of queries (``padded_rows``). Measured alone on H200
+    (tests/reference/h200_attention_ladder.json).
     """
     width = float(ceil_div(head_dim, WIDTH)) * WIDTH if tile > 1.0 else head_dim
-    rate = flops_per_s * width / (width + half_width) * (head_dim / width)
+    rate = flops_per_s * head_dim / (width + half_width)
     full = ceil_div(keys, tile) * tile
     rows = ceil_div(queries, tile) * tile if padded_rows else queries
     seen = minimum(visible_frac * full + 0.5 * (tile - 1.0), full)

@@ -176,7 +176,7 @@ def _fused_by(d: RankSizes, layer: str, s: CoreShape, window: int, attention: st
 
 SIDE_BYTES = 15.4
 """Moved per element of q by the kernels around backward's: output and its gradient read, q's gradient set to zero in
-fp32, read and written in 16 bits are 14; at the rate of other kernels they take as long as 15.4 (H200, 177 shapes)."""
+fp32, read and written in 16 bits are 14; at the rate of other kernels they take as long as 15.4 (H200, 128 shapes)."""
 
 
 def side_bytes(queries: Number, keys: Number, shared: float, element_bytes: float) -> Number:

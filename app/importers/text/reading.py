@@ -125,7 +125,7 @@ def compact(warnings: list[Warning]) -> list[Warning]:
 
 
 def _negative(row: dict[str, Any]) -> int:
-    times = (value for key, value in row.items() if key.endswith("_s"))
+    times = (value for key, value in row.items() if key.endswith("_s") and not key.endswith("_per_s"))
     return sum(isinstance(value, (int, float)) and value < 0 for value in times)
 
 

@@ -162,7 +162,7 @@ def test_cudnn_attention_takes_what_it_took_alone():
     ],
 )
 def test_attention_of_every_length_and_width_takes_what_it_took_alone(backend, causal, forward, backward):
-    """177 shapes, heads of 32 to 192, 49 to 8 192 tokens, heads of their own keys and of shared ones."""
+    """177 shapes under three backends: heads of 32 to 192, 49 to 8 192 tokens, keys of their own and shared."""
     errors: dict[str, list[float]] = {"": [], "_backward": []}
     document = json.loads((Path(__file__).parents[3] / "reference" / "h200_attention_ladder.json").read_text())
     for row in document["rows"]:

@@ -90,16 +90,18 @@ def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_woul
 
 def test_the_whole_of_a_row_is_lit_under_the_mouse(visit):
     page = visit(SEARCH)
-    row = page.locator(ROWS).nth(1)
-    settled(page)  # a search that goes on puts other rows under the mouse
-    row.hover()
+    settled(page)
+    page.locator(ROWS).nth(1).hover()
+    # a search that goes on puts other rows in its place: any that is under the mouse is lit
     page.wait_for_function(
-        """(row) => {
+        """(rows) => {
+            const row = document.querySelector(`${rows}:hover`);
+            if (!row) return false;
             const colour = (element) => getComputedStyle(element).backgroundColor;
             const colours = new Set([...row.children].map(colour));
             return colours.size === 1 && !colours.has(colour(document.querySelector(".card")));
         }""",
-        arg=row.element_handle(),
+        arg=ROWS,
     )
 
 

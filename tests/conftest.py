@@ -23,6 +23,8 @@ gc.disable()
 
 # Else each process that compiles keeps others ready for it, which import torch and then wait.
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+# The processor is believed as to its instruction sets: else a compiler is asked about each of them, for seconds.
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")
 
 # The same examples in every run, so that only a change can turn a test red; `make explore` draws others.
 settings.register_profile("repeatable", derandomize=True, deadline=None)

@@ -18,18 +18,19 @@ NODE = 8
 """Chips of the nodes whose published steps ``whole_node_factor`` is read from."""
 
 
-def node_factor(e: Efficiencies, chips: int) -> float:
-    """Rate of matrix units beside so many busy chips, over that of one alone: 1 to ``whole_node_factor`` of eight."""
-    return 1.0 - (1.0 - e.whole_node_factor) * (min(chips, NODE) - 1) / (NODE - 1)
+def node_factor(e: Efficiencies, in_node: int) -> float:
+    """Rate of matrix units in a node of so many busy chips, over one's alone: 1 to ``whole_node_factor`` of eight."""
+    return 1.0 - (1.0 - e.whole_node_factor) * (min(in_node, NODE) - 1) / (NODE - 1)
 
 
 @lru_cache(maxsize=64)
-def of_slowest(e: Efficiencies, chips: int) -> Efficiencies:
-    """Return the efficiencies of the slowest of ``chips``: rates of compute times n / (1 + spread·E[max of n normals]).
+def of_slowest(e: Efficiencies, chips: int, chips_per_node: int) -> Efficiencies:
+    """Return the efficiencies of the slowest of ``chips``: compute rates times n / (1 + spread·E[max of all normals]).
 
-    n falls from 1 for one chip to ``whole_node_factor`` for a node of eight, as power and heat bind (assumed between).
+    n falls from 1 where a node has one of them to ``whole_node_factor`` where it has eight, as power and heat bind
+    (assumed between).
     """
-    factor = node_factor(e, chips) / (1.0 + e.chip_spread * float(largest_of(float(chips))))
+    factor = node_factor(e, min(chips, chips_per_node)) / (1.0 + e.chip_spread * float(largest_of(float(chips))))
     if factor == 1.0:
         return e
     changed: dict[str, Any] = {name: getattr(e, name) * factor for name in COMPUTE}

@@ -85,7 +85,8 @@ def effective(scenario: Scenario) -> Scenario:
 
 def efficiencies_of(scenario: Scenario, calibration: Calibrated | None) -> Efficiencies:
     """Return the calibration, or the chip family's efficiencies, of its slowest chip; a lower bound has shares of 1."""
-    e = of_slowest(efficiencies_for(scenario.cluster.chip, calibration), scenario.cluster.chips)
+    cluster = scenario.cluster
+    e = of_slowest(efficiencies_for(cluster.chip, calibration), cluster.chips, cluster.chips_per_node)
     return ideal(e) if scenario.training.traits.lower_bound else e
 
 

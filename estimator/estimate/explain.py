@@ -69,11 +69,12 @@ def assumptions(scenario: Scenario, e: Efficiencies) -> tuple[str, ...]:
         "MFU counts products and the full attention square, nothing recomputed (PaLM's convention); HFU counts what the"
         " chips execute: recomputation, but no tiles that a causal kernel skips.",
     ]
-    near = node_factor(e, scenario.cluster.chips)
+    in_node = scenario.cluster.chips_per_node
+    near = node_factor(e, in_node)
     if near < 1.0:
         found.append(
-            f"Of that, matrix units have lost {1.0 - near:.0%} to power and heat of {min(scenario.cluster.chips, NODE)}"
-            " chips that work for long in one node."
+            f"Of that, matrix units have lost {1.0 - near:.0%} to power and heat of {min(in_node, NODE)} chips that"
+            " work for long in one node."
         )
     if not training.fused:
         found.append("Norms, rotary positions, softmax and casts run as separate eager kernels.")

@@ -69,7 +69,7 @@ def estimate_op_list(
     family.
     """
     chip = cluster.chip
-    e = of_slowest(efficiencies_for(chip, calibration), max(found.world_size, 1))
+    e = of_slowest(efficiencies_for(chip, calibration), max(found.world_size, 1), cluster.chips_per_node)
     interval = interval and not e.lower_bound
     one = passage(found, cluster, e, interval=interval)
     priced, queue, spent = one.priced, one.queue, one.spent

@@ -152,7 +152,7 @@ def estimate_pipelined(
     micro-batch's backward. Raises InputProblems for a list that has no layers to cut between.
     """
     chip, m, ranks = cluster.chip, float(micro_batches), plan.dp * plan.tp * plan.pp
-    e = of_slowest(efficiencies_for(chip, calibration), ranks)
+    e = of_slowest(efficiencies_for(chip, calibration), ranks, cluster.chips_per_node)
     interval = interval and not e.lower_bound
     whole = cut(found, "plan.pp" if plan.pp > 1 else "micro_batches")
     stages = _stages(whole, plan, layout, cluster, e, interval=interval)

@@ -15,13 +15,13 @@ E = efficiencies("default")
 
 
 def test_one_chip_is_as_it_was_measured():
-    assert of_slowest(E, 1) is E
+    assert of_slowest(E, 1, 8) is E
 
 
 def test_the_slowest_of_many_by_hand():
     # 1.03 standard deviations for four, 2.344 for 64 (David, Nagaraja 2003, section 3.2)
     for chips, deviations in ((4, 1.029), (64, 2.344)):
-        found = of_slowest(E, chips)
+        found = of_slowest(E, chips, 8)
         for name in COMPUTE:
             assert getattr(found, name) == pytest.approx(getattr(E, name) / (1 + E.chip_spread * deviations))
             assert found.ranges[name].value == getattr(found, name)
@@ -31,8 +31,10 @@ def test_the_slowest_of_many_by_hand():
 def test_nodes_that_work_whole_run_slower_up_to_their_eighth_chip():
     hopper = efficiencies("hopper")
     even = replace(hopper, chip_spread=0.0)
-    rates = [of_slowest(even, chips).gemm_matrix_frac / hopper.gemm_matrix_frac for chips in (1, 4, 8, 512)]
+    rates = [of_slowest(even, chips, 8).gemm_matrix_frac / hopper.gemm_matrix_frac for chips in (1, 4, 8, 512)]
     assert rates == pytest.approx([1.0, 1 - 3 / 7 * (1 - hopper.whole_node_factor), *[hopper.whole_node_factor] * 2])
+    assert of_slowest(even, 8, 1) is even, "eight nodes of one chip are no whole node"
+    assert of_slowest(even, 64, 4).gemm_matrix_frac == of_slowest(even, 4, 8).gemm_matrix_frac
     assert E.whole_node_factor == 1.0, "rates that are read off whole nodes have it in them"
 
 

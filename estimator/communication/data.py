@@ -46,6 +46,7 @@ def data_messages(
     shard_ranks: Number = 1,
     hybrid: bool = False,
     in_place: bool = False,
+    gathered_once: bool = False,
 ) -> list[Message]:
     """Return the messages of one step for ``parameters`` of one rank's stage, dense (``dp``) or experts' (``edp``).
 
@@ -54,8 +55,11 @@ def data_messages(
     gathered before forward and again before backward, gradients scattered, every micro-batch; the variant that does not
     reshard gathers once. Hybrid sharding scatters inside a group of ``shard_ranks`` and sums the shards over the
     copies, layer by layer in the last micro-batch's backward (Zhang 2022, arXiv 2205.00119, section 3.3). ``in_place``:
-    parameters and gradients live in the buffers that travel, so that DDP and ZeRO-1/2 copy nothing.
+    parameters and gradients live in the buffers that travel, so that DDP and ZeRO-1/2 copy nothing. ``gathered_once``:
+    what ZeRO-3/FSDP gathered stays for all micro-batches, and gradients are scattered once.
     """
+    if gathered_once and sharding in WHOLLY_SHARDED:
+        sharding, micro_batches = "zero3", 1.0
     gradient = parameters * numbers.gradient
     copied = 0.0 if in_place else 1.0
 

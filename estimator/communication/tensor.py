@@ -24,7 +24,10 @@ def tensor_messages(
     sums = 1.0 if merged else pairs
     # The last sum feeds only the next block, so whoever stops at the last tensor that backward needs leaves it out.
     ends = ffn or d.model.network == "attention"
-    again = 0.0 if d.recompute != "full" else sums - float(ends and not d.training.traits.redoes_whole_blocks)
+    again = sums - float(ends and not d.training.traits.redoes_whole_blocks)
+    redone = d.recompute == "full" or (d.recompute == "selective" and d.training.traits.keeps_products)
+    if not redone or (d.recompute == "selective" and sequence_parallel):
+        again = 0.0  # what is kept by op is kept of scatters, too (_c10d_functional.reduce_scatter_tensor), not of sums
 
     beside = "products" if d.tp_overlap and sequence_parallel else ""
 
@@ -48,7 +51,7 @@ def tensor_messages(
     found = [
         one("sequence gather", "all-gather", "forward", gathers, each),
         one("sequence scatter", "reduce-scatter", "forward", sums),
-        one("sequence gather again", "all-gather", "backward", gathers if d.recompute == "full" else 0.0, each),
+        one("sequence gather again", "all-gather", "backward", gathers if redone else 0.0, each),
         one("sequence scatter again", "reduce-scatter", "backward", again),
         one("gradient gather", "all-gather", "backward", sums),
         # Megatron keeps its share of the inputs and gathers them once more for the weight gradients.

@@ -101,6 +101,11 @@ def stage_parameters(shard: RankMemory, kind: StageKind) -> tuple[Number, Number
     return dense, expert, cast, tensors, expert_tensors
 
 
+def gathers_once(shard: RankMemory, kind: StageKind, sharding: str) -> bool:
+    """Whether a pipeline's stage gathers sharded parameters once in a step, and keeps gradients whole till its end."""
+    return sharding in WHOLLY_SHARDED and kind.name != "only" and shard.training.traits.gathers_once
+
+
 def stage_memory(
     shard: RankMemory,
     kind: StageKind,
@@ -128,6 +133,8 @@ def stage_memory(
     each_owned = dense * policy.dense.optimizer, expert * policy.expert.optimizer
     owned = sum(each_owned)
     gradients = (dense * policy.dense.gradients + expert * policy.expert.gradients) * n.gradient
+    if gathers_once(shard, kind, policy.sharding):
+        gradients = parameters * n.gradient
     parameters_rest, gradients_rest, owned_rest = _rests(shard, kind, policy)
     gradients = gradients + gradients_rest
     states: dict[str, Number] = {
@@ -239,7 +246,7 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing,
         }
     if kind.head:
-        again_gathered = policy.sharding == "fsdp"
+        again_gathered = policy.sharding == "fsdp" and not gathers_once(shard, kind, policy.sharding)
         at_loss = 0.0 if again_gathered else inside + root
         if again_gathered:
             moments["head backward"] = {
@@ -343,7 +350,8 @@ def _gathered_bytes(
         (block.dense_parameters, inside_dense, policy.data_ranks),
         (block.expert_parameters, inside_expert, policy.expert_ranks),
     ):
-        kept = minimum(each * 2.0, inside) if policy.sharding == "fsdp" else inside
+        again = policy.sharding == "fsdp" and not gathers_once(shard, kind, policy.sharding)
+        kept = minimum(each * 2.0, inside) if again else inside
         # Experts that no other rank holds are not sharded, so that nothing of them is gathered.
         whole = whole + where(ranks > 1, kept, 0.0)
         scattered = scattered + where(ranks > 1, each, 0.0)

@@ -296,9 +296,16 @@ def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         return KernelCost(stream=2 * n.compute, launches=3, flops=5, saved=n.compute), KernelCost(
             stream=2 * n.compute, flops=3
         )
+    wide = d.training.traits.upcasts_logits and e < 4
+    e = 4.0 if wide else e
     reads, again = softmax_reads(d.vocab * e)
     own = KernelCost(stream=(reads + 1) * e, flops=5, gelus=gelus_of_rows(d.vocab, SOFTMAX_GELUS))
     # Backward: a gradient of zeros, one number of each row in it, and the gradient of log-softmax.
+    if wide:
+        # An fp32 copy of the logits before all else; its gradient is cast back.
+        copy = KernelCost(strided=1, slow_bytes=n.compute + 4)
+        back = KernelCost(stream=e + (again + 1) * e + 4 + n.compute, launches=4, flops=3)
+        return replace(own, launches=2, saved=e, then=("upcast", copy)), back
     if n.autocast:
         # Log-softmax stays in 16 bits, the loss is taken of an fp32 copy of it, and its gradient is cast back.
         behind = KernelCost(strided=1, slow_bytes=6, launches=2)

@@ -192,9 +192,10 @@ def piece_of(name: str) -> str:
     return name.partition(": ")[0]
 
 
-def again(op: Op) -> Op:
-    """Return a forward op as it runs once more in backward under recomputation; it keeps nothing."""
-    return _changed(op, {"phase": "backward", "recomputed": True, "saved_bytes": 0.0})
+def again(op: Op, count: Number | None = None) -> Op:
+    """Return a forward op as it runs once more, or so often, in backward under recomputation; it keeps nothing."""
+    changes = {"phase": "backward", "recomputed": True, "saved_bytes": 0.0}
+    return _changed(op, changes if count is None else {**changes, "count": count})
 
 
 def unsaved(op: Op) -> Op:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from estimator.operations import attention
 from estimator.operations.op import Op, again, kernels, piece_of, unsaved
 from estimator.operations.rank_sizes import RankSizes
+from estimator.scenario.breakdown import Category
+from estimator.scenario.units import Number
 
 CORE_OPS = ("attention", "q, k casts", "scores", "softmax", "values", "head copies", "ring sums")
 """Forward ops that selective recomputation runs again (Korthikanti 2022, arXiv 2205.05198, section 5)."""
@@ -33,6 +35,8 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
         end = _not_redone(d, _block_end(d, experts))
         redone = [op for op in forward if not op.name.endswith(WEIGHT_COPIES) and piece_of(op.name) not in end]
         return [kept, *map(unsaved, forward), *map(again, redone), *backward]
+    if d.training.traits.keeps_products:
+        return _by_op(d, forward, backward, layer, experts=experts)
     if d.model.network == "ffn":
         return ops
     # Selective: the core's inputs and output are kept, its inside is not.
@@ -45,6 +49,38 @@ def recomputed(d: RankSizes, ops: list[Op], layer: str, *, experts: bool) -> lis
     inside = [op for op in forward if piece_of(op.name) in CORE_OPS and op.name not in end]
     outside = [op if piece_of(op.name) not in CORE_OPS else unsaved(op) for op in forward]
     return [kept, *outside, *map(again, inside), *backward]
+
+
+def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, experts: bool) -> list[Op]:
+    """Keep a block's input and what attention and every second product give, and run all else of it again.
+
+    Kept of the products are the first, third, … in the order in which they run, without the router's and those of
+    experts (grouped), which all run again, and attention's own (torchtitan's SelectiveAC). Products of fp8 are no
+    exception: it sees the plain ones that scaled tensors stand for (torchao's float8 linears).
+    """
+    end = _not_redone(d, _block_end(d, experts))
+    stream = d.stream_tokens * d.hidden
+    kept_bytes: Number = stream * d.widths.residual
+    redone: list[Op] = []
+    products = 0
+    for op in forward:
+        count = op.count
+        if op.name.endswith(WEIGHT_COPIES):
+            continue
+        if op.kind == "attention":
+            kept_bytes = kept_bytes + d.tokens * (d.core_width * d.widths.compute + 4.0 * d.model.heads / d.tp)
+            continue
+        if op.kind == "gemm" and op.name != "router" and not op.name.startswith("expert "):
+            kept = count
+            if op.category != Category.ATTENTION:
+                kept = (products + int(count) + 1) // 2 - (products + 1) // 2
+                products += int(count)
+            kept_bytes = kept_bytes + kept * op.batch * op.m * op.n * d.widths.compute
+            count = count - kept
+        if piece_of(op.name) not in end and (op.count == 0 or count > 0):
+            redone.append(again(op, count))
+    kept_op = kernels("block input, products", layer, "forward", elements=stream, launches=0.0, saved_bytes=kept_bytes)
+    return [kept_op, *map(unsaved, forward), *redone, *backward]
 
 
 def _block_end(d: RankSizes, experts: bool) -> tuple[str, ...]:

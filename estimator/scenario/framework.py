@@ -48,6 +48,13 @@ class Framework:
       gathered again (Megatron).
     - ``redoes_whole_blocks``: full recomputation runs a block to its end (Megatron's reentrant CheckpointFunction), not
       only as far as backward needs it (PyTorch's early stop, XLA's dead code).
+    - ``keeps_products``: selective recomputation keeps what attention and every second product of a block give and runs
+      all else again (torch.utils.checkpoint's selective contexts as torchtitan sets them), where Megatron's and the
+      runners' runs attention's core again.
+    - ``upcasts_logits``: where nothing is compiled, the loss is of logits in fp32, whatever they are made in.
+    - ``gathers_once``: under a pipeline parameters that FSDP shards are gathered once in a step and kept, and gradients
+      stay whole until the last micro-batch's are scattered (torch.distributed.pipelining's stages, and
+      reshard_after_forward as torchtitan leaves it there).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
     - ``frees_between_stages``: what pipeline stages exchange has memory only while it is needed (Megatron's
       deallocate_pipeline_outputs); torch.distributed.pipelining holds outputs until their backward, and buffers for
@@ -80,6 +87,9 @@ class Framework:
     fuses_projections: bool = False
     keeps_gathered: bool = False
     redoes_whole_blocks: bool = False
+    keeps_products: bool = False
+    upcasts_logits: bool = False
+    gathers_once: bool = False
     weighs_inside_experts: bool = False
     frees_between_stages: bool = False
     caching_allocator: bool = True
@@ -109,6 +119,17 @@ FRAMEWORKS = {
         dtensor=True,
         pieces_attention="flash",
         measurable=True,
+    ),
+    # activation_checkpoint.py, fsdp.py and pipeline_parallel.py of torchtitan/distributed, components/loss.py (November
+    # 2026). A scenario says ``compile`` where blocks and loss are compiled.
+    "torchtitan": Framework(
+        label="torchtitan",
+        keeps_gathered=True,
+        dtensor=True,
+        pieces_attention="flash",
+        keeps_products=True,
+        upcasts_logits=True,
+        gathers_once=True,
     ),
     "megatron": Framework(
         label="Megatron",

@@ -9,7 +9,7 @@ from estimator.communication.message import Message, PricedMessage, priced
 from estimator.communication.placement import Groups
 from estimator.cost.collectives import exposed_s
 from estimator.cost.efficiency import Efficiencies
-from estimator.memory.memory import stage_parameters
+from estimator.memory.memory import gathers_once, stage_parameters
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.scenario.arrays import maximum, minimum, where
@@ -27,7 +27,8 @@ def data_parallel(
 
     Gather and scatter share the links: what one of them has hidden behind, the next cannot hide behind again.
     """
-    every = plan.sharding in ("zero2", "zero3", "fsdp")
+    once = gathers_once(shard, kind, plan.sharding)
+    every = plan.sharding in ("zero2", "zero3", "fsdp") and not once
     times: Number = micro_batches if every else 1
     window: dict[str, Number] = {"forward": one.window_forward_s * times, "backward": one.window_backward_s * times}
     share = {"forward": one.products_forward_frac, "backward": one.products_backward_frac}
@@ -53,6 +54,7 @@ def data_parallel(
             shard_ranks=groups.shard.ranks if axis == "dp" else groups.expert_data.ranks,
             hybrid=axis == "dp" and plan.shard_ranks > 0,
             in_place=shard.training.traits.in_place_buffers,
+            gathered_once=once,
         ):
             one_priced = priced(message, groups, cluster, e)
             seconds = where(parameters > 0, one_priced.seconds, 0.0)

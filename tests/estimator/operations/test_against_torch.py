@@ -5,15 +5,19 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from estimator.estimate.estimate import estimate
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
+from estimator.scenario.framework import FRAMEWORKS
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from runners.model import training as trained
 from runners.model import transformer as measured
@@ -147,6 +151,37 @@ def tracked_peak_bytes(one: Scenario) -> tuple[int, dict[str, int]]:
     kinds = {str(getattr(kind, "value", kind)): int(size) for kind, size in peak.items()}
     total = kinds.pop("Total")
     return total, kinds
+
+
+def every_second_product() -> tuple[object, object]:
+    """What torch is told to keep of a block: attention's output, and the first, third, … product's."""
+    products = {True: 0, False: 0}
+
+    def policy(context, op, *_args, **_kwargs) -> CheckpointPolicy:
+        if op == torch.ops.aten.mm.default:
+            products[context.is_recompute] += 1
+            kept = products[context.is_recompute] % 2 == 1
+        else:
+            kept = "scaled_dot_product" in str(op)
+        return CheckpointPolicy.MUST_SAVE if kept else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return create_selective_checkpoint_contexts(policy)
+
+
+@pytest.mark.parametrize(("model", "precision"), [(LLAMA, "bf16"), (CS336, "fp32")])
+def test_what_is_kept_by_op_runs_and_stays_as_torch_has_it(monkeypatch, model, precision):
+    full = scenario(model, precision=precision, attention="sdpa", recompute="full", seq_len=512)
+    plan, training = replace(full.plan, recompute="selective"), replace(full.training, framework="torchtitan")
+    one = replace(full, plan=plan, training=training)
+    monkeypatch.setattr(measured, "checkpoint", partial(checkpoint, context_fn=every_second_product))
+    with counting(full):
+        assert estimated_flops(one) == counted_flops(full, "cpu")
+        total, _ = tracked_peak_bytes(full)
+    monkeypatch.setitem(FRAMEWORKS, "kept by op", replace(FRAMEWORKS["pytorch-eager"], keeps_products=True))
+    one, plain = (replace(x, training=replace(x.training, framework="kept by op")) for x in (one, full))
+    found, fewer = estimate(one).memory, estimate(plain).memory
+    assert found.peak_bytes - found.by_kind["framework"] == pytest.approx(total, rel=0.06)
+    assert fewer.peak_bytes < found.peak_bytes
 
 
 MEMORY_CASES = [

@@ -22,6 +22,8 @@ SCENARIOS = [
     scenario({**GPT, "parallel_residual": True, "norms_per_layer": 1}, plan={"tp": 2, "dp": 2}),
     scenario({**MIXTRAL, "vocab": 32_768}, plan=GROUPED, global_batch=4),
     scenario(LLAMA, plan={"pp": 2}, global_batch=4),
+    scenario(LLAMA, plan={"pp": 2, "dp": 2, "sharding": "fsdp"}, global_batch=8),
+    scenario(LLAMA, plan={"recompute": "selective"}, global_batch=4),
 ]
 TRAITS = [f.name for f in fields(Framework) if isinstance(f.default, bool) and f.name != "measurable"]
 
@@ -54,6 +56,8 @@ def test_every_trait_shows_in_a_number(name, trait, monkeypatch):
     traits = FRAMEWORKS[name]
     if trait in NOT_IN_BUFFERS:
         traits = replace(traits, master_weights=False, fused_optimizer=False, in_place_buffers=False)
+    if trait == "upcasts_logits":
+        traits = replace(traits, fuses=False, vocab_parallel_loss=False)
     if trait == "merges_input_gradients":
         traits = replace(traits, merges_parallel=True)
     monkeypatch.setitem(FRAMEWORKS, usual, traits)

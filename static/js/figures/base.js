@@ -28,11 +28,48 @@ export function tokenOfKey(names, key) {
   return found ? tokenOf(found) : UNNAMED;
 }
 
+/** The category that a selected cause is of; "" where it is of none. @param {string} selected @param {Named[]} categories */
+export const categoryIn = (selected, categories) =>
+  categories.find(({ key }) => key === selected.split(" ")[0])?.key ?? "";
+
+/**
+ * What of `all` a selected cause is about: its category, else its phase; everything where nothing is selected, and where
+ * nothing tells.
+ * @param {string} selected  as `causeKey` has it @param {Named[]} categories
+ * @param {{category: string, phase?: string}[]} all
+ * @returns {(one: {category: string, phase?: string}) => boolean}
+ */
+export function about(selected, categories, all) {
+  const wanted = selected.split(" ")[0];
+  if (categoryIn(selected, categories)) return ({ category }) => category === wanted;
+  if (wanted && all.some(({ phase }) => phase === wanted)) return ({ phase }) => phase === wanted;
+  return () => true;
+}
+
 /** @param {string} name */
 export const words = (name) => name.replaceAll("_", " ");
 
 /** Plotly reads tags in text; names of kernels hold < and >. @param {any} text */
 export const escaped = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+/** Where a long name may go on in the next line. */
+const BREAKS = /(?<=[\s,;:_<(>/-])/;
+/**
+ * Free text in a hover: escaped, in lines that a narrow page has room for.
+ * @param {any} text @param {number} [most]  letters of a line
+ */
+export function hoverText(text, most = HOVER_LETTERS) {
+  /** @type {string[]} */
+  const lines = [];
+  for (const part of String(text).split(BREAKS)) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + part.trimEnd().length <= most) lines[lines.length - 1] = last + part;
+    else for (let at = 0; at < Math.max(part.length, 1); at += most) lines.push(part.slice(at, at + most));
+  }
+  return lines.map(escaped).join("<br>");
+}
+/** About 290 px at the size of a hover. */
+const HOVER_LETTERS = 44;
 
 /**
  * Predicted is hatched, measured is solid.

@@ -1,6 +1,6 @@
 /** Plans and measurements drawn: a bar each in the order of their table, or one column over another; hue: the group. */
 import { plural, scaleFor } from "../format.js";
-import { barMarker, escaped, layout, logTicks, SERIES } from "./base.js";
+import { barMarker, escaped, hoverText, layout, logTicks, SERIES } from "./base.js";
 
 /** @typedef {import("../items.js").Item} Item */
 /** @typedef {import("../items.js").ItemColumn} ItemColumn */
@@ -52,7 +52,7 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
   const titled = (/** @type {ItemColumn} */ column, /** @type {string} */ unit) =>
     [column.title, unit].filter(Boolean).join(", ");
   const words = (/** @type {Item} */ one) =>
-    `${escaped(one.label)}<br>${up.title} ${up.write(one.values[up.key])}${across ? `<br>${across.title} ${across.write(one.values[across.key])}` : ""}`;
+    `${hoverText(one.label)}<br>${up.title} ${up.write(one.values[up.key])}${across ? `<br>${across.title} ${across.write(one.values[across.key])}` : ""}`;
   const token = (/** @type {number} */ at) => SERIES[at % SERIES.length];
   let place = 0;
   const traces = series.map(({ name, items }, at) => {

@@ -1,6 +1,6 @@
 /** The best plan in each cell of two axes, as a heatmap: the stronger its colour, the better. */
 import { plural, short } from "../format.js";
-import { between, escaped, layout, words } from "./base.js";
+import { between, escaped, hoverText, layout, words } from "./base.js";
 import { said } from "./plans.js";
 
 /** @typedef {import("./plans.js").Shown} Shown */
@@ -59,7 +59,7 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
         },
         customdata: cells.map(
           ({ values, one }) =>
-            `${values.map((value, at) => `${words(axes[at])} ${escaped(value)}`).join(", ")}<br>${escaped(one.words)}<br>${measure.text} ${said(measure, one)}`,
+            `${values.map((value, at) => `${words(axes[at])} ${escaped(value)}`).join(", ")}<br>${hoverText(one.words)}<br>${measure.text} ${said(measure, one)}`,
         ),
         hovertemplate: "%{customdata}<extra></extra>",
       },

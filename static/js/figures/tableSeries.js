@@ -14,7 +14,6 @@ import { kindOf, unitless } from "./tables.js";
 
 const WIDE_RATIO = 30;
 const MOST_SERIES = 16;
-const LONGEST_WORDS = 60;
 const LEAST_PLACES = 2;
 
 /** @param {string} name */
@@ -42,12 +41,45 @@ export const labelled = (row, names) =>
 export const shortened = (name, most) =>
   name.length > most ? `${name.slice(0, Math.floor(most / 2))}…${name.slice(1 - Math.ceil(most / 2))}` : name;
 
+/** How many letters two names begin with alike. @param {string} one @param {string} other */
+function alikeFor(one, other) {
+  let at = 0;
+  while (at < one.length && one[at] === other[at]) at += 1;
+  return at;
+}
+
+/**
+ * Names that have room: by both ends, by the beginning, by the end, or by what stands where another name goes on otherwise,
+ * whichever fewest others share.
+ * @param {string[]} names @param {number} most  letters
+ */
+export function cutApart(names, most) {
+  const each = distinct(names);
+  const begin = Math.floor(most / 3);
+  const window_ = (/** @type {string} */ name) => {
+    const at = Math.max(0, ...each.filter((other) => other !== name).map((other) => alikeFor(name, other)));
+    const room = most - begin - 2;
+    const from = Math.max(begin, Math.min(at - Math.floor(room / 3), name.length - room));
+    const until = from + room;
+    return `${name.slice(0, begin)}…${name.slice(from, until)}${until < name.length ? "…" : ""}`;
+  };
+  const ways = [
+    (/** @type {string} */ name) => shortened(name, most),
+    (/** @type {string} */ name) => `${name.slice(0, most - 1)}…`,
+    (/** @type {string} */ name) => `…${name.slice(1 - most)}`,
+    window_,
+  ].map((way) => each.map((name) => (name.length <= most ? name : way(name))));
+  const alike = (/** @type {string[]} */ way, /** @type {number} */ at) => way.filter((one) => one === way[at]).length;
+  const cut = each.map((_, at) => ways.reduce((best, way) => (alike(way, at) < alike(best, at) ? way : best))[at]);
+  return names.map((name) => cut[each.indexOf(name)]);
+}
+
 /** A value as a legend says it. @param {string} name @param {any} value */
 function worded(name, value) {
   if (value === undefined || value === null) return "";
   if (typeof value === "boolean") return value ? said(name) : `no ${said(name)}`;
   if (name.endsWith("_bytes") && isNumber(value)) return `${said(name.slice(0, -6))} ${bytes(value)}`;
-  return typeof value === "number" ? `${said(name)} ${value}` : shortened(String(value), LONGEST_WORDS);
+  return typeof value === "number" ? `${said(name)} ${value}` : String(value);
 }
 
 /** @param {number[]} values */

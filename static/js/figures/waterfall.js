@@ -1,6 +1,6 @@
 /** Where the difference goes: both steps at their true length, and below, on their ends alone, cause by cause from A to B. */
 import { change, measured, quantity, scaleFor } from "../format.js";
-import { barMarker, escaped, faded, layout, tokenOf, UNNAMED } from "./base.js";
+import { about, barMarker, escaped, faded, layout, tokenOf, UNNAMED } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /** @typedef {import("../types.js").Named} Named */
@@ -130,14 +130,14 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
   const height = head + rows.length * each + (rows.length ? 6 : 0);
   const y = (/** @type {number} */ px) => 1 - px / height;
   const used = names.filter(({ key }) => sides.some((one) => (one.breakdown_s?.[key] ?? 0) > 0));
-  const off = (/** @type {string} */ key) => Boolean(selected) && key !== selected.split(" ")[0];
+  const isAbout = about(selected, names, []);
   const segments = sides.flatMap((one) => {
     const { letter, predicted, breakdown_s, step_s } = one;
     const split = used.map((name) => ({
       label: name.label,
       token: tokenOf(name),
       seconds: breakdown_s?.[name.key] ?? 0,
-      faint: off(name.key) ? 0.35 : 1,
+      faint: isAbout({ category: name.key }) ? 1 : 0.35,
     }));
     const rest_s = Math.max(0, (step_s ?? 0) - split.reduce((sum, { seconds }) => sum + seconds, 0));
     const unsplit = { label: "not split", token: UNNAMED, seconds: rest_s, faint: 1 };

@@ -54,7 +54,7 @@ export function createStrip() {
   const mfu = tile(
     "mfu",
     "MFU",
-    "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311).",
+    "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311). HFU counts what the chips execute: recomputed work too, but of causal attention only the half that is not masked, so it can be the lower one.",
   );
   const peak = tile("peak-memory", "Peak memory", "");
   const price = tile("price", "Per million tokens", "Chips × their price per hour × step time / tokens.");

@@ -1,0 +1,134 @@
+"""What figures of a step show: roofs of each chip, passes of a pipeline, and what a selected cause is about."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_PASSES, SHOWN_PHASES, Shown
+from tests.javascript import call_each
+
+H100 = {"memory_bytes_per_s": 3.35e12, "flops_per_s": {"bf16": 989e12, "fp32": 67e12, "fp8": 1979e12}}
+H200 = {**H100, "memory_bytes_per_s": 4.8e12}
+HALF = {"memory_bytes_per_s": 4.8e12, "flops_per_s": {"bf16": 495e12, "fp32": 33e12}}
+
+
+def names(shown: dict[str, Shown]) -> list[dict[str, str]]:
+    return [{"key": key, "label": one.label, "hue": one.hue} for key, one in shown.items()]
+
+
+def work(name: str, category: str, phase: str, flops: float, taken_s: float = 1e-3) -> dict[str, Any]:
+    about = {"name": name, "category": category, "phase": phase, "precision": "bf16", "count": 2}
+    return {**about, "flops": flops, "bytes": 1e9, "seconds": taken_s}
+
+
+WORKS = [work("mm", "matmul", "forward", 3e11), work("norm", "elementwise", "backward", 1e9)]
+
+
+def roofline(*sides: tuple[str, dict[str, Any], str], selected: str = "") -> dict[str, Any]:
+    roofed = [{"letter": letter, "roofs": roofs, "precision": precision} for letter, roofs, precision in sides]
+    (apart,) = call_each("figures/points", "roofsApart", [[roofed]])
+    series = [{"letter": letter, "predicted": True, "works": WORKS, "step_s": 2e-3} for letter, _, _ in sides]
+    given = {"series": series, "roofed": apart, "categories": names(SHOWN_CATEGORIES), "selected": selected,
+             "colour": True, "range": None, "narrow": False}  # fmt: skip
+    (figure,) = call_each("figures/roofline", "roofline", [[given]])
+    return figure
+
+
+def roofs_of(figure: dict[str, Any]) -> list[str]:
+    return [one["text"] for one in figure["layout"]["annotations"]]
+
+
+def test_two_chips_have_the_roofs_of_both_told_apart():
+    figure = roofline(("A", H100, "bf16-amp"), ("B", HALF, "bf16-amp"))
+    assert roofs_of(figure) == ["A bf16", "B bf16", "B 4.80 TB/s<br>A 3.35 TB/s"]
+    lines = [one for one in figure["data"] if one["mode"] == "lines" and "name" not in one]
+    assert {(max(one["y"]), one["line"]["dash"]) for one in lines[:4]} == {(989, "dot"), (495, "solid")}
+    # each is held against its own: 300 of 495 TFLOP/s is more of the roof than of 989
+    shares = [one["customdata"][0][4] for one in figure["data"] if one.get("name") == "predicted"]
+    assert shares == ["30.3 %", "60.6 %"]
+    low, high = figure["layout"]["yaxis"]["range"]
+    assert 10**high > 989
+    assert 10**low < 1
+
+
+def test_one_chip_has_its_roofs_once_whatever_stands_beside_it():
+    assert roofs_of(roofline(("A", H100, "bf16"), ("B", H100, "bf16-amp"))) == ["fp8", "bf16", "fp32", "3.35 TB/s"]
+    faster_memory = roofs_of(roofline(("A", H100, "bf16"), ("B", H200, "bf16")))
+    assert faster_memory == ["A bf16", "B bf16", "B 4.80 TB/s<br>A 3.35 TB/s"]
+    narrower = roofs_of(roofline(("A", H100, "bf16"), ("B", H100, "fp8")))
+    assert narrower == ["B fp8", "A bf16", "B bf16", "3.35 TB/s"], "B's products in bf16 keep their roof"
+
+
+@pytest.mark.parametrize(
+    ("selected", "bright"), [("", [1, 1]), ("matmul", [1, 0.2]), ("forward", [1, 0.2]), ("untold", [1, 1])]
+)
+def test_a_cause_leaves_bright_what_it_is_about_and_all_where_nothing_tells(selected: str, bright: list[float]):
+    figure = roofline(("A", H100, "bf16"), selected=selected)
+    (points,) = [one for one in figure["data"] if one.get("name") == "predicted"]
+    assert points["marker"]["opacity"] == bright
+
+
+def drawn(kinds: list[str], phases: list[str]) -> dict[str, Any]:
+    count = len(kinds)
+    return {"lanes": ["stage 1"], "lane": [0] * count, "kind": kinds, "name": kinds, "phase": phases,
+            "start_s": list(range(count)), "end_s": list(range(1, count + 1)), "total_s": count, "memory": [],
+            "capacity_bytes": 0, "folded": ""}  # fmt: skip
+
+
+def timeline(one: dict[str, Any], selected: str = "") -> dict[str, Any]:
+    run = {"letter": "A", "predicted": True, "fits": True, "drawn": one}
+    given = {"runs": [run], "names": names(SHOWN_CATEGORIES), "phases": names(SHOWN_PHASES),
+             "passes": names(SHOWN_PASSES), "selected": selected, "colour": True, "narrow": False}  # fmt: skip
+    (figure,) = call_each("figures/timeline", "timeline", [[given]])
+    return figure
+
+
+PIPELINE = drawn(
+    ["forward", "backward", "weight_gradients", "bubble", "communication"],
+    ["forward", "backward", "backward", "bubble", "backward"],
+)
+
+
+def test_a_timeline_of_a_pipeline_says_what_its_passes_are():
+    key = dict(map(reversed, timeline(PIPELINE)["key"]))
+    assert set(key) == {"forward", "backward", "weight gradients", "bubble", "communication"}
+    assert len(set(key.values())) == 5
+    rank = drawn(["matmul", "elementwise"], ["forward", "forward"])
+    assert timeline(rank)["key"] == [], "categories stand in the waterfall beside it"
+
+
+def test_a_pass_stays_bright_for_a_cause_that_it_holds():
+    def faint(selected: str) -> set[str]:
+        return {one["name"] for one in timeline(PIPELINE, selected)["data"] if one["opacity"] < 0.5}
+
+    assert faint("") == set()
+    assert faint("matmul") == {"bubble", "communication"}, "products are inside the passes"
+    assert faint("communication dp") == {"forward", "backward", "weight gradients", "bubble"}
+
+
+def test_free_text_in_a_hover_is_no_wider_than_a_narrow_page():
+    kernel = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<c10::BFloat16>>(int)" * 2
+    (text,) = call_each("figures/base", "hoverText", [[kernel]])
+    lines = text.split("<br>")
+    assert len(lines) > 3
+    assert max(len(re.sub("&..;", "<", line)) for line in lines) <= 44
+    assert "".join(lines).replace("&lt;", "<").replace("&gt;", ">") == kernel
+    assert call_each("figures/base", "hoverText", [["mm, forward"], ["x" * 100]]) == [
+        "mm, forward", "<br>".join(["x" * 44, "x" * 44, "x" * 12]),
+    ]  # fmt: skip
+
+
+def test_a_term_follows_the_label_of_its_name():
+    renamed = [
+        {"key": "matmul", "label": "products", "hue": "blue", "says": "Matrix products."},
+        {"key": "host", "label": "launching", "hue": "ochre", "says": "Waits."},
+        {"key": "other", "label": "rest", "hue": "grey"},
+    ]
+    phases = [{"key": "host_wait", "label": "launch wait", "hue": "ochre", "says": "Waits."}]
+    (terms,) = call_each("glossary", "termsWith", [[renamed, phases]])
+    asked = ["Products", "launch wait, s", "launching", "matmul", "rest", "MFU", "HFU"]
+    found = call_each("glossary", "termOf", [[word, terms] for word in asked])
+    assert [one and one["name"] for one in found] == ["products", "launching", "launching", None, None, "MFU", "MFU"]

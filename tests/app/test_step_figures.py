@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
 from typing import Any
 
 import pytest
 
 from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_PASSES, SHOWN_PHASES, Shown
-from tests.javascript import call_each
+from tests.javascript import MODULES, NODE, call_each
 
 H100 = {"memory_bytes_per_s": 3.35e12, "flops_per_s": {"bf16": 989e12, "fp32": 67e12, "fp8": 1979e12}}
 H200 = {**H100, "memory_bytes_per_s": 4.8e12}
@@ -132,3 +134,68 @@ def test_a_term_follows_the_label_of_its_name():
     asked = ["Products", "launch wait, s", "launching", "matmul", "rest", "MFU", "HFU"]
     found = call_each("glossary", "termOf", [[word, terms] for word in asked])
     assert [one and one["name"] for one in found] == ["products", "launching", "launching", None, None, "MFU", "MFU"]
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [one / 12.92 if one <= 0.04045 else ((one + 0.055) / 1.055) ** 2.4 for one in channels]
+    return sum(part * one for part, one in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_words_on_any_colour_between_the_ends_of_a_heatmap_are_legible():
+    ends = [("#2457d6", "#e8eefc"), ("#7fa6ff", "#1d2942"), ("#000000", "#ffffff")]
+    fills = call_each("figures/base", "between", [[*pair, step / 50] for pair in ends for step in range(51)])
+    words = call_each("figures/base", "legibleOn", [[fill] for fill in fills])
+    for fill, word in zip(fills, words, strict=True):
+        high, low = sorted((luminance(fill), luminance(word)), reverse=True)
+        assert (high + 0.05) / (low + 0.05) >= 4.5, fill
+
+
+def waterfall(*rows: tuple[str, float, float], tight: bool = False) -> dict[str, Any]:
+    """Rows: name, seconds and where the bar begins."""
+    drawn = [{"cause": name, "name": name, "token": "hue-blue", "words": "", "first": True, "seconds": seconds,
+              "from_s": from_s, "a_s": 1, "b_s": 1, "title": ""} for name, seconds, from_s in rows]  # fmt: skip
+    end = rows[-1][1] + rows[-1][2]
+    sides = [{"letter": letter, "predicted": True, "step_s": step, "breakdown_s": {"matmul": step / 2}}
+             for letter, step in (("A", rows[0][2]), ("B", end))]  # fmt: skip
+    given = {"a": sides[0], "b": sides[1], "rows": drawn, "names": names(SHOWN_CATEGORIES), "selected": "",
+             "colour": True, "narrow": tight, "tight": tight, "muted": False}  # fmt: skip
+    (figure,) = call_each("figures/waterfall", "waterfall", [[given]])
+    return figure
+
+
+def test_a_number_of_the_waterfall_stands_beside_the_line_of_b_where_there_is_room():
+    # the first bar ends just before B's end, at 1.2: its number would lie on the line
+    figure = waterfall(("matmul", 0.19, 1.0), ("host", 0.1, 1.19), ("bubble", -0.09, 1.29))
+    (texts,) = [one for one in figure["data"] if one.get("mode") == "markers+text"]
+    places = texts["textposition"][3:]
+    assert places[0] == "middle left"
+    assert texts["x"][3] == pytest.approx(1.0), "at the beginning of its bar"
+    assert figure["keys"] == ["matmul", "", "matmul", ""], "a segment of A or B says what it is of"
+
+
+def item(label: str, step_s: float) -> dict[str, Any]:
+    return {"key": label, "label": label, "predicted": False, "values": {"step_s": step_s}}
+
+
+def test_bars_of_measurements_have_their_names_on_a_narrow_page_too():
+    labels = [f"Llama 3.2 1B, bf16 on one H200, batch {number}" for number in range(6)]
+    groups = [{"name": "", "items": [item(label, 0.1 + at) for at, label in enumerate(labels)]}]
+    (figure,) = call_items(groups)
+    axis = figure["layout"]["yaxis"]
+    assert len(set(axis["ticktext"])) == 6
+    assert all(text.endswith(str(at)) and len(text) <= 20 for at, text in enumerate(axis["ticktext"]))
+    assert [bar["orientation"] for bar in figure["data"]] == ["h"]
+    assert figure["layout"]["height"] >= 6 * 19
+
+
+def call_items(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    written = f"""
+        import {{ itemsFigure }} from "{(MODULES / "figures" / "items.js").as_uri()}";
+        const up = {{ key: "step_s", title: "step time", kind: "s", number: true, write: String }};
+        const given = {{ groups: {json.dumps(groups)}, up, across: null, colour: (token) => token, narrow: true }};
+        process.stdout.write(JSON.stringify([itemsFigure(given)]));
+    """
+    command = [str(NODE), "--input-type=module", "--eval", written]
+    found: list[dict[str, Any]] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return found

@@ -96,6 +96,14 @@ def test_kernels_whose_names_differ_in_their_middle_alone_keep_what_tells_them_a
     assert chart["series"][0]["x"] == kernels, "a table of the chart has them whole"
 
 
+def test_rows_of_one_name_say_what_else_they_are_set_to():
+    rows = [
+        {"model": "Llama 3 8B", "seq_len": 4096, "gpus": gpus, "step_s": 1.0, "status": "ok"} for gpus in (8, 16, 16)
+    ]
+    (chart,) = charts_of("step-times", rows)
+    assert chart["series"][0]["x"] == ["Llama 3 8B, gpus 8", "Llama 3 8B, gpus 16", "Llama 3 8B, gpus 16 (2)"]
+
+
 def test_axes_of_numbers_without_a_unit_have_no_prefix_and_shares_are_in_percent():
     properties = [{"property": name, "fp32": value} for name, value in (("bits", 8), ("max", 3.4e38), ("least", 1e-4))]
     (chart,) = charts_of("table", properties)

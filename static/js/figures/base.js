@@ -107,6 +107,17 @@ export function between(from, to, frac) {
   return `#${parts.join("")}`;
 }
 
+/** Relative luminance of a colour (WCAG 2.2). @param {string} hex  as #rrggbb */
+function luminance(hex) {
+  const [red, green, blue] = [1, 3, 5]
+    .map((at) => parseInt(hex.slice(at, at + 2), 16) / 255)
+    .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/** Black or white, whichever is read better on a colour: at least 4.58 to 1 on any. @param {string} hex  as #rrggbb */
+export const legibleOn = (hex) => ((luminance(hex) + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff");
+
 /** A dashed line across a figure, at one height. @param {number} y @param {string} color @param {number} [width] in pixels */
 export const level = (y, color, width = 1.5) => ({
   type: "line",

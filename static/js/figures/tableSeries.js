@@ -1,7 +1,7 @@
 /** Rows of a table as lines, bars or stacks, measured and predicted. Pure; what each looks like is for `tableChart.js`. */
 
 import { bytes } from "../format.js";
-import { kindOf, unitless } from "./tables.js";
+import { kindOf, SILENT, unitless } from "./tables.js";
 
 /**
  * @typedef {import("../types.js").Part} Row
@@ -179,7 +179,7 @@ const stdOf = (name) => {
 export function bars(entries, { title, place, columns, form = "bars", base, label = "", log = false }) {
   const shown = columns.filter((name) => entries.some(({ row }) => isNumber(row[name])));
   if (!shown.length || !entries.length) return [];
-  const names = unique(entries.map(({ row }) => place(row)));
+  const names = unique(toldApart(entries, place));
   /** @type {Drawn[]} */
   const series = [];
   shown.forEach((name, hue) => {
@@ -191,6 +191,27 @@ export function bars(entries, { title, place, columns, form = "bars", base, labe
   });
   const y = { label, kind: kindOf(shown[0]), log, ...(base !== undefined && { base }) };
   return [{ title, form, x: { label: "" }, y, series }];
+}
+
+/**
+ * Names of rows; those that are alike say what else the rows are set to, as far as that tells them apart.
+ * @param {Entry[]} entries @param {(row: Row) => string} place
+ */
+function toldApart(entries, place) {
+  const names = entries.map(({ row }) => place(row));
+  const settings = distinct(entries.flatMap(({ row }) => Object.keys(row))).filter(
+    (name) => !kindOf(name) && !SILENT.test(name),
+  );
+  for (const setting of settings) {
+    /** @type {Map<string, Set<any>>} */
+    const values = new Map();
+    names.forEach((name, at) => values.set(name, (values.get(name) ?? new Set()).add(entries[at].row[setting])));
+    names.forEach((name, at) => {
+      if ((values.get(name)?.size ?? 0) < 2) return;
+      names[at] = [name, worded(setting, entries[at].row[setting])].filter(Boolean).join(", ");
+    });
+  }
+  return names;
 }
 
 /** Each name once, so that no two rows fall on one another. @param {string[]} names */

@@ -3,7 +3,7 @@ import { change, scaleFor, significant } from "../../format.js";
 import { categoryIn, tokenOfKey } from "../../figures/base.js";
 import { matched } from "../../figures/matched.js";
 import { state } from "../../state.js";
-import { h, put, swatch } from "../common/dom.js";
+import { breakable, h, put, swatch } from "../common/dom.js";
 import { createTableSave } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
 import { grid } from "../common/table.js";
@@ -64,8 +64,8 @@ export function createKernels({ name }) {
           "td",
           { class: "wrap", title: [...new Set(names.filter(Boolean))].join(" ⇄ ") },
           swatch(tokenOfKey(catalog.categories, row.category)),
-          brief(row.name),
-          other ? h("small", { text: ` ⇄ ${brief(other)}` }) : null,
+          breakable(brief(row.name)),
+          other ? h("small", {}, " ⇄ ", breakable(brief(other))) : null,
         ),
         h("td", { class: "wide text", text: brief(row.shape) }),
         h("td", {

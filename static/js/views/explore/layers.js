@@ -22,7 +22,7 @@ const OTHERS = [
 const WIDE = [1, 2, 3, 4, 5, 8];
 
 /** @param {Line} line */
-const shapeOf = ({ per_layer, shape }) => (per_layer > 1 && shape ? `${per_layer} times ${shape}` : shape);
+const shapeOf = ({ per_layer, shape }) => (per_layer > 1 && shape ? `${per_layer} × (${shape})` : shape);
 
 /** @param {HTMLElement} cell */
 function wide(cell) {

@@ -28,7 +28,7 @@
  *   prediction?: Estimate | null, expected?: OwnPrediction | null, proposed?: Proposal | null}} Measurement
  * @typedef {{op: string, inputs: string, phase: string, category: string, count: number, measured_s: number,
  *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp
- * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], unpriced_s: number,
+ * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], rows: string, unpriced_s: number,
  *   notes: string[]}} OwnPrediction  what a profile's own ops should take
  * @typedef {{chip: string, changes: string[], laying: {plan: Record<string, any>, micro_batches: number},
  *   estimate: Estimate, offered: {key: string, label: string}[],

@@ -199,3 +199,72 @@ def call_items(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
     command = [str(NODE), "--input-type=module", "--eval", written]
     found: list[dict[str, Any]] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return found
+
+
+def pair_of(**about: Any) -> list[dict[str, Any]]:
+    estimate = {"step_time_s": 2.0, "tokens_per_s": 256.0, "memory": {"fits": True}, "chips": 2, "mfu": 0.4}
+    expected = {"estimate": {**estimate, **about.pop("estimate", {})}, "rows": about.pop("rows", "tokens"), "ops": []}
+    measurement = {"id": "x", "label": "x", "device": {}, "steps_s": [2.5], "memory": {}, "status": "ok",
+                   "world_size": 2, "breakdown_s": {}, "phases_s": {}, "expected": expected, **about}  # fmt: skip
+    scenario = {"model": "m", "cluster": {"chip": "c"}, "plan": {}, "training": {}}
+    shown = {"a": "own", "b": "m:x", "measured": "x", "measurement": measurement, "measuredScenario": None,
+             "scenario": scenario, "base": scenario, "catalog": {"chips": [], "doubts": {}}}  # fmt: skip
+    (pair,) = call_each("sides", "pairOf", [[shown, {}]])
+    return [pair["a"], pair["b"]]
+
+
+def test_a_profile_of_unknown_scenario_has_the_tokens_that_its_proposal_or_its_loss_has():
+    training = {"seq_len": 1024, "global_batch": 4}
+    by_loss = pair_of()
+    assert [(one["tokens"], one["samples"]) for one in by_loss] == [(512, None)] * 2
+    proposed = pair_of(proposed={"scenario": {"training": training}})
+    assert [one["tokens"] for one in proposed] == [4096] * 2
+    (price,) = call_each("sides", "priceOf", [[by_loss[1], 3.6]])
+    assert price == {"step_usd": 0.005, "million_usd": pytest.approx(0.005 / 512e-6)}
+    images = pair_of(rows="samples", proposed={"scenario": None, "reason": "no tokens"})
+    assert [(one["tokens"], one["samples"]) for one in images] == [(None, 512)] * 2
+    assert call_each("sides", "uncounted", [[one] for one in (*by_loss, *images)]) == [""] * 4
+
+
+def test_a_profile_whose_tokens_nobody_can_tell_says_why():
+    without_loss = pair_of(estimate={"tokens_per_s": 0})
+    bare = {**without_loss[1], "measurement": {"device": {}}}
+    told = call_each("sides", "uncounted", [[one] for one in (*without_loss, bare)])
+    assert told == ["no loss tells its tokens", "no loss tells its tokens", "its scenario is not known"]
+
+
+FIELDS = {
+    f"training.{name}": {"default": value}
+    for name, value in {"precision": "bf16-amp", "attention": "sdpa", "framework": "pytorch-eager", "compile": False,
+                        "optimizer": "adamw", "dropout": 0.0}.items()
+}  # fmt: skip
+
+
+def test_a_search_says_what_all_of_its_plans_take_for_granted():
+    usual = {"seq_len": 4096, "global_batch": 64, "precision": "bf16-amp", "attention": "sdpa"}
+    own = {**usual, "precision": "fp8", "framework": "megatron", "compile": True, "dropout": 0.1}
+    assert call_each("planLabel", "trainingWords", [[usual, FIELDS], [own, FIELDS]]) == [
+        "bf16 amp, SDPA attention, PyTorch eager", "fp8, SDPA attention, Megatron, compiled, dropout 0.1",
+    ]  # fmt: skip
+
+
+def test_an_answer_whose_interval_ends_beyond_the_days_says_so_and_which_does_not():
+    day_s = 86400
+
+    def answer(name: str, low: float, high: float, late: bool = False) -> dict[str, Any]:
+        return {"name": name, "late": late, "range_s": [low * day_s, high * day_s]}
+
+    asked = {"run_tokens": 1e12, "days": 20, "usd_per_hour": 2}
+    cheap, sure, slow = answer("cheap", 17, 23), answer("sure", 12, 16), answer("slow", 22, 30, late=True)
+    assert call_each("answers", "mayBeLate", [[one, asked] for one in (cheap, sure, slow)]) == [True, False, False]
+    found = call_each("answers", "surelyWithin", [[[cheap, sure, slow], asked], [[cheap, slow], asked]])
+    assert [one and one["name"] for one in found] == ["sure", None]
+    assert call_each("answers", "mayBeLate", [[cheap, {**asked, "days": 0}]]) == [False]
+
+
+def test_a_search_over_several_numbers_of_chips_has_one_clock():
+    before = [{"plans_tried": 100, "plans_fitting": 40, "seconds": 1.5}] * 2
+    now = {"tried": 7, "fitting": 3, "seconds": 0.25}
+    assert call_each("answers", "soFar", [[before, now], [[], now]]) == [
+        {"tried": 207, "fitting": 83, "seconds": 3.25}, now,
+    ]  # fmt: skip

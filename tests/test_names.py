@@ -21,6 +21,7 @@ from estimator.scenario.breakdown import (
     PHASES,
     SHOWN_CATEGORIES,
     SHOWN_MEMORY_KINDS,
+    SHOWN_PASSES,
     SHOWN_PHASES,
 )
 from tests.app.importers.kineto.made import trace
@@ -118,7 +119,7 @@ def test_every_token_that_is_used_stands_in_both_themes():
         for block in (ROOT / "static/css/tokens.css").read_text().split(":root")[1:]
     ]
     light, dark = themes
-    for names in (SHOWN_CATEGORIES, SHOWN_PHASES, SHOWN_MEMORY_KINDS):
+    for names in (SHOWN_CATEGORIES, SHOWN_PHASES, SHOWN_PASSES, SHOWN_MEMORY_KINDS):
         hues = {f"hue-{one.hue}" for one in names.values()}
         assert hues <= light & dark
         assert len(hues) == len({one.label for one in names.values()}) == len(names)
@@ -144,7 +145,7 @@ def test_neighbours_of_a_stack_differ_without_colour_too():
     found = re.findall(r"--hue-(\w+): (#[0-9a-f]{6})", tokens)
     themes = [dict(found[: len(found) // 2]), dict(found[len(found) // 2 :])]
     for theme in themes:
-        for names in (SHOWN_CATEGORIES, SHOWN_PHASES, SHOWN_MEMORY_KINDS):
+        for names in (SHOWN_CATEGORIES, SHOWN_PHASES, SHOWN_PASSES, SHOWN_MEMORY_KINDS):
             hues = [one.hue for one in names.values()]
             without_bubble = [hue for hue in hues if hue != "rose"]  # most steps have none
             for first, second in {*pairwise(hues), *pairwise(without_bubble)}:
@@ -254,7 +255,7 @@ def test_catalogue_and_figures_follow(renamed, tmp_path):
         ("memory_kinds", "MemoryKind", SHOWN_MEMORY_KINDS),
     ):
         expected = [{"key": names[kind][name], "label": one.label, "hue": one.hue} for name, one in shown.items()]
-        assert catalogue[key] == expected
+        assert [{name: one[name] for name in ("key", "label", "hue")} for one in catalogue[key]] == expected
         tokens = call_each("figures/base", "tokenOfKey", [[catalogue[key], new] for new in names[kind].values()])
         assert tokens == [f"hue-{one.hue}" for one in shown.values()]
     assert call_each("figures/base", "tokenOfKey", [[catalogue["categories"], "matmul"]]) == ["hue-grey"]

@@ -13,7 +13,14 @@ from app.api.documented import documented
 from app.api.fields import WORDS, described
 from app.context import Context, Ctx
 from estimator.scenario import catalog
-from estimator.scenario.breakdown import SHOWN_CATEGORIES, SHOWN_MEMORY_KINDS, SHOWN_PHASES, Shown
+from estimator.scenario.breakdown import (
+    SHOWN_CATEGORIES,
+    SHOWN_MEMORY_KINDS,
+    SHOWN_PASSES,
+    SHOWN_PHASES,
+    Category,
+    Shown,
+)
 from estimator.scenario.codec import types_of
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.measurement import scenario_run
@@ -85,6 +92,8 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "fields": fields(),
         "categories": _names(SHOWN_CATEGORIES),
         "phases": _names(SHOWN_PHASES),
+        "passes": _names(SHOWN_PASSES),
+        "sends": Category.COMMUNICATION,
         "memory_kinds": _names(SHOWN_MEMORY_KINDS),
         "axes": [{"key": key, "label": label} for key, label in AXIS_LABELS.items()],
         "default_scenario": sample["scenario"] if sample else FALLBACK_SCENARIO,
@@ -113,8 +122,11 @@ def fields() -> dict[str, dict[str, Any]]:
 
 
 def _names(shown: dict[str, Shown]) -> list[dict[str, str]]:
-    """Names in the order in which figures stack them, each with its label and hue."""
-    return [{"key": key, "label": one.label, "hue": one.hue} for key, one in shown.items()]
+    """Names in the order in which figures stack them, each with its label and hue, and what it says where it does."""
+    return [
+        {"key": key, "label": one.label, "hue": one.hue} | (dataclasses.asdict(one.term) if one.term else {})
+        for key, one in shown.items()
+    ]
 
 
 def _entry(entry: catalog.CatalogEntry) -> dict[str, Any]:

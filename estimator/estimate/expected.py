@@ -13,6 +13,7 @@ from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.lay_out import Laying, Layout, estimate_laid_out, layouts
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
+from estimator.estimate.op_list_report import rows_are
 from estimator.estimate.recorded import Recorded, Work, recorded
 from estimator.estimate.what_if import CHANGES
 from estimator.scenario.breakdown import CATEGORIES, Category, Phase
@@ -60,7 +61,8 @@ class Expected:
     """A profile's own prediction: the step, and its ops, categories and phases, measured beside predicted.
 
     ``categories`` and ``phases`` add device seconds of all kernels, those that overlap too; ``measured_step_s``: of the
-    whole step, None where it is not known. ``unpriced_s``: of kernels without an op or shapes, taken as measured.
+    whole step, None where it is not known. ``rows``: what the throughput of ``estimate`` counts, tokens or samples,
+    where it is known. ``unpriced_s``: of kernels without an op or shapes, taken as measured.
     """
 
     chip: str
@@ -69,6 +71,7 @@ class Expected:
     ops: tuple[ExpectedOp, ...]
     categories: dict[str, Pair]
     phases: dict[str, Pair]
+    rows: str = "tokens"
     unpriced_s: float = 0.0
     notes: tuple[str, ...] = ()
 
@@ -100,6 +103,7 @@ def expected(found: OpList, chip: str = "", calibration: Calibrated | None = Non
         ops=tuple(ops[:MOST_OPS]),
         categories={name: categories[name] for name in CATEGORIES if name in categories},
         phases=phases,
+        rows=rows_are(found),
         unpriced_s=math.fsum(op.measured_s for op in ops if not op.known and not op.inputs),
         notes=(ATTENTION_FLOPS,) if any(s.arguments.get("is_causal") for s in found.signatures) else (),
     )

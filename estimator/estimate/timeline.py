@@ -16,7 +16,7 @@ from estimator.cost.efficiency import Calibrated
 from estimator.estimate.assemble import Assembled, assembled, parts_in_line, parts_of
 from estimator.estimate.report import stage_memories
 from estimator.memory.memory import StageMemory, stage_memory
-from estimator.scenario.breakdown import Category, Phase
+from estimator.scenario.breakdown import SHOWN_PASSES, WEIGHT_GRADIENTS, Category, Phase
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
@@ -294,7 +294,7 @@ def _stages_shown(stages: int) -> list[int]:
     return sorted({round(index * (stages - 1) / (MOST_STAGES - 1)) for index in range(MOST_STAGES)})
 
 
-NAMES = {"F": Phase.FORWARD, "B": Phase.BACKWARD, "W": Phase.BACKWARD}
+NAMES = {"F": Phase.FORWARD, "B": Phase.BACKWARD, "W": WEIGHT_GRADIENTS}
 
 
 def _stage_blocks(events: Sequence[SimulatedWork], lane: int, stretch: float, end: float, most: int) -> Iterator[Block]:
@@ -310,9 +310,10 @@ def _stage_blocks(events: Sequence[SimulatedWork], lane: int, stretch: float, en
             yield Block(lane=lane, kind=Category.BUBBLE, name="waits for another stage", phase=Phase.BUBBLE,
                         start_s=now, end_s=start)  # fmt: skip
         if index not in skipped:
-            word = "weight gradients" if one.kind == "W" else NAMES[one.kind]
-            yield Block(lane=lane, kind=NAMES[one.kind], name=f"micro-batch {one.micro_batch + 1}: {word}",
-                        phase=NAMES[one.kind], start_s=start, end_s=stop)  # fmt: skip
+            kind = NAMES[one.kind]
+            yield Block(lane=lane, kind=kind, name=f"micro-batch {one.micro_batch + 1}: {SHOWN_PASSES[kind].label}",
+                        phase=Phase.BACKWARD if kind == WEIGHT_GRADIENTS else kind, start_s=start,
+                        end_s=stop)  # fmt: skip
         elif index == skipped[0]:
             yield Block(lane=lane, kind=Phase.BACKWARD, name=f"{len(skipped)} more, forward and backward",
                         phase=Phase.BACKWARD, start_s=start, end_s=ordered[skipped[-1]].end_s * stretch)  # fmt: skip

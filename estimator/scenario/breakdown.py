@@ -9,11 +9,21 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
+class Term:
+    """What a name says, its formula, and where that is from."""
+
+    says: str
+    formula: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Shown:
-    """How people see a name: its label, and its hue among those of ``static/css/tokens.css``."""
+    """How people see a name: its label, its hue among those of ``static/css/tokens.css``, and what it says."""
 
     label: str
     hue: str
+    term: Term | None = None
 
 
 class Category:
@@ -41,6 +51,10 @@ class Phase:
     HOST_WAIT = "host_wait"
 
 
+WEIGHT_GRADIENTS = "weight_gradients"
+"""A pass of its own under a schedule that parts it from backward; of a step's phases it is backward's."""
+
+
 class MemoryKind:
     """What device memory holds at the peak; the kinds add to ``peak_bytes``. ``FRAMEWORK`` is library workspaces."""
 
@@ -55,23 +69,84 @@ class MemoryKind:
 
 
 SHOWN_CATEGORIES = {
-    Category.MATMUL: Shown(label="matmul", hue="blue"),
-    Category.ATTENTION: Shown(label="attention", hue="violet"),
-    Category.ELEMENTWISE: Shown(label="elementwise", hue="teal"),
-    Category.COMMUNICATION: Shown(label="communication", hue="orange"),
-    Category.OPTIMIZER: Shown(label="optimizer", hue="slate"),
-    Category.BUBBLE: Shown(label="bubble", hue="rose"),
-    Category.HOST: Shown(label="host", hue="ochre"),
+    Category.MATMUL: Shown(
+        label="matmul",
+        hue="blue",
+        term=Term(
+            says="Matrix products: projections, feed-forward, logits. Time is by tiles and waves of the chip's"
+            " multiprocessors.",
+            formula="2 · m · n · k FLOPs each",
+        ),
+    ),
+    Category.ATTENTION: Shown(
+        label="attention",
+        hue="violet",
+        term=Term(
+            says="Scores, softmax and weighting of values; fused or not, as the attention setting says.",
+            formula="4 · S² · heads · head width FLOPs forward, half of it where causal kernels skip",
+            source="Dao 2023, arXiv 2307.08691",
+        ),
+    ),
+    Category.ELEMENTWISE: Shown(
+        label="elementwise",
+        hue="teal",
+        term=Term(
+            says="Norms, activations, residuals, rotary positions, cross-entropy: bound by memory bandwidth, so bytes"
+            " count.",
+            formula="bytes / (memory bandwidth · share reached)",
+        ),
+    ),
+    Category.COMMUNICATION: Shown(
+        label="communication",
+        hue="orange",
+        term=Term(
+            says="Time of collectives that compute does not hide. Ring all-reduce of n bytes over r ranks moves"
+            " 2·n·(r−1)/r on each link, all-gather and reduce-scatter half of it.",
+            formula="start + bytes · (r−1)/r / link bandwidth",
+            source="nccl-tests, doc/PERFORMANCE.md",
+        ),
+    ),
+    Category.OPTIMIZER: Shown(
+        label="optimizer",
+        hue="slate",
+        term=Term(says="The update of the parameters: reads and writes of master weights, moments and gradients."),
+    ),
+    Category.BUBBLE: Shown(
+        label="bubble",
+        hue="rose",
+        term=Term(
+            says="Stages of a pipeline that wait for the first or last micro-batches.",
+            formula="(pp − 1) / (v · m) of the compute, under 1F1B with v chunks and m micro-batches",
+            source="Narayanan et al. 2021, arXiv 2104.04473",
+        ),
+    ),
+    Category.HOST: Shown(
+        label="host",
+        hue="ochre",
+        term=Term(
+            says="Time in which the chip waits because the host has not launched the next kernel yet. Compiling or"
+            " larger batches lower it.",
+            formula="max(0, launches · time of a launch − device time), along the step",
+        ),
+    ),
     Category.OTHER: Shown(label="other", hue="grey"),
 }
 SHOWN_PHASES = {
     Phase.FORWARD: Shown(label="forward", hue="blue"),
     Phase.BACKWARD: Shown(label="backward", hue="violet"),
     Phase.OPTIMIZER: Shown(label="optimizer", hue="slate"),
-    Phase.EXPOSED_COMMUNICATION: Shown(label="exposed communication", hue="orange"),
+    Phase.EXPOSED_COMMUNICATION: Shown(
+        label="exposed communication", hue="orange", term=SHOWN_CATEGORIES[Category.COMMUNICATION].term
+    ),
     Phase.BUBBLE: Shown(label="bubble", hue="rose"),
-    Phase.HOST_WAIT: Shown(label="host wait", hue="ochre"),
+    Phase.HOST_WAIT: Shown(label="host wait", hue="ochre", term=SHOWN_CATEGORIES[Category.HOST].term),
 }
+SHOWN_PASSES = {
+    Phase.FORWARD: SHOWN_PHASES[Phase.FORWARD],
+    Phase.BACKWARD: SHOWN_PHASES[Phase.BACKWARD],
+    WEIGHT_GRADIENTS: Shown(label="weight gradients", hue="amber"),
+}
+"""Passes of a micro-batch through a stage, as a timeline of a pipeline draws them."""
 SHOWN_MEMORY_KINDS = {
     MemoryKind.PARAMETERS: Shown(label="parameters", hue="blue"),
     MemoryKind.GRADIENTS: Shown(label="gradients", hue="teal"),

@@ -106,5 +106,30 @@ export function chipsNeeded(sorted, { days }) {
   return quickest.chips * (0.75 * doubled >= times && doubled > 2 ? 0.75 * doubled : doubled);
 }
 
+/**
+ * Whether an answer that is quick enough may still take longer than allowed: its interval ends beyond that.
+ * @param {Answer} one @param {Asked} asked
+ */
+export const mayBeLate = ({ late, range_s }, { days, run_tokens }) =>
+  Boolean(!late && days && run_tokens && range_s[1] > days * DAY_S);
+
+/** The best plan whose whole interval is within the days that are allowed. @param {Answer[]} sorted @param {Asked} asked */
+export const surelyWithin = (sorted, asked) => sorted.find((one) => !one.late && !mayBeLate(one, asked)) ?? null;
+
+/**
+ * How far a search over several numbers of chips is: what the numbers before took, and the present one so far.
+ * @param {{plans_tried: number, plans_fitting: number, seconds: number}[]} before
+ * @param {{tried: number, fitting: number, seconds: number}} now
+ */
+export function soFar(before, now) {
+  const sum = (/** @type {"plans_tried" | "plans_fitting" | "seconds"} */ key) =>
+    before.reduce((total, one) => total + one[key], 0);
+  return {
+    tried: sum("plans_tried") + now.tried,
+    fitting: sum("plans_fitting") + now.fitting,
+    seconds: sum("seconds") + now.seconds,
+  };
+}
+
 /** @param {Answer[]} some */
 export const quickestOf = (some) => some.reduce((best, one) => (one.time_s < best.time_s ? one : best), some[0]);

@@ -119,6 +119,9 @@ export function change(frac) {
 /** An arrow for a change, so that colour is never alone. @param {number} frac */
 export const arrow = (frac) => (Math.abs(frac) < 0.0005 ? "" : frac < 0 ? "▼" : "▲");
 
+/** Why a typed number is refused. @param {number} least */
+export const wholeNeeded = (least) => `A whole number of at least ${least} is needed.`;
+
 /** A problem and its remedy as sentences. @param {{message: string, remedy: string}} problem */
 export const said = ({ message, remedy }) =>
   [message, remedy]

@@ -22,7 +22,8 @@ export const TERMS = [
   },
   {
     name: "MFU",
-    says: "Model FLOPs utilisation: the FLOPs that the model needs, without recomputation, over what the chips could do in that time at their dense peak.",
+    also: ["HFU"],
+    says: "Model FLOPs utilisation: the FLOPs that the model needs, without recomputation, over what the chips could do in that time at their dense peak. HFU counts what they execute: recomputed work too, but of causal attention only the half that its kernels compute, so that it can be the lower one where nothing is recomputed.",
     formula: "6 · (N + V·d) + 12 · L · d · S FLOPs a token, × tokens / (t · chips · peak)",
     source: PALM,
   },
@@ -36,46 +37,7 @@ export const TERMS = [
     says: "Price of the step over its tokens, at the price of a chip-hour that stands beside it, which you can change.",
     formula: "t · chips · $/h / 3600 / tokens × 10⁶",
   },
-  {
-    name: "Matmul",
-    says: "Matrix products: projections, feed-forward, logits. Time is by tiles and waves of the chip's multiprocessors.",
-    formula: "2 · m · n · k FLOPs each",
-  },
-  {
-    name: "attention",
-    says: "Scores, softmax and weighting of values; fused or not, as the attention setting says.",
-    formula: "4 · S² · heads · head width FLOPs forward, half of it where causal kernels skip",
-    source: "Dao 2023, arXiv 2307.08691",
-  },
-  {
-    name: "Elementwise",
-    says: "Norms, activations, residuals, rotary positions, cross-entropy: bound by memory bandwidth, so bytes count.",
-    formula: "bytes / (memory bandwidth · share reached)",
-  },
-  {
-    name: "communication",
-    also: ["exposed communication"],
-    says: "Time of collectives that compute does not hide. Ring all-reduce of n bytes over r ranks moves 2·n·(r−1)/r on each link, all-gather and reduce-scatter half of it.",
-    formula: "start + bytes · (r−1)/r / link bandwidth",
-    source: "nccl-tests, doc/PERFORMANCE.md",
-  },
   { name: "exposed", says: "The part of a collective that nothing runs beside; the rest is hidden behind compute." },
-  {
-    name: "Bubble",
-    says: "Stages of a pipeline that wait for the first or last micro-batches.",
-    formula: "(pp − 1) / (v · m) of the compute, under 1F1B with v chunks and m micro-batches",
-    source: MEGATRON,
-  },
-  {
-    name: "host",
-    also: ["host wait"],
-    says: "Time in which the chip waits because the host has not launched the next kernel yet. Compiling or larger batches lower it.",
-    formula: "max(0, launches · time of a launch − device time), along the step",
-  },
-  {
-    name: "optimizer",
-    says: "The update of the parameters: reads and writes of master weights, moments and gradients.",
-  },
   {
     name: "roofline",
     says: "Speed against FLOPs per byte. No kernel is above the roof: left of the ridge memory bandwidth binds, right of it the arithmetic units. Marks on the foot are kernels whose FLOPs or bytes nobody knows.",
@@ -172,12 +134,26 @@ export const TERMS = [
   },
 ];
 
-const BY_WORD = new Map(
-  TERMS.flatMap((term) => [term.name, ...(term.also ?? [])].map((word) => [word.toLowerCase(), term])),
-);
+/**
+ * All terms: those of the page, and the names of the catalogue that say something, under the labels that they have;
+ * names that say the same are one.
+ * @param {import("./types.js").Named[][]} names @returns {Term[]}
+ */
+export function termsWith(...names) {
+  /** @type {Map<string, Term>} */
+  const found = new Map();
+  for (const { label, says, formula, source } of names.flat()) {
+    const before = says && found.get(says);
+    if (before) before.also = [...(before.also ?? []), label];
+    else if (says) found.set(says, { name: label, says, formula, source });
+  }
+  return [...TERMS, ...found.values()];
+}
 
-/** The term that a heading or a label is, its unit aside. @param {string} text @returns {Term | null} */
-export function termOf(text) {
+/** The term that a heading or a label is, its unit aside. @param {string} text @param {Term[]} terms @returns {Term | null} */
+export function termOf(text, terms) {
+  const is = (/** @type {string} */ word) =>
+    terms.find(({ name, also = [] }) => [name, ...also].some((one) => one.toLowerCase() === word));
   const word = text.trim().toLowerCase();
-  return BY_WORD.get(word) ?? BY_WORD.get(word.replace(/,[^,]*$/, "")) ?? null;
+  return is(word) ?? is(word.replace(/,[^,]*$/, "")) ?? null;
 }

@@ -1,4 +1,5 @@
-/** A plan in a few words: degrees first, then what is not the usual. Pure. */
+/** A plan in a few words: degrees first, then what is not the usual; and what of its training is no plan's. Pure. */
+import { word, wordOf } from "./words.js";
 
 const DEGREES = ["dp", "tp", "cp", "pp", "ep"];
 /** Fields that are said by another's word. */
@@ -16,7 +17,7 @@ const SAID = {
   sequence_parallel: () => "SP",
   cp_kind: ({ cp_kind }) => `cp by ${cp_kind}`,
   schedule: ({ schedule, virtual_stages }) =>
-    virtual_stages > 1 ? `${schedule} × ${virtual_stages}` : schedule.replace("zero-bubble", "zero bubble"),
+    virtual_stages > 1 ? `${schedule} of ${virtual_stages} chunks` : schedule.replace("zero-bubble", "zero bubble"),
   sharding: ({ sharding }) => SHARDINGS[sharding] ?? sharding,
   shard_ranks: ({ shard_ranks }) => `sharded over ${shard_ranks}`,
   micro_batch: ({ micro_batch }) => `micro-batch ${micro_batch}`,
@@ -49,6 +50,31 @@ export function planLabel(plan, fields) {
     .map((name) => SAID[name]?.(plan) ?? `${name.replaceAll("_", " ")} ${plan[name]}`);
   if (placed !== order(plan, usual)) rest.push(`neighbours ${placed}`);
   return { degrees: degrees.join(" · ") || "one chip", rest: rest.join(", ") };
+}
+
+/** Fields of a training that a heading has already. */
+const ASKED = ["seq_len", "global_batch"];
+/** Fields of a training that are always said. @type {Record<string, (value: any) => string>} */
+const ALWAYS = {
+  precision: (value) => word(value),
+  attention: (value) => `${word(value)} attention`,
+  framework: (value) => (value.startsWith("pytorch") ? `PyTorch ${word(value)}` : word(value)),
+};
+
+/**
+ * What all plans of a search take for granted: precision, attention and framework, and what else is not the usual.
+ * @param {import("./types.js").Part} training @param {Record<string, {default: any}>} fields  of the catalogue
+ */
+export function trainingWords(training, fields) {
+  const others = Object.keys(training).filter(
+    (name) => !ASKED.includes(name) && !(name in ALWAYS) && training[name] !== fields[`training.${name}`]?.default,
+  );
+  const always = Object.entries(ALWAYS).map(([name, say]) =>
+    say(String(training[name] ?? fields[`training.${name}`]?.default)),
+  );
+  return [...always, ...others.map((name) => (name === "compile" ? "compiled" : wordOf(name, training[name])))].join(
+    ", ",
+  );
 }
 
 /** The same in one text. @param {import("./types.js").Part} plan @param {Record<string, {default: any}>} fields */

@@ -8,12 +8,13 @@ import { pinned, pinOf } from "./url.js";
 /** @typedef {import("./types.js").Measurement} Measurement */
 /**
  * One side. `key`: "plan" (what the panel edits), "s:…" (another plan), "m:ID" (a measurement), "own" (what the chosen
- * profile's own ops should take). `range_s`: the interval of a prediction, the spread of a measurement.
+ * profile's own ops should take). `range_s`: the interval of a prediction, the spread of a measurement. `samples`: of a
+ * step of a program that looks up no tokens.
  * @typedef {{key: string, letter: "A" | "B", predicted: boolean, kind: string, name: string, extra: string, scenario: Scenario | null,
  *   estimate: Estimate | null, measurement: Measurement | null, item: any, chip: import("./types.js").Part,
  *   step_s: number | null,
  *   breakdown_s: Record<string, number> | null, phases_s: Record<string, number> | null,
- *   range_s: [number, number] | null, tokens: number | null, chips: number | null, mfu: number | null,
+ *   range_s: [number, number] | null, tokens: number | null, samples: number | null, chips: number | null, mfu: number | null,
  *   peak_bytes: number | null, capacity_bytes: number | null, fits: boolean, risk_frac: number | null,
  *   disturbed: number}} Side
  * @typedef {{a: Side | null, b: Side | null, edited: "A" | "B" | ""}} Pair
@@ -45,6 +46,30 @@ export function pairOf(shown, known) {
   const a = first ? sideOf(first, "A", shown, known, null) : null;
   const b = second ? sideOf(second, "B", shown, known, a) : null;
   return { a, b, edited: first === "plan" ? "A" : second === "plan" ? "B" : "" };
+}
+
+/** How often something happens in a step. @param {Estimate} estimate */
+const perStep = ({ tokens_per_s, step_time_s }) => (tokens_per_s ? tokens_per_s * step_time_s : null);
+
+/**
+ * Tokens of a measured step, else its samples: of its scenario, of the one that its shapes propose, or what its own loss
+ * is taken over.
+ * @param {Measurement | null} measurement @returns {{tokens: number | null, samples: number | null}}
+ */
+function rowsOf(measurement) {
+  const { prediction, proposed, expected } = measurement ?? {};
+  if (prediction) return { tokens: perStep(prediction), samples: null };
+  const training = proposed?.scenario?.training;
+  if (training) return { tokens: training.seq_len * training.global_batch, samples: null };
+  const rows = expected ? perStep(expected.estimate) : null;
+  return expected?.rows === "samples" ? { tokens: null, samples: rows } : { tokens: rows, samples: null };
+}
+
+/** Why nobody knows what a side's throughput would count; "" where that is known, or the side is not there yet. @param {Side} side */
+export function uncounted({ key, tokens, samples, scenario, measurement, estimate }) {
+  if (tokens || samples || scenario || !(measurement || estimate)) return "";
+  if (key === "own" || measurement?.expected) return "no loss tells its tokens";
+  return measurement?.prediction ? "" : "its scenario is not known";
 }
 
 /** What of a side is made anew each time. @type {(keyof Side)[]} */
@@ -85,8 +110,7 @@ function sideOf(key, letter, shown, known, beside) {
       item: { expected: measurement?.id },
       chip: chipRun(measurement, null, shown.catalog),
     });
-    // how many tokens its step has, its shapes do not say
-    return { ...side, measurement: null, tokens: null };
+    return { ...side, measurement: null, ...rowsOf(measurement) };
   }
   const id = key.slice(2);
   const measurement = shown.measured === id ? shown.measurement : known.measurement(id);
@@ -128,6 +152,7 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], { item, c
     phases_s: estimate?.phases_s ?? null,
     range_s: estimate?.interval_s ?? null,
     tokens: estimate?.tokens_per_s ? estimate.tokens_per_s * estimate.step_time_s : null,
+    samples: null,
     chips: estimate?.chips ?? (scenario && chips(scenario)),
     mfu: estimate?.mfu || null,
     peak_bytes: memory?.peak_bytes || null,
@@ -145,7 +170,6 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], { item, c
 function measuredSide(key, letter, id, measurement, { catalog, measured, measuredScenario }) {
   const step_s = stepTime(measurement);
   const prediction = measurement?.prediction ?? measurement?.expected?.estimate ?? null;
-  const described = measurement?.prediction ?? null; // of its own scenario, so that its tokens are known
   const scenario = measured === id ? measuredScenario : null;
   const times = measurement?.steps_s ?? [];
   const disturbed = disturbance(measurement);
@@ -167,7 +191,7 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     breakdown_s: split,
     phases_s: measurement && total(measurement.phases_s) > 0 ? measurement.phases_s : null,
     range_s: times.length > 1 ? [Math.min(...times), Math.max(...times)] : null,
-    tokens: described?.tokens_per_s ? described.tokens_per_s * described.step_time_s : null,
+    ...rowsOf(measurement),
     chips: prediction?.chips ?? measurement?.world_size ?? null,
     mfu: prediction?.mfu && step_s ? (prediction.mfu * prediction.step_time_s) / step_s : null,
     peak_bytes: measurement?.memory.peak_bytes ?? null,

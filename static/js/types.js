@@ -28,7 +28,7 @@
  *   prediction?: Estimate | null, expected?: OwnPrediction | null, proposed?: Proposal | null}} Measurement
  * @typedef {{op: string, inputs: string, phase: string, category: string, count: number, measured_s: number,
  *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp
- * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], unpriced_s: number,
+ * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], rows: string, unpriced_s: number,
  *   notes: string[]}} OwnPrediction  what a profile's own ops should take
  * @typedef {{chip: string, changes: string[], laying: {plan: Record<string, any>, micro_batches: number},
  *   estimate: Estimate, offered: {key: string, label: string}[],
@@ -50,10 +50,11 @@
  * @typedef {{name: string, about: string, least_ranks: number, most_ranks: number | null,
  *   options: BenchmarkOption[]}} Benchmark
  * @typedef {{key: string, label: string, value: Part, aliases: string[], sources: Part, parameters?: number}} Entry
- * @typedef {{key: string, label: string, hue: string}} Named  a category, phase or kind of memory; `--hue-…` colours it
+ * @typedef {{key: string, label: string, hue: string, says?: string, formula?: string, source?: string}} Named  a category, phase, pass or
+ *   kind of memory; `--hue-…` colours it; `says`: what it is, for the glossary
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
  *   message: string}[], doubts?: Record<string, string>, fields: Record<string, {type: string, choices: string[] | null,
- *   minimum: number | null, maximum: number | null, help: string, default: any}>, categories: Named[], phases: Named[],
+ *   minimum: number | null, maximum: number | null, help: string, default: any}>, categories: Named[], phases: Named[], passes: Named[], sends: string,
  *   memory_kinds: Named[], axes: {key: string, label: string}[], default_scenario: Scenario,
  *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog
  *

@@ -79,6 +79,31 @@ def test_names_are_cut_where_they_tell_rows_apart():
     assert all("…" in text and len(text) <= 18 for text in words)
 
 
+def test_kernels_whose_names_differ_in_their_middle_alone_keep_what_tells_them_apart():
+    head, tail = (
+        "void at::native::vectorized_elementwise_kernel<4, at::native::",
+        "<c10::BFloat16>, std::array<char*, 3>>",
+    )
+    kernels = [f"{head}{functor}{tail}(int, x)" for functor in ("AddFunctor", "MulFunctor", "FillFunctor")]
+    (chart,) = charts_of("kernel-shares", [{"kernel": name, "time_frac": 0.1} for name in kernels])
+    for narrow in (False, True):
+        given = {"chart": chart, "colour": True, "narrow": narrow}
+        (figure,) = call_each("figures/tableChart", "tableChart", [[given]])
+        words = figure["layout"]["yaxis"]["ticktext"]
+        assert len(set(words)) == 3
+        assert all("(2)" not in text for text in words)
+        assert [any(own in text for own in ("Add", "Mul", "Fil")) for text in words] == [True] * 3
+    assert chart["series"][0]["x"] == kernels, "a table of the chart has them whole"
+
+
+def test_rows_of_one_name_say_what_else_they_are_set_to():
+    rows = [
+        {"model": "Llama 3 8B", "seq_len": 4096, "gpus": gpus, "step_s": 1.0, "status": "ok"} for gpus in (8, 16, 16)
+    ]
+    (chart,) = charts_of("step-times", rows)
+    assert chart["series"][0]["x"] == ["Llama 3 8B, gpus 8", "Llama 3 8B, gpus 16", "Llama 3 8B, gpus 16 (2)"]
+
+
 def test_axes_of_numbers_without_a_unit_have_no_prefix_and_shares_are_in_percent():
     properties = [{"property": name, "fp32": value} for name, value in (("bits", 8), ("max", 3.4e38), ("least", 1e-4))]
     (chart,) = charts_of("table", properties)

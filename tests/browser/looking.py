@@ -194,6 +194,17 @@ def wait_for_causes(page: Page) -> None:
     page.wait_for_selector("#step-time .causes li")
 
 
+def marked(page: Page, figure: str) -> set[str]:
+    """Which kinds of points or blocks a figure has: bright ones, and faint ones that a selected cause is not about."""
+    settled(page)
+    opacities = page.evaluate(
+        """(figure) => document.querySelector(`${figure} .plot`).data
+            .flatMap(({ opacity, marker }) => [...[marker?.opacity ?? opacity ?? []].flat()])""",
+        figure,
+    )
+    return {"faint" if one < 0.3 else "bright" for one in opacities}
+
+
 def expect_view(page: Page, name: str) -> None:
     """The page of that name is the one shown."""
     title = "#ab" if name == "explore" else f'.tabs [aria-current="page"][data-view="{name}"]'

@@ -11,6 +11,7 @@ from playwright.sync_api import expect
 from tests.browser.looking import (
     EIGHT_GPUS,
     headline,
+    marked,
     points,
     query,
     settled,
@@ -74,10 +75,26 @@ def test_the_page_opens_with_a_prediction_a_and_its_run_b_and_where_the_differen
     row.focus()
     page.keyboard.press("Enter")
     expect(row).to_have_attribute("aria-pressed", "true")
+    for figure in ("#roofline", "#timeline"):
+        assert marked(page, figure) == {"bright", "faint"}, f"{figure} marks what the cause is about"
+    expect(page.locator("#layers tr.marked")).to_have_text(re.compile("^attention"))
+    assert page.locator("#layers tr.muted").count() > 5
     page.get_by_role("tab", name="Kernels").click()
     expect(page.locator("#kernels tr.group").first).to_contain_text("attention")
     page.keyboard.press("Escape")
     expect(row).to_have_attribute("aria-pressed", "false")
+    for figure in ("#roofline", "#timeline"):
+        assert marked(page, figure) == {"bright"}
+    # a bar is as good as its row, and a segment of A or B as its category
+    plot, bar = page.locator("#step-time .plot").bounding_box(), page.locator(ROWS).first.bounding_box()
+    assert plot is not None
+    assert bar is not None
+    page.mouse.click(plot["x"] + plot["width"] / 2, bar["y"] + bar["height"] / 2)
+    expect(page.locator(f"{ROWS} button").first).to_have_attribute("aria-pressed", "true")
+    page.keyboard.press("Escape")
+    page.mouse.click(plot["x"] + 30, plot["y"] + 8)
+    expect(page.locator(f"{ROWS} button[aria-pressed=true]")).to_have_text(re.compile("^matmul"))
+    page.keyboard.press("Escape")
     expect(page.locator("#kernels tr.group")).to_have_count(0)
     page.get_by_role("tab", name="Configuration").click()
     expect(page.locator("#configuration")).to_contain_text("no recorded setting differs")

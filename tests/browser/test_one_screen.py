@@ -13,6 +13,7 @@ from tests.browser.looking import (
     bring_into_view,
     expect_view,
     headline,
+    marked,
     query,
     settled,
     side,
@@ -205,3 +206,9 @@ def test_touching_segments_are_told_apart_without_colour(visit):
         # a gap in the colour of the card, from which one side at least stands out as graphics must
         assert min(width for width, _ in boundaries) >= 1
         assert min(contrast for _, contrast in boundaries) >= 3
+    # a cause of two plans is marked in the other figures, as one of a measurement is
+    page.locator("#step-time .causes button", has_text="matmul").first.click()
+    for figure in ("#roofline", "#timeline"):
+        bring_into_view(page, figure)
+        assert marked(page, figure) == {"bright", "faint"}
+    page.keyboard.press("Escape")

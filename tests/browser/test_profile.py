@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.browser.conftest import LOOKS
-from tests.browser.looking import headline, query, settled, side, turn, wait_for_causes, wait_for_figures
+from tests.browser.looking import headline, marked, query, settled, side, turn, wait_for_causes, wait_for_figures
 from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
@@ -21,6 +21,13 @@ TRACE = ROOT / "tests" / "reference" / "h200" / "trace-short-2.trace.json.gz"
 _DOUBT = """async (doubts) => {
     const { set, state } = await import(js("state"));
     set({ catalog: { ...state.catalog, doubts }, theme: state.theme + 1 });
+}"""
+
+
+_IMAGES = """async () => {
+    const { set, state } = await import(js("state"));
+    const expected = { ...state.measurement.expected, rows: "samples" };
+    set({ measurement: { ...state.measurement, proposed: null, expected } });
 }"""
 
 
@@ -42,10 +49,12 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     step = page.locator("#tile-step-time dd")
     expect(step.locator("> i")).to_contain_text(re.compile(r"^6[0-3]\."))
     expect(step.locator("> b")).to_have_text("63.4")
-    # whether its program counts tokens, nobody has said
+    # its shapes propose how many tokens a step has
     titles = [page.locator(f"#tile-{name} dt span") for name in ("tokens", "price")]
-    for title, words in zip(titles, ("Throughput per GPU", "Price"), strict=True):
+    for title, words in zip(titles, ("Tokens/s per GPU", "Per million tokens"), strict=True):
         expect(title).to_have_text(words)
+    expect(page.locator("#tile-tokens dd > b")).to_have_text("129")
+    expect(page.locator("#tile-price dd > b")).to_have_text("0.772")
     # nothing is subtracted from the scenario that happens to be open
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
     # nor from what its own ops should take on a chip whose peaks are doubted
@@ -58,6 +67,14 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
     expect(page.locator("#own-ops")).to_contain_text("8192×2048, 2048×128256")
     page.fill("#own-ops input", "allreduce")
     expect(page.locator("#own-ops tbody tr")).to_have_count(4)
+    # a cause that is selected is what its own ops are of, as in the other figures
+    page.fill("#own-ops input", "")
+    page.locator("#step-time .causes button", has_text="attention").click()
+    expect(page.locator("#own-ops .sub")).to_contain_text("2 ops of attention")
+    expect(page.locator("#layers tr.marked")).to_have_count(2)
+    assert marked(page, "#roofline") == marked(page, "#timeline") == {"bright", "faint"}
+    page.keyboard.press("Escape")
+    expect(page.locator("#own-ops .sub")).not_to_contain_text("of attention")
     proposal = page.locator("#proposal")
     expect(proposal).to_contain_text("30 fields sure")
     expect(proposal.locator("tr", has_text="hidden")).to_contain_text("2048")
@@ -147,12 +164,25 @@ def test_what_if_questions_are_answered_from_the_profile_s_own_ops_and_its_cards
     expect(what.locator("details")).to_contain_text("data parallel: The list is of one rank of 2 already")
     expect(what.get_by_label("Tensor parallel ranks")).to_be_disabled()
     what.locator("summary").click()
+    # of what other tests dropped nothing is said any more
+    notices = page.get_by_role("button", name="Dismiss unknown.json.gz")
+    while notices.count() > 1:
+        notices.first.click()
     settled(page)
     assert page.evaluate("document.documentElement.scrollHeight") <= 2 * 900, "no page is longer than two screens"
     for look in LOOKS:
         turn(page, look)
         settled(page)
         assert page.evaluate("document.documentElement.scrollWidth") <= look[0]
+    # of a program that looks up no tokens samples are counted, and no sequence has a length
+    turn(page, (1440, "light"))
+    length = page.locator('#explore [data-field="training.seq_len"]')
+    expect(length).to_be_visible()
+    page.evaluate(_IMAGES)
+    expect(page.locator("#tile-tokens dt span")).to_have_text("Samples/s per GPU")
+    expect(page.locator("#tile-price dt span")).to_have_text("Per million samples")
+    expect(page.locator("#tile-tokens dd > b")).not_to_have_text("–")
+    expect(length).to_be_hidden()
 
 
 def test_the_table_sets_nothing_against_a_profile_of_unknown_scenario(visit, drop, unknown):

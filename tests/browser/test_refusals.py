@@ -32,6 +32,15 @@ def test_a_refused_value_is_shown_with_its_reason_and_changes_nothing(visit):
     expect(problem).to_contain_text("Choose")
     settled(page)
     assert headline(page) == before
+    gpus = page.locator("#chips")
+    for typed in ("0", "-3", "1.5"):
+        gpus.fill(typed)
+        gpus.press("Enter")
+        expect(page.locator("#explore .problem", has_text="A whole number of at least 1 is needed.")).to_be_visible()
+        gpus.fill("8")
+        gpus.press("Enter")
+        expect(page.locator("#explore .problem:visible", has_text="A whole number")).to_have_count(0)
+    assert headline(page) == before
 
 
 def test_a_refused_choice_is_shown_with_its_reason_and_changes_nothing(visit):

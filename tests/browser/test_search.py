@@ -34,6 +34,8 @@ ROWS = "#best-plans tr.opens"
 def test_the_best_plan_opens_in_explore_with_the_same_step_time(visit):
     page = visit(SEARCH)
     expect(page.locator(COUNTS)).to_contain_text("per second")
+    expect(page.locator(COUNTS)).to_contain_text("All with bf16 amp, SDPA attention, PyTorch eager.")
+    expect(page.locator(".search-form")).to_contain_text("Every plan: bf16 amp, SDPA attention, PyTorch eager.")
     rows = page.locator(ROWS)
     expect(rows.first).to_be_visible()
     found = rows.nth(0).locator("td").nth(2).inner_text()
@@ -190,11 +192,28 @@ def test_objective_limits_and_locked_fields_are_in_the_url(visit):
 def test_what_cannot_be_locked_or_fit_is_said(visit):
     page = visit(SEARCH + "&lock=tp%3D0", refusals=(422,))
     expect(page.locator("#search .notice")).to_contain_text("cannot be searched")
-    expect(page.locator("#search .panel .problem")).to_contain_text("tp")
+    problem = page.locator("#search .panel .problem:visible")
+    expect(problem).to_contain_text("tp")
     page.get_by_role("button", name="Unlock tp 0").click()
     page.get_by_label("Memory per chip, GB").fill("1")
     page.get_by_label("Memory per chip, GB").press("Enter")
     expect(page.locator("#search .notice")).to_contain_text("No plan fits")
+    # a number that cannot be is refused where it was typed, and the one before stays
+    for name, typed, why in (
+        ("chips", "-3", "A whole number of at least 1 is needed."),
+        ("least", "1.5", "A whole number of at least 1 is needed."),
+        ("batch", "0", "A whole number of at least 1 is needed."),
+        ("days", "-1", "A number above 0 is needed, or none."),
+        ("tokens", "many", "A number of tokens is needed, as in 300 B or 1 T."),
+    ):
+        box = page.locator(f"#search-{name}")
+        before = box.input_value()
+        box.fill(typed)
+        box.blur()
+        expect(problem).to_have_text(f"Refused: {typed}. {why}")
+        box.fill(before)
+        box.press("Enter")
+        expect(problem).to_have_count(0)
 
 
 def test_plans_of_an_older_search_are_dimmed_behind_a_refusal(visit):

@@ -31,7 +31,9 @@ def whole(row: Mapping[str, Any], column: str, default: int | None = None) -> in
         and value == int(value)
     ):
         return int(value)
-    raise InputProblems([Problem(field=column, message="is no count", remedy="Import the table again.")])
+    said = f"{value!r} is no count" if isinstance(value, (int, float)) else "is no count"
+    remedy = "A whole number of at least 1 is needed: correct it, and import the table again."
+    raise InputProblems([Problem(field=column, message=said, remedy=remedy)])
 
 
 def word(row: Mapping[str, Any], column: str, default: str | None = None) -> str:

@@ -1,6 +1,6 @@
 /** How right predictions are: measured steps beside their predictions and intervals, and how many each interval holds. */
 import { change, plural, quantity, scaleFor } from "../format.js";
-import { escaped, layout, logTicks, SERIES, UNNAMED, words } from "./base.js";
+import { escaped, hoverText, layout, logTicks, SERIES, UNNAMED, words } from "./base.js";
 
 /**
  * @typedef {{n: number, mape: number, median: number, p90: number, bias: number | null}} Errors  in percent
@@ -59,7 +59,7 @@ export function accuracyFigure({ points, by, colour, narrow }) {
   );
   const series = seriesOf(points, by);
   const about = (/** @type {Point} */ one) =>
-    `${escaped(one.model)} on ${escaped(one.chip)}<br>${escaped(one.kind)}, mostly ${escaped(words(one.largest))}<br>` +
+    `${hoverText(`${one.model} on ${one.chip}`)}<br>${escaped(one.kind)}, mostly ${escaped(words(one.largest))}<br>` +
     `${quantity(one.predicted_s, "s")} predicted (${quantity(one.low_s, "s")} to ${quantity(one.high_s, "s")}), ` +
     `${quantity(one.measured_s, "s")} measured, ${change(one.predicted_s / one.measured_s - 1)}`;
   const inside = points.filter(isInside).length;
@@ -94,7 +94,7 @@ export function accuracyFigure({ points, by, colour, narrow }) {
     ],
     inside,
     legend: series.map(({ name, token, points: own }) => [token, `${words(name)} (${own.length})`]),
-    said: "○ the interval holds what was measured, × it does not",
+    said: "ring: the interval holds what was measured, cross: it does not",
     layout: layout(colour, {
       height: narrow ? 300 : 400,
       margin: { l: 56, r: 14, t: 10, b: 42 },

@@ -28,11 +28,48 @@ export function tokenOfKey(names, key) {
   return found ? tokenOf(found) : UNNAMED;
 }
 
+/** The category that a selected cause is of; "" where it is of none. @param {string} selected @param {Named[]} categories */
+export const categoryIn = (selected, categories) =>
+  categories.find(({ key }) => key === selected.split(" ")[0])?.key ?? "";
+
+/**
+ * What of `all` a selected cause is about: its category, else its phase; everything where nothing is selected, and where
+ * nothing tells.
+ * @param {string} selected  as `causeKey` has it @param {Named[]} categories
+ * @param {{category: string, phase?: string}[]} all
+ * @returns {(one: {category: string, phase?: string}) => boolean}
+ */
+export function about(selected, categories, all) {
+  const wanted = selected.split(" ")[0];
+  if (categoryIn(selected, categories)) return ({ category }) => category === wanted;
+  if (wanted && all.some(({ phase }) => phase === wanted)) return ({ phase }) => phase === wanted;
+  return () => true;
+}
+
 /** @param {string} name */
 export const words = (name) => name.replaceAll("_", " ");
 
 /** Plotly reads tags in text; names of kernels hold < and >. @param {any} text */
 export const escaped = (text) => String(text).replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+/** Where a long name may go on in the next line. */
+const BREAKS = /(?<=[\s,;:_<(>/-])/;
+/**
+ * Free text in a hover: escaped, in lines that a narrow page has room for.
+ * @param {any} text @param {number} [most]  letters of a line
+ */
+export function hoverText(text, most = HOVER_LETTERS) {
+  /** @type {string[]} */
+  const lines = [];
+  for (const part of String(text).split(BREAKS)) {
+    const last = lines.at(-1);
+    if (last !== undefined && last.length + part.trimEnd().length <= most) lines[lines.length - 1] = last + part;
+    else for (let at = 0; at < Math.max(part.length, 1); at += most) lines.push(part.slice(at, at + most));
+  }
+  return lines.map(escaped).join("<br>");
+}
+/** About 290 px at the size of a hover. */
+const HOVER_LETTERS = 44;
 
 /**
  * Predicted is hatched, measured is solid.
@@ -69,6 +106,17 @@ export function between(from, to, frac) {
   });
   return `#${parts.join("")}`;
 }
+
+/** Relative luminance of a colour (WCAG 2.2). @param {string} hex  as #rrggbb */
+function luminance(hex) {
+  const [red, green, blue] = [1, 3, 5]
+    .map((at) => parseInt(hex.slice(at, at + 2), 16) / 255)
+    .map((one) => (one <= 0.04045 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4));
+  return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+}
+
+/** Black or white, whichever is read better on a colour: at least 4.58 to 1 on any. @param {string} hex  as #rrggbb */
+export const legibleOn = (hex) => ((luminance(hex) + 0.05) ** 2 > 1.05 * 0.05 ? "#000000" : "#ffffff");
 
 /** A dashed line across a figure, at one height. @param {number} y @param {string} color @param {number} [width] in pixels */
 export const level = (y, color, width = 1.5) => ({

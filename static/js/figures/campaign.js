@@ -27,7 +27,7 @@ export function campaignFigure({ points, colour }) {
     name,
     x,
     y,
-    customdata: points.map(({ disturbed }) => (disturbed ? `; ${disturbedWords(disturbed)}` : "")),
+    customdata: points.map(({ disturbed }) => (disturbed ? `<br>${disturbedWords(disturbed)}` : "")),
     hovertemplate: `%{x}: ${name} %{y:.4g} ${scale.unit}%{customdata}<extra></extra>`,
     marker: { size: 10, ...marker },
   });
@@ -51,7 +51,7 @@ export function campaignFigure({ points, colour }) {
       xaxis: { type: "category", tickangle: points.length > 6 ? 30 : 0 },
       yaxis: { rangemode: "tozero", title: { text: `step, ${scale.unit}` }, nticks: 6 },
     }),
-    said: "hollow: predicted, solid: measured, ×: disturbed",
+    said: "hollow: predicted, solid: measured, cross: disturbed",
     summary: points
       .map(
         ({ name, predicted_s, measured_s }) =>

@@ -102,7 +102,7 @@ function card(row, level) {
   const [a, b, c] = reloads.map((times) => count(times));
   return [
     escaped(title(row)),
-    `${count(row.m)} × ${count(row.k)} · ${count(row.k)} × ${count(row.n)}, × ${significant(row.count)}`,
+    `${count(row.m)} × ${count(row.k)} · ${count(row.k)} × ${count(row.n)}, ${significant(row.count)} times`,
     `${escaped(name)}: tiles of ${count(tile)}, A × ${a}, B × ${b}, C × ${c}`,
     `${quantity(bytes, "bytes")} in ${quantity(seconds, "s")}; bound by ${escaped(row.binds)}`,
   ];

@@ -1,6 +1,7 @@
 /** Plans and measurements drawn: a bar each in the order of their table, or one column over another; hue: the group. */
 import { plural, scaleFor } from "../format.js";
-import { barMarker, escaped, layout, logTicks, SERIES } from "./base.js";
+import { barMarker, escaped, hoverText, layout, logTicks, SERIES } from "./base.js";
+import { cutApart } from "./tableSeries.js";
 
 /** @typedef {import("../items.js").Item} Item */
 /** @typedef {import("../items.js").ItemColumn} ItemColumn */
@@ -12,6 +13,8 @@ const LETTERS = [40, 150];
 const LETTER_PX = 7;
 const MARGIN = { l: 58, r: 14 };
 const MOST_LINES = 3;
+/** Bars that lie below one another on a narrow page, so that each has its name: letters of it, px of a bar, how many. */
+const LYING = { letters: 20, px: 19, most: 30 };
 
 /** Lines of a label, each of so many letters at most; what no line takes ends in dots. @param {string} label @param {number} letters */
 export function labelLines(label, letters) {
@@ -52,8 +55,10 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
   const titled = (/** @type {ItemColumn} */ column, /** @type {string} */ unit) =>
     [column.title, unit].filter(Boolean).join(", ");
   const words = (/** @type {Item} */ one) =>
-    `${escaped(one.label)}<br>${up.title} ${up.write(one.values[up.key])}${across ? `<br>${across.title} ${across.write(one.values[across.key])}` : ""}`;
+    `${hoverText(one.label)}<br>${up.title} ${up.write(one.values[up.key])}${across ? `<br>${across.title} ${across.write(one.values[across.key])}` : ""}`;
   const token = (/** @type {number} */ at) => SERIES[at % SERIES.length];
+  const few = all.length <= (narrow ? 4 : 12);
+  const lying = narrow && !across && !few && all.length <= LYING.most;
   let place = 0;
   const traces = series.map(({ name, items }, at) => {
     const predicted = items.map((one) => one.predicted);
@@ -61,19 +66,22 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
       name,
       customdata: items.map(words),
       hovertemplate: "%{customdata}<extra></extra>",
-      y: items.map(({ values }) => values[up.key] / y.factor),
     };
-    if (!across)
+    const sizes = items.map(({ values }) => values[up.key] / y.factor);
+    if (!across) {
+      const places = items.map(() => place++);
       return {
         ...common,
         type: "bar",
-        x: items.map(() => place++),
+        ...(lying ? { orientation: "h", x: sizes, y: places } : { x: places, y: sizes }),
         marker: barMarker(colour(token(at)), colour, predicted),
       };
+    }
     return {
       ...common,
       type: "scatter",
       mode: "markers",
+      y: sizes,
       x: items.map(({ values }) => (across.number ? values[across.key] / x.factor : String(values[across.key]))),
       marker: {
         size: 10,
@@ -87,16 +95,24 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
     values.length > 1 && Math.min(...values) > 0 && Math.max(...values) > 30 * Math.min(...values);
   const axis = (/** @type {number[]} */ values) =>
     wide(values) ? { type: "log", ...logTicks(values, true) } : { rangemode: "tozero", nticks: 6 };
-  const few = all.length <= (narrow ? 4 : 12);
   const room = width ? (width - MARGIN.l - MARGIN.r) / LETTER_PX : LETTERS[narrow ? 0 : 1];
   const letters = Math.min(26, Math.floor(room / Math.max(2, all.length)) - (width ? 1 : 0)); // one between two labels
+  const named = {
+    showgrid: false,
+    tickvals: few || lying ? all.map((_, at) => at) : [],
+  };
+  const labels = all.map(({ label }) => label);
+  const sized = { title: { text: titled(up, y.unit) }, ...axis(y.values) };
+  const longest = Math.min(LYING.letters, Math.max(0, ...labels.map(({ length }) => length)));
   return {
     data: traces,
     order: series.map(({ items }) => items),
     legend: series.length > 1 ? series.map(({ name }, at) => [token(at), name]) : [],
     layout: layout(colour, {
-      height: narrow ? 232 : 252,
-      margin: { ...MARGIN, t: 10, b: across ? 42 : few ? 54 : 16 },
+      height: lying ? 60 + LYING.px * all.length : narrow ? 232 : 252,
+      margin: lying
+        ? { ...MARGIN, l: 14 + LETTER_PX * longest, t: 6, b: 42 }
+        : { ...MARGIN, t: 10, b: across ? 42 : few ? 54 : 16 },
       bargap: all.length < FEW ? 0.6 : 0.25,
       barmode: "overlay",
       xaxis: across
@@ -105,14 +121,17 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
             tickangle: 0,
             ...(across.number ? axis(x.values) : { type: "category" }),
           }
-        : {
-            showgrid: false,
-            range: [-0.6, Math.max(all.length, 2) - 0.4],
-            tickangle: 0,
-            tickvals: few ? all.map((_, at) => at) : [],
-            ticktext: few ? all.map(({ label }) => labelLines(label, letters).map(escaped).join("<br>")) : [],
-          },
-      yaxis: { title: { text: titled(up, y.unit) }, ...axis(y.values) },
+        : lying
+          ? { ...sized, tickangle: 0, nticks: 4 }
+          : {
+              ...named,
+              range: [-0.6, Math.max(all.length, 2) - 0.4],
+              tickangle: 0,
+              ticktext: few ? labels.map((label) => labelLines(label, letters).map(escaped).join("<br>")) : [],
+            },
+      yaxis: lying
+        ? { ...named, range: [all.length - 0.4, -0.6], ticktext: cutApart(labels, LYING.letters).map(escaped) }
+        : sized,
     }),
     said: "hatched or hollow: predicted, solid: measured",
     summary: `${plural(all.length, "item")}: ${up.title}${across ? ` over ${across.title}` : ""}.`,

@@ -71,12 +71,15 @@ export function whatIfRows(own, changed, names) {
 
 /**
  * Rows by measured time, of a program that was traced by predicted time; `wanted` must stand in the op's name, its inputs
- * or its phase.
- * @param {OwnOp[]} ops @param {string} wanted @returns {import("../types.js").Table}
+ * or its phase; of one `category` where it is given.
+ * @param {OwnOp[]} ops @param {string} wanted @param {string} [category] @returns {import("../types.js").Table}
  */
-export function opRows(ops, wanted) {
+export function opRows(ops, wanted, category = "") {
   const word = wanted.trim().toLowerCase();
-  const found = ops.filter(({ op, inputs, phase }) => `${op} ${inputs} ${phase}`.toLowerCase().includes(word));
+  const found = ops.filter(
+    (one) =>
+      (!category || one.category === category) && `${one.op} ${one.inputs} ${one.phase}`.toLowerCase().includes(word),
+  );
   if (!areMeasured(ops)) {
     return {
       columns: [

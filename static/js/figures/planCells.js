@@ -1,6 +1,6 @@
 /** The best plan in each cell of two axes, as a heatmap: the stronger its colour, the better. */
 import { plural, short } from "../format.js";
-import { between, escaped, layout, words } from "./base.js";
+import { between, escaped, hoverText, layout, legibleOn, words } from "./base.js";
 import { said } from "./plans.js";
 
 /** @typedef {import("./plans.js").Shown} Shown */
@@ -25,6 +25,9 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
   const most = Math.max(least * 1.01, Math.min(Math.max(...numbers.filter(Number.isFinite)), 4 * least));
   const rows = cells.map(({ values }) => ys.indexOf(values[1]));
   const columns = cells.map(({ values }) => xs.indexOf(values[0]));
+  const fills = numbers.map((value) =>
+    between(colour("accent"), colour("accent-soft"), (Math.min(value, most) - least) / (most - least) || 0),
+  );
   const few = xs.length <= (narrow ? 4 : 8);
   const named = (/** @type {any[]} */ values) => ({
     tickvals: values.map((_, at) => at),
@@ -43,9 +46,7 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
         width: CELL,
         marker: {
           // Plotly warns of every bar whose colour is a number of a scale
-          color: numbers.map((value) =>
-            between(colour("accent"), colour("accent-soft"), (Math.min(value, most) - least) / (most - least) || 0),
-          ),
+          color: fills,
           line: { width: 1, color: colour("line-strong") },
         },
         text: few ? cells.map(({ one }) => (measure.kind ? said(measure, one) : short(measure.of(one) ?? 0))) : [],
@@ -55,11 +56,11 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
         constraintext: "none",
         textfont: {
           size: 10.5,
-          color: numbers.map((value) => colour(value < least + 0.45 * (most - least) ? "card" : "ink")),
+          color: fills.map(legibleOn),
         },
         customdata: cells.map(
           ({ values, one }) =>
-            `${values.map((value, at) => `${words(axes[at])} ${escaped(value)}`).join(", ")}<br>${escaped(one.words)}<br>${measure.text} ${said(measure, one)}`,
+            `${values.map((value, at) => `${words(axes[at])} ${escaped(value)}`).join(", ")}<br>${hoverText(one.words)}<br>${measure.text} ${said(measure, one)}`,
         ),
         hovertemplate: "%{customdata}<extra></extra>",
       },

@@ -1,6 +1,6 @@
 /** Plans of a search in any two of time, price, chip-hours, memory and chips, coloured by chips; and the present plan. */
 import { plural, quantity, scaleFor, significant } from "../format.js";
-import { escaped, layout, logTicks, SERIES } from "./base.js";
+import { hoverText, layout, logTicks, SERIES } from "./base.js";
 
 /** @typedef {import("../answers.js").Answer} Answer */
 /** @typedef {Answer & {words: string}} Shown */
@@ -82,7 +82,7 @@ export function planFigure({ plans: all, best, present, x, y, limits, colour, na
       cliponaxis: false,
       customdata: some.map(
         (one) =>
-          `${escaped(one.words)}<br>${plural(one.chips, "chip")}<br>${x.text} ${said(x, one)}, ${y.text} ${said(y, one)}`,
+          `${hoverText(one.words)}<br>${plural(one.chips, "chip")}<br>${x.text} ${said(x, one)}, ${y.text} ${said(y, one)}`,
       ),
       hovertemplate: `%{customdata}<extra></extra>`,
     };

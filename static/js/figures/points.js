@@ -1,12 +1,14 @@
 /** Points of the roofline: work with its FLOPs, bytes and seconds, held against the roofs. */
 
 /**
- * @typedef {{name: string, category: string, flops: number, bytes: number, seconds: number, count: number,
+ * @typedef {{name: string, category: string, phase?: string, flops: number, bytes: number, seconds: number, count: number,
  *   precision: string}} Work
  */
 /** @typedef {Work & {intensity: number, flops_per_s: number, roof_frac: number, share_frac: number}} Point */
 
 /** @typedef {import("../types.js").Estimate["roofs"]} Roofs */
+/** What a side is held against, at the precision of its scenario. `letter`: "" where both sides have the same.
+ * @typedef {{letter: string, roofs: Roofs, precision: string}} Roofed */
 
 const MOST_POINTS = 200;
 
@@ -19,6 +21,7 @@ export function worksOf(ops) {
     const work = found.get(name) ?? {
       name,
       category: op.category,
+      phase: op.phase,
       flops: 0,
       bytes: 0,
       seconds: 0,
@@ -88,17 +91,34 @@ export function pointsOf(works, roofs, step_s, precision) {
     .slice(0, MOST_POINTS);
 }
 
-/**
- * The range that shows the points and the roof that is theirs; without points, the ridge.
- * @param {Point[]} points @param {Roofs} roofs @param {string} precision
- */
-export function boundsOf(points, roofs, precision) {
+/** @param {Roofed} one @returns {string} */
+const written = ({ roofs, precision }) =>
+  JSON.stringify([unitOf(precision), roofs.memory_bytes_per_s, Object.entries(roofs.flops_per_s).sort()]);
+
+/** Roofs of each side, or once where both have the same. @param {Roofed[]} sides @returns {Roofed[]} */
+export function roofsApart(sides) {
+  const [first, ...others] = sides;
+  const alike = others.every((one) => written(one) === written(first));
+  return alike && first ? [{ ...first, letter: "" }] : sides;
+}
+
+/** The peak that is the precision's own, else the highest. @param {Roofed} roofed */
+function ownPeak({ roofs, precision }) {
   const peaks = Object.entries(roofs.flops_per_s).filter(([, peak]) => peak > 0);
-  const own =
-    peaks.find(([name]) => unitOf(name) === unitOf(precision))?.[1] ?? Math.max(...peaks.map(([, peak]) => peak));
-  const ridge = own / roofs.memory_bytes_per_s;
-  const x = points.length ? points.map(({ intensity }) => intensity) : [ridge / 100, ridge * 4];
-  const y = [...points.map(({ flops_per_s }) => flops_per_s / 1e12), own / 1e12];
+  return peaks.find(([name]) => unitOf(name) === unitOf(precision))?.[1] ?? Math.max(...peaks.map(([, peak]) => peak));
+}
+
+/**
+ * The range that shows the points and the roofs that are theirs; without points, the ridges.
+ * @param {Point[]} points @param {Roofed[]} roofed
+ */
+export function boundsOf(points, roofed) {
+  const own = roofed.map(ownPeak);
+  const ridges = roofed.map(({ roofs }, at) => own[at] / roofs.memory_bytes_per_s);
+  const x = points.length
+    ? points.map(({ intensity }) => intensity)
+    : ridges.flatMap((ridge) => [ridge / 100, ridge * 4]);
+  const y = [...points.map(({ flops_per_s }) => flops_per_s), ...own].map((value) => value / 1e12);
   const tenth = (/** @type {number} */ value) => Math.round(10 * value) / 10;
   return {
     x: [tenth(Math.log10(Math.min(...x)) - 0.25), tenth(Math.log10(Math.max(...x)) + 0.3)],

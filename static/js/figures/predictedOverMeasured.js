@@ -1,6 +1,6 @@
 /** Predicted over measured: a point per number, the diagonal, a band about it, and the worst by name. */
 import { change, plural, quantity, rounded, scaleFor } from "../format.js";
-import { escaped, faded, layout, logTicks, SERIES } from "./base.js";
+import { escaped, faded, hoverText, layout, logTicks, SERIES } from "./base.js";
 
 /**
  * @typedef {{words: string, column: string, kind: string, measured: number, predicted: number}} Pair  `words`: which row;
@@ -96,7 +96,7 @@ export function predictedOverMeasured({ pairs, colour, narrow }) {
       },
       customdata: some.map(
         (one) =>
-          `${escaped(one.words)}<br>${escaped(column)}: ${quantity(one.predicted, kind)} predicted, ${quantity(one.measured, kind)} measured, ${change(errorOf(one))}`,
+          `${hoverText(one.words)}<br>${hoverText(column)}<br>${quantity(one.predicted, kind)} predicted, ${quantity(one.measured, kind)} measured, ${change(errorOf(one))}`,
       ),
       hovertemplate: "%{customdata}<extra></extra>",
     };
@@ -151,7 +151,7 @@ export function predictedOverMeasured({ pairs, colour, narrow }) {
     ],
     inside: pairs.filter(isInside).length,
     legend: columns.map((column) => [token(column), column]),
-    said: "○ within the band, × outside it",
+    said: "ring: within the band, cross: outside it",
     layout: layout(colour, {
       height: narrow ? 260 : 280,
       margin: { l: 56, r: 14, t: 10, b: 42 },

@@ -44,7 +44,7 @@ export function stageMemory({ memory: { stages, capacity_bytes }, kinds, colour 
       y: stages.map(({ by_kind }) => (by_kind[kind.key] ?? 0) / scale.factor),
       customdata: stages.map(
         ({ by_kind, layers, in_flight }) =>
-          `${bytes(by_kind[kind.key] ?? 0)}; ${layers} layers, ${in_flight} micro-batches in flight`,
+          `${bytes(by_kind[kind.key] ?? 0)}<br>${layers} layers, ${in_flight} micro-batches in flight`,
       ),
       hovertemplate: "%{x}, %{fullData.name}: %{customdata}<extra></extra>",
       marker: barMarker(colour(tokenOf(kind)), colour, true),

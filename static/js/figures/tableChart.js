@@ -1,7 +1,7 @@
 /** One chart of a table, as Plotly draws it: solid is measured, hatched or dashed is predicted. */
 import { percent, plural, quantity, rounded, scaleFor, significant } from "../format.js";
-import { barMarker, doubled, escaped, layout, logTicks, roundUp, SERIES } from "./base.js";
-import { doublings, shortened } from "./tableSeries.js";
+import { barMarker, doubled, escaped, hoverText, layout, logTicks, roundUp, SERIES } from "./base.js";
+import { cutApart, doublings, shortened } from "./tableSeries.js";
 
 /** @typedef {import("./tableSeries.js").Chart} Chart */
 /** @typedef {import("./tableSeries.js").Drawn} Drawn */
@@ -9,8 +9,13 @@ import { doublings, shortened } from "./tableSeries.js";
 const SYMBOLS = ["circle", "square", "diamond", "triangle-up", "cross", "star"];
 const SHAPES = ["●", "■", "◆", "▲", "✚", "★"];
 const MOST_MARKED = 80;
+/** Letters of a name in a legend, and in a hover. */
+const LONGEST_WORDS = 60;
+const LONGEST_HOVER = 132;
 const CUT = { wide: 44, narrow: 18 };
 
+/** @param {any} name */
+const hovered = (name) => hoverText(shortened(String(name), LONGEST_HOVER));
 /** @param {number} hue */
 const tokenOf = (hue) => SERIES[hue % SERIES.length];
 
@@ -46,7 +51,11 @@ export function legendOf({ series }) {
   const own = series.filter(({ predicted }) => !predicted);
   const shaped = new Set(own.map(({ hue }) => hue)).size < own.length;
   const shape = (/** @type {Drawn} */ { symbol = 0 }) => (shaped ? `${SHAPES[symbol % SHAPES.length]} ` : "");
-  return own.map((one) => [tokenOf(one.hue), shape(one) + one.name]);
+  const names = cutApart(
+    own.map(({ name }) => name),
+    LONGEST_WORDS,
+  );
+  return own.map((one, at) => [tokenOf(one.hue), shape(one) + names[at]]);
 }
 
 /** @param {Chart} chart */
@@ -104,7 +113,7 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
         error_y: { array: one.spread.map((value) => shown(value) ?? 0), thickness: 1, width: 2, color: ink },
       }),
       customdata: one.y.map((value, at) => `${placed(Number(one.x[at]))}: ${amount(value ?? Number.NaN, y.kind)}`),
-      hovertemplate: `${escaped(one.name)}<br>%{customdata}<extra></extra>`,
+      hovertemplate: `${hovered(one.name)}<br>%{customdata}<extra></extra>`,
     };
     const out = {
       type: "scatter",
@@ -113,7 +122,7 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
       x: one.out,
       y: one.out?.map(above),
       marker: { size: 9, symbol: "x-thin", color: ink, line: { width: 2, color: ink } },
-      hovertemplate: `${escaped(one.name)}<br>%{x}: out of memory or not run<extra></extra>`,
+      hovertemplate: `${hovered(one.name)}<br>%{x}: out of memory or not run<extra></extra>`,
     };
     return one.out?.length ? [line, out] : [line];
   });
@@ -139,21 +148,6 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
       },
     }),
   };
-}
-
-/**
- * Names that have room: by both ends, by the beginning or by the end, whichever fewest others share.
- * @param {string[]} names @param {number} most
- */
-function labels(names, most) {
-  const whole = (/** @type {string} */ name) => name.length <= most;
-  const ways = [
-    names.map((name) => shortened(name, most)),
-    names.map((name) => (whole(name) ? name : `${name.slice(0, most - 1)}…`)),
-    names.map((name) => (whole(name) ? name : `…${name.slice(1 - most)}`)),
-  ];
-  const alike = (/** @type {string[]} */ way, /** @type {number} */ at) => way.filter((one) => one === way[at]).length;
-  return names.map((_, at) => ways.reduce((best, way) => (alike(way, at) < alike(best, at) ? way : best))[at]);
 }
 
 /** @param {Drawing} drawing */
@@ -183,8 +177,8 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
       y: one.x.map((place) => places.indexOf(String(place))),
       x: one.y.map(shown),
       marker: barMarker(colour(tokenOf(one.hue)), colour, Boolean(one.predicted)),
-      customdata: one.y.map((value, at) => `${escaped(one.x[at])}: ${amount(value ?? Number.NaN, y.kind)}`),
-      hovertemplate: `${escaped(one.name)}<br>%{customdata}<extra></extra>`,
+      customdata: one.y.map((value, at) => `${hovered(one.x[at])}: ${amount(value ?? Number.NaN, y.kind)}`),
+      hovertemplate: `${hovered(one.name)}<br>%{customdata}<extra></extra>`,
       ...(!stacked &&
         one.spread?.some((value) => value !== null) && {
           error_x: { array: one.spread.map((value) => shown(value) ?? 0), thickness: 1, width: 2 },
@@ -219,7 +213,7 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
       },
       yaxis: {
         tickvals: places.map((_, at) => at),
-        ticktext: labels(places, cut).map(escaped),
+        ticktext: cutApart(places, cut).map(escaped),
         range: [places.length - 0.5, -0.5],
         showgrid: false,
         tickfont: { size: 11.5, color: colour("ink") },

@@ -1,7 +1,7 @@
 /** Rows of a table as lines, bars or stacks, measured and predicted. Pure; what each looks like is for `tableChart.js`. */
 
 import { bytes } from "../format.js";
-import { kindOf, unitless } from "./tables.js";
+import { kindOf, SILENT, unitless } from "./tables.js";
 
 /**
  * @typedef {import("../types.js").Part} Row
@@ -14,7 +14,6 @@ import { kindOf, unitless } from "./tables.js";
 
 const WIDE_RATIO = 30;
 const MOST_SERIES = 16;
-const LONGEST_WORDS = 60;
 const LEAST_PLACES = 2;
 
 /** @param {string} name */
@@ -42,12 +41,45 @@ export const labelled = (row, names) =>
 export const shortened = (name, most) =>
   name.length > most ? `${name.slice(0, Math.floor(most / 2))}…${name.slice(1 - Math.ceil(most / 2))}` : name;
 
+/** How many letters two names begin with alike. @param {string} one @param {string} other */
+function alikeFor(one, other) {
+  let at = 0;
+  while (at < one.length && one[at] === other[at]) at += 1;
+  return at;
+}
+
+/**
+ * Names that have room: by both ends, by the beginning, by the end, or by what stands where another name goes on otherwise,
+ * whichever fewest others share.
+ * @param {string[]} names @param {number} most  letters
+ */
+export function cutApart(names, most) {
+  const each = distinct(names);
+  const begin = Math.floor(most / 3);
+  const window_ = (/** @type {string} */ name) => {
+    const at = Math.max(0, ...each.filter((other) => other !== name).map((other) => alikeFor(name, other)));
+    const room = most - begin - 2;
+    const from = Math.max(begin, Math.min(at - Math.floor(room / 3), name.length - room));
+    const until = from + room;
+    return `${name.slice(0, begin)}…${name.slice(from, until)}${until < name.length ? "…" : ""}`;
+  };
+  const ways = [
+    (/** @type {string} */ name) => shortened(name, most),
+    (/** @type {string} */ name) => `${name.slice(0, most - 1)}…`,
+    (/** @type {string} */ name) => `…${name.slice(1 - most)}`,
+    window_,
+  ].map((way) => each.map((name) => (name.length <= most ? name : way(name))));
+  const alike = (/** @type {string[]} */ way, /** @type {number} */ at) => way.filter((one) => one === way[at]).length;
+  const cut = each.map((_, at) => ways.reduce((best, way) => (alike(way, at) < alike(best, at) ? way : best))[at]);
+  return names.map((name) => cut[each.indexOf(name)]);
+}
+
 /** A value as a legend says it. @param {string} name @param {any} value */
 function worded(name, value) {
   if (value === undefined || value === null) return "";
   if (typeof value === "boolean") return value ? said(name) : `no ${said(name)}`;
   if (name.endsWith("_bytes") && isNumber(value)) return `${said(name.slice(0, -6))} ${bytes(value)}`;
-  return typeof value === "number" ? `${said(name)} ${value}` : shortened(String(value), LONGEST_WORDS);
+  return typeof value === "number" ? `${said(name)} ${value}` : String(value);
 }
 
 /** @param {number[]} values */
@@ -147,7 +179,7 @@ const stdOf = (name) => {
 export function bars(entries, { title, place, columns, form = "bars", base, label = "", log = false }) {
   const shown = columns.filter((name) => entries.some(({ row }) => isNumber(row[name])));
   if (!shown.length || !entries.length) return [];
-  const names = unique(entries.map(({ row }) => place(row)));
+  const names = unique(toldApart(entries, place));
   /** @type {Drawn[]} */
   const series = [];
   shown.forEach((name, hue) => {
@@ -159,6 +191,27 @@ export function bars(entries, { title, place, columns, form = "bars", base, labe
   });
   const y = { label, kind: kindOf(shown[0]), log, ...(base !== undefined && { base }) };
   return [{ title, form, x: { label: "" }, y, series }];
+}
+
+/**
+ * Names of rows; those that are alike say what else the rows are set to, as far as that tells them apart.
+ * @param {Entry[]} entries @param {(row: Row) => string} place
+ */
+function toldApart(entries, place) {
+  const names = entries.map(({ row }) => place(row));
+  const settings = distinct(entries.flatMap(({ row }) => Object.keys(row))).filter(
+    (name) => !kindOf(name) && !SILENT.test(name),
+  );
+  for (const setting of settings) {
+    /** @type {Map<string, Set<any>>} */
+    const values = new Map();
+    names.forEach((name, at) => values.set(name, (values.get(name) ?? new Set()).add(entries[at].row[setting])));
+    names.forEach((name, at) => {
+      if ((values.get(name)?.size ?? 0) < 2) return;
+      names[at] = [name, worded(setting, entries[at].row[setting])].filter(Boolean).join(", ");
+    });
+  }
+  return names;
 }
 
 /** Each name once, so that no two rows fall on one another. @param {string[]} names */

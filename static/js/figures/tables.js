@@ -7,7 +7,7 @@ import { words } from "./base.js";
 /** How large what was sent is, which is a setting. */
 const SIZE = "size_bytes";
 /** What a row says of itself, and does not name it. */
-const SILENT =
+export const SILENT =
   /^(table|status|warnings?|iterations|warmup|catalogue_model|problem|message|.*_std_s|.*_min_s|.*_max_s|min_s|max_s|std_s|rank_.*)$/;
 const MEASURED = /_(s|bytes|per_s|frac|speedup|change|pct)$|^(mfu|speedup)$/;
 

@@ -1,6 +1,6 @@
 /** A step over time: lanes of A above those of B, and the memory of both below on the same axis. */
 import { bytes, scaleFor, seconds } from "../format.js";
-import { layout, tokenOf, UNNAMED } from "./base.js";
+import { about, layout, tokenOf, UNNAMED } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /** @typedef {import("../types.js").Named} Named */
@@ -50,10 +50,11 @@ export function phasesInOrder(phases_s, phases, step_s) {
 }
 
 /**
- * @param {{runs: Run[], names: Named[], phases: Named[], selected: string, colour: Colour, narrow: boolean}} input
- * @returns {import("../types.js").Figure}
+ * @param {{runs: Run[], names: Named[], phases: Named[], passes?: Named[], selected: string, colour: Colour, narrow: boolean}} input
+ *   `passes`: of a pipeline, whose blocks are a pass of a micro-batch each
+ * @returns {import("../types.js").Figure & {key: [token: string, text: string][]}}  `key`: what stands in no other figure
  */
-export function timeline({ runs, names, phases, selected, colour, narrow }) {
+export function timeline({ runs, names, phases, passes = [], selected, colour, narrow }) {
   const longest = Math.max(...runs.map(({ drawn }) => drawn.total_s), 1e-12);
   const scale = scaleFor(longest, "s");
   const lanes = [...new Set([...ORDER, ...runs.flatMap(({ drawn }) => drawn.lanes)])];
@@ -74,15 +75,20 @@ export function timeline({ runs, names, phases, selected, colour, narrow }) {
   const memory = runs.some(({ drawn }) => drawn.memory.length);
   const height = Math.max(memory ? HEIGHT_PX : 0, laneEnd + (memory ? MEMORY_PX + 12 : 0) + 24);
   const y = (/** @type {number} */ px) => 1 - px / height;
-  const all = [...names, ...phases.filter((one) => !names.some(({ key }) => key === one.key))];
-  const wanted = selected.split(" ")[0];
-  /** @type {Map<string, {x: (number | null)[], y: (number | null)[], kind: string, predicted: boolean}>} */
+  const known = new Map([...passes, ...phases, ...names].map((one) => [one.key, one]));
+  /** @type {Map<string, {x: (number | null)[], y: (number | null)[], kind: string, predicted: boolean, faint: boolean}>} */
   const shapes = new Map();
   for (const run of runs) {
     const { drawn } = run;
+    const pieces = drawn.kind.map((category, at) => ({ category, phase: drawn.phase[at] }));
+    const isAbout = about(selected, names, pieces);
+    // a pass holds what no block of its own shows
+    const parted = pieces.some(isAbout);
+    const holds = (/** @type {string} */ kind) => !parted && !names.some(({ key }) => key === kind);
     drawn.start_s.forEach((start, at) => {
-      const key = `${drawn.kind[at]} ${run.predicted}`;
-      const trace = shapes.get(key) ?? { x: [], y: [], kind: drawn.kind[at], predicted: run.predicted };
+      const faint = !isAbout(pieces[at]) && !holds(drawn.kind[at]);
+      const key = `${drawn.kind[at]} ${run.predicted} ${faint}`;
+      const trace = shapes.get(key) ?? { x: [], y: [], kind: drawn.kind[at], predicted: run.predicted, faint };
       const low = places.get(run)?.get(drawn.lanes[drawn.lane[at]]) ?? 0;
       const [left, right] = [start / scale.factor, drawn.end_s[at] / scale.factor];
       trace.x.push(left, right, right, left, left, null);
@@ -91,10 +97,10 @@ export function timeline({ runs, names, phases, selected, colour, narrow }) {
     });
   }
   const tokenFor = (/** @type {string} */ kind) => {
-    const found = all.find(({ key }) => key === kind);
+    const found = known.get(kind);
     return found ? tokenOf(found) : UNNAMED;
   };
-  const blocks = [...shapes.values()].map(({ x, y: top_px, kind, predicted }) => ({
+  const blocks = [...shapes.values()].map(({ x, y: top_px, kind, predicted, faint }) => ({
     type: "scatter",
     // seams between many blocks would be all that is seen, and each is an element of its own to draw
     mode: x.length > 6 * MOST_SEAMS ? "none" : "lines",
@@ -103,11 +109,11 @@ export function timeline({ runs, names, phases, selected, colour, narrow }) {
     y: top_px,
     xaxis: "x",
     yaxis: "y",
-    name: all.find(({ key }) => key === kind)?.label ?? kind,
+    name: known.get(kind)?.label ?? kind,
     hoveron: "fills",
     hoverinfo: "name",
     line: { width: kind === PHASE ? 2 : 0.6, color: colour("card") },
-    opacity: (wanted && wanted !== kind ? 0.22 : 1) * (predicted ? 0.85 : 1),
+    opacity: (faint ? 0.22 : 1) * (predicted ? 0.85 : 1),
     fillcolor: colour(tokenFor(kind)),
   }));
   const named = runs.flatMap((run) =>
@@ -149,6 +155,10 @@ export function timeline({ runs, names, phases, selected, colour, narrow }) {
       fillcolor: `${colour("ink-3")}22`,
     }));
   const near = largest > 0.7 * capacity;
+  const kinds = [...known.keys()].filter((key) => [...shapes.values()].some(({ kind }) => kind === key));
+  const legend = kinds.map(
+    (kind) => /** @type {[string, string]} */ ([tokenFor(kind), known.get(kind)?.label ?? kind]),
+  );
   const folded = [...new Set(runs.map(({ drawn }) => drawn.folded).filter(Boolean))].join("; ");
   return {
     data: [...blocks, ...(named.length ? [words] : []), ...curves],
@@ -229,10 +239,8 @@ export function timeline({ runs, names, phases, selected, colour, narrow }) {
             ]
           : [],
     }),
-    legend: [...new Set([...shapes.values()].map(({ kind }) => kind))].map((kind) => [
-      tokenFor(kind),
-      all.find(({ key }) => key === kind)?.label ?? kind,
-    ]),
+    legend,
+    key: kinds.some((kind) => passes.some(({ key }) => key === kind)) ? legend : [],
     said: [`${scale.unit}`, folded].filter(Boolean).join("; "),
     summary: runs
       .map(({ letter, drawn }) => {

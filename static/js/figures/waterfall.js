@@ -1,6 +1,6 @@
 /** Where the difference goes: both steps at their true length, and below, on their ends alone, cause by cause from A to B. */
 import { change, measured, quantity, scaleFor } from "../format.js";
-import { barMarker, escaped, faded, layout, tokenOf, UNNAMED } from "./base.js";
+import { about, barMarker, escaped, faded, layout, tokenOf, UNNAMED } from "./base.js";
 
 /** @typedef {import("../types.js").Colour} Colour */
 /** @typedef {import("../types.js").Named} Named */
@@ -20,7 +20,8 @@ const MOST_ROWS = 9;
 /** A cause below this share of the step joins the others. */
 const LEAST_FRAC = 0.0005;
 const BAR_PX = 13;
-/** What a number takes of a narrow figure's width. */
+/** What a number takes of a figure's width, and of a narrow one's. */
+const LABEL = { frac: 0.02, letter_frac: 0.0115 };
 const TIGHT_LABEL = { frac: 0.045, letter_frac: 0.037 };
 /** Between the end of a bar and its number. */
 const GAP = "\u00a0\u00a0";
@@ -118,7 +119,8 @@ function titleOf({ axis, seconds, a_s, b_s, a_amount, b_amount, unit }, label) {
 /**
  * @param {{a: Side | null, b: Side | null, rows: WaterRow[], names: Named[], selected: string, colour: Colour,
  *   narrow: boolean, tight: boolean, muted: boolean, largest_s?: number}} input  `tight`: little room along the bars;  `muted`: B is impossible
- * @returns {import("../types.js").Figure & {scale: {factor: number, unit: string}, height: number}}
+ * @returns {import("../types.js").Figure & {scale: {factor: number, unit: string}, height: number, keys: string[]}}
+ *   `keys`: the category of each segment of A and B
  */
 export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, muted, largest_s = 0 }) {
   const sides = [a, b].filter((one) => one !== null);
@@ -130,17 +132,18 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
   const height = head + rows.length * each + (rows.length ? 6 : 0);
   const y = (/** @type {number} */ px) => 1 - px / height;
   const used = names.filter(({ key }) => sides.some((one) => (one.breakdown_s?.[key] ?? 0) > 0));
-  const off = (/** @type {string} */ key) => Boolean(selected) && key !== selected.split(" ")[0];
+  const isAbout = about(selected, names, []);
   const segments = sides.flatMap((one) => {
     const { letter, predicted, breakdown_s, step_s } = one;
     const split = used.map((name) => ({
+      key: name.key,
       label: name.label,
       token: tokenOf(name),
       seconds: breakdown_s?.[name.key] ?? 0,
-      faint: off(name.key) ? 0.35 : 1,
+      faint: isAbout({ category: name.key }) ? 1 : 0.35,
     }));
     const rest_s = Math.max(0, (step_s ?? 0) - split.reduce((sum, { seconds }) => sum + seconds, 0));
-    const unsplit = { label: "not split", token: UNNAMED, seconds: rest_s, faint: 1 };
+    const unsplit = { key: "", label: "not split", token: UNNAMED, seconds: rest_s, faint: 1 };
     let from_s = 0;
     return [...split, ...(rest_s > 1e-6 * (step_s || 1) ? [unsplit] : [])].map((segment) => {
       from_s += segment.seconds;
@@ -175,6 +178,7 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
     data: [bars, ...(causes?.data ?? [])],
     scale,
     height,
+    keys: segments.map(({ key }) => key),
     layout: layout(colour, {
       barmode: "overlay",
       height,
@@ -293,7 +297,8 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
     });
     return { low, high, free };
   };
-  const needed = texts.map((text) => (tight ? TIGHT_LABEL.frac + TIGHT_LABEL.letter_frac * text.length : 0.11));
+  const label = tight ? TIGHT_LABEL : LABEL;
+  const needed = texts.map((text) => label.frac + label.letter_frac * text.length);
   const usual = laid(tight ? 0.26 : 0.13);
   const nowhere = tight && usual.free.some((both, index) => Math.max(...both) < needed[index]);
   const { low, high, free } = nowhere ? laid(0.6) : usual;
@@ -320,13 +325,21 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
       opacity: rows.map(dim),
     },
   };
+  const b_end = rows[rows.length - 1].from_s + rows[rows.length - 1].seconds;
   // a label that would leave the figure stands on the inner side
   const labels = rows.map((row, index) => {
     const { from_s, seconds } = row;
     const end = from_s + seconds;
     const left = seconds < 0;
     const [beyond, before] = free[index];
-    const outside = beyond > Math.min(needed[index], before);
+    const needs = needed[index];
+    // not across the line of B, where the other side of the bar has room
+    const crosses = (/** @type {number} */ from, /** @type {boolean} */ toLeft) => {
+      const beside = (toLeft ? from - b_end : b_end - from) / (high - low);
+      return beside > 0 && beside < needs;
+    };
+    const better = before > needs && crosses(end, left) && !crosses(from_s, !left);
+    const outside = beyond > Math.min(needs, before) && !better;
     const toLeft = left === outside;
     const text = texts[index];
     return {
@@ -368,7 +381,7 @@ function drawn({ rows, a, b, colour, scale, selected, full, height, head, each, 
   const line = (/** @type {Record<string, any>} */ parts) => ({ type: "line", xref: "x2", yref: "y2", ...parts });
   const sides = /** @type {[Side | null, number, string][]} */ ([
     [a, rows[0].from_s, "dot"],
-    [b, rows[rows.length - 1].from_s + rows[rows.length - 1].seconds, "solid"],
+    [b, b_end, "solid"],
   ]);
   const wedge = [low, high].map((value) => Math.min(1, value / full));
   const shapes = [

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 
 from estimator.estimate.estimate import estimate
 from estimator.estimate.timeline import MOST_BLOCKS, timeline
+from estimator.scenario.breakdown import SHOWN_PASSES
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
 from tests.app.examples import LLAMA
@@ -40,3 +41,14 @@ def test_compute_takes_what_the_categories_say():
     assert by == pytest.approx({name: own.breakdown_s[name] for name in by})
     with pytest.raises(InputProblems):
         timeline(scenario_from_json({**LLAMA, "plan": {"dp": 3}}))
+
+
+def test_a_pipeline_that_parts_weight_gradients_from_backward_draws_them_as_a_pass_of_their_own():
+    plan = {"pp": 4, "dp": 2, "micro_batch": 1, "sharding": "ddp", "schedule": "zero-bubble"}
+    found = timeline(scenario_from_json({**LLAMA, "plan": plan}))
+    kinds = set(found.kind) & set(SHOWN_PASSES)
+    assert kinds == {"forward", "backward", "weight_gradients"}
+    parted = {phase for kind, phase in zip(found.kind, found.phase, strict=True) if kind == "weight_gradients"}
+    assert parted == {"backward"}
+    together = timeline(scenario_from_json({**LLAMA, "plan": {**plan, "schedule": "1f1b"}}))
+    assert set(together.kind) & set(SHOWN_PASSES) == {"forward", "backward"}

@@ -54,8 +54,9 @@ export function arrange(parent, children) {
   });
 }
 
-/** A name with the places where it may break: behind its dots and underscores. @param {string} name */
-export const breakable = (name) => name.split(/(?<=[._])/).flatMap((part, at) => (at ? [h("wbr"), part] : [part]));
+/** A name with the places where it may break: behind its dots, underscores, colons and brackets. @param {string} name */
+export const breakable = (name) =>
+  name.split(/(?<=[._:<(,/-])(?=[^.:])/).flatMap((part, at) => (at ? [h("wbr"), part] : [part]));
 
 /** A little square of a category's colour. @param {string} token */
 export const swatch = (token) => h("span", { class: "swatch", style: { background: `var(--${token})` } });

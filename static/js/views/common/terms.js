@@ -1,5 +1,6 @@
 /** Terms explain themselves: a card beside the heading or label that the pointer or the focus rests on; and all in a list. */
-import { TERMS, termOf } from "../../glossary.js";
+import { termOf, termsWith } from "../../glossary.js";
+import { state } from "../../state.js";
 import { createDialog } from "./dialogs.js";
 import { h } from "./dom.js";
 
@@ -15,10 +16,12 @@ const parts = ({ says, formula, source }) => [
   source ? h("p", { class: "quiet", text: source }) : null,
 ];
 
+const terms = () => termsWith(state.catalog.categories, state.catalog.phases);
+
 /** @param {EventTarget | null} target */
 function found(target) {
   const element = target instanceof Element ? target.closest(WORDS) : null;
-  const term = element && termOf(element.textContent ?? "");
+  const term = element && termOf(element.textContent ?? "", terms());
   return element && term ? { element, term } : null;
 }
 
@@ -72,6 +75,6 @@ export const createGlossary = () =>
     h(
       "dl",
       { class: "glossary" },
-      TERMS.flatMap((term) => [h("dt", { text: term.name }), h("dd", {}, parts(term))]),
+      terms().flatMap((term) => [h("dt", { text: term.name }), h("dd", {}, parts(term))]),
     ),
   ]);

@@ -1,6 +1,6 @@
 /** Communication: every collective of the step, its time and what of that is exposed; and which rank sends to which. */
 import { bytes, percent, seconds, significant } from "../../format.js";
-import { words } from "../../figures/base.js";
+import { categoryIn, words } from "../../figures/base.js";
 import { rankMatrix } from "../../figures/rankMatrix.js";
 import { state } from "../../state.js";
 import { colour, h, narrow, put } from "../common/dom.js";
@@ -72,14 +72,17 @@ export function createCommunication({ name }) {
       );
       return;
     }
+    const wanted = state.selected.split(" ")[1] ?? "";
+    const sends = categoryIn(state.selected, state.catalog.categories) === state.catalog.sends;
     box.fill(
       grid(
-        ["collective", "over", "each", "×", "time", "exposed"],
+        ["collective", "over", "each", "calls", "time", "exposed"],
         collectives.map((one) => {
           const [text, title] = over(one);
+          const marked = one.axis === wanted || (!wanted && sends);
           return h(
             "tr",
-            {},
+            { class: state.selected && (marked ? "marked" : "muted") },
             h(
               "td",
               { class: "wrap" },

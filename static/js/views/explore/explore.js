@@ -1,6 +1,6 @@
 /** Explore: the plan at the left; at the right A against B: five numbers, where the difference goes, what would help. */
 import { ownWorks } from "../../figures/ownOps.js";
-import { worksOf, worksOfKernels } from "../../figures/points.js";
+import { roofsApart, worksOf, worksOfKernels } from "../../figures/points.js";
 import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
 import { bytes, plural, seconds, significant } from "../../format.js";
 import { measuredChip } from "../../measured.js";
@@ -138,35 +138,47 @@ export function createExplore(root, { tour, choose }) {
     const chip = bare && measuredChip(bare, state.catalog.chips);
     // of a program that nobody described only the roofs of the chip that it ran on mean something
     if (bare && !chip) series.length = 0;
-    const roofs =
-      (chip ? roofsOf(chip.value) : null) ??
+    const longest = own?.ops.reduce((most, one) => (one.flops > most.flops ? one : most), own.ops[0]);
+    const precision =
+      longest?.precision ?? (both.find(({ scenario }) => scenario)?.scenario ?? state.scenario).training.precision;
+    const usual =
       both.find(({ estimate }) => estimate)?.estimate?.roofs ??
       measurement?.prediction?.roofs ??
       state.estimate?.roofs ??
       null;
-    const longest = own?.ops.reduce((most, one) => (one.flops > most.flops ? one : most), own.ops[0]);
-    const precision =
-      longest?.precision ?? (both.find(({ scenario }) => scenario)?.scenario ?? state.scenario).training.precision;
+    // each side has the roofs of its own chip
+    const roofed = both.flatMap(({ letter, estimate, measurement: run, scenario }) => {
+      const ran = run && measuredChip(run, state.catalog.chips)?.value;
+      const roofs = estimate?.roofs ?? (ran ? roofsOf(ran) : null) ?? run?.prediction?.roofs ?? usual;
+      return roofs ? [{ letter, roofs, precision: scenario?.training.precision ?? precision }] : [];
+    });
     const silent = both.length > 0 && !series.length && both.every(({ estimate, measurement: run }) => estimate || run);
-    return { series, roofs, precision, silent };
+    return { series, roofed, silent };
   }
 
   function drawRoofline() {
     const { drag, catalog, selected } = state;
     if (!drag) heldRange = null;
     levels.update();
-    const { roofs: known, silent } = rooflineParts();
+    const { roofed: known, silent } = rooflineParts();
     roof.element.hidden = silent;
-    if (!known || silent) return;
+    if (!known.length || silent) return;
     roof.later(() => {
-      const { series: all, roofs, precision } = rooflineParts();
+      const { series: all, roofed } = rooflineParts();
       const range = heldRange;
       const { series, bytes_per_s, level } = levels.apply(all);
-      const memory_bytes_per_s = bytes_per_s ?? roofs?.memory_bytes_per_s ?? 1;
+      const there = roofed.filter(({ letter }) => !level || letter in bytes_per_s);
       const parts = {
         series,
-        roofs: { flops_per_s: roofs?.flops_per_s ?? { fp32: 1 }, memory_bytes_per_s },
-        precision,
+        roofed: roofsApart(
+          there.map((one) => ({
+            ...one,
+            roofs: {
+              ...one.roofs,
+              memory_bytes_per_s: bytes_per_s[one.letter] ?? one.roofs.memory_bytes_per_s,
+            },
+          })),
+        ),
         level,
         joined: matchedNow().flatMap(({ by, names }) => (by ? [names] : [])),
       };
@@ -184,7 +196,15 @@ export function createExplore(root, { tour, choose }) {
         : "";
       return {
         ...figure,
-        said: `${level ? `bytes of ${level}; ` : ""}${letters.join(" ")}; hollow: predicted, solid: measured; area: share of the step`,
+        said: [
+          level && `bytes of ${level}`,
+          letters.join(" "),
+          "hollow: predicted, solid: measured",
+          parts.roofed.length > 1 && "roofs of A dotted, of B solid",
+          "area: share of the step",
+        ]
+          .filter(Boolean)
+          .join("; "),
       };
     });
   }
@@ -219,7 +239,9 @@ export function createExplore(root, { tour, choose }) {
   subscribe(["difference", "selected"], (_, changed) => {
     if (state.view !== "explore") return;
     water.update();
-    if (changed.has("selected")) drawRest();
+    if (!changed.has("selected")) return;
+    drawRest();
+    profile.update();
   });
   subscribe(["remedies", "pair", "estimated", "problems", "drag", "usd_per_hour"], remedies.update);
   subscribe(["problems", "estimate", "scenario"], () => {

@@ -5,7 +5,7 @@
 import { grab, preview, release, reset, setField } from "../../actions.js";
 import { fetchAxis, lastAxis, validAxis } from "../../axes.js";
 import { curve } from "../../figures/curve.js";
-import { count, saidTogether } from "../../format.js";
+import { count, saidTogether, wholeNeeded } from "../../format.js";
 import { get, same } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h } from "../common/dom.js";
@@ -147,7 +147,7 @@ export function createField({ path, label, unit, help, minimum = 1, words = {} }
     typed = false;
     const point = validAxis(path)?.refused.find((one) => one.value === value);
     refused = point ? saidTogether(point.problems) : "";
-    if (!Number.isInteger(value) || value < minimum) refused = `A whole number of at least ${minimum} is needed.`;
+    if (!Number.isInteger(value) || value < minimum) refused = wholeNeeded(minimum);
     refusedFor = state.scenario;
     if (refused) update();
     else if (value !== here()) setField(path, value);

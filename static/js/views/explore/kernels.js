@@ -1,9 +1,9 @@
 /** Kernels of A beside those of B, matched by name and shape, else by the work that they do; the selected cause first. */
 import { change, scaleFor, significant } from "../../format.js";
-import { tokenOfKey } from "../../figures/base.js";
+import { categoryIn, tokenOfKey } from "../../figures/base.js";
 import { matched } from "../../figures/matched.js";
 import { state } from "../../state.js";
-import { h, put, swatch } from "../common/dom.js";
+import { breakable, h, put, swatch } from "../common/dom.js";
 import { createTableSave } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
 import { grid } from "../common/table.js";
@@ -17,8 +17,7 @@ const KEYS = /** @type {const} */ (["name", "shape", "category", "a_count", "a_s
 /** The kernels that the page sets side by side now. */
 export const matchedNow = () => {
   const { pair, measurement, catalog } = state;
-  const talking = catalog.categories.find(({ label }) => label === "communication")?.key;
-  return pair ? matched(pair, measurement?.expected?.ops, talking) : [];
+  return pair ? matched(pair, measurement?.expected?.ops, catalog.sends) : [];
 };
 
 /** @param {string} text */
@@ -47,7 +46,7 @@ export function createKernels({ name }) {
     const { pair, selected, catalog } = state;
     if (!pair) return;
     rows = matchedNow();
-    const wanted = selected.split(" ")[0];
+    const wanted = categoryIn(selected, catalog.categories);
     const inside = wanted ? rows.filter(({ category }) => category === wanted) : [];
     const rest = rows.filter((row) => !inside.includes(row));
     const scale = scaleFor(Math.max(0, ...rows.map(({ a_s, b_s }) => Math.max(a_s ?? 0, b_s ?? 0))), "s");
@@ -65,8 +64,8 @@ export function createKernels({ name }) {
           "td",
           { class: "wrap", title: [...new Set(names.filter(Boolean))].join(" ⇄ ") },
           swatch(tokenOfKey(catalog.categories, row.category)),
-          brief(row.name),
-          other ? h("small", { text: ` ⇄ ${brief(other)}` }) : null,
+          breakable(brief(row.name)),
+          other ? h("small", {}, " ⇄ ", breakable(brief(other))) : null,
         ),
         h("td", { class: "wide text", text: brief(row.shape) }),
         h("td", {

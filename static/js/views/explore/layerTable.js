@@ -9,7 +9,7 @@ import { tableView } from "../common/table.js";
 const COLUMNS = [
   ["op", "op"],
   ["part", "part of"],
-  ["times", "× in a step"],
+  ["times", "times in a step"],
   ["flops_forward", "FLOPs forward", "FLOP"],
   ["flops_backward", "FLOPs backward", "FLOP"],
   ["in_bytes", "in", "B"],

@@ -1,6 +1,6 @@
-/** The table of ops: one transformer layer and one micro-batch, or the whole step; then embedding, head, optimizer. */
+/** The table of ops, those of the selected cause marked: one transformer layer and one micro-batch, or the whole step; then embedding, head, optimizer. */
 import { bytes, csv, percent, quantity, scaleFor, significant } from "../../format.js";
-import { tokenOfKey } from "../../figures/base.js";
+import { categoryIn, tokenOfKey } from "../../figures/base.js";
 import { state } from "../../state.js";
 import { download, h, swatch } from "../common/dom.js";
 import { linesOf, shapeText } from "../../figures/opLines.js";
@@ -153,10 +153,11 @@ export function createLayers({ name }) {
       "bound",
       "of the step",
     ];
+    const wanted = categoryIn(state.selected, state.catalog.categories);
     const line = (/** @type {Line} */ one) =>
       h(
         "tr",
-        {},
+        { class: wanted && (one.category === wanted ? "marked" : "muted") },
         h(
           "td",
           {},
@@ -194,7 +195,7 @@ export function createLayers({ name }) {
         heads,
         groups.flatMap(({ title, lines }) => {
           const times = lines[0].count;
-          const text = times > 1 && !perStep ? `${title}, × ${significant(times, 6)} in a step` : title;
+          const text = times > 1 && !perStep ? `${title}, ${significant(times, 6)} times in a step` : title;
           return [
             h("tr", { class: "group" }, h("th", { colspan: heads.length, scope: "rowgroup" }, h("span", { text }))),
             ...lines.map(line),

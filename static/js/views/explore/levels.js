@@ -44,22 +44,23 @@ export function createLevels(draw) {
   }
 
   /**
-   * Series at the chosen level: predicted ones by its bytes; measured ones have none and stay away.
+   * Series at the chosen level, and its bandwidth by side: predicted ones by its bytes; measured ones have none and stay
+   * away.
    * @param {Series[]} series
    */
   function apply(series) {
-    if (!level) return { series, bytes_per_s: null, level: undefined };
-    /** @type {number | null} */
-    let bytes_per_s = null;
+    /** @type {Record<string, number>} */
+    const bytes_per_s = {};
+    if (!level) return { series, bytes_per_s, level: undefined };
     const there = predicted().flatMap((side) => {
       const found = hierarchyOf(side.scenario);
       const own = series.find(({ letter }) => letter === side.letter);
       const roof = found?.roofs.find(({ name }) => name === level);
       if (!found || !own || !roof) return [];
-      bytes_per_s = roof.bytes_per_s;
+      bytes_per_s[side.letter] = roof.bytes_per_s;
       return [{ ...own, works: worksAt(own.works, found.rows, level) }];
     });
-    return there.length ? { series: there, bytes_per_s, level } : { series, bytes_per_s: null, level: undefined };
+    return there.length ? { series: there, bytes_per_s, level } : { series, bytes_per_s, level: undefined };
   }
   return { buttons, update, apply };
 }

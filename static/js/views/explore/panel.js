@@ -1,6 +1,6 @@
 /** The scenario panel: model, hardware, plan, training; every field of it is one line in the lists below. */
 import { reset, setChip, setChips, setModel, setOwnChip, setRunTokens, setScenario } from "../../actions.js";
-import { count, plural, saidTogether, short, significant } from "../../format.js";
+import { count, plural, saidTogether, short, significant, wholeNeeded } from "../../format.js";
 import { createCalibration } from "./calibration.js";
 import { createHardwareSliders } from "./hardwareSliders.js";
 import { createNetworks } from "./networks.js";
@@ -57,9 +57,15 @@ export function createPanel({ tour }) {
     },
   });
   const total = h("input", { type: "number", id: "chips", min: 1, step: 1, inputmode: "numeric" });
+  let totalRefused = "";
+  /** @type {import("../../types.js").Scenario | null} */
+  let totalRefusedFor = null;
   total.addEventListener("change", () => {
-    if (!Number.isInteger(total.valueAsNumber) || total.valueAsNumber < 1) return update();
-    return setChips(total.valueAsNumber);
+    const value = total.valueAsNumber;
+    totalRefused = Number.isInteger(value) && value >= 1 ? "" : wholeNeeded(1);
+    totalRefusedFor = state.scenario;
+    update();
+    if (!totalRefused) setChips(value);
   });
   const totalProblem = createFieldProblem("cluster.chips");
   const multiples = createHardwareSliders();
@@ -94,6 +100,7 @@ export function createPanel({ tour }) {
   const product = h("span", { class: "aside" });
   const plan = createPlan();
   const batch = BATCH.map((one) => numberOf(...one));
+  const [sequence] = batch;
   const trainingChoices = TRAINING_CHOICES.map((one) => choiceOf(...one));
   const all = [...batch, ...trainingChoices];
   const of = (/** @type {{element: HTMLElement}[]} */ some) => some.map(({ element }) => element);
@@ -202,7 +209,8 @@ export function createPanel({ tour }) {
     const product_of = [dp, tp, pp, ...(cp > 1 ? [cp] : [])].map((degree) => count(degree)).join(" × ");
     put(totalLabel, `${chipWord(chipOf(scenario, catalog))}s`);
     const cluster = scenario.cluster;
-    totalProblem.update("");
+    if (totalRefusedFor !== state.scenario) totalRefused = "";
+    totalProblem.update(totalRefused);
     if (document.activeElement !== total) total.value = String(clusterChips(cluster));
     put(product, `${product_of} = ${plural(chips(scenario), chipWord(chipOf(scenario, catalog)))}`);
     // the start state, which nobody has chosen
@@ -233,6 +241,10 @@ export function createPanel({ tour }) {
   }
   subscribe(["pair", "run_tokens", "usd_per_hour"], updateWhole);
   subscribe(["pair", "measurement", "scenario", "problems"], whose.update);
+  subscribe(["pair", "measurement"], ({ pair, measurement }) => {
+    // beside a program without a sequence its length moves nothing
+    sequence.element.hidden = !pair?.edited && measurement?.expected?.rows === "samples";
+  });
   subscribe(["pair"], () => sheet.label(`Scenario ${state.pair?.edited ?? ""}`.trim()));
   subscribe(["scenario", "estimate", "problems", "axes", "catalog", "a", "b", "measured"], (_, changed) =>
     update(changed),

@@ -4,6 +4,7 @@
  */
 import { setScenario } from "../../actions.js";
 import { api } from "../../api.js";
+import { categoryIn } from "../../figures/base.js";
 import { areMeasured, opRows, whatIfRows } from "../../figures/ownOps.js";
 import { bytes, change, plural, said, seconds } from "../../format.js";
 import { deviceName } from "../../measured.js";
@@ -107,17 +108,22 @@ function createOps() {
 
   function fill() {
     if (!shown) return;
-    const table = opRows(shown.ops, find.value);
+    const { selected, catalog } = state;
+    const category = categoryIn(selected, catalog.categories);
+    const table = opRows(shown.ops, find.value, category);
     const by = areMeasured(shown.ops) ? "measured" : "predicted";
-    put(sub, `${plural(table.rows.length, "op")} by ${by} time, inputs and phase; device seconds of one step`);
+    const of = category ? ` of ${catalog.categories.find(({ key }) => key === category)?.label}` : "";
+    put(sub, `${plural(table.rows.length, "op")}${of} by ${by} time, inputs and phase; device seconds of one step`);
     scroller.fill(tableView(table));
   }
   find.oninput = fill;
+  let cause = "";
 
   /** @param {import("../../types.js").OwnPrediction} own */
   function update(own) {
-    if (own === shown) return;
+    if (own === shown && cause === state.selected) return;
     shown = own;
+    cause = state.selected;
     fill();
   }
   return { element, update };

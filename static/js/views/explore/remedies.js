@@ -11,8 +11,9 @@ import { usdPerHour } from "./strip.js";
 
 const MOST = 3;
 const MOST_CHANGES = 3;
-/** Letters of a name that one line may not have room for. */
-const LONG_NAME = 24;
+/** Letters of a name that one line has room for, the less of them the larger. */
+const ONE_LINE = 43;
+const LONG_NAME = 34;
 
 /** @param {import("../../types.js").Change} change */
 function changeWords({ field, before, after }) {
@@ -23,8 +24,11 @@ function changeWords({ field, before, after }) {
 /** @param {import("../../types.js").Change[]} changes */
 export function remedyWords(changes) {
   const words = changes.map(changeWords);
-  const shown = words.slice(0, MOST_CHANGES).join(" · ");
-  const text = words.length > MOST_CHANGES ? `${shown} +${words.length - MOST_CHANGES}` : shown;
+  const shown = (/** @type {number} */ many) =>
+    words.slice(0, many).join(" · ") + (words.length > many ? ` +${words.length - many}` : "");
+  let many = Math.min(MOST_CHANGES, words.length);
+  while (many > 1 && shown(many).length > ONE_LINE) many -= 1;
+  const text = shown(many);
   return { text: /^[tcpe]p /.test(text) ? text : text[0].toUpperCase() + text.slice(1), all: words.join(", ") };
 }
 

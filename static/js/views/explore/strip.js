@@ -2,7 +2,7 @@
 import { setPrice } from "../../actions.js";
 import { arrow, bytes, change, measured, percent, scaleFor, short, significant } from "../../format.js";
 import { spreadWords } from "../../measured.js";
-import { judged, priceOf, silent } from "../../sides.js";
+import { judged, priceOf, silent, uncounted } from "../../sides.js";
 import { chipOf, chipWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -54,7 +54,7 @@ export function createStrip() {
   const mfu = tile(
     "mfu",
     "MFU",
-    "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311).",
+    "Model FLOPs per second over the chips' dense peak, with the full attention square and nothing recomputed (PaLM's convention, arXiv 2204.02311). HFU counts what the chips execute: recomputed work too, but of causal attention only the half that is not masked, so it can be the lower one.",
   );
   const peak = tile("peak-memory", "Peak memory", "");
   const price = tile("price", "Per million tokens", "Chips × their price per hour × step time / tokens.");
@@ -140,21 +140,19 @@ export function createStrip() {
     );
     const run = b.measurement ?? a?.measurement ?? null;
     step.element.title = [run && spreadWords(run), STEP_HINT].filter(Boolean).join(" ");
-    // an unknown program may count pictures as well
-    const counts = [a, b].some(
-      (side) => side && (side.tokens || side.scenario || !(side.estimate || side.measurement)),
-    );
-    put(tokens.title, `${counts ? "Tokens/s" : "Throughput"} per ${chip}`);
-    put(price.title, counts ? "Per million tokens" : "Price");
-    price.title.dataset.brief = counts ? "Per M tokens" : "Price";
+    const word = rowsWord([a, b]);
+    put(tokens.title, `${word ? `${word[0].toUpperCase()}${word.slice(1)}/s` : "Throughput"} per ${chip}`);
+    put(price.title, word ? `Per million ${word}` : "Price");
+    price.title.dataset.brief = word ? `Per M ${word}` : "Price";
+    const rows = (/** @type {Side} */ side) => (word === "samples" ? side.samples : side.tokens);
     const rates = [a, b].map((side) =>
-      side?.tokens && side.step_s && side.chips ? side.tokens / side.step_s / side.chips : 0,
+      side && rows(side) && side.step_s && side.chips ? Number(rows(side)) / side.step_s / side.chips : 0,
     );
     const kilo = Math.max(...rates) >= 1e4;
     const rate = (/** @type {number} */ value) => (kilo ? measured(value / 1e3) : short(value));
     shown(
       tokens,
-      (side, step_s) => (side.tokens && side.chips ? side.tokens / step_s / side.chips : null),
+      (side, step_s) => (rows(side) && side.chips ? Number(rows(side)) / step_s / side.chips : null),
       rate,
       kilo ? "k" : "",
       false,
@@ -177,17 +175,29 @@ export function createStrip() {
     shown(
       price,
       (side, step_s) => {
-        const found = priceOf({ ...side, step_s }, usdPerHour(side).usd);
+        const found = priceOf({ ...side, step_s, tokens: rows(side) }, usdPerHour(side).usd);
         return found?.million_usd === null || !found ? null : found.million_usd * 100;
       },
       (value) => measured(value),
       null,
       true,
     );
+    // what is not known says why, where its interval would be
+    const why = [b, a].map((side) => side && uncounted(side)).find(Boolean) ?? "";
+    if (why) for (const one of [tokens, price]) if (!one.low.textContent) put(one.low, why);
     const step_usd = priceOf(b, known.usd)?.step_usd;
     price.element.title = `Chips × their price per hour × step time / tokens.${step_usd ? ` A step costs $${significant(step_usd)}.` : ""}`;
   }
   return { element, update };
+}
+
+/** What the throughput of both counts: tokens, or samples where neither has any; "" where nobody knows. @param {(Side | null)[]} sides */
+function rowsWord(sides) {
+  const some = sides.filter((side) => side !== null);
+  // a plan and what is not there yet count tokens; an unknown program may count pictures as well
+  if (some.some(({ tokens, scenario, estimate, measurement }) => tokens || scenario || !(estimate || measurement)))
+    return "tokens";
+  return some.some(({ samples }) => samples) ? "samples" : "";
 }
 
 /**

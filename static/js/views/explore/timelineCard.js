@@ -71,10 +71,12 @@ export function createTimeline({ name }) {
         runs,
         names: catalog.categories,
         phases: catalog.phases,
+        passes: catalog.passes,
         selected,
         colour,
         narrow: narrow(),
       });
+      card.explain(figure.key);
       put(card.sub, [figure.said, ...runs.map(({ apart }) => apart)].filter(Boolean).join("; "));
       return figure;
     });

@@ -1,4 +1,4 @@
-/** The waterfall: A to B by cause. Its rows are buttons; the one that is pressed is what all figures show. */
+/** The waterfall: A to B by cause. Its rows are buttons, as are the segments of A and B; the one pressed is what all figures show. */
 import { select } from "../../actions.js";
 import { HEAD_PX, ROW_PX, TALL_ROW_PX, waterfall, waterRows } from "../../figures/waterfall.js";
 import { measured, plural, quantity } from "../../format.js";
@@ -30,6 +30,19 @@ export function createWaterfall({ name }) {
     list,
     card.plot,
   );
+  /** @type {string[]} */
+  let keys = [];
+  let listening = false;
+  /** Hear clicks on the segments of A and B, once the first drawing has given the plot its events. */
+  function listen() {
+    const plot = /** @type {PlotlyElement} */ (card.plot);
+    if (listening || !plot.on) return;
+    listening = true;
+    plot.on("plotly_click", ({ points: [point] }) => {
+      const key = point.curveNumber === 0 && keys[point.pointNumber];
+      if (key) select(key);
+    });
+  }
   card.element.insertBefore(box, card.tableBox.element);
   const hint = h("p", { class: "hint", hidden: true });
   const back = h("span", { class: "back" });
@@ -139,7 +152,9 @@ export function createWaterfall({ name }) {
       put(kind, side.kind);
       put(value, quantity(side.step_s, "s", 4));
     });
+    keys = figure.keys;
     card.now(() => figure);
+    listen();
     heading(both && judged(pair, catalog) ? `A → B ${signed(both.b - both.a, figure.scale)}` : "Step time");
     put(card.sub, subtitle(both));
     const way = wayBack();

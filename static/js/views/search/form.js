@@ -1,6 +1,7 @@
 /** What a search looks for: model, chips, the run, objective, limits, and fields of the plan that are locked. */
-import { setChip, setField, setModel, setPrice, setRunTokens, setWanted } from "../../actions.js";
-import { bytes, said, short } from "../../format.js";
+import { setChip, setField, setModel, setPrice, setRunTokens, setWanted, show } from "../../actions.js";
+import { bytes, said, short, wholeNeeded } from "../../format.js";
+import { trainingWords } from "../../planLabel.js";
 import { clusterChips, chipOf } from "../../scenario.js";
 import { state } from "../../state.js";
 import { tokensIn } from "../../tokenCount.js";
@@ -55,29 +56,52 @@ export function createSearchForm() {
   model.append(...options(all.models));
   const chip = h("select", { id: "search-chip", onchange: () => chip.value && setChip(chip.value) });
   chip.append(...options(all.chips));
-  const number = (/** @type {string} */ id, /** @type {(value: number) => void} */ act, step = "any") => {
-    const box = h("input", { type: "number", id, min: 0, step, inputmode: "decimal" });
-    box.addEventListener("change", () => act(Math.max(0, box.valueAsNumber || 0)));
+  /** What is typed and cannot be is refused where it was typed, with its reason. @type {Map<HTMLInputElement, HTMLElement>} */
+  const refusals = new Map();
+  /** @param {HTMLInputElement} box @param {string} why  nothing: it is right */
+  function refuse(box, why) {
+    const element = refusals.get(box);
+    if (!element) return;
+    element.replaceChildren(h("b", { text: `Refused: ${box.value || "no number"}. ` }), why);
+    if (why) box.after(element);
+    else element.remove();
+    box.setAttribute("aria-invalid", String(Boolean(why)));
+  }
+  /** @param {HTMLInputElement} box */
+  function mayRefuse(box) {
+    refusals.set(box, h("div", { class: "problem", role: "alert" }));
+    box.addEventListener("input", () => refuse(box, ""));
+  }
+  /** @param {HTMLInputElement} box @param {(value: number) => string} wrong  why a value cannot be @param {(value: number) => void} act */
+  function listen(box, wrong, act) {
+    mayRefuse(box);
+    box.addEventListener("change", () => {
+      // what a browser takes for no number at all is no empty box
+      const value = box.value === "" && !box.validity.badInput ? 0 : box.valueAsNumber;
+      const why = wrong(value);
+      refuse(box, why);
+      if (!why) act(value);
+    });
     return box;
-  };
-  const whole = (/** @type {(value: number) => void} */ act) => (/** @type {number} */ value) =>
-    Number.isInteger(value) && value > 0 ? act(value) : update();
-  const least = number("search-least", (value) => {
-    const most_chips = state.wanted.most_chips || usualMost();
-    setWanted({ least_chips: Math.round(value), most_chips });
-  });
-  const most = number(
-    "search-chips",
-    whole((most_chips) => setWanted({ most_chips })),
+  }
+  const input = (/** @type {string} */ id) =>
+    h("input", { type: "number", id, min: 0, step: "any", inputmode: "decimal" });
+  const number = (/** @type {string} */ id, /** @type {(value: number) => void} */ act) =>
+    listen(input(id), (value) => (value >= 0 ? "" : "A number above 0 is needed, or none."), act);
+  const whole = (/** @type {string} */ id, /** @type {(value: number) => void} */ act) =>
+    listen(input(id), (value) => (Number.isInteger(value) && value >= 1 ? "" : wholeNeeded(1)), act);
+  const least = listen(
+    input("search-least"),
+    (value) => {
+      // an empty box is any number
+      if (least.value === "" && !least.validity.badInput) return "";
+      return Number.isInteger(value) && value >= 1 ? "" : wholeNeeded(1);
+    },
+    (least_chips) => setWanted({ least_chips, most_chips: state.wanted.most_chips || usualMost() }),
   );
-  const sequence = number(
-    "search-sequence",
-    whole((value) => setField("training.seq_len", value)),
-  );
-  const batch = number(
-    "search-batch",
-    whole((value) => setField("training.global_batch", value)),
-  );
+  const most = whole("search-chips", (most_chips) => setWanted({ most_chips }));
+  const sequence = whole("search-sequence", (value) => setField("training.seq_len", value));
+  const batch = whole("search-batch", (value) => setField("training.global_batch", value));
   const stepWords = h("span");
   const larger = h("button", {
     type: "button",
@@ -86,8 +110,20 @@ export function createSearchForm() {
     onclick: takeLargeBatch,
   });
   const step = h("p", { class: "hint" }, stepWords, larger);
+  const fixedWords = h("span");
+  const fixed = h(
+    "p",
+    { class: "hint" },
+    fixedWords,
+    h("button", { type: "button", class: "link", text: "change", onclick: () => show("explore") }),
+  );
   const tokens = h("input", { type: "text", id: "search-tokens", inputmode: "text", placeholder: "1 T" });
-  tokens.addEventListener("change", () => setRunTokens(tokensIn(tokens.value)));
+  mayRefuse(tokens);
+  tokens.addEventListener("change", () => {
+    const value = tokensIn(tokens.value);
+    refuse(tokens, value || !tokens.value.trim() ? "" : "A number of tokens is needed, as in 300 B or 1 T.");
+    if (value || !tokens.value.trim()) setRunTokens(value);
+  });
   const days = number("search-days", (value) => setWanted({ days: value }));
   const usd = number("search-usd", setPrice);
   const memory = number("search-memory", (memory_gb) => setWanted({ memory_gb }));
@@ -108,6 +144,10 @@ export function createSearchForm() {
   /** @type {HTMLInputElement | HTMLSelectElement} */
   let box = h("input", { type: "number" });
   const problem = h("div", { class: "problem", role: "alert", hidden: true });
+  const line = (/** @type {HTMLInputElement} */ box, /** @type {string} */ text) => [
+    h("label", { for: box.id, text }),
+    box,
+  ];
   const element = h(
     "section",
     {},
@@ -119,25 +159,17 @@ export function createSearchForm() {
     h(
       "div",
       { class: "form search-form" },
-      h("label", { for: "search-least", text: "Chips, at least" }),
-      least,
-      h("label", { for: "search-chips", text: "Chips, at most" }),
-      most,
-      h("label", { for: "search-sequence", text: "Sequence, tokens" }),
-      sequence,
-      h("label", { for: "search-batch", text: "Batch, sequences" }),
-      batch,
+      line(least, "Chips, at least"),
+      line(most, "Chips, at most"),
+      line(sequence, "Sequence, tokens"),
+      line(batch, "Batch, sequences"),
       step,
-      h("label", { for: "search-tokens", text: "Tokens of the run" }),
-      tokens,
-      h("label", { for: "search-days", text: "Within, days" }),
-      days,
-      h("label", { for: "search-usd", text: "Chip-hour, $" }),
-      usd,
-      h("label", { for: "search-memory", text: "Memory per chip, GB" }),
-      memory,
-      h("label", { for: "search-slowest", text: "Slowest step, s" }),
-      slowest,
+      line(tokens, "Tokens of the run"),
+      line(days, "Within, days"),
+      line(usd, "Chip-hour, $"),
+      line(memory, "Memory per chip, GB"),
+      line(slowest, "Slowest step, s"),
+      fixed,
     ),
     h(
       "fieldset",
@@ -195,31 +227,33 @@ export function createSearchForm() {
     const { scenario, catalog, wanted, run_tokens, usd_per_hour } = state;
     selectOr(model, scenario.model);
     selectOr(chip, scenario.cluster.chip);
-    const show = (/** @type {HTMLInputElement} */ input, /** @type {string | number} */ its) => {
-      if (document.activeElement !== input) input.value = its ? String(its) : "";
+    const fill = (/** @type {HTMLInputElement} */ input, /** @type {string | number} */ its) => {
+      // what is refused stays until it is corrected
+      if (document.activeElement !== input && !refusals.get(input)?.isConnected) input.value = its ? String(its) : "";
     };
     const capacity = chipOf(scenario, catalog).memory_bytes;
-    show(least, wanted.least_chips);
+    fill(least, wanted.least_chips);
     const fewer = wanted.objective === "cost";
     least.placeholder = fewer ? "any" : "as many";
     least.title = fewer ? "The cheapest plan is looked for on fewer chips too, down to this number." : "";
-    show(most, wanted.most_chips || usualMost());
-    show(sequence, scenario.training.seq_len);
-    show(batch, scenario.training.global_batch);
+    fill(most, wanted.most_chips || usualMost());
+    fill(sequence, scenario.training.seq_len);
+    fill(batch, scenario.training.global_batch);
     const each = scenario.training.seq_len * scenario.training.global_batch;
+    put(fixedWords, `Every plan: ${trainingWords(scenario.training, catalog.fields)}. `);
     const small = hasSmallBatch();
     put(stepWords, `${short(each)} tokens a step${small ? "; large runs take 1 M to 16 M: " : ""}`);
     larger.hidden = !small;
-    show(tokens, run_tokens ? short(run_tokens) : "");
-    show(days, wanted.days);
+    fill(tokens, run_tokens ? short(run_tokens) : "");
+    fill(days, wanted.days);
     days.placeholder = "any";
-    show(usd, usd_per_hour);
+    fill(usd, usd_per_hour);
     usd.placeholder = usdPerHour().usd ? usdPerHour().usd.toFixed(2) : "";
     usd.title = usdPerHour().source;
     memory.placeholder = capacity ? bytes(capacity) : "";
     slowest.placeholder = "any";
-    show(memory, wanted.memory_gb);
-    show(slowest, wanted.slowest_s);
+    fill(memory, wanted.memory_gb);
+    fill(slowest, wanted.slowest_s);
     for (const one of objectives) {
       one.input.checked = one.value === wanted.objective;
       one.element.classList.toggle("on", one.input.checked);

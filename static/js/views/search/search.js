@@ -1,10 +1,10 @@
 /** Search: every plan of the model on every number of chips of a range; the answer, figures of all, and the table. */
 import { setWanted } from "../../actions.js";
-import { answers, chipsNeeded, groups, quickestOf } from "../../answers.js";
+import { answers, chipsNeeded, groups, mayBeLate, quickestOf, soFar, surelyWithin } from "../../answers.js";
 import { api, ApiError } from "../../api.js";
 import { measures, said } from "../../figures/plans.js";
 import { bytes, count, percent, plural, saidTogether, seconds, short } from "../../format.js";
-import { planWords } from "../../planLabel.js";
+import { planWords, trainingWords } from "../../planLabel.js";
 import { clusterChips, canonical, chipHoursWord, chipOf } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { cellsOf, specifications } from "../../sweeping.js";
@@ -121,7 +121,8 @@ export function createSearch(root) {
         const where = specs.length > 1 ? `${chips} chips, ${at + 1} of ${specs.length}: ` : "";
         put(counts, `${where}searching …`);
         try {
-          const found = await ask(spec, where, mine.signal);
+          const before = specs.slice(0, at).flatMap((one) => known.get(canonical(one)) ?? []);
+          const found = await ask(spec, where, before, mine.signal);
           if (mine.signal.aborted) return;
           known.set(key, found);
           if (known.size > KEPT) known.delete(/** @type {string} */ (known.keys().next().value));
@@ -151,16 +152,18 @@ export function createSearch(root) {
     }
   }
 
-  /** @param {any} spec @param {string} where @param {AbortSignal} signal @returns {Promise<Sweep>} */
-  async function ask(spec, where, signal) {
+  /** @param {any} spec @param {string} where @param {Sweep[]} before  what came of other numbers of chips @param {AbortSignal} signal @returns {Promise<Sweep>} */
+  async function ask(spec, where, before, signal) {
     /** @type {any} */
     let last = null;
     const heard = (/** @type {any} */ line) => {
       if (signal.aborted) return;
       last = line;
       if (line.waiting) put(counts, "Another search is on its way; this one waits for it.");
-      else if (line.tried !== undefined)
-        put(counts, `${where}${short(line.tried)} plans tried, ${short(line.fitting)} fit, ${seconds(line.seconds)}`);
+      else if (line.tried !== undefined) {
+        const all = soFar(before, line);
+        put(counts, `${where}${short(all.tried)} plans tried, ${short(all.fitting)} fit, ${seconds(all.seconds)}`);
+      }
     };
     await api.sweep(spec, heard, signal);
     if (!last?.result && !signal.aborted)
@@ -175,6 +178,20 @@ export function createSearch(root) {
     form.update(error.problems.filter(({ field }) => /^(locked|limits|objective)/.test(field)));
     const text = error.problems.length ? saidTogether(error.problems) : error.message;
     say("This cannot be searched.", text);
+  }
+
+  /**
+   * That the best may take longer than allowed, and which plan does not as far as anybody can tell.
+   * @param {import("../../answers.js").Answer[]} sorted @param {import("../../answers.js").Asked} question
+   * @param {(one: import("../../answers.js").Answer) => string} words
+   */
+  function doubtOfDays(sorted, question, words) {
+    if (!mayBeLate(sorted[0], question)) return "";
+    const sure = surelyWithin(sorted, question);
+    const long = `its 80 % interval ends beyond ${question.days} days`;
+    return sure
+      ? `${long}; that of ${words(sure)} on ${sure.chips} chips does not`
+      : `${long}, as that of every plan here`;
   }
 
   /** @param {string} what @param {string} text @param {HTMLElement[]} more */
@@ -202,7 +219,7 @@ export function createSearch(root) {
     const where = on.length > 1 ? ` on ${on.slice(0, -1).join(", ")} and ${on.at(-1)} chips, no other number,` : "";
     put(
       counts,
-      `${plural(tried, "plan")} tried${where} in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit.`,
+      `${plural(tried, "plan")} tried${where} in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit. All with ${trainingWords(scenario.training, catalog.fields)}.`,
     );
     announce(counts.textContent ?? "");
     const question = asked();
@@ -249,6 +266,7 @@ export function createSearch(root) {
       [
         words(best),
         alike.length > 1 && `${plural(alike.length - 1, "other plan")} cannot be told apart`,
+        doubtOfDays(sorted, question, words),
         surest !== best && `surest of them: ${words(surest)} on ${surest.chips} chips`,
       ]
         .filter(Boolean)

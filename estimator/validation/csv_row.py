@@ -243,7 +243,8 @@ def known_experts(name: str) -> int:
 SHARDINGS = {
     "": "ddp", "none": "ddp", "ddp": "ddp", "zero0": "ddp", "zero1": "zero1", "zero-1": "zero1", "zero2": "zero2",
     "zero-2": "zero2", "zero3": "zero3", "zero-3": "zero3", "fsdp": "fsdp", "fsdp2": "fsdp", "full_shard": "fsdp",
-    "distributed_optimizer": "zero1", "fsdp_shard_grad_op": "zero3", "none (dp=1)": "ddp",
+    "distributed_optimizer": "zero1", "fsdp_shard_grad_op": "zero3", "shard_grad_op": "zero3", "no_shard": "ddp",
+    "none (dp=1)": "ddp",
 }  # fmt: skip
 ATTENTIONS = {
     "flash": "flash1", "flash1": "flash1", "flash2": "flash", "flash_attention_2": "flash", "flash-attn": "flash",

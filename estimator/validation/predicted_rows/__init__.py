@@ -125,6 +125,7 @@ def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated
     )
 
 
+MOST_REASONS = 3
 FAR = 3.0
 """By how many times every prediction of a table is off where it is not the estimator that is likely wrong."""
 
@@ -194,8 +195,9 @@ def _why_not(
         return NOT_MEASURED
     if any(_formula(row_of, row, place) for row, place in rows if place):
         return NO_NUMBERS
-    same = set(reasons)
-    return same.pop() if len(same) == 1 else uncovered(measurement.origin.format, [row for row, _ in rows])
+    same = list(dict.fromkeys(reasons))
+    why = same[0] if len(same) == 1 else uncovered(measurement.origin.format, [row for row, _ in rows])
+    return why if why != UNKNOWN_ROWS or UNKNOWN_ROWS in same else "; ".join(same[:MOST_REASONS])
 
 
 def _row(row_of: RowOf, row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:

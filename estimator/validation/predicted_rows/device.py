@@ -31,7 +31,10 @@ def whole(row: Mapping[str, Any], column: str, default: int | None = None) -> in
         and value == int(value)
     ):
         return int(value)
-    raise InputProblems([Problem(field=column, message="is no count", remedy="Import the table again.")])
+    shown = f"{value!r:.40} is no count" if column in row else "is missing"
+    raise InputProblems(
+        [Problem(field=column, message=shown, remedy="Write a whole number from 1 on, and import again.")]
+    )
 
 
 def word(row: Mapping[str, Any], column: str, default: str | None = None) -> str:

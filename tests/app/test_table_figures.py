@@ -212,3 +212,14 @@ def test_rates_of_tokens_and_of_samples_have_errors_of_their_own():
     predicted = {"rows": [{name: value * 1.1 for name, value in measured.items()}], "errors": errors}
     ((row,),) = call_each("predictedRows", "besideRows", [[[measured], predicted]])
     assert len(row) == 3 * len(measured)
+
+
+def test_rates_of_a_gpu_have_the_unit_of_the_rate():
+    rows = [{"step": at, "flops_per_s_per_gpu": 4e14 + at} for at in range(4)]
+    ((chart,),) = call_each(
+        "figures/tableCharts", "chartsOf", [[{"origin": {"format": "log/Megatron-LM"}, "rows": rows}, None]]
+    )
+    assert (chart["y"]["kind"], chart["y"]["label"]) == ("flops_per_s", "rate per gpu")
+    (figure,) = drawn(chart)
+    assert figure["layout"]["yaxis"]["title"]["text"].endswith("TFLOP/s")
+    assert call_each("figures/tables", "bare", [["tokens_per_s"], ["step_s"]]) == ["tokens per s", "step"]

@@ -256,6 +256,8 @@ def test_rows_of_one_kind_share_a_table_also_where_cells_are_missing(call):
         ("tokens_per_s", "rate", "tokens/s"),
         ("predicted_bytes_per_s", "predicted rate", "B/s"),
         ("bus_bytes_per_s", "bus", "B/s"),
+        ("flops_per_s_per_gpu", "rate per GPU", "FLOP/s"),
+        ("tokens_per_s_per_gpu", "rate per GPU", "tokens/s"),
         ("model_flops_per_s", "model", "FLOP/s"),
     ],
 )

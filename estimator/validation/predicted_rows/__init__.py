@@ -149,7 +149,10 @@ def _chip_of_row(row: Mapping[str, Any], chip: str, form: str) -> tuple[str, str
             return chip, ""
         column = "gpu" if "gpu" in row else "hardware"
         return "", f"{name} may be {either(named)}: write which into the column {column}"
-    return chip, f"the catalogue has no GPU {name!r}" + (f", so {catalog.chip(chip).label} is taken" if chip else "")
+    unknown = f"the catalogue has no GPU {name!r}"
+    if chip:
+        return chip, f"{unknown}, so {catalog.chip(chip).label} is taken"
+    return "", f"{unknown}: choose one that is like it under “On what?”, or add it (docs/adding_a_gpu.md)"
 
 
 def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:

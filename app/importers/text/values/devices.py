@@ -53,6 +53,8 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
     unclear = [(row, keys) for row in rows if len(keys := chips_of_row(row)) > 1]
     if unclear:
         rows = [row for row, keys in unclear if keys == unclear[0][1]]
+    else:
+        rows = [row for row in rows if not chips_of_row(row)] or rows
     accelerators = [entry for entry in catalog.entries("chips") if entry.value.kind != "cpu"]
     possible = [entry for entry in accelerators if all(_fits(row, entry.value) for row in rows)]
     possible.sort(key=lambda entry: (-_reached(rows, entry.value), -entry.value.memory_bytes))

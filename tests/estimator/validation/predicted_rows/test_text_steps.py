@@ -73,12 +73,16 @@ def test_every_line_is_predicted_on_its_own_gpu_and_what_may_be_two_is_asked_for
     unasked = predicted_table(table(*rows), "")
     assert [bool(row) for row in unasked.rows] == [True, True, True, False, False]
     assert unasked.reasons[3].startswith("A100 may be a100-40gb-pcie, a100-40gb-sxm, ")
-    assert unasked.reasons[4] == "the catalogue has no GPU 'Chip 9000'"
+    assert unasked.reasons[4].startswith("the catalogue has no GPU 'Chip 9000': choose one that is like it under ")
+    assert unasked.rows[4] == {}
     assert unasked.chip == "NVIDIA H100 SXM 80 GB, NVIDIA A100 SXM 80 GB"
     asked = predicted_table(table(*rows), "a100-40gb-sxm")
     assert asked.rows[:3] == unasked.rows[:3]
     assert asked.rows[3]["step_s"] > asked.rows[1]["step_s"]
     assert "the catalogue has no GPU 'Chip 9000', so NVIDIA A100 SXM 40 GB is taken" in asked.assumptions
+    assert asked.rows[4] == asked.rows[3]
+    alone = predicted_table(table(rows[4]), "")
+    assert "docs/adding_a_gpu.md" in alone.unpredicted
 
 
 @pytest.mark.parametrize(

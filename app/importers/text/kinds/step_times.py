@@ -10,6 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from app.importers.text.kinds.step_checks import settle
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -72,6 +73,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     for table in tables:
         new = _rows(table, findings, warnings, document, decisions)
         warnings += _batch_of_tokens(new, place(table))
+        warnings += settle(new, place(table))
         total_is_sum(new)
         warnings += contained_backward(new, place(table))
         rows += new

@@ -47,8 +47,8 @@ def settle(rows: Sequence[dict[str, Any]], where: str) -> list[Warning]:
     row, found = off[0]
     message = (
         f"Rate, step time and batch of {counted(len(off), 'row')} do not fit: by rate and time a step has"
-        f" {found:.4g} sequences, by its columns {_sequences(row):.4g}. Look at the batch (of all GPUs or of each) and at"
-        " the units"
+        f" {found:.4g} sequences, by its columns {_sequences(row):.4g}. Look at the batch (of all GPUs or of each)"
+        " and at the units"
     )
     return [Warning(code="rate-and-batch", message=message, where=where)]
 

@@ -210,7 +210,7 @@ def test_two_parts_of_one_file_may_be_two_machines(steps_report, flash_report):
         assert set(steps[kind][:5]) >= {"h100-sxm", "h800-sxm"}
         assert not {"a100-80gb-sxm", "rtx-a6000"} & set(steps[kind])
     # what ran out of memory at a length would not have on a larger card
-    assert flash["text/attention"][0] == "rtx-4090"
+    assert set(flash["text/attention"][:2]) == {"rtx-3090", "rtx-4090"}
     assert "text/accumulation" not in {kind for kind, found in steps.items() if found}
 
 

@@ -223,3 +223,9 @@ def test_rates_of_a_gpu_have_the_unit_of_the_rate():
     (figure,) = drawn(chart)
     assert figure["layout"]["yaxis"]["title"]["text"].endswith("TFLOP/s")
     assert call_each("figures/tables", "bare", [["tokens_per_s"], ["step_s"]]) == ["tokens per s", "step"]
+
+
+def test_memory_of_a_table_of_no_kind_is_marked_where_it_ran_out():
+    rows = [{"s": at, "seq_len": at, "peak_bytes": None if at > 1000 else at * 1e6} for at in (256, 512, 1024)]
+    (chart,) = charts_of("table", rows)
+    assert chart["series"][0]["out"] == [1024]

@@ -19,6 +19,7 @@ from estimator.validation.spellings import precision_of
 BATCHES = ("batch_per_gpu", "global_batch", "batch", "micro_batch")
 """Columns that say how many sequences a step has, the surest first."""
 DEGREES = ("tp", "pp", "cp")
+NOT_OFFLOADED = ("none", "no", "false", "off", "0", "✗")
 MATRIX_UNITS = 3.0
 """How many times as fast as fp32 a chip with matrix units computes fp16 at least; Pascal's twice is without."""
 
@@ -117,6 +118,9 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
             known[column] = value
             hint = "" if course else f" (column {column})"
             place.assume(f"{column} {value}, as the table states none{hint}")
+    offload = str(row.get("offload") or "none").lower()
+    if offload not in NOT_OFFLOADED:
+        raise _problem("offload", f"{offload[:40]!r} is not predicted, as a table says not what is offloaded")
     stated = str(known["precision"])
     known["precision"] = precision_of(stated) or stated
     if known["precision"] != stated:

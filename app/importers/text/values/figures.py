@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -39,7 +40,18 @@ def columns_of(table: Table) -> tuple[Column, ...]:
             if len(units) == 1 and (only := units.pop()) is not None:
                 known = dataclasses.replace(known, unit=only, printed_unit=printed.pop())
         found.append(known)
-    return tuple(found)
+    statistics = sum(bool(one.statistic) for one in found)
+    return tuple(_in_minutes(one) if statistics == 1 else one for one in found)
+
+
+_MINUTES = re.compile(r"(?:time|duration|elapsed|step|iteration)\b.{0,40}[(\[]\s*min\s*[)\]]$", re.IGNORECASE)
+
+
+def _in_minutes(known: Column) -> Column:
+    """Time (min) is of minutes where no other column of its table has a statistic beside the least."""
+    if known.unit is not None or not _MINUTES.search(known.header):
+        return known
+    return dataclasses.replace(known, statistic="", unit=unit("minutes"), printed_unit="min")
 
 
 def put(

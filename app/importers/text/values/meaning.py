@@ -34,7 +34,7 @@ MICRO_BATCH = {"micro_batch", "micro_batch_size", "microbatch", "mbs"}
 GPU_BATCH = {"batch_per_gpu", "batch_gpu", "per_gpu_batch", "per_gpu_batch_size", "batch_size_per_gpu", "local_batch",
              "local_batch_size", "per_device_batch", "per_device_batch_size", "batch_per_device", "bs_gpu",
              "bs_per_gpu", "batch_size_gpu", "local_bs", "per_device_train_batch_size", "device_batch_size",
-             "train_micro_batch_size_per_gpu"}  # fmt: skip
+             "train_micro_batch_size_per_gpu", "micro_bs", "micro_bsz", "per_gpu_bs"}  # fmt: skip
 BATCH_TOKENS = {"batch_tokens", "batch_size_tokens", "tokens_per_batch", "tokens_batch", "global_batch_tokens",
                 "global_batch_size_tokens", "global_batch_size_t", "tokens_per_step", "tokens_step",
                 "tokens_per_iteration", "tokens_iter", "batch_size_in_tokens"}  # fmt: skip
@@ -56,7 +56,7 @@ DEGREES = {"tp": {"tp", "tensor_parallel", "tp_size", "tensor_parallel_size", "t
            "cp": {"cp", "context_parallel", "cp_size", "context_parallel_size"},
            "dp": {"dp", "data_parallel", "dp_size", "data_parallel_size"}}  # fmt: skip
 NODES = {"nodes", "n_nodes", "num_nodes", "#_nodes", "#nodes", "nnodes"}
-GPUS_PER_NODE = {"gpus_per_node", "gpu_per_node", "gpus_node", "n_gpus_per_node", "gpus_per_host"}
+GPUS_PER_NODE = {"nproc_per_node", "gpus_per_node", "gpu_per_node", "gpus_node", "n_gpus_per_node", "gpus_per_host"}
 PRECISION = {"precision", "dtype", "data_type", "type"}
 PARAMETERS = {"params", "parameters", "n_params", "num_params", "num_parameters"}
 STATUS = {"status", "result", "ok"}

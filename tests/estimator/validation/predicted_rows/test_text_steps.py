@@ -165,3 +165,10 @@ def test_rates_are_of_all_gpus_or_of_one():
 def test_words_of_trainers_for_precisions(said, read):
     place = TableDevice(chip="h100-sxm", ranks=1)
     assert text_row({**SMALL, "precision": said}, place) == text_row({**SMALL, "precision": read}, place)
+
+
+def test_what_is_offloaded_is_not_passed_over():
+    assert predicted_table(table({**LINE, "offload": "none"}), "").rows[0]
+    assert (
+        predicted_table(table({**LINE, "offload": "cpu"}), "").reasons[0].startswith("offload: 'cpu' is not predicted")
+    )

@@ -289,3 +289,15 @@ def test_what_a_step_counts_is_no_time_of_it(tmp_path):
     text = "model,gpu,Step,train_loss,tokens_per_step,train_steps,step_time (ms)\nxl,H100,10,2.31,524288,1000,310\n"
     (row,) = rows(tmp_path, text)
     assert (row["step_s"], row["step"], row["train_loss"]) == (0.31, 10, 2.31)
+
+
+def test_minutes_are_no_least_where_nothing_else_has_a_statistic(tmp_path):
+    text = "| model | gpu | Time per step (min) |\n|---|---|---|\n| xl | H100 | 1.7 |\n"
+    assert rows(tmp_path, text)[0]["step_s"] == 102
+    both = "| model | gpu | step (max) | step (min) |\n|---|---|---|---|\n| xl | H100 | 2 s | 1.7 s |\n"
+    assert rows(tmp_path, both)[0]["step_min_s"] == 1.7
+
+
+def test_a_speed_in_seconds_is_no_speed_up(tmp_path):
+    text = "| Model | GPU | Speed | Memory |\n|---|---|---|---|\n| a | H100 | 1.5 s/it | 2 GiB |\n| b | H100 | 3.2it/s | - |\n"
+    assert one(read(tmp_path, text)).origin.format == "text/table"

@@ -324,7 +324,14 @@ function generic(entries) {
     );
     const by = telling(entries, repeats).slice(0, 2);
     const drawn = (/** @type {string} */ y) =>
-      lines(entries, { title: `${said(y)} by ${said(swept)}`, x: swept, y, by, log: false, out: kindOf(y) === "bytes" });
+      lines(entries, {
+        title: `${said(y)} by ${said(swept)}`,
+        x: swept,
+        y,
+        by,
+        log: false,
+        out: kindOf(y) === "bytes",
+      });
     if (by.length || columns.length < 2 || !measured.length) return columns.flatMap(drawn);
     const y = `value_${kindOf(columns[0])}`;
     const long = columns.flatMap((name) =>

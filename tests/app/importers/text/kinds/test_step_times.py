@@ -299,5 +299,6 @@ def test_minutes_are_no_least_where_nothing_else_has_a_statistic(tmp_path):
 
 
 def test_a_speed_in_seconds_is_no_speed_up(tmp_path):
-    text = "| Model | GPU | Speed | Memory |\n|---|---|---|---|\n| a | H100 | 1.5 s/it | 2 GiB |\n| b | H100 | 3.2it/s | - |\n"
+    text = "| Model | GPU | Speed | Memory |\n|---|---|---|---|\n| a | H100 | 1.5 s/it | 2 GiB |\n"
+    text += "| b | H100 | 3.2it/s | - |\n"
     assert one(read(tmp_path, text)).origin.format == "text/table"

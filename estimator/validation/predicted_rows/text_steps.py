@@ -111,6 +111,8 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
     usual["attention"] = "eager" if course else "sdpa"
     known: dict[str, Any] = {**row, "model": model}
     if all(row.get(name) is None for name in BATCHES):
+        if row.get("batch_tokens"):
+            raise _problem("batch_tokens", f"{str(row['batch_tokens'])[:40]} tokens are no whole number of sequences")
         known["batch"] = 1
         place.assume("batch 1, as the table states none")
     for column, value in usual.items():

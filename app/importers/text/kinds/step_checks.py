@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from app.importers.text.values.figures import count
 from estimator.scenario.measurement import Warning
 from estimator.scenario.units import counted
 
@@ -15,6 +16,30 @@ _LEAST = 20.0
 """Smaller rates are rounded too coarsely to tell."""
 _OTHERS = ("global_batch", "batch_per_gpu", "micro_batch")
 _RATES = ("tokens_per_s", "samples_per_s")
+
+
+def batch_of_tokens(rows: list[dict[str, Any]], where: str) -> list[Warning]:
+    """The batch of a step that is said in tokens, as sequences; 4M is 4·2²⁰ where only so whole ones come out."""
+    changed = 0
+    for row in rows:
+        printed, tokens, length = row.pop("_batch_tokens", ""), row.get("batch_tokens"), row.get("seq_len")
+        if (
+            not tokens
+            or not isinstance(length, int)
+            or length < 1
+            or any(row.get(name) for name in ("batch", *_OTHERS))
+        ):
+            continue
+        readings = [value for thousand in (1e3, 1024.0) if (value := count(printed, thousand)) and value >= length]
+        even = next((value for value in readings if value % length == 0), None)
+        if even is None:
+            continue
+        row["batch_tokens"], row["global_batch"] = int(even), int(even) // length
+        changed += 1
+    if not changed:
+        return []
+    message = f"The batch of {counted(changed, 'row')} is said in tokens; it is taken as that many sequences of seq_len"
+    return [Warning(code="batch-in-tokens", message=message, where=where)]
 
 
 def settle(rows: Sequence[dict[str, Any]], where: str) -> list[Warning]:

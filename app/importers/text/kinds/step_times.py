@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from app.importers.text.kinds.step_checks import settle
+from app.importers.text.kinds.step_checks import batch_of_tokens, settle
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
@@ -72,7 +72,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     warnings: list[Warning] = []
     for table in tables:
         new = _rows(table, findings, warnings, document, decisions)
-        warnings += _batch_of_tokens(new, place(table))
+        warnings += batch_of_tokens(new, place(table))
         warnings += settle(new, place(table))
         total_is_sum(new)
         warnings += contained_backward(new, place(table))
@@ -225,28 +225,6 @@ def _rate(row: dict[str, Any], key: str, text: str, findings: Findings) -> None:
         findings.oom += read.missing == "oom"
         findings.missing += read.missing != "oom" and read.text != ""
     row[key] = value if value is not None or read.missing else read.text
-
-
-def _batch_of_tokens(rows: list[dict[str, Any]], where: str) -> list[Warning]:
-    """The batch of a step that is said in tokens, as sequences; 4M is 4·2²⁰ where only so whole ones come out."""
-    changed = 0
-    for row in rows:
-        printed, tokens, length = row.pop("_batch_tokens", ""), row.get("batch_tokens"), row.get("seq_len")
-        if not tokens or not isinstance(length, int) or length < 1 or any(row.get(name) for name in _BATCHES):
-            continue
-        readings = [value for thousand in (1e3, 1024.0) if (value := count(printed, thousand)) and value >= length]
-        even = next((value for value in readings if value % length == 0), None)
-        if even is None:
-            continue
-        row["batch_tokens"], row["global_batch"] = int(even), int(even) // length
-        changed += 1
-    if not changed:
-        return []
-    message = f"The batch of {counted(changed, 'row')} is said in tokens; it is taken as that many sequences of seq_len"
-    return [Warning(code="batch-in-tokens", message=message, where=where)]
-
-
-_BATCHES = ("batch", "global_batch", "batch_per_gpu", "micro_batch")
 
 
 def _gpu(row: dict[str, Any], text: str) -> None:

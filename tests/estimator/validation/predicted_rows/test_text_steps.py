@@ -172,3 +172,8 @@ def test_what_is_offloaded_is_not_passed_over():
     assert (
         predicted_table(table({**LINE, "offload": "cpu"}), "").reasons[0].startswith("offload: 'cpu' is not predicted")
     )
+
+
+def test_tokens_that_make_no_whole_sequences_are_no_batch_of_one():
+    found = predicted_table(table({**without(LINE, "batch"), "batch_tokens": 5e6, "seq_len": 4096}), "")
+    assert found.reasons == ("batch_tokens: 5000000.0 tokens are no whole number of sequences",)

@@ -23,7 +23,7 @@ from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_i
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.scenario import catalog
 from estimator.scenario.codec import decode
-from estimator.scenario.measurement import Measurement
+from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems, fields_named
 from estimator.scenario.proposal.proposal import Proposal, proposal
@@ -58,9 +58,12 @@ class Beside(TypedDict):
 
     ``prediction``: of its scenario, null where that is not complete; ``proposed``: read from the shapes of its op list;
     ``expected``: its own ops, each priced by itself; both null where it has none, ``expected`` also where its chip is
-    not in the catalogue.
+    not in the catalogue. ``step_s``: of its steps the median, the fastest where they were disturbed; ``disturbance``:
+    the slowest over the fastest where that says so, else 0.
     """
 
+    step_s: float | None
+    disturbance: float
     prediction: Estimate | None
     proposed: Proposal | None
     expected: Expected | None
@@ -277,6 +280,8 @@ def _whole(measurement: Measurement, context: Context, calibration: str = "") ->
         "prediction": estimate(scenario, measured) if scenario else None,
         "proposed": None if ops is None else proposal(ops),
         "expected": None if ops is None else own_prediction(ops, measured),
+        "step_s": step_time_s(measurement.steps_s),
+        "disturbance": disturbance(measurement.steps_s),
     }
 
 

@@ -14,7 +14,7 @@ from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
-from estimator.validation.measured import MEGATRON_VOCAB, NOTHING_MEASURED, Measured, measured_of, number
+from estimator.validation.measured import MEGATRON_VOCAB, NOTHING_MEASURED, Measured, chips_stated, measured_of, number
 from estimator.validation.spellings import (
     DROPOUT,
     HEADLESS,
@@ -126,6 +126,11 @@ def _alternatives(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scen
         yield replace(scenario, plan=replace(plan, ep_dispatch="to-nodes"))
 
 
+COUNTS = ("n_gpus", "dp", "tp", "pp", "cp", "ep", "vp", "micro_batch", "global_batch", "seq_len", "n_layers", "d_model",
+          "n_heads")  # fmt: skip
+"""Columns that hold whole numbers from 1 on."""
+
+
 def _not_modelled(cells: Mapping[str, str]) -> str:
     precision = cells.get("precision", "").lower()
     if precision and not precision_of(precision):
@@ -137,6 +142,10 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
             return f"{column} is empty: give a number"
         if number(cells[column]) is None:
             return f"{column} is {cells[column]!r}, not a number"
+    for column in COUNTS:
+        value = number(cells.get(column, ""))
+        if value is not None and (value < 1 or value != int(value)):
+            return f"{column} is {cells[column]}, no count: write a whole number from 1 on, or leave it empty"
     for column, cell in cells.items():
         if column.startswith("measured_") and (number(cell) or 0.0) < 0:
             return f"{column} is {cell}, below 0"
@@ -149,7 +158,7 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
 
 
 def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any]:
-    chips = int(number(cells.get("n_gpus", "")) or 1)
+    chips = chips_stated(cells) or 1
     chip = catalog.chip(chip_of(cells["hardware"]))
     per_node = chips_of_a_node(chips, chip.chips_per_node)
     if per_node not in (chips, chip.chips_per_node):
@@ -243,7 +252,8 @@ def known_experts(name: str) -> int:
 SHARDINGS = {
     "": "ddp", "none": "ddp", "ddp": "ddp", "zero0": "ddp", "zero1": "zero1", "zero-1": "zero1", "zero2": "zero2",
     "zero-2": "zero2", "zero3": "zero3", "zero-3": "zero3", "fsdp": "fsdp", "fsdp2": "fsdp", "full_shard": "fsdp",
-    "distributed_optimizer": "zero1", "fsdp_shard_grad_op": "zero3", "none (dp=1)": "ddp",
+    "distributed_optimizer": "zero1", "fsdp_shard_grad_op": "zero3", "shard_grad_op": "zero3", "no_shard": "ddp",
+    "none (dp=1)": "ddp",
 }  # fmt: skip
 ATTENTIONS = {
     "flash": "flash1", "flash1": "flash1", "flash2": "flash", "flash_attention_2": "flash", "flash-attn": "flash",
@@ -285,7 +295,8 @@ def plan_and_training(
     recent = published.recipes and not chip.name.startswith(EAGER_DEFAULT_CHIPS)
     tp, pp = whole("tp", 1), whole("pp", 1)
     cp, ep, vp = (int(number(cells.get(column, "")) or 1) for column in ("cp", "ep", "vp"))
-    chips = whole("n_gpus", 1)
+    stated_chips = chips_stated(cells)
+    chips = whole("n_gpus", stated_chips or 1, "dp · tp · pp · cp" if stated_chips else "")
     dp = whole("dp", max(chips // max(tp * pp * cp, 1), 1), "n_gpus / (tp · pp · cp)")
     stated = cells.get("sharding", "").lower()
     if stated == "ddp" and UNSTATED_OPTIMIZER in cells.get("notes", ""):

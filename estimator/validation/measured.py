@@ -11,6 +11,7 @@ from estimator.scenario import catalog
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import peak_flops_per_s
 from estimator.scenario.parameters import model_flops_per_token
+from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
 from estimator.validation.spellings import chip_of, precision_of
@@ -125,7 +126,7 @@ def _step_s(cells: Mapping[str, str], scenario: Scenario | None) -> float | None
         return measured
     rate = number(cells.get("measured_tokens_per_s_per_gpu", ""))
     batch, seq_len = number(cells.get("global_batch", "")), number(cells.get("seq_len", ""))
-    chips = number(cells.get("n_gpus", ""))
+    chips = chips_stated(cells)
     if rate and batch and seq_len and chips:
         return batch * seq_len / (rate * chips)
     if not chips:
@@ -180,6 +181,14 @@ def _stated_flops(cells: Mapping[str, str], scenario: Scenario | None) -> float 
     if own and number(cells.get("d_ff", "")) == 4 * hidden:
         return 72 * tokens * (1 + seq_len / (6 * hidden) + vocab / (12 * layers * hidden))
     return None
+
+
+def chips_stated(cells: Mapping[str, str]) -> int:
+    """How many chips a row ran on: as it says, else as the degrees that it states have; 0 where it says neither."""
+    if stated := number(cells.get("n_gpus", "")):
+        return int(stated)
+    degrees = [degree for axis in AXES if (degree := number(cells.get(axis, "")))]
+    return int(math.prod(degrees)) if degrees else 0
 
 
 def number(text: str) -> float | None:

@@ -91,8 +91,9 @@ HEADLESS = re.compile(r"no vocabulary head|classification", re.I)
 
 def precision_of(text: str) -> str:
     """Return the precision of a spelling; "" where it is none."""
-    word = re.sub(r"\(.*?\)", "", text.lower()).strip()
-    return PRECISIONS.get(re.sub(r"[\s_+]+", "-", word), "")
+    word = re.sub(r"[\s_+]+", "-", re.sub(r"\(.*?\)", "", text.lower()).strip())
+    plain = word.removesuffix("-true")  # Lightning's word for all numbers being of that precision
+    return PRECISIONS.get(word, "") or {"16": "fp16", "32": "fp32"}.get(plain, plain if plain in PEAK_FIELD else "")
 
 
 def optimizer_of(text: str) -> str:
@@ -112,12 +113,15 @@ def chip_of(text: str) -> str:
 
 
 LONGEST_NAME = 80
+_MAY_BE_LEFT_OUT = re.compile(r"\d+gb|sxm|pcie|oam")
+"""Memory and form of a chip; RTX 6000 is not yet RTX 6000 Ada."""
 _NO_PART_OF_A_CHIP = {"nvidia", "amd", "google", "intel", "tesla", "instinct", "geforce", "gpu", "gpus", "memory"}
 
 
 def _words_of_chip(text: str) -> set[str]:
     """Cut a chip's name into words: 80 GB, 80G and 80GiB are one, SXM4 and SXM5 the SXM of their chip."""
-    plain = re.sub(r"(\d+)\s*gi?b?\b", r"\1gb", text.lower())
+    plain = re.sub(r"\b(rtx)(?=a?\d)", r"\1 ", re.sub(r"(?<=\d)ada\b", " ada", text.lower()))
+    plain = re.sub(r"(\d+)\s*gi?b?\b", r"\1gb", plain)
     words = re.findall(r"[a-z0-9]+", re.sub(r"\bsxm\d\b", "sxm", plain))
     return {word for word in words if word not in _NO_PART_OF_A_CHIP and not re.fullmatch(r"hbm\d?e?", word)}
 
@@ -132,11 +136,17 @@ def chips_named(text: str, revision: int = 0) -> tuple[str, ...]:
     (('a100-80gb-sxm',), ('h100-sxm',), ())
     >>> chips_named("A100 SXM")
     ('a100-40gb-sxm', 'a100-80gb-sxm')
+    >>> chips_named("RTX3090"), chips_named("RTX 6000"), chips_named("2x RTX 6000 Ada")
+    (('rtx-3090',), (), ('rtx-6000-ada',))
     """
     plain = re.sub(r"^\s*\d+\s+(?=[A-Za-z])", "", NUMBER_OF_CHIPS.sub("", text))
     words = _words_of_chip(plain)
     fitting = [
-        entry for entry in catalog.entries("chips") if words and words <= _words_of_chip(f"{entry.key} {entry.label}")
+        entry
+        for entry in catalog.entries("chips")
+        if words
+        and words <= (all_of := _words_of_chip(f"{entry.key} {entry.label}"))
+        and all(_MAY_BE_LEFT_OUT.fullmatch(word) for word in all_of - words)
     ]
     if len({entry.value.memory_bytes for entry in fitting}) > 1:
         return tuple(entry.key for entry in fitting)

@@ -21,33 +21,16 @@ export function median(values) {
 /** @param {Record<string, number> | undefined} amounts */
 export const total = (amounts) => Object.values(amounts ?? {}).reduce((sum, value) => sum + value, 0);
 
-/** Steps of one run that differ by more were disturbed by something else, and their median says as little. */
-const DISTURBED_RATIO = 2;
-const MANY_STEPS = 40;
-
-/** The measured steps, shortest first, without a twentieth at each end where there are many. @param {Measurement | null} measurement */
-function usual(measurement) {
-  const times = [...(measurement?.steps_s ?? [])].sort((a, b) => a - b);
-  const beyond = times.length < MANY_STEPS ? 0 : Math.floor(times.length / 20);
-  return times.slice(beyond, times.length - beyond);
-}
-
-/** Slowest over fastest of the usual steps where something else disturbed them, else 0. @param {Measurement | null} measurement */
-export function disturbance(measurement) {
-  const times = usual(measurement);
-  const ratio = times.length ? times[times.length - 1] / times[0] : 0;
-  return ratio > DISTURBED_RATIO && Number.isFinite(ratio) ? ratio : 0;
-}
+/** Slowest over fastest of the steps where something else disturbed them, else 0, as the server tells. @param {Measurement | null} measurement */
+export const disturbance = (measurement) => measurement?.disturbance ?? 0;
 
 /**
- * Seconds of one step: the median of the measured steps, the fastest where they were disturbed, else what its parts add
- * to.
+ * Seconds of one step: what the server takes of the measured ones, else what its parts add to.
  * @param {Measurement | null} measurement
  */
 export function stepTime(measurement) {
   if (!measurement) return null;
-  if (disturbance(measurement)) return usual(measurement)[0];
-  return median(measurement.steps_s) ?? (total(measurement.phases_s) || total(measurement.breakdown_s) || null);
+  return measurement.step_s ?? (total(measurement.phases_s) || total(measurement.breakdown_s) || null);
 }
 
 /** How the measured steps are spread; "" where there are not several. @param {Measurement | null} measurement */

@@ -3,7 +3,16 @@
 /** @typedef {import("./types.js").Measurement} Measurement */
 
 /** What the server adds to a measurement that it shows. */
-const BESIDE = ["prediction", "expected", "proposed", "rows_by_status", "predicted_rows", "unpredicted"];
+const BESIDE = [
+  "prediction",
+  "expected",
+  "proposed",
+  "step_s",
+  "disturbance",
+  "rows_by_status",
+  "predicted_rows",
+  "unpredicted",
+];
 const VERSION = 1;
 /** How a report begins, after which its document stands in a script of this id. */
 export const REPORT_ID = "headroom-page";

@@ -6,8 +6,11 @@ import { change, count, percent, plural } from "./format.js";
 /** The end of the name of a column of signed errors; tables write them with their sign. */
 const ERROR = "_error_change";
 
-/** A column's name without its unit. @param {string} name */
-const bare = (name) => name.replace(/^[a-z]+_per_s$/, "rate").replace(/_([a-z]+_per_s|bytes|s)$/, "");
+/** A column's name without its unit, but what of several rates is counted. @param {string} name */
+const bare = (name) =>
+  /^(tokens|samples)_per_s/.test(name)
+    ? name
+    : name.replace(/^[a-z]+_per_s$/, "rate").replace(/_([a-z]+_per_s|bytes|s)$/, "");
 
 /**
  * Rows with two columns more behind each that is predicted: what it should be, and by how much that is off.

@@ -25,7 +25,9 @@
  *   steps_s: number[], phases_s: Amounts, breakdown_s: Amounts, kernels: Kernel[], collectives: Part[],
  *   memory: {peak_bytes: number | null, reserved_bytes: number | null, by_kind: Amounts}, rows: Part[],
  *   timeline?: Drawn | null, status: string, environment: Part, warnings: {code: string, message: string, where: string}[],
- *   prediction?: Estimate | null, expected?: OwnPrediction | null, proposed?: Proposal | null}} Measurement
+ *   step_s?: number | null, disturbance?: number, prediction?: Estimate | null, expected?: OwnPrediction | null,
+ *   proposed?: Proposal | null}} Measurement  `step_s`: of its steps the usual one, or the fastest where `disturbance` says
+ *   by how much they differ
  * @typedef {{op: string, inputs: string, phase: string, category: string, count: number, measured_s: number,
  *   predicted_s: number, flops: number, bytes: number, bound: string, precision: string, known: boolean}} OwnOp
  * @typedef {{chip: string, estimate: Estimate, measured_step_s: number | null, ops: OwnOp[], rows: string, unpriced_s: number,

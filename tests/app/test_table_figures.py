@@ -164,3 +164,93 @@ def test_words_of_the_worst_cover_no_other_point():
     assert named["ay"] != 0
     low, high = figure["layout"]["yaxis"]["range"]
     assert low < named["y"] - named["ay"] / 228 * (high - low) < high
+
+
+def test_many_lines_are_told_by_the_colour_that_tells_most_of_them_and_predicted_ones_keep_their_marks():
+    rows = [
+        {"version": version, "d_model": width, "seq_len": length, "forward_s": 1e-3 * width}
+        for version in ("compiled", "uncompiled")
+        for width in (16, 32, 64, 128)
+        for length in (256, 512)
+    ]
+    given = [[{"origin": {"format": "text/attention"}, "rows": rows}, {"rows": [{"forward_s": 2e-3}] * len(rows)}]]
+    ((chart,),) = call_each("figures/tableCharts", "chartsOf", given)
+    assert len({one["hue"] for one in chart["series"]}) == 4
+    assert len({one["symbol"] for one in chart["series"]}) == 2
+    (figure,) = drawn(chart)
+    looks = {(one["line"]["color"], one["line"]["dash"], one["marker"]["symbol"]) for one in figure["data"]}
+    assert len(looks) == len(figure["data"]) == 16
+    assert all("markers" in one["mode"] for one in figure["data"])
+
+
+def test_repeats_are_one_bar_with_their_median_and_how_far_they_reach():
+    rows = [
+        {"ddp_mode": mode, "repeat": at, "backward_communication_s": seconds * factor}
+        for mode, factor in (("naive", 1.0), ("flat", 2.0))
+        for at, seconds in enumerate((3.0, 1.0, 2.5))
+    ]
+    (chart,) = charts_of("data-parallel-variants", rows)
+    (one,) = chart["series"]
+    assert (one["x"], one["y"]) == (["naive", "flat"], [2.5, 5.0])
+    assert one["spread"] == [[1.5, 0.5], [3.0, 1.0]]
+    assert "median of up to 3 repeats" in chart["title"]
+    (figure,) = drawn(chart)
+    assert (figure["data"][0]["error_x"]["arrayminus"], figure["data"][0]["error_x"]["array"]) == (
+        [1.5, 3.0],
+        [0.5, 1.0],
+    )
+    assert figure["data"][0]["customdata"][0] == "naive: 2.50 s, from 1.00 s to 3.00 s"
+    assert figure["layout"]["xaxis"]["range"][1] >= 6.0
+
+
+def test_no_whisker_reaches_below_zero():
+    rows = [
+        {"model": "xl", "seq_len": length, "forward_s": 1.0, "forward_std_s": spread}
+        for length, spread in ((128, 0.25), (256, 1.0), (512, 3.0))
+    ]
+    (chart,) = charts_of("step-times", rows)
+    logarithmic, linear = drawn(chart, {**chart, "y": {**chart["y"], "log": False}})
+    assert logarithmic["data"][0]["error_y"]["arrayminus"] == [0.25, 0, 0]
+    assert linear["data"][0]["error_y"]["arrayminus"] == [0.25, 1.0, 1.0]
+    assert logarithmic["data"][0]["error_y"]["array"] == [0.25, 1.0, 3.0]
+    assert "2 spreads down to zero" in logarithmic["summary"]
+    assert logarithmic["data"][0]["customdata"][2].endswith("1.00 s ± 3.00 s")
+
+
+def test_memory_that_ran_out_is_marked_whether_its_cell_is_empty_or_missing():
+    rows = [
+        {"model": "xl", "pass": "step", "seq_len": 256, "peak_bytes": 1e9, "status": "ok"},
+        {"model": "xl", "pass": "step", "seq_len": 512, "peak_bytes": 3e9, "status": "ok"},
+        {"model": "xl", "pass": "step", "seq_len": 1024, "peak_bytes": None, "status": "oom"},
+        {"model": "xl", "pass": "step", "seq_len": 2048, "status": "oom"},
+    ]
+    ((chart,),) = call_each("figures/tableCharts", "chartsOf", [[{"origin": {"format": "memory"}, "rows": rows}, None]])
+    assert chart["series"][0]["out"] == [1024, 2048]
+    (figure,) = drawn(chart)
+    assert figure["data"][1]["x"] == [1024, 2048]
+    assert figure["summary"].endswith("2 places out of memory.")
+
+
+def test_rates_of_tokens_and_of_samples_have_errors_of_their_own():
+    measured = {"tokens_per_s": 100.0, "tokens_per_s_per_gpu": 50.0, "samples_per_s": 10.0}
+    errors = {name: {"n": 1, "median_ape": 10.0, "bias": 10.0} for name in measured}
+    predicted = {"rows": [{name: value * 1.1 for name, value in measured.items()}], "errors": errors}
+    ((row,),) = call_each("predictedRows", "besideRows", [[[measured], predicted]])
+    assert len(row) == 3 * len(measured)
+
+
+def test_rates_of_a_gpu_have_the_unit_of_the_rate():
+    rows = [{"step": at, "flops_per_s_per_gpu": 4e14 + at} for at in range(4)]
+    ((chart,),) = call_each(
+        "figures/tableCharts", "chartsOf", [[{"origin": {"format": "log/Megatron-LM"}, "rows": rows}, None]]
+    )
+    assert (chart["y"]["kind"], chart["y"]["label"]) == ("flops_per_s", "rate per gpu")
+    (figure,) = drawn(chart)
+    assert figure["layout"]["yaxis"]["title"]["text"].endswith("TFLOP/s")
+    assert call_each("figures/tables", "bare", [["tokens_per_s"], ["step_s"]]) == ["tokens per s", "step"]
+
+
+def test_memory_of_a_table_of_no_kind_is_marked_where_it_ran_out():
+    rows = [{"s": at, "seq_len": at, "peak_bytes": None if at > 1000 else at * 1e6} for at in (256, 512, 1024)]
+    (chart,) = charts_of("table", rows)
+    assert chart["series"][0]["out"] == [1024]

@@ -27,6 +27,7 @@ from app.importers.text.kinds import (
     step_times,
     timings,
 )
+from app.importers.text.layout.decimals import with_points
 from app.importers.text.layout.document import Block, Document, Table, label
 from app.importers.text.layout.scan import scan
 from app.importers.text.reading import Decisions, compact
@@ -96,7 +97,8 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
     log = next((found for reader in WHOLE if (found := reader.read(text, filename)) is not None), None)
     if log is not None:
         return _as_log(log, text, limits, damage)
-    document = _said(scan(text, limits.rows), headers or {})
+    document, in_commas = with_points(scan(text, limits.rows))
+    document = _said(document, headers or {})
     _refuse_predictions(document)
     for block in document.blocks:
         _check_size(len(block.rows) if isinstance(block, Table) else 0, limits, block.line)
@@ -113,7 +115,7 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
     )
     parts: list[str] = []
     decisions = Decisions()
-    warnings = _file_warnings(damage, document)
+    warnings = [*_file_warnings(damage, document), *in_commas]
     for kind, blocks in groups.values():
         reading = kind.measure(blocks, document, decisions)
         skipped += reading.skipped

@@ -61,6 +61,13 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
                 where=_first(blocks, "oom") or where,
             )
         )
+    for header, printed in findings.no_counts.items():
+        some = ", ".join(dict.fromkeys(printed[:3]))
+        message = (
+            f"Column {header!r} counts, and {some} {'is' if len(set(printed)) == 1 else 'are'} no count: such rows are"
+            " not predicted. Write a whole number from 1 on, or leave the cell empty"
+        )
+        found.append(Warning(code="no-count", message=message, where=where))
     if findings.missing:
         found.append(
             Warning(

@@ -125,6 +125,7 @@ def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated
     )
 
 
+MOST_REASONS = 3
 FAR = 3.0
 """By how many times every prediction of a table is off where it is not the estimator that is likely wrong."""
 
@@ -148,7 +149,10 @@ def _chip_of_row(row: Mapping[str, Any], chip: str, form: str) -> tuple[str, str
             return chip, ""
         column = "gpu" if "gpu" in row else "hardware"
         return "", f"{name} may be {either(named)}: write which into the column {column}"
-    return chip, f"the catalogue has no GPU {name!r}" + (f", so {catalog.chip(chip).label} is taken" if chip else "")
+    unknown = f"the catalogue has no GPU {name!r}"
+    if chip:
+        return chip, f"{unknown}, so {catalog.chip(chip).label} is taken"
+    return "", f"{unknown}: choose one that is like it under “On what?”, or add it (docs/adding_a_gpu.md)"
 
 
 def unpredicted_table(measurement: Measurement, why: str) -> PredictedTable:
@@ -194,8 +198,9 @@ def _why_not(
         return NOT_MEASURED
     if any(_formula(row_of, row, place) for row, place in rows if place):
         return NO_NUMBERS
-    same = set(reasons)
-    return same.pop() if len(same) == 1 else uncovered(measurement.origin.format, [row for row, _ in rows])
+    same = list(dict.fromkeys(reasons))
+    why = same[0] if len(same) == 1 else uncovered(measurement.origin.format, [row for row, _ in rows])
+    return why if why != UNKNOWN_ROWS or UNKNOWN_ROWS in same else "; ".join(same[:MOST_REASONS])
 
 
 def _row(row_of: RowOf, row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:

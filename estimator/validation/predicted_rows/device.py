@@ -31,9 +31,10 @@ def whole(row: Mapping[str, Any], column: str, default: int | None = None) -> in
         and value == int(value)
     ):
         return int(value)
-    said = f"{value!r} is no count" if isinstance(value, (int, float)) else "is no count"
-    remedy = "A whole number of at least 1 is needed: correct it, and import the table again."
-    raise InputProblems([Problem(field=column, message=said, remedy=remedy)])
+    shown = f"{value!r:.40} is no count" if column in row else "is missing"
+    raise InputProblems(
+        [Problem(field=column, message=shown, remedy="Write a whole number from 1 on, and import again.")]
+    )
 
 
 def word(row: Mapping[str, Any], column: str, default: str | None = None) -> str:

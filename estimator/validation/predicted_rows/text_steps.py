@@ -16,9 +16,10 @@ from estimator.validation.predicted_rows.device import TableDevice, whole, word
 from estimator.validation.predicted_rows.steps import PARTS, Row, estimated, part_s, scenario_of, variant_plan
 from estimator.validation.spellings import precision_of
 
-BATCHES = ("batch", "global_batch", "batch_per_gpu", "micro_batch")
+BATCHES = ("batch_per_gpu", "global_batch", "batch", "micro_batch")
 """Columns that say how many sequences a step has, the surest first."""
 DEGREES = ("tp", "pp", "cp")
+NOT_OFFLOADED = ("none", "no", "false", "off", "0", "✗")
 MATRIX_UNITS = 3.0
 """How many times as fast as fp32 a chip with matrix units computes fp16 at least; Pascal's twice is without."""
 
@@ -27,14 +28,23 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
     """Predict a line of an imported table of step times whose model the catalogue knows."""
     if "catalogue_model" not in row or "seq_len" not in row:
         return {}
-    one = estimated(_scenario(row, place), place.calibration)
+    scenario = _scenario(row, place)
+    one = estimated(scenario, place.calibration)
     parts = {part: part_s(one, part) for part in PARTS}
     return {
         **{f"{part}_s": seconds for part, seconds in parts.items()},
         "forward_backward_s": parts[Phase.FORWARD] + parts[Phase.BACKWARD],
         "step_s": one.step_time_s,
         "peak_bytes": one.memory.peak_bytes,
+        "peak_memory_bytes": one.memory.peak_bytes,
+        **_rates(scenario, one.step_time_s),
     }
+
+
+def _rates(scenario: Scenario, step_s: float) -> dict[str, float]:
+    """Tokens and sequences a second, of all GPUs and of one."""
+    each = {"tokens_per_s": scenario.tokens / step_s, "samples_per_s": scenario.training.global_batch / step_s}
+    return {**each, **{f"{name}_per_gpu": rate / scenario.plan.chips for name, rate in each.items()}}
 
 
 def text_data_parallel_row(row: Row, place: TableDevice) -> dict[str, float]:
@@ -58,34 +68,35 @@ def text_data_parallel_row(row: Row, place: TableDevice) -> dict[str, float]:
 
 
 def _scenario(row: Row, place: TableDevice) -> Scenario:
-    known, ranks = _known(row, place), whole(row, "gpus", 1)
+    known, ranks = _known(row, place), _ranks(row, place)
     if ranks == 1:
         return _of_one_rank(known, place, None)
     plan = _plan(row, ranks, place)
-    each = _sequences_of_each(row, ranks, plan["dp"], place)
-    choices = list(_shares(row, each, plan["pp"]))
+    each, at_once = _sequences_of_each(row, plan["dp"], place)
+    choices = list(_shares(row, each, at_once, plan["pp"]))
     found = [scenario_of({**known, **choice}, place, plan) for choice in choices]
     fitting = (at for at, one in enumerate(found) if estimated(one, place.calibration).memory.fits)
     at = next(fitting, None)
     if len(found) > 1:
         how = choices[at or 0]
-        recomputed = ", each layer computed again in backward," if how.get("recompute") == "full" else ""
-        most = (
-            f"as many sequences of a GPU at a time as fit{recomputed}"
-            if at is not None
-            else "a GPU's sequences at once"
-        )
-        place.assume(f"{most} (columns micro batch, recompute)")
+        again = how.get("recompute") == "full"
+        if at_once:
+            words = (
+                "each layer computed again in backward, as it needs" if again else "no layer computed again in backward"
+            )
+            place.assume(f"{words} (column recompute)")
+        elif at is None:
+            place.assume("a GPU's sequences at once (columns micro batch, recompute)")
+        else:
+            recomputed = ", each layer computed again in backward," if again else ""
+            place.assume(f"as many sequences of a GPU at a time as fit{recomputed} (columns micro batch, recompute)")
     return found[at or 0]
 
 
 def _of_one_rank(known: dict[str, Any], place: TableDevice, plan: dict[str, Any] | None) -> Scenario:
     """One rank takes its sequences at once, unless the table says how many at a time."""
-    sequences = next(whole(known, name) for name in BATCHES if known.get(name))
-    at_once = whole(known, "micro_batch", sequences) if known.get("micro_batch") else sequences
-    if sequences % at_once:
-        raise _problem("micro_batch", f"{at_once} do not divide the {sequences} sequences of a step")
-    shares = {"micro_batch": at_once, "micro_batches": sequences // at_once}
+    sequences, at_once = _sequences_of_each(known, 1, place)
+    (shares,) = _shares({"recompute": "none", **known}, sequences, at_once or sequences, 1)
     return scenario_of({**known, **shares}, place, plan)
 
 
@@ -99,7 +110,9 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
     usual = {"precision": "fp32" if course else usual_precision(catalog.chip(place.chip))}
     usual["attention"] = "eager" if course else "sdpa"
     known: dict[str, Any] = {**row, "model": model}
-    if not any(row.get(name) for name in BATCHES):
+    if all(row.get(name) is None for name in BATCHES):
+        if row.get("batch_tokens"):
+            raise _problem("batch_tokens", f"{str(row['batch_tokens'])[:40]} tokens are no whole number of sequences")
         known["batch"] = 1
         place.assume("batch 1, as the table states none")
     for column, value in usual.items():
@@ -107,6 +120,9 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
             known[column] = value
             hint = "" if course else f" (column {column})"
             place.assume(f"{column} {value}, as the table states none{hint}")
+    offload = str(row.get("offload") or "none").lower()
+    if offload not in NOT_OFFLOADED:
+        raise _problem("offload", f"{offload[:40]!r} is not predicted, as a table says not what is offloaded")
     stated = str(known["precision"])
     known["precision"] = precision_of(stated) or stated
     if known["precision"] != stated:
@@ -125,11 +141,13 @@ def usual_precision(chip: Chip) -> str:
 
 def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     """The layout of a line over its chips: the degrees that it states, data parallel over the rest."""
-    degrees = {name: whole(row, name) if row.get(name) else 1 for name in DEGREES}
+    degrees = _degrees(row)
     inner = math.prod(degrees.values())
     if ranks % inner:
         raise _problem("gpus", f"{ranks} GPUs do not divide by tp · pp · cp = {inner}")
     dp = ranks // inner
+    if row.get("dp") is not None and whole(row, "dp") != dp:
+        raise _problem("dp", f"{row['dp']} is not {ranks} GPUs over tp · pp · cp = {inner}")
     plan: dict[str, Any] = {**degrees, "dp": dp}
     stated = str(row.get("sharding") or row.get("strategy") or "").strip().lower()
     if stated and stated not in SHARDINGS:
@@ -143,31 +161,61 @@ def _plan(row: Row, ranks: int, place: TableDevice) -> dict[str, Any]:
     return plan
 
 
-def _sequences_of_each(row: Row, ranks: int, dp: int, place: TableDevice) -> int:
-    """How many sequences of a step each data-parallel rank takes."""
-    if row.get("batch_per_gpu"):
-        return whole(row, "batch_per_gpu")
-    stated = "global_batch" if row.get("global_batch") else "batch"
-    if not row.get(stated):
-        return whole(row, "micro_batch") if row.get("micro_batch") else 1
+def _degrees(row: Row) -> dict[str, int]:
+    return {name: whole(row, name) if row.get(name) is not None else 1 for name in DEGREES}
+
+
+def _ranks(row: Row, place: TableDevice) -> int:
+    """How many GPUs a line is of: as it says, else as its nodes or its degrees have, else one."""
+    if row.get("gpus") is not None:
+        return whole(row, "gpus")
+    if row.get("nodes") is not None:
+        of_node = whole(row, "gpus_per_node") if row.get("gpus_per_node") is not None else 0
+        if not of_node:
+            of_node = catalog.chip(place.chip).chips_per_node
+            place.assume(f"{of_node} GPUs in a node, as the table states none (column gpus)")
+        return whole(row, "nodes") * of_node
+    ranks = math.prod(_degrees(row).values()) * (whole(row, "dp") if row.get("dp") is not None else 1)
+    if ranks > 1:
+        place.assume("as many GPUs as dp · tp · pp · cp, as the table states none (column gpus)")
+    return ranks
+
+
+def _sequences_of_each(row: Row, dp: int, place: TableDevice) -> tuple[int, int]:
+    """Sequences of a step that each data-parallel rank takes, and how many of them at a time, 0 where nothing says.
+
+    Passes that add up their gradients take a rank's batch each, or that share of all ranks' batch.
+    """
+    stated = next((name for name in BATCHES if row.get(name) is not None), "")
+    at_once = whole(row, "micro_batch") if row.get("micro_batch") is not None else 0
+    passes = whole(row, "gradient_accumulation") if row.get("gradient_accumulation") is not None else 0
+    if not stated:
+        return max(passes, 1), at_once
     batch = whole(row, stated)
-    if stated == "global_batch" and batch % dp:
-        raise _problem("global_batch", f"{batch} sequences do not divide over {dp} data-parallel ranks")
-    if batch % dp and batch > dp:
-        message = f"{batch} sequences do not divide over {dp} data-parallel ranks; each GPU's go into batch per GPU"
-        raise _problem("batch", message)
+    if stated in ("batch_per_gpu", "micro_batch") or (stated == "batch" and passes > 1 and not at_once):
+        if stated == "batch":
+            place.assume(
+                "the batch is what a GPU takes in each pass of its gradient accumulation (column global batch)"
+            )
+        each = batch * max(passes, 1) if at_once in (0, batch) else batch
+        return each, at_once or (batch if passes else 0)
+    if batch % dp and (stated == "global_batch" or batch > dp):
+        further = "" if stated == "global_batch" else "; each GPU's go into batch per GPU"
+        raise _problem(stated, f"{batch} sequences do not divide over {dp} data-parallel ranks{further}")
     if batch % dp:
         place.assume("a batch of fewer sequences than GPUs is that of each GPU (column batch per GPU)")
-        return batch
-    if stated == "batch" and ranks > 1:
+        return batch, at_once
+    if stated == "batch" and dp > 1:
         place.assume("the batch is that of all GPUs together (columns global batch, batch per GPU)")
-    return batch // dp
+    each = batch // dp
+    if passes and not at_once and each % passes:
+        raise _problem("gradient_accumulation", f"{passes} passes do not divide the {each} sequences of a rank")
+    return each, at_once or (each // passes if passes else 0)
 
 
-def _shares(row: Row, each: int, pp: int) -> Iterator[dict[str, Any]]:
+def _shares(row: Row, each: int, at_once: int, pp: int) -> Iterator[dict[str, Any]]:
     """Ways to take a rank's sequences: what is stated, else as many at a time as fit, without recomputation first."""
-    if row.get("micro_batch"):
-        at_once = whole(row, "micro_batch")
+    if at_once:
         if each % at_once:
             raise _problem("micro_batch", f"{at_once} do not divide the {each} sequences of a rank")
         sizes = [at_once]

@@ -33,8 +33,48 @@ export function tableChart({ chart, colour, narrow }) {
   const drawing = { chart, colour, narrow, shown, unit: scale.unit };
   const parts = chart.form === "lines" ? lineParts(drawing) : barParts(drawing);
   const out = chart.series.reduce((sum, one) => sum + (one.out?.length ?? 0), 0);
+  const below = chart.series.reduce((sum, one) => sum + belowZero(one), 0);
   const said = `${chart.title}: ${plural(chart.series.length, "series", "series")}, at most ${amount(largest, chart.y.kind)}`;
-  return { ...parts, summary: `${said}${out ? `, ${out} places out of memory` : ""}.`, table: tableOf(chart) };
+  const whole = `${said}${out ? `, ${out} places out of memory` : ""}${below ? `; ${plural(below, "spread")} down to zero` : ""}.`;
+  return { ...parts, summary: whole, table: tableOf(chart) };
+}
+
+/** @param {import("./tableSeries.js").Spread | undefined} spread @returns {[number, number]} */
+const sides = (spread) => (Array.isArray(spread) ? spread : [spread ?? 0, spread ?? 0]);
+
+/** How many spreads of a series are as large as their value. @param {Drawn} one */
+const belowZero = ({ y, spread = [] }) =>
+  y.filter((value, at) => value !== null && sides(spread[at])[0] >= value).length;
+
+/**
+ * Whiskers of a series; none measured less than nothing, so that none reaches below zero, and on a logarithmic axis,
+ * which has no zero, such a one has its upper half only.
+ * @param {Drawn} one @param {(value: number | null) => number | null} shown @param {boolean} log
+ */
+function whiskers({ y, spread }, shown, log) {
+  if (!spread?.some((value) => value !== null)) return null;
+  const lower = y.map((value, at) => {
+    const [below] = sides(spread[at]);
+    return below < (value ?? 0) ? below : log ? 0 : (value ?? 0);
+  });
+  return {
+    type: "data",
+    symmetric: false,
+    array: spread.map((value) => shown(sides(value)[1]) ?? 0),
+    arrayminus: lower.map((value) => shown(value) ?? 0),
+    thickness: 1,
+    width: 2,
+  };
+}
+
+/** A value with how far it spreads. @param {Drawn} one @param {number} at @param {string} kind */
+function spreadAmount({ y, spread = [] }, at, kind) {
+  const value = y[at] ?? Number.NaN;
+  const said = amount(value, kind);
+  const given = spread[at];
+  if (given === null || given === undefined) return said;
+  if (!Array.isArray(given)) return `${said} ± ${amount(given, kind)}`;
+  return `${said}, from ${amount(value - given[0], kind)} to ${amount(value + given[1], kind)}`;
 }
 
 /** @param {number} value @param {string} kind */
@@ -89,6 +129,7 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
   const places = series.flatMap((one) => one.x).map(Number);
   const placed = (/** @type {number} */ value) => (x.kind === "bytes" ? sized(value) : significant(value, 6));
   const swept = doublings(places, narrow ? 5 : 8);
+  const shaped = new Set(series.map(({ symbol = 0 }) => symbol)).size > 1;
   const text = x.kind === "bytes" ? sized : undefined;
   /** How many are out of memory at a place already: marks stand above one another. @type {Map<number | string, number>} */
   const crowd = new Map();
@@ -100,19 +141,18 @@ function lineParts({ chart: { series, x, y }, colour, narrow, shown, unit }) {
   const data = series.flatMap((one) => {
     const ink = colour(tokenOf(one.hue));
     const symbol = SYMBOLS[(one.symbol ?? 0) % SYMBOLS.length];
+    const reach = whiskers(one, shown, Boolean(y.log));
     const line = {
       type: "scatter",
-      mode: one.predicted || one.x.length > MOST_MARKED ? "lines" : "lines+markers",
+      mode: (one.predicted && !shaped) || one.x.length > MOST_MARKED ? "lines" : "lines+markers",
       name: one.name,
       x: one.x,
       y: one.y.map(shown),
       connectgaps: false,
       line: { color: ink, width: one.predicted ? 1.5 : 2, dash: one.predicted ? "dash" : "solid" },
-      marker: { size: 6, symbol, color: ink },
-      ...(one.spread?.some((value) => value !== null) && {
-        error_y: { array: one.spread.map((value) => shown(value) ?? 0), thickness: 1, width: 2, color: ink },
-      }),
-      customdata: one.y.map((value, at) => `${placed(Number(one.x[at]))}: ${amount(value ?? Number.NaN, y.kind)}`),
+      marker: { size: one.predicted ? 5 : 6, symbol: one.predicted ? `${symbol}-open` : symbol, color: ink },
+      ...(reach && { error_y: { ...reach, color: ink } }),
+      customdata: one.y.map((_, at) => `${placed(Number(one.x[at]))}: ${spreadAmount(one, at, y.kind)}`),
       hovertemplate: `${hovered(one.name)}<br>%{customdata}<extra></extra>`,
     };
     const out = {
@@ -164,7 +204,7 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
         ? series
             .filter((other) => Boolean(other.predicted) === Boolean(one.predicted))
             .reduce((sum, other) => sum + (shown(other.y[at]) ?? 0), 0)
-        : (shown(one.y[at]) ?? 0),
+        : (shown(one.y[at]) ?? 0) + (one.y[at] === null ? 0 : (shown(sides(one.spread?.[at])[1]) ?? 0)),
     ),
   );
   const low = Math.min(...sums.filter((value) => value > 0));
@@ -177,11 +217,11 @@ function barParts({ chart: { series, y, form }, colour, narrow, shown, unit }) {
       y: one.x.map((place) => places.indexOf(String(place))),
       x: one.y.map(shown),
       marker: barMarker(colour(tokenOf(one.hue)), colour, Boolean(one.predicted)),
-      customdata: one.y.map((value, at) => `${hovered(one.x[at])}: ${amount(value ?? Number.NaN, y.kind)}`),
+      customdata: one.y.map((_, at) => `${hovered(one.x[at])}: ${spreadAmount(one, at, y.kind)}`),
       hovertemplate: `${hovered(one.name)}<br>%{customdata}<extra></extra>`,
       ...(!stacked &&
         one.spread?.some((value) => value !== null) && {
-          error_x: { array: one.spread.map((value) => shown(value) ?? 0), thickness: 1, width: 2 },
+          error_x: { ...whiskers(one, shown, Boolean(y.log)), color: colour("ink") },
         }),
     })),
     layout: layout(colour, {

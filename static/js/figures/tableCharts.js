@@ -4,7 +4,7 @@
  */
 
 import { kindOf } from "./tables.js";
-import { bars, distinct, isNumber, labelled, lines, said, telling, valuesOf, wide } from "./tableSeries.js";
+import { bars, distinct, isNumber, labelled, lines, ofRepeats, said, telling, valuesOf, wide } from "./tableSeries.js";
 
 /** @typedef {import("./tableSeries.js").Row} Row */
 /** @typedef {import("./tableSeries.js").Entry} Entry */
@@ -49,7 +49,7 @@ function memoryByLength(entries) {
   const hue = telling(entries, WIDTHS)[0] ?? telling(entries, ["model", "version"])[0] ?? "model";
   const by = ["model", "pass", "micro_batch", "attention", ...VERSIONS];
   return ["memory_before_backward_bytes", "peak_memory_bytes", "peak_bytes"].flatMap((y) =>
-    lines(entries, { title: `${said(y.replace(/_bytes$/, ""))} against length`, x: "seq_len", y, by, hue }),
+    lines(entries, { title: `${said(y.replace(/_bytes$/, ""))} against length`, x: "seq_len", y, by, hue, out: true }),
   );
 }
 
@@ -168,12 +168,16 @@ function parallelSteps(entries) {
 
 /** @param {Entry[]} entries @returns {Chart[]} */
 function parallelVariants(entries) {
-  const names = telling(entries, ["model_size", "ddp_mode", "bucket_bytes", "backend", "variant"]).slice(0, 3);
-  const long = entries.filter(({ row }) => row.repeat === undefined || row.repeat === entries[0].row.repeat);
-  return bars(long, {
-    title: "backward with its exchange",
-    place: (row) => labelled(row, names),
-    columns: ["backward_communication_s"],
+  const column = "backward_communication_s";
+  const settings = telling(entries, ["model_size", "backend", "world_size", "ddp_mode", "bucket_bytes"]);
+  const names = settings.includes("ddp_mode") ? settings : [...settings, ...telling(entries, ["variant"])];
+  const { entries: some, spread, most } = ofRepeats(entries, names, column);
+  const title = "backward with its exchange";
+  return bars(some, {
+    title: most > 1 ? `${title}: median of up to ${most} repeats, least to most` : title,
+    place: (row) => labelled(row, names) || String(row.variant ?? "step"),
+    columns: [column],
+    spread,
   });
 }
 
@@ -320,7 +324,14 @@ function generic(entries) {
     );
     const by = telling(entries, repeats).slice(0, 2);
     const drawn = (/** @type {string} */ y) =>
-      lines(entries, { title: `${said(y)} by ${said(swept)}`, x: swept, y, by, log: false });
+      lines(entries, {
+        title: `${said(y)} by ${said(swept)}`,
+        x: swept,
+        y,
+        by,
+        log: false,
+        out: kindOf(y) === "bytes",
+      });
     if (by.length || columns.length < 2 || !measured.length) return columns.flatMap(drawn);
     const y = `value_${kindOf(columns[0])}`;
     const long = columns.flatMap((name) =>

@@ -7,7 +7,8 @@ import { kindOf, SILENT, unitless } from "./tables.js";
  * @typedef {import("../types.js").Part} Row
  * @typedef {{row: Row, should: Row}} Entry  a row and what it should have been
  * @typedef {{name: string, hue: number, symbol?: number, x: (number | string)[], y: (number | null)[],
- *   spread?: (number | null)[], predicted?: boolean, out?: (number | string)[]}} Drawn  `out`: places without memory
+ *   spread?: Spread[], predicted?: boolean, out?: (number | string)[]}} Drawn  `out`: places without memory
+ * @typedef {number | [below: number, above: number] | null} Spread  of a value, to both sides or to each
  * @typedef {{title: string, form: "lines" | "bars" | "stack", x: {label: string, kind?: string, log?: boolean},
  *   y: {label: string, kind: string, log?: boolean, base?: number}, series: Drawn[]}} Chart
  */
@@ -15,6 +16,8 @@ import { kindOf, SILENT, unitless } from "./tables.js";
 const WIDE_RATIO = 30;
 const MOST_SERIES = 16;
 const LEAST_PLACES = 2;
+const MOST_OF_FEW_HUES = 6;
+const HUES = 6;
 
 /** @param {string} name */
 export const said = (name) => name.replaceAll("_", " ");
@@ -92,13 +95,18 @@ export const wide = (values) => {
  * One line for each kind of row, and a second one where it is predicted.
  * @param {Entry[]} entries
  * @param {{title: string, x: string, y: string, by: string[], hue?: string, log?: boolean, out?: boolean}} what
- *   `hue`: the column that is told by colour, all others by the points' shape
+ *   `hue`: the column that is told by colour, all others by the points' shape; where lines are many, the one that tells
+ *   most of them apart
  * @returns {Chart[]}
  */
-export function lines(entries, { title, x, y, by, hue = by[0], log = true, out = false }) {
-  const some = entries.filter(({ row }) => isNumber(row[x]) && (row[x] > 0 || !log) && y in row);
+export function lines(entries, { title, x, y, by, hue: wished = by[0], log = true, out = false }) {
+  const without = (/** @type {Row} */ row) => row[y] === null || (!(y in row) && row.status === "oom");
+  const some = entries.filter(
+    ({ row }) => isNumber(row[x]) && (row[x] > 0 || !log) && (y in row || (out && without(row))),
+  );
   if (!some.some(({ row }) => isNumber(row[y])) || valuesOf(some, x).length < LEAST_PLACES) return [];
   const names = telling(some, by);
+  const hue = hueOf(some, names, wished);
   const hues = valuesOf(some, hue);
   const shapes = distinct(
     some.map(({ row }) =>
@@ -123,9 +131,9 @@ export function lines(entries, { title, x, y, by, hue = by[0], log = true, out =
       ),
       x: own.map(({ row }) => row[x]),
     };
-    const without = out ? own.filter(({ row }) => row[y] === null).map(({ row }) => row[x]) : [];
+    const lacking = out ? own.filter(({ row }) => without(row)).map(({ row }) => row[x]) : [];
     const spread = own.map(({ row }) => row[stdOf(y)] ?? null);
-    series.push({ ...told, name: name || "measured", y: own.map(({ row }) => row[y]), out: without, spread });
+    series.push({ ...told, name: name || "measured", y: own.map(({ row }) => row[y] ?? null), out: lacking, spread });
     const should = own.map((one) => one.should[y] ?? null);
     if (should.some(isNumber)) series.push({ ...told, name: `${name} predicted`.trim(), y: should, predicted: true });
   }
@@ -146,6 +154,15 @@ export function lines(entries, { title, x, y, by, hue = by[0], log = true, out =
       series: series.slice(0, 2 * MOST_SERIES),
     },
   ];
+}
+
+/** The column that colour tells. @param {Entry[]} entries @param {string[]} names @param {string} wished */
+function hueOf(entries, names, wished) {
+  if (distinct(entries.map(({ row }) => labelled(row, names))).length <= MOST_OF_FEW_HUES) return wished;
+  const told = (/** @type {string} */ name) => valuesOf(entries, name).length;
+  return names
+    .filter((name) => told(name) <= HUES)
+    .reduce((best, name) => (told(name) > told(best) ? name : best), wished);
 }
 
 const LEAST_DOUBLINGS = 3;
@@ -169,14 +186,49 @@ const stdOf = (name) => {
   return kind ? `${unitless(name)}_std_${kind}` : `${name}_std`;
 };
 
+/** @param {Row} row @param {string} name */
+const deviation = (row, name) => row[stdOf(name)] ?? null;
+
+/**
+ * Rows that differ in nothing but their repeat as one, with the median of a column and how far the repeats reach.
+ * @param {Entry[]} entries @param {string[]} names  what tells settings apart @param {string} column
+ * @returns {{entries: Entry[], spread: (row: Row) => Spread, most: number}}  `most`: repeats of a setting
+ */
+export function ofRepeats(entries, names, column) {
+  /** @type {Map<string, Entry[]>} */
+  const groups = new Map();
+  for (const one of entries.filter(({ row }) => isNumber(row[column]))) {
+    const key = JSON.stringify(names.map((name) => one.row[name] ?? null));
+    groups.set(key, [...(groups.get(key) ?? []), one]);
+  }
+  /** @type {Map<Row, Spread>} */
+  const reach = new Map();
+  const all = [...groups.values()].map((group) => {
+    const values = group.map(({ row }) => row[column]).sort((a, b) => a - b);
+    const middle = (values[(values.length - 1) >> 1] + values[values.length >> 1]) / 2;
+    const row = { ...group[0].row, [column]: middle };
+    if (values.length > 1) reach.set(row, [middle - values[0], values[values.length - 1] - middle]);
+    return { row, should: group[0].should };
+  });
+  return {
+    entries: all,
+    spread: (row) => reach.get(row) ?? null,
+    most: Math.max(0, ...[...groups.values()].map(({ length }) => length)),
+  };
+}
+
 /**
  * Bars beside one another or on top of one another: a place for each row, a colour for each column.
  * @param {Entry[]} entries
  * @param {{title: string, place: (row: Row) => string, columns: string[], form?: "bars" | "stack", base?: number,
- *   label?: string, log?: boolean}} what
+ *   label?: string, log?: boolean, spread?: (row: Row, name: string) => Spread}} what  `spread`: else the column's
+ *   standard deviation
  * @returns {Chart[]}
  */
-export function bars(entries, { title, place, columns, form = "bars", base, label = "", log = false }) {
+export function bars(
+  entries,
+  { title, place, columns, form = "bars", base, label = "", log = false, spread = deviation },
+) {
   const shown = columns.filter((name) => entries.some(({ row }) => isNumber(row[name])));
   if (!shown.length || !entries.length) return [];
   const names = unique(toldApart(entries, place));
@@ -185,7 +237,7 @@ export function bars(entries, { title, place, columns, form = "bars", base, labe
   shown.forEach((name, hue) => {
     const of = said(unitless(name));
     const y = entries.map(({ row }) => (isNumber(row[name]) ? row[name] : null));
-    series.push({ name: of, hue, x: names, y, spread: entries.map(({ row }) => row[stdOf(name)] ?? null) });
+    series.push({ name: of, hue, x: names, y, spread: entries.map(({ row }) => spread(row, name)) });
     const should = entries.map((one) => one.should[name] ?? null);
     if (should.some(isNumber)) series.push({ name: `${of} predicted`, hue, x: names, y: should, predicted: true });
   });

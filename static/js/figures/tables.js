@@ -9,7 +9,9 @@ const SIZE = "size_bytes";
 /** What a row says of itself, and does not name it. */
 export const SILENT =
   /^(table|status|warnings?|iterations|warmup|catalogue_model|problem|message|.*_std_s|.*_min_s|.*_max_s|min_s|max_s|std_s|rank_.*)$/;
-const MEASURED = /_(s|bytes|per_s|frac|speedup|change|pct)$|^(mfu|speedup)$/;
+const MEASURED = /_(s|bytes|per_s|per_s_per_gpu|frac|speedup|change|pct)$|^(mfu|speedup)$/;
+/** Behind the unit of a rate: of how many it is. */
+const EACH = /_per_gpu$/;
 
 /** Units that names of columns end in, the longer ones first. */
 const KINDS = ["bytes_per_s", "flops_per_s", "bytes", "flops", "frac", "s"];
@@ -17,15 +19,20 @@ const KINDS = ["bytes_per_s", "flops_per_s", "bytes", "flops", "frac", "s"];
 /** The kind of quantity that a column is of, by the unit at the end of its name; "" without one. @param {string} name */
 export function kindOf(name) {
   if (name === "s") return ""; // a sequence's length, as tables call it
-  const found = KINDS.find((kind) => name === kind || name.endsWith(`_${kind}`)) ?? "";
-  return found === "s" && name.endsWith("_per_s") ? "" : found;
+  const whole = name.replace(EACH, "");
+  const found = KINDS.find((kind) => whole === kind || whole.endsWith(`_${kind}`)) ?? "";
+  return found === "s" && whole.endsWith("_per_s") ? "" : found;
 }
 
 /** A column's name without the unit at its end, unless that is all. @param {string} name */
-export const unitless = (name) => (kindOf(name) && name.slice(0, -kindOf(name).length - 1)) || name;
+export function unitless(name) {
+  const [kind, each] = [kindOf(name), EACH.test(name) ? "_per_gpu" : ""];
+  const rest = kind && name.replace(EACH, "").slice(0, -kind.length - 1);
+  return rest ? rest + each : each && kind ? `rate${each}` : name;
+}
 
 /** A column's name without its unit. @param {string} name */
-export const bare = (name) => words(name.replace(/_(bytes_per_s|flops_per_s|bytes|s)$/, ""));
+export const bare = (name) => words(name.replace(/_(bytes_per_s|flops_per_s|bytes|(?<!_per_)s)$/, ""));
 
 /** Columns that rows differ in. @param {Row[]} rows */
 function varying(rows) {

@@ -55,6 +55,9 @@ def test_the_list_says_what_each_has(client):
         "disturbance": 0.0,
     }
     alone = client.post("/api/estimate", json=whole["scenario"]).json()
+    whole_one = client.get("/api/measurements/whole").json()
+    assert (whole_one["step_s"], whole_one["disturbance"]) == (0.011, 0.0)
+    assert client.get("/api/measurements/partial").json()["step_s"] is None
     nothing, predicted = answer["predicted"]
     assert nothing is None
     assert (predicted["step_time_s"], predicted["mfu"]) == (alone["step_time_s"], alone["mfu"])

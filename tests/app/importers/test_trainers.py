@@ -262,3 +262,4 @@ def test_settings_of_nanogpt_are_a_scenario(tmp_path):
     real = one(read(tmp_path, TOOLS.joinpath("nanogpt.log").read_bytes()))
     assert (real.scenario["model"]["layers"], real.scenario["training"]["global_batch"]) == (2, 4)
     assert real.scenario["training"]["precision"] == "tf32"
+    assert real.scenario["training"]["optimizer"] == "adamw"  # its log says that AdamW is not fused

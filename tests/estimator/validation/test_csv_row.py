@@ -279,8 +279,8 @@ def test_an_8_gpu_row_is_one_node():
         ({"d_model": "wide"}, "not a number"),
         ({"n_layers": "inf"}, "not a number"),
         ({"tp": "3"}, "plan"),
-        ({"tp": "0"}, "plan.tp"),
-        ({"n_gpus": "0"}, "plan.dp"),
+        ({"tp": "0"}, "tp is 0, no count"),
+        ({"n_gpus": "0"}, "n_gpus is 0, no count"),
         ({"n_gpus": "20"}, "global_batch"),
         ({"optimizer": "lion"}, "training.optimizer"),
     ],
@@ -471,3 +471,19 @@ def test_notes_name_an_optimizer_and_families_have_their_dropout():
     assert any("dropout = 0.1 (of BERT's" in text for text in found.assumptions)
     assert scenario_of_row({**bert, "mode": "inference", "measured_forward_s": "1"}).scenario.training.dropout == 0
     assert scenario_of_row({**bert, "dropout": "0.2"}).scenario.training.dropout == 0.2
+
+
+def test_degrees_alone_tell_how_many_chips_there_are():
+    whole, by_degrees = read(), read(n_gpus="", dp="4")
+    assert by_degrees == whole
+    assert "n_gpus = 16 (dp · tp · pp · cp)" in assumed(n_gpus="", dp="4")
+    rate = {"measured_step_time_s": "", "measured_tokens_per_s_per_gpu": "4096"}
+    measured = [scenario_of_row({**ROW, **rate, **one}).measured_step_s for one in ({}, {"n_gpus": "", "dp": "4"})]
+    assert measured == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell"), [("n_gpus", "0"), ("n_gpus", "-3"), ("n_gpus", "1.5"), ("micro_batch", "0")]
+)
+def test_what_is_no_count_is_refused_with_its_column(column, cell):
+    assert reason(**{column: cell}).startswith(f"{column} is {cell}, no count: write a whole number")

@@ -14,6 +14,8 @@ from app.importers.text.values.figures import Findings, columns_of, put
 from app.importers.text.values.megabytes import rescale, warning
 
 KIND = "speedups"
+_TIMES_AS_FAST = ("", "x", "X", "%")
+_LOOKED_AT = 200
 _PART = re.compile(r"([A-Za-z_]{1,20})\s*=\s*(\d{1,12})")
 _SUMMARY = re.compile(r"([\d.]{1,12})\s*x?(?:\s*\(std:?\s*([\d.]{1,12})\))?$")
 
@@ -22,8 +24,12 @@ def matches(block: Block) -> bool:
     """A table whose times are all speed-ups, or the lines of its averages."""
     if isinstance(block, Fields):
         return len(block.entries) >= 2 and all("speedup" in entry.key.lower() for entry in block.entries)
-    kinds = [what.name for column in columns_of(block) if (what := meaning.quantity(column))]
-    return any("speedup" in kind for kind in kinds) and all("speedup" in kind or "memory" in kind for kind in kinds)
+    kinds = [(i, what.name) for i, column in enumerate(columns_of(block)) if (what := meaning.quantity(column))]
+    faster = [i for i, kind in kinds if "speedup" in kind]
+    if not faster or not all("speedup" in kind or "memory" in kind for _, kind in kinds):
+        return False
+    # a speed of 1.5 s/it is none
+    return all(cell(cells[i]).unit in _TIMES_AS_FAST for cells in block.rows[:_LOOKED_AT] for i in faster)
 
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:

@@ -10,14 +10,17 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from app.importers.text.kinds.step_checks import batch_of_tokens, settle
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
-from app.importers.text.values.figures import Findings, columns_of, keep, put, whole
+from app.importers.text.values.cells import cell
+from app.importers.text.values.figures import Findings, columns_of, count, keep, put
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
 from app.importers.text.values.models import assigned_batch, common_name, model_of
 from app.importers.text.values.precision import from_label, from_text, is_mixed
+from app.importers.text.values.rates import rate_of
 from app.importers.text.values.units import Unit
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.units import counted
@@ -35,10 +38,15 @@ _COUNTS = (
     (meaning.GLOBAL_BATCH, "global_batch"),
     (meaning.MICRO_BATCH, "micro_batch"),
     (meaning.GPU_BATCH, "batch_per_gpu"),
+    (meaning.ACCUMULATION, "gradient_accumulation"),
     (meaning.GPUS, "gpus"),
+    (meaning.NODES, "nodes"),
+    (meaning.GPUS_PER_NODE, "gpus_per_node"),
     *((names, degree) for degree, names in meaning.DEGREES.items()),
     (meaning.PARAMETERS, "parameters"),
 )
+_POWERS_OF_TWO = ("seq_len", "batch", "global_batch", "micro_batch", "batch_per_gpu")
+"""Counts of which people write 8k for 8192."""
 _SEVERAL_GPUS = re.compile(r"^(\d{1,7})(?:\s*[x×*]\s*|\s+)(?=[A-Za-z])|\s*(?<![A-Za-z])[x×*]\s*(\d{1,7})$")
 _MOST_DIGITS = 7
 _SAME = 1e-6
@@ -47,11 +55,13 @@ _TIMES = ("forward", "backward", "forward_backward", "step", "optimizer")
 
 
 def matches(block: Block) -> bool:
-    """A table with a model column and at least one time of a step."""
+    """A table with a model column and at least one time of a step, or rate of steps, tokens or samples."""
     if not isinstance(block, Table) or block.form == "statistics":
         return False
     columns = columns_of(block)
-    return any(meaning.name_is(column, meaning.MODEL) for column in columns) and bool(_timings(columns))
+    if not any(meaning.name_is(column, meaning.MODEL) for column in columns):
+        return False
+    return bool(_timings(block, columns)) or any(rate_of(column.header) for column in columns)
 
 
 def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Reading:
@@ -62,6 +72,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     warnings: list[Warning] = []
     for table in tables:
         new = _rows(table, findings, warnings, document, decisions)
+        warnings += batch_of_tokens(new, place(table))
+        warnings += settle(new, place(table))
         total_is_sum(new)
         warnings += contained_backward(new, place(table))
         rows += new
@@ -74,20 +86,42 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 
-def _timings(columns: tuple[Column, ...]) -> list[tuple[int, Column, meaning.Quantity]]:
+def _timings(table: Table, columns: tuple[Column, ...]) -> list[tuple[int, Column, meaning.Quantity]]:
     found = []
     for i, column in enumerate(columns):
         what = meaning.quantity(column)
-        if what and what.name in _STEP_QUANTITIES and (column.unit is None or column.unit.suffix == "_s"):
+        if not what or what.name not in _STEP_QUANTITIES or _of_a_run(table, i, column) or _numbered(table, i, column):
+            continue
+        if column.unit is None or column.unit.suffix == "_s":
             found.append((i, column, what))
     return found
+
+
+def _of_a_run(table: Table, at: int, column: Column) -> bool:
+    """Whether a time of training or in total is of hours or minutes: of a run, not of a step."""
+    if _ONE_STEP.intersection(column.words):
+        return False
+    long = column.unit is not None and column.unit.scale >= _MINUTE_S
+    return long or any(_LONG_TIME.search(cells[at]) for cells in table.rows[:_LOOKED_AT])
+
+
+def _numbered(table: Table, at: int, column: Column) -> bool:
+    """Whether a column counts the steps: ``Step`` or ``iter`` over whole numbers without a unit."""
+    bare = column.unit is None and not column.statistic and column.name in _ONE_STEP
+    return bare and all(cells[at].strip().isdigit() for cells in table.rows[:_LOOKED_AT] if cells[at].strip())
+
+
+_MINUTE_S = 60.0
+_LOOKED_AT = 200
+_ONE_STEP = {"step", "iteration", "iter"}
+_LONG_TIME = re.compile(r"\d\s?(?:h(?:rs?|ours?)?|mins?|minutes?)\b|\d:\d\d:\d", re.IGNORECASE)
 
 
 def _rows(
     table: Table, findings: Findings, warnings: list[Warning], document: Document, decisions: Decisions
 ) -> list[dict[str, Any]]:
     columns = columns_of(table)
-    timings = _timings(columns)
+    timings = _timings(table, columns)
     timed = {i for i, _, _ in timings}
     precision, ground = _precision(table, columns, document, decisions)
     compiled = next(
@@ -109,11 +143,13 @@ def _rows(
         for i, column, what in timings:
             key = what.name + ("_total" if what.total else "")
             put(row, key, cells[i], column, findings, assumed=_SECONDS)
-        if (count := _iterations(row)) is not None:
-            row.setdefault("iterations", count)
+        if (iterations := _iterations(row)) is not None:
+            row.setdefault("iterations", iterations)
+        if (rate := row.get("steps_per_s")) and not any(f"{name}_s" in row for name in _STEP_QUANTITIES):
+            row["step_s"] = 1 / rate
         row["status"] = row_status(row, oom=findings.oom > oom)
         rows.append(row)
-    if any(column.unit is None for _, column, _ in timings):
+    if any(column.unit is None and _without_unit(table, i) for i, column, _ in timings):
         warnings.append(
             Warning(
                 code="unit-assumed",
@@ -127,10 +163,16 @@ def _rows(
     return rows
 
 
+def _without_unit(table: Table, at: int) -> bool:
+    """Whether a cell of a column is a bare number."""
+    return any(read.value is not None and not read.unit for read in (cell(cells[at]) for cells in table.rows))
+
+
 def describe(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:
     """Write one cell that is no time: known columns under the scenario's words, others under their own names."""
     plain = text.strip("*` ")
     count_of = next((key for names, key in _COUNTS if meaning.name_is(column, names)), "")
+    rate = rate_of(column.header)
     what = meaning.quantity(column)
     if meaning.name_is(column, meaning.MODEL):
         found = _NAME_WITH_SEQ.match(plain)
@@ -142,8 +184,21 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
             row["precision"] = from_text(text)
     elif meaning.name_is(column, meaning.GPU) and plain:
         _gpu(row, plain)
-    elif count_of and (count := whole(text)) is not None:
-        row[count_of] = count
+    elif count_of and (read := count(text, 1024.0 if count_of in _POWERS_OF_TWO else 1e3)) is not None:
+        row[count_of] = int(read) if read == int(read) else read
+        if read < 1 or read != int(read):
+            findings.no_counts.setdefault(column.header, []).append(plain)
+    elif rate:
+        _rate(row, rate, text, findings)
+    elif meaning.name_is(column, meaning.BATCH_TOKENS) and (tokens := cell(text)).value is not None:
+        row["batch_tokens"] = count(text)
+        row["_batch_tokens"] = tokens.text
+    elif meaning.name_is(column, meaning.ZERO) and plain[-1:] in _ZERO_STAGES:
+        row["sharding"] = _ZERO_STAGES[plain[-1]]
+    elif meaning.name_is(column, meaning.SHARDING) and plain:
+        row["sharding"] = plain
+    elif meaning.name_is(column, meaning.RECOMPUTE) and plain.lower() in _RECOMPUTE:
+        row["recompute"] = _RECOMPUTE[plain.lower()]
     elif meaning.name_is(column, meaning.STATUS):
         findings.oom += "oom" in plain.lower()
     elif what is not None and what.name.startswith(("peak_memory", "memory")):
@@ -153,6 +208,23 @@ def describe(row: dict[str, Any], column: Column, text: str, findings: Findings)
     row.pop("catalogue_model", None)
     if key := model_of(row):
         row["catalogue_model"] = key
+
+
+_ZERO_STAGES = {"0": "ddp", "1": "zero1", "2": "zero2", "3": "zero3"}
+_RECOMPUTE = {
+    **dict.fromkeys(("true", "yes", "on", "full", "✓", "1"), "full"),
+    **dict.fromkeys(("false", "no", "off", "none", "✗", "0"), "none"),
+    **dict.fromkeys(("selective", "sac"), "selective"),
+}
+
+
+def _rate(row: dict[str, Any], key: str, text: str, findings: Findings) -> None:
+    """Write a rate as a float, whatever letter for thousands stands behind it."""
+    read, value = cell(text), count(text)
+    if read.missing:
+        findings.oom += read.missing == "oom"
+        findings.missing += read.missing != "oom" and read.text != ""
+    row[key] = value if value is not None or read.missing else read.text
 
 
 def _gpu(row: dict[str, Any], text: str) -> None:

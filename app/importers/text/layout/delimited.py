@@ -30,7 +30,14 @@ def read(lines: Sequence[str], start: int) -> tuple[Table, int] | None:
             numbers.append(index + 1)
             index += 1
         if rows and _is_body(rows[:_LOOKED_AT]):
-            table = Table(form="delimited", columns=header, rows=tuple(rows), line=start + 1, lines=tuple(numbers))
+            table = Table(
+                form="delimited",
+                columns=header,
+                rows=tuple(rows),
+                line=start + 1,
+                lines=tuple(numbers),
+                separator=delimiter,
+            )
             return table, index
     return None
 

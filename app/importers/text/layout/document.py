@@ -17,7 +17,10 @@ class Surroundings:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows of equally many cells under named columns; ``form`` is markdown, aligned, delimited or statistics."""
+    """Rows of equally many cells under named columns; ``form`` is markdown, aligned, delimited, latex or statistics.
+
+    ``separator`` is what stands between the cells of a delimited one.
+    """
 
     form: str
     columns: tuple[str, ...]
@@ -25,6 +28,7 @@ class Table:
     line: int
     lines: tuple[int, ...]
     around: Surroundings = field(default=Surroundings())
+    separator: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

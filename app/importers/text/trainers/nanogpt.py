@@ -15,6 +15,7 @@ _TOKENS = re.compile(r"^tokens per iteration will be: ([\d,]{1,20})$")
 _PARAMETERS = re.compile(r"^number of parameters: ([\d.]{1,12}M)$")
 _VOCABULARY = re.compile(r"^found vocab_size = (\d{1,9})\b")
 _SETTING = re.compile(r"^(?:Overriding: )?([a-z_]{1,40}) = ([^#]{1,80}?)\s*(?:#.*)?$")
+_UNFUSED = re.compile(r"^using fused AdamW: False\b")
 _ITERATION = re.compile(r"^iter \d{1,9}: loss ")
 _DEFAULTS = {"n_layer": 12, "n_head": 12, "n_embd": 768, "block_size": 1024, "batch_size": 12}
 """Of its train.py, which prints what is set otherwise."""
@@ -50,7 +51,7 @@ def read(lines: Sequence[str]) -> Log | None:
         "global_batch": round(tokens / sizes["block_size"]),
         "precision": _PRECISIONS.get(said.get("dtype", "bfloat16").strip("'\""), "bf16-amp"),
         "framework": "pytorch-eager" if said.get("compile") == "False" else "pytorch-compile",
-        "optimizer": "adamw-fused",
+        "optimizer": "adamw" if any(_UNFUSED.match(line) for line in before) else "adamw-fused",
     }
     plan = {"dp": max(1, ranks), "micro_batch": sizes["batch_size"]}
     scenario = {"model": {**model, "bias": said.get("bias") == "True"}, "plan": plan, "training": training}

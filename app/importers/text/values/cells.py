@@ -17,6 +17,15 @@ _CELL = re.compile(
     rf"|\(\s*(?:±|std:?|σ:?)?\s*(?P<spread2>{_NUMBER})\s*(?P<unit3>{_UNIT})?\s*\))?"
     rf"\s*(?P<note>\([^()]{{1,60}}\))?"
 )
+_GROUPED = re.compile(r"(?<![\d.,])\d{1,3}(?:[ \u00a0\u2009\u202f'’_]\d{3}){1,9}(?!\d)")
+"""Thousands parted by a space, an apostrophe or an underscore."""
+_HOURS = re.compile(
+    r"(?:(?P<h>\d{1,5})\s?(?:h|hrs?|hours?))?\s?(?:(?P<m>\d{1,5})\s?(?:m|mins?|minutes?))?"
+    r"\s?(?:(?P<s>\d{1,5}(?:\.\d{1,9})?)\s?(?:s|secs?|seconds?))?",
+    re.IGNORECASE,
+)
+_CLOCK = re.compile(r"(?P<h>\d{1,4}):(?P<m>[0-5]\d):(?P<s>[0-5]\d(?:\.\d{1,9})?)")
+_LONG = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)\s?(mins?|minutes?|h|hrs?|hours?)", re.IGNORECASE)
 _EMPHASIS = re.compile(r"\*\*|__|`")
 _ABOUT = re.compile(r"[~≈]")
 _MISSING = {"", "-", "--", "—", "–", "n/a", "na", "nan", "none", "null", "?", "inf", "-inf"}
@@ -49,7 +58,9 @@ def cell(text: str) -> Cell:
         return Cell(text=plain, missing="absent")
     if re.sub(r"[^a-z]", "", word) in _OOM:
         return Cell(text=plain, missing="oom")
-    found = _CELL.fullmatch(plain)
+    if (seconds := _duration(plain)) is not None:
+        return Cell(text=plain, value=seconds, unit="s")
+    found = _CELL.fullmatch(_GROUPED.sub(lambda digits: re.sub(r"\D", "", digits[0]), plain))
     if found is None:
         return Cell(text=words)
     value = number(found["value"])
@@ -66,6 +77,15 @@ def cell(text: str) -> Cell:
         unit=_plain_micro(unit or spread_unit),
         spread_unit=_plain_micro(spread_unit),
     )
+
+
+def _duration(text: str) -> float | None:
+    """Seconds of ``1m10s``, ``2h 14m``, ``7:02:11`` or ``44 min``; None for anything else."""
+    found = _CLOCK.fullmatch(text) or _HOURS.fullmatch(text)
+    if found is not None and sum(part is not None for part in found.groups()) > 1:
+        return 3600.0 * int(found["h"] or 0) + 60.0 * int(found["m"] or 0) + float(found["s"] or 0)
+    single = _LONG.fullmatch(text)
+    return float(single[1]) * (3600.0 if single[2].lower().startswith("h") else 60.0) if single else None
 
 
 def _plain_micro(text: str) -> str:

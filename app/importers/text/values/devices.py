@@ -14,9 +14,9 @@ from estimator.scenario.problems import InputProblems
 from estimator.validation.spellings import chips_of_row, gpu_of_row
 
 _KERNELS = (
-    (re.compile(r"\b(?:sm_?90|cutlass3x_sm90|hopper_|nvjet_h)", re.IGNORECASE), ("h100", "h200", "h800")),
+    (re.compile(r"\b(?:sm_?90|cutlass3x_sm90|hopper_|nvjet_h)", re.IGNORECASE), ("h100", "h200", "h800", "gh200")),
     (re.compile(r"\b(?:sm_?100|cutlass3x_sm100|nvjet_b)", re.IGNORECASE), ("b200", "gb200", "b300", "gb300")),
-    (re.compile(r"\b(?:ampere_[a-z0-9]|cutlass_8\d_|sm_?8[06]\b)", re.IGNORECASE), ("a100", "rtx-", "l4")),
+    (re.compile(r"\b(?:ampere_[a-z0-9]|cutlass_8\d_|sm_?8[06]\b)", re.IGNORECASE), ("a10", "a40", "rtx-", "l4")),
     (re.compile(r"\b(?:volta_[a-z0-9]|cutlass_70_|sm_?70\b)", re.IGNORECASE), ("v100",)),
     (re.compile(r"\bCijk_"), ("mi",)),
 )
@@ -53,6 +53,8 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
     unclear = [(row, keys) for row in rows if len(keys := chips_of_row(row)) > 1]
     if unclear:
         rows = [row for row, keys in unclear if keys == unclear[0][1]]
+    else:
+        rows = [row for row in rows if not chips_of_row(row)] or rows
     accelerators = [entry for entry in catalog.entries("chips") if entry.value.kind != "cpu"]
     possible = [entry for entry in accelerators if all(_fits(row, entry.value) for row in rows)]
     possible.sort(key=lambda entry: (-_reached(rows, entry.value), -entry.value.memory_bytes))

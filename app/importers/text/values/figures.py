@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 from app.importers.text.layout.document import Table
 from app.importers.text.values.cells import Cell, cell
 from app.importers.text.values.header import Column, column
-from app.importers.text.values.units import Unit, unit
+from app.importers.text.values.units import COUNTS, Unit, unit
 
 _LOOKED_AT = 200
 """Rows that settle a column's unit; a later cell's own unit still counts for that cell."""
@@ -23,6 +24,7 @@ class Findings:
     oom: int = 0
     missing: int = 0
     without_unit: dict[str, str] = field(default_factory=dict)
+    no_counts: dict[str, list[str]] = field(default_factory=dict)
     loose_sizes: set[str] = field(default_factory=set)
 
 
@@ -32,12 +34,24 @@ def columns_of(table: Table) -> tuple[Column, ...]:
     for i, header in enumerate(table.columns):
         known = column(header)
         if known.unit is None:
-            printed = {read.unit for row in table.rows[:_LOOKED_AT] if (read := cell(row[i])).value is not None}
+            cells = (cell(row[i]) for row in table.rows[:_LOOKED_AT])
+            printed = {read.unit for read in cells if read.value is not None and not _billions(read, known)}
             units = {unit(name) for name in printed}
             if len(units) == 1 and (only := units.pop()) is not None:
                 known = dataclasses.replace(known, unit=only, printed_unit=printed.pop())
         found.append(known)
-    return tuple(found)
+    statistics = sum(bool(one.statistic) for one in found)
+    return tuple(_in_minutes(one) if statistics == 1 else one for one in found)
+
+
+_MINUTES = re.compile(r"(?:time|duration|elapsed|step|iteration)\b.{0,40}[(\[]\s*min\s*[)\]]$", re.IGNORECASE)
+
+
+def _in_minutes(known: Column) -> Column:
+    """Time (min) is of minutes where no other column of its table has a statistic beside the least."""
+    if known.unit is not None or not _MINUTES.search(known.header):
+        return known
+    return dataclasses.replace(known, statistic="", unit=unit("minutes"), printed_unit="min")
 
 
 def put(
@@ -48,8 +62,12 @@ def put(
     The unit is the cell's own, else the header's, else ``assumed``; without any the number is kept as printed and
     the column is noted, so that the reader is asked. Missing cells write None.
     """
-    read = cell(text)
+    read = _counted(cell(text), header)
     known = unit(read.unit) if read.unit else None
+    if read.unit and known is None and header.unit is None and assumed is not None:
+        row[key] = read.text  # its unit is none that is known, so it is not what is assumed either
+        findings.without_unit.setdefault(key, header.header)
+        return read
     known = known or header.unit or assumed
     suffix = known.suffix if known else ""
     statistic = f"_{header.statistic}" if header.statistic and header.statistic != "mean" else ""
@@ -74,6 +92,23 @@ def put(
     return read
 
 
+_SIZE_WORDS = {"memory", "mem", "vram", "size", "sizes", "bytes", "message", "payload", "buffer", "bucket", "cache"}
+
+
+def _counted(read: Cell, header: Column) -> Cell:
+    """The cell with its letter for thousands or millions (78.2k) told; of memory they are sizes."""
+    scale = COUNTS.get(read.unit.lower())
+    if read.value is None or scale is None or _SIZE_WORDS.intersection(header.words):
+        return read
+    spread = scaled(read.spread, scale) if read.spread is not None and not read.spread_unit else read.spread
+    return dataclasses.replace(read, value=scaled(read.value, scale), spread=spread, unit="")
+
+
+def _billions(read: Cell, header: Column) -> bool:
+    """Whether a lone B behind a number (7b, 1.7B) is no byte: its header speaks of no size, or of a model's."""
+    return read.unit in ("b", "B") and (not _SIZE_WORDS.intersection(header.words) or "model" in header.words)
+
+
 _QUANTITY_WORDS = {
     "time", "times", "latency", "duration", "elapsed", "wait", "memory", "mem", "bytes", "bandwidth", "bw", "algbw",
     "busbw", "throughput", "tflops", "flops", "gflops", "energy", "power", "forward", "backward", "fwd", "bwd", "total",
@@ -86,7 +121,7 @@ def keep(row: dict[str, Any], name: str, text: str, header: Column, findings: Fi
     Whole numbers under a header that speaks of no quantity need no unit; all other numbers do, or are asked for.
     """
     read = cell(text)
-    if read.value is None and not read.missing:
+    if (read.value is None and not read.missing) or _billions(read, header):
         row[name] = read.text
     elif read.value is not None and not read.unit and header.unit is None and _is_count(text, header):
         row[name] = int(read.value)
@@ -101,6 +136,16 @@ def _is_count(text: str, header: Column) -> bool:
 def scaled(value: float, scale: float) -> float:
     """Multiply in decimals, so that 0.13 ms is 0.00013 s to the last digit."""
     return float(Decimal(repr(value)) * Decimal(repr(float(scale))))
+
+
+def count(text: str, thousand: float = 1e3) -> float | None:
+    """Read what is counted, letters for thousands and more told (8k, 4M, 1.5B); ``thousand`` is 2¹⁰ of lengths."""
+    read = cell(text)
+    power = _POWERS.get(read.unit.lower(), 0)
+    return None if read.value is None else scaled(read.value, thousand**power)
+
+
+_POWERS = {"k": 1, "m": 2, "b": 3, "bn": 3, "g": 3, "t": 4}
 
 
 def whole(text: str) -> int | None:

@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass
 
 from app.importers.text.values.cells import MICRO
-from app.importers.text.values.units import Unit, is_time, unit
+from app.importers.text.values.units import PER_STEP, Unit, is_time, unit
 
 _BRACKETS = re.compile(r"[(\[]\s*([^()\[\]]{1,20}?)\s*[)\]]\s*$")
 _SUFFIX = re.compile(r"^(.{1,200}?)[_ ]([A-Za-zµμ%/]{1,8}|bytes|frac)$")
+_ANY_TIME = re.compile(r"(?:(?:avg|average|mean|median)[ _.]{0,3})?(?:time|speed|latency|duration|runtime)")
 _COUNTED_A_SECOND = re.compile(
     r"\b(tokens?|tok|samples?|images?|seqs?|sequences?|it|iters?|iterations?|steps?) */ *(?:s|sec|second)\b", re.I
 )
@@ -57,7 +58,8 @@ class Column:
 def column(header: str) -> Column:
     """Read a header such as ``Forward (ms)``, ``avg_forward_time``, ``mem_before(MB)`` or ``peak_gib``.
 
-    A header that is nothing but a unit of time is a time; ``s`` alone stays a name, mostly that of the sequence length.
+    A header that is nothing but a unit of time is a time, and ``ms/iter`` that of a step; ``s`` alone stays a name,
+    mostly that of the sequence length.
     """
     plain = header.strip().strip("*`_ ")[:200]
     rest, printed = plain, ""
@@ -67,10 +69,12 @@ def column(header: str) -> Column:
         rest = counted
     elif bracket and unit(bracket.group(1)) is not None:
         rest, printed = plain[: bracket.start()], bracket.group(1)
+        if PER_STEP.search(printed.lower()) and _ANY_TIME.fullmatch(rest.strip().lower()):
+            rest = "step"
     else:
         tail = _SUFFIX.match(plain)
         if len(plain) > 1 and is_time(plain):
-            rest, printed = "time", plain
+            rest, printed = ("step" if PER_STEP.search(plain.lower()) else "time"), plain
         elif tail and tail.group(2).lower() in _SUFFIX_UNITS:
             rest, printed = tail.group(1), tail.group(2)
     words = split_words(rest)
@@ -83,4 +87,5 @@ def split_words(text: str) -> tuple[str, ...]:
     """Cut a name into lower-case words and numbers; ``+`` between words is dropped, ``^2`` stays with its word."""
     plain = "".join(MICRO.get(letter, letter) for letter in text)
     plain = re.sub(r"([a-z0-9])([A-Z][a-z])", r"\1 \2", plain)
-    return tuple(re.findall(r"[a-z0-9.σ^#]+", plain.lower()))
+    words = (word.rstrip(".") for word in re.findall(r"[a-z0-9.σ^#]+", plain.lower()))
+    return tuple(word for word in words if word)

@@ -14,23 +14,49 @@ _OPTIMIZER = {"optimizer", "opt", "optim"}
 _COMMUNICATION = {"communication", "comm", "sync"}
 _FILLERS = {"time", "times", "pass", "runtime", "duration", "latency", "and", "the", "per", "ms", "only", "elapsed",
             "cost", "dev", "deviation", "with", "adamw", "adam", "sgd"}  # fmt: skip
+_NO_TIMES = {"loss", "losses", "tokens", "token", "params", "parameters", "samples", "examples", "images", "sequences",
+             "flop", "flops", "tflop", "tflops", "gflops", "pflops", "accuracy", "acc", "ppl", "perplexity", "lr",
+             "epochs", "steps", "iterations", "iters", "usd", "energy", "power", "mfu", "hfu", "efficiency",
+             "throughput", "gpus"}  # fmt: skip
+"""What is counted or computed in training or a step, and no time of it."""
 _SPEEDUP = {"speedup", "speed", "speedups"}
 _MEMORY = {"mem", "memory"}
 
 MODEL = {"model", "model_name", "size", "model_size", "config_name"}
 SEQ_LEN = {"seq_len", "seq", "sequence_length", "seq_length", "context", "context_length", "ctx", "ctx_len", "seqlen",
-           "sequence", "t", "s", "n_ctx"}  # fmt: skip
+           "sequence", "t", "s", "n_ctx", "seq_len_t", "seqlen_t", "max_seq_len", "max_seq_length", "max_length",
+           "max_sequence_length", "sequence_len"}  # fmt: skip
 WIDTH = {"d_model", "dmodel", "d", "d_head", "head_dim", "dim", "hidden", "embed_dim", "d_k"}
 BATCH = {"batch", "batch_size", "bs", "b"}
-GLOBAL_BATCH = {"global_batch", "global_batch_size", "gbs", "total_batch", "total_batch_size"}
+GLOBAL_BATCH = {"global_batch", "global_batch_size", "gbs", "total_batch", "total_batch_size", "effective_batch",
+                "effective_batch_size", "global_bs", "total_train_batch_size"}  # fmt: skip
 MICRO_BATCH = {"micro_batch", "micro_batch_size", "microbatch", "mbs"}
 GPU_BATCH = {"batch_per_gpu", "batch_gpu", "per_gpu_batch", "per_gpu_batch_size", "batch_size_per_gpu", "local_batch",
-             "local_batch_size", "per_device_batch", "per_device_batch_size", "batch_per_device"}  # fmt: skip
-GPU = {"gpu", "gpu_type", "gpu_name", "gpu_model", "device", "device_name", "hardware", "accelerator", "chip", "card"}
+             "local_batch_size", "per_device_batch", "per_device_batch_size", "batch_per_device", "bs_gpu",
+             "bs_per_gpu", "batch_size_gpu", "local_bs", "per_device_train_batch_size", "device_batch_size",
+             "train_micro_batch_size_per_gpu", "micro_bs", "micro_bsz", "per_gpu_bs"}  # fmt: skip
+BATCH_TOKENS = {"batch_tokens", "batch_size_tokens", "tokens_per_batch", "tokens_batch", "global_batch_tokens",
+                "global_batch_size_tokens", "global_batch_size_t", "tokens_per_step", "tokens_step",
+                "tokens_per_iteration", "tokens_iter", "batch_size_in_tokens"}  # fmt: skip
+ACCUMULATION = {"gradient_accumulation_steps", "gradient_accumulation", "grad_accum", "grad_accum_steps", "grad_acc",
+                "ga", "gas", "accum", "accumulation_steps", "accumulate_grad_batches"}  # fmt: skip
+"""How many passes a GPU makes in a step."""
+SHARDING = {"sharding", "sharding_strategy", "shard_strategy"}
+ZERO = {"zero", "zero_stage", "deepspeed_stage", "zero_level"}
+RECOMPUTE = {"recompute", "recomputation", "activation_checkpointing", "activation_checkpoint", "act_ckpt", "ac",
+             "gradient_checkpointing", "grad_checkpointing", "activation_recompute",
+             "activation_recomputation"}  # fmt: skip
+GPU = {"gpu", "gpu_type", "gpu_name", "gpu_model", "device", "device_name", "hardware", "accelerator", "chip", "card",
+       "hw", "accelerator_type", "machine"}  # fmt: skip
 GPUS = {"gpus", "#_gpus", "#gpus", "n_gpus", "num_gpus", "number_of_gpus", "no_gpus", "gpu_count", "devices",
-        "n_devices", "num_devices", "accelerators", "chips", "world_size", "ranks", "n_ranks"}  # fmt: skip
-DEGREES = {"tp": {"tp", "tensor_parallel", "tp_size"}, "pp": {"pp", "pipeline_parallel", "pp_size"},
-           "cp": {"cp", "context_parallel", "cp_size"}}  # fmt: skip
+        "n_devices", "num_devices", "accelerators", "chips", "world_size", "ranks", "n_ranks", "n_gpu", "ngpu", "ngpus",
+        "num_gpu", "gpu_num", "#gpu", "#_gpu", "#_of_gpus", "gpus_total", "total_gpus", "world"}  # fmt: skip
+DEGREES = {"tp": {"tp", "tensor_parallel", "tp_size", "tensor_parallel_size", "tensor_model_parallel_size"},
+           "pp": {"pp", "pipeline_parallel", "pp_size", "pipeline_parallel_size", "pipeline_model_parallel_size"},
+           "cp": {"cp", "context_parallel", "cp_size", "context_parallel_size"},
+           "dp": {"dp", "data_parallel", "dp_size", "data_parallel_size"}}  # fmt: skip
+NODES = {"nodes", "n_nodes", "num_nodes", "#_nodes", "#nodes", "nnodes"}
+GPUS_PER_NODE = {"nproc_per_node", "gpus_per_node", "gpu_per_node", "gpus_node", "n_gpus_per_node", "gpus_per_host"}
 PRECISION = {"precision", "dtype", "data_type", "type"}
 PARAMETERS = {"params", "parameters", "n_params", "num_params", "num_parameters"}
 STATUS = {"status", "result", "ok"}
@@ -55,8 +81,8 @@ def quantity(column: Column) -> Quantity | None:
     if words & _SPEEDUP:
         phase = _phase(set(rest))
         return Quantity(name=f"{phase}_speedup" if phase else "speedup")
-    if "batch" in words and "size" in words:
-        return None  # train_batch_size is no time of a training step
+    if ("batch" in words and "size" in words) or (words & _NO_TIMES and not _is_time(column)):
+        return None  # train_batch_size is no time of a training step, nor is train_loss
     if words & _MEMORY:
         return Quantity(name=_memory(words))
     known = _FORWARD | _BACKWARD | _BOTH | _STEP | _OPTIMIZER | _COMMUNICATION
@@ -67,6 +93,10 @@ def quantity(column: Column) -> Quantity | None:
     # a sum over runs says so beside the phase it sums: total_forward_time; total_time alone is one whole step
     total = "total" in words and column.statistic == "" and phase not in ("", "step")
     return Quantity(name=phase, of="_".join(others), total=total) if phase else None
+
+
+def _is_time(column: Column) -> bool:
+    return column.unit is not None and column.unit.suffix == "_s"
 
 
 def _phase(words: set[str]) -> str:

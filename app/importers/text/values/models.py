@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from estimator.scenario import catalog
@@ -22,33 +22,46 @@ def common_name(name: str) -> str:
     return _ABBREVIATIONS.get(name.lower(), name)
 
 
-@cache
-def _by_parameters() -> dict[int, tuple[str, ...]]:
+_ROUNDED = 0.1
+"""By how much a printed count may be off: 350M of gpt2-medium's 355, 7B of 6.7."""
+
+
+@lru_cache(maxsize=64)
+def _by_parameters(seq_len: int) -> dict[int, tuple[str, ...]]:
     found: dict[int, tuple[str, ...]] = {}
     for entry in catalog.entries("models"):
-        count = parameters(entry.value)
-        found[count] = (*found.get(count, ()), entry.key)
+        for count in (
+            {parameters(entry.value), parameters(entry.value, seq_len)} if seq_len else {parameters(entry.value)}
+        ):
+            found[count] = (*found.get(count, ()), entry.key)
     return found
 
 
-def catalogue_key(count: int, name: str) -> str:
-    """Return the catalogue's model with exactly this many parameters, if there is one; the name settles a tie."""
-    keys = _by_parameters().get(count, ())
+def catalogue_key(count: int, name: str, seq_len: int = 0) -> str:
+    """Return the catalogue's model with exactly this many parameters, if there is one; the name settles a tie.
+
+    ``seq_len`` counts where positions are learned.
+    """
+    keys = _by_parameters(seq_len).get(count, ())
     named = [key for key in keys if name.lower() in key]
     return named[0] if named else (keys[0] if len(keys) == 1 else "")
 
 
 def model_of(row: Mapping[str, Any]) -> str:
-    """Return the key of the catalogue's model that a row is of: by its count of parameters, else by its very name."""
-    name, count = str(row.get("model", "")), row.get("parameters")
+    """Return the key of the catalogue's model that a row is of: by its count of parameters, else by its very name.
+
+    A name of which the count says that it is another model is none.
+    """
+    name, count, seq_len = str(row.get("model", "")), row.get("parameters"), row.get("seq_len")
     if not 0 < len(name) <= _LONGEST_NAME:
         return ""
-    if count:
-        return catalogue_key(count, name)
+    if count and (exact := catalogue_key(count, name, seq_len if isinstance(seq_len, int) and seq_len > 0 else 0)):
+        return exact
     try:
-        return catalog.model(name).name
+        named = catalog.model(name)
     except InputProblems:
         return ""
+    return named.name if not count or abs(count / parameters(named) - 1) <= _ROUNDED else ""
 
 
 def assigned_batch(keys: Sequence[str]) -> int | None:

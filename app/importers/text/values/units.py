@@ -20,7 +20,12 @@ class Unit:
 
 _TIMES = {"s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "ms": 1e-3, "msec": 1e-3, "msecs": 1e-3,
           "millisecond": 1e-3, "milliseconds": 1e-3, "us": 1e-6, "usec": 1e-6, "usecs": 1e-6, "microseconds": 1e-6,
-          "ns": 1e-9, "nsec": 1e-9, "nanoseconds": 1e-9}  # fmt: skip
+          "ns": 1e-9, "nsec": 1e-9, "nanoseconds": 1e-9, "mins": 60.0, "minutes": 60.0, "hrs": 3600.0,
+          "hours": 3600.0}  # fmt: skip
+PER_STEP = re.compile(r"(?:/| per )(?:it|iter|iteration|step|batch|update)$")
+"""Behind a unit of time: what it is the time of."""
+COUNTS = {"k": 1e3, "m": 1e6}
+"""Letters behind a number that is counted; B, G and T may be bytes as well."""
 _SIZES = {"b": 1.0, "bytes": 1.0, "byte": 1.0, "kib": KIB, "mib": MIB, "gib": GIB, "tib": 1024.0 * GIB}
 _LOOSE_SIZES = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
 _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
@@ -29,8 +34,9 @@ _PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 def unit(text: str) -> Unit | None:
     """Look up a printed unit (``ms``, ``µs``, ``MB``, ``GiB/s``, ``TFLOP/s``, ``%``, ``x``); None if it is none."""
     word = "".join(MICRO.get(letter, letter) for letter in text.strip().lower())
-    if word in _TIMES:
-        return Unit(suffix="_s", scale=_TIMES[word])
+    time = PER_STEP.sub("", word)
+    if time in _TIMES:
+        return Unit(suffix="_s", scale=_TIMES[time])
     if word in _SIZES:
         return Unit(suffix="_bytes", scale=_SIZES[word])
     if word in _LOOSE_SIZES:

@@ -181,7 +181,7 @@ export function createDetails(id = "details", opened = () => {}) {
     const chip = guessed(measurement);
     questions.update(measurement, chip, alike(measurement, chip).length, asks(measurement));
     const said = errorWords(beside);
-    put(words, questions.open() && !beside?.unpredicted && said ? `If that is right: ${said}` : said);
+    put(words, questions.open() && chip && !beside?.unpredicted && said ? `If that is right: ${said}` : said);
     const { table, words: common } = full ? withoutCommon(full.table) : { table: null, words: "" };
     scroller.fill(
       table

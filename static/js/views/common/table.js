@@ -33,7 +33,7 @@ const SUFFIXES = [
 ];
 
 /** A field name of something per second: of what, after what else it says. */
-const RATE = /^(?:(.*)_)?([a-z]+)_per_s$/;
+const RATE = /^(?:(.*)_)?([a-z]+)_per_s(_per_gpu)?$/;
 /** @type {Record<string, string>} */
 const PER_SECOND = { bytes: "B/s", flops: "FLOP/s" };
 
@@ -51,7 +51,10 @@ const titleOfRate = (name) => (!name ? "rate" : name === "predicted" ? "predicte
 export function columnOf(name) {
   const rate = RATE.exec(name);
   if (AMOUNTS[name]) return { title: name, unit: AMOUNTS[name] };
-  if (rate) return { title: titleOfRate(rate[1]), unit: PER_SECOND[rate[2]] ?? `${rate[2]}/s` };
+  if (rate) {
+    const each = rate[3] ? " per GPU" : "";
+    return { title: titleOfRate(rate[1]) + each, unit: PER_SECOND[rate[2]] ?? `${rate[2]}/s` };
+  }
   const [suffix, unit] = SUFFIXES.find(([end]) => name.endsWith(end) && name !== end.slice(1)) ?? ["", ""];
   return { title: name.slice(0, name.length - suffix.length).replaceAll("_", " "), unit: unit || undefined };
 }

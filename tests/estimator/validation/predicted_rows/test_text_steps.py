@@ -73,12 +73,16 @@ def test_every_line_is_predicted_on_its_own_gpu_and_what_may_be_two_is_asked_for
     unasked = predicted_table(table(*rows), "")
     assert [bool(row) for row in unasked.rows] == [True, True, True, False, False]
     assert unasked.reasons[3].startswith("A100 may be a100-40gb-pcie, a100-40gb-sxm, ")
-    assert unasked.reasons[4] == "the catalogue has no GPU 'Chip 9000'"
+    assert unasked.reasons[4].startswith("the catalogue has no GPU 'Chip 9000': choose one that is like it under ")
+    assert unasked.rows[4] == {}
     assert unasked.chip == "NVIDIA H100 SXM 80 GB, NVIDIA A100 SXM 80 GB"
     asked = predicted_table(table(*rows), "a100-40gb-sxm")
     assert asked.rows[:3] == unasked.rows[:3]
     assert asked.rows[3]["step_s"] > asked.rows[1]["step_s"]
     assert "the catalogue has no GPU 'Chip 9000', so NVIDIA A100 SXM 40 GB is taken" in asked.assumptions
+    assert asked.rows[4] == asked.rows[3]
+    alone = predicted_table(table(rows[4]), "")
+    assert "docs/adding_a_gpu.md" in alone.unpredicted
 
 
 @pytest.mark.parametrize(
@@ -110,3 +114,66 @@ def test_where_every_prediction_is_far_off_something_assumed_is_likely_wrong():
     assert predicted_table(table({**SMALL, "step_s": 90.0}), "h100-sxm").doubt.startswith("every prediction is more")
     near = predicted_table(table(SMALL), "h100-sxm").rows[0]["step_s"]
     assert predicted_table(table({**SMALL, "step_s": near}, {**SMALL, "step_s": 90.0}), "h100-sxm").doubt == ""
+
+
+def without(row, *names):
+    return {name: value for name, value in row.items() if name not in names}
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"batch_per_gpu": 4, "gradient_accumulation": 2},
+        {"micro_batch": 4, "gradient_accumulation": 2},
+        {"batch": 4, "gradient_accumulation": 2},
+        {"global_batch": 64, "gradient_accumulation": 2},
+        {"global_batch": 64, "micro_batch": 4, "dp": 8},
+        {"global_batch": 64, "micro_batch": 4, "gpus": None, "dp": 8},
+        {"global_batch": 64, "micro_batch": 4, "gpus": None, "nodes": 1},
+        {"global_batch": 64, "micro_batch": 4, "gpus": None, "nodes": 2, "gpus_per_node": 4},
+        {"batch_per_gpu": 8, "micro_batch": 4},
+    ],
+)
+def test_a_step_is_the_same_however_its_batch_and_its_gpus_are_said(columns):
+    place = TableDevice(chip="h100-sxm", ranks=1)
+    one = text_row({**LINE, "global_batch": 64, "micro_batch": 4}, place)
+    assert text_row({**without(LINE, "batch"), **columns}, place) == one
+
+
+def test_degrees_that_do_not_make_the_gpus_are_refused_and_those_alone_make_them():
+    found = predicted_table(table({**LINE, "dp": 4}), "")
+    assert found.reasons == ("dp: 4 is not 8 GPUs over tp · pp · cp = 1",)
+    place = TableDevice(chip="h100-sxm", ranks=1)
+    assert text_row({**LINE, "tp": 2, "gpus": None, "dp": 4}, place) == text_row({**LINE, "tp": 2}, place)
+    assert "as many GPUs as dp · tp · pp · cp, as the table states none (column gpus)" in place.assumed
+
+
+def test_a_batch_that_is_none_is_not_taken_for_one_that_is_not_stated():
+    assert predicted_table(table({**LINE, "batch": 0}), "").reasons == ("batch: 0 is no count",)
+    several = predicted_table(table({**LINE, "gpus": 0}, {**LINE, "gpus": -3}), "")
+    assert several.unpredicted == "gpus: 0 is no count; gpus: -3 is no count"
+
+
+def test_rates_are_of_all_gpus_or_of_one():
+    row = text_row({**LINE, "batch": 64}, TableDevice(chip="h100-sxm", ranks=1))
+    assert row["tokens_per_s"] == pytest.approx(64 * 4096 / row["step_s"])
+    assert row["tokens_per_s_per_gpu"] == pytest.approx(row["tokens_per_s"] / 8)
+    assert row["samples_per_s"] == pytest.approx(64 / row["step_s"])
+
+
+@pytest.mark.parametrize(("said", "read"), [("bf16-true", "bf16"), ("32-true", "fp32"), ("amp_bf16", "bf16-amp")])
+def test_words_of_trainers_for_precisions(said, read):
+    place = TableDevice(chip="h100-sxm", ranks=1)
+    assert text_row({**SMALL, "precision": said}, place) == text_row({**SMALL, "precision": read}, place)
+
+
+def test_what_is_offloaded_is_not_passed_over():
+    assert predicted_table(table({**LINE, "offload": "none"}), "").rows[0]
+    assert (
+        predicted_table(table({**LINE, "offload": "cpu"}), "").reasons[0].startswith("offload: 'cpu' is not predicted")
+    )
+
+
+def test_tokens_that_make_no_whole_sequences_are_no_batch_of_one():
+    found = predicted_table(table({**without(LINE, "batch"), "batch_tokens": 5e6, "seq_len": 4096}), "")
+    assert found.reasons == ("batch_tokens: 5000000.0 tokens are no whole number of sequences",)

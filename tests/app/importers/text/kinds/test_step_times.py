@@ -216,3 +216,89 @@ def test_nothing_speaks_for_one_of_the_chips_that_could_where_a_table_names_none
     found = one(read(tmp_path, text)).device["candidates"]
     assert "h200-sxm" in [chip["chip"] for chip in found]
     assert {chip["why"] for chip in found} == {""}
+
+
+HEAD = "| Model | GPU | {} | step (ms) |\n|---|---|{}---|\n"
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "found"),
+    [
+        ("GPUs | Global batch | Seq. len", "8 | 1k | 8K", {"gpus": 8, "global_batch": 1024, "seq_len": 8192}),
+        ("n_gpu | bs/gpu | ga", "8 | 4 | 16", {"gpus": 8, "batch_per_gpu": 4, "gradient_accumulation": 16}),
+        ("nodes | GPUs/node | MicroBatchSize", "2 | 4 | 1", {"nodes": 2, "gpus_per_node": 4, "micro_batch": 1}),
+        ("ZeRO | Activation Checkpointing | GPUs", "2 | True | 4", {"sharding": "zero2", "recompute": "full"}),
+        ("Sharding Strategy | act_ckpt | NumParams", "FULL_SHARD | no | 1.5B", {"recompute": "none"}),
+        ("SeqLen (T) | Batch size (tokens) | # GPUs", "4096 | 4M | 8", {"global_batch": 1024, "seq_len": 4096}),
+        ("Batch size (tokens) | seq | # GPUs", "4,000,000 | 4000 | 8", {"global_batch": 1000}),
+        ("params | Tokens/s | tok/s/GPU", "124M | 78.2k | 9,775", {"parameters": 124_000_000, "tokens_per_s": 78200}),
+    ],
+)
+def test_what_a_row_says_of_its_run(tmp_path, columns, cells, found):
+    text = HEAD.format(columns, "---|" * columns.count("|") + "---|") + f"| gpt2 | H100 | {cells} | 100 |\n"
+    (row,) = rows(tmp_path, text)
+    assert {name: row.get(name) for name in found} == found
+    assert row["step_s"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("header", "cell", "seconds"),
+    [
+        ("ms/iter", "7915.6", 7.9156),
+        ("s/step", "~31.8", 31.8),
+        ("seconds per iteration", "1.5", 1.5),
+        ("Time (s/it)", "1.5", 1.5),
+        ("Step time", "1m10s", 70),
+        ("it/s", "4", 0.25),
+        ("train_steps_per_second", "0.5", 2),
+    ],
+)
+def test_ways_to_say_how_long_a_step_is(tmp_path, header, cell, seconds):
+    (row,) = rows(tmp_path, f"| model | gpu | batch | {header} |\n|---|---|---|---|\n| xl | H100 | 8 | {cell} |\n")
+    assert row["step_s"] == seconds
+
+
+def test_a_time_of_training_in_hours_is_no_step(tmp_path):
+    text = "| model | gpu | Training time | Steps/s |\n|---|---|---|---|\n| a | V100-32GB | 2h 14m | 6.4 |\n"
+    (row,) = rows(tmp_path, text)
+    assert (row["training_time_s"], row["step_s"]) == (8040, 1 / 6.4)
+
+
+def test_a_unit_that_is_none_is_not_taken_for_seconds(tmp_path):
+    imported = read(tmp_path, "| model | step time |\n|---|---|\n| a | 12 fortnights |\n| b | 3 s |\n")
+    first, second = one(imported).rows
+    assert (first["step"], second["step_s"]) == ("12 fortnights", 3)
+    assert "unit-assumed" not in codes(imported)
+
+
+def test_what_cannot_be_counted_is_said_with_its_column(tmp_path):
+    text = "model,gpu,gpus,batch,step (ms)\nxl,H100,0,8,1\nxl,H100,-3,8,1\nxl,H100,1.5,8,1\nxl,H100,2,8,1\n"
+    (warning,) = [one for one in read(tmp_path, text).warnings if one.code == "no-count"]
+    assert "'gpus'" in warning.message
+    assert "0, -3, 1.5" in warning.message
+    assert "whole number" in warning.message
+
+
+def test_a_table_of_rates_needs_no_time(tmp_path):
+    text = "| Model | GPUs | TPS/GPU | Throughput (S/s) |\n|---|---|---|---|\n| Llama 8B | 8 | 5,762 | 5.6 |\n"
+    (row,) = rows(tmp_path, text)
+    assert (row["tokens_per_s_per_gpu"], row["samples_per_s"]) == (5762, 5.6)
+
+
+def test_what_a_step_counts_is_no_time_of_it(tmp_path):
+    text = "model,gpu,Step,train_loss,tokens_per_step,train_steps,step_time (ms)\nxl,H100,10,2.31,524288,1000,310\n"
+    (row,) = rows(tmp_path, text)
+    assert (row["step_s"], row["step"], row["train_loss"]) == (0.31, 10, 2.31)
+
+
+def test_minutes_are_no_least_where_nothing_else_has_a_statistic(tmp_path):
+    text = "| model | gpu | Time per step (min) |\n|---|---|---|\n| xl | H100 | 1.7 |\n"
+    assert rows(tmp_path, text)[0]["step_s"] == 102
+    both = "| model | gpu | step (max) | step (min) |\n|---|---|---|---|\n| xl | H100 | 2 s | 1.7 s |\n"
+    assert rows(tmp_path, both)[0]["step_min_s"] == 1.7
+
+
+def test_a_speed_in_seconds_is_no_speed_up(tmp_path):
+    text = "| Model | GPU | Speed | Memory |\n|---|---|---|---|\n| a | H100 | 1.5 s/it | 2 GiB |\n"
+    text += "| b | H100 | 3.2it/s | - |\n"
+    assert one(read(tmp_path, text)).origin.format == "text/table"

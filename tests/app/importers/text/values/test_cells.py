@@ -71,3 +71,24 @@ def test_every_printed_number_is_read_back(value):
 def test_any_text_is_read(text):
     read = cell(text)
     assert read.value is None or abs(read.value) >= 0
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("1 024", 1024), ("8'192", 8192), ("1_024", 1024), ("104 512.5", 104512.5), ("12 34", None), ("1 0245", None)],
+)
+def test_thousands_are_parted_in_many_ways(text, value):
+    assert cell(text).value == value
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1m10s", 70), ("2h 14m", 8040), ("7:02:11", 25331), ("44 min", 2640), ("1.5 h", 5400), ("3h", 10800)],
+)
+def test_long_times_are_seconds(text, seconds):
+    assert (cell(text).value, cell(text).unit) == (seconds, "s")
+
+
+def test_minutes_alone_and_clocks_of_two_parts_may_be_anything():
+    assert (cell("5m").value, cell("5m").unit) == (5, "m")
+    assert cell("0:45").value is None

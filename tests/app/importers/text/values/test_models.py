@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from app.importers.text.values.models import assigned_batch, catalogue_key, common_name
+import pytest
+
+from app.importers.text.values.models import assigned_batch, catalogue_key, common_name, model_of
 
 
 def test_names():
@@ -18,3 +20,15 @@ def test_only_the_course_has_a_batch():
     assert assigned_batch(["cs336-small", "cs336-xl"]) == 4
     assert assigned_batch(["cs336-small", "gpt2"]) is None
     assert assigned_batch([]) is None
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ({"model": "gpt2-medium", "parameters": 350_000_000}, "gpt2-medium"),
+        ({"model": "gpt2-medium", "parameters": 774_000_000}, ""),
+        ({"model": "7b", "parameters": 6_658_859_008, "seq_len": 2048}, "mpt-7b"),
+    ],
+)
+def test_a_count_that_is_rounded_confirms_a_name_and_learned_positions_count(row, key):
+    assert model_of(row) == key

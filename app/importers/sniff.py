@@ -73,7 +73,7 @@ def sniff(source: Source, filename: str) -> str:
     if json_scan.opening(head):
         return _json(head)
     _refuse_binary(head, filename)
-    text = head[:_SHOWN_BYTES].decode("utf-8", "replace")
+    text = head.decode("utf-8", "replace")  # whatever a library logged may stand before the table
     return next((format for format, module in _TEXTS.items() if module.is_text(text)), "text")
 
 

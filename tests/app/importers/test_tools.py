@@ -255,7 +255,7 @@ def test_a_log_of_megatron_sets_the_scenario(tmp_path):
     assert found.rows[1]["flops_per_s_per_gpu"] == pytest.approx(420.5e12)
 
 
-def test_a_log_of_torchtitan_gives_rates_and_no_step_time(tmp_path):
+def test_a_log_of_torchtitan_gives_rates_and_its_clock_the_step_times(tmp_path):
     line = "[rank0]:\x1b[32m[titan] step: {}  \x1b[33mloss: 8.1  \x1b[39mmemory: 42.50GiB(53.7%)  "
     line += "tps: 7,012  tflops: 406.1  mfu: 41.06%\n"
     found = one(read(tmp_path, "".join(line.format(i) for i in (1, 10, 20))))
@@ -265,6 +265,8 @@ def test_a_log_of_torchtitan_gives_rates_and_no_step_time(tmp_path):
     })  # fmt: skip
     assert "no-step-time" in codes(found)
     assert found.steps_s == ()
+    stamped = "".join(f"[rank0]:2026-01-01 10:00:{i:02},500 - root - INFO - {line.format(i)}" for i in (1, 10, 20))
+    assert one(read(tmp_path, stamped)).steps_s == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -308,6 +310,12 @@ def test_sums_and_launches_of_rocprof(tmp_path):
     assert launches.rows[0]["max_s"] == pytest.approx(6e-6)
     hip = one(read(tmp_path, ROCPROF.replace("Cijk_Ailk_Bljk_BBS_BH_MT128x128x64_SE_K1.kd", "hipLaunchKernel")))
     assert [one.count for one in hip.kernels] == [2]
+    calls = (
+        ROCPROF + '"__hipPushCallConfiguration",4,8,2,0.1\n"hipFree",1,8,8,0.1\n"__hipRegisterFatBinary",1,8,8,0.1\n'
+    )
+    assert one(read(tmp_path, calls)).kernels == ()  # a table of the host's calls, ranges of one's own among them
+    domains = '"Name","Calls","TotalDurationNs"\n"KERNEL_DISPATCH",6,900\n"HIP_RUNTIME_API",9,700\n'
+    assert one(read(tmp_path, domains)).kernels == ()
 
 
 NCU_LONG = """\

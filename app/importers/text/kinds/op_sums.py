@@ -37,8 +37,11 @@ _STATISTICS = (
     ("minimum", "min"),
     ("max", "max"), ("maximum", "max"), ("stddev", "std"),
 )  # fmt: skip
-_CALLS = ("hip", "hsa_")
-"""Calls of the host, of which rocprof writes tables of the same columns."""
+_CALLS = re.compile(
+    r"_{0,2}hip[A-Z]\w{0,80}|hsa_\w{1,80}|roctx\w{1,80}|nccl(?!Dev|Kernel)[A-Z]\w{1,80}"
+    r"|[A-Z]{2,12}_(?:[A-Z]{2,12}_)?API(?:_EXT)?|KERNEL_DISPATCH|MEMORY_(?:COPY|ALLOCATION)|SCRATCH_MEMORY"
+)
+"""Calls of the host and sums by domain, of which rocprof writes tables of the same columns."""
 _CUT = "..."
 
 
@@ -192,7 +195,8 @@ def _kernels(rows: list[dict[str, Any]], form: str, names: list[str]) -> list[Ke
     and on no CPU. An op's row says the time of its kernels once more, and is left out."""
     if form in ("nsys", "rocprof", "launches"):
         on_device = rows if "instances" in names or form != "nsys" else []
-        on_device = [row for row in on_device if not row["name"].startswith(_CALLS)]
+        calls = [row for row in on_device if _CALLS.fullmatch(row["name"])]
+        on_device = [] if 2 * len(calls) > len(on_device) else [row for row in on_device if row not in calls]
         return [_kernel(row, row["total_s"]) for row in on_device]
     found = []
     for row in rows:

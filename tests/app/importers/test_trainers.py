@@ -76,7 +76,7 @@ def test_a_log_of_nanotron(tmp_path):
 CONFIG = """\
 [2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   bfloat16_enabled ............. True
 [2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   train_batch_size ............. 64
-[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   train_micro_batch_size_per_gpu .. 4
+[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   train_micro_batch_size_per_gpu  4
 [2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   world_size ................... 8
 [2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   zero_optimization_stage ...... 2
 """
@@ -93,7 +93,10 @@ def test_a_log_of_deepspeed(tmp_path):
         "plan": {"dp": 8, "micro_batch": 4, "sharding": "zero2"},
         "training": {"global_batch": 64, "precision": "bf16-amp"},
     }
-    assert "no-step-time" in codes(one(read(tmp_path, timers)))
+    by_clock = one(read(tmp_path, timers))
+    assert (by_clock.steps_s, codes(by_clock)) == ((1.0, 1.0), {"by-clock"})
+    assert [row.get("step_s") for row in by_clock.rows] == [None, 1.0, 1.0]
+    assert "no-step-time" in codes(one(read(tmp_path, timers.replace("2026-01-01 10", "10"))))
     clocks = "".join(CLOCK.format(word, forward) for forward in (500.0, 100.0, 110.0) for word in ("_microstep", ""))
     clocked = one(read(tmp_path, CONFIG + clocks + timers))
     assert clocked.steps_s == pytest.approx((0.4005, 0.4105))
@@ -200,6 +203,45 @@ def test_rates_of_a_loop_that_says_no_time(tmp_path):
     assert found.rows[0] == {"step": 1, "loss": 4.2, "tokens_per_s": 184523.2, "tokens_per_s_per_gpu": 23065.4}
     long = one(read(tmp_path, of_steps("step {} time {}, tok/s 9", *[(at,) for at in (310, 312, 311)])))
     assert (long.steps_s, codes(long)) == ((), {"unit-missing", "no-step-time"})
+
+
+def test_rates_of_a_loop_are_timed_by_its_clock(tmp_path):
+    line = "2026-02-28T23:59:{}Z INFO step {} | loss 4.2 | {} tok/s\n"
+    text = line.format("10.250", 1, 9) + line.format("10.250", 1, 9) + line.format("20.250", 11, 9)
+    text += "eval of 3 batches\n" + line.format("59.000", 5, 9).replace("2026-02-28T23:59", "2026-03-01T00:00")
+    text += line.format("61.000", 21, 9) + line.format("59.900", 31, 9)
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, codes(found)) == ((1.0,), {"by-clock"})  # a second 61 is no time, and steps begin anew
+    whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(5))
+    assert codes(one(read(tmp_path, whole))) == {"no-step-time"}  # four seconds that are whole are no four steps
+    whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(41))
+    assert one(read(tmp_path, whole)).steps_s == (1.0,)
+
+
+FORMER_ARGUMENTS = """\
+  deepspeed ....................... True
+  hidden_size ..................... 8192
+  model_parallel_size ............. 4
+  num_attention_heads ............. 32
+  num_layers ...................... 64
+  pipe_parallel_size .............. 0
+  seq_length ...................... 1024
+  world_size ...................... 64
+"""
+
+
+def test_what_one_trainer_leaves_out_the_other_says(tmp_path):
+    step = " iteration {:>8}/ 1000 | elapsed time per iteration (ms): 100.0 | lm loss: 1.0E+01 |\n"
+    steps = "".join(step.format(at) for at in (1, 2, 3))
+    config = CONFIG.replace("... 2\n", "... 3\n") + TIMER.format(1, 640.0) + TIMER.format(2, 640.0)
+    found = one(read(tmp_path, FORMER_ARGUMENTS + config + steps))
+    assert (found.origin.producer, found.world_size) == ("Megatron-LM", 64)
+    assert found.scenario["plan"] == {"tp": 4, "dp": 8, "micro_batch": 4, "sharding": "zero3"}
+    assert found.scenario["training"] == {
+        "seq_len": 1024, "global_batch": 64, "precision": "fp32", "framework": "megatron",
+    }  # fmt: skip
+    alone = one(read(tmp_path, FORMER_ARGUMENTS.replace("deepspeed", "deepscale") + steps))
+    assert alone.scenario["plan"] == {"tp": 4, "dp": 16}
 
 
 def test_bars_of_a_loop(tmp_path):

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.importers.text.trainers import clock
 from app.importers.text.trainers.log import Log, Step, number, ranks_by_rates, rows_of, without_first
 from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Warning
@@ -63,8 +64,8 @@ _LONGEST_STEP_S = 100.0
 def read(lines: Sequence[str]) -> Log | None:
     """Read its steps, else the rates of its bars; None where no three lines say a step and how long or how fast."""
     warnings: list[Warning] = []
-    steps = [step for mark, text in _marked(lines) if (step := _step(mark, text)).row]
-    steps = _timed(steps, lines, warnings)
+    marked = [(step, line) for mark, text, line in _marked(lines) if (step := _step(mark, text)).row]
+    steps = _timed([step for step, _ in marked], lines, warnings)
     if len({step.number for step in steps}) < _FEWEST:
         return _bars(lines)
     steps_s = without_first(steps, warnings)
@@ -73,6 +74,8 @@ def read(lines: Sequence[str]) -> Log | None:
         steps_s = (means[-1],)
         message = "The step time is the mean of the run up to its last line, the first steps among them"
         warnings.append(Warning(code="mean-of-run", message=message))
+    if not steps_s and len(steps) == len(marked):
+        steps, steps_s = clock.timed(steps, [clock.stamp(line) for _, line in marked], warnings)
     if not steps_s:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
@@ -80,9 +83,10 @@ def read(lines: Sequence[str]) -> Log | None:
     return Log(rows=rows_of(steps), steps_s=steps_s, world_size=world, warnings=tuple(warnings))
 
 
-def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Each step that is marked and what is said of it: behind the mark, and on indented lines under a mark alone."""
-    under: tuple[int, list[str]] | None = None
+def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    """Each step that is marked, what is said of it (behind the mark, and on indented lines under a mark alone), and the
+    line of the mark."""
+    under: tuple[int, list[str], str] | None = None
     for line in lines:
         found = _MARK.search(line[:_HEAD]) if len(line) <= _LONGEST_LINE else None
         if under and found is None and line[:1].isspace():
@@ -90,14 +94,14 @@ def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
                 under[1].append(line[:_LONGEST_LINE])
             continue
         if under:
-            yield under[0], "\n".join(under[1])
+            yield under[0], "\n".join(under[1]), under[2]
             under = None
         if found and not any(letter.isalnum() for letter in line[found.end() :]):
-            under = (int(found[1]), [])
+            under = (int(found[1]), [], line)
         elif found:
-            yield int(found[1]), line[found.end() :]
+            yield int(found[1]), line[found.end() :], line
     if under:
-        yield under[0], "\n".join(under[1])
+        yield under[0], "\n".join(under[1]), under[2]
 
 
 def _step(mark: int, text: str) -> Step:

@@ -22,6 +22,10 @@ _MODEL = {
     "ffn_hidden_size": "ffn", "padded_vocab_size": "vocab", "kv_channels": "head_dim", "num_experts": "experts",
     "moe_router_topk": "top_k",
 }  # fmt: skip
+_FORMER = {"model_parallel_size": "tensor_model_parallel_size", "batch_size": "micro_batch_size",
+           "intra_layer_model_parallel_size": "tensor_model_parallel_size",
+           "pipe_parallel_size": "pipeline_model_parallel_size"}  # fmt: skip
+"""Names of arguments until 2020, which forks kept, and that of DeepSpeed's pipelines, 0 without one."""
 _PLAN = {
     "tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp",
     "data_parallel_size": "dp", "expert_model_parallel_size": "ep", "micro_batch_size": "micro_batch",
@@ -76,10 +80,13 @@ def _step(iteration: int, line: str) -> Step:
 
 def _scenario(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
     """What the dump of Megatron's arguments says of model, plan and training, and the count of ranks."""
+    arguments = {_FORMER[name]: value for name, value in arguments.items() if name in _FORMER and value != "0"} | {
+        **arguments
+    }
     model, training = whole(arguments, _MODEL), whole(arguments, _TRAINING)
     plan: dict[str, Any] = whole(arguments, _PLAN)
-    laid_out = plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1) * plan.get("dp", 1)
-    world = whole(arguments, {"world_size": "world"}).get("world", laid_out)
+    inside = plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1)
+    world = whole(arguments, {"world_size": "world"}).get("world", inside * plan.get("dp", 1))
     if not {"layers", "hidden", "heads"} <= set(model):
         return {}, world
     said: dict[str, Any] = {"network": "transformer", **model}
@@ -93,6 +100,8 @@ def _scenario(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
         plan["sequence_parallel"] = arguments["sequence_parallel"] == "True"
     if arguments.get("use_distributed_optimizer") == "True":
         plan["sharding"] = "zero1"
+    if "deepspeed" not in arguments and "dp" not in plan and inside and world % inside == 0:
+        plan["dp"] = world // inside  # DeepSpeed may lay out stages of its own, and says its ranks itself
     precision = "bf16" if arguments.get("bf16") == "True" else "fp16-amp" if arguments.get("fp16") == "True" else "fp32"
     scenario = {"model": said, "plan": plan, "training": {**training, "precision": precision, "framework": "megatron"}}
     return scenario, world

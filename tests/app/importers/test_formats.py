@@ -71,6 +71,7 @@ NOT_RUN = {
     "log/torchtitan": "torchtitan",
     "log/nanotron": "nanotron",
     "log/DeepSpeed": "DeepSpeed",
+    "log/MLPerf": "MLPerf",
 }
 """By reader: the tool that cannot run where the files were made, as the page names it."""
 

@@ -31,7 +31,7 @@ from tests.app.importers.test_tools import (
     ROCPROF,
     database,
 )
-from tests.app.importers.test_trainers import CONFIG, NANOTRON, PROFILER
+from tests.app.importers.test_trainers import CONFIG, MLPERF, NANOTRON, PROFILER, mlperf
 
 EXAMPLES = int(os.environ.get("HEADROOM_EXAMPLES", "8"))
 TOOLS = sorted(path.name for path in (REFERENCE / "tools").iterdir())
@@ -41,6 +41,7 @@ REPORTS = ["cs336_steps/report.txt", "flash_attention/report.txt", "deepflow_log
 TEXTS = {
     "nccl": NCCL, "key averages": KEY_AVERAGES, "nsys stats": NSYS_STATS, "megatron": MEGATRON, "ncu": NCU_LONG,
     "ncu raw": NCU_WIDE, "rocprof": ROCPROF, "nanotron": NANOTRON, "deepspeed": CONFIG, "deepspeed flops": PROFILER,
+    "mlperf": mlperf(*MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
     "result": json.dumps(DOCUMENT),
 }  # fmt: skip
 FORMATS = ["trace", "snapshot", "zip", "tar", "sqlite", "workbook", "ops", *TEXTS, *TOOLS, *REPORTS]

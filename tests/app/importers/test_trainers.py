@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from estimator.scenario.units import GIB
@@ -242,6 +244,47 @@ def test_what_one_trainer_leaves_out_the_other_says(tmp_path):
     }  # fmt: skip
     alone = one(read(tmp_path, FORMER_ARGUMENTS.replace("deepspeed", "deepscale") + steps))
     assert alone.scenario["plan"] == {"tp": 4, "dp": 16}
+
+
+def mlperf(*events):
+    """Lines of MLPerf's logger, behind the number of the rank that printed them."""
+    return "".join(
+        "0: :::MLLOG " + json.dumps({"namespace": "", "time_ms": 1712973717648 + round(1000 * at), "key": key,
+                                     "value": value, "metadata": {"file": "run.py", "lineno": 1, **said}}) + "\n"
+        for at, key, value, said in events
+    )  # fmt: skip
+
+
+MLPERF = (
+    (0, "global_batch_size", 64, {}), (0, "gradient_accumulation_steps", 2, {}), (0, "local_batch_size", 4, {}),
+    (0, "train_samples", 6400, {}), (0, "max_sequence_length", 2048, {}), (1, "run_start", None, {}),
+)  # fmt: skip
+
+
+def test_a_log_of_mlperf_takes_a_rate_that_the_way_bears_out(tmp_path):
+    rates = [(1, "epoch_start", None, {}), (11, "tracked_stats", {"throughput": 640.0}, {"step": 1}),
+             (15, "eval_accuracy", 0.5, {}), (26, "tracked_stats", {"throughput": 640.0}, {"step": 2})]  # fmt: skip
+    found = one(read(tmp_path, mlperf(*MLPERF, *rates)))
+    assert found.origin.format == "log/MLPerf"
+    assert (found.steps_s, found.world_size, codes(found)) == ((0.1, 0.1), 8, {"mean-of-block"})
+    assert found.rows[1] == {"since_start_s": pytest.approx(14.0), "eval_accuracy": 0.5}
+    of_a_rank = [(at, key, {"throughput": 80.0} if value and key == "tracked_stats" else value, said)
+                 for at, key, value, said in rates]  # fmt: skip
+    found = one(read(tmp_path, mlperf(*MLPERF, *of_a_rank)))  # as SSD counts it: of one GPU of eight
+    assert (found.steps_s, codes(found)) == ((), {"no-step-time"})
+
+
+def test_blocks_of_mlperf_count_samples_or_tokens(tmp_path):
+    samples = [(1, "block_start", None, {"samples_count": 0}), (11, "block_stop", None, {"samples_count": 640}),
+               (20, "block_start", None, {}), (22, "block_stop", None, {"samples_count": 768})]  # fmt: skip
+    assert one(read(tmp_path, mlperf(*MLPERF, *samples))).steps_s == pytest.approx((1.0, 1.0))
+    tokens = [(1, "block_start", None, {"epoch_count": 64 * 2048 * 5}), (11, "block_stop", None, {}),
+              (11, "block_start", None, {"epoch_count": 64 * 2048 * 5}), (20, "eval_start", None, {}),
+              (40, "block_stop", None, {})]  # fmt: skip
+    assert one(read(tmp_path, mlperf(*MLPERF, *tokens))).steps_s == pytest.approx((2.0,))
+    loop = "".join(f"Iter: {at} Time(100 iters): 0.4{at}s Loss: 0.13 lr:0.004\n" for at in (100, 200, 300))
+    hugectr = one(read(tmp_path, mlperf(*MLPERF) + loop))  # the loop within says the times
+    assert (hugectr.origin.format, hugectr.steps_s) == ("log/loop", pytest.approx((0.0042, 0.0043)))
 
 
 def test_bars_of_a_loop(tmp_path):

@@ -41,6 +41,10 @@ _BAR = re.compile(
     rf"\b(\d{{1,9}})/(\d{{1,9}})\b.{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
     re.IGNORECASE,
 )
+_OF_SEVERAL = re.compile(
+    r"\b(?:time|elapsed|took)\s?\(\s?(\d{1,6}) (?:iter|iteration|step|batche?)s\s?\)", re.IGNORECASE
+)
+"""HugeCTR: ``Iter: 200 Time(100 iters): 0.366941s``."""
 _STEP_TOKENS = re.compile(r"\btokens(?: per | ?/ ?)(?:iteration|step|batch)\b\D{0,20}([\d,]{2,15})", re.IGNORECASE)
 _TIME = re.compile(
     r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed)"
@@ -108,6 +112,9 @@ def _step(mark: int, text: str) -> Step:
     """What a line says of a step; an empty row where that is no time and no rate."""
     row: dict[str, Any] = {}
     unnamed = None
+    several = _OF_SEVERAL.search(text)
+    steps = max(1, int(several[1])) if several else 1
+    text = _OF_SEVERAL.sub("time", text)
     for at, field in enumerate(_FIELD.finditer(text)):
         if at >= _MOST_FIELDS:
             break
@@ -118,6 +125,7 @@ def _step(mark: int, text: str) -> Step:
         key, scale = _meaning(name, printed)
         if key == "steps_per_s":
             key, value = "step_s", 1 / value if value > 0 else 0.0
+        value = value / steps if key in ("step_s", "step_without_unit") else value
         if key == "unnamed_s":
             unnamed = value * scale
         elif key and key not in _MARKS and not (key == "mfu_frac" and value <= 0):

@@ -98,6 +98,9 @@ def _measurement(sweep: _Sweep, filename: str, most: int, *, alone: bool) -> Mea
     if kind and not _may_be(kind, sweep):
         kind = ""
     ranks = sweep.ranks or _ranks_of(sweep, kind) or sweep.own
+    titled = collective_kind(filename)
+    if not kind and titled and _may_be(titled, sweep) and abs(bus_factor(titled, ranks) - _ratio(sweep)) <= _RIGHT_FRAC:
+        kind = titled
     if not kind:
         kind, ground = _kind_of(sweep, ranks)
         warnings.append(Warning(code="collective-inferred", message=ground))
@@ -191,6 +194,8 @@ def _ranks_named(names: dict[str, dict[int, str]]) -> tuple[int, str]:
 
 def _add(sweep: _Sweep, columns: Sequence[str], found: re.Match[str], scale: float) -> None:
     cells = found["rest"].split()
+    if "redop" in columns[:1] and _FIGURE.fullmatch(cells[0]):  # one that does not reduce leaves it empty
+        columns = columns[1:]
     first = columns.index("time") if "time" in columns else 0
     if len(cells) < first + _FIGURES - 1 or not all(_FIGURE.fullmatch(one) for one in cells[first : first + 3]):
         return

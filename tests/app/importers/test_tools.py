@@ -95,6 +95,18 @@ def test_old_layouts_of_nccl_tests_are_read_by_their_columns_a_sweep_at_a_time(t
     assert found[0].device["name"] == "GeForce GTX 1080"
 
 
+def test_a_collective_that_does_not_reduce_may_leave_the_operation_empty(tmp_path):
+    text = NCCL.replace("    sum      -1", "            -1").replace("52.43   52.43", "52.43   26.21")
+    text = (
+        text.replace("134.22  134.22", "134.22   67.11").replace("    root", "        ").replace("     -1", "       ")
+    )
+    found = one(read(tmp_path, text, name="nccl_alltoall.log"))
+    assert [(one.kind, one.seconds) for one in found.collectives] == [
+        ("all-to-all", pytest.approx(20e-6)), ("all-to-all", pytest.approx(1e-3)),
+    ]  # fmt: skip
+    assert one(read(tmp_path, text)).collectives[0].kind == "all-gather"  # of two with that bus bandwidth the commoner
+
+
 def test_one_size_to_a_run_is_one_sweep(tmp_path):
     first, second = NCCL.splitlines(), NCCL.splitlines()
     del first[10], second[9]
@@ -341,6 +353,8 @@ def test_nsight_compute_gives_flops_and_bytes(tmp_path):
     assert (product.category, product.flops, product.bytes) == ("matmul", 2 * 1024**3, pytest.approx(6.25e6))
     assert (product.total_s, add.total_s) == (pytest.approx(10.5e-6), pytest.approx(2000.5e-9))
     assert (add.flops, add.bytes) == (None, None)
+    rules = NCU_LONG.replace('"Metric Value"', '"Metric Value","Rule Name","Rule Type"').replace('.50"', '.50",')
+    assert one(read(tmp_path, rules)).kernels == (product, add)  # rows that no rule speaks of end before its columns
     wide = read(tmp_path, NCU_WIDE)  # of a machine that writes decimal commas
     (add,) = one(wide).kernels
     assert (add.count, add.bytes) == (2, 3e6)

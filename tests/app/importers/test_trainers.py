@@ -242,7 +242,8 @@ def test_what_one_trainer_leaves_out_the_other_says(tmp_path):
     assert found.scenario["training"] == {
         "seq_len": 1024, "global_batch": 64, "precision": "fp32", "framework": "megatron",
     }  # fmt: skip
-    alone = one(read(tmp_path, FORMER_ARGUMENTS.replace("deepspeed", "deepscale") + steps))
+    lines = FORMER_ARGUMENTS.replace("deepspeed", "deepscale").splitlines()
+    alone = one(read(tmp_path, "\n".join(f"vm-07-05: {line}" for line in lines) + "\n" + steps))
     assert alone.scenario["plan"] == {"tp": 4, "dp": 16}
 
 

@@ -12,7 +12,9 @@ from estimator.scenario.units import MIB
 
 _LINE = re.compile(r"\biteration\s+(\d{1,9})\s*/\s*\d{1,9}\s*\|(.{1,2000})")
 _PAIR = re.compile(r"\s*([^|:]{1,60}?):\s*([^|]{1,60}?)\s*(?:\||$)")
-_ARGUMENT = re.compile(r"^\W{0,10}(?:\[[^\]]{1,60}\]:?\s*)?([a-z][a-z0-9_]{1,60}) \.{3,80} (\S{1,60})\s*$")
+_ARGUMENT = re.compile(
+    r"^(?:[\w.-]{1,60}:\s)?\W{0,10}(?:\[[^\]]{1,60}\]:?\s*)?([a-z][a-z0-9_]{1,60}) \.{3,80} (\S{1,60})\s*$"
+)
 _MEMORY = re.compile(
     r"max allocated:\s*([\d.]{1,20})\s*\|\s*reserved:\s*[\d.]{1,20}\s*\|\s*max reserved:\s*([\d.]{1,20})"
 )

@@ -34,6 +34,10 @@ def test_a_run_of_transformers_without_times_between(tmp_path):
     assert found.steps_s == pytest.approx((2.5,))
     assert "mean-of-run" in codes(found)
     assert one(read(tmp_path, text)).steps_s == ()
+    bars = "  9%|▉ | 9/100 [00:09<01:31, 1.0s/it]\r 90%|█████████ | 90/100 [03:00<00:20,  2.00s/it]\n"
+    bars += "100%|██████████| 20/20 [00:02<00:00, 10.00it/s]\n"  # of an evaluation
+    found = one(read(tmp_path, text + bars))
+    assert (found.steps_s, codes(found)) == ((2.0,), {"mean-of-run"})
     state = {"global_step": 20, "log_history": [{"loss": 2.0, "step": 10}, {"train_runtime": 30.0, "step": 20}]}
     assert one(read(tmp_path, state)).steps_s == pytest.approx((1.5,))
     assert refusal(tmp_path, {"log_history": []}).format == "trainer_state"
@@ -181,6 +185,18 @@ LOOPS = {
         "[batch={}/40]:\n\t Train time/epoch: 0\n\t Train throughput/batches_per_sec: {}\n\t Train loss/train: 9.0",
         (0.1,), (1 / 0.1365,), (1 / 0.135,),
     ),
+    "MaxText": of_steps(
+        "completed step: {}, seconds: {}, TFLOP/s/device: 180.2, Tokens/s/device: 4500.1, loss: 10.5",
+        (9,), (0.1365,), (0.135,),
+    ),
+    "NeMo's bars": of_steps(
+        "Epoch 0: :   1%|█ | 9/99 [00:09<1:00:00, loss=9.1, global_step={}.0, train_step_timing in s={}]",
+        (9,), (0.1365,), (0.135,),
+    ),
+    "Levanter": of_steps(
+        "2024-01-01T00:00:00 - 0 - levanter - INFO - Progress on:train 1.20{}kit/10.0kit rate:{}it/s remaining:2:15:00 "
+        "elapsed:10:00 postfix:loss=9.1", (0.1,), (1 / 0.1365,), (1 / 0.135,),
+    ),
     "tokens of a step": "tokens per iteration will be: 24,576\n" + of_steps(
         "step {} | loss 4.2 | {} tokens/s", (1000.0,), (24576 / 0.1365,), (24576 / 0.135,)
     ),
@@ -196,6 +212,12 @@ def test_a_loop_of_one_s_own(tmp_path, name):
     assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses"))
 
 
+def test_a_log_of_nemo(tmp_path):
+    line = "Training epoch 0, iteration {}/99 | lr: 3e-07 | global_batch_size: 512 | reduced_train_loss: 11.03 | {}"
+    found = one(read(tmp_path, of_steps(line, *((f"train_step_timing in s: {s}",) for s in (50.0, 5.7, 5.8)))))
+    assert (found.steps_s, found.rows[1]["global_batch"]) == (pytest.approx((5.7, 5.8)), 512)
+
+
 def test_rates_of_a_loop_that_says_no_time(tmp_path):
     text = of_steps(
         "step {} | loss 4.{} | {} tokens/s | {} tok/s/gpu", (2, 184523.2, 23065.4), (1, 8e5, 1e5), (0, 8e5, 1e5)
@@ -203,6 +225,11 @@ def test_rates_of_a_loop_that_says_no_time(tmp_path):
     found = one(read(tmp_path, text))
     assert (found.steps_s, found.world_size, codes(found)) == ((), 8, {"no-step-time"})
     assert found.rows[0] == {"step": 1, "loss": 4.2, "tokens_per_s": 184523.2, "tokens_per_s_per_gpu": 23065.4}
+    each = "Step {} | loss:1.6 tokens_per_second_per_gpu:{} TFLOP/s/device: {}"
+    found = one(read(tmp_path, of_steps(each, (900, 180), (901, 180), (902, 180))))
+    assert found.rows[0] == {
+        "step": 1, "loss": 1.6, "tokens_per_s_per_gpu": 900.0, "flops_per_s_per_gpu": 180e12,
+    }  # fmt: skip
     long = one(read(tmp_path, of_steps("step {} time {}, tok/s 9", *[(at,) for at in (310, 312, 311)])))
     assert (long.steps_s, codes(long)) == ((), {"unit-missing", "no-step-time"})
 

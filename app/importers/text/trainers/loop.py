@@ -49,12 +49,21 @@ _STEP_TOKENS = re.compile(r"\btokens(?: per | ?/ ?)(?:iteration|step|batch)\b\D{
 _TIME = re.compile(
     r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed)"
     r"|time|dt|time_(?:per_)?(?:step|it|iter|iteration|batch)|elapsed_time_per_iteration|step|iter"
+    r"|(?:train_)?(?:step|iter|batch)_timing(?:_in)?"
 )
 _SINCE_START = re.compile(
     r"(?:train|training|total|wall|cumulative)(?:_training)?_time|elapsed(?:_time)?|time_elapsed|wallclock"
 )
 _MEAN = re.compile(r"(?:step|iter|iteration|batch)_(?:avg|mean)|(?:avg|mean)_(?:time|step)")
-_RATE = re.compile(r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)$|(?:^|_)tps$")
+_RATE = re.compile(
+    r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)(?:_(?:per_)?(?:gpu|device|rank))?$|(?:^|_)tps$"
+)
+_FLOP_RATE = re.compile(r"(?:^|_)([kmgtp])flops?_(?:per_)?(?:s|sec|second)_(?:per_)?(?:gpu|device|chip|rank)$")
+_PREFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+_PROGRESS = re.compile(
+    r"Progress on:.{0,60}?\b([\d.]{1,12})(k?)it/[\d.]{1,12}k?it\s+rate:\s?([\d.]{1,20})\s?(it/s|s/it)(.{0,300})"
+)
+"""Levanter: ``Progress on:train 1.20kit/10.0kit rate:1.1it/s remaining:2:13:20 elapsed:18:10 postfix:loss=3.4``."""
 _STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:per_)?(?:s|sec|second)$")
 _UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
@@ -91,7 +100,7 @@ def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
     """Each step that is marked, what is said of it (behind the mark, and on indented lines under a mark alone), and the
     line of the mark."""
     under: tuple[int, list[str], str] | None = None
-    for line in lines:
+    for line in map(_in_words, lines):
         found = _MARK.search(line[:_HEAD]) if len(line) <= _LONGEST_LINE else None
         if under and found is None and line[:1].isspace():
             if len(under[1]) < _MOST_FIELDS:
@@ -106,6 +115,14 @@ def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
             yield int(found[1]), line[found.end() :], line
     if under:
         yield under[0], "\n".join(under[1]), under[2]
+
+
+def _in_words(line: str) -> str:
+    found = _PROGRESS.search(line) if line.startswith("Progress on:") or " Progress on:" in line[:_HEAD] else None
+    if found is None:
+        return line
+    step = round(number(found[1]) * (1000 if found[2] else 1))
+    return f"{line[: found.start()]}step {step} | rate: {found[3]}{found[4]} | {found[5].partition('postfix:')[2]}"
 
 
 def _step(mark: int, text: str) -> Step:
@@ -144,13 +161,17 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
         return ("mean_step_s" if _MEAN.fullmatch(name) else "step_s"), time.scale
     if re.fullmatch(rf"{_PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
         return "steps_per_s", 1.0
+    if rate := _FLOP_RATE.search(name):
+        return "flops_per_s_per_gpu", _PREFIXES[rate[1]]
     if printed.startswith("tok") or _RATE.search(name):
-        each = "gpu" in printed + name or "device" in printed + name
+        each = any(word in printed + name for word in ("gpu", "device", "rank"))
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
     if "/" in printed and not printed.endswith("flops/s"):
         return "samples_per_s", 1.0
     if name.endswith("mfu"):
         return "mfu_frac", 0.01 if printed else 1.0
+    if name in ("seconds", "secs", "milliseconds"):
+        return "step_s", 1e-3 if name == "milliseconds" else 1.0
     if in_name := _UNIT_IN_NAME.search(name):
         name, printed = name[: in_name.start()], printed or in_name[1]
     known = unit(printed + "/s" if printed.endswith("flops") else printed) if printed else None
@@ -197,6 +218,12 @@ def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning])
             seconds = tokens / row["tokens_per_s"]
         timed.append(replace(step, seconds=seconds, row={**row, "step_s": seconds} if seconds else row))
     return timed
+
+
+def longest_bar_s(lines: Sequence[str]) -> float | None:
+    """Seconds of a step, as the bar of most steps said last; None without a bar."""
+    found = _bars(lines)
+    return max(found.rows, key=lambda row: (row["steps"], row["step"]))["step_s"] if found else None
 
 
 def _bars(lines: Sequence[str]) -> Log | None:

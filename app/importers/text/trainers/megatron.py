@@ -69,11 +69,13 @@ def _step(iteration: int, line: str) -> Step:
         value = number(text)
         if key == "elapsed time per iteration (ms)":
             seconds = row["step_s"] = value * 1e-3
+        elif key == "train_step_timing in s":  # NeMo's
+            seconds = row["step_s"] = value
         elif key.startswith(("throughput per gpu (tflop", "compute per gpu (tflop", "tflops")):
             row["flops_per_s_per_gpu"] = value * 1e12
         elif key in ("tokens/s/gpu", "tokens per second per gpu"):
             row["tokens_per_s_per_gpu"] = value
-        elif key == "global batch size":
+        elif key in ("global batch size", "global_batch_size"):
             row["global_batch"] = int(value)
         elif key.endswith("loss") and "scale" not in key:
             row[key.replace(" ", "_")] = value

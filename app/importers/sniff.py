@@ -46,6 +46,8 @@ _TEXTS = {
 """Outputs of tools that are told by their words; all other text is searched for tables."""
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
+_OBJECT_A_LINE = re.compile(rb"\s{0,100}\{[^\n]{0,100000}\}[ \t\r]{0,20}\n\s{0,100}[^\s,}\]]")
+"""More than one document: a log."""
 _OPS_KEYS = {"format", "signatures", "calls"}
 
 
@@ -133,6 +135,8 @@ def _json(head: bytes) -> str:
     if not is_list and "rocprofiler-sdk-tool" in names:
         message = "this is a profile that rocprofv3 wrote as JSON"
         raise ImportRefused("rocprof", "byte 0", message, "Export it as tables: rocprofv3 ... --output-format csv.")
+    if not is_list and _OBJECT_A_LINE.match(head):
+        return "text"
     if _RESULT_KEYS.intersection(names):
         return "result"
     if len(head) >= _HEAD_BYTES:

@@ -274,6 +274,29 @@ def test_what_one_trainer_leaves_out_the_other_says(tmp_path):
     assert alone.scenario["plan"] == {"tp": 4, "dp": 16}
 
 
+def test_logs_in_lines_of_json(tmp_path):
+    dllogger = "".join(
+        "DLLL " + json.dumps({"timestamp": str(1.6e9 + s), "elapsedtime": str(s), "type": "LOG", "step": [0, step],
+                              "data": {"train_loss": 7.1, "lr": 1e-3}}) + "\n"
+        for step, s in ((10, 21.0), (20, 22.5), (30, 24.0))
+    ) + 'DLLL {"type": "LOG", "step": [], "data": {"train_time": 30.0}}\n'  # fmt: skip
+    found = one(read(tmp_path, "NVIDIA Release 23.04\n" + dllogger))
+    assert (found.origin.format, found.steps_s) == ("log/JSON lines", pytest.approx((0.15, 0.15)))
+    assert found.rows[0]["train_loss"] == 7.1
+    factory = "".join(
+        json.dumps({"current_steps": step, "total_steps": 99, "loss": 1.9, "elapsed_time": said}) + "\n"
+        for step, said in ((10, "0:59:50"), (20, "1:00:10"), (40, "1 day, 1:00:10"))
+    )  # fmt: skip
+    assert one(read(tmp_path, factory)).steps_s == pytest.approx((2.0, 86400 / 20))
+    own = "".join(f'{{"step": {at}, "step_time": 0.{at}, "ok": true, "loss": NaN}}\n' for at in (1, 2, 3))
+    assert one(read(tmp_path, own)).steps_s == pytest.approx((0.2, 0.3))
+    rates = "".join(json.dumps({"step": at, "tok/s": 9.0, "_timestamp": 1.7e12 + 1e4 * at}) + "\n" for at in (1, 2, 3))
+    assert one(read(tmp_path, rates)).steps_s == pytest.approx((10.0, 10.0))
+    plain = one(read(tmp_path, '{"size": 8, "busBw": 6.9}\n{"size": 16, "busBw": 7.9}\n'))
+    assert (plain.rows[1], codes(plain)) == ({"size": 16.0, "busbw": 7.9}, {"no-step-time"})
+    assert refusal(tmp_path, '{"size": 8}\n').format == "json"
+
+
 def mlperf(*events):
     """Lines of MLPerf's logger, behind the number of the rank that printed them."""
     return "".join(

@@ -10,6 +10,7 @@ from typing import Any
 from app.importers.text.trainers import (
     deepspeed,
     hugging_face,
+    json_lines,
     lightning,
     loop,
     megatron,
@@ -30,6 +31,7 @@ TRAINERS: dict[str, Callable[[Sequence[str]], Log | None]] = {
     "Lightning": lightning.read,
     "nanoGPT": nanogpt.read,
     "MLPerf": mlperf.read,
+    "JSON lines": json_lines.read,
 }
 LOOP = "loop"
 """A loop without a name, in formats and origins."""

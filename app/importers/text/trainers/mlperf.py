@@ -15,7 +15,7 @@ from typing import Any
 from app.importers.text.trainers.log import Log
 from estimator.scenario.measurement import Warning
 
-_LINE = re.compile(r":::MLLOG (\{.{20,4000}\})\s*$")
+_LINE = re.compile(r"(?::::MLLOG |^)(\{\"namespace\".{20,4000}\})\s*$")
 _EPOCHS = ("", "train_samples", "samples_per_epoch")
 _COUNTED = {"samples_count": ("",), "step_num": ("global_batch_size",), "step": _EPOCHS, "epoch_num": _EPOCHS}
 """Where a line of a block says how far the run has come, and what setting makes samples of it, if it is not samples."""
@@ -36,7 +36,7 @@ class _Event:
 
 def read(lines: Sequence[str]) -> Log | None:
     """Read what each block and each evaluation says; None where there are no such lines."""
-    events = [event for line in lines[:_MOST_LINES] if ":::MLLOG" in line and (event := _event(line)) is not None]
+    events = [event for line in lines[:_MOST_LINES] if '"namespace"' in line and (event := _event(line)) is not None]
     if len(events) < _LEAST:
         return None
     settings = {event.key: value for event in events if (value := _amount(event.value)) > 0}

@@ -42,21 +42,16 @@ def read(lines: Sequence[str]) -> Log | None:
     settings = {event.key: value for event in events if (value := _amount(event.value)) > 0}
     batch = settings.get("global_batch_size", 0.0)
     begin = next((event.time_s for event in events if event.key == "run_start"), events[0].time_s)
+    rates = {**_of_blocks(events, settings), **_said(events, settings)}
     rows: list[dict[str, Any]] = []
-    rates = _rates(events, settings)
     for at, event in enumerate(events):
-        row: dict[str, Any] = {}
         if at in rates:
-            row = {"samples_per_s": rates[at]}
-        elif event.key == "block_stop":
-            rate = _of_block(at, events, settings)
-            row = {"samples_per_s": rate} if rate else {}
+            row = {"samples_per_s": rates[at], **({"step_s": batch / rates[at]} if batch else {})}
         elif event.key == "eval_accuracy" and _amount(event.value):
             row = {"eval_accuracy": _amount(event.value)}
-        if "samples_per_s" in row and batch:
-            row["step_s"] = batch / row["samples_per_s"]
-        if row:
-            rows.append({"since_start_s": event.time_s - begin, **row})
+        else:
+            continue
+        rows.append({"since_start_s": event.time_s - begin, **row})
     times = [row["step_s"] for row in rows if "step_s" in row]
     local = settings.get("local_batch_size", settings.get("d_batch_size", 0.0))
     local *= settings.get("gradient_accumulation_steps", 1.0)
@@ -96,45 +91,52 @@ def _amount(value: Any) -> float:
     return float(value)
 
 
-def _rates(events: Sequence[_Event], settings: Mapping[str, float]) -> dict[int, float]:
+def _said(events: Sequence[_Event], settings: Mapping[str, float]) -> dict[int, float]:
     """The rate that lines say, by their places; none where most are not borne out."""
-    said = {
-        at: rate
-        for at, event in enumerate(events)
-        if event.key == "tracked_stats" and isinstance(event.value, dict)
-        if (rate := _amount(event.value.get("throughput")))
-    }
-    kept = {at: rate for at, rate in said.items() if _borne_out(rate, at, events, settings)}
-    return kept if 2 * len(kept) > len(said) else {}
+    said, kept = 0, dict[int, float]()
+    before: _Event | None = None
+    start: _Event | None = None
+    for at, event in enumerate(events):
+        if event.key == "tracked_stats" and isinstance(event.value, dict):
+            if rate := _amount(event.value.get("throughput")):
+                said += 1
+                kept |= {at: rate} if _borne_out(rate, event, before, start, settings) else {}
+            before = event
+        elif event.key.endswith("_start"):
+            start = event
+    return kept if 2 * len(kept) > said else {}
 
 
-def _borne_out(rate: float, at: int, events: Sequence[_Event], settings: Mapping[str, float]) -> bool:
+def _borne_out(
+    rate: float, event: _Event, before: _Event | None, start: _Event | None, settings: Mapping[str, float]
+) -> bool:
     """Whether the way from the mark before, in samples, steps or epochs, is what the rate makes of its time."""
-    event = events[at]
     key = next((one for one in _COUNTED if _amount(event.said.get(one))), "")
-    before = next((one for one in reversed(events[:at]) if one.key == event.key and key in one.said), None)
-    begin = before or next((one for one in reversed(events[:at]) if one.key.endswith("_start")), None)
+    counted = before is not None and key in before.said
+    begin = before if counted else start
     if not key or begin is None or event.time_s <= begin.time_s:
         return False
-    way = _amount(event.said[key]) - (_amount(before.said[key]) if before else 0.0)
+    way = _amount(event.said[key]) - (_amount(begin.said.get(key)) if counted else 0.0)
     batch = settings.get("global_batch_size", 0.0)
     units = [settings.get(unit, 0.0) if unit else 1.0 for unit in _COUNTED[key]]
     made = [way * unit / (event.time_s - begin.time_s) for unit in units if unit == 1.0 or unit >= batch]
     return any(_LEAST_FRAC * rate <= one <= _MOST_FRAC * rate for one in made)
 
 
-def _of_block(at: int, events: Sequence[_Event], settings: Mapping[str, float]) -> float:
-    """Samples per second of a block that counts them, or tokens (GPT-3); 0 where it does neither."""
-    stop = events[at]
-    since = next((one for one in range(at - 1, -1, -1) if events[one].key in ("block_start", "block_stop")), 0)
-    start, batch = events[since], settings.get("global_batch_size", 0.0)
-    evaluated = any(event.key == "eval_start" for event in events[since:at])
-    if start.key != "block_start" or stop.time_s <= start.time_s or evaluated or not batch:
-        return 0.0
-    if "samples_count" in stop.said:
-        before = next((one for one in reversed(events[:since]) if one.key == "block_stop"), None)
-        samples = _amount(stop.said["samples_count"]) - (_amount(before.said.get("samples_count")) if before else 0.0)
-    else:
-        length = settings.get("max_sequence_length", 0.0)
-        samples = _amount(start.said.get("epoch_count")) / length if length else 0.0
-    return samples / (stop.time_s - start.time_s) if samples > 0 and samples % batch == 0 else 0.0
+def _of_blocks(events: Sequence[_Event], settings: Mapping[str, float]) -> dict[int, float]:
+    """Samples per second of each block that counts them, or tokens (GPT-3), by the place of its end."""
+    batch, length = settings.get("global_batch_size", 0.0), settings.get("max_sequence_length", 0.0)
+    found: dict[int, float] = {}
+    start: _Event | None = None
+    done = 0.0
+    for at, event in enumerate(events):
+        if event.key in ("block_start", "eval_start"):
+            start = event if event.key == "block_start" else None
+        elif event.key == "block_stop":
+            samples = _amount(start.said.get("epoch_count")) / length if start and length else 0.0
+            if "samples_count" in event.said:
+                samples, done = _amount(event.said["samples_count"]) - done, _amount(event.said["samples_count"])
+            if start and batch and samples > 0 and samples % batch == 0 and event.time_s > start.time_s:
+                found[at] = samples / (event.time_s - start.time_s)
+            start = None
+    return found

@@ -25,6 +25,7 @@ FORMATS: dict[str, str] = {
     "xla": "app.importers.xla",
     "xplane": "app.importers.xplane",
     "workbook": "app.importers.workbook",
+    "proton": "app.importers.proton",
     "trainer-state": "app.importers.trainer_state",
 }
 """Format → module with ``read(source, filename, limits) -> Imported``; imported only when used."""

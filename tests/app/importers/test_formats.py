@@ -67,6 +67,7 @@ NOT_RUN = {
     "nsys": "Nsight Systems",
     "ncu": "Compute",
     "nccl-tests": "nccl-tests",
+    "proton": "Proton",
     "log/Megatron-LM": "Megatron-LM",
     "log/torchtitan": "torchtitan",
     "log/nanotron": "nanotron",

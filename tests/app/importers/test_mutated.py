@@ -28,6 +28,7 @@ from tests.app.importers.test_tools import (
     NCU_LONG,
     NCU_WIDE,
     NSYS_STATS,
+    PROTON,
     ROCPROF,
     database,
 )
@@ -42,7 +43,7 @@ TEXTS = {
     "nccl": NCCL, "key averages": KEY_AVERAGES, "nsys stats": NSYS_STATS, "megatron": MEGATRON, "ncu": NCU_LONG,
     "ncu raw": NCU_WIDE, "rocprof": ROCPROF, "nanotron": NANOTRON, "deepspeed": CONFIG, "deepspeed flops": PROFILER,
     "mlperf": mlperf(*MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
-    "result": json.dumps(DOCUMENT),
+    "result": json.dumps(DOCUMENT), "proton": json.dumps(PROTON),
 }  # fmt: skip
 FORMATS = ["trace", "snapshot", "zip", "tar", "sqlite", "workbook", "ops", *TEXTS, *TOOLS, *REPORTS]
 

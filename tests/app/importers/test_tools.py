@@ -6,6 +6,7 @@ import collections
 import gzip
 import itertools
 import json
+import marshal
 import sqlite3
 
 import openpyxl
@@ -288,6 +289,11 @@ def test_a_log_of_torchtitan_gives_rates_and_its_clock_the_step_times(tmp_path):
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:1\nsize 5\n", "git-lfs", "git lfs pull"),
         (b"%PDF-1.7\n", "pdf", "PDF"),
         (b'{"segments": [], "device_traces": []}', "snapshot", "_dump_snapshot"),
+        (b'{"exporter": "py-spy@0.3.14", "shared": {}, "profiles": []}', "speedscope", "torch.profiler"),
+        (b'[{"children": [], "frame": {"name": "ROOT"}, "metrics": {}}]', "proton", "proton.finalize"),
+        (b"Tue Nov 12 10:00:00 2024\n+---+\n| NVIDIA-SMI 550.54.15   Driver\n", "nvidia-smi", "busy"),
+        (b"# gpu    pwr  gtemp\n# Idx      W      C\n    0     70     34\n", "nvidia-smi", "times of steps"),
+        (marshal.dumps({("a.py", 1, "train"): (1, 1, 0.5, 0.5, {})}), "cProfile", "torch.profiler"),
     ],
 )
 def test_what_is_no_result_has_its_own_sentence(tmp_path, content, format, word):
@@ -380,6 +386,39 @@ def test_torch_benchmark_and_flop_counter(tmp_path):
     counted = one(read(tmp_path, folder.joinpath("flop_counter.txt").read_bytes()))
     assert counted.rows[0] == {"module": "Sequential", "flops": 11.534e6, "share_frac": 1.0}
     assert counted.rows[4] == {"module": "Sequential.0", "op": "aten.addmm", "flops": 2.097e6, "share_frac": 0.1818}
+
+
+def proton_node(name, metrics, *children):
+    return {"children": children, "frame": {"name": name, "type": "function"}, "metrics": metrics}
+
+
+def proton_kernel(name, ns, count, **said):
+    metrics = {"count": count, "device_id": "0", "device_type": "CUDA", "time (ns)": ns, **said}
+    return proton_node(name, metrics)
+
+
+PROTON = [
+    proton_node(
+        "ROOT",
+        {"count": 0, "time (ns)": 0, "flops16": 0},
+        proton_node("step", {}, proton_kernel("matmul_kernel", 2000, 2, flops16=4e6, bytes=3e3)),
+        proton_node("launch of attention", {"flops": 7e6, "bytes": 5e3}, proton_kernel("_attn_fwd", 3000, 1)),
+        proton_node(
+            "both", {"bytes": 9e3}, proton_kernel("add", 5, 1), proton_kernel("matmul_kernel", 500, 1, flops16=1e6)
+        ),
+    ),
+    {"CUDA": {"0": {"arch": "90", "num_sms": 132}}},
+]
+
+
+def test_a_profile_of_proton(tmp_path):
+    found = one(read(tmp_path, PROTON))
+    assert [(one.name, one.category, one.count, one.flops, one.bytes) for one in found.kernels] == [
+        ("_attn_fwd", "attention", 1, 7e6, 5e3), ("matmul_kernel", "matmul", 3, 5e6, None),
+        ("add", "elementwise", 1, None, None),
+    ]  # fmt: skip
+    assert [one.total_s for one in found.kernels] == pytest.approx([3e-6, 2.5e-6, 5e-9])
+    assert codes(found) == {"whole-recording"}
 
 
 def test_an_execution_trace_becomes_an_op_list(tmp_path):

@@ -26,6 +26,7 @@ FORMATS: dict[str, str] = {
     "xplane": "app.importers.xplane",
     "workbook": "app.importers.workbook",
     "proton": "app.importers.proton",
+    "rocprof-counters": "app.importers.rocprof_counters",
     "trainer-state": "app.importers.trainer_state",
 }
 """Format → module with ``read(source, filename, limits) -> Imported``; imported only when used."""

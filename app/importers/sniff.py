@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
-from app.importers import flop_counter, json_scan, nccl_tests, ncu, torch_benchmark, xla, xplane
+from app.importers import flop_counter, json_scan, nccl_tests, ncu, rocprof_counters, torch_benchmark, xla, xplane
 from app.importers.imported import ImportRefused
 from app.importers.source import GZIP_MAGIC, Source
 
@@ -49,6 +49,7 @@ _HEAD_BYTES = 1 << 20
 _TEXTS = {
     "nccl-tests": nccl_tests,
     "ncu": ncu,
+    "rocprof-counters": rocprof_counters,
     "torch-benchmark": torch_benchmark,
     "flop-counter": flop_counter,
 }

@@ -68,6 +68,7 @@ NOT_RUN = {
     "ncu": "Compute",
     "nccl-tests": "nccl-tests",
     "proton": "Proton",
+    "rocprof-counters": "rocprof",
     "log/Megatron-LM": "Megatron-LM",
     "log/torchtitan": "torchtitan",
     "log/nanotron": "nanotron",

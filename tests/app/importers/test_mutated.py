@@ -23,6 +23,7 @@ from tests.app.importers.test_snapshot import FRAMES, entry, snapshot
 from tests.app.importers.test_tools import (
     KERNELS,
     KEY_AVERAGES,
+    LAUNCHES,
     MEGATRON,
     NCCL,
     NCU_LONG,
@@ -30,6 +31,8 @@ from tests.app.importers.test_tools import (
     NSYS_STATS,
     PROTON,
     ROCPROF,
+    counters_long,
+    counters_wide,
     database,
 )
 from tests.app.importers.test_trainers import CONFIG, MLPERF, NANOTRON, PROFILER, mlperf
@@ -44,6 +47,7 @@ TEXTS = {
     "ncu raw": NCU_WIDE, "rocprof": ROCPROF, "nanotron": NANOTRON, "deepspeed": CONFIG, "deepspeed flops": PROFILER,
     "mlperf": mlperf(*MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
     "result": json.dumps(DOCUMENT), "proton": json.dumps(PROTON),
+    "rocprof counters": counters_wide(*LAUNCHES), "rocprofv3 counters": counters_long(*LAUNCHES),
 }  # fmt: skip
 FORMATS = ["trace", "snapshot", "zip", "tar", "sqlite", "workbook", "ops", *TEXTS, *TOOLS, *REPORTS]
 

@@ -336,6 +336,52 @@ def test_sums_and_launches_of_rocprof(tmp_path):
     assert one(read(tmp_path, domains)).kernels == ()
 
 
+INSTRUCTIONS = {f"SQ_INSTS_VALU_{what}_{width}": 10 if (what, width) == ("FMA", "F32") else 0
+                for what in ("ADD", "MUL", "TRANS", "FMA") for width in ("F16", "F32", "F64")}  # fmt: skip
+COUNTERS = INSTRUCTIONS | {
+    "SQ_INSTS_VALU_MFMA_MOPS_BF16": 4, "SQ_INSTS_VALU_MFMA_MOPS_I8": 9, "TCC_EA0_RDREQ_sum": 100, "TCC_BUBBLE_sum": 60,
+    "TCC_EA0_RDREQ_32B_sum": 10, "TCC_EA0_WRREQ_sum": 50, "TCC_EA0_WRREQ_64B_sum": 40, "TCC_EA0_RDREQ[0]": 7,
+}  # fmt: skip
+
+
+def counters_wide(*launches):
+    """A row for each launch, as rocprof-compute writes it, with more columns than a table of a report has."""
+    names = ["Dispatch_ID", "Kernel_Name", *COUNTERS, *(f"TCC_HIT[{at}]" for at in range(600)), "Start_Timestamp",
+             "End_Timestamp"]  # fmt: skip
+    rows = [
+        [at, f'"{name}"', *COUNTERS.values(), *[1] * 600, begin, end] for at, (name, begin, end) in enumerate(launches)
+    ]
+    return "\n".join(",".join(map(str, row)) for row in (names, *rows)) + "\n"
+
+
+def counters_long(*launches):
+    """A row for each counter of a launch, as rocprofv3 writes it."""
+    rows = ['"Dispatch_Id","Agent_Id","Kernel_Name","Counter_Name","Counter_Value","Start_Timestamp","End_Timestamp"']
+    for at, (name, begin, end) in enumerate(launches):
+        rows += [f'{at},"Agent 4","{name}","{counter}",{value},{begin},{end}' for counter, value in COUNTERS.items()]
+    return "\n".join(rows) + "\n"
+
+
+LAUNCHES = (
+    ("gemm(double*, int) [clone .kd]", 1410078545959517, 1410078545960517),
+    ("gemm(double*, int) [clone .kd]", 1410078545970000, 1410078545972000),
+)
+
+
+@pytest.mark.parametrize("written", [counters_wide, counters_long])
+def test_counters_of_amd_give_flops_and_bytes(tmp_path, written):
+    found = one(read(tmp_path, written(*LAUNCHES)))
+    (kernel,) = found.kernels
+    assert (kernel.name, kernel.category, kernel.count) == ("gemm(double*, int)", "matmul", 2)
+    assert kernel.total_s == pytest.approx(3e-6)  # however many counters a launch has
+    assert kernel.flops == 2 * (64 * 2 * 10 + 512 * 4)
+    assert kernel.bytes == 2 * (32 * 10 + 128 * 60 + 64 * 30 + 64 * 40 + 32 * 10)
+    assert codes(found) == {"counters-serialise"}
+    assert "spreadsheet" in str(refusal(tmp_path, written(("gemm", "8.1E+14", "8.1E+14"))))
+    some = written(*LAUNCHES).replace("SQ_INSTS_VALU_ADD_F64", "SQ_WAVES").replace("TCC_EA0_WRREQ_sum", "SQ_CYCLES")
+    assert [(one.flops, one.bytes) for one in one(read(tmp_path, some)).kernels] == [(None, None)]
+
+
 NCU_LONG = """\
 ==PROF== Connected to process 7 (/usr/bin/python)
 loss 3.2

@@ -111,6 +111,13 @@ def test_a_log_of_deepspeed(tmp_path):
     )
 
 
+def test_clocks_of_deepspeed_s_pipelines_are_of_many_steps(tmp_path):
+    steps = "steps: {} loss: 4.6178 iter time (s): {} samples/sec: 257.601\n"
+    text = "".join(steps.format(at, s) + CLOCK.format("", 2785.9) for at, s in ((10, 9.9), (20, 0.994), (30, 0.996)))
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, found.phases_s) == (pytest.approx((0.994, 0.996)), {})
+
+
 PROFILER = """\
 -------------------------- DeepSpeed Flops Profiler --------------------------
 Profile Summary at step 10:

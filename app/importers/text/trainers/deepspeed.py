@@ -52,7 +52,7 @@ def read(lines: Sequence[str]) -> Log | None:
     piped = [step for line in lines if (step := _piped(line)) is not None]
     profiled = _profiled(lines)
     phases: dict[str, float] = {}
-    if len(clocked) >= _LEAST:
+    if len(clocked) >= _LEAST and len(piped) < _LEAST:  # the engine of pipelines adds up its clocks between prints
         steps = [Step(number=at, seconds=row["step_s"], row=row) for at, row in enumerate(clocked, 1)]
         message = "With wall_clock_breakdown the host waits for the device between the phases, so a step takes longer"
         warnings.append(Warning(code="clock-synchronises", message=message))

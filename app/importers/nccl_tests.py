@@ -19,22 +19,24 @@ from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
 from estimator.scenario.measurement import MeasuredCollective, Measurement, Origin, Warning
 
-_HEADER = re.compile(r"#\s{1,40}(?:(size)\s+count|bytes\s+N)\s+type\s+(\S.{10,300})$")
+_BEFORE = r"(?:#|^)\s{0,80}"
+"""Pages that take a comment for a heading drop its sign."""
+_HEADER = re.compile(_BEFORE + r"(?:(size)\s+count|bytes\s+N)\s+type\s+(\S.{10,300})$")
 _ROW = re.compile(
     r"(?:^|[\s:>\]])(?P<size>\d{1,15})\s+(?P<count>\d{1,15})\s+(?P<type>[a-z]\w{1,15})\s+(?P<rest>\S.{8,300})$"
 )
 """Behind whatever a launcher puts before its lines."""
 _RANK = re.compile(
-    r"#\s*Rank\s+(?P<rank>\d{1,6})\b(?:\s+Group\s+(?P<group>\d{1,6}))?.{0,200}?"
+    _BEFORE + r"Rank\s+(?P<rank>\d{1,6})\b(?:\s+Group\s+(?P<group>\d{1,6}))?.{0,200}?"
     r"device\s+\S{1,8}\s+\[[^\]]{1,20}\]\s+(?P<name>.{1,60}?)\s*$"
 )
-_BEGINS = re.compile(r"#\s{0,8}nThreads?:?\s+(\d{1,4})\s+nGpus:?\s+(\d{1,4})\b")
+_BEGINS = re.compile(_BEFORE + r"nThreads?:?\s+(\d{1,4})\s+nGpus:?\s+(\d{1,4})\b")
 _TOOL = re.compile(
     r"(all_?reduce|all_?gather|reduce_?scatter|alltoall|all_to_all|broadcast|sendrecv|hypercube|reduce|gather|scatter)"
     r"_perf",
     re.I,
 )
-_WRONG = re.compile(r"#\s{0,8}Out of bounds values\s{0,8}:\s{0,8}(\d{1,12})")
+_WRONG = re.compile(_BEFORE + r"Out of bounds values\s{0,8}:\s{0,8}(\d{1,12})")
 _FIGURE = re.compile(r"[\d.]{1,20}(?:e[+-]?\d{1,3})?", re.IGNORECASE)
 _FIGURES = 4
 """Time, two bandwidths and the count of wrong values, of out-of-place and of in-place."""
@@ -65,7 +67,7 @@ class _Sweep:
 def is_text(text: str) -> bool:
     """Whether a text is the output of one of these tools."""
     return bool(re.search(r"algbw\s+busbw", text)) and bool(
-        re.search(r"#\s{1,40}(?:size\s+count|bytes\s+N)\s+type", text)
+        re.search(_BEFORE + r"(?:size\s+count|bytes\s+N)\s+type", text, re.MULTILINE)
     )
 
 

@@ -108,6 +108,11 @@ def test_a_collective_that_does_not_reduce_may_leave_the_operation_empty(tmp_pat
     assert one(read(tmp_path, text)).collectives[0].kind == "all-gather"  # of two with that bus bandwidth the commoner
 
 
+def test_nccl_tests_pasted_without_their_signs(tmp_path):
+    whole, bare = (one(read(tmp_path, "all_reduce_perf\n" + text)) for text in (NCCL, NCCL.replace("#", "")))
+    assert whole == bare
+
+
 def test_one_size_to_a_run_is_one_sweep(tmp_path):
     first, second = NCCL.splitlines(), NCCL.splitlines()
     del first[10], second[9]
@@ -198,6 +203,29 @@ def test_sums_of_nsys_stats(tmp_path):
     assert found.rows[0]["median_s"] == pytest.approx(1.5e-6)
 
 
+NSYS_TEXT = """\
+ ** CUDA GPU Kernel Summary (cuda_gpu_kern_sum):
+
+ Time (%)  Total Time (ns)  Instances  Avg (ns)  Med (ns)  Min (ns)  Max (ns)  StdDev (ns)                 Name
+ --------  ---------------  ---------  --------  --------  --------  --------  -----------  --------------------------------
+     75.0            3,000          2    1500.0    1500.0      1000      2000        707.1  void gemm<float, 4>(int, float)
+     25.0             1000          1    1000.0    1000.0      1000      1000          0.0  flash_fwd_kernel
+
+ ** CUDA API Summary (cuda_api_sum):
+
+ Time (%)  Total Time (ns)  Num Calls  Avg (ns)   Med (ns)   Min (ns)  Max (ns)  StdDev (ns)     Name
+ --------  ---------------  ---------  ---------  ---------  --------  --------  -----------  ----------
+     68.9           273456         11    24859.1    10234.0      2345    173000      82345.9  cudaMalloc
+"""  # noqa: E501
+
+
+def test_what_nsys_stats_prints_by_default(tmp_path):
+    printed, exported = one(read(tmp_path, NSYS_TEXT)), one(read(tmp_path, NSYS_STATS))
+    assert printed.kernels == exported.kernels
+    assert printed.rows[:2] == exported.rows
+    assert [row["calls"] for row in printed.rows[2:]] == [11]
+
+
 KEY_AVERAGES = """\
 -----------------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------  ------------
                    Name    Self CPU %      Self CPU     CPU total     Self CUDA    CUDA total       CPU Mem      CUDA Mem    # of Calls  Total MFLOPs
@@ -219,6 +247,8 @@ def test_key_averages_as_text_and_as_csv(tmp_path):
     assert [(one.name, one.count, one.total_s) for one in found.kernels] == [
         ("ampere_sgemm_128x64", 9, pytest.approx(2e-3))
     ]
+    former = KEY_AVERAGES.replace("    Self CPU ", "    Self CPU total ").replace("# of Calls", "Number of Calls")
+    assert one(read(tmp_path, former)).rows == found.rows  # until PyTorch 1.6
     printed = one(read(tmp_path, REFERENCE.joinpath("tools", "key_averages.txt").read_bytes()))
     first = printed.rows[0]
     assert (len(printed.rows), first["name"], first["calls"], first["flops"]) == (10, "aten::mm", 6, 6.291e6)

@@ -31,6 +31,8 @@ _RAW_TIMES = {
     "cuda_time_total": "total_device_s",
 }
 """Attributes of an averaged event, microseconds, and the columns that they become."""
+_FORMER = {"self cpu total": "self cpu", "number of calls": "# of calls"}
+"""Columns of ``key_averages()`` until PyTorch 1.6."""
 _COUNTS = ("instances", "num calls", "count", "operations", "calls")
 _STATISTICS = (
     ("total time", "total"), ("avg", "mean"), ("average", "mean"), ("med", "median"), ("min", "min"),
@@ -91,7 +93,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
 
 
 def _plain(name: str) -> str:
-    return " ".join(name.lower().replace("_", " ").split())
+    plain = " ".join(name.lower().replace("_", " ").replace("(", " (").split())
+    return _FORMER.get(plain, plain)
 
 
 def _printed(row: dict[str, str]) -> dict[str, Any] | None:

@@ -5,13 +5,23 @@ from __future__ import annotations
 import itertools
 import re
 
-from app.importers import flop_counter, json_scan, nccl_tests, ncu, rocprof_counters, torch_benchmark, xla, xplane
+from app.importers import (
+    flop_counter,
+    json_scan,
+    nccl_tests,
+    ncu,
+    nvprof,
+    rocprof_counters,
+    torch_benchmark,
+    xla,
+    xplane,
+)
 from app.importers.imported import ImportRefused
 from app.importers.source import GZIP_MAGIC, Source
 
 _TORCH_REMEDY = "Upload a trace (export_chrome_trace) or a text table; checkpoints hold no timings."
 _NSYS_REMEDY = (
-    "Export its tables as text: nsys stats --report cuda_gpu_kern_sum --format csv REPORT.nsys-rep, and upload the CSV."
+    "Export its tables as text: nsys stats --report cuda_gpu_kern_sum REPORT.nsys-rep, and upload what it prints."
 )
 _OF_HOST = (
     "this is a profile of the host's Python alone",
@@ -49,6 +59,7 @@ _HEAD_BYTES = 1 << 20
 _TEXTS = {
     "nccl-tests": nccl_tests,
     "ncu": ncu,
+    "nvprof": nvprof,
     "rocprof-counters": rocprof_counters,
     "torch-benchmark": torch_benchmark,
     "flop-counter": flop_counter,

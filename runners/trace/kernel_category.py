@@ -39,7 +39,7 @@ MATMUL = (
     r"(fp8|fp4|int8|grouped?)_\w*mm(?![a-z])|fused_moe_kernel"
 )
 ELEMENTWISE = (
-    r"elementwise|vectorized|unrolled|reduce|norm|softmax|gelu|silu|relu|sigmoid|tanh|dropout|embedding|index|gather|"
+    r"elementwise|pointwiseapply|vectorized|unrolled|reduce|norm|softmax|gelu|silu|relu|sigmoid|tanh|dropout|embedding|index|gather|"
     r"scatter|nll_loss|cross_entropy|catarray|gammabeta|triton_(poi|red|per)|fill|copy|arange|triu|tril|"
     r"^compiledfunction(backward)?$|^triton__\d|cudnn::bn_|_pool_|average_pool|max_pool|"
     r"rotary|kv_?cache|quant_kernel|swiglu|per_(token|channel|tensor|group)_\w*(cast|quant)|cast_(transpose|back)|scalepackedtensor|rowwisemoments|"

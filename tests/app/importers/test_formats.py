@@ -67,6 +67,7 @@ NOT_RUN = {
     "nsys": "Nsight Systems",
     "ncu": "Compute",
     "nccl-tests": "nccl-tests",
+    "nvprof": "nvprof",
     "proton": "Proton",
     "rocprof-counters": "rocprof",
     "log/Megatron-LM": "Megatron-LM",

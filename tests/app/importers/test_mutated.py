@@ -29,6 +29,8 @@ from tests.app.importers.test_tools import (
     NCU_LONG,
     NCU_WIDE,
     NSYS_STATS,
+    NVPROF,
+    NVPROF_CSV,
     PROTON,
     ROCPROF,
     counters_long,
@@ -47,6 +49,7 @@ TEXTS = {
     "ncu raw": NCU_WIDE, "rocprof": ROCPROF, "nanotron": NANOTRON, "deepspeed": CONFIG, "deepspeed flops": PROFILER,
     "mlperf": mlperf(*MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
     "result": json.dumps(DOCUMENT), "proton": json.dumps(PROTON),
+    "nvprof": NVPROF, "nvprof csv": NVPROF_CSV,
     "rocprof counters": counters_wide(*LAUNCHES), "rocprofv3 counters": counters_long(*LAUNCHES),
 }  # fmt: skip
 FORMATS = ["trace", "snapshot", "zip", "tar", "sqlite", "workbook", "ops", *TEXTS, *TOOLS, *REPORTS]

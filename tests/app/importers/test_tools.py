@@ -464,6 +464,42 @@ def test_torch_benchmark_and_flop_counter(tmp_path):
     assert counted.rows[4] == {"module": "Sequential.0", "op": "aten.addmm", "flops": 2.097e6, "share_frac": 0.1818}
 
 
+NVPROF = """\
+==7== NVPROF is profiling process 7, command: python train.py
+==7== Profiling result:
+            Type  Time(%)      Time     Calls       Avg       Min       Max  Name
+ GPU activities:   45.02%  1.23450s      1000  1.2345ms  1.0000ms  2.0000ms  volta_sgemm_128x64_nn
+                   20.00%  548.50ms       500  1.0970ms  900.00us  1.5000ms  void kernelPointwiseApply2<TensorAddOp<float>, float>
+                    5.00%  137.00ms       100  1.3700ms  1.0000us  2.0000ms  [CUDA memcpy HtoD]
+      API calls:   60.00%  2.00000s      3000  666.67us  5.0000us  10.000ms  cudaLaunchKernel
+"""  # noqa: E501
+NVPROF_CSV = """\
+==7== Profiling result:
+"Type","Time(%)","Time","Calls","Avg","Min","Max","Name"
+,%,ms,,ms,us,ms,
+"GPU activities",45.02,1234.50,1000,1.2345,1000.0,2.0,"volta_sgemm_128x64_nn"
+"GPU activities",20.0,548.5,500,1.0970,900.0,1.5,"void kernelPointwiseApply2<TensorAddOp<float>, float>"
+"GPU activities",5.0,137.0,100,1.37,1.0,2.0,"[CUDA memcpy HtoD]"
+"API calls",60.0,2000.0,3000,0.66667,5.0,10.0,"cudaLaunchKernel"
+"""
+
+
+def test_sums_of_nvprof_as_text_and_as_csv(tmp_path):
+    printed, exported = one(read(tmp_path, NVPROF)), one(read(tmp_path, NVPROF_CSV))
+    assert [(one.name, one.category, one.count) for one in printed.kernels] == [
+        ("volta_sgemm_128x64_nn", "matmul", 1000),
+        ("void kernelPointwiseApply2<TensorAddOp<float>, float>", "elementwise", 500), ("memcpy HtoD", "other", 100),
+    ]  # fmt: skip
+    assert [one.total_s for one in printed.kernels] == pytest.approx([1.2345, 0.5485, 0.137])
+    assert [one.total_s for one in exported.kernels] == pytest.approx([1.2345, 0.5485, 0.137])
+    for key in ("calls", "mean_s", "min_s", "max_s"):
+        assert [row[key] for row in printed.rows] == pytest.approx([row[key] for row in exported.rows], rel=1e-5)
+    former = NVPROF.replace("            Type  Time", "Time").replace(" GPU activities:", "").replace(
+        "      API calls:   60", "==7== API calls:\nTime(%)      Time     Calls\n 60")  # fmt: skip
+    assert one(read(tmp_path, former)).kernels == printed.kernels
+    assert refusal(tmp_path, "\n".join(NVPROF.splitlines()[:3])).format == "nvprof"
+
+
 def proton_node(name, metrics, *children):
     return {"children": children, "frame": {"name": name, "type": "function"}, "metrics": metrics}
 

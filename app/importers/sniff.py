@@ -67,6 +67,7 @@ _TEXTS = {
 """Outputs of tools that are told by their words; all other text is searched for tables."""
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
+_BY_STEP = re.compile(rb'"start_step"\s{0,8}:.{0,200}?"step_interval"\s{0,8}:', re.DOTALL)
 _OBJECT_A_LINE = re.compile(rb"\s{0,100}\{[^\n]{0,100000}\}[ \t\r]{0,20}\n\s{0,100}[^\s,}\]]")
 """More than one document: a log."""
 _OPS_KEYS = {"format", "signatures", "calls"}
@@ -153,6 +154,8 @@ def _json(head: bytes) -> str:
         return "ops"
     if not is_list and {"results", "nccl_version"}.issubset(names):
         return "nccl-tests"
+    if not is_list and _BY_STEP.search(head[:4000]):
+        return "golden-values"
     if not is_list and {"schema", "nodes"}.issubset(names):
         return "chakra"
     if not is_list and "log_history" in names:

@@ -75,6 +75,7 @@ NOT_RUN = {
     "log/nanotron": "nanotron",
     "log/DeepSpeed": "DeepSpeed",
     "log/MLPerf": "MLPerf",
+    "golden-values": "Megatron-LM",
     "log/JSON lines": "DLLogger",
 }
 """By reader: the tool that cannot run where the files were made, as the page names it."""

@@ -225,6 +225,25 @@ def test_a_log_of_nemo(tmp_path):
     assert (found.steps_s, found.rows[1]["global_batch"]) == (pytest.approx((5.7, 5.8)), 512)
 
 
+def test_golden_values_of_megatron(tmp_path):
+    span = {"start_step": 1, "end_step": 15, "step_interval": 5}
+    document = {
+        "lm loss": {**span, "values": {"1": 10.5, "5": 10.25, "10": 9.5}},
+        "mem-max-allocated-bytes": {**span, "values": {"1": 3e9, "5": 4e9, "10": 4e9}},
+        "iteration-time": {**span, "values": {"1": 22.5, "5": "nan", "10": 0.5, "15": 0.25}},
+    }
+    found = one(read(tmp_path, document))
+    assert (found.steps_s, found.memory.peak_bytes) == ((0.5, 0.25), 4e9)
+    assert found.rows[1] == {"step": 5, "lm_loss": 10.25, "peak_bytes": 4e9}
+    document["iteration-time"]["values"].pop("1")
+    document["iteration-time"]["values"]["5"] = 9.5
+    assert one(read(tmp_path, document)).steps_s == (0.5, 0.25)  # the first that has a time holds the start-up work
+    listed = {"iteration-time": {**span, "values": [22.5, 0.5, 0.25]}}
+    assert one(read(tmp_path, listed)).rows[2] == {"step": 11, "step_s": 0.25}
+    assert "no-step-time" in codes(read(tmp_path, {"lm loss": document["lm loss"]}))
+    assert refusal(tmp_path, {"lm loss": {**span, "values": {}}}).format == "golden values"
+
+
 def test_rates_of_a_loop_that_says_no_time(tmp_path):
     text = of_steps(
         "step {} | loss 4.{} | {} tokens/s | {} tok/s/gpu", (2, 184523.2, 23065.4), (1, 8e5, 1e5), (0, 8e5, 1e5)

@@ -26,7 +26,9 @@ from typing import Any
 ROOT = Path(__file__).parent.parent
 DEVICE = {"kernel", "gpu_memcpy", "gpu_memset", "Kernel", "Memcpy", "Memset"}
 LAUNCHES = re.compile(r".*_runtime|.*_driver|Runtime")
-COMMUNICATION = re.compile(r"nccl|rccl|cross_device_reduce|all_reduce|reduce_scatter|all_gather|msccl", re.IGNORECASE)
+COMMUNICATION = re.compile(
+    r"nccl|rccl|cross_device_reduce|all_reduce|reduce_scatter|all_gather|msccl|\bep::", re.IGNORECASE
+)
 CAUSAL_AT = {
     "_scaled_dot_product_flash_attention": 4,
     "_scaled_dot_product_efficient_attention": 6,

@@ -25,6 +25,10 @@ FORMATS: dict[str, str] = {
     "xla": "app.importers.xla",
     "xplane": "app.importers.xplane",
     "workbook": "app.importers.workbook",
+    "golden-values": "app.importers.golden_values",
+    "nvprof": "app.importers.nvprof",
+    "proton": "app.importers.proton",
+    "rocprof-counters": "app.importers.rocprof_counters",
     "trainer-state": "app.importers.trainer_state",
 }
 """Format → module with ``read(source, filename, limits) -> Imported``; imported only when used."""

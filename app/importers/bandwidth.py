@@ -27,9 +27,8 @@ def bus_factor(kind: str, ranks: int) -> float:
 
     Source: NVIDIA nccl-tests, doc/PERFORMANCE.md.
     """
-    if ranks < 2 or kind not in TRAFFIC or kind == "p2p":
-        return 1.0
-    return TRAFFIC[kind] * (ranks - 1) / ranks
+    factor = 1.0 if kind in ("gather", "scatter") else TRAFFIC.get(kind, 0.0)
+    return factor * (ranks - 1) / ranks if ranks > 1 and factor and kind != "p2p" else 1.0
 
 
 READINGS: tuple[tuple[str, bool, float], ...] = (

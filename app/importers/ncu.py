@@ -96,11 +96,10 @@ def _long(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Launch]:
     needed = ("ID", "Kernel Name", "Metric Name", "Metric Unit", "Metric Value")
     if not set(needed) <= set(at):
         raise ImportRefused("ncu", "the header", "a column is missing: " + ", ".join(set(needed) - set(at)), _REMEDY)
-    decimal = _decimal(row[at["Metric Value"]] for row in rows if len(row) == len(header))
+    rows = [row for row in rows if len(row) > max(at[name] for name in needed)]  # columns of rules may be missing
+    decimal = _decimal(row[at["Metric Value"]] for row in rows)
     found: dict[str, Launch] = {}
     for row in rows:
-        if len(row) != len(header):
-            continue
         launch = found.setdefault(row[at["ID"]], (row[at["Kernel Name"]], _device(row, at), {}))
         value = _value(row[at["Metric Value"]], row[at["Metric Unit"]], decimal)
         if value is not None:

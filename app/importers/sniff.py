@@ -5,14 +5,29 @@ from __future__ import annotations
 import itertools
 import re
 
-from app.importers import flop_counter, json_scan, nccl_tests, ncu, torch_benchmark, xla, xplane
+from app.importers import (
+    flop_counter,
+    json_scan,
+    nccl_tests,
+    ncu,
+    nvprof,
+    rocprof_counters,
+    torch_benchmark,
+    xla,
+    xplane,
+)
 from app.importers.imported import ImportRefused
 from app.importers.source import GZIP_MAGIC, Source
 
 _TORCH_REMEDY = "Upload a trace (export_chrome_trace) or a text table; checkpoints hold no timings."
 _NSYS_REMEDY = (
-    "Export its tables as text: nsys stats --report cuda_gpu_kern_sum --format csv REPORT.nsys-rep, and upload the CSV."
+    "Export its tables as text: nsys stats --report cuda_gpu_kern_sum REPORT.nsys-rep, and upload what it prints."
 )
+_OF_HOST = (
+    "this is a profile of the host's Python alone",
+    "Record what the device did as well: torch.profiler, and upload its trace (export_chrome_trace).",
+)
+_BUSY = re.compile(rb"\s{0,200}(?:.{0,60}\n)?(?:\+-+\+\n)?(?:\| NVIDIA-SMI \d|# gpu +(?:pwr|sm)\b)")
 _REFUSED: tuple[tuple[bytes, str, str, str], ...] = (
     (
         b"version https://git-lfs",
@@ -26,6 +41,10 @@ _REFUSED: tuple[tuple[bytes, str, str, str], ...] = (
     (b"\xfd7zXZ\x00", "xz", "xz compression is not read", "Unpack it, or compress with gzip."),
     (b"\x28\xb5\x2f\xfd", "zstd", "zstd compression is not read", "Unpack it, or compress with gzip."),
     (b"7z\xbc\xaf\x27\x1c", "7z", "7z archives are not read", "Unpack it and upload the files one by one."),
+    (b"{\xa9\x03", "cProfile", *_OF_HOST),
+    (b"{)\x03", "cProfile", *_OF_HOST),
+    (b"\xfb\xa9\x03", "cProfile", *_OF_HOST),
+    (b"\xfb)\x03", "cProfile", *_OF_HOST),
     (b"%PDF", "pdf", "PDF files are not read", "Copy the tables out as text, or upload the original data."),
     (b"\x89PNG", "image", "pictures are not read", "Upload the numbers behind it."),
     (b"\xff\xd8\xff", "image", "pictures are not read", "Upload the numbers behind it."),
@@ -40,12 +59,17 @@ _HEAD_BYTES = 1 << 20
 _TEXTS = {
     "nccl-tests": nccl_tests,
     "ncu": ncu,
+    "nvprof": nvprof,
+    "rocprof-counters": rocprof_counters,
     "torch-benchmark": torch_benchmark,
     "flop-counter": flop_counter,
 }
 """Outputs of tools that are told by their words; all other text is searched for tables."""
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
+_BY_STEP = re.compile(rb'"start_step"\s{0,8}:.{0,200}?"step_interval"\s{0,8}:', re.DOTALL)
+_OBJECT_A_LINE = re.compile(rb"\s{0,100}\{[^\n]{0,100000}\}[ \t\r]{0,20}\n\s{0,100}[^\s,}\]]")
+"""More than one document: a log."""
 _OPS_KEYS = {"format", "signatures", "calls"}
 
 
@@ -73,7 +97,7 @@ def sniff(source: Source, filename: str) -> str:
     if json_scan.opening(head):
         return _json(head)
     _refuse_binary(head, filename)
-    text = head[:_SHOWN_BYTES].decode("utf-8", "replace")
+    text = head.decode("utf-8", "replace")  # whatever a library logged may stand before the table
     return next((format for format, module in _TEXTS.items() if module.is_text(text)), "text")
 
 
@@ -84,6 +108,9 @@ def _refuse_known(head: bytes) -> None:
     if _HTML.match(head):
         message = "this is a web page, perhaps the one that offers the file, or that asks to log in"
         raise ImportRefused("html", "byte 0", message, "Download the file itself; on GitHub that is the Raw button.")
+    if _BUSY.match(head[:2000]):
+        message = "nvidia-smi says how busy a device was, not how long its work took"
+        raise ImportRefused("nvidia-smi", "byte 0", message, "Upload a profile, or a log with the times of steps.")
     if head.startswith(b"PK"):
         if b"[Content_Types].xml" in head and not _WORKBOOK.search(head):
             message = "this is a document of an office program"
@@ -99,6 +126,10 @@ def _refuse_binary(head: bytes, filename: str) -> None:
     if not utf16 and b"\x00" in head[:4096]:
         if filename.lower().endswith((".nsys-rep", ".qdrep", ".qdstrm")):
             raise ImportRefused("nsys-rep", "byte 0", "Nsight Systems reports are a closed format", _NSYS_REMEDY)
+        if filename.lower().endswith((".pftrace", ".perfetto-trace", ".proto")):
+            message = "this is a binary trace of Perfetto"
+            remedy = "Export tables (rocprofv3 ... --output-format csv), or upload a trace of torch.profiler."
+            raise ImportRefused("perfetto", "byte 0", message, remedy)
         raise ImportRefused(
             "binary",
             "byte 0",
@@ -123,6 +154,8 @@ def _json(head: bytes) -> str:
         return "ops"
     if not is_list and {"results", "nccl_version"}.issubset(names):
         return "nccl-tests"
+    if not is_list and _BY_STEP.search(head[:4000]):
+        return "golden-values"
     if not is_list and {"schema", "nodes"}.issubset(names):
         return "chakra"
     if not is_list and "log_history" in names:
@@ -133,6 +166,12 @@ def _json(head: bytes) -> str:
     if not is_list and "rocprofiler-sdk-tool" in names:
         message = "this is a profile that rocprofv3 wrote as JSON"
         raise ImportRefused("rocprof", "byte 0", message, "Export it as tables: rocprofv3 ... --output-format csv.")
+    if not is_list and {"shared", "profiles"}.issubset(names):
+        raise ImportRefused("speedscope", "byte 0", *_OF_HOST)
+    if is_list and {"frame", "metrics"}.issubset(names):
+        return "proton"
+    if not is_list and _OBJECT_A_LINE.match(head):
+        return "text"
     if _RESULT_KEYS.intersection(names):
         return "result"
     if len(head) >= _HEAD_BYTES:

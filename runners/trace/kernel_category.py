@@ -8,7 +8,8 @@ from functools import lru_cache
 from estimator.scenario.breakdown import CATEGORIES, Category
 
 COMMUNICATION = (
-    r"nccl|rccl|gloo|mscclpp|nvshmem|oneccl|^c10d::|^_c10d|"
+    r"nccl|rccl|gloo|mscclpp|nvshmem|oneccl|^c10d::|^_c10d|cross_device_reduce|userbuffers|"
+    r"(?<![a-z_])(deep_ep|ep|internode|internode_ll|intranode)::|epdispatch|epcombine|"
     r"all_?reduce|all_?gather|reduce_?scatter|all_?to_?all"
 )
 COPY = r"^(gpu_)?mem(cpy|set)\b"
@@ -38,10 +39,10 @@ MATMUL = (
     r"(fp8|fp4|int8|grouped?)_\w*mm(?![a-z])|fused_moe_kernel"
 )
 ELEMENTWISE = (
-    r"elementwise|vectorized|unrolled|reduce|norm|softmax|gelu|silu|relu|sigmoid|tanh|dropout|embedding|index|gather|"
+    r"elementwise|pointwiseapply|vectorized|unrolled|reduce|norm|softmax|gelu|silu|relu|sigmoid|tanh|dropout|embedding|index|gather|"
     r"scatter|nll_loss|cross_entropy|catarray|gammabeta|triton_(poi|red|per)|fill|copy|arange|triu|tril|"
     r"^compiledfunction(backward)?$|^triton__\d|cudnn::bn_|_pool_|average_pool|max_pool|"
-    r"rotary|kv_?cache|quant_kernel|scalepackedtensor|rowwisemoments|"
+    r"rotary|kv_?cache|quant_kernel|swiglu|per_(token|channel|tensor|group)_\w*(cast|quant)|cast_(transpose|back)|scalepackedtensor|rowwisemoments|"
     r"^(aten::)?_?(add|sub|rsub|mul|div|pow|sqrt|rsqrt|exp|log|neg|abs|sum|mean|cat|cos|sin|erf|maximum|minimum|clamp|"
     r"where|zero|zeros|zeros_like|ones|ones_like|full|full_like|clone|lerp|addcmul|addcdiv|reciprocal|square|eq|ne|lt|"
     r"gt|le|ge|bitwise_\w+|threshold|threshold_backward|randint|random|normal|uniform|stack|max|min|amax|argmax|"

@@ -81,8 +81,8 @@ _MOST_SEEN, _FEW_ROWS, _MOST_LETTERS = 50, 5, 80
 """Of a text's tables, their rows and their cells, where people look at what was read."""
 _REMEDY = (
     "Paste tables as text: Markdown pipes, columns aligned by spaces, CSV with a header line, or 'name: 1.23 ms', one"
-    " to a line; or a log as it was printed: of Megatron, DeepSpeed, torchtitan, nanotron, Lightning, Hugging Face, or"
-    " of any loop whose lines say a step and its time or rate, as in 'step 10 | loss 4.2 | 135 ms'."
+    " to a line; or a log as it was printed: of Megatron, DeepSpeed, torchtitan, nanotron, Lightning, MLPerf, Hugging"
+    " Face, or of any loop whose lines say a step and its time or rate, as in 'step 10 | loss 4.2 | 135 ms'."
 )
 
 

@@ -67,10 +67,16 @@ NOT_RUN = {
     "nsys": "Nsight Systems",
     "ncu": "Compute",
     "nccl-tests": "nccl-tests",
+    "nvprof": "nvprof",
+    "proton": "Proton",
+    "rocprof-counters": "rocprof",
     "log/Megatron-LM": "Megatron-LM",
     "log/torchtitan": "torchtitan",
     "log/nanotron": "nanotron",
     "log/DeepSpeed": "DeepSpeed",
+    "log/MLPerf": "MLPerf",
+    "golden-values": "Megatron-LM",
+    "log/JSON lines": "DLLogger",
 }
 """By reader: the tool that cannot run where the files were made, as the page names it."""
 

@@ -23,15 +23,21 @@ from tests.app.importers.test_snapshot import FRAMES, entry, snapshot
 from tests.app.importers.test_tools import (
     KERNELS,
     KEY_AVERAGES,
+    LAUNCHES,
     MEGATRON,
     NCCL,
     NCU_LONG,
     NCU_WIDE,
     NSYS_STATS,
+    NVPROF,
+    NVPROF_CSV,
+    PROTON,
     ROCPROF,
+    counters_long,
+    counters_wide,
     database,
 )
-from tests.app.importers.test_trainers import CONFIG, NANOTRON, PROFILER
+from tests.app.importers.test_trainers import CONFIG, MLPERF, NANOTRON, PROFILER, mlperf
 
 EXAMPLES = int(os.environ.get("HEADROOM_EXAMPLES", "8"))
 TOOLS = sorted(path.name for path in (REFERENCE / "tools").iterdir())
@@ -41,7 +47,10 @@ REPORTS = ["cs336_steps/report.txt", "flash_attention/report.txt", "deepflow_log
 TEXTS = {
     "nccl": NCCL, "key averages": KEY_AVERAGES, "nsys stats": NSYS_STATS, "megatron": MEGATRON, "ncu": NCU_LONG,
     "ncu raw": NCU_WIDE, "rocprof": ROCPROF, "nanotron": NANOTRON, "deepspeed": CONFIG, "deepspeed flops": PROFILER,
-    "result": json.dumps(DOCUMENT),
+    "mlperf": mlperf(*MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
+    "result": json.dumps(DOCUMENT), "proton": json.dumps(PROTON),
+    "nvprof": NVPROF, "nvprof csv": NVPROF_CSV,
+    "rocprof counters": counters_wide(*LAUNCHES), "rocprofv3 counters": counters_long(*LAUNCHES),
 }  # fmt: skip
 FORMATS = ["trace", "snapshot", "zip", "tar", "sqlite", "workbook", "ops", *TEXTS, *TOOLS, *REPORTS]
 

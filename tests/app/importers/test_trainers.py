@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from estimator.scenario.units import GIB
@@ -32,6 +34,10 @@ def test_a_run_of_transformers_without_times_between(tmp_path):
     assert found.steps_s == pytest.approx((2.5,))
     assert "mean-of-run" in codes(found)
     assert one(read(tmp_path, text)).steps_s == ()
+    bars = "  9%|▉ | 9/100 [00:09<01:31, 1.0s/it]\r 90%|█████████ | 90/100 [03:00<00:20,  2.00s/it]\n"
+    bars += "100%|██████████| 20/20 [00:02<00:00, 10.00it/s]\n"  # of an evaluation
+    found = one(read(tmp_path, text + bars))
+    assert (found.steps_s, codes(found)) == ((2.0,), {"mean-of-run"})
     state = {"global_step": 20, "log_history": [{"loss": 2.0, "step": 10}, {"train_runtime": 30.0, "step": 20}]}
     assert one(read(tmp_path, state)).steps_s == pytest.approx((1.5,))
     assert refusal(tmp_path, {"log_history": []}).format == "trainer_state"
@@ -76,7 +82,7 @@ def test_a_log_of_nanotron(tmp_path):
 CONFIG = """\
 [2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   bfloat16_enabled ............. True
 [2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   train_batch_size ............. 64
-[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   train_micro_batch_size_per_gpu .. 4
+[2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   train_micro_batch_size_per_gpu  4
 [2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   world_size ................... 8
 [2026-01-01 10:00:00,000] [INFO] [config.py:1001:print]   zero_optimization_stage ...... 2
 """
@@ -93,13 +99,23 @@ def test_a_log_of_deepspeed(tmp_path):
         "plan": {"dp": 8, "micro_batch": 4, "sharding": "zero2"},
         "training": {"global_batch": 64, "precision": "bf16-amp"},
     }
-    assert "no-step-time" in codes(one(read(tmp_path, timers)))
+    by_clock = one(read(tmp_path, timers))
+    assert (by_clock.steps_s, codes(by_clock)) == ((1.0, 1.0), {"by-clock"})
+    assert [row.get("step_s") for row in by_clock.rows] == [None, 1.0, 1.0]
+    assert "no-step-time" in codes(one(read(tmp_path, timers.replace("2026-01-01 10", "10"))))
     clocks = "".join(CLOCK.format(word, forward) for forward in (500.0, 100.0, 110.0) for word in ("_microstep", ""))
     clocked = one(read(tmp_path, CONFIG + clocks + timers))
     assert clocked.steps_s == pytest.approx((0.4005, 0.4105))
     assert clocked.phases_s == pytest.approx(
         {"forward": 0.105, "backward": 0.2005, "exposed_communication": 0.04, "optimizer": 0.06}
     )
+
+
+def test_clocks_of_deepspeed_s_pipelines_are_of_many_steps(tmp_path):
+    steps = "steps: {} loss: 4.6178 iter time (s): {} samples/sec: 257.601\n"
+    text = "".join(steps.format(at, s) + CLOCK.format("", 2785.9) for at, s in ((10, 9.9), (20, 0.994), (30, 0.996)))
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, found.phases_s) == (pytest.approx((0.994, 0.996)), {})
 
 
 PROFILER = """\
@@ -176,6 +192,18 @@ LOOPS = {
         "[batch={}/40]:\n\t Train time/epoch: 0\n\t Train throughput/batches_per_sec: {}\n\t Train loss/train: 9.0",
         (0.1,), (1 / 0.1365,), (1 / 0.135,),
     ),
+    "MaxText": of_steps(
+        "completed step: {}, seconds: {}, TFLOP/s/device: 180.2, Tokens/s/device: 4500.1, loss: 10.5",
+        (9,), (0.1365,), (0.135,),
+    ),
+    "NeMo's bars": of_steps(
+        "Epoch 0: :   1%|█ | 9/99 [00:09<1:00:00, loss=9.1, global_step={}.0, train_step_timing in s={}]",
+        (9,), (0.1365,), (0.135,),
+    ),
+    "Levanter": of_steps(
+        "2024-01-01T00:00:00 - 0 - levanter - INFO - Progress on:train 1.20{}kit/10.0kit rate:{}it/s remaining:2:15:00 "
+        "elapsed:10:00 postfix:loss=9.1", (0.1,), (1 / 0.1365,), (1 / 0.135,),
+    ),
     "tokens of a step": "tokens per iteration will be: 24,576\n" + of_steps(
         "step {} | loss 4.2 | {} tokens/s", (1000.0,), (24576 / 0.1365,), (24576 / 0.135,)
     ),
@@ -191,6 +219,31 @@ def test_a_loop_of_one_s_own(tmp_path, name):
     assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses"))
 
 
+def test_a_log_of_nemo(tmp_path):
+    line = "Training epoch 0, iteration {}/99 | lr: 3e-07 | global_batch_size: 512 | reduced_train_loss: 11.03 | {}"
+    found = one(read(tmp_path, of_steps(line, *((f"train_step_timing in s: {s}",) for s in (50.0, 5.7, 5.8)))))
+    assert (found.steps_s, found.rows[1]["global_batch"]) == (pytest.approx((5.7, 5.8)), 512)
+
+
+def test_golden_values_of_megatron(tmp_path):
+    span = {"start_step": 1, "end_step": 15, "step_interval": 5}
+    document = {
+        "lm loss": {**span, "values": {"1": 10.5, "5": 10.25, "10": 9.5}},
+        "mem-max-allocated-bytes": {**span, "values": {"1": 3e9, "5": 4e9, "10": 4e9}},
+        "iteration-time": {**span, "values": {"1": 22.5, "5": "nan", "10": 0.5, "15": 0.25}},
+    }
+    found = one(read(tmp_path, document))
+    assert (found.steps_s, found.memory.peak_bytes) == ((0.5, 0.25), 4e9)
+    assert found.rows[1] == {"step": 5, "lm_loss": 10.25, "peak_bytes": 4e9}
+    document["iteration-time"]["values"].pop("1")
+    document["iteration-time"]["values"]["5"] = 9.5
+    assert one(read(tmp_path, document)).steps_s == (0.5, 0.25)  # the first that has a time holds the start-up work
+    listed = {"iteration-time": {**span, "values": [22.5, 0.5, 0.25]}}
+    assert one(read(tmp_path, listed)).rows[2] == {"step": 11, "step_s": 0.25}
+    assert "no-step-time" in codes(read(tmp_path, {"lm loss": document["lm loss"]}))
+    assert refusal(tmp_path, {"lm loss": {**span, "values": {}}}).format == "golden values"
+
+
 def test_rates_of_a_loop_that_says_no_time(tmp_path):
     text = of_steps(
         "step {} | loss 4.{} | {} tokens/s | {} tok/s/gpu", (2, 184523.2, 23065.4), (1, 8e5, 1e5), (0, 8e5, 1e5)
@@ -198,8 +251,117 @@ def test_rates_of_a_loop_that_says_no_time(tmp_path):
     found = one(read(tmp_path, text))
     assert (found.steps_s, found.world_size, codes(found)) == ((), 8, {"no-step-time"})
     assert found.rows[0] == {"step": 1, "loss": 4.2, "tokens_per_s": 184523.2, "tokens_per_s_per_gpu": 23065.4}
+    each = "Step {} | loss:1.6 tokens_per_second_per_gpu:{} TFLOP/s/device: {}"
+    found = one(read(tmp_path, of_steps(each, (900, 180), (901, 180), (902, 180))))
+    assert found.rows[0] == {
+        "step": 1, "loss": 1.6, "tokens_per_s_per_gpu": 900.0, "flops_per_s_per_gpu": 180e12,
+    }  # fmt: skip
     long = one(read(tmp_path, of_steps("step {} time {}, tok/s 9", *[(at,) for at in (310, 312, 311)])))
     assert (long.steps_s, codes(long)) == ((), {"unit-missing", "no-step-time"})
+
+
+def test_rates_of_a_loop_are_timed_by_its_clock(tmp_path):
+    line = "2026-02-28T23:59:{}Z INFO step {} | loss 4.2 | {} tok/s\n"
+    text = line.format("10.250", 1, 9) + line.format("10.250", 1, 9) + line.format("20.250", 11, 9)
+    text += "eval of 3 batches\n" + line.format("59.000", 5, 9).replace("2026-02-28T23:59", "2026-03-01T00:00")
+    text += line.format("61.000", 21, 9) + line.format("59.900", 31, 9)
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, codes(found)) == ((1.0,), {"by-clock"})  # a second 61 is no time, and steps begin anew
+    whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(5))
+    assert codes(one(read(tmp_path, whole))) == {"no-step-time"}  # four seconds that are whole are no four steps
+    whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(41))
+    assert one(read(tmp_path, whole)).steps_s == (1.0,)
+
+
+FORMER_ARGUMENTS = """\
+  deepspeed ....................... True
+  hidden_size ..................... 8192
+  model_parallel_size ............. 4
+  num_attention_heads ............. 32
+  num_layers ...................... 64
+  pipe_parallel_size .............. 0
+  seq_length ...................... 1024
+  world_size ...................... 64
+"""
+
+
+def test_what_one_trainer_leaves_out_the_other_says(tmp_path):
+    step = " iteration {:>8}/ 1000 | elapsed time per iteration (ms): 100.0 | lm loss: 1.0E+01 |\n"
+    steps = "".join(step.format(at) for at in (1, 2, 3))
+    config = CONFIG.replace("... 2\n", "... 3\n") + TIMER.format(1, 640.0) + TIMER.format(2, 640.0)
+    found = one(read(tmp_path, FORMER_ARGUMENTS + config + steps))
+    assert (found.origin.producer, found.world_size) == ("Megatron-LM", 64)
+    assert found.scenario["plan"] == {"tp": 4, "dp": 8, "micro_batch": 4, "sharding": "zero3"}
+    assert found.scenario["training"] == {
+        "seq_len": 1024, "global_batch": 64, "precision": "fp32", "framework": "megatron",
+    }  # fmt: skip
+    lines = FORMER_ARGUMENTS.replace("deepspeed", "deepscale").splitlines()
+    alone = one(read(tmp_path, "\n".join(f"vm-07-05: {line}" for line in lines) + "\n" + steps))
+    assert alone.scenario["plan"] == {"tp": 4, "dp": 16}
+
+
+def test_logs_in_lines_of_json(tmp_path):
+    dllogger = "".join(
+        "DLLL " + json.dumps({"timestamp": str(1.6e9 + s), "elapsedtime": str(s), "type": "LOG", "step": [0, step],
+                              "data": {"train_loss": 7.1, "lr": 1e-3}}) + "\n"
+        for step, s in ((10, 21.0), (20, 22.5), (30, 24.0))
+    ) + 'DLLL {"type": "LOG", "step": [], "data": {"train_time": 30.0}}\n'  # fmt: skip
+    found = one(read(tmp_path, "NVIDIA Release 23.04\n" + dllogger))
+    assert (found.origin.format, found.steps_s) == ("log/JSON lines", pytest.approx((0.15, 0.15)))
+    assert found.rows[0]["train_loss"] == 7.1
+    factory = "".join(
+        json.dumps({"current_steps": step, "total_steps": 99, "loss": 1.9, "elapsed_time": said}) + "\n"
+        for step, said in ((10, "0:59:50"), (20, "1:00:10"), (40, "1 day, 1:00:10"))
+    )  # fmt: skip
+    assert one(read(tmp_path, factory)).steps_s == pytest.approx((2.0, 86400 / 20))
+    own = "".join(f'{{"step": {at}, "step_time": 0.{at}, "ok": true, "loss": NaN}}\n' for at in (1, 2, 3))
+    assert one(read(tmp_path, own)).steps_s == pytest.approx((0.2, 0.3))
+    rates = "".join(json.dumps({"step": at, "tok/s": 9.0, "_timestamp": 1.7e12 + 1e4 * at}) + "\n" for at in (1, 2, 3))
+    assert one(read(tmp_path, rates)).steps_s == pytest.approx((10.0, 10.0))
+    plain = one(read(tmp_path, '{"size": 8, "busBw": 6.9}\n{"size": 16, "busBw": 7.9}\n'))
+    assert (plain.rows[1], codes(plain)) == ({"size": 16.0, "busbw": 7.9}, {"no-step-time"})
+    assert refusal(tmp_path, '{"size": 8}\n').format == "json"
+
+
+def mlperf(*events):
+    """Lines of MLPerf's logger, behind the number of the rank that printed them."""
+    return "".join(
+        "0: :::MLLOG " + json.dumps({"namespace": "", "time_ms": 1712973717648 + round(1000 * at), "key": key,
+                                     "value": value, "metadata": {"file": "run.py", "lineno": 1, **said}}) + "\n"
+        for at, key, value, said in events
+    )  # fmt: skip
+
+
+MLPERF = (
+    (0, "global_batch_size", 64, {}), (0, "gradient_accumulation_steps", 2, {}), (0, "local_batch_size", 4, {}),
+    (0, "train_samples", 6400, {}), (0, "max_sequence_length", 2048, {}), (1, "run_start", None, {}),
+)  # fmt: skip
+
+
+def test_a_log_of_mlperf_takes_a_rate_that_the_way_bears_out(tmp_path):
+    rates = [(1, "epoch_start", None, {}), (11, "tracked_stats", {"throughput": 640.0}, {"step": 1}),
+             (15, "eval_accuracy", 0.5, {}), (26, "tracked_stats", {"throughput": 640.0}, {"step": 2})]  # fmt: skip
+    found = one(read(tmp_path, mlperf(*MLPERF, *rates)))
+    assert found.origin.format == "log/MLPerf"
+    assert (found.steps_s, found.world_size, codes(found)) == ((0.1, 0.1), 8, {"mean-of-block"})
+    assert found.rows[1] == {"since_start_s": pytest.approx(14.0), "eval_accuracy": 0.5}
+    of_a_rank = [(at, key, {"throughput": 80.0} if value and key == "tracked_stats" else value, said)
+                 for at, key, value, said in rates]  # fmt: skip
+    found = one(read(tmp_path, mlperf(*MLPERF, *of_a_rank)))  # as SSD counts it: of one GPU of eight
+    assert (found.steps_s, codes(found)) == ((), {"no-step-time"})
+
+
+def test_blocks_of_mlperf_count_samples_or_tokens(tmp_path):
+    samples = [(1, "block_start", None, {"samples_count": 0}), (11, "block_stop", None, {"samples_count": 640}),
+               (20, "block_start", None, {}), (22, "block_stop", None, {"samples_count": 768})]  # fmt: skip
+    assert one(read(tmp_path, mlperf(*MLPERF, *samples))).steps_s == pytest.approx((1.0, 1.0))
+    tokens = [(1, "block_start", None, {"epoch_count": 64 * 2048 * 5}), (11, "block_stop", None, {}),
+              (11, "block_start", None, {"epoch_count": 64 * 2048 * 5}), (20, "eval_start", None, {}),
+              (40, "block_stop", None, {})]  # fmt: skip
+    assert one(read(tmp_path, mlperf(*MLPERF, *tokens))).steps_s == pytest.approx((2.0,))
+    loop = "".join(f"Iter: {at} Time(100 iters): 0.4{at}s Loss: 0.13 lr:0.004\n" for at in (100, 200, 300))
+    hugectr = one(read(tmp_path, mlperf(*MLPERF) + loop))  # the loop within says the times
+    assert (hugectr.origin.format, hugectr.steps_s) == ("log/loop", pytest.approx((0.0042, 0.0043)))
 
 
 def test_bars_of_a_loop(tmp_path):

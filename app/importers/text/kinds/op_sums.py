@@ -31,14 +31,19 @@ _RAW_TIMES = {
     "cuda_time_total": "total_device_s",
 }
 """Attributes of an averaged event, microseconds, and the columns that they become."""
+_FORMER = {"self cpu total": "self cpu", "number of calls": "# of calls"}
+"""Columns of ``key_averages()`` until PyTorch 1.6."""
 _COUNTS = ("instances", "num calls", "count", "operations", "calls")
 _STATISTICS = (
     ("total time", "total"), ("avg", "mean"), ("average", "mean"), ("med", "median"), ("min", "min"),
     ("minimum", "min"),
     ("max", "max"), ("maximum", "max"), ("stddev", "std"),
 )  # fmt: skip
-_CALLS = ("hip", "hsa_")
-"""Calls of the host, of which rocprof writes tables of the same columns."""
+_CALLS = re.compile(
+    r"_{0,2}hip[A-Z]\w{0,80}|hsa_\w{1,80}|roctx\w{1,80}|nccl(?!Dev|Kernel)[A-Z]\w{1,80}"
+    r"|[A-Z]{2,12}_(?:[A-Z]{2,12}_)?API(?:_EXT)?|KERNEL_DISPATCH|MEMORY_(?:COPY|ALLOCATION)|SCRATCH_MEMORY"
+)
+"""Calls of the host and sums by domain, of which rocprof writes tables of the same columns."""
 _CUT = "..."
 
 
@@ -88,7 +93,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
 
 
 def _plain(name: str) -> str:
-    return " ".join(name.lower().replace("_", " ").split())
+    plain = " ".join(name.lower().replace("_", " ").replace("(", " (").split())
+    return _FORMER.get(plain, plain)
 
 
 def _printed(row: dict[str, str]) -> dict[str, Any] | None:
@@ -192,7 +198,8 @@ def _kernels(rows: list[dict[str, Any]], form: str, names: list[str]) -> list[Ke
     and on no CPU. An op's row says the time of its kernels once more, and is left out."""
     if form in ("nsys", "rocprof", "launches"):
         on_device = rows if "instances" in names or form != "nsys" else []
-        on_device = [row for row in on_device if not row["name"].startswith(_CALLS)]
+        calls = [row for row in on_device if _CALLS.fullmatch(row["name"])]
+        on_device = [] if 2 * len(calls) > len(on_device) else [row for row in on_device if row not in calls]
         return [_kernel(row, row["total_s"]) for row in on_device]
     found = []
     for row in rows:

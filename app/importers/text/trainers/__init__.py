@@ -5,13 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 from app.importers.text.trainers import (
     deepspeed,
     hugging_face,
+    json_lines,
     lightning,
     loop,
     megatron,
+    mlperf,
     nanogpt,
     nanotron,
     torchtitan,
@@ -27,6 +30,8 @@ TRAINERS: dict[str, Callable[[Sequence[str]], Log | None]] = {
     "Transformers": hugging_face.read,
     "Lightning": lightning.read,
     "nanoGPT": nanogpt.read,
+    "MLPerf": mlperf.read,
+    "JSON lines": json_lines.read,
 }
 LOOP = "loop"
 """A loop without a name, in formats and origins."""
@@ -37,18 +42,31 @@ _LONGEST_LINE = 8000
 def read(text: str, filename: str) -> Measurement | None:
     """Read the log of whichever trainer says most of its steps, None where it is of none.
 
-    One trainer may drive another; the scenario is then that of the one whose arguments the log holds.
+    One trainer may drive another; what the one leaves out of the scenario, the arguments of the other may say.
     """
     lines = _lines(text)
     logs = [(name, log) for name, reader in TRAINERS.items() if (log := reader(lines)) is not None]
     if not logs:
         return None
     name, best = max(logs, key=lambda one: len(one[1].steps_s))
-    if not best.scenario:
-        known = next((log for _, log in logs if log.scenario), best)
+    if name == "MLPerf" and (own := loop.read(lines)) and len(own.steps_s) > len(best.steps_s):
+        name, best = LOOP, own
+    if len(logs) > 1:
+        others = [log.scenario for _, log in logs if log is not best and log.scenario]
         world = max(log.world_size for _, log in logs)
-        best = replace(best, scenario=known.scenario, world_size=world)
+        best = replace(best, scenario=_filled(best.scenario, others), world_size=world)
     return measurement(best, name, filename)
+
+
+def _filled(scenario: dict[str, Any], others: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """A scenario with what others say beyond it of model, plan and training."""
+    found = dict(scenario)
+    for other in others:
+        for part, said in other.items():
+            found[part] = (
+                said | found[part] if part in ("plan", "training") and part in found else found.get(part, said)
+            )
+    return found
 
 
 def read_loop(text: str, filename: str) -> Measurement | None:

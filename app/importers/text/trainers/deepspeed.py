@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.importers.text.trainers import clock
 from app.importers.text.trainers.log import Log, Step, number, rows_of, whole, without_first
 from estimator.scenario.breakdown import PHASES, Phase
 from estimator.scenario.measurement import MeasuredMemory, Warning
@@ -20,7 +21,7 @@ _MEMORY = re.compile(r"MaxMemAllocated=([\d.]{1,20})\s?GB")
 _CLOCK = re.compile(r"\btime \(ms\) \|(.{1,1000})")
 _PAIR = re.compile(r"\s*(\w{1,60}):\s*([\d.]{1,20})\s*(?:\||$)")
 _PIPELINE = re.compile(r"\bsteps:\s*(\d{1,9})\s+loss:\s*([\d.e+-]{1,20})\s+iter time \(s\):\s*([\d.]{1,20})")
-_ARGUMENT = re.compile(r"\[config\.py:\d{1,6}:print\w{0,20}\]\s+(\w{1,60}) \.{2,80} (.{1,200})$")
+_ARGUMENT = re.compile(r"\[config\.py:\d{1,6}:print\w{0,20}\]\s+(\w{1,60}) \.{0,80} (\S.{0,200})$")
 _PROFILE = re.compile(
     r"^\s*(?:\S{0,60}:\s?)?(params per gpu|params of model \S* *|fwd macs per gpu|fwd flops per gpu|fwd latency"
     r"|bwd latency|step latency|iter latency|samples/second|world size|batch size per gpu)[^:=]{0,60}[:=]\s+"
@@ -45,12 +46,13 @@ def read(lines: Sequence[str]) -> Log | None:
     arguments = {hit[1]: hit[2].strip() for line in lines if (hit := _ARGUMENT.search(line))}
     batch = whole(arguments, {"train_batch_size": "batch"}).get("batch", 0)
     warnings: list[Warning] = []
-    timed = [step for line in lines if (step := _timed(line, batch)) is not None]
+    said = [(step, clock.stamp(line)) for line in lines if (step := _timed(line, batch)) is not None]
+    timed = [step for step, _ in said]
     clocked = [row for line in lines if (row := _clocked(line))]
     piped = [step for line in lines if (step := _piped(line)) is not None]
     profiled = _profiled(lines)
     phases: dict[str, float] = {}
-    if len(clocked) >= _LEAST:
+    if len(clocked) >= _LEAST and len(piped) < _LEAST:  # the engine of pipelines adds up its clocks between prints
         steps = [Step(number=at, seconds=row["step_s"], row=row) for at, row in enumerate(clocked, 1)]
         message = "With wall_clock_breakdown the host waits for the device between the phases, so a step takes longer"
         warnings.append(Warning(code="clock-synchronises", message=message))
@@ -68,6 +70,8 @@ def read(lines: Sequence[str]) -> Log | None:
         phases = {phase: profiled[key] for key, phase in _PROFILED.items() if key in profiled}
         message = "The FLOPs profiler measures one step with hooks around every module, so it takes longer"
         warnings.append(Warning(code="profiled-step", message=message))
+    if not steps_s and steps is timed and len(timed) >= _LEAST:
+        steps, steps_s = clock.timed(timed, [stamp for _, stamp in said], warnings)
     if not steps_s:
         message = "The log gives samples per second, but not train_batch_size, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from app.importers.text.trainers.log import ARGUMENT, Log, model_of, number, whole
+from app.importers.text.trainers.loop import longest_bar_s
 from estimator.scenario.measurement import Warning
 
 _ENTRY = re.compile(r"\{('(?:loss|train_runtime|eval_loss)':.{1,2000})\}")
@@ -36,7 +38,17 @@ def read(lines: Sequence[str]) -> Log | None:
     for at, entry in enumerate((one for one in entries if "loss" in one), 1):
         if every:
             entry["step"] = at * every
-    return _log(entries, steps, arguments, said, model_of(_config(lines)))
+    log = _log(entries, steps, arguments, said, model_of(_config(lines)))
+    return log if log.steps_s or (step_s := longest_bar_s(lines)) is None else _by_bar(log, step_s)
+
+
+def _by_bar(log: Log, step_s: float) -> Log:
+    message = "The step time is what the bar of the run said last, a mean over its steps with evaluations and saving"
+    warnings = [
+        *(one for one in log.warnings if one.code != "no-step-time"),
+        Warning(code="mean-of-run", message=message),
+    ]
+    return replace(log, steps_s=(step_s,), warnings=tuple(warnings))
 
 
 def state(document: Mapping[str, Any]) -> Log | None:

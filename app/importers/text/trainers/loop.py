@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from app.importers.text.trainers import clock
 from app.importers.text.trainers.log import Log, Step, number, ranks_by_rates, rows_of, without_first
 from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Warning
@@ -40,16 +41,29 @@ _BAR = re.compile(
     rf"\b(\d{{1,9}})/(\d{{1,9}})\b.{{1,160}}?\b([\d.]{{1,20}})\s?({_PER_STEP}/s|(?:us|ms|s)/{_PER_STEP})\b",
     re.IGNORECASE,
 )
+_OF_SEVERAL = re.compile(
+    r"\b(?:time|elapsed|took)\s?\(\s?(\d{1,6}) (?:iter|iteration|step|batche?)s\s?\)", re.IGNORECASE
+)
+"""HugeCTR: ``Iter: 200 Time(100 iters): 0.366941s``."""
 _STEP_TOKENS = re.compile(r"\btokens(?: per | ?/ ?)(?:iteration|step|batch)\b\D{0,20}([\d,]{2,15})", re.IGNORECASE)
 _TIME = re.compile(
     r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed)"
     r"|time|dt|time_(?:per_)?(?:step|it|iter|iteration|batch)|elapsed_time_per_iteration|step|iter"
+    r"|(?:train_)?(?:step|iter|batch)_timing(?:_in)?"
 )
 _SINCE_START = re.compile(
     r"(?:train|training|total|wall|cumulative)(?:_training)?_time|elapsed(?:_time)?|time_elapsed|wallclock"
 )
 _MEAN = re.compile(r"(?:step|iter|iteration|batch)_(?:avg|mean)|(?:avg|mean)_(?:time|step)")
-_RATE = re.compile(r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)$|(?:^|_)tps$")
+_RATE = re.compile(
+    r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)(?:_(?:per_)?(?:gpu|device|rank))?$|(?:^|_)tps$"
+)
+_FLOP_RATE = re.compile(r"(?:^|_)([kmgtp])flops?_(?:per_)?(?:s|sec|second)_(?:per_)?(?:gpu|device|chip|rank)$")
+_PREFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+_PROGRESS = re.compile(
+    r"Progress on:.{0,60}?\b([\d.]{1,12})(k?)it/[\d.]{1,12}k?it\s+rate:\s?([\d.]{1,20})\s?(it/s|s/it)(.{0,300})"
+)
+"""Levanter: ``Progress on:train 1.20kit/10.0kit rate:1.1it/s remaining:2:13:20 elapsed:18:10 postfix:loss=3.4``."""
 _STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:per_)?(?:s|sec|second)$")
 _UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
@@ -63,8 +77,8 @@ _LONGEST_STEP_S = 100.0
 def read(lines: Sequence[str]) -> Log | None:
     """Read its steps, else the rates of its bars; None where no three lines say a step and how long or how fast."""
     warnings: list[Warning] = []
-    steps = [step for mark, text in _marked(lines) if (step := _step(mark, text)).row]
-    steps = _timed(steps, lines, warnings)
+    marked = [(step, line) for mark, text, line in _marked(lines) if (step := _step(mark, text)).row]
+    steps = _timed([step for step, _ in marked], lines, warnings)
     if len({step.number for step in steps}) < _FEWEST:
         return _bars(lines)
     steps_s = without_first(steps, warnings)
@@ -73,6 +87,8 @@ def read(lines: Sequence[str]) -> Log | None:
         steps_s = (means[-1],)
         message = "The step time is the mean of the run up to its last line, the first steps among them"
         warnings.append(Warning(code="mean-of-run", message=message))
+    if not steps_s and len(steps) == len(marked):
+        steps, steps_s = clock.timed(steps, [clock.stamp(line) for _, line in marked], warnings)
     if not steps_s:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
@@ -80,30 +96,42 @@ def read(lines: Sequence[str]) -> Log | None:
     return Log(rows=rows_of(steps), steps_s=steps_s, world_size=world, warnings=tuple(warnings))
 
 
-def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Each step that is marked and what is said of it: behind the mark, and on indented lines under a mark alone."""
-    under: tuple[int, list[str]] | None = None
-    for line in lines:
+def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
+    """Each step that is marked, what is said of it (behind the mark, and on indented lines under a mark alone), and the
+    line of the mark."""
+    under: tuple[int, list[str], str] | None = None
+    for line in map(_in_words, lines):
         found = _MARK.search(line[:_HEAD]) if len(line) <= _LONGEST_LINE else None
         if under and found is None and line[:1].isspace():
             if len(under[1]) < _MOST_FIELDS:
                 under[1].append(line[:_LONGEST_LINE])
             continue
         if under:
-            yield under[0], "\n".join(under[1])
+            yield under[0], "\n".join(under[1]), under[2]
             under = None
         if found and not any(letter.isalnum() for letter in line[found.end() :]):
-            under = (int(found[1]), [])
+            under = (int(found[1]), [], line)
         elif found:
-            yield int(found[1]), line[found.end() :]
+            yield int(found[1]), line[found.end() :], line
     if under:
-        yield under[0], "\n".join(under[1])
+        yield under[0], "\n".join(under[1]), under[2]
+
+
+def _in_words(line: str) -> str:
+    found = _PROGRESS.search(line) if line.startswith("Progress on:") or " Progress on:" in line[:_HEAD] else None
+    if found is None:
+        return line
+    step = round(number(found[1]) * (1000 if found[2] else 1))
+    return f"{line[: found.start()]}step {step} | rate: {found[3]}{found[4]} | {found[5].partition('postfix:')[2]}"
 
 
 def _step(mark: int, text: str) -> Step:
     """What a line says of a step; an empty row where that is no time and no rate."""
     row: dict[str, Any] = {}
     unnamed = None
+    several = _OF_SEVERAL.search(text)
+    steps = max(1, int(several[1])) if several else 1
+    text = _OF_SEVERAL.sub("time", text)
     for at, field in enumerate(_FIELD.finditer(text)):
         if at >= _MOST_FIELDS:
             break
@@ -114,6 +142,7 @@ def _step(mark: int, text: str) -> Step:
         key, scale = _meaning(name, printed)
         if key == "steps_per_s":
             key, value = "step_s", 1 / value if value > 0 else 0.0
+        value = value / steps if key in ("step_s", "step_without_unit") else value
         if key == "unnamed_s":
             unnamed = value * scale
         elif key and key not in _MARKS and not (key == "mfu_frac" and value <= 0):
@@ -132,13 +161,17 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
         return ("mean_step_s" if _MEAN.fullmatch(name) else "step_s"), time.scale
     if re.fullmatch(rf"{_PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
         return "steps_per_s", 1.0
+    if rate := _FLOP_RATE.search(name):
+        return "flops_per_s_per_gpu", _PREFIXES[rate[1]]
     if printed.startswith("tok") or _RATE.search(name):
-        each = "gpu" in printed + name or "device" in printed + name
+        each = any(word in printed + name for word in ("gpu", "device", "rank"))
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
     if "/" in printed and not printed.endswith("flops/s"):
         return "samples_per_s", 1.0
     if name.endswith("mfu"):
         return "mfu_frac", 0.01 if printed else 1.0
+    if name in ("seconds", "secs", "milliseconds"):
+        return "step_s", 1e-3 if name == "milliseconds" else 1.0
     if in_name := _UNIT_IN_NAME.search(name):
         name, printed = name[: in_name.start()], printed or in_name[1]
     known = unit(printed + "/s" if printed.endswith("flops") else printed) if printed else None
@@ -185,6 +218,12 @@ def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning])
             seconds = tokens / row["tokens_per_s"]
         timed.append(replace(step, seconds=seconds, row={**row, "step_s": seconds} if seconds else row))
     return timed
+
+
+def longest_bar_s(lines: Sequence[str]) -> float | None:
+    """Seconds of a step, as the bar of most steps said last; None without a bar."""
+    found = _bars(lines)
+    return max(found.rows, key=lambda row: (row["steps"], row["step"]))["step_s"] if found else None
 
 
 def _bars(lines: Sequence[str]) -> Log | None:

@@ -12,7 +12,9 @@ from estimator.scenario.units import MIB
 
 _LINE = re.compile(r"\biteration\s+(\d{1,9})\s*/\s*\d{1,9}\s*\|(.{1,2000})")
 _PAIR = re.compile(r"\s*([^|:]{1,60}?):\s*([^|]{1,60}?)\s*(?:\||$)")
-_ARGUMENT = re.compile(r"^\W{0,10}(?:\[[^\]]{1,60}\]:?\s*)?([a-z][a-z0-9_]{1,60}) \.{3,80} (\S{1,60})\s*$")
+_ARGUMENT = re.compile(
+    r"^(?:[\w.-]{1,60}:\s)?\W{0,10}(?:\[[^\]]{1,60}\]:?\s*)?([a-z][a-z0-9_]{1,60}) \.{3,80} (\S{1,60})\s*$"
+)
 _MEMORY = re.compile(
     r"max allocated:\s*([\d.]{1,20})\s*\|\s*reserved:\s*[\d.]{1,20}\s*\|\s*max reserved:\s*([\d.]{1,20})"
 )
@@ -22,6 +24,10 @@ _MODEL = {
     "ffn_hidden_size": "ffn", "padded_vocab_size": "vocab", "kv_channels": "head_dim", "num_experts": "experts",
     "moe_router_topk": "top_k",
 }  # fmt: skip
+_FORMER = {"model_parallel_size": "tensor_model_parallel_size", "batch_size": "micro_batch_size",
+           "intra_layer_model_parallel_size": "tensor_model_parallel_size",
+           "pipe_parallel_size": "pipeline_model_parallel_size"}  # fmt: skip
+"""Names of arguments until 2020, which forks kept, and that of DeepSpeed's pipelines, 0 without one."""
 _PLAN = {
     "tensor_model_parallel_size": "tp", "pipeline_model_parallel_size": "pp", "context_parallel_size": "cp",
     "data_parallel_size": "dp", "expert_model_parallel_size": "ep", "micro_batch_size": "micro_batch",
@@ -63,11 +69,13 @@ def _step(iteration: int, line: str) -> Step:
         value = number(text)
         if key == "elapsed time per iteration (ms)":
             seconds = row["step_s"] = value * 1e-3
+        elif key == "train_step_timing in s":  # NeMo's
+            seconds = row["step_s"] = value
         elif key.startswith(("throughput per gpu (tflop", "compute per gpu (tflop", "tflops")):
             row["flops_per_s_per_gpu"] = value * 1e12
         elif key in ("tokens/s/gpu", "tokens per second per gpu"):
             row["tokens_per_s_per_gpu"] = value
-        elif key == "global batch size":
+        elif key in ("global batch size", "global_batch_size"):
             row["global_batch"] = int(value)
         elif key.endswith("loss") and "scale" not in key:
             row[key.replace(" ", "_")] = value
@@ -76,10 +84,13 @@ def _step(iteration: int, line: str) -> Step:
 
 def _scenario(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
     """What the dump of Megatron's arguments says of model, plan and training, and the count of ranks."""
+    arguments = {_FORMER[name]: value for name, value in arguments.items() if name in _FORMER and value != "0"} | {
+        **arguments
+    }
     model, training = whole(arguments, _MODEL), whole(arguments, _TRAINING)
     plan: dict[str, Any] = whole(arguments, _PLAN)
-    laid_out = plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1) * plan.get("dp", 1)
-    world = whole(arguments, {"world_size": "world"}).get("world", laid_out)
+    inside = plan.get("tp", 1) * plan.get("pp", 1) * plan.get("cp", 1)
+    world = whole(arguments, {"world_size": "world"}).get("world", inside * plan.get("dp", 1))
     if not {"layers", "hidden", "heads"} <= set(model):
         return {}, world
     said: dict[str, Any] = {"network": "transformer", **model}
@@ -93,6 +104,8 @@ def _scenario(arguments: Mapping[str, str]) -> tuple[dict[str, Any], int]:
         plan["sequence_parallel"] = arguments["sequence_parallel"] == "True"
     if arguments.get("use_distributed_optimizer") == "True":
         plan["sharding"] = "zero1"
+    if "deepspeed" not in arguments and "dp" not in plan and inside and world % inside == 0:
+        plan["dp"] = world // inside  # DeepSpeed may lay out stages of its own, and says its ranks itself
     precision = "bf16" if arguments.get("bf16") == "True" else "fp16-amp" if arguments.get("fp16") == "True" else "fp32"
     scenario = {"model": said, "plan": plan, "training": {**training, "precision": precision, "framework": "megatron"}}
     return scenario, world

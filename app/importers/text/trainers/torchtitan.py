@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from app.importers.text.trainers import clock
 from app.importers.text.trainers.log import Log, Step, number, rows_of
 from estimator.scenario.measurement import MeasuredMemory, Warning
 from estimator.scenario.units import GIB
@@ -23,17 +24,23 @@ _LEAST = 2
 
 def read(lines: Sequence[str]) -> Log | None:
     """Read its steps, None where there are none."""
-    steps = []
+    steps, stamps = [], []
     for line in lines:
         if found := _LINE.search(line):
+            stamps.append(clock.stamp(line))
             row = {_KEYS[name][0]: number(text) * _KEYS[name][1] for name, text, _ in _PAIR.findall(found[0])}
             steps.append(Step(number=int(found[1]), seconds=None, row=row))
     if len(steps) < _LEAST:
         return None
-    message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
+    warnings: list[Warning] = []
+    steps, steps_s = clock.timed(steps, stamps, warnings)
+    if not steps_s:
+        message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
+        warnings.append(Warning(code="no-step-time", message=message))
     reserved = [step.row["reserved_bytes"] for step in steps if "reserved_bytes" in step.row]
     return Log(
         rows=rows_of(steps),
+        steps_s=steps_s,
         memory=MeasuredMemory(reserved_bytes=max(reserved, default=None)),
-        warnings=(Warning(code="no-step-time", message=message),),
+        warnings=tuple(warnings),
     )

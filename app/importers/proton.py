@@ -1,0 +1,108 @@
+"""Proton, Triton's profiler (``proton.finalize()`` writes ``*.hatchet``): kernels by name, of the whole recording.
+
+A tree of scopes whose nodes with a time are kernels. FLOPs and bytes are what a program said of its kernels, beside the
+time or, where a launch says them, in the scope around a single kernel.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from app.importers.amounts import amount
+from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.names import short_name
+from app.importers.source import Source
+from estimator.scenario.breakdown import Category
+from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
+from estimator.scenario.units import MIB
+from runners.trace.kernel_category import category_of
+
+_TIME, _BYTES, _FLOPS = "time (ns)", "bytes", "flops"
+_MOST_BYTES = 256 * MIB
+_REMEDY = "Upload the .hatchet that proton.finalize() wrote; its default data are a tree, and its context the kernels."
+
+
+class Frame(msgspec.Struct):
+    """Where a node is."""
+
+    name: str = ""
+
+
+class Node(msgspec.Struct):
+    """A scope or a kernel; the last of the file is a table of devices and is neither."""
+
+    frame: Frame = msgspec.field(default_factory=Frame)
+    metrics: dict[str, Any] = {}
+    children: list[Node] = []
+
+
+def read(source: Source, filename: str, limits: Limits) -> Imported:
+    """Sum kernels by name; raise ImportRefused where there is none."""
+    try:
+        trees = msgspec.json.decode(source.read("proton", _MOST_BYTES), type=list[Node])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise ImportRefused("proton", "", f"this is no profile that can be read ({error})", _REMEDY) from None
+    runs: dict[str, list[tuple[float, int, float | None, float | None]]] = defaultdict(list)
+    devices = set()
+    for node, said in _timed(trees):
+        seconds, count = (amount(node.metrics[_TIME]) or 0.0) * 1e-9, amount(node.metrics.get("count")) or 1.0
+        runs[short_name(node.frame.name or "(unnamed)")].append((seconds, int(count), _flops(said), _sum(said, _BYTES)))
+        devices.add(str(node.metrics.get("device_id", ""))[:20])
+    if not runs:
+        raise ImportRefused("proton", "", "no kernel with a time is in it", _REMEDY)
+    kernels = sorted((_kernel(name, some) for name, some in runs.items()), key=lambda one: -one.total_s)
+    message = "The times are those of the whole recording; Proton marks no steps, so there is no step time"
+    warnings = [Warning(code="whole-recording", message=message)]
+    if len(devices) > 1:
+        message = f"Kernels of {len(devices)} devices are added up"
+        warnings.append(Warning(code="devices-added", message=message))
+    measurement = Measurement(
+        label=filename[:200],
+        origin=Origin(kind="upload", format="proton", producer="Proton"),
+        device={"count": len(devices)} if len(devices) > 1 else {},
+        kernels=tuple(kernels[: limits.kernels]),
+        warnings=tuple(warnings),
+    )
+    return Imported(
+        measurements=(measurement,), warnings=tuple(warnings), skipped=max(0, len(kernels) - limits.kernels)
+    )
+
+
+def _timed(trees: list[Node]) -> Iterator[tuple[Node, dict[str, Any]]]:
+    """Every node with a time, and the figures that are said of it."""
+    waiting: list[tuple[Node, dict[str, Any]]] = [(node, {}) for node in trees]
+    while waiting:
+        node, around = waiting.pop()
+        if amount(node.metrics.get(_TIME)):
+            own = _flops(node.metrics) is not None or _sum(node.metrics, _BYTES) is not None
+            yield node, node.metrics if own else around
+        alone = len(node.children) == 1
+        waiting += [(child, node.metrics if alone and _TIME not in node.metrics else {}) for child in node.children]
+
+
+def _flops(said: dict[str, Any]) -> float | None:
+    """``flops``, ``flops8``, ``flops16`` …: of one width each."""
+    found = [value for name, text in said.items() if name.startswith(_FLOPS) and (value := amount(text, 1e24))]
+    return sum(found) if found else None
+
+
+def _sum(said: dict[str, Any], name: str) -> float | None:
+    return amount(said.get(name), 1e24) or None
+
+
+def _kernel(name: str, runs: list[tuple[float, int, float | None, float | None]]) -> Kernel:
+    """FLOPs and bytes only where all its nodes have them."""
+    category = category_of(name)
+    flops, size = ([run[at] for run in runs] for at in (2, 3))
+    return Kernel(
+        name=name,
+        category=Category.OTHER if category == Category.HOST else category,
+        count=sum(run[1] for run in runs),
+        total_s=sum(run[0] for run in runs),
+        flops=None if None in flops else sum(one or 0.0 for one in flops),
+        bytes=None if None in size else sum(one or 0.0 for one in size),
+    )

@@ -21,6 +21,7 @@ from torch.utils import checkpoint as checkpointing
 from estimator.scenario.problems import InputProblems, Problem
 from runners.program import attention, autocast, chip, compiled, composites
 from runners.program.functions import Cuda, inward_named, known, on_device, on_host
+from runners.program.moved import become
 from runners.program.recorder import DEVICE, Recorder
 from runners.program.recording import Finished, Recording
 
@@ -166,6 +167,7 @@ def _patch_devices(route: Route) -> None:
     dataloader.__iter__ = batches  # type: ignore[method-assign]
     iterator.__next__ = batch
     anywhere.Generator = _generator()
+    anywhere.Tensor.record_stream = lambda self, stream: None  # torch's own wants a stream of C++
     parallel: Any = scatter_gather
     parallel.Scatter = _Scatter
     wrap = anywhere.Tensor._make_wrapper_subclass
@@ -261,7 +263,7 @@ def _patch_parameters(route: Route) -> None:
             if value is None or type(value) is not FakeTensor:
                 continue
             with torch.no_grad():
-                _become(value, fn(value))
+                become(value, fn(value))
                 if type(value.grad) is FakeTensor:
                     value.grad = fn(value.grad)
             plain[name] = value
@@ -276,23 +278,6 @@ def _patch_parameters(route: Route) -> None:
         return self
 
     module._apply = apply
-
-
-_KEPT = frozenset(("_is_param",))
-
-
-def _become(parameter: Any, moved: Any) -> None:
-    """Give a parameter another device or type in place, as ``.data =`` does on a GPU."""
-    if moved is parameter or type(moved) is not FakeTensor:
-        return
-    if moved.untyped_storage()._cdata == parameter.untyped_storage()._cdata:
-        return
-    made = moved.detach().requires_grad_(parameter.requires_grad)
-    own = {name: value for name, value in parameter.__dict__.items() if name not in made.__dict__ or name in _KEPT}
-    fresh = {**own, **made.__dict__, **{name: own[name] for name in _KEPT if name in own}}
-    torch._C._swap_tensor_impl(parameter, made)
-    parameter.__dict__.clear()
-    parameter.__dict__.update(fresh)
 
 
 def _patch_backward(route: Route) -> None:

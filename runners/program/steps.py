@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -94,4 +94,17 @@ class Steps:
         found = {id(p): p for root in self.recording.roots for p in root.parameters() if p.requires_grad}
         if self._leader is not None:
             found |= {id(p): p for group in self._leader.param_groups for p in group["params"]}
-        return sum(p.numel() for p in found.values())
+        flat = list(_flat(self.recording.roots))
+        for one in flat:
+            for part in (one, *(one._params or ())):  # parts of this rank, where the program sees its own parameters
+                found.pop(id(part), None)
+        return sum(p.numel() for p in found.values()) + sum(sum(one._numels) for one in flat)
+
+
+def _flat(roots: list[Any]) -> Iterator[Any]:
+    """Flat parameters of FullyShardedDataParallel, each of which knows what it holds on all ranks together."""
+    handles = {id(m._handle): m._handle for root in roots for m in root.modules() if hasattr(m, "_handle")}
+    for handle in handles.values():
+        flat = getattr(handle, "flat_param", None)
+        if flat is not None and flat.requires_grad:
+            yield flat

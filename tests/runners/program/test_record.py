@@ -141,6 +141,22 @@ def test_fsdp_gathers_ahead_on_streams_of_its_own(traced):
     assert bytes_of(found, MemoryKind.PARAMETERS) == 4 * found.parameters // 16
 
 
+@pytest.mark.parametrize("more", [(), ("original",)])
+def test_flat_parameters_are_gathered_as_torchs_own_fsdp_does(traced, more):
+    """Its notes: a unit is gathered before forward and backward, the root once; one reduce-scatter each."""
+    found = traced(PROGRAMS / "parallel.py", "--world-size", "16", "--rank", "9", "--", "flat", *more)
+    exchanges = [found.of(call) for call in found.calls if call.kind == "collective"]
+    names = Counter(one.op for one in exchanges)
+    assert names == {"c10d::_allgather_base_": 3 + 2, "c10d::_reduce_scatter_base_": 3}
+    own = [1024 * 1025 // 16] * 2 + [16 * 1025 // 16]
+    gathered = [one.inputs[0].shape[0] for one in exchanges if "allgather" in one.op]
+    assert sorted(gathered, reverse=True) == sorted([*own, *own[:2]], reverse=True)
+    assert {one.inputs[0].dtype for one in exchanges} == {"bfloat16"}
+    assert all(call.stream for call in found.calls if call.kind == "collective")
+    assert found.parameters == 2 * 1024 * 1025 + 16 * 1025
+    assert bytes_of(found, MemoryKind.PARAMETERS) == 4 * found.parameters // 16
+
+
 def test_tensor_parallel_halves_meet_in_an_all_reduce(traced):
     found = traced(PROGRAMS / "parallel.py", "--world-size", "8", "--rank", "5", "--", "tensor")
     exchanges = [call for call in found.calls if call.kind == "collective"]

@@ -19,7 +19,7 @@ from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
-from runners.program import attention, autocast, chip, compiled, composites
+from runners.program import attention, autocast, chip, compiled, composites, recurrent
 from runners.program.functions import Cuda, inward_named, known, on_device, on_host
 from runners.program.moved import become
 from runners.program.recorder import DEVICE, Recorder
@@ -35,7 +35,7 @@ class Route:
         self.device = device
         self.recording = recording
         _register()
-        self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
+        self.fakes = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         self.casts = autocast.CastCache()
         self.recorder = Recorder(recording, self.fakes, device.capability)
         self.functions = Cuda(device, recording)
@@ -43,6 +43,7 @@ class Route:
             *autocast.install(DEVICE, self.casts, on_device),
             attention.install(device.capability),
             composites.install(),
+            recurrent.install(DEVICE, self.casts.cast),
         ]
 
     def install(self) -> None:

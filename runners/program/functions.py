@@ -167,6 +167,14 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
             made.density = 1.0 / max(made.shape[-1], 1)  # type: ignore[attr-defined]
         return made
 
+    def ctc_loss(func: Any, args: Any, kwargs: Any) -> Any:
+        to = next((one.device for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)), None)
+
+        def sent(one: Any) -> Any:  # lengths that lie on the host, as CUDA sends them before it divides
+            return one.to(to) if isinstance(one, torch.Tensor) else one
+
+        return func(*map(sent, args), **{name: sent(one) for name, one in kwargs.items()})
+
     def set_data(func: Any, args: Any, kwargs: Any) -> None:
         if not moved.set_data(*args):
             func(*args)
@@ -196,12 +204,16 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         tensor.data.__set__: set_data,
         tensor.__deepcopy__: copied,
         tensor.all: all_true,
+        tensor._is_all_true: all_true,
+        torch._is_all_true: all_true,
         torch.all: all_true,
         torch.isfinite: all_true,
         torch.allclose: all_true,
         tensor.__getitem__: indexed,
         tensor.__setitem__: indexed,
         torch.nn.functional.one_hot: one_hot,
+        torch.ctc_loss: ctc_loss,
+        torch.nn.functional.ctc_loss: ctc_loss,
         torch.device: named,
         torch.tensor: built,
         torch.as_tensor: built,

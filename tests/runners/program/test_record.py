@@ -183,6 +183,38 @@ def test_a_program_of_one_step_is_recorded_up_to_its_end(traced):
     assert any("after 1 of 2 steps" in text for text in found.assumptions)
 
 
+def test_a_program_without_an_optimizer_has_a_step_from_backward_to_backward(traced):
+    found = traced(PROGRAMS / "by_hand.py")
+    assert ops(found, phase="optimizer") == ["add_"] * (1 + 2 * 4 + 2)
+    assert (
+        ops(found, phase="forward").count("_cudnn_rnn")
+        == ops(found, phase="backward").count("_cudnn_rnn_backward")
+        == 1
+    )
+    assert any("makes no optimizer" in text for text in found.assumptions)
+    assert bytes_of(found, MemoryKind.GRADIENTS) >= 4 * found.parameters
+
+
+def test_a_recurrent_layer_is_one_call_of_cudnn_with_the_products_of_its_steps(traced):
+    """2·T·B·4H·(I + H) of each layer forward, twice that backward (inputs and weights)."""
+    found = traced(PROGRAMS / "by_hand.py")
+    steps, batch, hidden = 7, 4, 24
+    per_pass = sum(2 * steps * batch * 4 * hidden * (inputs + hidden) for inputs in (32, hidden))
+    for name, passes in (("_cudnn_rnn", 1), ("_cudnn_rnn_backward", 2)):
+        (one,) = [s for s in found.signatures if s.op == f"aten::{name}"]
+        products = [op for op in kernels_of(one) if op.kind == "gemm"]
+        assert sum(op.flops * op.count for op in products) == passes * per_pass
+        assert sum(op.count for op in products) == 2 * (steps + (1 if passes == 1 else 3))
+
+
+def test_indices_of_the_host_are_sent_and_what_torch_knows_no_shape_of_is_run_on_zeros(traced):
+    found = traced(PROGRAMS / "by_hand.py")
+    sent = [s for s in found.signatures if s.op == "aten::_to_copy" and s.arguments.get("direction") == "HtoD"]
+    assert (7,) in {s.outputs[0].shape for s in sent}
+    (lost,) = [s for s in found.signatures if s.op == "aten::_ctc_loss_backward"]
+    assert lost.outputs[0].shape == (7, 4, 50)
+
+
 def varying(found: OpList) -> list[int]:
     """Sizes of products that follow from data, in the order of the calls."""
     return [call.varies for call in found.calls if call.varies and found.of(call).op == "aten::mm"]

@@ -43,6 +43,9 @@ LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 def add_trace(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
+    parser.add_argument(
+        "-m", dest="as_module", action="store_true", help="the program is named as a module, as python -m runs it"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="OPS.json", help="where the op list goes")
     parser.add_argument("--quiet", action="store_true", help="say nothing of it")
     parser.add_argument("--said-by", default="", metavar="NAME", help="whose command a line about a mistake names")
@@ -109,8 +112,8 @@ def _for_rank(options: argparse.Namespace, rank: int) -> list[str]:
     said = _said(options)
     how = ["--world-size", str(options.world_size or rank + 1), "--rank", str(rank), "--chip", options.chip]
     how += ["--steps", str(options.steps), "--out", os.devnull, "--quiet"]
-    own = ["--", *said] if _is_script(options.program) else said
-    return [sys.executable, "-m", "runners", "trace", *given, *how, *own]
+    own = ["--", *said] if _is_own(options) else said
+    return [sys.executable, "-m", "runners", "trace", *(["-m"] if options.as_module else []), *given, *how, *own]
 
 
 def _counted(found: OpList) -> str:
@@ -126,14 +129,15 @@ def _counted(found: OpList) -> str:
     return f"{len(found.calls):,} calls ({parts})"
 
 
-def _is_script(program: str) -> bool:
-    path = Path(program)
-    return path.suffix == ".py" or path.is_file()
+def _is_own(options: argparse.Namespace) -> bool:
+    """Whether the program is a script, or a module that runs as one, and trains by itself."""
+    path = Path(options.program)
+    return bool(options.as_module) or path.suffix == ".py" or path.is_file()
 
 
 def _said(options: argparse.Namespace) -> list[str]:
     """The program's own arguments; of a module that came alone, how it is trained."""
-    if _is_script(options.program):
+    if _is_own(options):
         return list(options.arguments)
     words = ["--optimizer-kernel", options.optimizer_kernel] if options.optimizer_kernel != "default" else []
     chosen = _chosen(options)
@@ -221,7 +225,7 @@ def run(
         problem = Problem(field=name, message=message, remedy='Let it move its model to "cuda".')
         raise ProgramFailed(RuntimeError(message), problem)
     return recording.op_list(
-        before=before, program=name, chip=chip.name, world_size=max(world_size, 1), rank=rank,
+        before=before, program=name, chip=chip.name, world_size=max(world_size, recording.world_size), rank=rank,
         arguments=tuple(arguments), parameters=counted.parameters(), versions=_versions(),
     )  # fmt: skip
 
@@ -279,7 +283,9 @@ def _checked(options: argparse.Namespace) -> Chip:
 def _program(options: argparse.Namespace) -> Callable[[Assume], Any]:
     """Return what runs the program; what needs torch is imported when it runs, on the fake device."""
     path = Path(options.program)
-    if options.hf is None and _is_script(options.program):
+    if options.as_module:
+        return lambda _: run_module(options.program, options.arguments)
+    if options.hf is None and _is_own(options):
         if not path.is_file():
             problem = Problem(field=str(path), message="there is no such file", remedy="Give the path of a script.")
             raise InputProblems([problem])
@@ -328,6 +334,13 @@ def run_script(path: Path, arguments: Sequence[str]) -> None:
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     runpy.run_path(str(path), run_name="__main__")
+
+
+def run_module(name: str, arguments: Sequence[str]) -> None:
+    """Run a module as ``python -m`` would, with these arguments."""
+    sys.argv = [name, *arguments]
+    sys.path.insert(0, str(Path.cwd()))
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 def _as_launched(chip: Chip, world_size: int, rank: int) -> int:

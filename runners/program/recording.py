@@ -41,6 +41,7 @@ class Recording:
         self.step = 0
         self.ends = False
         self.by_hand = False
+        self.world_size = 1
         self.at_backward: Callable[[], None] = lambda: None
         self.optimizer = 0
         self.recomputing = 0

@@ -141,6 +141,14 @@ def test_fsdp_gathers_ahead_on_streams_of_its_own(traced):
     assert bytes_of(found, MemoryKind.PARAMETERS) == 4 * found.parameters // 16
 
 
+def test_a_program_that_starts_its_ranks_is_traced_as_one_of_them(traced):
+    found = traced(PROGRAMS / "spawns.py", "--rank", "1", "--world-size", "2", "--", "4")
+    assert (found.world_size, found.rank) == (4, 1)
+    (exchange,) = [found.of(call) for call in found.calls if call.kind == "collective"]
+    assert exchange.inputs[0].shape == (16 * 17,)
+    assert found.groups == ((0, 1, 2, 3),)
+
+
 @pytest.mark.parametrize("more", [(), ("original",)])
 def test_flat_parameters_are_gathered_as_torchs_own_fsdp_does(traced, more):
     """Its notes: a unit is gathered before forward and backward, the root once; one reduce-scatter each."""

@@ -197,6 +197,9 @@ def trace(
         list[str] | None,
         typer.Argument(metavar="[-- ARGS]", help="What the program is given.", show_default=False),
     ] = None,
+    as_module: Annotated[
+        bool, typer.Option("-m", help="The program is named as a module, as python -m runs it.")
+    ] = False,
     hf: Annotated[
         Path | None,
         typer.Option("--hf", metavar="CONFIG.json", help="A model of transformers, which must be installed."),
@@ -233,7 +236,8 @@ def trace(
         "--seq": seq, "--attention": attention, "--precision": precision, "--optimizer": optimizer,
     }  # fmt: skip
     flags = [word for name, value in values.items() if value is not None for word in (name, str(value))]
-    flags += [name for name, wanted in (("--checkpointing", checkpointing), ("--compile", compile_)) if wanted]
+    switches = (("-m", as_module), ("--checkpointing", checkpointing), ("--compile", compile_))
+    flags += [name for name, wanted in switches if wanted]
     return command([*([program] if program else []), *flags], arguments or [], out, as_json, data, calibration)
 
 

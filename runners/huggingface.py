@@ -1,9 +1,10 @@
-"""A model of transformers from its config.json, with the batch that its architecture takes and a loss of its own."""
+"""A model of transformers from its config.json, built with a loss of its own."""
 
 from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,13 +14,17 @@ import torch
 from torch import nn
 
 from estimator.scenario.problems import InputProblems, Problem
+from runners.huggingface_batch import batch_of
 
+_SEES = ("AutoModelForImageTextToText", "AutoModelForMultimodalLM")
+_TURNS = ("AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq")
 HEADS = (
-    "AutoModelForCausalLM", "AutoModelForSeq2SeqLM", "AutoModelForMaskedLM", "AutoModelForSpeechSeq2Seq",
-    "AutoModelForImageClassification", "AutoModelForAudioClassification", "AutoModelForImageTextToText",
-    "AutoModelForSequenceClassification", "AutoModel",
+    "AutoModelForCausalLM", *_TURNS, "AutoModelForMaskedLM", *_SEES, "AutoModelForImageClassification",
+    "AutoModelForAudioClassification", "AutoModelForCTC", "AutoModelForSequenceClassification",
+    "AutoModelForVideoClassification", "AutoModelForSemanticSegmentation", "AutoModelForObjectDetection",
+    "AutoModelForDepthEstimation", "AutoModelForPreTraining", "AutoModelForTimeSeriesPrediction", "AutoModel",
 )  # fmt: skip
-"""Tried in this order where the config names no architecture with a loss."""
+"""Tried in this order where the config names no architecture with a loss; first those of what a config says it is."""
 
 
 def of_config(
@@ -31,8 +36,8 @@ def of_config(
     dtype: torch.dtype,
     device: str,
     checkpointing: bool = False,
-) -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    """Return the module of a config, its weights as it initialises them, and a batch, both on the device.
+) -> tuple[nn.Module, dict[str, Any], tuple[str, ...]]:
+    """Return the module of a config on the device, its weights as it initialises them; a batch on the host; and notes.
 
     ``given``: a config.json, a folder that has one, or what stands in it. Raises InputProblems where none can be built.
     """
@@ -46,24 +51,35 @@ def of_config(
     if not isinstance(kind, str):
         raise _bad("has no model_type", "Give the config.json of a model on Hugging Face.")
     try:
-        config = transformers.AutoConfig.for_model(kind, **document)
-    except (KeyError, ValueError, TypeError) as error:
-        message = f"is of a model_type that transformers cannot build: {str(error)[:300]}"
+        configs = transformers.CONFIG_MAPPING[kind]
+    except (KeyError, ImportError) as error:
+        message = f"is of a model_type that transformers cannot build: {_words(error)}"
         raise _bad(message, "Install a transformers that knows it, or give a program of your own.") from None
+    try:
+        config = configs.from_dict(_plain(document))
+    except Exception as error:
+        raise _bad(f"is no config of {kind}: {_words(error)}", "Correct the field that it names.") from None
+    part: tuple[str, ...] = ()
+    if hasattr(config, "thinker_config"):  # a talker has no loss of its own
+        config, part = config.thinker_config, ("of the model its thinker alone trains",)
     if hasattr(config, "use_cache"):
         config.use_cache = False  # a training step fills no cache of keys and values
+    if getattr(config, "is_encoder_decoder", False):  # whose text begins with one of them, which some do not say
+        for name in ("pad_token_id", "decoder_start_token_id"):
+            if getattr(config, name, None) is None:
+                setattr(config, name, 0)
     if not getattr(config, "architectures", None):
         config.architectures = []  # transformers asks each of them where a model type has several classes
     with torch.device(device):
         module = _built(transformers, config, attention, dtype)
-        tensors = _batch(module, config, batch, seq)
+    tensors, notes = batch_of(module, config, batch, seq)
     if checkpointing:
         if not getattr(module, "supports_gradient_checkpointing", False):
             raise _bad(f"{type(module).__name__} cannot recompute its blocks", "Leave --checkpointing out.")
         module.gradient_checkpointing_enable(  # type: ignore[operator]
             gradient_checkpointing_kwargs={"use_reentrant": False}
         )
-    return module, tensors
+    return module, tensors, part + notes
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -77,49 +93,41 @@ def _read(path: Path) -> dict[str, Any]:
     return found
 
 
-def _batch(model: nn.Module, config: Any, batch: int, sequence: int) -> dict[str, torch.Tensor]:
-    """Return ids, pictures or sound, with labels."""
-    text = config.get_text_config() if hasattr(config, "get_text_config") else config
-    name = getattr(model, "main_input_name", "input_ids")
-
-    def ids(length: int) -> torch.Tensor:
-        return torch.randint(0, int(getattr(text, "vocab_size", 2)), (batch, length))
-
-    if name == "pixel_values":
-        side = getattr(config, "image_size", 224) or 224
-        height, width = side if isinstance(side, (list, tuple)) else (side, side)
-        channels = getattr(config, "num_channels", 3)
-        return {"pixel_values": torch.randn(batch, channels, height, width), "labels": _classes(batch)}
-    if name == "input_features":
-        frames = 2 * getattr(config, "max_source_positions", 1500)
-        sound = torch.randn(batch, getattr(config, "num_mel_bins", 80), frames)
-        return {
-            "input_features": sound,
-            "labels": ids(min(sequence, getattr(config, "max_target_positions", sequence))),
-        }
-    most = getattr(text, "max_position_embeddings", None) or sequence
-    tokens = ids(min(sequence, most))
-    if getattr(config, "is_encoder_decoder", False) or "LM" in type(model).__name__:
-        return {"input_ids": tokens, "labels": tokens.clone()}
-    if "Classification" in type(model).__name__:
-        return {"input_ids": tokens, "labels": _classes(batch)}
-    return {"input_ids": tokens}
+def _plain(found: Any) -> Any:
+    """Numbers that JSON has no word for, as transformers writes them."""
+    if isinstance(found, dict):
+        if set(found) == {"__float__"}:
+            return float(found["__float__"])
+        return {name: _plain(value) for name, value in found.items()}
+    return [_plain(one) for one in found] if isinstance(found, list) else found
 
 
-def _classes(batch: int) -> torch.Tensor:
-    return torch.zeros(batch, dtype=torch.int64)
+def _words(error: BaseException) -> str:
+    return " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
 
 
 def _built(transformers: Any, config: Any, attention: str, dtype: torch.dtype) -> nn.Module:
     named = [getattr(transformers, name, None) for name in getattr(config, "architectures", None) or ()]
     for kind in named:
-        if kind is not None and ("For" in kind.__name__ or "LMHead" in kind.__name__):
+        if kind is not None and ("For" in kind.__name__ or "LMHead" in kind.__name__ or _pairs(kind)):
             return _from_config(kind, config, attention, dtype)
-    for name in HEADS:
+    whole = getattr(transformers.AutoModel, "_model_mapping", {})
+    if type(config) in whole and _pairs(whole[type(config)]):
+        return _from_config(whole[type(config)], config, attention, dtype)
+    sees = any(hasattr(config, part) for part in ("vision_config", "audio_config"))
+    leading = (_TURNS if getattr(config, "is_encoder_decoder", False) else ()) + (_SEES if sees else ())
+    if not getattr(config, "is_decoder", True):  # says so of itself where it may be either
+        leading += ("AutoModelForMaskedLM",)
+    for name in dict.fromkeys(leading + HEADS):
         kind = getattr(transformers, name, None)
         if kind is not None and type(config) in getattr(kind, "_model_mapping", {}):
             return _from_config(kind, config, attention, dtype)
     raise _bad(f"transformers has no model for {type(config).__name__}", "Give a program of your own.")
+
+
+def _pairs(kind: Any) -> bool:
+    """Whether a model holds text against pictures or sound, for which its loss needs no labels."""
+    return hasattr(kind, "forward") and "return_loss" in inspect.signature(inspect.unwrap(kind.forward)).parameters
 
 
 def _from_config(kind: Any, config: Any, attention: str, dtype: torch.dtype) -> nn.Module:

@@ -32,7 +32,7 @@ LEARNING_RATE = 1e-4
 
 @dataclass(kw_only=True)
 class Program:
-    """A module on its device, a batch, the loss of one call, and its optimizer."""
+    """A module on its device, a batch, the loss of one call, its optimizer; ``notes``: what one would not expect."""
 
     name: str
     module: nn.Module
@@ -40,6 +40,7 @@ class Program:
     optimizer: torch.optim.Optimizer
     options: ProgramOptions
     tokens: int = 0
+    notes: tuple[str, ...] = ()
 
     @property
     def scaler(self) -> torch.amp.GradScaler | None:
@@ -69,7 +70,7 @@ def program_of(
     Raises InputProblems for what cannot be read or does not follow the convention.
     """
     torch.set_float32_matmul_precision("high" if options.precision == "tf32" else "highest")
-    built, batch, optimizer, tokens = _from_config(hf, options, device) if hf else _from_factory(module, options)
+    built, batch, optimizer, tokens, notes = _from_config(hf, options, device) if hf else _from_factory(module, options)
     # An optimizer of the factory's holds these very tensors, which a move keeps
     built = built.to(device).train()
     if options.precision in HALVES:
@@ -83,6 +84,7 @@ def program_of(
         optimizer=optimizer or optimizer_for(built, options.optimizer, kernel),
         options=options,
         tokens=tokens,
+        notes=notes,
     )
 
 
@@ -139,7 +141,7 @@ def _moved(batch: Any, device: str, options: ProgramOptions) -> Any:
     return batch
 
 
-Found = tuple[nn.Module, Any, "torch.optim.Optimizer | None", int]
+Found = tuple[nn.Module, Any, "torch.optim.Optimizer | None", int, tuple[str, ...]]
 
 
 def _from_factory(text: str, options: ProgramOptions) -> Found:
@@ -154,7 +156,7 @@ def _from_factory(text: str, options: ProgramOptions) -> Found:
         message = f"{name}() gave {type(found).__name__}"
         raise _problem(message, "Return (module, batch) or (module, batch, optimizer).")
     module, batch, *rest = found
-    return module, batch, rest[0] if rest else None, _tokens(batch)
+    return module, batch, rest[0] if rest else None, _tokens(batch), ()
 
 
 def _wanted(factory: Callable[..., Any], options: ProgramOptions) -> dict[str, Any]:
@@ -192,11 +194,11 @@ def name_of(hf: str | Mapping[str, Any]) -> str:
 
 
 def _from_config(hf: str | Mapping[str, Any], options: ProgramOptions, device: str) -> Found:
-    module, batch = of_config(
+    module, batch, notes = of_config(
         hf, batch=options.batch, seq=options.seq, attention=options.attention,
         dtype=HALVES.get(options.precision, torch.float32), device=device, checkpointing=options.checkpointing,
     )  # fmt: skip
-    return module, batch, None, _tokens(batch)
+    return module, batch, None, _tokens(batch), notes
 
 
 def _tokens(batch: Any) -> int:

@@ -216,7 +216,7 @@ def install(device: Device) -> None:
     anywhere.backends.cudnn.is_available = _true
     anywhere.backends.cudnn.version = lambda: 92000
     anywhere.backends.cuda.is_flash_attention_available = _true
-    anywhere._C._get_accelerator = lambda *_: torch.device("cuda")
+    anywhere._C._get_accelerator = lambda *_, **__: torch.device("cuda")
     accelerator = anywhere.accelerator
     for name, answer in {
         "is_available": _true,
@@ -301,19 +301,21 @@ def _answers(device: Device) -> dict[str, Any]:
         "_lazy_init": _nothing, "_lazy_call": _nothing, "_is_in_bad_fork": _false, "ipc_collect": _nothing,
         "device_count": lambda: device.devices, "_device_count_nvml": lambda: device.devices,
         "current_device": lambda: device.index, "set_device": set_device,
-        "get_device_name": lambda *_: device.properties().name, "get_device_capability": lambda *_: device.capability,
-        "get_device_properties": lambda *_: device.properties(), "can_device_access_peer": _true,
+        "get_device_name": lambda *_, **__: device.properties().name,
+        "get_device_capability": lambda *_, **__: device.capability,
+        "get_device_properties": lambda *_, **__: device.properties(), "can_device_access_peer": _true,
         "get_arch_list": lambda: [f"sm_{device.capability[0]}{device.capability[1]}"],
         "device": Context, "device_of": Context, "_DeviceGuard": Context, "synchronize": synchronize,
         "Stream": Stream, "Event": Event, "ExternalStream": Stream, "StreamContext": use, "stream": use,
-        "current_stream": lambda *_: device.current, "default_stream": lambda *_: device.default,
+        "current_stream": lambda *_, **__: device.current, "default_stream": lambda *_, **__: device.default,
         "set_stream": set_stream, "is_current_stream_capturing": _false,
-        "memory_allocated": lambda *_: storages.bytes, "max_memory_allocated": lambda *_: storages.peak_bytes,
-        "memory_reserved": lambda *_: storages.bytes, "max_memory_reserved": lambda *_: storages.peak_bytes,
-        "mem_get_info": lambda *_: (max(total - storages.bytes, 0), total), "empty_cache": _nothing,
+        "memory_allocated": lambda *_, **__: storages.bytes,
+        "max_memory_allocated": lambda *_, **__: storages.peak_bytes,
+        "memory_reserved": lambda *_, **__: storages.bytes, "max_memory_reserved": lambda *_, **__: storages.peak_bytes,
+        "mem_get_info": lambda *_, **__: (max(total - storages.bytes, 0), total), "empty_cache": _nothing,
         "reset_peak_memory_stats": reset_peak, "reset_max_memory_allocated": reset_peak,
-        "reset_max_memory_cached": reset_peak, "memory_cached": lambda *_: storages.bytes,
-        "max_memory_cached": lambda *_: storages.peak_bytes, "reset_accumulated_memory_stats": _nothing,
+        "reset_max_memory_cached": reset_peak, "memory_cached": lambda *_, **__: storages.bytes,
+        "max_memory_cached": lambda *_, **__: storages.peak_bytes, "reset_accumulated_memory_stats": _nothing,
         "memory_stats": statistics, "memory_summary": _constant(""), "memory_snapshot": _constant([]),
         "set_per_process_memory_fraction": _nothing, "_record_memory_history": _nothing, "_snapshot": _constant({}),
         "_dump_snapshot": _nothing, "_set_allocator_settings": _nothing, "utilization": _constant(0),

@@ -33,6 +33,9 @@ NO_CUDA = ("cpu", "tpu")
 NAMED_VERSIONS = ("accelerate", "diffusers", "lightning", "pytorch-lightning", "timm", "torchtitan", "transformers")
 
 
+OWN = "a program of your own: MODULE:FACTORY, a function that returns (module, batch)"
+"""What is left where a model of transformers wants what a config does not tell."""
+
 LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """Variables that torchrun sets."""
 
@@ -40,6 +43,9 @@ LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR
 def add_trace(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     parser.add_argument("program", nargs="?", default="", metavar="SCRIPT.py|MODULE:FACTORY", help="what to run")
+    parser.add_argument(
+        "-m", dest="as_module", action="store_true", help="the program is named as a module, as python -m runs it"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="OPS.json", help="where the op list goes")
     parser.add_argument("--quiet", action="store_true", help="say nothing of it")
     parser.add_argument("--said-by", default="", metavar="NAME", help="whose command a line about a mistake names")
@@ -84,11 +90,12 @@ def trace(options: argparse.Namespace) -> int:
         found = run(
             program, chip=chip, name=options.program or options.hf.name, arguments=_said(options), steps=options.steps,
             world_size=options.world_size or 0, rank=options.rank,
-            peers=peers,
+            peers=peers, own=options.hf is None,
         )  # fmt: skip
         peers.stay()
     except ProgramFailed as failed:
-        traceback.print_exception(failed.error)
+        if options.hf is None:  # of somebody's own code, which the trace names
+            traceback.print_exception(failed.error)
         print(f"{options.said_by or 'trace'}: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED
     finally:
@@ -105,8 +112,8 @@ def _for_rank(options: argparse.Namespace, rank: int) -> list[str]:
     said = _said(options)
     how = ["--world-size", str(options.world_size or rank + 1), "--rank", str(rank), "--chip", options.chip]
     how += ["--steps", str(options.steps), "--out", os.devnull, "--quiet"]
-    own = ["--", *said] if _is_script(options.program) else said
-    return [sys.executable, "-m", "runners", "trace", *given, *how, *own]
+    own = ["--", *said] if _is_own(options) else said
+    return [sys.executable, "-m", "runners", "trace", *(["-m"] if options.as_module else []), *given, *how, *own]
 
 
 def _counted(found: OpList) -> str:
@@ -122,14 +129,15 @@ def _counted(found: OpList) -> str:
     return f"{len(found.calls):,} calls ({parts})"
 
 
-def _is_script(program: str) -> bool:
-    path = Path(program)
-    return path.suffix == ".py" or path.is_file()
+def _is_own(options: argparse.Namespace) -> bool:
+    """Whether the program is a script, or a module that runs as one, and trains by itself."""
+    path = Path(options.program)
+    return bool(options.as_module) or path.suffix == ".py" or path.is_file()
 
 
 def _said(options: argparse.Namespace) -> list[str]:
     """The program's own arguments; of a module that came alone, how it is trained."""
-    if _is_script(options.program):
+    if _is_own(options):
         return list(options.arguments)
     words = ["--optimizer-kernel", options.optimizer_kernel] if options.optimizer_kernel != "default" else []
     chosen = _chosen(options)
@@ -156,8 +164,11 @@ class ProgramFailed(Exception):  # noqa: N818  (it carries the program's error)
         self.problem = problem
 
 
+Assume = Callable[[str], None]
+
+
 def run(
-    program: Callable[[], Any],
+    program: Callable[[Assume], Any],
     *,
     chip: Chip,
     peers: Peers,
@@ -166,9 +177,11 @@ def run(
     steps: int = 2,
     world_size: int = 0,
     rank: int = 0,
+    own: bool = True,
 ) -> OpList:
     """Run a program and return the op list of its last step; raise ProgramFailed.
 
+    ``program`` is given what states an assumption; ``own``: it is code of the user's, who can mend it.
     It takes this process over for good: torch knows no other device from then on.
     """
     gc.disable()  # until the recorded step begins: a seventh of the time went into looking through imports
@@ -184,23 +197,23 @@ def run(
     route = Route(device, recording)
     route.install()
     distributed.install(route, world_size, rank, peers)
-    route.recorder.in_backward = _last_words
+    route.recorder.in_backward = functools.partial(_last_words, own=own)
     counted = Steps(recording, steps)
     counted.install()
     recording.modules.install()
     try:
         with route:
-            program()
+            program(recording.assume)
     except Finished:
         pass
     except InputProblems:
         raise
     except SystemExit as error:
         if error.code not in (None, 0):
-            raise ProgramFailed(error, _failure(name, error)) from None
+            raise ProgramFailed(error, _failure(name, error, own=own)) from None
     except Exception as error:
         if not recording.ends:  # what its own cleaning up runs into afterwards is not asked for
-            raise ProgramFailed(error, _failure(name, error)) from error
+            raise ProgramFailed(error, _failure(name, error, own=own)) from error
     finally:
         recording.modules.remove()
     if counted.done < steps:
@@ -212,25 +225,33 @@ def run(
         problem = Problem(field=name, message=message, remedy='Let it move its model to "cuda".')
         raise ProgramFailed(RuntimeError(message), problem)
     return recording.op_list(
-        before=before, program=name, chip=chip.name, world_size=max(world_size, 1), rank=rank,
+        before=before, program=name, chip=chip.name, world_size=max(world_size, recording.world_size), rank=rank,
         arguments=tuple(arguments), parameters=counted.parameters(), versions=_versions(),
     )  # fmt: skip
 
 
-def _last_words(func: Any, error: Exception) -> None:
+def _last_words(func: Any, error: Exception, *, own: bool) -> None:
     """An error in a backward: the engine takes the process with it, so it is said before, and the process ends."""
-    traceback.print_exception(error)
-    print(f"trace: {_failure(str(func), error)}", file=sys.stderr, flush=True)
+    if own:
+        traceback.print_exception(error)
+    print(f"trace: {_failure(str(func), error, own=own)}", file=sys.stderr, flush=True)
     os._exit(FAILED)
 
 
-def _failure(name: str, error: BaseException) -> Problem:
+def _failure(name: str, error: BaseException, *, own: bool) -> Problem:
     from torch._subclasses.fake_tensor import UnsupportedOperatorException
 
     text = " ".join(str(error).split())[:300].rstrip(".")
     if isinstance(error, UnsupportedOperatorException):
         remedy = "Register a fake for it (torch.library.register_fake), or run without it."
         return Problem(field=str(error.func), message="cannot run on shapes alone", remedy=remedy)
+    if not own:
+        places = traceback.extract_tb(error.__traceback__)
+        place = next((one for one in reversed(places) if "transformers" in Path(one.filename).parts), places[-1])
+        where = f"{Path(place.filename).name}, line {place.lineno}: {place.line}"
+        message = f"the model does not train as it is called here: {type(error).__name__}: {text} ({where})"
+        first = "Install what it names" if isinstance(error, ImportError) else "Correct the field that this line reads"
+        return Problem(field="hf", message=message, remedy=f"{first}, or write {OWN}.")
     remedy = "See the trace above; the program must run to the end of a step."
     if isinstance(error, KeyError) and error.args and error.args[0] in LAUNCHED:
         remedy = "It wants to be started on several ranks: say how many with --world-size."
@@ -259,14 +280,16 @@ def _checked(options: argparse.Namespace) -> Chip:
     return chip
 
 
-def _program(options: argparse.Namespace) -> Callable[[], Any]:
+def _program(options: argparse.Namespace) -> Callable[[Assume], Any]:
     """Return what runs the program; what needs torch is imported when it runs, on the fake device."""
     path = Path(options.program)
-    if options.hf is None and _is_script(options.program):
+    if options.as_module:
+        return lambda _: run_module(options.program, options.arguments)
+    if options.hf is None and _is_own(options):
         if not path.is_file():
             problem = Problem(field=str(path), message="there is no such file", remedy="Give the path of a script.")
             raise InputProblems([problem])
-        return lambda: run_script(path, options.arguments)
+        return lambda _: run_script(path, options.arguments)
     if options.hf is None and ":" not in options.program:
         problem = Problem(
             field=options.program, message="this is no script", remedy="Give SCRIPT.py or MODULE:FACTORY."
@@ -275,10 +298,12 @@ def _program(options: argparse.Namespace) -> Callable[[], Any]:
     chosen, hf = _chosen(options), "" if options.hf is None else str(options.hf)
     sys.path.insert(0, str(Path.cwd()))
 
-    def program() -> None:
+    def program(assume: Assume) -> None:
         from runners.program_of import program_of
 
         made = program_of(module=options.program, hf=hf, options=chosen, device="cuda", kernel=options.optimizer_kernel)
+        for note in made.notes:
+            assume(note)
         if (options.world_size or 0) > 1:
             import torch
             from torch.nn.parallel import DistributedDataParallel
@@ -309,6 +334,13 @@ def run_script(path: Path, arguments: Sequence[str]) -> None:
     sys.argv = [str(path), *arguments]
     sys.path.insert(0, str(path.resolve().parent))
     runpy.run_path(str(path), run_name="__main__")
+
+
+def run_module(name: str, arguments: Sequence[str]) -> None:
+    """Run a module as ``python -m`` would, with these arguments."""
+    sys.argv = [name, *arguments]
+    sys.path.insert(0, str(Path.cwd()))
+    runpy.run_module(name, run_name="__main__", alter_sys=True)
 
 
 def _as_launched(chip: Chip, world_size: int, rank: int) -> int:

@@ -15,6 +15,7 @@ from torch._C import _distributed_c10d as c10d
 from torch.distributed._functional_collectives import AsyncCollectiveTensor
 
 from estimator.scenario.breakdown import MemoryKind
+from estimator.scenario.problems import InputProblems, Problem
 from runners.program import ddp, objects, values
 from runners.program.peers import Peers
 from runners.program.recorder import DEVICE, Recorder, is_on_device, leaves
@@ -141,6 +142,7 @@ def install(route: Route, world_size: int, rank: int, peers: Peers) -> None:
         count = count if count is not None and count > 0 else world_size or int(os.environ.get("WORLD_SIZE", "1"))
         own = own if own is not None and own >= 0 else rank
         kept = {name: value for name, value in kwargs.items() if name in ("timeout", "group_name")}
+        route.recording.world_size = count
         begin(FAKE, store=store(), world_size=count, rank=own, **kept)
 
     @functools.wraps(more)
@@ -203,8 +205,23 @@ def install(route: Route, world_size: int, rank: int, peers: Peers) -> None:
         **objects.answers(peers),
     }.items():  # fmt: skip
         _replace(name, answer)
+    _patch_spawning(rank)
     ddp.install(collectives, route.recording)
     _patch_tensor_parallel(route)
+
+
+def _patch_spawning(rank: int) -> None:
+    """A program that starts its ranks itself: this process is one of them, and the others are not started."""
+
+    def one(fn: Any, args: Any = (), nprocs: int = 1, *_: Any, **__: Any) -> None:
+        if rank >= nprocs:
+            remedy = f"Give 0 to {nprocs - 1}."
+            raise InputProblems([Problem(field="--rank", message=f"the program starts {nprocs} ranks", remedy=remedy)])
+        fn(rank, *args)
+
+    for module in (torch.multiprocessing, sys.modules["torch.multiprocessing.spawn"]):
+        for name in ("spawn", "start_processes"):
+            setattr(module, name, one)
 
 
 def _replace(name: str, answer: Any) -> None:

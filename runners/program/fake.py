@@ -19,8 +19,9 @@ from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
-from runners.program import attention, autocast, chip, compiled, composites
+from runners.program import attention, autocast, chip, compiled, composites, recurrent
 from runners.program.functions import Cuda, inward_named, known, on_device, on_host
+from runners.program.moved import become
 from runners.program.recorder import DEVICE, Recorder
 from runners.program.recording import Finished, Recording
 
@@ -34,7 +35,7 @@ class Route:
         self.device = device
         self.recording = recording
         _register()
-        self.fakes = FakeTensorMode(allow_non_fake_inputs=True)
+        self.fakes = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         self.casts = autocast.CastCache()
         self.recorder = Recorder(recording, self.fakes, device.capability)
         self.functions = Cuda(device, recording)
@@ -42,6 +43,7 @@ class Route:
             *autocast.install(DEVICE, self.casts, on_device),
             attention.install(device.capability),
             composites.install(),
+            recurrent.install(DEVICE, self.casts.cast),
         ]
 
     def install(self) -> None:
@@ -166,6 +168,7 @@ def _patch_devices(route: Route) -> None:
     dataloader.__iter__ = batches  # type: ignore[method-assign]
     iterator.__next__ = batch
     anywhere.Generator = _generator()
+    anywhere.Tensor.record_stream = lambda self, stream: None  # torch's own wants a stream of C++
     parallel: Any = scatter_gather
     parallel.Scatter = _Scatter
     wrap = anywhere.Tensor._make_wrapper_subclass
@@ -261,7 +264,7 @@ def _patch_parameters(route: Route) -> None:
             if value is None or type(value) is not FakeTensor:
                 continue
             with torch.no_grad():
-                _become(value, fn(value))
+                become(value, fn(value))
                 if type(value.grad) is FakeTensor:
                     value.grad = fn(value.grad)
             plain[name] = value
@@ -276,23 +279,6 @@ def _patch_parameters(route: Route) -> None:
         return self
 
     module._apply = apply
-
-
-_KEPT = frozenset(("_is_param",))
-
-
-def _become(parameter: Any, moved: Any) -> None:
-    """Give a parameter another device or type in place, as ``.data =`` does on a GPU."""
-    if moved is parameter or type(moved) is not FakeTensor:
-        return
-    if moved.untyped_storage()._cdata == parameter.untyped_storage()._cdata:
-        return
-    made = moved.detach().requires_grad_(parameter.requires_grad)
-    own = {name: value for name, value in parameter.__dict__.items() if name not in made.__dict__ or name in _KEPT}
-    fresh = {**own, **made.__dict__, **{name: own[name] for name in _KEPT if name in own}}
-    torch._C._swap_tensor_impl(parameter, made)
-    parameter.__dict__.clear()
-    parameter.__dict__.update(fresh)
 
 
 def _patch_backward(route: Route) -> None:

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
 
-from runners.program import chip, placeholders
+from runners.program import chip, moved, placeholders
 from runners.program.recorder import DEVICE, is_on_device
 from runners.program.recording import Recording
 
@@ -148,9 +148,6 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
     def all_true(func: Any, args: Any, kwargs: Any) -> Any:
         return placeholders.tell(func(*args, **kwargs), True)
 
-    def nothing(func: Any, args: Any, kwargs: Any) -> None:
-        return None
-
     def formatted(func: Any, args: Any, kwargs: Any) -> str:
         if type(args[0]) is FakeTensor and args[0].dim() == 0:
             return format(args[0].item(), *args[1:])
@@ -170,8 +167,22 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
             made.density = 1.0 / max(made.shape[-1], 1)  # type: ignore[attr-defined]
         return made
 
-    def plainly(func: Any, args: Any, kwargs: Any) -> Any:
-        return func(*args, **kwargs)
+    def ctc_loss(func: Any, args: Any, kwargs: Any) -> Any:
+        to = next((one.device for one in (*args, *kwargs.values()) if isinstance(one, torch.Tensor)), None)
+
+        def sent(one: Any) -> Any:  # lengths that lie on the host, as CUDA sends them before it divides
+            return one.to(to) if isinstance(one, torch.Tensor) else one
+
+        return func(*map(sent, args), **{name: sent(one) for name, one in kwargs.items()})
+
+    def set_data(func: Any, args: Any, kwargs: Any) -> None:
+        if not moved.set_data(*args):
+            func(*args)
+
+    def named(func: Any, args: Any, kwargs: Any) -> torch.device:
+        if len(args) == 1 and type(args[0]) is int and not kwargs:  # a number alone is an accelerator's
+            return torch.device("cuda", args[0])
+        return torch.device(*args, **kwargs)
 
     def no(func: Any, args: Any, kwargs: Any) -> bool:
         return False
@@ -183,7 +194,6 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         tensor.pin_memory: itself,
         tensor.share_memory_: itself,
         tensor.is_pinned: no,
-        tensor.record_stream: nothing,
         tensor.new_tensor: new_tensor,
         tensor.numpy: values,
         tensor.__array__: values,
@@ -191,15 +201,20 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         tensor.data_ptr: number,
         tensor.get_device: index,
         tensor.type: kind,
+        tensor.data.__set__: set_data,
         tensor.__deepcopy__: copied,
         tensor.all: all_true,
+        tensor._is_all_true: all_true,
+        torch._is_all_true: all_true,
         torch.all: all_true,
         torch.isfinite: all_true,
         torch.allclose: all_true,
         tensor.__getitem__: indexed,
         tensor.__setitem__: indexed,
         torch.nn.functional.one_hot: one_hot,
-        torch.device: plainly,
+        torch.ctc_loss: ctc_loss,
+        torch.nn.functional.ctc_loss: ctc_loss,
+        torch.device: named,
         torch.tensor: built,
         torch.as_tensor: built,
         torch.asarray: built,

@@ -105,7 +105,7 @@ def awaits_its_size(func: Any, kwargs: Any) -> bool:
 
 
 def _is_sized_by_data(func: Any, kwargs: Any) -> bool:
-    return awaits_its_size(func, kwargs) and func is not _aten.bincount.default  # whose size is its minlength
+    return awaits_its_size(func, kwargs) and func not in _SIZED_OTHERWISE
 
 
 def _varies(result: Any) -> None:
@@ -157,6 +157,20 @@ def _bincount(recorder: Recorder, args: Any, kwargs: Any) -> torch.Tensor:
     return _made(recorder, args[0], (max(least, 1),), torch.int64)
 
 
+def _ctc_loss(recorder: Recorder, args: Any, kwargs: Any) -> tuple[torch.Tensor, ...]:
+    """A loss of each sequence, and the logarithms of its paths: steps by twice its longest target and one."""
+    chances, targets, lengths = args[0], args[1], args[3]
+    batch = chances.shape[1]
+    told = values.of(lengths)
+    longest = targets.shape[-1] if targets.dim() > 1 else -(-targets.shape[0] // batch)
+    if told is not None:
+        longest = int(told.real.max())
+    elif not isinstance(lengths, torch.Tensor):
+        longest = max(lengths)
+    paths = (batch, chances.shape[0], 2 * longest + 1)
+    return _made(recorder, chances, (batch,), chances.dtype), _made(recorder, chances, paths, chances.dtype)
+
+
 _FIXED = (
     "Use operations whose shape is fixed (torch.where of three arguments, padding), or import a profile, whose shapes"
     " are real."
@@ -169,7 +183,11 @@ _RULES = {
     _aten.unique_consecutive.default: _unique,
     _aten.repeat_interleave.Tensor: _repeat,
     _aten.bincount.default: _bincount,
+    _aten._ctc_loss.default: _ctc_loss,
+    _aten._ctc_loss.Tensor: _ctc_loss,
 }
+_SIZED_OTHERWISE = {_aten.bincount.default, _aten._ctc_loss.default, _aten._ctc_loss.Tensor}
+"""Whose size does not follow from data: that of bincount is its minlength."""
 
 
 def tell(tensor: Any, value: Any, version: int | None = None) -> Any:

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners.program import placeholders, values, varying
+from runners.program import placeholders, recurrent, values, varying, zeros
 from runners.program.attention import attend
 from runners.program.recording import Recording
 from runners.program.remembered import Remembered
@@ -106,6 +106,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         special = _SPECIAL.get(id(func))
         if special is not None:
             return special(self, func, args, kwargs)
+        if func in _INDEXED and is_on_device(args[0]):
+            args = (args[0], self._sent(args[1], args[0]), *args[2:])
         result = self._on_fakes(func, types, args, kwargs)
         self.note(schema, func, args, kwargs, tensors, result)
         if placeholders.awaits_its_size(func, kwargs):
@@ -140,7 +142,10 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         given = args
         if func is aten.index.Tensor:
             args = (args[0], self._counted(args[1]))
-        found = self._remembered.dispatch(func, types, args, kwargs)
+        try:
+            found = self._remembered.dispatch(func, types, args, kwargs)
+        except UnsupportedOperatorException:
+            found = zeros.shaped(self.fakes, func, args, kwargs)
         if found is not None:
             results = list(leaves(found))
             values.carry(func, given, kwargs, tensors, results)
@@ -149,6 +154,13 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if density is not None and type(found) is FakeTensor and func in _KEEPS_DENSITY:
             found.density = density  # type: ignore[attr-defined]
         return found
+
+    def _sent(self, indices: Any, to: torch.Tensor) -> Any:
+        """Indices of the host are sent to the device, as CUDA's index and index_put do."""
+        if all(one is None or is_on_device(one) for one in indices):
+            return indices
+        with self:
+            return [one if one is None or is_on_device(one) else one.to(to.fake_device) for one in indices]  # type: ignore[attr-defined]
 
     def _counted(self, indices: Any) -> Any:
         """Indices in which a mask has become the places where it holds."""
@@ -178,6 +190,10 @@ _IN_PLACE_BACKWARD = {
     aten.index_add.default: aten.index_add_.default,
 }
 """What gradients write in place to zeros of their own, unless a tensor is of a subclass, as fakes are."""
+
+_INDEXED = {
+    aten.index.Tensor, aten.index_put.default, aten.index_put_.default, aten._index_put_impl_.default,
+}  # fmt: skip
 
 _KEEPS_DENSITY = {
     aten.permute.default, aten.view.default, aten.select.int, aten.index.Tensor, aten._to_copy.default,
@@ -363,6 +379,8 @@ def _grouped_products(recorder: Recorder, func: Any, args: Any, kwargs: Any) -> 
 
 _SPECIAL: dict[int, Handler] = {
     id(aten._grouped_mm.default): _grouped_products,
+    id(aten._cudnn_rnn.default): recurrent.forward,
+    id(aten._cudnn_rnn_backward.default): recurrent.backward,
     id(aten._amp_foreach_non_finite_check_and_unscale_.default): _unscale,
     id(aten._local_scalar_dense.default): _item,
     id(aten._to_copy.default): _to_copy,

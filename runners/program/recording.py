@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import torch
@@ -40,6 +40,9 @@ class Recording:
         self.dispatches = self.dtensor = 0
         self.step = 0
         self.ends = False
+        self.by_hand = False
+        self.world_size = 1
+        self.at_backward: Callable[[], None] = lambda: None
         self.optimizer = 0
         self.recomputing = 0
         self.backward: list[int] = []
@@ -59,6 +62,8 @@ class Recording:
         if self.backward:
             return Phase.BACKWARD
         trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        if self.by_hand and not trains and inputs and self.storages.kind_of(inputs[0]) == MemoryKind.PARAMETERS:
+            return Phase.FORWARD if self.modules.depth else Phase.OPTIMIZER
         return Phase.FORWARD if trains or self.modules.depth else ""
 
     def backward_begins(self) -> None:
@@ -70,6 +75,8 @@ class Recording:
     def backward_ends(self) -> None:
         """The innermost graph task is done."""
         self.backward.pop()
+        if not self.backward:
+            self.at_backward()
 
     def restart(self) -> None:
         """A step begins: what was recorded until now is dropped."""

@@ -33,7 +33,7 @@ _METADATA = {"aten::size", "aten::stride", "aten::is_contiguous", "aten::numel",
 
 _PRODUCTS = {
     "aten::mm", "aten::addmm", "aten::bmm", "aten::baddbmm", "aten::addmv", "aten::mv", "aten::convolution",
-    "aten::convolution_backward",
+    "aten::convolution_backward", "aten::_cudnn_rnn", "aten::_cudnn_rnn_backward",
 }  # fmt: skip
 
 _MAY_COPY = {"aten::contiguous", "aten::reshape", "aten::to"}
@@ -115,7 +115,7 @@ def _runs_as_tf32(name: str, args: Any) -> bool:
     """Whether the program lets products of fp32 round their inputs; of convolutions, torch does by default."""
     if args[0].dtype != torch.float32:
         return False
-    if "convolution" in name:
+    if "convolution" in name or "cudnn" in name:
         return bool(torch._C._get_cudnn_allow_tf32())
     return bool(torch._C._get_cublas_allow_tf32())
 

@@ -1,9 +1,14 @@
-"""One steady-state step: from the end of an optimizer's step to the end of its next one."""
+"""One steady-state step: from the end of an optimizer's step to the end of its next one.
+
+A program that makes no optimizer, and updates its parameters itself, has a step from the end of a backward to that of
+the next.
+"""
 
 from __future__ import annotations
 
+import functools
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -11,6 +16,8 @@ from torch.optim import optimizer as hooks
 
 from estimator.scenario.breakdown import MemoryKind
 from runners.program.recording import Finished, Recording, local
+
+BY_HAND = "the program makes no optimizer of torch: a step is from the end of a backward to the end of the next"
 
 
 class Steps:
@@ -25,6 +32,7 @@ class Steps:
         self.done = 0
         self._later = True
         self._leader: Any = None
+        self._optimizers = self._passes = 0
         self._hooks: list[Any] = []
         self.at_end: Callable[[], None] = lambda: None
 
@@ -34,6 +42,16 @@ class Steps:
             hooks.register_optimizer_step_pre_hook(self._before),
             hooks.register_optimizer_step_post_hook(self._after),
         ]
+        self.recording.at_backward = self._after_backward
+        kind: Any = hooks.Optimizer
+        begin = kind.__init__
+
+        @functools.wraps(begin)
+        def begun(*given: Any, **named: Any) -> None:
+            self._optimizers += 1
+            begin(*given, **named)
+
+        kind.__init__ = begun
 
     def _before(self, optimizer: torch.optim.Optimizer, given: Any, named: Any) -> tuple[Any, Any]:
         recording = self.recording
@@ -71,8 +89,26 @@ class Steps:
             return
         if self._leader is None:
             self._leader = optimizer
-        if optimizer is not self._leader or recording.ends:
+        if optimizer is self._leader and not recording.ends:
+            self._ended()
+
+    def _after_backward(self) -> None:
+        """Where nobody has made an optimizer, backward passes count, but for the first, which may prepare something."""
+        recording = self.recording
+        if self._optimizers or recording.ends:
             return
+        self._passes += 1
+        if self._passes == 1:
+            return
+        recording.by_hand = True
+        recording.assume(BY_HAND)
+        for parameter in (p for root in recording.roots for p in root.parameters()):
+            if parameter.grad is not None:
+                recording.storages.mark_of(recording.weight(parameter), local(parameter.grad), MemoryKind.GRADIENTS)
+        self._ended()
+
+    def _ended(self) -> None:
+        recording = self.recording
         self.done += 1
         if self.done == self.count and recording.modules.evaluated and self._later:
             self._later = False
@@ -94,4 +130,17 @@ class Steps:
         found = {id(p): p for root in self.recording.roots for p in root.parameters() if p.requires_grad}
         if self._leader is not None:
             found |= {id(p): p for group in self._leader.param_groups for p in group["params"]}
-        return sum(p.numel() for p in found.values())
+        flat = list(_flat(self.recording.roots))
+        for one in flat:
+            for part in (one, *(one._params or ())):  # parts of this rank, where the program sees its own parameters
+                found.pop(id(part), None)
+        return sum(p.numel() for p in found.values()) + sum(sum(one._numels) for one in flat)
+
+
+def _flat(roots: list[Any]) -> Iterator[Any]:
+    """Flat parameters of FullyShardedDataParallel, each of which knows what it holds on all ranks together."""
+    handles = {id(m._handle): m._handle for root in roots for m in root.modules() if hasattr(m, "_handle")}
+    for handle in handles.values():
+        flat = getattr(handle, "flat_param", None)
+        if flat is not None and flat.requires_grad:
+            yield flat

@@ -63,6 +63,11 @@ class Storages:
         if held is not None:
             held.weight = weight
 
+    def kind_of(self, tensor: torch.Tensor) -> str:
+        """What the storage behind a tensor holds, "" where it is not known."""
+        held = self._alive.get(tensor.untyped_storage()._cdata)
+        return "" if held is None else held.kind
+
     def resized(self, storage: Any, size: int) -> None:
         """A storage of the device has other bytes now."""
         key = storage._cdata

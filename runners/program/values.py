@@ -223,6 +223,7 @@ _BEGINS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
     **dict.fromkeys((_aten.sort.default, _aten.sort.stable), functools.partial(_chosen, turned=True)),
     **dict.fromkeys((_aten.bincount.default, _aten.histc.default), _counted),
     _aten.mul.Tensor: _nothing,
+    **dict.fromkeys((_aten.isnan.default, _aten.isinf.default), functools.partial(_filled, value=0, floats=False)),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from estimator.operations.aten import attention, elementwise, indexing, optimizer, products, reductions
+from estimator.operations.aten import attention, elementwise, indexing, optimizer, products, recurrent, reductions
 from estimator.operations.aten.operands import kernel, moved_bytes, total_bytes
 from estimator.operations.op import Op
 from estimator.scenario.op_list import Signature
@@ -39,6 +39,8 @@ TABLE: Mapping[str, Kernels] = {
         products.convolution,
     ),
     **_named("convolution_backward", products.convolution_backward),
+    **_named("_cudnn_rnn", recurrent.forward),
+    **_named("_cudnn_rnn_backward", recurrent.backward),
     **_named(
         "scaled_dot_product_attention _scaled_dot_product_flash_attention _scaled_dot_product_efficient_attention "
         "_scaled_dot_product_cudnn_attention _scaled_dot_product_fused_attention_overrideable "

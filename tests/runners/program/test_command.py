@@ -34,6 +34,17 @@ def test_a_script_of_any_name_keeps_its_arguments(traced, tmp_path):
     assert traced(script, "--", "--lr", "1").arguments == ("--lr", "1")
 
 
+def test_a_module_is_run_as_python_runs_it(tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "train.py").write_text(
+        "import sys, torch\nassert sys.argv[1:] == ['--lr', '1']\nassert __name__ == '__main__'\n"
+        "torch.ones(8, device='cuda').sum()"
+    )
+    done = run_forked("trace", "-m", "own.train", "--out", "ops.json", "--", "--lr", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ops.json").exists()
+
+
 def test_what_follows_two_dashes_is_the_programs():
     assert split(["trace", "a.py", "--", "--lr", "1", "--", "x"]) == (["trace", "a.py"], ["--lr", "1", "--", "x"])
     assert split(["trace", "a.py"]) == (["trace", "a.py"], [])

@@ -141,6 +141,30 @@ def test_fsdp_gathers_ahead_on_streams_of_its_own(traced):
     assert bytes_of(found, MemoryKind.PARAMETERS) == 4 * found.parameters // 16
 
 
+def test_a_program_that_starts_its_ranks_is_traced_as_one_of_them(traced):
+    found = traced(PROGRAMS / "spawns.py", "--rank", "1", "--world-size", "2", "--", "4")
+    assert (found.world_size, found.rank) == (4, 1)
+    (exchange,) = [found.of(call) for call in found.calls if call.kind == "collective"]
+    assert exchange.inputs[0].shape == (16 * 17,)
+    assert found.groups == ((0, 1, 2, 3),)
+
+
+@pytest.mark.parametrize("more", [(), ("original",)])
+def test_flat_parameters_are_gathered_as_torchs_own_fsdp_does(traced, more):
+    """Its notes: a unit is gathered before forward and backward, the root once; one reduce-scatter each."""
+    found = traced(PROGRAMS / "parallel.py", "--world-size", "16", "--rank", "9", "--", "flat", *more)
+    exchanges = [found.of(call) for call in found.calls if call.kind == "collective"]
+    names = Counter(one.op for one in exchanges)
+    assert names == {"c10d::_allgather_base_": 3 + 2, "c10d::_reduce_scatter_base_": 3}
+    own = [1024 * 1025 // 16] * 2 + [16 * 1025 // 16]
+    gathered = [one.inputs[0].shape[0] for one in exchanges if "allgather" in one.op]
+    assert sorted(gathered, reverse=True) == sorted([*own, *own[:2]], reverse=True)
+    assert {one.inputs[0].dtype for one in exchanges} == {"bfloat16"}
+    assert all(call.stream for call in found.calls if call.kind == "collective")
+    assert found.parameters == 2 * 1024 * 1025 + 16 * 1025
+    assert bytes_of(found, MemoryKind.PARAMETERS) == 4 * found.parameters // 16
+
+
 def test_tensor_parallel_halves_meet_in_an_all_reduce(traced):
     found = traced(PROGRAMS / "parallel.py", "--world-size", "8", "--rank", "5", "--", "tensor")
     exchanges = [call for call in found.calls if call.kind == "collective"]
@@ -165,6 +189,38 @@ def test_a_program_of_one_step_is_recorded_up_to_its_end(traced):
     assert ops(found, phase="optimizer") == ["_foreach_add_.List"]
     assert "addmm" in ops(found, phase="forward")
     assert any("after 1 of 2 steps" in text for text in found.assumptions)
+
+
+def test_a_program_without_an_optimizer_has_a_step_from_backward_to_backward(traced):
+    found = traced(PROGRAMS / "by_hand.py")
+    assert ops(found, phase="optimizer") == ["add_"] * (1 + 2 * 4 + 2)
+    assert (
+        ops(found, phase="forward").count("_cudnn_rnn")
+        == ops(found, phase="backward").count("_cudnn_rnn_backward")
+        == 1
+    )
+    assert any("makes no optimizer" in text for text in found.assumptions)
+    assert bytes_of(found, MemoryKind.GRADIENTS) >= 4 * found.parameters
+
+
+def test_a_recurrent_layer_is_one_call_of_cudnn_with_the_products_of_its_steps(traced):
+    """2·T·B·4H·(I + H) of each layer forward, twice that backward (inputs and weights)."""
+    found = traced(PROGRAMS / "by_hand.py")
+    steps, batch, hidden = 7, 4, 24
+    per_pass = sum(2 * steps * batch * 4 * hidden * (inputs + hidden) for inputs in (32, hidden))
+    for name, passes in (("_cudnn_rnn", 1), ("_cudnn_rnn_backward", 2)):
+        (one,) = [s for s in found.signatures if s.op == f"aten::{name}"]
+        products = [op for op in kernels_of(one) if op.kind == "gemm"]
+        assert sum(op.flops * op.count for op in products) == passes * per_pass
+        assert sum(op.count for op in products) == 2 * (steps + (1 if passes == 1 else 3))
+
+
+def test_indices_of_the_host_are_sent_and_what_torch_knows_no_shape_of_is_run_on_zeros(traced):
+    found = traced(PROGRAMS / "by_hand.py")
+    sent = [s for s in found.signatures if s.op == "aten::_to_copy" and s.arguments.get("direction") == "HtoD"]
+    assert (7,) in {s.outputs[0].shape for s in sent}
+    (lost,) = [s for s in found.signatures if s.op == "aten::_ctc_loss_backward"]
+    assert lost.outputs[0].shape == (7, 4, 50)
 
 
 def varying(found: OpList) -> list[int]:

@@ -1,4 +1,4 @@
-"""A small network under what is named: ddp, fsdp, tensor."""
+"""A small network under what is named: ddp, fsdp, flat (FSDP of flat parameters), tensor."""
 
 import os
 import sys
@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard
+from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 how = sys.argv[1]
@@ -22,6 +22,12 @@ if how == "tensor":
 if how == "fsdp":
     for layer in (network[0], network[2], network):
         fully_shard(layer)
+if how == "flat":
+    narrow = MixedPrecision(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    network = FullyShardedDataParallel(
+        network, auto_wrap_policy=lambda module, recurse, **_: recurse or module in (network[0], network[2]),
+        mixed_precision=narrow, device_id=torch.cuda.current_device(), use_orig_params="original" in sys.argv,
+    )  # fmt: skip
 model = nn.parallel.DistributedDataParallel(network, gradient_as_bucket_view=True) if how == "ddp" else network
 model = torch.compile(model) if "compile" in sys.argv else model
 optimizer = torch.optim.AdamW(network.parameters(), lr=1e-3)

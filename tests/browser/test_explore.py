@@ -104,6 +104,12 @@ def test_the_page_opens_with_a_prediction_a_and_its_run_b_and_where_the_differen
         page.get_by_role("button", name="Timeline: download a trace for Perfetto").click()
     assert "traceEvents" in waiting.value.path().read_text()
 
+    # turned narrow, every cause has the two lines that its words take
+    rows = page.locator(ROWS)
+    for width, height in ((390, 32), (1440, 18)):
+        page.set_viewport_size({"width": width, "height": 900})
+        expect(rows.first).to_have_css("height", f"{height}px")
+
     # the price is edited in place, and stands in the address
     price = page.locator("#tile-price .own, #tile-price dd > b").last
     before = price.inner_text()

@@ -30,6 +30,15 @@ export function createWaterfall({ name }) {
     list,
     card.plot,
   );
+  /** Whether the page is narrow, and there is little room along the bars. */
+  const room = () => `${narrow()} ${card.width > 0 && card.width < TIGHT_PX}`;
+  let drawnFor = "";
+  const resize = card.resize.bind(card);
+  // a page that is turned has rows of another height
+  card.resize = () => {
+    resize();
+    if (drawnFor && drawnFor !== room()) update();
+  };
   /** @type {string[]} */
   let keys = [];
   let listening = false;
@@ -132,6 +141,7 @@ export function createWaterfall({ name }) {
     const muted = b?.fits === false;
     const shown = { a: a ?? b, b: a ? b : null, rows, names: catalog.categories, selected, muted };
     const tight = card.width > 0 && card.width < TIGHT_PX;
+    drawnFor = room();
     const figure = waterfall({ ...shown, colour, narrow: narrow(), tight, largest_s: drag?.largest_s ?? 0 });
     const each = narrow() ? TALL_ROW_PX : ROW_PX;
     // the causes come a moment later, and nothing moves when they do

@@ -254,3 +254,10 @@ def test_memory_of_a_table_of_no_kind_is_marked_where_it_ran_out():
     rows = [{"s": at, "seq_len": at, "peak_bytes": None if at > 1000 else at * 1e6} for at in (256, 512, 1024)]
     (chart,) = charts_of("table", rows)
     assert chart["series"][0]["out"] == [1024]
+
+
+def test_a_table_of_rates_is_drawn_by_its_rates():
+    rows = [{"model": name, "seq_len": 2048, "tokens_per_s": 1e4, "tokens_per_s_per_gpu": 1e3} for name in "ab"]
+    charts = charts_of("step-times", rows)
+    assert [chart["title"] for chart in charts] == ["tokens a second and GPU", "tokens a second"]
+    assert charts[0]["series"][0]["x"] == ["a", "b"]

@@ -61,13 +61,7 @@ def shared_warnings(findings: Findings, rows: list[dict[str, Any]], blocks: Sequ
                 where=_first(blocks, "oom") or where,
             )
         )
-    for header, printed in findings.no_counts.items():
-        some = ", ".join(dict.fromkeys(printed[:3]))
-        message = (
-            f"Column {header!r} counts, and {some} {'is' if len(set(printed)) == 1 else 'are'} no count: such rows are"
-            " not predicted. Write a whole number from 1 on, or leave the cell empty"
-        )
-        found.append(Warning(code="no-count", message=message, where=where))
+    found += [no_count(header, printed, where) for header, printed in findings.no_counts.items()]
     if findings.missing:
         found.append(
             Warning(
@@ -116,6 +110,19 @@ def _first(blocks: Sequence[Block], missing: str) -> str:
                 if any(text and cell(text).missing == missing for text in row):
                     return place(block, line)
     return ""
+
+
+def no_count(header: str, printed: Sequence[str], where: str) -> Warning:
+    """Say that cells of a column that counts hold no count, as 0, -3 and 1.5 of GPUs."""
+    some = list(dict.fromkeys(printed))[:_MOST_SHOWN]
+    message = (
+        f"Column {header!r} counts, and {', '.join(some)} {'is' if len(some) == 1 else 'are'} no count: such rows are"
+        " not predicted. Write a whole number from 1 on, or leave the cell empty"
+    )
+    return Warning(code="no-count", message=message, where=where)
+
+
+_MOST_SHOWN = 3
 
 
 def compact(warnings: list[Warning]) -> list[Warning]:

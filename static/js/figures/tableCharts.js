@@ -198,7 +198,25 @@ function stepTimes(entries) {
   if (swept.length) return swept;
   const names = telling(entries, [...by, "seq_len"]);
   const place = (/** @type {Row} */ row) => labelled(row, names) || String(row.model ?? "step");
-  return bars(entries, { title: "time by model and pass", place, columns: PHASES.map((phase) => `${phase}_s`) });
+  const times = bars(entries, { title: "time by model and pass", place, columns: PHASES.map((phase) => `${phase}_s`) });
+  return times.length ? times : rates(entries);
+}
+
+/** Of a table of rates alone, a bar for each row. @param {Entry[]} entries @returns {Chart[]} */
+function rates(entries) {
+  const some = entries.slice(0, MOST_ROWS);
+  const names = telling(some, ["model", "gpu", "gpus", "seq_len", "precision", "sharding", "micro_batch", "batch"]);
+  const place = (/** @type {Row} */ row) => labelled(row, names.slice(0, 4)) || String(row.model ?? "step");
+  return ["tokens", "samples"].flatMap((counted) =>
+    ["_per_gpu", ""].flatMap((each) =>
+      bars(some, {
+        title: `${counted} a second${each && " and GPU"}`,
+        place,
+        columns: [`${counted}_per_s${each}`],
+        label: `${counted}/s`,
+      }),
+    ),
+  );
 }
 
 /** @param {Entry[]} entries @returns {Chart[]} */

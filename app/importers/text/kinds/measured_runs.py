@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Table, place
-from app.importers.text.reading import Decisions, Reading
+from app.importers.text.reading import Decisions, Reading, no_count
 from app.importers.text.values.cells import cell
 from estimator.scenario.measurement import Warning
+from estimator.validation.csv_row import COUNTS
 
 KIND = "measured-runs"
 _COLUMNS = {
@@ -41,7 +42,17 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     if unmeasured:
         message = f"{unmeasured} row{' holds' if unmeasured == 1 else 's hold'} no measured value"
         warnings.append(Warning(code="missing-cells", message=message, where=place(tables[0])))
+    for column in COUNTS:
+        printed = [
+            str(value) for row in rows if isinstance(value := row.get(column), (int, float)) and not _counts(value)
+        ]
+        if printed:
+            warnings.append(no_count(column, printed, place(tables[0])))
     return Reading(rows=rows, warnings=warnings)
+
+
+def _counts(value: float) -> bool:
+    return value >= 1 and value == int(value)
 
 
 def _value(text: str) -> Any:

@@ -33,3 +33,10 @@ def test_measured_runs_keep_their_columns(tmp_path):
         "notes": "none",
     }
     assert codes(imported) == {"missing-cells"}
+
+
+def test_what_is_no_count_is_said_with_its_column(tmp_path):
+    imported = read(tmp_path, RUNS.replace("A100,8,", "A100,0,").replace("H100,16,", "H100,1.5,"))
+    (warning,) = [found for found in imported.warnings if found.code == "no-count"]
+    assert "'n_gpus'" in warning.message
+    assert "0, 1.5 are no count" in warning.message

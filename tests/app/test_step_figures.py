@@ -204,7 +204,7 @@ def call_items(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def pair_of(**about: Any) -> list[dict[str, Any]]:
     estimate = {"step_time_s": 2.0, "tokens_per_s": 256.0, "memory": {"fits": True}, "chips": 2, "mfu": 0.4}
     expected = {"estimate": {**estimate, **about.pop("estimate", {})}, "rows": about.pop("rows", "tokens"), "ops": []}
-    measurement = {"id": "x", "label": "x", "device": {}, "steps_s": [2.5], "memory": {}, "status": "ok",
+    measurement = {"id": "x", "label": "x", "device": {}, "steps_s": [2.5], "step_s": 2.5, "memory": {}, "status": "ok",
                    "world_size": 2, "breakdown_s": {}, "phases_s": {}, "expected": expected, **about}  # fmt: skip
     scenario = {"model": "m", "cluster": {"chip": "c"}, "plan": {}, "training": {}}
     shown = {"a": "own", "b": "m:x", "measured": "x", "measurement": measurement, "measuredScenario": None,

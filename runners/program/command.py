@@ -247,7 +247,8 @@ def _failure(name: str, error: BaseException, *, own: bool) -> Problem:
         return Problem(field=str(error.func), message="cannot run on shapes alone", remedy=remedy)
     if not own:
         places = traceback.extract_tb(error.__traceback__)
-        place = next((one for one in reversed(places) if "transformers" in Path(one.filename).parts), places[-1])
+        inside = [one for one in places if {"transformers", "models"} <= set(Path(one.filename).parts)]
+        place = (inside or places)[-1]
         where = f"{Path(place.filename).name}, line {place.lineno}: {place.line}"
         message = f"the model does not train as it is called here: {type(error).__name__}: {text} ({where})"
         first = "Install what it names" if isinstance(error, ImportError) else "Correct the field that this line reads"

@@ -287,6 +287,7 @@ def test_experts_in_a_loop_get_the_rows_of_their_mask(traced):
 
 def test_a_step_is_that_of_the_outermost_optimizer_without_what_was_evaluated_before(traced):
     found = traced(PROGRAMS / "evaluates.py")
+    assert found.parameters == 64 * 8 + 8
     assert Counter(ops(found))["addmm"] == 1
     assert Counter(ops(found, phase="optimizer"))["_foreach_add_.List"] == 1
     assert not any("ended" in text for text in found.assumptions)

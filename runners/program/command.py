@@ -254,6 +254,8 @@ def _failure(name: str, error: BaseException, *, own: bool) -> Problem:
         first = "Install what it names" if isinstance(error, ImportError) else "Correct the field that this line reads"
         return Problem(field="hf", message=message, remedy=f"{first}, or write {OWN}.")
     remedy = "See the trace above; the program must run to the end of a step."
+    if isinstance(error, ModuleNotFoundError):
+        remedy = "Install it beside Headroom; what only a host with a GPU can build the program must go without."
     if isinstance(error, KeyError) and error.args and error.args[0] in LAUNCHED:
         remedy = "It wants to be started on several ranks: say how many with --world-size."
     return Problem(field=name, message=f"failed: {type(error).__name__}: {text}", remedy=remedy)

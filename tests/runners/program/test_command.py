@@ -54,6 +54,7 @@ def test_what_follows_two_dashes_is_the_programs():
     ("text", "said"),
     [
         ("raise RuntimeError('no data.')", "failed: RuntimeError: no data. See the trace above"),
+        ("import flash_nothing", "Install it beside Headroom"),
         ("import os; os.environ['LOCAL_RANK']", "say how many with --world-size"),
         ("import torch; torch.ones(3)", "ran without anything for the device"),
     ],

@@ -219,6 +219,8 @@ def test_indices_of_the_host_are_sent_and_what_torch_knows_no_shape_of_is_run_on
     found = traced(PROGRAMS / "by_hand.py")
     sent = [s for s in found.signatures if s.op == "aten::_to_copy" and s.arguments.get("direction") == "HtoD"]
     assert (7,) in {s.outputs[0].shape for s in sent}
+    (packed,) = [s for s in found.signatures if s.op == "aten::_pack_padded_sequence"]
+    assert packed.outputs[0].shape == (7 + 5 + 3 + 2, 24)
     (lost,) = [s for s in found.signatures if s.op == "aten::_ctc_loss_backward"]
     assert lost.outputs[0].shape == (7, 4, 50)
 

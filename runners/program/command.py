@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib.metadata
 import json
+import logging
 import os
 import runpy
 import sys
@@ -192,6 +193,8 @@ def run(
     from runners.program.recording import Finished, Recording
     from runners.program.steps import Steps
 
+    # what fails on shapes is raised as well, and some of it is tried on purpose
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     recording = Recording()
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)

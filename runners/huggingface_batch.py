@@ -154,6 +154,8 @@ def _mel(model: Any, config: Any, batch: int, sequence: int) -> torch.Tensor:
     names = ("input_feat_per_channel", "num_mel_bins", "feature_projection_input_dim", "input_feat_size", "input_dim")
     bins = int(first(config, *names, "mel_bins", default=80))
     most = first(config, "max_source_positions")
+    if hasattr(first(config, "audio_config", default=config), "spec_size"):  # CLAP's: one channel, as of a picture
+        return torch.randn(batch, 1, SOUND_FRAMES, bins)
     exact = next((one for one in model.modules() if isinstance(one, nn.Conv1d)), None)
     if exact is not None and exact.in_channels == bins and first(config, "input_feat_per_channel") is None:
         return torch.randn(batch, bins, 2 * int(most) if most else SOUND_FRAMES)
@@ -281,24 +283,29 @@ def _with_pictures(
     ask = getattr(whole, "get_image_features", None) or getattr(
         getattr(whole, "model", None), "get_image_features", None
     )
-    if token is None or ask is None:
-        return made, (TEXT_ALONE,)
+    types = {name: torch.zeros_like(made["input_ids"]) for name in _TYPES if name in taken}
+    alone = {**made, **types}
     for pictures in _pictures(config, taken, batch):
         sent = {name: _moved(value, device, dtype) for name, value in pictures.items()}
+        shape = "×".join(map(str, pictures["pixel_values"].shape))
         try:
             with torch.no_grad():
-                tokens = _count(ask(**sent)) // batch
-                both = _placed(config, made, taken, pictures, tokens, int(token))
+                if token is None or ask is None:  # read beside the text, not within it
+                    both, note = {**alone, **pictures}, f"each sequence comes with a picture ({shape})"
+                else:
+                    tokens = _count(ask(**sent)) // batch
+                    both = _placed(config, made, taken, pictures, tokens, int(token))
+                    length = both["input_ids"].shape[1]
+                    note = f"each sequence begins with a picture, of {tokens:,} of its {length:,} tokens ({shape})"
                 model(**{name: _moved(value, device, dtype) for name, value in both.items()})
         except Exception:  # noqa: S112  (each architecture has its own way to say that it takes other pictures)
             continue
-        shape = "×".join(map(str, pictures["pixel_values"].shape))
-        note = (
-            f"each sequence begins with a picture, of {tokens:,} of its {both['input_ids'].shape[1]:,} tokens ({shape})"
-        )
         return both, (note,)
-    return made, (TEXT_ALONE,)
+    return alone, (TEXT_ALONE,)
 
+
+_TYPES = ("token_type_ids", "mm_token_type_ids")
+"""Which tokens are those of a picture."""
 
 TEXT_ALONE = "the batch is of text alone: what sees or hears in the model does not run"
 
@@ -351,7 +358,4 @@ def _placed(config: Any, made: Tensors, taken: dict[str, bool], pictures: Tensor
     found = {**made, **pictures, "input_ids": ids}
     if "labels" in made:
         found["labels"] = ids.clone()
-    for name in ("token_type_ids", "mm_token_type_ids"):
-        if name in taken:
-            found[name] = (ids == token).to(torch.int64)
-    return found
+    return found | {name: (ids == token).to(torch.int64) for name in _TYPES if name in taken}

@@ -7,6 +7,7 @@ import functools
 import gc
 import importlib.metadata
 import json
+import logging
 import os
 import runpy
 import sys
@@ -192,6 +193,8 @@ def run(
     from runners.program.recording import Finished, Recording
     from runners.program.steps import Steps
 
+    # what fails on shapes is raised as well, and some of it is tried on purpose
+    logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
     recording = Recording()
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)
@@ -247,12 +250,15 @@ def _failure(name: str, error: BaseException, *, own: bool) -> Problem:
         return Problem(field=str(error.func), message="cannot run on shapes alone", remedy=remedy)
     if not own:
         places = traceback.extract_tb(error.__traceback__)
-        place = next((one for one in reversed(places) if "transformers" in Path(one.filename).parts), places[-1])
+        inside = [one for one in places if {"transformers", "models"} <= set(Path(one.filename).parts)]
+        place = (inside or places)[-1]
         where = f"{Path(place.filename).name}, line {place.lineno}: {place.line}"
         message = f"the model does not train as it is called here: {type(error).__name__}: {text} ({where})"
         first = "Install what it names" if isinstance(error, ImportError) else "Correct the field that this line reads"
         return Problem(field="hf", message=message, remedy=f"{first}, or write {OWN}.")
     remedy = "See the trace above; the program must run to the end of a step."
+    if isinstance(error, ModuleNotFoundError):
+        remedy = "Install it beside Headroom; what only a host with a GPU can build the program must go without."
     if isinstance(error, KeyError) and error.args and error.args[0] in LAUNCHED:
         remedy = "It wants to be started on several ranks: say how many with --world-size."
     return Problem(field=name, message=f"failed: {type(error).__name__}: {text}", remedy=remedy)

@@ -6,7 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode, UnsupportedOperatorException
+from torch._subclasses.fake_tensor import (
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+    UnsupportedOperatorException,
+)
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.program import placeholders, recurrent, values, varying, zeros
@@ -144,7 +149,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             args = (args[0], self._counted(args[1]))
         try:
             found = self._remembered.dispatch(func, types, args, kwargs)
-        except UnsupportedOperatorException:
+        except (UnsupportedOperatorException, DynamicOutputShapeException) as error:
+            if isinstance(error, DynamicOutputShapeException) and func not in zeros.SIZED_BY_THE_HOST:
+                raise
             found = zeros.shaped(self.fakes, func, args, kwargs)
         if found is not None:
             results = list(leaves(found))

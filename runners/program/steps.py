@@ -33,6 +33,7 @@ class Steps:
         self._later = True
         self._leader: Any = None
         self._optimizers = self._passes = 0
+        self._trained: dict[int, torch.Tensor] = {}
         self._hooks: list[Any] = []
         self.at_end: Callable[[], None] = lambda: None
 
@@ -57,6 +58,7 @@ class Steps:
         recording = self.recording
         recording.optimizer += 1
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        self._trained |= {id(p): p for p in parameters if p.requires_grad}
         for parameter in parameters:
             weight = recording.weight(parameter)
             recording.storages.mark_of(weight, local(parameter), MemoryKind.PARAMETERS)
@@ -126,10 +128,12 @@ class Steps:
             recording.restart()
 
     def parameters(self) -> int:
-        """Count the elements of all trainable tensors that modules or the optimizer hold."""
-        found = {id(p): p for root in self.recording.roots for p in root.parameters() if p.requires_grad}
-        if self._leader is not None:
-            found |= {id(p): p for group in self._leader.param_groups for p in group["params"]}
+        """Count the elements of all that is trained: what optimizers step, or gets a gradient, averaged copies not."""
+        found: dict[int, torch.Tensor] = {
+            id(p): p for root in self.recording.roots for p in root.parameters() if p.requires_grad
+        }
+        if self._trained:
+            found = {key: p for key, p in found.items() if p.grad is not None} | self._trained
         flat = list(_flat(self.recording.roots))
         for one in flat:
             for part in (one, *(one._params or ())):  # parts of this rank, where the program sees its own parameters

@@ -11,6 +11,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 LARGEST = 1 << 24
 """Elements of all tensors together up to which such an op is run: 64 MiB of floats, well under a second."""
 
+SIZED_BY_THE_HOST = (torch.ops.aten._pack_padded_sequence.default,)
+"""Whose shapes follow from numbers that lie on the host, where they are real."""
+
 
 def shaped(fakes: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
     """Return what the op gives, as shapes alone; raise UnsupportedOperatorException where the host cannot run it."""
@@ -32,6 +35,8 @@ def shaped(fakes: FakeTensorMode, func: Any, args: Any, kwargs: Any) -> Any:
         if isinstance(value, torch.Tensor):
             if id(value) in given:  # what it wrote to
                 return given[id(value)]
+            if func in SIZED_BY_THE_HOST and not value.dtype.is_floating_point:  # sizes, which stay there
+                return value
             with fakes:
                 return torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=device)
         if type(value) is list or type(value) is tuple:

@@ -1,5 +1,7 @@
 """``python -m runners trace`` refuses what it cannot do, with the field and the remedy."""
 
+import json
+
 import pytest
 
 from runners.__main__ import main
@@ -34,6 +36,20 @@ def test_a_script_of_any_name_keeps_its_arguments(traced, tmp_path):
     assert traced(script, "--", "--lr", "1").arguments == ("--lr", "1")
 
 
+def test_a_config_that_does_not_train_is_one_line_without_a_traceback(tmp_path):
+    config = {
+        "model_type": "siglip2",
+        "vision_config": {"num_hidden_layers": 1},
+        "text_config": {"num_hidden_layers": 1},
+    }
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = run_forked("trace", "--hf", "config.json", "--seq", "8", "--out", "ops.json", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "trace: hf: the model does not train as it is called here: RuntimeError" in done.stderr
+    assert "modeling_siglip2.py, line" in done.stderr
+
+
 def test_a_module_is_run_as_python_runs_it(tmp_path):
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "train.py").write_text(
@@ -54,6 +70,7 @@ def test_what_follows_two_dashes_is_the_programs():
     ("text", "said"),
     [
         ("raise RuntimeError('no data.')", "failed: RuntimeError: no data. See the trace above"),
+        ("import flash_nothing", "Install it beside Headroom"),
         ("import os; os.environ['LOCAL_RANK']", "say how many with --world-size"),
         ("import torch; torch.ones(3)", "ran without anything for the device"),
     ],

@@ -219,6 +219,8 @@ def test_indices_of_the_host_are_sent_and_what_torch_knows_no_shape_of_is_run_on
     found = traced(PROGRAMS / "by_hand.py")
     sent = [s for s in found.signatures if s.op == "aten::_to_copy" and s.arguments.get("direction") == "HtoD"]
     assert (7,) in {s.outputs[0].shape for s in sent}
+    (packed,) = [s for s in found.signatures if s.op == "aten::_pack_padded_sequence"]
+    assert packed.outputs[0].shape == (7 + 5 + 3 + 2, 24)
     (lost,) = [s for s in found.signatures if s.op == "aten::_ctc_loss_backward"]
     assert lost.outputs[0].shape == (7, 4, 50)
 
@@ -287,6 +289,7 @@ def test_experts_in_a_loop_get_the_rows_of_their_mask(traced):
 
 def test_a_step_is_that_of_the_outermost_optimizer_without_what_was_evaluated_before(traced):
     found = traced(PROGRAMS / "evaluates.py")
+    assert found.parameters == 64 * 8 + 8
     assert Counter(ops(found))["addmm"] == 1
     assert Counter(ops(found, phase="optimizer"))["_foreach_add_.List"] == 1
     assert not any("ended" in text for text in found.assumptions)

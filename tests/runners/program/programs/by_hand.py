@@ -11,6 +11,7 @@ places = torch.arange(7)  # on the host, which indexes what is on the device
 for _ in range(6):
     tokens = torch.randint(0, 50, (7, 4), device=device)
     made, _ = recurrent(embedding(tokens))
+    nn.utils.rnn.pack_padded_sequence(made, torch.tensor([7, 5, 3, 2]))
     scores = head(made[places]).log_softmax(-1)
     lengths = torch.full((4,), 7)
     loss = nn.functional.ctc_loss(scores, tokens.t()[:, :3], lengths, torch.full((4,), 3))

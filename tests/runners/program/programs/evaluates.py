@@ -13,8 +13,19 @@ class Outer(torch.optim.Optimizer):
         return self.inner.step(closure)
 
 
-model = nn.Linear(64, 8).cuda()
-optimizer = Outer(model.parameters())
+class WithAverage(nn.Module):
+    """A layer beside its average, which nothing trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer, self.average = nn.Linear(64, 8), nn.Linear(64, 8)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+model = WithAverage().cuda()
+optimizer = Outer(model.layer.parameters())
 batch = torch.randn(32, 64, device="cuda")
 for step in range(6):
     model(batch).mean().backward()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,9 @@ HEADS = (
     "AutoModelForSequenceClassification", "AutoModel",
 )  # fmt: skip
 """Tried in this order where the config names no architecture with a loss."""
+
+OF_BOTH_HALVES = ("AutoModelForSeq2SeqLM", "AutoModelForSpeechSeq2Seq")
+"""Tried before them for an encoder and a decoder, of which many (BART, Whisper) can build the decoder alone as well."""
 
 
 def of_config(
@@ -90,6 +93,8 @@ def _batch(model: nn.Module, config: Any, batch: int, sequence: int) -> dict[str
         height, width = side if isinstance(side, (list, tuple)) else (side, side)
         channels = getattr(config, "num_channels", 3)
         return {"pixel_values": torch.randn(batch, channels, height, width), "labels": _classes(batch)}
+    if name == "input_values":
+        return {"input_values": _sound(config, batch, sequence), **_said(type(model).__name__, batch, sequence, ids)}
     if name == "input_features":
         frames = 2 * getattr(config, "max_source_positions", 1500)
         sound = torch.randn(batch, getattr(config, "num_mel_bins", 80), frames)
@@ -106,6 +111,22 @@ def _batch(model: nn.Module, config: Any, batch: int, sequence: int) -> dict[str
     return {"input_ids": tokens}
 
 
+def _sound(config: Any, batch: int, sequence: int) -> torch.Tensor:
+    """Spectrograms as long as the model takes them, or waves of which so many tokens are made."""
+    if hasattr(config, "num_mel_bins") and hasattr(config, "max_length"):
+        return torch.randn(batch, config.max_length, config.num_mel_bins)
+    return torch.randn(batch, sequence * int(getattr(config, "inputs_to_logits_ratio", 1)))
+
+
+def _said(name: str, batch: int, sequence: int, ids: Callable[[int], torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Labels of sound: its class; its letters, half as many as tokens; or a text as long."""
+    if "Classification" in name:
+        return {"labels": _classes(batch)}
+    if "CTC" in name:
+        return {"labels": ids(max(1, sequence // 2))}
+    return {"labels": ids(sequence)} if "Generation" in name else {}
+
+
 def _classes(batch: int) -> torch.Tensor:
     return torch.zeros(batch, dtype=torch.int64)
 
@@ -115,7 +136,8 @@ def _built(transformers: Any, config: Any, attention: str, dtype: torch.dtype) -
     for kind in named:
         if kind is not None and ("For" in kind.__name__ or "LMHead" in kind.__name__):
             return _from_config(kind, config, attention, dtype)
-    for name in HEADS:
+    both = OF_BOTH_HALVES if getattr(config, "is_encoder_decoder", False) else ()
+    for name in (*both, *HEADS):
         kind = getattr(transformers, name, None)
         if kind is not None and type(config) in getattr(kind, "_model_mapping", {}):
             return _from_config(kind, config, attention, dtype)

@@ -14,7 +14,7 @@ from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.device_time import at_factor, clock_factor, one_clock
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import new_products_s, recorded_launch_s, slowest_of, taken_apart_s
+from estimator.cost.host import handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_known, kernels_of, plain
@@ -243,11 +243,14 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         launches[index] = one.launches if one.exchange is None else 0.0
         products[index] = one.products_frac
     gap = np.asarray(e_all.kernel_gap_s, dtype=float).reshape(-1, 1)
-    hosts: dict[tuple[str, float, bool, bool, int, int], int] = {}
+    hosts: dict[tuple[str, float, bool, bool, int, int, int, bool], int] = {}
+    twice = {call.module for call in calls if call.recomputed}
     columns: list[Floats] = []
     of_host = np.zeros(len(calls), dtype=np.int64)
     # Who did not count them leaves one for each call.
     counted = any(call.dispatches > 1 for call in calls)
+    library = "transformers" in found.found.versions
+    entered = entered_modules(found) if library and counted else [0] * len(calls)
     for index, call in enumerate(calls):
         count = found.work[which[index]].launches if which[index] >= 0 else 0.0
         key = (
@@ -257,13 +260,15 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
             call.recomputed,
             call.dispatches if counted else 0,
             call.dtensor,
+            entered[index],
+            call.module in twice and not call.recomputed and found.phases[index] == Phase.FORWARD,
         )
         at = hosts.get(key)
         if at is None:
             at = hosts[key] = len(columns)
-            phase, count, compiled, again, dispatches, dtensor = key
+            phase, count, compiled, again, dispatches, dtensor, modules, saved = key
             own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
-                                    library="transformers" in found.found.versions)  # fmt: skip
+                                    library=library, modules=modules, saved=saved)  # fmt: skip
             own = own + taken_apart_s(dtensor, e_all)
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at
@@ -271,7 +276,9 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
     walk = np.asarray(e_all.host_tensor_s, dtype=float)
     sharded = np.asarray(e_all.host_sharded_tensor_s, dtype=float)
     for index, (tensors, dtensors) in _walks(found).items():
-        host[:, index] += tensors * walk + dtensors * sharded
+        host[:, index] += tensors * walk + dtensors * sharded + np.asarray(e_all.host_optimizer_s, dtype=float)
+    handing, gradients = _gradients(found) if counted else ([], 0.0)
+    host[:, handing] += np.reshape(handed_over_s(gradients, e_all, library=library), (-1, 1))
     for (name, phase), constant in FSDP_MODULES.items():
         marks = {at for at, s in enumerate(found.found.signatures) if plain(s.op).lstrip("_") == name}
         if marks:
@@ -311,6 +318,33 @@ FSDP_MODULES = {
     ("chunk_cat", Phase.BACKWARD): "host_fsdp_backward_s",
 }
 """Ops that FSDP2 runs once for each module that it gathers: all that they stand for takes the host longer."""
+
+
+def entered_modules(found: Recorded) -> list[int]:
+    """Modules that the host entered before each forward call: the parts of its path that the call before had not."""
+    paths = [tuple(path.split(".")) if path else () for path in found.found.modules]
+    count: list[int] = []
+    before: tuple[str, ...] = ()
+    for call, phase in zip(found.found.calls, found.phases, strict=True):
+        path: tuple[str, ...] = paths[call.module] if call.module >= 0 else ()
+        forward = phase == Phase.FORWARD or call.recomputed
+        parts = range(min(len(path), len(before)))
+        same = next((at for at in parts if path[at] != before[at]), len(parts))
+        count.append(len(path) - same if forward else 0)
+        before = path if forward else before
+    return count
+
+
+def _gradients(found: Recorded) -> tuple[list[int], float]:
+    """Calls of backward, and how many tensors' gradients each of them hands over: all of a pass, evenly."""
+    handing, passes, before = [], 0, ""
+    for index, (call, phase) in enumerate(zip(found.found.calls, found.phases, strict=True)):
+        if phase == Phase.BACKWARD and not call.compiled and not call.recomputed and call.kind == "kernel":
+            handing.append(index)
+        passes += phase == Phase.BACKWARD and before == Phase.FORWARD
+        before = phase if phase in (Phase.FORWARD, Phase.BACKWARD) else before
+    tensors = sum(weight.trains for weight in found.found.weights)
+    return handing, passes * tensors / len(handing) if handing else 0.0
 
 
 def _walks(found: Recorded) -> Mapping[int, tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -253,12 +254,14 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
     entered = entered_modules(found) if library and counted else [0] * len(calls)
     for index, call in enumerate(calls):
         count = found.work[which[index]].launches if which[index] >= 0 else 0.0
+        forward = found.phases[index] == Phase.FORWARD or call.recomputed
         key = (
             found.phases[index],
             count,
             call.compiled,
             call.recomputed,
-            call.dispatches if counted else 0,
+            # Backward counts none, so that its calls share what was priced
+            0 if not counted else call.dispatches if forward else min(call.dispatches, 1),
             call.dtensor,
             entered[index],
             call.module in twice and not call.recomputed and found.phases[index] == Phase.FORWARD,
@@ -323,26 +326,26 @@ FSDP_MODULES = {
 def entered_modules(found: Recorded) -> list[int]:
     """Modules that the host entered before each forward call: the parts of its path that the call before had not."""
     paths = [tuple(path.split(".")) if path else () for path in found.found.modules]
-    count: list[int] = []
+    count = [0] * len(found.found.calls)
+    last = -1
     before: tuple[str, ...] = ()
-    for call, phase in zip(found.found.calls, found.phases, strict=True):
+    for index, call in enumerate(found.found.calls):
+        if call.module == last or not (found.phases[index] == Phase.FORWARD or call.recomputed):
+            continue
         path: tuple[str, ...] = paths[call.module] if call.module >= 0 else ()
-        forward = phase == Phase.FORWARD or call.recomputed
         parts = range(min(len(path), len(before)))
-        same = next((at for at in parts if path[at] != before[at]), len(parts))
-        count.append(len(path) - same if forward else 0)
-        before = path if forward else before
+        count[index] = len(path) - next((at for at in parts if path[at] != before[at]), len(parts))
+        last, before = call.module, path
     return count
 
 
 def _gradients(found: Recorded) -> tuple[list[int], float]:
     """Calls of backward, and how many tensors' gradients each of them hands over: all of a pass, evenly."""
-    handing, passes, before = [], 0, ""
-    for index, (call, phase) in enumerate(zip(found.found.calls, found.phases, strict=True)):
-        if phase == Phase.BACKWARD and not call.compiled and not call.recomputed and call.kind == "kernel":
-            handing.append(index)
-        passes += phase == Phase.BACKWARD and before == Phase.FORWARD
-        before = phase if phase in (Phase.FORWARD, Phase.BACKWARD) else before
+    backward = [index for index, phase in enumerate(found.phases) if phase == Phase.BACKWARD]
+    calls = found.found.calls
+    handing = [at for at in backward if calls[at].kind == "kernel" and not (calls[at].compiled or calls[at].recomputed)]
+    worked = [phase for phase in found.phases if phase in (Phase.FORWARD, Phase.BACKWARD)]
+    passes = sum(a == Phase.FORWARD and b == Phase.BACKWARD for a, b in pairwise(worked))
     tensors = sum(weight.trains for weight in found.found.weights)
     return handing, passes * tensors / len(handing) if handing else 0.0
 

@@ -167,7 +167,9 @@ def _sound(model: Any, config: Any, batch: int, sequence: int) -> torch.Tensor:
     bins, frames = getattr(config, "num_mel_bins", None), getattr(config, "max_length", None)
     if bins and getattr(config, "patch_size", None) and frames:
         return torch.randn(batch, int(frames), int(bins))
-    samples = SOUND_S * int(first(config, "sampling_rate", "sample_rate", default=SAMPLES_PER_S))
+    ratio = getattr(config, "inputs_to_logits_ratio", None)  # what its convolutions make one token of
+    rate = int(first(config, "sampling_rate", "sample_rate", default=SAMPLES_PER_S))
+    samples = sequence * int(ratio) if ratio else SOUND_S * rate
     takes_channels = "ForCTC" not in type(model).__name__ and not hasattr(config, "conv_dim")
     if takes_channels and "For" not in type(model).__name__:
         return torch.randn(batch, int(first(config, "audio_channels", default=1)), samples)
@@ -263,7 +265,7 @@ def _labels(model: nn.Module, config: Any, made: Tensors, taken: dict[str, bool]
     if ids is not None and not encodes:
         return {"labels": ids.clone()}
     words = min(sequence, int(first(config, "max_target_positions", default=sequence)))
-    own = _ids(model, config, batch, min(words, 64) if "CTC" in kind else words)
+    own = _ids(model, config, batch, max(1, words // 2) if "CTC" in kind else words)
     if ids is None and "input_ids" in taken:  # the text of a picture
         found["input_ids"] = own
     return {**found, "labels": own.clone()}

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from estimator.scenario.breakdown import Phase
-from runners.host_pace import host_pace_s
+from runners.host_pace import backward_pace_s, host_pace_s
 from runners.ranks import Ranks, gather, synchronize
 from runners.summary import MEASURED_PHASES, Sample
 from runners.timing import between, stamp
@@ -45,15 +45,18 @@ def timed_steps(
     tell: Callable[..., None],
     *,
     communicate: bool = True,
-    paces_s: list[float] | None = None,
+    paces_s: list[tuple[float, float]] | None = None,
 ) -> list[Sample]:
-    """Run some of ``total`` steps one by one, telling how far they are; the host's pace before each in ``paces_s``."""
+    """Run some of ``total`` steps one by one, telling how far they are.
+
+    ``paces_s``: takes up the host's pace before each, of this thread and of autograd's.
+    """
     samples: list[Sample] = []
     told = time.monotonic()
     tell(stage, steps.start, total)
     for step in steps:
         if paces_s is not None:
-            paces_s.append(host_pace_s())
+            paces_s.append((host_pace_s(), backward_pace_s(trainer.ranks.device)))
         samples.append(timed_step(trainer, communicate=communicate))
         if step + 1 == steps.stop or time.monotonic() - told >= TELL_S:
             told = time.monotonic()

@@ -42,7 +42,7 @@ RUNTIMES = {
 BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
 """Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
 
-BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s")
+BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s", "host_optimizer_s")
 """Constants that follow the bare launch where they were not probed."""
 
 
@@ -88,6 +88,7 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     tensors = _slopes([row for row in rows if row["op"] == "adamw foreach"], "tensors")
     keep("host_tensor_s", tensors, "optimizers of small tensors")
     keep("host_new_product_s", _new_products(rows), "products of new sizes")
+    missing["host_optimizer_s"] = "no steps of optimizers among other work are probed"
     for name, values in per_runtime_s(runtimes).items():
         keep(name, values, RUNTIMES[name])
     if launches:
@@ -104,19 +105,20 @@ def per_op_s(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
     forward, backward = [], []
     for precision in sorted({str(row.get("precision")) for row in rows}):
         of = [row for row in rows if row.get("precision") == precision and "layers" in row]
-        first = {row["layers"]: row for row in of if row["op"] == "model forward"}
-        both = {row["layers"]: row for row in of if row["op"] == "model forward and backward"}
-        layers = sorted(set(first) & set(both))
-        if len(layers) > 1 and all(_dispatches(one[n]) for one in (first, both) for n in layers):
+        first = _by("layers", [row for row in of if row["op"] == "model forward"])
+        both = [row for row in of if row["op"] == "model forward and backward" and row["layers"] in first]
+        # Forward is taken off at the pace that it had, what is left goes at the pace of autograd's thread.
+        later = _by("layers", [{**row, "median_s": _backward_s(row, first[row["layers"]]["median_s"])} for row in both])
+        layers = sorted(later)
+        if len(layers) > 1 and all(_dispatches(one[n]) for one in (first, later) for n in layers):
             few, many = layers[0], layers[-1]
             forward.append(_slope(first[few], first[many]))
-            ops = [_dispatches(both[n]) - _dispatches(first[n]) for n in (few, many)]
-            times = [both[n]["median_s"] - first[n]["median_s"] for n in (few, many)]
-            backward.append((times[1] - times[0]) / (ops[1] - ops[0]))
+            ops = [_dispatches(later[n]) - _dispatches(first[n]) for n in (few, many)]
+            backward.append((later[many]["median_s"] - later[few]["median_s"]) / (ops[1] - ops[0]))
         elif layers == [4] and precision == "fp32":
             ops_forward, ops_both = TINY_DISPATCHES["model forward"], TINY_DISPATCHES["model forward and backward"]
             forward.append(first[4]["median_s"] / ops_forward)
-            backward.append((both[4]["median_s"] - first[4]["median_s"]) / (ops_both - ops_forward))
+            backward.append(later[4]["median_s"] / (ops_both - ops_forward))
     return [one for one in forward if one > 0], [one for one in backward if one > 0]
 
 
@@ -175,6 +177,21 @@ def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
     return {name: [one for one in values if one > 0] for name, values in found.items()}
 
 
+def _by(column: str, rows: Sequence[Row]) -> dict[Any, Row]:
+    """One row for each value of a column: the mean of its visits, as each met the host as it was."""
+    visits: dict[Any, list[Row]] = {}
+    for row in rows:
+        visits.setdefault(row[column], []).append(row)
+    return {
+        value: {**alike[-1], "median_s": statistics.fmean(row["median_s"] for row in alike)}
+        for value, alike in visits.items()
+    }
+
+
+def _backward_s(row: Row, forward_s: float) -> float:
+    return float((row["median_s"] - forward_s * row.get("slower", 1.0)) / row.get("slower_backward", 1.0))
+
+
 def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
     rows = [
         row
@@ -182,25 +199,36 @@ def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
         for row in measurement.rows
         if row.get("ladder") == name and status_of_row(row) == "ok"
     ]
-    pace_s = pace_of(measurements)
-    return [_at_pace(row, pace_s) for row in rows]
+    paces_s = pace_of(measurements), pace_of(measurements, "host_backward_pace_s")
+    return [_at_pace(row, *paces_s) for row in rows]
 
 
-def pace_of(measurements: Sequence[Measurement]) -> float:
-    """The host's pace while it was probed, the median of all rows that say it; 0 where none does."""
-    paces = [
-        float(row["host_pace_s"]) for measurement in measurements for row in measurement.rows if row.get("host_pace_s")
-    ]
-    return statistics.median(paces) if paces else 0.0
+def pace_of(measurements: Sequence[Measurement], column: str = "host_pace_s") -> float:
+    """The host's pace while it was probed, the mean of all rows that say it; 0 where none does.
+
+    No median: a core is fast or, beside a busy neighbour, 1.8 times as slow, and what lasts passes through both.
+    """
+    paces = [float(row[column]) for measurement in measurements for row in measurement.rows if row.get(column)]
+    return statistics.fmean(paces) if paces else 0.0
 
 
-def _at_pace(row: Row, pace_s: float) -> Row:
-    """The row as it would be, had the host been as fast as it mostly was: it varies while its probes run."""
-    own_s = float(row.get("host_pace_s") or 0.0)
+def _at_pace(row: Row, pace_s: float, backward_pace_s: float) -> Row:
+    """The row as it would be, had the host been as fast as it was in the mean: it varies while its probes run.
+
+    What goes backward as well stays as it is, and says how much slower the program's thread and autograd's were; where
+    the latter was not noted it is taken for the former.
+    """
+    own_s, own_backward_s = (float(row.get(column) or 0.0) for column in ("host_pace_s", "host_backward_pace_s"))
     if not own_s or not pace_s:
         return row
-    scaled = {key: row[key] * pace_s / own_s for key in ("minimum_s", "median_s", "launch_s") if key in row}
-    return {**row, **scaled}
+    slower = own_s / pace_s
+    if "layers" in row and row["op"] == "model forward and backward":
+        return {
+            **row,
+            "slower": slower,
+            "slower_backward": own_backward_s / backward_pace_s if own_backward_s else slower,
+        }
+    return {**row, **{key: row[key] / slower for key in ("minimum_s", "median_s", "launch_s") if key in row}}
 
 
 def _dispatches(row: Row) -> float:
@@ -213,7 +241,9 @@ def _slope(few: Row, many: Row) -> float:
 
 def _slopes(rows: Sequence[Row], column: str) -> list[float]:
     """Seconds of one more of what a column counts, between the fewest and the most of it."""
-    ordered = sorted((row for row in rows if column in row), key=lambda row: float(row[column]))
+    ordered = list(
+        _by(column, sorted((row for row in rows if column in row), key=lambda row: float(row[column]))).values()
+    )
     if len(ordered) < 2 or ordered[0][column] == ordered[-1][column]:
         return []
     few, many = ordered[0], ordered[-1]

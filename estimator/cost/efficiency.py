@@ -116,6 +116,11 @@ class Efficiencies:
     host_megatron_forward_s: float
     host_megatron_backward_s: float
     host_library_factor: float
+    host_library_backward_factor: float
+    host_module_ops: float
+    host_saved_ops: float
+    host_gradient_kernels: float
+    host_optimizer_s: float
     host_tensor_s: float
     host_sharded_tensor_s: float
     host_fsdp_forward_s: float

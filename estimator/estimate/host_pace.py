@@ -21,18 +21,22 @@ FACTORS = (0.4, 0.55, 0.7, 0.85, 1.0, 1.2, 1.5, 1.9, 2.4)
 
 OF_HOST = tuple(name for name in NAMES if name.startswith("host_") and name.endswith("_s") and "_per_s" not in name)
 
+OF_PROGRAM = tuple(name for name in OF_HOST if "backward" not in name)
+"""What the program's own thread does: autograd's works backward beside another neighbour, at a pace of its own."""
+
 Curve = tuple[tuple[float, float], ...]
 
 
-def at_pace(e: Efficiencies, factor: float) -> Efficiencies:
-    """The efficiencies of a host that takes ``factor`` times as long for everything."""
-    return replace(e, name=f"{e.name}, host {factor:g}", **{name: getattr(e, name) * factor for name in OF_HOST})
+def at_pace(e: Efficiencies, factor: float, names: Sequence[str] = OF_HOST) -> Efficiencies:
+    """The efficiencies of a host that takes ``factor`` times as long for what they name, else for everything."""
+    return replace(e, name=f"{e.name}, host {factor:g}", **{name: getattr(e, name) * factor for name in names})
 
 
 def over_paces(found: OpList, cluster: Cluster, e: Efficiencies) -> Curve:
-    """Seconds of an op list's step at each of FACTORS."""
+    """Seconds of an op list's step where the program's own thread is at each of FACTORS."""
     return tuple(
-        (factor, estimate_op_list(found, cluster, at_pace(e, factor), interval=False).step_time_s) for factor in FACTORS
+        (factor, estimate_op_list(found, cluster, at_pace(e, factor, OF_PROGRAM), interval=False).step_time_s)
+        for factor in FACTORS
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.device_time import at_factor, clock_factor, one_clock
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import new_products_s, recorded_launch_s, slowest_of, taken_apart_s
+from estimator.cost.host import handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_known, kernels_of, plain
@@ -243,27 +244,34 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         launches[index] = one.launches if one.exchange is None else 0.0
         products[index] = one.products_frac
     gap = np.asarray(e_all.kernel_gap_s, dtype=float).reshape(-1, 1)
-    hosts: dict[tuple[str, float, bool, bool, int, int], int] = {}
+    hosts: dict[tuple[str, float, bool, bool, int, int, int, bool], int] = {}
+    twice = {call.module for call in calls if call.recomputed}
     columns: list[Floats] = []
     of_host = np.zeros(len(calls), dtype=np.int64)
     # Who did not count them leaves one for each call.
     counted = any(call.dispatches > 1 for call in calls)
+    library = "transformers" in found.found.versions
+    entered = entered_modules(found) if library and counted else [0] * len(calls)
     for index, call in enumerate(calls):
         count = found.work[which[index]].launches if which[index] >= 0 else 0.0
+        forward = found.phases[index] == Phase.FORWARD or call.recomputed
         key = (
             found.phases[index],
             count,
             call.compiled,
             call.recomputed,
-            call.dispatches if counted else 0,
+            # Backward counts none, so that its calls share what was priced
+            0 if not counted else call.dispatches if forward else min(call.dispatches, 1),
             call.dtensor,
+            entered[index],
+            call.module in twice and not call.recomputed and found.phases[index] == Phase.FORWARD,
         )
         at = hosts.get(key)
         if at is None:
             at = hosts[key] = len(columns)
-            phase, count, compiled, again, dispatches, dtensor = key
+            phase, count, compiled, again, dispatches, dtensor, modules, saved = key
             own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
-                                    library="transformers" in found.found.versions)  # fmt: skip
+                                    library=library, modules=modules, saved=saved)  # fmt: skip
             own = own + taken_apart_s(dtensor, e_all)
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at
@@ -271,7 +279,9 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
     walk = np.asarray(e_all.host_tensor_s, dtype=float)
     sharded = np.asarray(e_all.host_sharded_tensor_s, dtype=float)
     for index, (tensors, dtensors) in _walks(found).items():
-        host[:, index] += tensors * walk + dtensors * sharded
+        host[:, index] += tensors * walk + dtensors * sharded + np.asarray(e_all.host_optimizer_s, dtype=float)
+    handing, gradients = _gradients(found) if counted else ([], 0.0)
+    host[:, handing] += np.reshape(handed_over_s(gradients, e_all, library=library), (-1, 1))
     for (name, phase), constant in FSDP_MODULES.items():
         marks = {at for at, s in enumerate(found.found.signatures) if plain(s.op).lstrip("_") == name}
         if marks:
@@ -311,6 +321,33 @@ FSDP_MODULES = {
     ("chunk_cat", Phase.BACKWARD): "host_fsdp_backward_s",
 }
 """Ops that FSDP2 runs once for each module that it gathers: all that they stand for takes the host longer."""
+
+
+def entered_modules(found: Recorded) -> list[int]:
+    """Modules that the host entered before each forward call: the parts of its path that the call before had not."""
+    paths = [tuple(path.split(".")) if path else () for path in found.found.modules]
+    count = [0] * len(found.found.calls)
+    last = -1
+    before: tuple[str, ...] = ()
+    for index, call in enumerate(found.found.calls):
+        if call.module == last or not (found.phases[index] == Phase.FORWARD or call.recomputed):
+            continue
+        path: tuple[str, ...] = paths[call.module] if call.module >= 0 else ()
+        parts = range(min(len(path), len(before)))
+        count[index] = len(path) - next((at for at in parts if path[at] != before[at]), len(parts))
+        last, before = call.module, path
+    return count
+
+
+def _gradients(found: Recorded) -> tuple[list[int], float]:
+    """Calls of backward, and how many tensors' gradients each of them hands over: all of a pass, evenly."""
+    backward = [index for index, phase in enumerate(found.phases) if phase == Phase.BACKWARD]
+    calls = found.found.calls
+    handing = [at for at in backward if calls[at].kind == "kernel" and not (calls[at].compiled or calls[at].recomputed)]
+    worked = [phase for phase in found.phases if phase in (Phase.FORWARD, Phase.BACKWARD)]
+    passes = sum(a == Phase.FORWARD and b == Phase.BACKWARD for a, b in pairwise(worked))
+    tensors = sum(weight.trains for weight in found.found.weights)
+    return handing, passes * tensors / len(handing) if handing else 0.0
 
 
 def _walks(found: Recorded) -> Mapping[int, tuple[int, int]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import zip_longest
 from pathlib import Path
 
@@ -13,7 +13,7 @@ import torch
 from estimator.scenario.measurement import Measurement
 from runners.benchmarks.collectives import DEFINITIONS as COLLECTIVE_DEFINITIONS
 from runners.benchmarks.collectives import SIZES_BYTES, measure_cells
-from runners.host_pace import host_pace_s
+from runners.host_pace import backward_pace_s, host_pace_s
 from runners.job import Job
 from runners.options import COLLECTIVES, ProbesOptions, options_of
 from runners.probes import LADDERS
@@ -37,6 +37,7 @@ DEFINITIONS = {
     "the device (on a CPU clock readings), over inputs that rotate so that no cache holds them; every rank measures "
     "its own device, the rows are rank 0's",
     "host_pace_s": "of rows that the host binds: seconds of an op on a host tensor of 64 numbers, before and after",
+    "host_backward_pace_s": "the same in the thread in which autograd works backward",
     "gemm": "m tokens, k inputs, n outputs; forward X·Wᵀ, input-gradient G·W, weight-gradient Gᵀ·X; 2·m·n·k FLOPs",
     "attention": "causal; FLOPs count the full square: 4·B·h·S²·D forward, 14·B·h·S²·D forward and backward",
     "elementwise, reduction, copy": "bytes read and written in device memory, a copy to or from the host counted once",
@@ -52,7 +53,7 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     suite = begin(job, report, 0, options.limit_s)
     cuda = suite.ranks.cuda
     probes = [list(LADDERS[name](cuda, options.small)) for name in options.ladders if name in LADDERS]
-    order = [probe for turn in zip_longest(*probes) for probe in turn if probe is not None]
+    order = revisited([probe for turn in zip_longest(*probes) for probe in turn if probe is not None])
     library = "nccl" if cuda else "gloo"
     sizes = SIZES_BYTES[library][: 2 if options.small else None]
     world = suite.ranks.world_size
@@ -75,6 +76,22 @@ def run(job: Job, report: Report, trace: Path | None = None) -> Measurement | No
     return suite.result(DEFINITIONS)
 
 
+def revisited(order: Sequence[Probe]) -> list[Probe]:
+    """Probes in their order, with the further visits of some spread evenly between and behind all others."""
+    again = [
+        probe
+        for visit in range(1, max((p.visits for p in order), default=1))
+        for probe in order
+        if probe.visits > visit
+    ]
+    apart = len(order) / (len(again) + 1)
+    found: list[Probe] = []
+    for index, probe in enumerate(order):
+        due = int(index / apart)
+        found += [*again[len(found) - index : due], probe]
+    return [*found, *again[len(found) - len(order) :]]
+
+
 def _work(suite: Suite, probe: Probe) -> Callable[[], Row]:
     def work() -> Row:
         ranks = suite.ranks
@@ -94,7 +111,7 @@ def _timed(suite: Suite, probe: Probe, call: Callable[[], object]) -> Row:
     if ranks.cuda:
         torch.cuda.synchronize()
     of_host = probe.ladder in HOST_LADDERS
-    paces_s = [host_pace_s()] if of_host else []
+    paces_s, backward_s = ([host_pace_s()], [backward_pace_s(ranks.device)]) if of_host else ([], [])
     begin_s = time.perf_counter()
     time_calls(ranks, call, warmup=1, repeats=1)
     once_s = max(1e-7, (time.perf_counter() - begin_s) / 2)
@@ -104,6 +121,7 @@ def _timed(suite: Suite, probe: Probe, call: Callable[[], object]) -> Row:
     row = {**spread_columns(times), "calls_per_sample": calls}
     if of_host:
         row["host_pace_s"] = statistics.fmean([*paces_s, host_pace_s()])
+        row["host_backward_pace_s"] = statistics.fmean([*backward_s, backward_pace_s(ranks.device)])
     median_s = row["median_s"]
     if probe.flops:
         row |= {"flops": probe.flops, "flops_per_s": probe.flops / median_s}

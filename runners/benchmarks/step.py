@@ -60,6 +60,7 @@ DEFINITIONS = {
     Phase.BUBBLE: "of a pipeline: time between the chunks of a rank's schedule, waiting for other stages and sending",
     "load": "processors that other programs kept busy while steps were measured",
     "host_paces_s": "seconds of an op on a host tensor of 64 numbers, before each step: how fast this host was",
+    "host_backward_paces_s": "the same in the thread in which autograd works backward, which runs on another core",
     "throughput": "rates at the median step; model FLOPs are 6 per matrix weight and token and 12·layers·width·length, "
     "a forward alone a third; mfu_frac is their share of the chip's dense peak; kernel FLOPs are of the profiled step",
     "breakdown_s": "busy time by category of one profiled step without communication; communication is the exposed "
@@ -185,6 +186,7 @@ class Timed:
     peaks: dict[str, dict[str, float]]
     clocks: list[dict[str, float]]
     paces_s: list[float] = field(default_factory=list)
+    backward_paces_s: list[float] = field(default_factory=list)
 
 
 def timed(trainer: Trainer, job: Job, tell: Callable[..., None]) -> Timed:
@@ -195,7 +197,7 @@ def timed(trainer: Trainer, job: Job, tell: Callable[..., None]) -> Timed:
     began = clocks(ranks.cuda)
     timed_steps(trainer, "warmup", range(job.warmup), job.warmup, tell)
     before = moment()
-    paces_s: list[float] = []
+    paces_s: list[tuple[float, float]] = []
     mine = timed_steps(trainer, "measure", range(job.steps), total, tell, paces_s=paces_s)
     samples = samples_by_rank(ranks, mine)
     loss = _loss(trainer)
@@ -207,7 +209,7 @@ def timed(trainer: Trainer, job: Job, tell: Callable[..., None]) -> Timed:
     peaks = allocator_peaks(trainer) if ranks.cuda else {}
     return Timed(
         samples=samples, alone=alone, loss=loss, load=load, peaks=peaks, clocks=[began, clocks(ranks.cuda)],
-        paces_s=paces_s,
+        paces_s=[own_s for own_s, _ in paces_s], backward_paces_s=[backward_s for _, backward_s in paces_s],
     )  # fmt: skip
 
 
@@ -282,6 +284,7 @@ def put_together(
             "communication": communication if ranks.world_size > 1 else {},
             "load": found.load,
             "host_paces_s": found.paces_s,
+            "host_backward_paces_s": found.backward_paces_s,
             "peak_bytes_by_rank": [row[0] or None for row in every_peak],
             "phases_with_waiting_s": waiting,
             "throughput": dict(rates),

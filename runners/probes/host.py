@@ -28,6 +28,8 @@ TENSOR_ELEMENTS = 2**20
 FEW = 16
 LAUNCHES = 100
 MOST_ROWS, WIDTH, APART = 4096, 512, 16
+VISITS = 3
+"""Times at which small models and optimizers of small tensors are timed."""
 LAYERS = (2, 10)
 """Numbers of blocks of a small model, whose difference is what blocks cost without what surrounds them."""
 CHAIN = (4, 24)
@@ -49,6 +51,7 @@ def launches(cuda: bool, small: bool) -> Iterator[Probe]:
                     build=_model(name.endswith("backward"), layers, precision),
                     precision=precision,
                     count=counted_dispatches,
+                    visits=1 if small else VISITS,
                 )
     for name in ("compiled chain forward", "compiled chain forward and backward"):
         for length in () if small else CHAIN:
@@ -61,6 +64,7 @@ def launches(cuda: bool, small: bool) -> Iterator[Probe]:
                 columns={"op": f"adamw {kernel}", "tensors": tensors},
                 build=_optimizer(tensors * FEW, kernel, torch.float32, FEW),
                 count=counted_dispatches,
+                visits=1 if small else VISITS,
             )
     del cuda
 

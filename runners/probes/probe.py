@@ -29,6 +29,7 @@ class Probe:
     """One thing to time: ``build`` makes the call when its turn comes; FLOPs and bytes are of one call.
 
     ``count`` gives more columns of the call, untimed; what the call holds is let go by its ``close``, if it has one.
+    ``visits``: so often it is timed anew, minutes apart, as what is bound by a shared host changes within seconds.
     """
 
     ladder: str
@@ -38,6 +39,7 @@ class Probe:
     bytes: float = 0.0
     precision: str = field(default="fp32")
     count: Callable[[Callable[[], object]], Columns] | None = None
+    visits: int = 1
 
 
 class _Counter(TorchDispatchMode):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -83,6 +83,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self.recording.backward and func in _IN_PLACE_BACKWARD:
             if func is aten.index_put.default:  # whose indices are not checked there: the host would wait
                 kwargs = {**kwargs, "unsafe": True}
+                args = (args[0], self._beside(args[1]), *args[2:])
             func = _IN_PLACE_BACKWARD[func]
         schema = self.schema(func)
         if schema.composite and id(func) not in _SPECIAL:
@@ -131,6 +132,16 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             recording.storages.add(tensor, phase)
         if schema.launches and any(tensor.numel() for tensor in outputs or inputs):
             recording.record("kernel", schema.name, inputs, outputs, schema.arguments(args, kwargs))
+
+    def _beside(self, places: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """Indices on the device: those that a program left on the host are copied there."""
+        with self.fakes:
+            return [
+                one
+                if one is None or is_on_device(one) or one.dtype is torch.bool
+                else torch.empty(one.shape, dtype=one.dtype, device=torch.device(DEVICE, 0))
+                for one in places
+            ]
 
     def on_fakes(self, func: Any, args: Any, kwargs: Any) -> Any:
         """Run an op on shapes alone, unrecorded."""

@@ -127,3 +127,27 @@ def test_programs_are_measured_from_the_command_line_alone(tmp_path):
 
 def test_what_a_dictionary_without_a_loss_holds_first_is_what_is_trained():
     assert loss_of_output({"sample": torch.full((2, 3), 2.0), "rest": None}) == 4
+
+
+@pytest.mark.parametrize(
+    ("config", "kind", "shapes"),
+    [
+        ({"model_type": "bart", "encoder_layers": 1, "decoder_layers": 1, "d_model": 16, "encoder_ffn_dim": 16,
+          "decoder_ffn_dim": 16, "encoder_attention_heads": 2, "decoder_attention_heads": 2, "vocab_size": 64},
+         "BartForConditionalGeneration", {"input_ids": (2, 16), "labels": (2, 16)}),
+        ({"model_type": "hubert", "num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 16,
+          "num_attention_heads": 2, "num_conv_pos_embedding_groups": 2},
+         "HubertForSequenceClassification", {"input_values": (2, 16 * 320), "labels": (2,)}),
+        ({"model_type": "hubert", "num_hidden_layers": 1, "hidden_size": 16, "intermediate_size": 16,
+          "num_attention_heads": 2, "num_conv_pos_embedding_groups": 2, "architectures": ["HubertForCTC"]},
+         "HubertForCTC", {"input_values": (2, 16 * 320), "labels": (2, 8)}),
+        ({"model_type": "audio-spectrogram-transformer", "num_hidden_layers": 1, "hidden_size": 16,
+          "intermediate_size": 16, "num_attention_heads": 2, "max_length": 64, "num_mel_bins": 32},
+         "ASTForAudioClassification", {"input_values": (2, 64, 32), "labels": (2,)}),
+    ],
+)  # fmt: skip
+def test_a_config_without_architectures_is_its_whole_model_and_gets_the_batch_that_it_takes(config, kind, shapes):
+    program = program_of(hf=config, options=FP32, device="cpu")
+    assert type(program.module).__name__ == kind
+    assert {name: tuple(value.shape) for name, value in program.batch.items()} == shapes
+    assert program.loss(program.batch).numel() == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import statistics
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,7 +191,7 @@ def test_the_launches_of_a_host_bring_its_launch_bound_steps_close():
     host = calibrate([Source(name="launches.json", measurement=decode(Measurement, document))])
     assert set(host.ranges) == {
         "host_launch_s", "host_forward_s", "host_backward_s", "host_fused_forward_s", "host_fused_backward_s",
-        "host_tensor_s", "host_new_product_s",
+        "host_tensor_s", "host_new_product_s", "host_optimizer_s",
     }  # fmt: skip
     # About three bare launches for each kernel, forward and backward.
     for name in ("host_forward_s", "host_backward_s"):
@@ -201,7 +202,7 @@ def test_the_launches_of_a_host_bring_its_launch_bound_steps_close():
     assert abs(estimate(scenario, host.efficiencies).step_time_s / measured_s - 1) < 0.15
 
 
-def test_probes_of_a_host_that_was_slower_for_a_moment_are_taken_at_its_usual_pace():
+def test_probes_of_a_host_that_was_slower_for_a_moment_are_taken_at_its_mean_pace():
     def probed(slow: float) -> list[dict[str, Any]]:
         about = {"ladder": "launch", "precision": "fp32", "status": "ok", "kernels": 100}
         times = [(2, 1e-3, 100, 1.0), (10, 5e-3, 500, slow)]
@@ -212,9 +213,31 @@ def test_probes_of_a_host_that_was_slower_for_a_moment_are_taken_at_its_usual_pa
         return [{**about, "op": "op", "median_s": 5e-4, "launch_s": 5e-6, "host_pace_s": 2e-6}, *rows]
 
     quiet, moved = (calibrate([of(probed(slow))]).ranges for slow in (1.0, 1.8))
-    assert quiet["host_pace_s"].value == moved["host_pace_s"].value == 2e-6
+    slower = statistics.fmean((1.0, 1.0, 1.8, 1.0, 1.8))  # the pace of what lasts: a median would know no second one
+    assert moved["host_pace_s"].value == pytest.approx(slower * quiet["host_pace_s"].value)
     for name in ("host_forward_s", "host_backward_s", "host_launch_s"):
-        assert moved[name].value == pytest.approx(quiet[name].value)
+        assert moved[name].value == pytest.approx(slower * quiet[name].value)
+
+
+def test_what_goes_backward_is_taken_at_the_pace_of_autograds_thread_and_visits_by_their_mean():
+    about = {"precision": "fp32", "ladder": "launch", "status": "ok"}
+
+    def probed(paces: list[tuple[float, float]]) -> list[dict[str, Any]]:
+        """Forward takes 2 ms for 100 ops at a pace of 1, backward 6 ms for 200."""
+        rows = [{**about, "op": "op", "median_s": 5e-4, "launch_s": 5e-6}]
+        for own, backward in paces:
+            noted = {"host_pace_s": own, "host_backward_pace_s": backward}
+            for layers in (1, 5):
+                first, both = layers * 2e-3 * own, layers * (2e-3 * own + 6e-3 * backward)
+                here = {**about, **noted, "layers": layers}
+                rows.append({**here, "op": "model forward", "median_s": first, "dispatches": layers * 100})
+                rows.append({**here, "op": "model forward and backward", "median_s": both, "dispatches": layers * 300})
+        return rows
+
+    quiet = calibrate([of(probed([(1.0, 1.0)]))]).ranges
+    mixed = calibrate([of(probed([(1.0, 2.0), (3.0, 1.0), (2.0, 3.0)]))]).ranges
+    assert quiet["host_forward_s"].value / mixed["host_forward_s"].value == pytest.approx(1 / 2)
+    assert quiet["host_backward_s"].value / mixed["host_backward_s"].value == pytest.approx(1 / 2)
 
 
 def test_a_product_of_a_new_size_costs_what_it_takes_more_than_the_same_again():

@@ -1,15 +1,21 @@
 """Host: whose launches take how long, and how its lead over the device is spent."""
 
+import json
 import math
+import statistics
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from estimator.cost.efficiency import efficiencies
 from estimator.cost.host import (
     WIDTH_OF_SIZES,
     blocking_collective_s,
+    handed_over_s,
     launch_s,
     new_products_s,
     phase_wait_s,
@@ -23,6 +29,7 @@ from estimator.cost.host import (
 from estimator.scenario.training import Training
 from tests.estimator.examples import flawless
 
+REFERENCE = Path(__file__).parents[2] / "reference"
 E = flawless(
     host_forward_s=1.0, host_backward_s=2.0, host_fused_forward_s=3.0, host_fused_backward_s=4.0,
     host_megatron_forward_s=5.0, host_megatron_backward_s=6.0, host_collective_s=7.0,
@@ -71,9 +78,16 @@ def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead,
     [
         ("forward", 1, {}, 10e-6),
         ("forward", 1, {"dispatches": 2 * E.host_forward_dispatches_per_kernel}, 20e-6),
-        ("backward", 1, {"dispatches": 3 * E.host_backward_dispatches_per_kernel}, 60e-6),
-        ("backward", 11, {"dispatches": 3 * E.host_backward_dispatches_per_kernel}, 60e-6 + 10 * 2e-6),
+        ("backward", 1, {"dispatches": 6}, 20e-6),  # autograd's views cost next to nothing
+        ("backward", 11, {"dispatches": 6}, 20e-6 + 10 * 2e-6),
+        ("backward", 1, {"dispatches": 6, "library": True}, 20e-6 * E.host_library_backward_factor),
         ("forward", 1, {"library": True}, 10e-6 * E.host_library_factor),
+        (
+            "forward",
+            1,
+            {"library": True, "modules": 3 * E.host_forward_dispatches_per_kernel},
+            10e-6 * (E.host_library_factor + 3 * E.host_module_ops),
+        ),
         ("backward", 3, {}, 20e-6 + 2 * 1e-6),
         ("backward", 1, {"again": True}, 10e-6),
         ("forward", 1, {"compiled": True, "dispatches": 9}, 4e-6),
@@ -88,6 +102,29 @@ def test_a_recorded_call_costs_what_the_host_does_for_it(phase, launches, given,
     )  # fmt: skip
     about = {"compiled": False, "again": False} | given
     assert recorded_launch_s(phase, launches, e, **about) == pytest.approx(seconds)
+
+
+def test_modules_and_gradients_tell_what_a_host_takes_for_a_step_where_its_ops_alone_do_not():
+    """Fifteen small models of transformers in turns on one H100 host: how far they are from one pace for all."""
+    e = efficiencies("hopper")
+    steps = json.loads((REFERENCE / "h100_host_ops.json").read_text())["steps"]
+    about = {"compiled": False, "again": False, "library": True}
+
+    def forward(step: dict[str, Any], modules: int) -> float:
+        return float(recorded_launch_s("forward", 1, e, dispatches=step["forward_ops"], modules=modules, **about))
+
+    def backward(step: dict[str, Any]) -> float:
+        each = float(recorded_launch_s("backward", 1, e, dispatches=1, **about))
+        return step["backward_kernels"] * each + float(handed_over_s(step["tensors"], e, library=True))
+
+    def spread(predicted: dict[str, float], phase: str) -> float:
+        return statistics.stdev(math.log(predicted[step["model"]] / step[f"{phase}_s"]) for step in steps)
+
+    by_model = {step["model"]: step for step in steps}
+    assert spread({name: forward(step, step["modules"]) for name, step in by_model.items()}, "forward") < 0.12
+    assert spread({name: forward(step, 0) for name, step in by_model.items()}, "forward") > 0.15
+    assert spread({name: backward(step) for name, step in by_model.items()}, "backward") < 0.1
+    assert spread({name: step["backward_ops"] for name, step in by_model.items()}, "backward") > 0.19
 
 
 def test_runtimes_of_pytorch_cost_what_python_does_for_their_modules_products_and_tensors():

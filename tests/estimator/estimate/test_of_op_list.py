@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from estimator.cost.efficiency import efficiencies, ideal
+from estimator.cost.efficiency import NAMES, efficiencies, ideal
 from estimator.cost.host import new_products_s
 from estimator.estimate import expected, what_if
 from estimator.estimate.estimate import Estimate
@@ -18,10 +18,10 @@ from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.estimate.op_list_report import rows_are
-from estimator.estimate.recorded import device_seconds
+from estimator.estimate.recorded import device_seconds, recorded, times_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import MemoryKind
-from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, from_json
+from estimator.scenario.op_list import Call, Operand, OpList, Signature, Storage, Weight, from_json
 from estimator.scenario.problems import InputProblems
 
 OPS = Path(__file__).parents[2] / "reference" / "ops"
@@ -339,6 +339,44 @@ def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimat
     assert not any(
         "of the host in this step" in one for one in estimate_op_list(waits, cluster_for(waits), e).assumptions
     )
+
+
+def test_the_host_enters_modules_hands_gradients_over_and_begins_an_optimizer():
+    """Of transformers; the same list of lean modules has the ops and the gradients alone."""
+    rows = Operand(shape=(8, 8), dtype="bfloat16")
+    gate = Signature(op="aten::silu", inputs=(rows,), outputs=(rows,))
+    update = Signature(op="aten::_foreach_add_", inputs=(rows,), outputs=(rows,))
+    one = ("host_forward_dispatches_per_kernel", "host_library_factor", "host_library_backward_factor")
+    e = replace(efficiencies("hopper"), **{name: float(name in one) for name in NAMES if name.startswith("host_")})
+
+    def host_s(versions: dict[str, str], **constants: float) -> float:
+        calls = (
+            *(Call(kind="kernel", signature=0, phase="forward", module=at, dispatches=2) for at in (0, 1, 2, 0)),
+            *(Call(kind="kernel", signature=0, phase="backward", dispatches=5) for _ in range(4)),
+            Call(kind="kernel", signature=1, phase="optimizer"),
+        )
+        weights = tuple(Weight(name=f"w{at}", shape=(8,), dtype="bfloat16", trains=at > 0) for at in range(4))
+        modules = ("layers.0.norm", "layers.0.norm.act", "layers.1.norm")
+        found = OpList(
+            source="trace",
+            program="p",
+            calls=calls,
+            signatures=(gate, update),
+            modules=modules,
+            weights=weights,
+            versions=versions,
+            chip="h200-sxm",
+        )
+        given = replace(e, **constants)
+        cluster = cluster_for(found)
+        return float(times_of(recorded(found, cluster, given, interval=False), given, interval=False).host.sum())
+
+    library: dict[str, str] = {"transformers": "5"}
+    # layers, 0, norm; act; 1, norm; 0, norm
+    assert host_s(library, host_forward_s=1.0, host_module_ops=10.0) == pytest.approx(8 + 10 * 8)
+    assert host_s({}, host_forward_s=1.0, host_module_ops=10.0) == pytest.approx(8)
+    assert host_s(library, host_backward_s=1.0, host_gradient_kernels=10.0) == pytest.approx(4 + 10 * 3)
+    assert host_s(library, host_optimizer_s=1.0) == pytest.approx(1)
 
 
 def test_a_module_that_fsdp_gathers_takes_the_host_what_its_python_does():

@@ -7,9 +7,10 @@ import math
 import pytest
 import torch
 
-from runners.benchmarks.probes import run
+from runners.benchmarks.probes import revisited, run
 from runners.job import Job
 from runners.probes import LADDERS
+from runners.probes.probe import Probe
 from runners.probes.products import GEMM_SHAPES
 from tests.runners.benchmarks.on_ranks import measure
 
@@ -112,3 +113,15 @@ def test_the_shapes_hold_odd_ones_and_fit_a_gpu():
     assert largest < 8e9
     assert all(math.prod(shape) > 0 for shape in GEMM_SHAPES)
     assert torch.get_float32_matmul_precision() == "highest"
+
+
+def test_probes_that_are_visited_again_are_spread_over_the_others():
+    order = [
+        Probe(ladder="x", columns={"at": at}, build=lambda device: lambda: None, visits=3 if at in (2, 5) else 1)
+        for at in range(20)
+    ]
+    found = [probe.columns["at"] for probe in revisited(order)]
+    assert list(dict.fromkeys(found)) == list(range(20))
+    places = {at: [place for place, one in enumerate(found) if one == at] for at in (2, 5)}
+    assert all(len(those) == 3 and those[1] - those[0] >= 2 and those[2] - those[1] > 4 for those in places.values())
+    assert revisited(order[:2]) == order[:2]

@@ -303,3 +303,10 @@ def test_what_libraries_do_around_a_step(traced):
     assert "mm" in backward
     assert set(ops(found, phase="optimizer")) == {"_foreach_add_.List"}
     assert ops(found)[-1] == "_foreach_add_.List"
+
+
+def test_gradients_of_rows_that_the_host_picked_are_written_on_the_device(traced):
+    found = traced(PROGRAMS / "picked.py")
+    assert Counter(ops(found, phase="backward"))["_index_put_impl_"] == 1
+    (written,) = (found.of(call) for call in found.calls if found.of(call).op.endswith("_index_put_impl_"))
+    assert written.outputs[0].shape == (32, 8)

@@ -11,6 +11,9 @@ const FEW = 12;
 /** Letters of all labels of bars in one line, on a narrow and on a usual page, where its width is not known yet. */
 const LETTERS = [40, 150];
 const LETTER_PX = 7;
+/** Width of a label at most: some letters take half as much again. @param {string} label */
+const widthOf = (label) =>
+  [...label].reduce((sum, letter) => sum + LETTER_PX * (/[mwMW@%<>=…]/.test(letter) ? 1.5 : 1), 0);
 const MARGIN = { l: 58, r: 14 };
 const MOST_LINES = 3;
 /** Bars that lie below one another on a narrow page, so that each has its name: letters of it, px of a bar, how many. */
@@ -103,7 +106,8 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
   };
   const labels = all.map(({ label }) => label);
   const sized = { title: { text: titled(up, y.unit) }, ...axis(y.values) };
-  const longest = Math.min(LYING.letters, Math.max(0, ...labels.map(({ length }) => length)));
+  const cut = lying ? cutApart(labels, LYING.letters) : [];
+  const longest_px = Math.max(0, ...cut.map(widthOf));
   return {
     data: traces,
     order: series.map(({ items }) => items),
@@ -111,7 +115,7 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
     layout: layout(colour, {
       height: lying ? 60 + LYING.px * all.length : narrow ? 232 : 252,
       margin: lying
-        ? { ...MARGIN, l: 14 + LETTER_PX * longest, t: 6, b: 42 }
+        ? { ...MARGIN, l: 14 + longest_px, t: 6, b: 42 }
         : { ...MARGIN, t: 10, b: across ? 42 : few ? 54 : 16 },
       bargap: all.length < FEW ? 0.6 : 0.25,
       barmode: "overlay",
@@ -129,9 +133,7 @@ export function itemsFigure({ groups, up, across, colour, narrow, width = 0 }) {
               tickangle: 0,
               ticktext: few ? labels.map((label) => labelLines(label, letters).map(escaped).join("<br>")) : [],
             },
-      yaxis: lying
-        ? { ...named, range: [all.length - 0.4, -0.6], ticktext: cutApart(labels, LYING.letters).map(escaped) }
-        : sized,
+      yaxis: lying ? { ...named, range: [all.length - 0.4, -0.6], ticktext: cut.map(escaped) } : sized,
     }),
     said: "hatched or hollow: predicted, solid: measured",
     summary: `${plural(all.length, "item")}: ${up.title}${across ? ` over ${across.title}` : ""}.`,

@@ -3,7 +3,7 @@ import { setWanted } from "../../actions.js";
 import { answers, chipsNeeded, groups, mayBeLate, quickestOf, soFar, surelyWithin } from "../../answers.js";
 import { api, ApiError } from "../../api.js";
 import { measures, said } from "../../figures/plans.js";
-import { bytes, count, percent, plural, saidTogether, seconds, short, significant } from "../../format.js";
+import { bytes, count, percent, plural, saidTogether, seconds, short } from "../../format.js";
 import { planWords, trainingWords } from "../../planLabel.js";
 import { clusterChips, canonical, chipHoursWord, chipOf } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
@@ -188,7 +188,7 @@ export function createSearch(root) {
   function doubtOfDays(sorted, question, words) {
     if (!mayBeLate(sorted[0], question)) return "";
     const sure = surelyWithin(sorted, question);
-    const long = `its 80 % interval ends beyond ${significant(question.days)} days`;
+    const long = `its 80 % interval ends beyond ${question.days} days`;
     return sure
       ? `${long}; that of ${words(sure)} on ${sure.chips} chips does not`
       : `${long}, as that of every plan here`;
@@ -250,7 +250,7 @@ export function createSearch(root) {
       const link = (/** @type {string} */ words, /** @type {() => void} */ onclick) =>
         h("button", { type: "button", class: "link", text: words, onclick });
       say(
-        `No plan takes ${significant(question.days)} days or less.`,
+        `No plan takes ${question.days} days or less.`,
         `The quickest takes ${said(measures(true, "")[0], quickestOf(sorted))}${small ? "." : ""}${words}`,
         small ? link("Take 4 M tokens a step", takeLargeBatch) : link(text, () => setWanted(more)),
       );

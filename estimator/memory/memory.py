@@ -298,16 +298,16 @@ def _fullest(blocks: tuple[BlockMemory, ...]) -> BlockMemory:
 def _rests(shard: RankMemory, kind: StageKind, policy: Policy) -> tuple[Number, Number, Number]:
     """Bytes that the allocator keeps beyond a rank's parameters, their gradients, and a value for each that it updates.
 
-    Of tensors in blocks of their own; shards of ZeRO-3 and FSDP are taken as they are.
+    Of tensors in blocks of their own; shards of ZeRO-3 and FSDP are taken as they are, where there are several.
     """
-    if policy.sharding in WHOLLY_SHARDED:
-        return 0.0, 0.0, 0.0
     dense: Number = shard.embedding_rest_bytes if kind.embedding else 0.0
     if kind.head and not (shard.tied and kind.embedding):
         dense = dense + shard.head_rest_bytes
     expert: Number = 0.0
     for block, count in zip(shard.blocks, kind.blocks, strict=True):
         dense, expert = dense + count * block.dense_rest_bytes, expert + count * block.expert_rest_bytes
+    if policy.sharding in WHOLLY_SHARDED:
+        dense, expert = where(policy.data_ranks > 1, 0.0, dense), where(policy.expert_ranks > 1, 0.0, expert)
     return (
         dense * policy.dense.parameters + expert * policy.expert.parameters,
         dense * policy.dense.gradients + expert * policy.expert.gradients,

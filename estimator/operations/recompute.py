@@ -61,14 +61,15 @@ def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, e
     end = _not_redone(d, _block_end(d, experts))
     stream = d.stream_tokens * d.hidden
     kept_bytes: Number = stream * d.widths.residual
+    if any(op.kind == "attention" for op in forward):
+        kept_bytes = kept_bytes + d.tokens * (d.core_width * d.widths.compute + 4.0 * d.heads)
     redone: list[Op] = []
     products = 0
     for op in forward:
         count = op.count
         if op.name.endswith(WEIGHT_COPIES):
             continue
-        if op.kind == "attention":
-            kept_bytes = kept_bytes + d.tokens * (d.core_width * d.widths.compute + 4.0 * d.model.heads / d.tp)
+        if op.kind == "attention":  # in one piece or several, whose sum is kept
             continue
         if op.kind == "gemm" and op.name != "router" and not op.name.startswith("expert "):
             kept = count

@@ -80,7 +80,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         origin=Origin(kind="upload", format="ncu", producer="Nsight Compute"),
         device={"name": devices.pop()} if len(devices) == 1 else {},
         kernels=tuple(kernels[: limits.kernels]),
-        rows=tuple(_row(kernel) for kernel in kernels[: limits.rows]),
+        rows=tuple(kernel_row(kernel) for kernel in kernels[: limits.rows]),
         warnings=tuple(warnings),
     )
     return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=skipped)
@@ -200,7 +200,8 @@ def _bytes(metrics: Metrics, seconds: float) -> float | None:
     return rate * seconds if rate is not None and rate > 1e6 else None  # a share of the peak has the same name
 
 
-def _row(kernel: Kernel) -> dict[str, Any]:
+def kernel_row(kernel: Kernel) -> dict[str, Any]:
+    """Return a line of a table of kernels whose work was counted: seconds, FLOPs and bytes, and their rates."""
     row: dict[str, Any] = {"name": kernel.name, "category": kernel.category, "calls": kernel.count}
     row |= {"total_s": kernel.total_s, "mean_s": kernel.total_s / kernel.count}
     if kernel.flops is not None:

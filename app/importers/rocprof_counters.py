@@ -12,11 +12,11 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 from app.importers.amounts import amount
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
+from app.importers.ncu import kernel_row
 from app.importers.source import Source
 from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
@@ -69,7 +69,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         label=filename[:200],
         origin=Origin(kind="upload", format="rocprof-counters", producer="rocprof"),
         kernels=tuple(kernels[: limits.kernels]),
-        rows=tuple(_row(kernel) for kernel in kernels[: limits.rows]),
+        rows=tuple(kernel_row(kernel) for kernel in kernels[: limits.rows]),
         warnings=tuple(warnings),
     )
     return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=len(body) - len(launches))
@@ -153,13 +153,3 @@ def _bytes(counters: Counters) -> float | None:
     large = counters.get("TCC_BUBBLE_sum", 0.0)
     read = _SMALL * small + _LARGE * large + _USUAL * max(0.0, reads - small - large)
     return read + _USUAL * usual + _SMALL * max(0.0, writes - usual)
-
-
-def _row(kernel: Kernel) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": kernel.name, "category": kernel.category, "calls": kernel.count}
-    row |= {"total_s": kernel.total_s, "mean_s": kernel.total_s / kernel.count}
-    if kernel.flops is not None:
-        row |= {"flops": kernel.flops, "flops_per_s": kernel.flops / kernel.total_s}
-    if kernel.bytes is not None:
-        row |= {"bytes": kernel.bytes, "bytes_per_s": kernel.bytes / kernel.total_s}
-    return row

@@ -53,6 +53,13 @@ def test_the_best_plan_opens_in_explore_with_the_same_step_time(visit):
 def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_would_do_where_none_is(visit):
     page = visit(SEARCH)
     expect(page.locator(COUNTS)).to_contain_text("per second")
+    for days, said in (("20", True), ("", False)):
+        page.get_by_label("Within, days").fill(days)
+        page.get_by_label("Within, days").press("Enter")
+        asked = "Days were not asked for: they need the tokens of the run."
+        (expect(page.locator(COUNTS)).to_contain_text if said else expect(page.locator(COUNTS)).not_to_contain_text)(
+            asked
+        )
     page.locator("#search-tokens").fill("10 B")
     page.locator("#search-tokens").press("Enter")
     page.get_by_label("Chip-hour, $").fill("2")

@@ -98,7 +98,10 @@ def _architecture(document: Mapping[str, Any]) -> str:
     model_type = document.get("model_type")
     if not names and isinstance(model_type, str) and model_type in by_type:
         return by_type[model_type]
-    known = f"Known: {', '.join((*ARCHITECTURES, *MULTIMODAL))}."
+    known = (
+        "`headroom trace --hf` predicts any model that transformers can build, here it takes"
+        f" {', '.join((*ARCHITECTURES, *MULTIMODAL))}."
+    )
     if names:
         raise _refused("architectures", f"{', '.join(names)[:100]} is not known", known)
     if isinstance(model_type, str):

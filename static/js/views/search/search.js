@@ -217,9 +217,11 @@ export function createSearch(root) {
     ];
     const on = found.map(({ spec }) => clusterChips(spec.cluster));
     const where = on.length > 1 ? ` on ${on.slice(0, -1).join(", ")} and ${on.at(-1)} chips, no other number,` : "";
+    const unasked =
+      wanted.days > 0 && !state.run_tokens ? " Days were not asked for: they need the tokens of the run." : "";
     put(
       counts,
-      `${plural(tried, "plan")} tried${where} in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit. All with ${trainingWords(scenario.training, catalog.fields)}.`,
+      `${plural(tried, "plan")} tried${where} in ${seconds(took_s)}, ${short(tried / took_s)} per second; ${count(fitting)} fit. All with ${trainingWords(scenario.training, catalog.fields)}.${unasked}`,
     );
     announce(counts.textContent ?? "");
     const question = asked();

@@ -150,9 +150,13 @@ def stage_memory(
     block = _fullest(shard.blocks)
     activations = one_batch * in_flight
     passed = one_batch - block.kept_bytes
+    # What goes with one micro-batch while others wait.
+    leaves = one_batch
     if policy.offload_activations:
         # One block's activations leave while the next one's are made.
-        activations = minimum(activations, 2.0 * block.kept_bytes)
+        most = 2.0 * block.kept_bytes
+        leaves = minimum(activations, most) - minimum(one_batch * (in_flight - 1.0), most)
+        activations = minimum(activations, most)
         passed = where(layers > 1, block.kept_bytes, 0.0)
     again = where(shard.recomputed, block.plain_bytes - block.kept_bytes, 0.0)
     at_head = in_flight if head_in_flight is None else head_in_flight
@@ -166,17 +170,18 @@ def stage_memory(
         # A stage is called for each micro-batch under an autocast of its own, whose casts backward needs.
         of_head_cast = shard.head_parameters * n.compute if kind.head else 0.0
         casts = (casts - of_head_cast) * in_flight + of_head_cast * at_head
-    of_batch = one_batch + (casts + head_kept) / in_flight + (shard.logits_end_bytes if kind.head else 0.0)
+    of_batch = leaves + (casts + head_kept) / in_flight + (shard.logits_end_bytes if kind.head else 0.0)
     # While all micro-batches are in flight none has left gradients; the second one's backward has those, and one less.
     at_first = where(micro_batches > 1, maximum(gradients - of_batch, 0.0), 0.0)
     accumulated = gradients if there else where(micro_batches > in_flight, gradients, at_first)
     at_loss_casts, last_casts = casts, where(layers > 1, 0.0, casts)
     block_casts = casts
-    redone = n.autocast and not (isinstance(shard.redone_blocks, float) and shard.redone_blocks == 0.0)
-    if redone:
+    redone = shard.redone_blocks > 0 if n.autocast else False
+    if n.autocast:
         # Backward of checkpointed blocks casts their weights again; what forward had cast went with its autocast.
-        at_loss_casts = shard.head_parameters * n.compute if kind.head else 0.0
-        block_casts = last_casts = minimum(block.cast_parameters * shard.redone_blocks * n.compute, casts)
+        at_loss_casts = where(redone, shard.head_parameters * n.compute if kind.head else 0.0, casts)
+        of_redone = minimum(block.cast_parameters * shard.redone_blocks * n.compute, casts)
+        block_casts, last_casts = where(redone, of_redone, casts), where(redone, of_redone, last_casts)
     buckets: Number = 0.0
     if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
         buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
@@ -188,7 +193,7 @@ def stage_memory(
     if of_pipeline and not shard.training.traits.frees_between_stages:
         outputs, waiting = between_stages_bytes(
             shard.message_bytes, in_flight=in_flight, micro_batches=micro_batches, chunks=chunks,
-            first=kind.embedding, last=kind.head,
+            first=kind.embedding, last=kind.head, offloaded=policy.offload_activations,
         )  # fmt: skip
         activations = activations + outputs
         held_logits = held_logits + (shard.handed_logits_bytes * at_head if kind.head else 0.0)
@@ -237,12 +242,12 @@ def stage_memory(
     }
     if policy.sharding == "ddp" and not (isinstance(policy.beside, float) and policy.beside):
         moments["exchange"] = {MemoryKind.GRADIENTS: gradients, MemoryKind.COMMUNICATION: buckets}
-    if redone:
+    if not (isinstance(redone, bool) and not redone):
         moments["end of forward"] = {
             MemoryKind.GRADIENTS: accumulated,
             MemoryKind.ACTIVATIONS: activations + head_kept,
             MemoryKind.LOGITS: (shard.logits_end_bytes if kind.head else 0.0) + held_logits,
-            MemoryKind.TEMPORARIES: casts,
+            MemoryKind.TEMPORARIES: where(redone, casts, 0.0),
             MemoryKind.COMMUNICATION: standing,
         }
     if kind.head:
@@ -267,16 +272,24 @@ def stage_memory(
 
 
 def between_stages_bytes(
-    size_bytes: Number, *, in_flight: Number, micro_batches: Number, chunks: Number, first: bool, last: bool
+    size_bytes: Number,
+    *,
+    in_flight: Number,
+    micro_batches: Number,
+    chunks: Number,
+    first: bool,
+    last: bool,
+    offloaded: bool = False,
 ) -> tuple[Number, Number]:
     """Bytes of outputs that wait for their backward, and of buffers for messages beyond what activations count.
 
     torch.distributed.pipelining makes buffers for the inputs and the output gradients of all micro-batches at once;
-    inputs of micro-batches in flight are activations already, and one output's gradient is among a block's temporaries.
-    ``size_bytes``: of one message. ``first``, ``last``: whether the rank has that end of the pipeline.
+    inputs of micro-batches in flight are activations already, unless those are ``offloaded`` (the buffer stays where it
+    is), and one output's gradient is among a block's temporaries. ``size_bytes``: of one message. ``first``, ``last``:
+    whether the rank has that end of the pipeline.
     """
     inputs, gradients = chunks - first, chunks - last
-    counted = in_flight * inputs / chunks + minimum(gradients, 1)
+    counted = (0.0 if offloaded else in_flight * inputs / chunks) + minimum(gradients, 1)
     waiting = maximum(micro_batches * (inputs + gradients) - counted, 0.0)
     return size_bytes * in_flight * gradients / chunks, size_bytes * waiting
 

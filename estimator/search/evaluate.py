@@ -12,7 +12,7 @@ from estimator.communication.placement import Groups, groups_of
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.assemble import setting
 from estimator.memory.memory import stage_memory
-from estimator.scenario.arrays import taken
+from estimator.scenario.arrays import taken, where
 from estimator.scenario.plan import Plan
 from estimator.schedule.micro_batch import Part
 from estimator.schedule.schedules import head_in_flight, in_flight
@@ -174,6 +174,8 @@ def _peak_bytes(
             head_in_flight=head_in_flight(schedule, flying, found.stages, found.virtual_stages),
             chunks=found.virtual_stages,
         ).peak_bytes
+        if kind.name == "middle":
+            peak = where(found.stages > 2, peak, 0.0)  # two stages have none
         most = np.asarray(peak) if most is None else np.maximum(most, peak)
     assert most is not None
     return most

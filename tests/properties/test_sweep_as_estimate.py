@@ -111,3 +111,35 @@ def test_a_plan_of_a_search_is_worth_what_its_estimate_says(search, seed):
             alone = estimate(replace(base, plan=plan), interval=False)
             assert block.step_s[index] == pytest.approx(alone.step_time_s, rel=1e-9), plan
             assert block.peak_bytes[index] == pytest.approx(alone.memory.peak_bytes, rel=1e-9), plan
+
+
+@pytest.mark.parametrize(
+    ("model", "cluster", "batch", "locked", "every"),
+    [
+        # Stages whose micro-batches wait differently: the second stands for all in the middle, gradients or not.
+        (
+            "mixtral-8x7b",
+            (16, 1),
+            48,
+            {"tp": 2, "pp": 4, "cp": 2, "schedule": "1f1b", "micro_batch": 16, "offload": "activations"},
+            7,
+        ),
+        # Plans that recompute beside plans that do not: autocast's copies live differently.
+        ("llama3-8b", (8, 1), 64, {"cp": 1}, 47),
+    ],
+    ids=["fewer micro-batches than stages", "recomputed or not"],
+)
+def test_memory_of_plans_under_autocast(model, cluster, batch, locked, every):
+    training = training_from_json({"seq_len": 1024, "global_batch": batch, "precision": "bf16-amp"})
+    per_node, nodes = cluster
+    chips = cluster_from_json({"chip": "h100-sxm", "chips_per_node": per_node, "nodes": nodes})
+    chips = replace(chips, chip=replace(chips.chip, memory_bytes=1e18))
+    base = effective(Scenario(model=model_from_json(model), cluster=chips, plan=Plan(), training=training))
+    found = {
+        block.plan(index): block.peak_bytes[index]
+        for block in evaluated(Space(base, locked, {}), efficiencies_of(base, None), capacity_bytes=float("inf"))
+        for index in range(0, block.tried, every)
+    }
+    assert {plan.recompute for plan in found} == set(RECOMPUTES)
+    alone = [estimate(replace(base, plan=plan), interval=False).memory.peak_bytes for plan in found]
+    assert list(found.values()) == pytest.approx(alone, rel=1e-9)

@@ -15,7 +15,7 @@ from estimator.memory.memory import stage_memory
 from estimator.scenario.arrays import taken, where
 from estimator.scenario.plan import Plan
 from estimator.schedule.micro_batch import Part
-from estimator.schedule.schedules import head_in_flight, in_flight
+from estimator.schedule.schedules import fullest_between, head_in_flight, in_flight
 from estimator.schedule.step import Parts, Setting, stage_passes, step
 from estimator.search.price_table import PriceTable, Rows, distinct, in_line, staged, table_of, usable_rows
 from estimator.search.space import Choice, Shape, Sharing, Space, changes, plan_of
@@ -154,29 +154,30 @@ def _step_s(
 def _peak_bytes(
     space: Space, table: PriceTable, schedule: str, chunks: Rows, sharing: Sharing, e: Efficiencies
 ) -> Values:
-    """Memory of the fullest stage: the first, the second (which stands for those in the middle) or the last."""
+    """Memory of the fullest stage: the first, the fullest of those in the middle, or the last."""
     found = _setting(space, table, schedule, chunks, sharing, space.fixed.placement)
+    between = fullest_between(schedule, found.stages, found.micro_batches)
     most: Values | None = None
     for kind in found.kinds:
-        stage = {"only": 0.0, "first": 0.0, "middle": 1.0, "last": found.stages - 1}[kind.name]
-        flying = (
-            1.0
-            if kind.name == "only"
-            else in_flight(schedule, stage, found.stages, found.micro_batches, found.virtual_stages)
-        )
-        peak = stage_memory(
-            found.shard,
-            kind,
-            found.policy,
-            in_flight=flying,
-            micro_batches=found.micro_batches,
-            workspace_bytes=e.workspace_bytes,
-            head_in_flight=head_in_flight(schedule, flying, found.stages, found.virtual_stages),
-            chunks=found.virtual_stages,
-        ).peak_bytes
-        if kind.name == "middle":
-            peak = where(found.stages > 2, peak, 0.0)  # two stages have none
-        most = np.asarray(peak) if most is None else np.maximum(most, peak)
+        for stage in {"only": (0.0,), "first": (0.0,), "middle": between, "last": (found.stages - 1,)}[kind.name]:
+            flying = (
+                1.0
+                if kind.name == "only"
+                else in_flight(schedule, stage, found.stages, found.micro_batches, found.virtual_stages)
+            )
+            peak = stage_memory(
+                found.shard,
+                kind,
+                found.policy,
+                in_flight=flying,
+                micro_batches=found.micro_batches,
+                workspace_bytes=e.workspace_bytes,
+                head_in_flight=head_in_flight(schedule, flying, found.stages, found.virtual_stages),
+                chunks=found.virtual_stages,
+            ).peak_bytes
+            if kind.name == "middle":
+                peak = where(found.stages > 2, peak, 0.0)  # two stages have none
+            most = np.asarray(peak) if most is None else np.maximum(most, peak)
     assert most is not None
     return most
 

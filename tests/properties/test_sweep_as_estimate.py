@@ -126,8 +126,10 @@ def test_a_plan_of_a_search_is_worth_what_its_estimate_says(search, seed):
         ),
         # Plans that recompute beside plans that do not: autocast's copies live differently.
         ("llama3-8b", (8, 1), 64, {"cp": 1}, 47),
+        # Later stages hold more micro-batches than the second.
+        ("mixtral-8x7b", (6, 2), 16, {"schedule": "zero-bubble-v"}, 11),
     ],
-    ids=["fewer micro-batches than stages", "recomputed or not"],
+    ids=["fewer micro-batches than stages", "recomputed or not", "ZB-V"],
 )
 def test_memory_of_plans_under_autocast(model, cluster, batch, locked, every):
     training = training_from_json({"seq_len": 1024, "global_batch": batch, "precision": "bf16-amp"})

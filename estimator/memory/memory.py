@@ -171,9 +171,11 @@ def stage_memory(
         of_head_cast = shard.head_parameters * n.compute if kind.head else 0.0
         casts = (casts - of_head_cast) * in_flight + of_head_cast * at_head
     of_batch = leaves + (casts + head_kept) / in_flight + (shard.logits_end_bytes if kind.head else 0.0)
-    # While all micro-batches are in flight none has left gradients; the second one's backward has those, and one less.
-    at_first = where(micro_batches > 1, maximum(gradients - of_batch, 0.0), 0.0)
-    accumulated = gradients if there else where(micro_batches > in_flight, gradients, at_first)
+    # What backward leaves while that many are in flight: gradients of those that are not; or all of them, with one
+    # micro-batch less in flight than there are.
+    others = minimum(micro_batches - in_flight, 1.0)
+    later = where(micro_batches > 1, gradients - (1.0 - others) * of_batch, 0.0)
+    accumulated = gradients if there else maximum(others * gradients, later)
     at_loss_casts, last_casts = casts, where(layers > 1, 0.0, casts)
     block_casts = casts
     redone = shard.redone_blocks > 0 if n.autocast else False

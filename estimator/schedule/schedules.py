@@ -200,16 +200,13 @@ def in_flight(
     return FORMULAS[schedule].held(stage, stages, micro_batches, virtual_stages)
 
 
-def fullest_between(schedule: str, stages: Number, micro_batches: Number) -> tuple[Number, ...]:
+def fullest_between(schedule: str, stages: Number) -> tuple[Number, ...]:
     """Stages of which one needs the most memory of those between the first and the last, which are otherwise alike.
 
-    The second holds most micro-batches, but under ZB-V, where later stages hold half a micro-batch more each: the last
-    of them, or the last that does not hold all micro-batches and so has gradients already.
+    The second holds most micro-batches, but under ZB-V the last: there, either may, as fewer in flight leave more
+    buffers for messages empty.
     """
-    if schedule != "zero-bubble-v":
-        return (1.0,)
-    end = maximum(stages - 2.0, 1.0)
-    return 1.0, minimum(maximum(micro_batches - 2.0, 1.0), end), end
+    return (1.0, maximum(stages - 2.0, 1.0)) if schedule == "zero-bubble-v" else (1.0,)
 
 
 def head_in_flight(schedule: str, held: Number, stages: Number, virtual_stages: Number) -> Number:

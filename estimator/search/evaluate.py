@@ -156,7 +156,7 @@ def _peak_bytes(
 ) -> Values:
     """Memory of the fullest stage: the first, the fullest of those in the middle, or the last."""
     found = _setting(space, table, schedule, chunks, sharing, space.fixed.placement)
-    between = fullest_between(schedule, found.stages, found.micro_batches)
+    between = fullest_between(schedule, found.stages)
     most: Values | None = None
     for kind in found.kinds:
         for stage in {"only": (0.0,), "first": (0.0,), "middle": between, "last": (found.stages - 1,)}[kind.name]:

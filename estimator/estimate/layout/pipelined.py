@@ -41,7 +41,7 @@ from estimator.scenario.hardware import Cluster, peak_flops_per_s
 from estimator.scenario.op_list import NONE, Operand, OpList, Signature, Storage
 from estimator.scenario.plan import Plan
 from estimator.schedule.micro_batch import StageTimes
-from estimator.schedule.schedules import Bubble, head_in_flight, in_flight
+from estimator.schedule.schedules import Bubble, fullest_between, head_in_flight, in_flight
 from estimator.schedule.step import pipeline_bubble, tied_s
 
 Floats = NDArray[np.float64]
@@ -302,8 +302,8 @@ def _memory(
 ) -> Memory:  # fmt: skip
     """The fullest stage's memory and every stage's, with as many micro-batches in flight as its schedule holds."""
     found: list[Memory] = []
-    # Stages between the first and the last hold the more the earlier they are.
-    places = [0] if plan.pp == 1 else sorted({0, 1, plan.pp - 1})
+    between = {int(place) for place in fullest_between(plan.schedule, plan.pp)}
+    places = [0] if plan.pp == 1 else sorted({0, plan.pp - 1} | {place for place in between if place < plan.pp})
     for place in places:
         one = stages[-1] if place == plan.pp - 1 else stages[min(place, len(stages) - 1)]
         alone = plan.pp == 1

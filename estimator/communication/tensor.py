@@ -122,7 +122,7 @@ def vocabulary_messages(d: RankSizes, *, sequence_parallel: bool) -> tuple[list[
             one("head input gather", "all-gather", "forward"),
             loss,
             # As in a block: the inputs once more for the weight gradients, and their gradients to their owners.
-            one("head input gather", "all-gather", "backward"),
+            one("head input gather", "all-gather", "backward", count=0.0 if d.keeps_gathered else 1.0),
             one("logits gradient scatter", "reduce-scatter", "backward"),
         ],
     )

@@ -124,6 +124,7 @@ FRAMEWORKS = {
     # 2026). A scenario says ``compile`` where blocks and loss are compiled.
     "torchtitan": Framework(
         label="torchtitan",
+        vocab_parallel=True,
         keeps_gathered=True,
         dtensor=True,
         pieces_attention="flash",

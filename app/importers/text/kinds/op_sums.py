@@ -11,10 +11,9 @@ from app.importers.text.reading import Decisions, Reading
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import scaled, whole
 from app.importers.text.values.units import unit
-from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Warning
 from estimator.scenario.units import GIB, KIB, MIB
-from runners.trace.kernel_category import category_of
+from runners.trace.kernel_category import category_of, on_device
 
 KIND = "op-sums"
 _DEVICES = ("cuda", "xpu", "hpu", "mtia", "privateuse1", "device", "gpu")
@@ -210,10 +209,12 @@ def _kernels(rows: list[dict[str, Any]], form: str, names: list[str]) -> list[Ke
 
 
 def _kernel(row: dict[str, Any], seconds: float) -> Kernel:
-    # what ran on the device is no call of the host, whatever its name recalls
-    category = Category.OTHER if row["category"] == Category.HOST else row["category"]
     return Kernel(
-        name=short_name(row["name"]), category=category, count=row["calls"], total_s=seconds, flops=row.get("flops")
+        name=short_name(row["name"]),
+        category=on_device(row["category"]),
+        count=row["calls"],
+        total_s=seconds,
+        flops=row.get("flops"),
     )
 
 

@@ -349,7 +349,7 @@ def _with_loss_chunks(place: Path, *folders: str) -> None:
     _add(activations, "    count = d.tokens * d.vocab\n", formula)
     activations.write_text(activations.read_text().replace("    count = d.tokens * d.vocab\n", ""))
     axis = estimator / "search" / "axis.py"
-    _add(axis, "\nFIELDS = (", _block("text FIELDS").strip() + ", ")
+    _add(axis, "\nAXIS_FIELDS = (", _block("text AXIS_FIELDS").strip() + ", ")
     _add(axis, "        return CHOICES[field]\n", textwrap.indent(_block("python axis values"), "    "))
     if "static" in folders:
         script = place / "static" / "js"

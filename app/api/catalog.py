@@ -12,6 +12,7 @@ from app.api.body import json_response
 from app.api.documented import documented
 from app.api.fields import WORDS, described
 from app.context import Context, Ctx
+from estimator.estimate.estimate import roofs_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import (
     SHOWN_CATEGORIES,
@@ -85,7 +86,7 @@ def catalog_document(context: Context) -> dict[str, Any]:
     sample = default_sample(context)
     return {
         "models": models,
-        "chips": [_entry(entry) for entry in catalog.entries("chips")],
+        "chips": [_entry(entry) | {"roofs": roofs_of(entry.value)} for entry in catalog.entries("chips")],
         "links": [_entry(entry) for entry in catalog.entries("links")],
         "pending": context.cpu.pending(),
         "doubts": context.cpu.doubts(),

@@ -29,6 +29,7 @@ from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
 from estimator.scenario.plan import AXIS_LABELS, Plan
 from estimator.scenario.training import Training
+from runners.options import PROGRAM_PRECISIONS
 
 router = APIRouter()
 
@@ -96,6 +97,7 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "passes": _names(SHOWN_PASSES),
         "sends": Category.COMMUNICATION,
         "memory_kinds": _names(SHOWN_MEMORY_KINDS),
+        "traced_precisions": PROGRAM_PRECISIONS,
         "axes": [{"key": key, "label": label} for key, label in AXIS_LABELS.items()],
         "default_scenario": sample["scenario"] if sample else FALLBACK_SCENARIO,
         "sample": sample,

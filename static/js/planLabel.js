@@ -4,8 +4,6 @@ import { labelsOf, word, wordOf } from "./words.js";
 const DEGREES = ["dp", "tp", "cp", "pp", "ep"];
 /** Fields that are said by another's word. */
 const SILENT = [...DEGREES, "virtual_stages", "tp_depth", "placement"];
-/** @type {Record<string, string>} */
-const SHARDINGS = { ddp: "DDP", zero1: "ZeRO-1", zero2: "ZeRO-2", zero3: "ZeRO-3", fsdp: "FSDP" };
 
 /**
  * How a field is said where it is not the usual.
@@ -18,7 +16,7 @@ const SAID = {
   cp_kind: ({ cp_kind }) => `cp by ${cp_kind}`,
   schedule: ({ schedule, virtual_stages }) =>
     virtual_stages > 1 ? `${schedule} of ${virtual_stages} chunks` : schedule.replace("zero-bubble", "zero bubble"),
-  sharding: ({ sharding }) => SHARDINGS[sharding] ?? sharding,
+  sharding: ({ sharding }) => word(sharding),
   shard_ranks: ({ shard_ranks }) => `sharded over ${shard_ranks}`,
   micro_batch: ({ micro_batch }) => `micro-batch ${micro_batch}`,
   recompute: ({ recompute }) => `${recompute} recomputation`,

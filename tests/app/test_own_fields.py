@@ -19,6 +19,11 @@ def test_every_framework_is_called_by_its_label():
     ]
 
 
+def test_a_sharding_of_a_plan_is_called_as_its_control_calls_it():
+    said = call_each("planLabel", "planLabel", [[{"dp": 8, "sharding": name}, {}] for name in ("zero1", "fsdp")])
+    assert [one["rest"] for one in said] == ["ZeRO-1", "FSDP"]
+
+
 def test_every_peak_of_a_chip_can_be_changed():
     value = {"name": "", **dict.fromkeys(PEAK_FIELD.values(), 0.0), "fp32_matrix_flops_per_s": 0.0, "memory_bytes": 1}
     found, of_model = call_each(

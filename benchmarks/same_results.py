@@ -20,6 +20,7 @@ import importlib
 import json
 import pkgutil
 import random
+import runpy
 import sys
 import time
 from collections import Counter
@@ -50,6 +51,8 @@ SWEEPS = (
     ("llama3-8b", "h100-sxm", 1, 8, 64, 4096, {"framework": "megatron", "objective": "cost"}),
     ("llama3-8b", "h100-sxm", 1, 8, 64, 4096, {"framework": "ideal"}),
 )
+FRAMEWORKS = tuple(runpy.run_path(str(Path(__file__).parents[1] / "estimator/scenario/framework.py"))["FRAMEWORKS"])
+"""Those of this script's own checkout, so that it draws the same for all; what an older one lacks is refused there."""
 TEXTS = frozenset({"name", "limits", "assumptions", "problems", "moment", "bound", "efficiencies"})
 
 
@@ -191,7 +194,7 @@ def drawn(draw: random.Random) -> dict[str, Any]:
             "optimizer": pick(("adamw", "sgd")),
             "attention": pick(("eager", "sdpa", "flash", "flash1")), "dropout": pick((0.0, 0.0, 0.1)),
             "compile": pick((True, False)),
-            "framework": pick(("pytorch-eager", "pytorch-compile", "megatron", "xla", "ideal")),
+            "framework": pick(FRAMEWORKS),
         },
     }  # fmt: skip
 

@@ -13,6 +13,7 @@ import sys
 import textwrap
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -54,8 +55,8 @@ def _section(title: str) -> str:
 def test_there_is_a_recipe_for_each_kind_of_addition():
     titles = re.findall(r"^## Add (?:an? )?(.*)$", RECIPES.read_text(encoding="utf-8"), re.MULTILINE)
     assert titles == [
-        "GPU", "cache levels to a chip", "model", "precision", "framework", "parameter of the plan", "ATen op",
-        "collective", "schedule", "importer", "benchmark", "backend", "figure", "study",
+        "GPU", "cache levels to a chip", "efficiencies", "model", "precision", "framework", "parameter of the plan",
+        "ATen op", "collective", "schedule", "importer", "benchmark", "backend", "figure", "study",
     ]  # fmt: skip
 
 
@@ -122,6 +123,61 @@ def test_cache_levels(catalogue: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.undo()
         for function in known:
             function.cache_clear()
+
+
+EFFICIENCIES = """
+import json
+from dataclasses import replace
+from estimator.cost.efficiency import efficiencies
+from estimator.estimate.estimate import estimate
+from estimator.scenario import catalog
+from estimator.scenario.scenario import scenario_from_json
+
+one = scenario_from_json(json.loads(open("scenario.json").read()))
+
+def predicted(family):
+    chip = replace(one.cluster.chip, efficiency=family)
+    found = estimate(replace(one, cluster=replace(one.cluster, chip=chip)))
+    return found.phases_s["optimizer"], found.step_time_s, found.interval_s
+
+server, ada = efficiencies("ada-server"), efficiencies("ada")
+print(json.dumps([server.memory_frac, server.optimizer_frac, server.attention_frac == ada.attention_frac,
+                  server.gemm_matrix_tiles == ada.gemm_matrix_tiles, predicted("ada-server"), predicted("ada")]))
+"""
+
+
+def test_efficiencies(tmp_path: Path):
+    _copy(tmp_path, "estimator")
+    (tmp_path / "scenario.json").write_text(json.dumps(SCENARIO))
+    estimator = tmp_path / "estimator"
+    families = estimator / "catalog" / "efficiencies"
+    (families / "ada-server.toml").write_text(_block("toml efficiencies"), encoding="utf-8")
+    _add(families / "default.toml", "\n[ranges]\n", _block("toml default efficiencies"))
+    own = textwrap.indent(_block("python efficiency Efficiencies"), "    ")
+    _add(estimator / "cost" / "efficiency.py", "    softmax_frac: float\n", own)
+    _add(estimator / "estimate" / "interval.py", '"memory": (', _block("text INTERVAL_GROUPS").strip() + ", ")
+    above = "    memory = chip.memory_bytes_per_s * efficiencies.memory_frac\n    again"
+    price = estimator / "cost" / "price.py"
+    code = price.read_text(encoding="utf-8")
+    assert code.count(above) == 1
+    first, last = above.rsplit("    ", 1)
+    formula = first + textwrap.indent(_block("python price"), "    ") + "    " + last
+    price.write_text(code.replace(above, formula), encoding="utf-8")
+    memory, share, shared, tiled, server, ada = json.loads(_python(tmp_path, "-c", EFFICIENCIES))
+    assert (memory, share, shared, tiled) == (0.85, 0.9, True, False)
+    assert server[0] < ada[0]  # the optimizer streams, and Ada's memory reaches less
+    one = scenario_from_json(SCENARIO)
+    before = estimate(replace(one, cluster=replace(one.cluster, chip=replace(one.cluster.chip, efficiency="ada"))))
+    assert ada[0] == pytest.approx(before.phases_s["optimizer"] / share, rel=0.02)
+    assert server[2][0] < server[1] < server[2][1]
+    tests = tmp_path / "tests" / "estimator"
+    for name in ("examples.py", "cost/test_efficiency.py", "estimate/test_interval.py"):
+        (tests / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "tests" / "estimator" / name, tests / name)
+    chosen = "ada-server or default or exactly_one_group"
+    passed = _python(tmp_path, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tests), "-k", chosen)
+    assert "passed" in passed
+    assert "failed" not in passed
 
 
 def test_model(catalogue: Path):
@@ -253,6 +309,7 @@ def test_framework(tmp_path: Path):
         _python(tmp_path, "-c", "import json; from app.api.catalog import fields; print(json.dumps(fields()))")
     )
     assert "deepspeed" in listed["training.framework"]["choices"]
+    assert listed["training.framework"]["labels"]["deepspeed"] == "DeepSpeed"
     tests = tmp_path / "tests" / "estimator"
     (tests / "scenario").mkdir(parents=True)
     for name in ("examples.py", "scenario/test_framework.py"):
@@ -349,7 +406,7 @@ def _with_loss_chunks(place: Path, *folders: str) -> None:
     _add(activations, "    count = d.tokens * d.vocab\n", formula)
     activations.write_text(activations.read_text().replace("    count = d.tokens * d.vocab\n", ""))
     axis = estimator / "search" / "axis.py"
-    _add(axis, "\nFIELDS = (", _block("text FIELDS").strip() + ", ")
+    _add(axis, "\nAXIS_FIELDS = (", _block("text AXIS_FIELDS").strip() + ", ")
     _add(axis, "        return CHOICES[field]\n", textwrap.indent(_block("python axis values"), "    "))
     if "static" in folders:
         script = place / "static" / "js"

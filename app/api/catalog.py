@@ -12,6 +12,7 @@ from app.api.body import json_response
 from app.api.documented import documented
 from app.api.fields import WORDS, described
 from app.context import Context, Ctx
+from estimator.estimate.estimate import roofs_of
 from estimator.scenario import catalog
 from estimator.scenario.breakdown import (
     SHOWN_CATEGORIES,
@@ -28,6 +29,7 @@ from estimator.scenario.model import Model
 from estimator.scenario.parameters import parameters
 from estimator.scenario.plan import AXIS_LABELS, Plan
 from estimator.scenario.training import Training
+from runners.options import PROGRAM_PRECISIONS
 
 router = APIRouter()
 
@@ -85,7 +87,7 @@ def catalog_document(context: Context) -> dict[str, Any]:
     sample = default_sample(context)
     return {
         "models": models,
-        "chips": [_entry(entry) for entry in catalog.entries("chips")],
+        "chips": [_entry(entry) | {"roofs": roofs_of(entry.value)} for entry in catalog.entries("chips")],
         "links": [_entry(entry) for entry in catalog.entries("links")],
         "pending": context.cpu.pending(),
         "doubts": context.cpu.doubts(),
@@ -95,6 +97,7 @@ def catalog_document(context: Context) -> dict[str, Any]:
         "passes": _names(SHOWN_PASSES),
         "sends": Category.COMMUNICATION,
         "memory_kinds": _names(SHOWN_MEMORY_KINDS),
+        "traced_precisions": PROGRAM_PRECISIONS,
         "axes": [{"key": key, "label": label} for key, label in AXIS_LABELS.items()],
         "default_scenario": sample["scenario"] if sample else FALLBACK_SCENARIO,
         "sample": sample,

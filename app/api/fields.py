@@ -10,7 +10,11 @@ WORDS = {int: "integer", float: "number", bool: "boolean", str: "text"}
 
 
 def described(field: dataclasses.Field[Any], kind: type[Any]) -> dict[str, Any]:
-    """Say what is legal for a field of a plain ``kind``, its help and its default, null where it has none."""
+    """Say what is legal for a field of a plain ``kind``, its help and its default, null where it has none.
+
+    ``labels``, where there are some: what people call its choices.
+    """
+    labels = field.metadata.get("labels")
     return {
         "type": WORDS[kind],
         "choices": field.metadata.get("choices"),
@@ -18,4 +22,4 @@ def described(field: dataclasses.Field[Any], kind: type[Any]) -> dict[str, Any]:
         "maximum": field.metadata.get("maximum"),
         "help": field.metadata.get("help", ""),
         "default": None if field.default is dataclasses.MISSING else field.default,
-    }
+    } | ({"labels": dict(labels)} if labels else {})

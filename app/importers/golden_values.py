@@ -13,6 +13,7 @@ from typing import Any
 
 from app.importers.amounts import amount
 from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.names import column_name
 from app.importers.source import Source
 from app.importers.text.trainers.log import Log, Step, measurement, rows_of, without_first
 from estimator.scenario.measurement import MeasuredMemory, Warning
@@ -34,7 +35,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     found: dict[int, dict[str, Any]] = defaultdict(dict)
     for metric, said in document.items() if isinstance(document, dict) else ():
         if isinstance(said, dict):
-            name = _NAMES.get(metric, re.sub(r"[^a-z0-9]+", "_", metric.lower()).strip("_")[:60])
+            name = _NAMES.get(metric, column_name(metric))
             for step, value in _values(said).items():
                 if name and (known := amount(value)) is not None:
                     found[step][name] = known

@@ -1,10 +1,12 @@
-"""Names: what compilers call kernels, kept short and still told apart."""
+"""Names: what compilers call kernels, kept short and still told apart; what tools call figures, as columns."""
 
 from __future__ import annotations
 
+import re
 from zlib import crc32
 
 _LONGEST = 300
+_LONGEST_COLUMN = 60
 
 
 def short_name(name: str) -> str:
@@ -15,3 +17,12 @@ def short_name(name: str) -> str:
     if len(name) <= _LONGEST:
         return name
     return f"{name[: _LONGEST - 9]}…{crc32(name.encode(errors='replace')):08x}"
+
+
+def column_name(name: str) -> str:
+    """Return what a tool calls a figure as a column, in letters, digits and underscores; "" where it has none.
+
+    >>> column_name("Train/Loss (avg.)")
+    'train_loss_avg'
+    """
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:_LONGEST_COLUMN]

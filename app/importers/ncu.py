@@ -11,14 +11,12 @@ import csv
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
+from app.importers.counted import Launches, counted_kernels, kernel_row
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
-from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
-from runners.trace.kernel_category import category_of
 
 _HEADER = re.compile(r'^"ID",("Process ID"|"Kernel Name")', re.MULTILINE)
 _UNITS = {
@@ -136,36 +134,16 @@ def _device(row: Sequence[str], at: Mapping[str, int]) -> str:
 
 def _kernels(launches: Iterable[Launch]) -> tuple[list[Kernel], int]:
     """Launches of a kernel added up, the longest first; those without a time are counted."""
-    groups: dict[str, list[tuple[float, float | None, float | None]]] = defaultdict(list)
+    groups: dict[str, list[Launches]] = defaultdict(list)
     skipped = 0
     for name, _, metrics in launches:
         seconds = next((metrics[time] for time in _TIMES if metrics.get(time, 0.0) > 0), None)
         if seconds is None or not name:
             skipped += 1
             continue
-        groups[short_name(name)].append((seconds, _flops(metrics, seconds), _bytes(metrics, seconds)))
-    kernels = []
-    for name, some in groups.items():
-        category = category_of(name)
-        kernels.append(Kernel(
-            name=name,
-            category=Category.OTHER if category == Category.HOST else category,
-            count=len(some),
-            total_s=sum(seconds for seconds, _, _ in some),
-            flops=_sum(flops for _, flops, _ in some),
-            bytes=_sum(size for _, _, size in some),
-        ))  # fmt: skip
-    return sorted(kernels, key=lambda kernel: -kernel.total_s), skipped
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    """None where one is unknown."""
-    total = 0.0
-    for value in values:
-        if value is None:
-            return None
-        total += value
-    return total
+        launch = Launches(seconds=seconds, flops=_flops(metrics, seconds), bytes=_bytes(metrics, seconds))
+        groups[short_name(name)].append(launch)
+    return counted_kernels(groups), skipped
 
 
 def _counts(metrics: Metrics, seconds: float) -> Iterator[tuple[str, float]]:
@@ -198,17 +176,6 @@ def _bytes(metrics: Metrics, seconds: float) -> float | None:
             return sum(counts[name] for name in names)
     rate = metrics.get("Memory Throughput")
     return rate * seconds if rate is not None and rate > 1e6 else None  # a share of the peak has the same name
-
-
-def kernel_row(kernel: Kernel) -> dict[str, Any]:
-    """Return a line of a table of kernels whose work was counted: seconds, FLOPs and bytes, and their rates."""
-    row: dict[str, Any] = {"name": kernel.name, "category": kernel.category, "calls": kernel.count}
-    row |= {"total_s": kernel.total_s, "mean_s": kernel.total_s / kernel.count}
-    if kernel.flops is not None:
-        row |= {"flops": kernel.flops, "flops_per_s": kernel.flops / kernel.total_s}
-    if kernel.bytes is not None:
-        row |= {"bytes": kernel.bytes, "bytes_per_s": kernel.bytes / kernel.total_s}
-    return row
 
 
 def _decimal(cells: Iterable[str]) -> str:

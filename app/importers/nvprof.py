@@ -15,9 +15,8 @@ from app.importers.amounts import amount
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
-from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
-from runners.trace.kernel_category import category_of
+from runners.trace.kernel_category import category_of, on_device
 
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 _TIME = r"([\d.]{1,20})(s|ms|us|ns)"
@@ -108,5 +107,9 @@ def _plain(name: str) -> str:
 
 
 def _kernel(row: Row) -> Kernel:
-    category = Category.OTHER if row["category"] == Category.HOST else row["category"]
-    return Kernel(name=short_name(_plain(row["name"])), category=category, count=row["calls"], total_s=row["total_s"])
+    return Kernel(
+        name=short_name(_plain(row["name"])),
+        category=on_device(row["category"]),
+        count=row["calls"],
+        total_s=row["total_s"],
+    )

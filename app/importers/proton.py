@@ -13,15 +13,17 @@ from typing import Any
 import msgspec
 
 from app.importers.amounts import amount
+from app.importers.counted import Launches, counted_kernels
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
-from estimator.scenario.breakdown import Category
-from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
+from estimator.scenario.measurement import Measurement, Origin, Warning
 from estimator.scenario.units import MIB
-from runners.trace.kernel_category import category_of
 
 _TIME, _BYTES, _FLOPS = "time (ns)", "bytes", "flops"
+_NS = 1e-9
+_MOST = 1e24
+"""FLOPs or bytes of all launches of a kernel; what is more was not counted."""
 _MOST_BYTES = 256 * MIB
 _REMEDY = "Upload the .hatchet that proton.finalize() wrote; its default data are a tree, and its context the kernels."
 
@@ -46,15 +48,16 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         trees = msgspec.json.decode(source.read("proton", _MOST_BYTES), type=list[Node])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ImportRefused("proton", "", f"this is no profile that can be read ({error})", _REMEDY) from None
-    runs: dict[str, list[tuple[float, int, float | None, float | None]]] = defaultdict(list)
+    runs: dict[str, list[Launches]] = defaultdict(list)
     devices = set()
     for node, said in _timed(trees):
-        seconds, count = (amount(node.metrics[_TIME]) or 0.0) * 1e-9, amount(node.metrics.get("count")) or 1.0
-        runs[short_name(node.frame.name or "(unnamed)")].append((seconds, int(count), _flops(said), _sum(said, _BYTES)))
+        seconds, count = (amount(node.metrics[_TIME]) or 0.0) * _NS, amount(node.metrics.get("count")) or 1.0
+        launches = Launches(seconds=seconds, count=int(count), flops=_flops(said), bytes=_bytes(said))
+        runs[short_name(node.frame.name or "(unnamed)")].append(launches)
         devices.add(str(node.metrics.get("device_id", ""))[:20])
     if not runs:
         raise ImportRefused("proton", "", "no kernel with a time is in it", _REMEDY)
-    kernels = sorted((_kernel(name, some) for name, some in runs.items()), key=lambda one: -one.total_s)
+    kernels = counted_kernels(runs)
     message = "The times are those of the whole recording; Proton marks no steps, so there is no step time"
     warnings = [Warning(code="whole-recording", message=message)]
     if len(devices) > 1:
@@ -78,7 +81,7 @@ def _timed(trees: list[Node]) -> Iterator[tuple[Node, dict[str, Any]]]:
     while waiting:
         node, around = waiting.pop()
         if amount(node.metrics.get(_TIME)):
-            own = _flops(node.metrics) is not None or _sum(node.metrics, _BYTES) is not None
+            own = _flops(node.metrics) is not None or _bytes(node.metrics) is not None
             yield node, node.metrics if own else around
         alone = len(node.children) == 1
         waiting += [(child, node.metrics if alone and _TIME not in node.metrics else {}) for child in node.children]
@@ -86,23 +89,9 @@ def _timed(trees: list[Node]) -> Iterator[tuple[Node, dict[str, Any]]]:
 
 def _flops(said: dict[str, Any]) -> float | None:
     """``flops``, ``flops8``, ``flops16`` …: of one width each."""
-    found = [value for name, text in said.items() if name.startswith(_FLOPS) and (value := amount(text, 1e24))]
+    found = [value for name, text in said.items() if name.startswith(_FLOPS) and (value := amount(text, _MOST))]
     return sum(found) if found else None
 
 
-def _sum(said: dict[str, Any], name: str) -> float | None:
-    return amount(said.get(name), 1e24) or None
-
-
-def _kernel(name: str, runs: list[tuple[float, int, float | None, float | None]]) -> Kernel:
-    """FLOPs and bytes only where all its nodes have them."""
-    category = category_of(name)
-    flops, size = ([run[at] for run in runs] for at in (2, 3))
-    return Kernel(
-        name=name,
-        category=Category.OTHER if category == Category.HOST else category,
-        count=sum(run[1] for run in runs),
-        total_s=sum(run[0] for run in runs),
-        flops=None if None in flops else sum(one or 0.0 for one in flops),
-        bytes=None if None in size else sum(one or 0.0 for one in size),
-    )
+def _bytes(said: dict[str, Any]) -> float | None:
+    return amount(said.get(_BYTES), _MOST) or None

@@ -14,13 +14,11 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.importers.amounts import amount
+from app.importers.counted import Launches, counted_kernels, kernel_row
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
-from app.importers.ncu import kernel_row
 from app.importers.source import Source
-from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
-from runners.trace.kernel_category import category_of
 
 _WIDE = re.compile(r"^\W{0,4}Dispatch_I[Dd]\W.{0,200000}\b(?:TCC|SQC?|TCP)_[A-Z]{2}", re.MULTILINE)
 _LONG = re.compile(r'^.{0,2000}"?Counter_Name"?,"?Counter_Value"?', re.MULTILINE)
@@ -30,6 +28,8 @@ _ONCE = ("ADD", "MUL", "TRANS")
 _SMALL, _USUAL, _LARGE = 32.0, 64.0, 128.0
 """Bytes of a request to memory."""
 _NS = 1e-9
+_MOST = 1e24
+"""Of a counter; what is more was not counted."""
 _REMEDY = (
     "Upload the pmc_perf.csv of rocprof-compute profile, or rocprofv3 --pmc … --output-format csv, as it was written."
 )
@@ -55,10 +55,12 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         raise ImportRefused("rocprof", "", f"this is not valid CSV ({error})", _REMEDY) from None
     header = next((row for row in rows if any(name.lower() == "kernel_name" for name in row)), [])
     at = {name.strip().lower(): place for place, name in enumerate(header)}
-    if missing := [name for name in _NEEDED if name not in at]:
+    needed = (*_NEEDED, "counter_value") if "counter_name" in at else _NEEDED
+    if missing := [name for name in needed if name not in at]:
         raise ImportRefused("rocprof", "the header", "a column is missing: " + ", ".join(missing), _REMEDY)
     body = [row for row in rows[rows.index(header) + 1 :] if len(row) == len(header)]
-    launches = list(_long(at, body) if "counter_name" in at else _wide(header, at, body))
+    timed = [row for row in body if _seconds(row, at)]
+    launches = list(_long(at, timed) if "counter_name" in at else _wide(header, at, timed))
     kernels = _kernels(launches)
     if not kernels:
         message = "no launch has a time that ends after it begins; a spreadsheet may have rounded them"
@@ -72,15 +74,14 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         rows=tuple(kernel_row(kernel) for kernel in kernels[: limits.rows]),
         warnings=tuple(warnings),
     )
-    return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=len(body) - len(launches))
+    return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=len(body) - len(timed))
 
 
 def _wide(header: Sequence[str], at: Mapping[str, int], body: Sequence[Sequence[str]]) -> Iterator[Launch]:
     names = {name: place for place, name in enumerate(header) if _counts(name)}
     for row in body:
-        counters = {name: value for name, place in names.items() if (value := amount(row[place], 1e24)) is not None}
-        if seconds := _seconds(row, at):
-            yield row[at["kernel_name"]], seconds, counters
+        counters = {name: value for name, place in names.items() if (value := amount(row[place], _MOST)) is not None}
+        yield row[at["kernel_name"]], _seconds(row, at), counters
 
 
 def _long(at: Mapping[str, int], body: Sequence[Sequence[str]]) -> Iterator[Launch]:
@@ -88,11 +89,11 @@ def _long(at: Mapping[str, int], body: Sequence[Sequence[str]]) -> Iterator[Laun
     found: dict[tuple[str, ...], Launch] = {}
     key = [at[name] for name in ("dispatch_id", "agent_id", "process_id", *_NEEDED[1:]) if name in at]
     for row in body:
-        if seconds := _seconds(row, at):
-            launch = found.setdefault(tuple(row[place] for place in key), (row[at["kernel_name"]], seconds, {}))
-            name, value = row[at["counter_name"]], amount(row[at.get("counter_value", 0)], 1e24)
-            if value is not None and _counts(name):
-                launch[2][name] = launch[2].get(name, 0.0) + value
+        new: Launch = (row[at["kernel_name"]], _seconds(row, at), {})
+        counters = found.setdefault(tuple(row[place] for place in key), new)[2]
+        name, value = row[at["counter_name"]], amount(row[at["counter_value"]], _MOST)
+        if value is not None and _counts(name):
+            counters[name] = counters.get(name, 0.0) + value
     yield from found.values()
 
 
@@ -108,27 +109,11 @@ def _seconds(row: Sequence[str], at: Mapping[str, int]) -> float:
 
 
 def _kernels(launches: Sequence[Launch]) -> list[Kernel]:
-    groups: dict[str, list[tuple[float, float | None, float | None]]] = defaultdict(list)
+    groups: dict[str, list[Launches]] = defaultdict(list)
     for name, seconds, counters in launches:
-        groups[short_name(re.sub(r" [\[(](?:clone )?\.kd[\])]$", "", name))].append(
-            (seconds, _flops(counters), _bytes(counters))
-        )
-    found = [_kernel(name, some) for name, some in groups.items()]
-    return sorted(found, key=lambda kernel: -kernel.total_s)
-
-
-def _kernel(name: str, some: list[tuple[float, float | None, float | None]]) -> Kernel:
-    """FLOPs and bytes only where every launch has them."""
-    category = category_of(name)
-    flops, size = [one[1] for one in some], [one[2] for one in some]
-    return Kernel(
-        name=name,
-        category=Category.OTHER if category == Category.HOST else category,
-        count=len(some),
-        total_s=sum(one[0] for one in some),
-        flops=None if None in flops else sum(one or 0.0 for one in flops),
-        bytes=None if None in size else sum(one or 0.0 for one in size),
-    )
+        launch = Launches(seconds=seconds, flops=_flops(counters), bytes=_bytes(counters))
+        groups[short_name(re.sub(r" [\[(](?:clone )?\.kd[\])]$", "", name))].append(launch)
+    return counted_kernels(groups)
 
 
 def _flops(counters: Counters) -> float | None:

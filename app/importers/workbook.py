@@ -18,7 +18,7 @@ from app.importers.text.values.figures import scaled
 from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
 from estimator.scenario.units import MIB
-from runners.trace.kernel_category import category_of
+from runners.trace.kernel_category import category_of, on_device
 
 _REMEDY = "Save the sheet as CSV, or paste its cells as text."
 _MOST_COLUMNS = 500
@@ -122,7 +122,7 @@ def _of_op(row: Mapping[str, str]) -> Kernel | None:
     known = next((category for prefix, category in _CATEGORIES.items() if said.startswith(prefix)), None)
     return Kernel(
         name=short_name(f"{row['name']} {row.get('Input Dims', '')}".strip()),
-        category=known or _device_category(row["name"].rpartition("->")[2]),
+        category=known or on_device(category_of(row["name"].rpartition("->")[2])),
         count=int(count),
         total_s=scaled(total, 1e-6),
         flops=gigaflops * 1e9 * count if gigaflops else None,
@@ -136,13 +136,8 @@ def _of_kernel(row: Mapping[str, str]) -> Kernel | None:
     name = row.get("Kernel name", "")
     if not count or not total or not name:
         return None
-    category = _device_category(name)
+    category = on_device(category_of(name))
     return Kernel(name=short_name(name), category=category, count=int(count), total_s=scaled(total, 1e-6))
-
-
-def _device_category(name: str) -> str:
-    category = category_of(name)
-    return Category.OTHER if category == Category.HOST else category
 
 
 def _records(sheet: Sequence[Sequence[str]]) -> Iterator[dict[str, str]]:

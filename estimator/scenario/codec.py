@@ -22,12 +22,13 @@ def spec(
     default: Any = dataclasses.MISSING,
     *,
     choices: tuple[str, ...] | None = None,
+    labels: Mapping[str, str] | None = None,
     minimum: float | None = None,
     maximum: float = _LARGEST,
     help: str = "",
 ) -> Any:
-    """Declare a dataclass field together with what is legal for it and a line of help for people."""
-    metadata = {"choices": choices, "minimum": minimum, "maximum": maximum, "help": help}
+    """Declare a dataclass field together with what is legal for it, what people call choices, and a line of help."""
+    metadata = {"choices": choices, "labels": labels or {}, "minimum": minimum, "maximum": maximum, "help": help}
     return dataclasses.field(default=default, metadata=metadata)
 
 

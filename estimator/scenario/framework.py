@@ -104,15 +104,15 @@ class Framework:
 
 FRAMEWORKS = {
     "pytorch-eager": Framework(
-        label="PyTorch, eager", keeps_gathered=True, dtensor=True, pieces_attention="flash", measurable=True
+        label="PyTorch eager", keeps_gathered=True, dtensor=True, pieces_attention="flash", measurable=True
     ),
     # _softmax_backward_data took the softmax's input until 1.11 (BERT-large in fp32 on a V100: 2 089 MiB for each
     # sequence of 512 tokens, 1 656 without it).
     "pytorch-1.10": Framework(
-        label="PyTorch 1.10 and older", multi_tensor=False, keeps_gradients=True, softmax_keeps_input=True
+        label="PyTorch up to 1.10", multi_tensor=False, keeps_gradients=True, softmax_keeps_input=True
     ),
     "pytorch-compile": Framework(
-        label="PyTorch, compiled",
+        label="PyTorch compiled",
         fuses=True,
         host="fused",
         keeps_gathered=True,
@@ -169,7 +169,7 @@ FRAMEWORKS = {
         published=PublishedDefaults(recipes=True),
     ),
     "ideal": Framework(
-        label="ideal: a lower bound",
+        label="ideal (lower bound)",
         fuses=True,
         frees_between_stages=True,
         caching_allocator=False,

@@ -42,7 +42,12 @@ class Training:
         1.0, minimum=1, maximum=1000, help="tokens of the fullest rank's experts, for which all wait, over the mean"
     )
     compile: bool = spec(False, help="torch.compile fuses element-wise kernels")
-    framework: str = spec("pytorch-eager", choices=tuple(FRAMEWORKS), help="whose kernel list and host time")
+    framework: str = spec(
+        "pytorch-eager",
+        choices=tuple(FRAMEWORKS),
+        labels={name: one.label for name, one in FRAMEWORKS.items()},
+        help="whose kernel list and host time",
+    )
 
     @property
     def traits(self) -> Framework:

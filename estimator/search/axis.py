@@ -34,7 +34,7 @@ MAX_DEGREE = 1024
 MAX_BATCH = 16_384
 MAX_CHUNKS = 32
 SEQUENCES = tuple(2**power for power in range(7, 18))
-FIELDS = (
+AXIS_FIELDS = (
     "plan.dp",
     "plan.tp",
     "plan.tp_depth",
@@ -51,6 +51,7 @@ FIELDS = (
     "cluster.nodes",
     *CHOICES,
 )
+"""Fields that a slider or a choice of the page moves through all their values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +74,9 @@ class Axis:
 
 def axis(document: Mapping[str, Any], field: str, calibration: Calibrated | None = None) -> Axis:
     """Estimate the scenario along ``field``; raise InputProblems where field or scenario cannot be read."""
-    if field not in FIELDS:
+    if field not in AXIS_FIELDS:
         raise InputProblems(
-            [Problem(field="field", message=f"{field!r} has no axis", remedy=f"One of: {', '.join(FIELDS)}.")]
+            [Problem(field="field", message=f"{field!r} has no axis", remedy=f"One of: {', '.join(AXIS_FIELDS)}.")]
         )
     scenario = scenario_as_given(document)
     points = [_point(document, scenario, field, value, calibration) for value in values(scenario, field)]

@@ -19,7 +19,7 @@ from estimator.scenario.training import Training
 from estimator.search.axis import moved, values
 from estimator.search.sweep import sweep
 
-FIELDS = (
+REMEDY_FIELDS = (
     "plan.tp", "plan.cp", "plan.pp", "plan.virtual_stages", "plan.ep", "plan.micro_batch", "plan.sharding",
     "plan.recompute", "plan.schedule", "plan.sequence_parallel", "plan.overlap", "plan.ddp_mode",
     "training.precision", "training.attention", "training.framework",
@@ -121,7 +121,7 @@ def _chosen(found: list[tuple[Remedy, frozenset[str]]]) -> tuple[Remedy, ...]:
 def _next(document: Mapping[str, Any], scenario: Scenario) -> list[dict[str, Any]]:
     """Every value of one field that keeps chips and work."""
     found = []
-    for field in FIELDS:
+    for field in REMEDY_FIELDS:
         part, name = field.split(".")
         if field == "plan.sharding" and scenario.plan.dp * scenario.plan.cp == 1:
             continue  # nothing is divided there: its gain would be that of the numbers that it keeps

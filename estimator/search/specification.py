@@ -90,7 +90,8 @@ def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str,
     return [unknown_key(name, str(key), list(known)) for key in value if key not in known]
 
 
-FIELDS = ("recompute_every", "offload", "ddp_mode", "overlap")
+FURTHER_FIELDS = ("recompute_every", "offload", "ddp_mode", "overlap")
+"""Fields of the plan that a search moves on request."""
 ALL = "all"
 MAX_VALUES = 64
 MAX_EVERY = 32
@@ -100,9 +101,9 @@ MAX_EVERY = 32
 def further_problems(requested: object, locked: object) -> list[Problem]:
     """List what is wrong with a request's ``search``, whatever the model and the chip."""
     if not isinstance(requested, Mapping):
-        return [Problem(field="search", message="must be a JSON object", remedy=f"Keys: {', '.join(FIELDS)}.")]
-    found = [unknown_key("search", str(name), list(FIELDS)) for name in requested if name not in FIELDS]
-    for name in (name for name in FIELDS if name in requested):
+        return [Problem(field="search", message="must be a JSON object", remedy=f"Keys: {', '.join(FURTHER_FIELDS)}.")]
+    found = [unknown_key("search", str(name), list(FURTHER_FIELDS)) for name in requested if name not in FURTHER_FIELDS]
+    for name in (name for name in FURTHER_FIELDS if name in requested):
         values = requested[name]
         if isinstance(locked, Mapping) and name in locked:
             found.append(_problem(name, "is locked as well", "Name it under locked, or under search."))

@@ -14,7 +14,15 @@ from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
-from estimator.validation.measured import MEGATRON_VOCAB, NOTHING_MEASURED, Measured, chips_stated, measured_of, number
+from estimator.validation.measured import (
+    MEGATRON_VOCAB,
+    NOTHING_MEASURED,
+    Measured,
+    chips_stated,
+    is_count,
+    measured_of,
+    number,
+)
 from estimator.validation.spellings import (
     DROPOUT,
     HEADLESS,
@@ -144,7 +152,7 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
             return f"{column} is {cells[column]!r}, not a number"
     for column in COUNTS:
         value = number(cells.get(column, ""))
-        if value is not None and (value < 1 or value != int(value)):
+        if value is not None and not is_count(value):
             return f"{column} is {cells[column]}, no count: write a whole number from 1 on, or leave it empty"
     for column, cell in cells.items():
         if column.startswith("measured_") and (number(cell) or 0.0) < 0:

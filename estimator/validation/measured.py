@@ -191,6 +191,11 @@ def chips_stated(cells: Mapping[str, str]) -> int:
     return int(math.prod(degrees)) if degrees else 0
 
 
+def is_count(value: float) -> bool:
+    """Whether a number can count GPUs, layers or sequences: it is whole, and from 1 on."""
+    return math.isfinite(value) and value >= 1 and value == int(value)
+
+
 def number(text: str) -> float | None:
     """Read a number; None where the cell is empty or is none."""
     try:

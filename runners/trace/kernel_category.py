@@ -85,3 +85,8 @@ def category_of(name: str) -> str:
         if pattern.search(name):
             return category
     return Category.OTHER
+
+
+def on_device(category: str) -> str:
+    """The category of what ran on a device: no call of the host, whatever its name recalls."""
+    return Category.OTHER if category == Category.HOST else category

@@ -19,44 +19,49 @@ const yes = (/** @type {string} */ name, /** @type {string} */ label) => ({
   yes: true,
 });
 
-/** What can be changed, in the words and units of people. @type {Record<Kind, OwnField[]>} */
-export const OWN_FIELDS = {
-  model: [
-    number("layers", "Layers"),
-    number("hidden", "Hidden"),
-    number("heads", "Heads"),
-    number("kv_heads", "Key-value heads"),
-    number("head_dim", "Head width"),
-    number("ffn", "Feed-forward"),
-    number("vocab", "Vocabulary"),
-    number("experts", "Experts"),
-    number("top_k", "Experts per token"),
-    number("moe_ffn", "Expert width"),
-    number("shared_experts", "Shared experts"),
-    number("sliding_window", "Sliding window"),
-    number("full_attention_every", "Full attention every"),
-    number("kv_lora_rank", "Latent KV rank (MLA)"),
-    number("q_lora_rank", "Latent query rank"),
-    yes("gated_ffn", "Gated feed-forward"),
-    yes("tied_embedding", "Tied embedding"),
-    yes("qkv_bias", "Bias of q, k, v"),
-  ],
-  chip: [
-    number("bf16_flops_per_s", "bf16 dense", "TFLOP/s", 1e12),
-    number("fp16_flops_per_s", "fp16 dense", "TFLOP/s", 1e12),
-    number("fp8_flops_per_s", "fp8 dense", "TFLOP/s", 1e12),
-    number("fp4_flops_per_s", "fp4 dense", "TFLOP/s", 1e12),
-    number("tf32_flops_per_s", "tf32 dense", "TFLOP/s", 1e12),
-    number("fp32_flops_per_s", "fp32", "TFLOP/s", 1e12),
-    number("memory_bytes", "Memory", "GB", 1e9),
-    number("memory_bytes_per_s", "Bandwidth", "TB/s", 1e12),
-    number("compute_units", "Multiprocessors"),
-    number("clock_hz", "Clock", "GHz", 1e9),
-    number("l2_bytes", "L2", "MB", 1e6),
-    number("chips_per_node", "Chips per node"),
-    number("usd_per_hour", "Price", "$/h"),
-  ],
-};
+/** What of a model can be changed, in the words and units of people. @type {OwnField[]} */
+const OF_MODEL = [
+  number("layers", "Layers"),
+  number("hidden", "Hidden"),
+  number("heads", "Heads"),
+  number("kv_heads", "Key-value heads"),
+  number("head_dim", "Head width"),
+  number("ffn", "Feed-forward"),
+  number("vocab", "Vocabulary"),
+  number("experts", "Experts"),
+  number("top_k", "Experts per token"),
+  number("moe_ffn", "Expert width"),
+  number("shared_experts", "Shared experts"),
+  number("sliding_window", "Sliding window"),
+  number("full_attention_every", "Full attention every"),
+  number("kv_lora_rank", "Latent KV rank (MLA)"),
+  number("q_lora_rank", "Latent query rank"),
+  yes("gated_ffn", "Gated feed-forward"),
+  yes("tied_embedding", "Tied embedding"),
+  yes("qkv_bias", "Bias of q, k, v"),
+];
+/** What of a chip beside its peaks. @type {OwnField[]} */
+const OF_CHIP = [
+  number("memory_bytes", "Memory", "GB", 1e9),
+  number("memory_bytes_per_s", "Bandwidth", "TB/s", 1e12),
+  number("compute_units", "Multiprocessors"),
+  number("clock_hz", "Clock", "GHz", 1e9),
+  number("l2_bytes", "L2", "MB", 1e6),
+  number("chips_per_node", "Chips per node"),
+  number("usd_per_hour", "Price", "$/h"),
+];
+const PEAK = /_flops_per_s$/;
+
+/**
+ * What of a model or a chip can be changed: of a chip every peak that those of the catalogue may have.
+ * @param {Kind} kind @param {import("./types.js").Catalog} catalog @returns {OwnField[]}
+ */
+export function ownFields(kind, { chips }) {
+  if (kind === "model") return OF_MODEL;
+  const peaks = Object.keys(chips[0]?.value ?? {}).filter((name) => PEAK.test(name));
+  const said = (/** @type {string} */ name) => `${name.replace(PEAK, "").replaceAll("_", " ")} dense`;
+  return [...peaks.map((name) => number(name, said(name), "TFLOP/s", 1e12)), ...OF_CHIP];
+}
 
 const KEY = "headroom-own";
 

@@ -1,11 +1,9 @@
 /** A plan in a few words: degrees first, then what is not the usual; and what of its training is no plan's. Pure. */
-import { word, wordOf } from "./words.js";
+import { labelsOf, word, wordOf } from "./words.js";
 
 const DEGREES = ["dp", "tp", "cp", "pp", "ep"];
 /** Fields that are said by another's word. */
 const SILENT = [...DEGREES, "virtual_stages", "tp_depth", "placement"];
-/** @type {Record<string, string>} */
-const SHARDINGS = { ddp: "DDP", zero1: "ZeRO-1", zero2: "ZeRO-2", zero3: "ZeRO-3", fsdp: "FSDP" };
 
 /**
  * How a field is said where it is not the usual.
@@ -18,7 +16,7 @@ const SAID = {
   cp_kind: ({ cp_kind }) => `cp by ${cp_kind}`,
   schedule: ({ schedule, virtual_stages }) =>
     virtual_stages > 1 ? `${schedule} of ${virtual_stages} chunks` : schedule.replace("zero-bubble", "zero bubble"),
-  sharding: ({ sharding }) => SHARDINGS[sharding] ?? sharding,
+  sharding: ({ sharding }) => word(sharding),
   shard_ranks: ({ shard_ranks }) => `sharded over ${shard_ranks}`,
   micro_batch: ({ micro_batch }) => `micro-batch ${micro_batch}`,
   recompute: ({ recompute }) => `${recompute} recomputation`,
@@ -54,27 +52,24 @@ export function planLabel(plan, fields) {
 
 /** Fields of a training that a heading has already. */
 const ASKED = ["seq_len", "global_batch"];
-/** Fields of a training that are always said. @type {Record<string, (value: any) => string>} */
-const ALWAYS = {
-  precision: (value) => word(value),
-  attention: (value) => `${word(value)} attention`,
-  framework: (value) => (value.startsWith("pytorch") ? `PyTorch ${word(value)}` : word(value)),
-};
+/** Fields of a training that are always said, and what behind their value. */
+const ALWAYS = { precision: "", attention: " attention", framework: "" };
 
 /**
  * What all plans of a search take for granted: precision, attention and framework, and what else is not the usual.
- * @param {import("./types.js").Part} training @param {Record<string, {default: any}>} fields  of the catalogue
+ * @param {import("./types.js").Part} training @param {Record<string, {default: any, labels?: Record<string, string>}>} fields
+ *   of the catalogue
  */
 export function trainingWords(training, fields) {
   const others = Object.keys(training).filter(
     (name) => !ASKED.includes(name) && !(name in ALWAYS) && training[name] !== fields[`training.${name}`]?.default,
   );
-  const always = Object.entries(ALWAYS).map(([name, say]) =>
-    say(String(training[name] ?? fields[`training.${name}`]?.default)),
-  );
-  return [...always, ...others.map((name) => (name === "compile" ? "compiled" : wordOf(name, training[name])))].join(
-    ", ",
-  );
+  const always = Object.entries(ALWAYS).map(([name, behind]) => {
+    const value = String(training[name] ?? fields[`training.${name}`]?.default);
+    return word(value, labelsOf(name, fields)) + behind;
+  });
+  const said = others.map((name) => (name === "compile" ? "compiled" : wordOf(name, training[name], fields)));
+  return [...always, ...said].join(", ");
 }
 
 /** The same in one text. @param {import("./types.js").Part} plan @param {Record<string, {default: any}>} fields */

@@ -207,7 +207,7 @@ export function shortLabel(scenario, from, catalog, most = 3) {
     if (a === undefined && multipleIn(b)) return `${name} ×1`;
     if (name === "chip") return labelOf(a, catalog.chips);
     if (name === "model") return labelOf(a, catalog.models);
-    return wordOf(name, a);
+    return wordOf(name, a, catalog.fields);
   });
   return words.slice(0, most).join(", ") + (words.length > most ? ` +${words.length - most}` : "");
 }

@@ -51,13 +51,14 @@
  *   maximum: number | null, help: string, default: any}} BenchmarkOption
  * @typedef {{name: string, about: string, least_ranks: number, most_ranks: number | null,
  *   options: BenchmarkOption[]}} Benchmark
- * @typedef {{key: string, label: string, value: Part, aliases: string[], sources: Part, parameters?: number}} Entry
+ * @typedef {{key: string, label: string, value: Part, aliases: string[], sources: Part, parameters?: number,
+ *   roofs?: Estimate["roofs"]}} Entry
  * @typedef {{key: string, label: string, hue: string, says?: string, formula?: string, source?: string}} Named  a category, phase, pass or
  *   kind of memory; `--hue-…` colours it; `says`: what it is, for the glossary
  * @typedef {{models: Entry[], chips: Entry[], links: Entry[], pending?: {key: string, label: string, state: string,
- *   message: string}[], doubts?: Record<string, string>, fields: Record<string, {type: string, choices: string[] | null,
+ *   message: string}[], doubts?: Record<string, string>, fields: Record<string, {type: string, choices: string[] | null, labels?: Record<string, string>,
  *   minimum: number | null, maximum: number | null, help: string, default: any}>, categories: Named[], phases: Named[], passes: Named[], sends: string,
- *   memory_kinds: Named[], axes: {key: string, label: string}[], default_scenario: Scenario,
+ *   memory_kinds: Named[], traced_precisions?: string[], axes: {key: string, label: string}[], default_scenario: Scenario,
  *   sample?: {measurement_id: string, scenario: Scenario} | null}} Catalog
  *
  * @typedef {{name: string, type: string, choices: string[] | null, minimum: number | null, maximum: number | null,

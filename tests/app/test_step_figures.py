@@ -238,6 +238,7 @@ FIELDS = {
     for name, value in {"precision": "bf16-amp", "attention": "sdpa", "framework": "pytorch-eager", "compile": False,
                         "optimizer": "adamw", "dropout": 0.0}.items()
 }  # fmt: skip
+FIELDS["training.framework"]["labels"] = {"pytorch-eager": "PyTorch eager", "megatron": "Megatron"}
 
 
 def test_a_search_says_what_all_of_its_plans_take_for_granted():

@@ -38,6 +38,9 @@ def test_choices_model_and_chip_change_the_estimate(visit):
         seen.append(headline(page))
     assert (query(page, "recompute"), query(page, "chip"), query(page, "model")) == ("full", "h100-sxm", "qwen3-8b")
     expect(page.locator("#explore .panel")).to_contain_text("GQA 32/8")
+    framework = page.locator("#field-training-framework")
+    expect(framework.locator("option", has_text="Megatron")).to_have_attribute("value", "megatron")
+    expect(framework.locator("option:checked")).to_contain_text("PyTorch ")
 
 
 def test_schedule_and_chunks_move_one_another(visit):

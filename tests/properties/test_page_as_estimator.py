@@ -17,7 +17,7 @@ from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_as_given, scenario_problems
 from estimator.scenario.training import Training
 from estimator.scenario.units import bytes_text, engineering, seconds
-from estimator.search.axis import FIELDS, moved, values
+from estimator.search.axis import AXIS_FIELDS, moved, values
 from estimator.search.coupled_fields import batch_following, following
 from tests.javascript import call_each
 
@@ -111,7 +111,7 @@ def test_a_field_moves_the_whole_scenario_as_its_axis_does(draw: random.Random):
         }
         try:
             scenario = scenario_as_given(document)
-            field = draw.choice([field for field in FIELDS if field != "cluster.nodes"])  # no control of the page
+            field = draw.choice([field for field in AXIS_FIELDS if field != "cluster.nodes"])  # no control of the page
             value = draw.choice(values(scenario, field))
             after = moved(document, scenario, field, value)
         except InputProblems:  # more nodes than a cluster may have, or a degree that does not divide the chips

@@ -10,9 +10,10 @@ from estimator.cost.efficiency import Calibrated, efficiencies_for
 from estimator.estimate.estimate import Estimate
 from estimator.estimate.layout.data_parallel import with_data_parallel
 from estimator.estimate.layout.fully_sharded import with_fully_sharded
+from estimator.estimate.layout.linear_split import COLUMN, ROW, proposed_split
 from estimator.estimate.layout.pipelined import estimate_pipelined
 from estimator.estimate.layout.stages import LEAVE_OUT, cut
-from estimator.estimate.layout.tensor_parallel import COLUMN, ROW, proposed_split, with_tensor_parallel
+from estimator.estimate.layout.tensor_parallel import with_tensor_parallel
 from estimator.estimate.layout.units import lacks, spread
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list, flops_of
 from estimator.estimate.recorded import recorded

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from estimator.estimate.layout.linear_split import is_product
 from estimator.estimate.layout.rewrite import Rewrite, bytes_of
-from estimator.estimate.layout.tensor_parallel import is_product
 from estimator.estimate.layout.units import ROOT, Shares, Units, elements, unit_of, units_of
 from estimator.scenario.aten_cost import plain
 from estimator.scenario.breakdown import MemoryKind, Phase

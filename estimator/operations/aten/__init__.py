@@ -148,8 +148,9 @@ def kernels_of(s: Signature) -> list[Op]:
     if found is not None and (s.inputs or found in WITHOUT_INPUTS):
         try:
             return found(s)
-        except (IndexError, ValueError):
-            # Fewer operands or dimensions than the op has: a profile that left some out.
+        except (IndexError, KeyError, TypeError, ValueError):
+            # Fewer operands or dimensions than the op has, or arguments that are none of its own: what was left out, or
+            # somebody wrote.
             pass
     return [kernel(products.name(s), stream=total_bytes((*s.inputs, *s.outputs)))]
 

@@ -8,6 +8,7 @@ all steps at once. Appleyard et al. (2016), Optimizing Performance of Recurrent 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from estimator.operations.aten.operands import kernel, width
@@ -30,9 +31,11 @@ class _Layers:
     layers: int
     directions: int
 
-    def width_into(self, layer: int) -> int:
-        """Features that a layer is given."""
-        return self.inputs if layer == 0 else self.out * self.directions
+    def alike(self) -> Iterator[tuple[int, int]]:
+        """Features that the first layer is given, and the others; and how many runs of a direction those are."""
+        yield self.inputs, self.directions
+        if self.layers > 1:
+            yield self.out * self.directions, self.directions * (self.layers - 1)
 
 
 def _layers(s: Signature) -> _Layers:
@@ -56,16 +59,14 @@ def forward(s: Signature) -> list[Op]:
     one = _layers(s)
     e = width(s.inputs[0])
     found: list[Op] = []
-    for layer in range(one.layers):
+    for width_in, runs in one.alike():
         found += [
-            _product(
-                s, m=one.steps * one.batch, n=one.gates * one.hidden, k=one.width_into(layer), count=one.directions
-            ),
-            _product(s, m=one.batch, n=one.gates * one.hidden, k=one.out, count=one.directions * one.steps),
-            _gates(s, one, e),
+            _product(s, m=one.steps * one.batch, n=one.gates * one.hidden, k=width_in, count=runs),
+            _product(s, m=one.batch, n=one.gates * one.hidden, k=one.out, count=runs * one.steps),
+            _gates(s, one, e, runs),
         ]
         if one.out != one.hidden:
-            found.append(_product(s, m=one.batch, n=one.out, k=one.hidden, count=one.directions * one.steps))
+            found.append(_product(s, m=one.batch, n=one.out, k=one.hidden, count=runs * one.steps))
     return found
 
 
@@ -75,19 +76,19 @@ def backward(s: Signature) -> list[Op]:
     e = width(s.inputs[0])
     rows, columns = one.steps * one.batch, one.gates * one.hidden
     found: list[Op] = []
-    for layer in range(one.layers):
+    for width_in, runs in one.alike():
         found += [
-            _gates(s, one, e),
-            _product(s, m=one.batch, n=one.out, k=columns, count=one.directions * one.steps),
-            _product(s, m=rows, n=one.width_into(layer), k=columns, count=one.directions),
-            _product(s, m=columns, n=one.width_into(layer), k=rows, count=one.directions, outer=True),
-            _product(s, m=columns, n=one.out, k=rows, count=one.directions, outer=True),
-            _counted(kernel(name(s), stream=rows * columns * e, column=rows * columns * e), one.directions),
+            _gates(s, one, e, runs),
+            _product(s, m=one.batch, n=one.out, k=columns, count=runs * one.steps),
+            _product(s, m=rows, n=width_in, k=columns, count=runs),
+            _product(s, m=columns, n=width_in, k=rows, count=runs, outer=True),
+            _product(s, m=columns, n=one.out, k=rows, count=runs, outer=True),
+            _counted(kernel(name(s), stream=rows * columns * e, column=rows * columns * e), runs),
         ]
         if one.out != one.hidden:
             found += [
-                _product(s, m=one.batch, n=one.hidden, k=one.out, count=one.directions * one.steps),
-                _product(s, m=one.out, n=one.hidden, k=rows, count=one.directions, outer=True),
+                _product(s, m=one.batch, n=one.hidden, k=one.out, count=runs * one.steps),
+                _product(s, m=one.out, n=one.hidden, k=rows, count=runs, outer=True),
             ]
     return found
 
@@ -100,10 +101,10 @@ def _product(s: Signature, *, m: float, n: float, k: float, count: float, outer:
     )  # fmt: skip
 
 
-def _gates(s: Signature, one: _Layers, element_bytes: float) -> Op:
+def _gates(s: Signature, one: _Layers, element_bytes: float, runs: int) -> Op:
     """Both halves of the gates and the state are read, the gates are kept for backward, the state is written."""
     moved = one.batch * one.hidden * (3 * one.gates + 4) * element_bytes
-    return _counted(kernel(name(s), stream=moved), one.directions * one.steps)
+    return _counted(kernel(name(s), stream=moved), runs * one.steps)
 
 
 def _counted(op: Op, count: float) -> Op:

@@ -20,6 +20,7 @@ BATCHES = ("batch_per_gpu", "global_batch", "batch", "micro_batch")
 """Columns that say how many sequences a step has, the surest first."""
 DEGREES = ("tp", "pp", "cp")
 NOT_OFFLOADED = ("none", "no", "false", "off", "0", "✗")
+"""How tables say that nothing is kept in the host's memory."""
 MATRIX_UNITS = 3.0
 """How many times as fast as fp32 a chip with matrix units computes fp16 at least; Pascal's twice is without."""
 
@@ -96,7 +97,8 @@ def _scenario(row: Row, place: TableDevice) -> Scenario:
 def _of_one_rank(known: dict[str, Any], place: TableDevice, plan: dict[str, Any] | None) -> Scenario:
     """One rank takes its sequences at once, unless the table says how many at a time."""
     sequences, at_once = _sequences_of_each(known, 1, place)
-    (shares,) = _shares({"recompute": "none", **known}, sequences, at_once or sequences, 1)
+    known = {**known, "recompute": known.get("recompute") or "none"}
+    (shares,) = _shares(known, sequences, at_once or sequences, 1)
     return scenario_of({**known, **shares}, place, plan)
 
 
@@ -199,6 +201,9 @@ def _sequences_of_each(row: Row, dp: int, place: TableDevice) -> tuple[int, int]
             )
         each = batch * max(passes, 1) if at_once in (0, batch) else batch
         return each, at_once or (batch if passes else 0)
+    if stated == "batch" and dp > 1 and passes > 1 and batch == passes * at_once:
+        place.assume("the batch is that of each GPU, as its passes make it (columns global batch, batch per GPU)")
+        return batch, at_once
     if batch % dp and (stated == "global_batch" or batch > dp):
         further = "" if stated == "global_batch" else "; each GPU's go into batch per GPU"
         raise _problem(stated, f"{batch} sequences do not divide over {dp} data-parallel ranks{further}")
@@ -210,6 +215,9 @@ def _sequences_of_each(row: Row, dp: int, place: TableDevice) -> tuple[int, int]
     each = batch // dp
     if passes and not at_once and each % passes:
         raise _problem("gradient_accumulation", f"{passes} passes do not divide the {each} sequences of a rank")
+    if passes > 1 and at_once and passes * at_once != each:
+        message = f"{passes} passes of {at_once} sequences are not the {each} sequences of a rank"
+        raise _problem("gradient_accumulation", message)
     return each, at_once or (each // passes if passes else 0)
 
 

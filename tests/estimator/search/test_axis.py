@@ -9,7 +9,7 @@ import pytest
 from estimator.estimate.estimate import estimate
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import scenario_from_json
-from estimator.search.axis import FIELDS, Axis, Point, axis
+from estimator.search.axis import AXIS_FIELDS, Axis, Point, axis
 
 BASE = {
     "model": "llama3.2-1b",
@@ -36,7 +36,7 @@ def points(field: str) -> dict[object, Point]:
     return {point.value: point for point in along(field).points}
 
 
-@pytest.mark.parametrize("field", FIELDS)
+@pytest.mark.parametrize("field", AXIS_FIELDS)
 def test_every_point_is_the_estimate_of_its_own_scenario(field):
     before = copy.deepcopy(BASE)
     found = along(field)

@@ -8,7 +8,7 @@ import pytest
 
 from estimator.scenario.plan import DDP_MODES, OFFLOADS
 from estimator.scenario.problems import InputProblems
-from estimator.search.specification import FIELDS, further_problems, further_values
+from estimator.search.specification import FURTHER_FIELDS, further_problems, further_values
 from tests.estimator.examples import LLAMA
 from tests.estimator.search.spaces import base
 
@@ -21,7 +21,7 @@ def with_host(bytes_per_s: float):
 
 
 def test_all_is_what_model_and_chip_allow():
-    found = further_values(dict.fromkeys(FIELDS, "all"), with_host(5e10))
+    found = further_values(dict.fromkeys(FURTHER_FIELDS, "all"), with_host(5e10))
     assert found["recompute_every"] == (1, 2, 3, 4, 6, 8, 12, 16, 24)
     assert (found["offload"], found["ddp_mode"], found["overlap"]) == (OFFLOADS, DDP_MODES, (True, False))
     assert further_values({"offload": "all"}, with_host(0.0)) == {"offload": ("none",)}

@@ -9,6 +9,7 @@ from app.importers.text.reading import Decisions, Reading, no_count
 from app.importers.text.values.cells import cell
 from estimator.scenario.measurement import Warning
 from estimator.validation.csv_row import COUNTS
+from estimator.validation.measured import is_count
 
 KIND = "measured-runs"
 _COLUMNS = {
@@ -44,15 +45,11 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         warnings.append(Warning(code="missing-cells", message=message, where=place(tables[0])))
     for column in COUNTS:
         printed = [
-            str(value) for row in rows if isinstance(value := row.get(column), (int, float)) and not _counts(value)
+            str(value) for row in rows if isinstance(value := row.get(column), (int, float)) and not is_count(value)
         ]
         if printed:
             warnings.append(no_count(column, printed, place(tables[0])))
     return Reading(rows=rows, warnings=warnings)
-
-
-def _counts(value: float) -> bool:
-    return value >= 1 and value == int(value)
 
 
 def _value(text: str) -> Any:

@@ -10,18 +10,16 @@ from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading
 from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import scaled, whole
-from app.importers.text.values.units import unit
-from estimator.scenario.breakdown import Category
+from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.measurement import Kernel, Warning
 from estimator.scenario.units import GIB, KIB, MIB
-from runners.trace.kernel_category import category_of
+from runners.trace.kernel_category import category_of, on_device
 
 KIND = "op-sums"
 _DEVICES = ("cuda", "xpu", "hpu", "mtia", "privateuse1", "device", "gpu")
 _MEMORY_UNITS = {"b": 1.0, "kb": float(KIB), "mb": float(MIB), "gb": float(GIB), "tb": 1024.0 * GIB}
 """torch.autograd.profiler_util prints powers of 1024 under these names."""
 _FLOPS = re.compile(r"total\s+([kmgtp]?)flops", re.IGNORECASE)
-_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 _RAW_TIMES = {
     "self_cpu_time_total": "self_cpu_s",
     "cpu_time_total": "total_cpu_s",
@@ -117,7 +115,7 @@ def _printed(row: dict[str, str]) -> dict[str, Any] | None:
         elif name == "input shapes":
             found["input_shapes"] = text[:200]
         elif (scale := _FLOPS.match(name)) and (value := cell(text).value):
-            found["flops"] = value * _PREFIXES[scale[1].lower()]
+            found["flops"] = value * PREFIXES[scale[1].lower()]
     return found
 
 
@@ -210,10 +208,12 @@ def _kernels(rows: list[dict[str, Any]], form: str, names: list[str]) -> list[Ke
 
 
 def _kernel(row: dict[str, Any], seconds: float) -> Kernel:
-    # what ran on the device is no call of the host, whatever its name recalls
-    category = Category.OTHER if row["category"] == Category.HOST else row["category"]
     return Kernel(
-        name=short_name(row["name"]), category=category, count=row["calls"], total_s=seconds, flops=row.get("flops")
+        name=short_name(row["name"]),
+        category=on_device(row["category"]),
+        count=row["calls"],
+        total_s=seconds,
+        flops=row.get("flops"),
     )
 
 

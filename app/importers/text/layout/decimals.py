@@ -11,9 +11,9 @@ from estimator.scenario.measurement import Warning
 _COMMA = re.compile(r"[-+]?(?:\d{1,3}(?:\.\d{3}){0,5}|\d{1,15}),\d{1,15}(?![\d.,])")
 _BOTH = re.compile(r"[-+]?\d{1,3}(?:\.\d{3}){1,5},\d{1,15}(?![\d.,])")
 _SURE = re.compile(
-    rf"{_BOTH.pattern}|[-+]?(?:\d{{1,15}},(?:\d{{1,2}}|\d{{4,15}})|0,\d{{1,15}}|\d{{4,15}},\d{{3}})(?![\d.,])"
+    rf"{_BOTH.pattern}|[-+]?(?:\d{{1,15}},\d{{1,2}}|\d{{1,3}},\d{{4,15}}|0,\d{{1,15}}|\d{{4,15}},\d{{3}})(?![\d.,])"
 )
-"""What is no thousand and a comma: 1.312,5 and 61,2 and 0,125."""
+"""What is no thousand and a comma: 1.312,5 and 61,2 and 0,125; nor two sizes, as 4096,11008 are."""
 _POINT = re.compile(r"[-+]?(?:\d{1,3}(?:,\d{3}){0,5}|\d{1,15})\.\d{1,15}(?![\d.,])")
 _THOUSANDS = re.compile(r"[-+]?[1-9]\d{0,2}(?:\.\d{3}){1,5}(?![\d.,])")
 _LOOKED_AT = 200

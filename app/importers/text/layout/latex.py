@@ -9,6 +9,14 @@ from app.importers.text.layout.document import Table
 from app.importers.text.values.cells import is_data
 
 _BEGIN = re.compile(r"\\begin\{(tabular[xy*]?|longtable|tblr|array)\}")
+_NESTED = re.compile(
+    r"\\begin\{tabular\}(?:\[[a-z]\])?\{(?:[^{}]|\{[^{}]{0,20}\}){0,40}\}((?:(?!\\begin).){0,300}?)\\end\{tabular\}"
+    r"|\\(?:makecell|thead|shortstack)(?:\[[a-z]{1,2}\])?\{([^{}]{0,300})\}"
+)
+"""A cell of several lines, which are no rows."""
+_SPECIFICATION = re.compile(r"\s*(?:\[[^\]]{0,20}\])?(?:\{(?:[^{}]|\{[^{}]{0,40}\}){0,200}\}){0,2}")
+"""Of a table's place, width and columns, behind its beginning."""
+_ROW_END = re.compile(r"\\\\(?:\[[^\]]{0,20}\])?")
 _COMMENT = re.compile(r"(?<!\\)%.*$")
 _RULES = re.compile(
     r"\\(?:top|mid|bottom|h|c|cmid)(?:rule|line)(?:\([lr]{1,4}\))?(?:\[[^\]]{0,20}\])?(?:\{[^{}]{0,20}\})?"
@@ -26,30 +34,25 @@ _MOST_LINES, _MOST_CELLS = 5_000, 60
 
 def read(lines: Sequence[str], start: int) -> tuple[Table, int] | None:
     """Read the ``tabular`` that begins at ``lines[start]``; return it and the index after it, or None."""
-    begin = _BEGIN.search(lines[start])
+    opening = _COMMENT.sub("", _NESTED.sub(_in_one_line, lines[start]))
+    begin = _BEGIN.search(opening)
     if begin is None:
         return None
-    end = next(
-        (i for i in range(start, min(len(lines), start + _MOST_LINES)) if f"\\end{{{begin[1]}}}" in lines[i]), None
-    )
-    if end is None:
+    body: list[str] = []
+    plain = _SPECIFICATION.sub("", opening[begin.end() :], count=1)
+    for at in range(start, min(start + _MOST_LINES, len(lines))):
+        if at > start:
+            plain = _COMMENT.sub("", _NESTED.sub(_in_one_line, lines[at]))
+        if _BEGIN.search(plain):
+            return None
+        inside, end, _ = plain.partition(f"\\end{{{begin[1]}}}")
+        body.append(_RULES.sub("", inside))
+        if end:
+            break
+    else:
         return None
-    rows: list[list[str]] = []
-    numbers: list[int] = []
-    text, first = "", start + 1
-    for i in range(start + 1, end):
-        first = first if text.strip() else i + 1
-        text += " " + _RULES.sub("", _COMMENT.sub("", lines[i]))
-        *whole, text = re.split(r"\\\\(?:\[[^\]]{0,20}\])?", text)
-        for row in whole:
-            if "&" in row:
-                rows.append(_cells(row))
-                numbers.append(first)
-            first = i + 1
-    if "&" in text:
-        rows.append(_cells(text))
-        numbers.append(first)
-    rows = _fallen(rows)
+    found, numbers = _rows(body, start + 1)
+    rows = _fallen(found)
     width = max((len(row) for row in rows), default=0)
     if len(rows) < 2 or width < 2:
         return None
@@ -58,8 +61,42 @@ def read(lines: Sequence[str], start: int) -> tuple[Table, int] | None:
     if heads == len(rows):
         return None
     columns = tuple(" ".join(dict.fromkeys(filter(None, names))) for names in zip(*rows[:heads], strict=True))
-    body = tuple(tuple(row) for row in rows[heads:])
-    return Table(form="latex", columns=columns, rows=body, line=start + 1, lines=tuple(numbers[heads:])), end + 1
+    table = Table(
+        form="latex",
+        columns=columns,
+        rows=tuple(map(tuple, rows[heads:])),
+        line=start + 1,
+        lines=tuple(numbers[heads:]),
+    )
+    return table, start + len(body)
+
+
+def _in_one_line(nested: re.Match[str]) -> str:
+    return _ROW_END.sub(" ", nested[1] or nested[2] or "")
+
+
+def _rows(body: Sequence[str], line: int) -> tuple[list[list[str]], list[int]]:
+    """Cells of each row, and the number of the line on which it begins; the first line's is ``line``."""
+    rows: list[list[str]] = []
+    numbers: list[int] = []
+    pending: list[str] = []
+    first = line
+    for number, text in enumerate(body, line):
+        *whole, rest = _ROW_END.split(text)
+        for part in whole:
+            pending.append(part)
+            first = first if len(pending) > 1 else number
+            if "&" in (row := " ".join(pending)):
+                rows.append(_cells(row))
+                numbers.append(first)
+            pending = []
+        if rest.strip():
+            first = first if pending else number
+            pending.append(rest)
+    if "&" in (row := " ".join(pending)):
+        rows.append(_cells(row))
+        numbers.append(first)
+    return rows, numbers
 
 
 def _heads(rows: Sequence[Sequence[str]]) -> int:

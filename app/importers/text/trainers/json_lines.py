@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from app.importers.names import column_name
 from app.importers.text.trainers import loop
 from app.importers.text.trainers.log import Log
 from estimator.scenario.measurement import Warning
@@ -45,13 +46,11 @@ def read(lines: Sequence[str]) -> Log | None:
         return log
     if len(objects) < sum(bool(line.strip()) for line in lines):
         return None
-    rows = [{_plain(name): number for name, number in [*_amounts(one)][:_MOST_FIELDS]} for one in objects]
+    rows = [
+        {column_name(name) or "value": number for name, number in [*_amounts(one)][:_MOST_FIELDS]} for one in objects
+    ]
     message = "No two of its lines say a step and its time or rate, so the log gives no step time"
     return Log(rows=tuple(row for row in rows if row), warnings=(Warning(code="no-step-time", message=message),))
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")[:60] or "value"
 
 
 def _object(line: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from app.importers.text.trainers import clock
 from app.importers.text.trainers.log import Log, Step, number, ranks_by_rates, rows_of, without_first
-from app.importers.text.values.units import unit
+from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.measurement import Warning
 
 _MARK = re.compile(
@@ -59,7 +59,6 @@ _RATE = re.compile(
     r"(?:^|_)(?:tok|toks|token|tokens)_(?:per_)?(?:s|sec|second)(?:_(?:per_)?(?:gpu|device|rank))?$|(?:^|_)tps$"
 )
 _FLOP_RATE = re.compile(r"(?:^|_)([kmgtp])flops?_(?:per_)?(?:s|sec|second)_(?:per_)?(?:gpu|device|chip|rank)$")
-_PREFIXES = {"k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
 _PROGRESS = re.compile(
     r"Progress on:.{0,60}?\b([\d.]{1,12})(k?)it/[\d.]{1,12}k?it\s+rate:\s?([\d.]{1,20})\s?(it/s|s/it)(.{0,300})"
 )
@@ -162,7 +161,7 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if re.fullmatch(rf"{_PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
         return "steps_per_s", 1.0
     if rate := _FLOP_RATE.search(name):
-        return "flops_per_s_per_gpu", _PREFIXES[rate[1]]
+        return "flops_per_s_per_gpu", PREFIXES[rate[1]]
     if printed.startswith("tok") or _RATE.search(name):
         each = any(word in printed + name for word in ("gpu", "device", "rank"))
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0

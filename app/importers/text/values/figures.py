@@ -11,7 +11,7 @@ from typing import Any
 from app.importers.text.layout.document import Table
 from app.importers.text.values.cells import Cell, cell
 from app.importers.text.values.header import Column, column
-from app.importers.text.values.units import COUNTS, Unit, unit
+from app.importers.text.values.units import Unit, unit
 
 _LOOKED_AT = 200
 """Rows that settle a column's unit; a later cell's own unit still counts for that cell."""
@@ -97,8 +97,8 @@ _SIZE_WORDS = {"memory", "mem", "vram", "size", "sizes", "bytes", "message", "pa
 
 def _counted(read: Cell, header: Column) -> Cell:
     """The cell with its letter for thousands or millions (78.2k) told; of memory they are sizes."""
-    scale = COUNTS.get(read.unit.lower())
-    if read.value is None or scale is None or _SIZE_WORDS.intersection(header.words):
+    scale = 1e3 ** _POWERS.get(read.unit.lower(), 0)
+    if read.value is None or read.unit.lower() not in _NO_SIZES or _SIZE_WORDS.intersection(header.words):
         return read
     spread = scaled(read.spread, scale) if read.spread is not None and not read.spread_unit else read.spread
     return dataclasses.replace(read, value=scaled(read.value, scale), spread=spread, unit="")
@@ -146,6 +146,8 @@ def count(text: str, thousand: float = 1e3) -> float | None:
 
 
 _POWERS = {"k": 1, "m": 2, "b": 3, "bn": 3, "g": 3, "t": 4}
+_NO_SIZES = ("k", "m")
+"""Letters that count wherever no size is spoken of; B, G and T may be bytes as well."""
 
 
 def whole(text: str) -> int | None:

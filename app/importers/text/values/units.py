@@ -24,11 +24,10 @@ _TIMES = {"s": 1.0, "sec": 1.0, "secs": 1.0, "second": 1.0, "seconds": 1.0, "ms"
           "hours": 3600.0}  # fmt: skip
 PER_STEP = re.compile(r"(?:/| per )(?:it|iter|iteration|step|batch|update)$")
 """Behind a unit of time: what it is the time of."""
-COUNTS = {"k": 1e3, "m": 1e6}
-"""Letters behind a number that is counted; B, G and T may be bytes as well."""
 _SIZES = {"b": 1.0, "bytes": 1.0, "byte": 1.0, "kib": KIB, "mib": MIB, "gib": GIB, "tib": 1024.0 * GIB}
 _LOOSE_SIZES = {"kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12}
-_PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+PREFIXES = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15}
+"""Before FLOPs."""
 
 
 def unit(text: str) -> Unit | None:
@@ -58,8 +57,8 @@ def unit(text: str) -> Unit | None:
             return Unit(suffix="_bytes_per_s", scale=size.scale, loose=size.loose)
     for ending in ("flop/s", "flops/s", "flop/sec"):
         prefix = word.removesuffix(ending)
-        if prefix != word and prefix in _PREFIXES:
-            return Unit(suffix="_flops_per_s", scale=_PREFIXES[prefix])
+        if prefix != word and prefix in PREFIXES:
+            return Unit(suffix="_flops_per_s", scale=PREFIXES[prefix])
     return None
 
 

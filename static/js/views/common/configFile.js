@@ -3,7 +3,6 @@ import { ApiError, api } from "../../api.js";
 import { state } from "../../state.js";
 
 const MOST_BYTES = 1 << 20;
-const PRECISIONS = ["fp32", "tf32", "fp16-amp", "bf16-amp", "bf16"];
 /** What a refusal names where no closed form covers the architecture. */
 const KINDS = ["architectures", "model_type"];
 
@@ -39,10 +38,11 @@ export async function modelOf(file) {
 /** How the step is traced: as the scenario that is shown says. @returns {Record<string, string>} */
 export function traceOptions() {
   const { training, plan, cluster } = state.scenario;
+  const traced = state.catalog.traced_precisions ?? [];
   return {
     chip: typeof cluster.chip === "string" ? cluster.chip : "h100-sxm",
     batch: String(plan.micro_batch),
     seq: String(training.seq_len),
-    precision: PRECISIONS.includes(training.precision) ? training.precision : "bf16-amp",
+    precision: traced.includes(training.precision) ? training.precision : "bf16-amp",
   };
 }

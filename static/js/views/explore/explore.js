@@ -34,16 +34,6 @@ function name() {
   return `headroom-${String(typeof model === "string" ? model : model.name || "model").replace(/[^\w.-]+/g, "-")}`;
 }
 
-const PEAKS = ["fp32", "tf32", "fp16", "bf16", "fp8", "fp4"];
-
-/** The roofs of a chip of the catalogue. @param {import("../../types.js").Part} chip */
-const roofsOf = (chip) => ({
-  memory_bytes_per_s: chip.memory_bytes_per_s,
-  flops_per_s: Object.fromEntries(
-    PEAKS.map((name) => [name, chip[`${name}_flops_per_s`]]).filter(([, peak]) => peak > 0),
-  ),
-});
-
 /** The estimate that the tabs are about: of the plan that is edited, else of a side that has one. */
 function shownEstimate() {
   const { pair, estimate } = state;
@@ -148,8 +138,8 @@ export function createExplore(root, { tour, choose }) {
       null;
     // each side has the roofs of its own chip
     const roofed = both.flatMap(({ letter, estimate, measurement: run, scenario }) => {
-      const ran = run && measuredChip(run, state.catalog.chips)?.value;
-      const roofs = estimate?.roofs ?? (ran ? roofsOf(ran) : null) ?? run?.prediction?.roofs ?? usual;
+      const ran = run && measuredChip(run, state.catalog.chips)?.roofs;
+      const roofs = estimate?.roofs ?? ran ?? run?.prediction?.roofs ?? usual;
       return roofs ? [{ letter, roofs, precision: scenario?.training.precision ?? precision }] : [];
     });
     const silent = both.length > 0 && !series.length && both.every(({ estimate, measurement: run }) => estimate || run);

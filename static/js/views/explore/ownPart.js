@@ -1,7 +1,7 @@
 /** A model or chip of one's own: the fields of the one that is shown, to be changed; saved in this browser. */
 import { setOwnChip, setOwnModel } from "../../actions.js";
 import { significant } from "../../format.js";
-import { edited, OWN_FIELDS, savedParts, savePart } from "../../ownParts.js";
+import { edited, ownFields, savedParts, savePart } from "../../ownParts.js";
 import { chipOf, modelOf } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -20,7 +20,7 @@ export function createOwnPart(kind, saved) {
     const value = given();
     return typeof value === "string" ? `my ${value}` : value.name || `my ${kind}`;
   };
-  const rows = OWN_FIELDS[kind].map((field) => {
+  const rows = ownFields(kind, state.catalog).map((field) => {
     const id = `own-${kind}-${field.name}`;
     const input = h("input", field.yes ? { type: "checkbox", id } : { type: "number", id, min: 0, step: "any" });
     input.addEventListener("change", () => {

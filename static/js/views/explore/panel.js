@@ -16,7 +16,7 @@ import { options, OWN, selectOr } from "../common/entries.js";
 import { capacityHint, chipSpecs, modelSpecs } from "./specs.js";
 import { createFieldProblem } from "../common/fieldProblem.js";
 import { createModelFile } from "./modelFile.js";
-import { choiceOf, createPlan, numberOf } from "./plan.js";
+import { choiceOf, createPlan, menuOf, numberOf } from "./plan.js";
 import { createField } from "./field.js";
 import { createSheet } from "../common/sheet.js";
 import { createWhose } from "./whose.js";
@@ -29,7 +29,6 @@ const BATCH = /** @type {[string, string, string][]} */ ([
 const TRAINING_CHOICES = /** @type {[string, string][]} */ ([
   ["training.precision", "Precision"],
   ["training.attention", "Attention"],
-  ["training.framework", "Framework"],
 ]);
 
 /** @param {string} value */
@@ -101,7 +100,10 @@ export function createPanel({ tour }) {
   const plan = createPlan();
   const batch = BATCH.map((one) => numberOf(...one));
   const [sequence] = batch;
-  const trainingChoices = TRAINING_CHOICES.map((one) => choiceOf(...one));
+  const trainingChoices = [
+    ...TRAINING_CHOICES.map((one) => choiceOf(...one)),
+    menuOf("training.framework", "Framework"),
+  ];
   const all = [...batch, ...trainingChoices];
   const of = (/** @type {{element: HTMLElement}[]} */ some) => some.map(({ element }) => element);
   const welcome = h(

@@ -11,6 +11,8 @@ import { createSelect } from "./select.js";
 /** @typedef {(plan: import("../../types.js").Part, model: import("../../types.js").Part) => boolean} When */
 
 const help = (/** @type {string} */ path) => state.catalog.fields[path]?.help ?? "";
+const wordIn = (/** @type {string} */ path) => (/** @type {string} */ value) =>
+  word(value, state.catalog.fields[path]?.labels);
 const choices = (/** @type {string} */ path) => state.catalog.fields[path]?.choices ?? [];
 
 /** @param {string} path @param {string} label @param {string} unit @param {Record<number, string>} [words] */
@@ -22,10 +24,11 @@ export const choiceOf = (path, label) =>
     path,
     label,
     help: help(path),
-    choices: choices(path).map((value) => ({ value, label: word(value) })),
+    choices: choices(path).map((value) => ({ value, label: wordIn(path)(value) })),
   });
 /** @param {string} path @param {string} label */
-const menuOf = (path, label) => createSelect({ path, label, help: help(path), choices: choices(path), word });
+export const menuOf = (path, label) =>
+  createSelect({ path, label, help: help(path), choices: choices(path), word: wordIn(path) });
 /** @param {string} path @param {string} label */
 const switchOf = (path, label) =>
   createSegments({
@@ -106,7 +109,7 @@ export function createPlan() {
       .filter(([{ path }]) => !usualValue(path))
       .map(
         ([{ path }]) =>
-          `${path.slice(path.indexOf(".") + 1).replaceAll("_", " ")} ${word(String(get(scenario, path)))}`,
+          `${path.slice(path.indexOf(".") + 1).replaceAll("_", " ")} ${wordIn(path)(String(get(scenario, path)))}`,
       );
     put(chosen, set_.join(", ") || "kinds, shards, offload, placement");
     more.classList.toggle("set", set_.length > 0);

@@ -18,7 +18,9 @@ const LONG_NAME = 34;
 /** @param {import("../../types.js").Change} change */
 function changeWords({ field, before, after }) {
   const name = field.slice(field.indexOf(".") + 1);
-  return typeof after === "number" ? `${name.replaceAll("_", " ")} ${before} → ${after}` : wordOf(name, after);
+  return typeof after === "number"
+    ? `${name.replaceAll("_", " ")} ${before} → ${after}`
+    : wordOf(name, after, state.catalog.fields);
 }
 
 /** @param {import("../../types.js").Change[]} changes */

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.estimate.layout.lay_out import estimate_laid_out, laid_out, laying_of, layouts
+from estimator.estimate.layout.linear_split import proposed_split
 from estimator.estimate.layout.stages import cut, stage
-from estimator.estimate.layout.tensor_parallel import proposed_split
 from estimator.estimate.layout.units import unit_of
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.breakdown import MemoryKind

@@ -297,6 +297,33 @@ def test_any_operands_give_kernels_that_can_be_priced(op, inputs, outputs):
         assert kernel.bytes >= 0
 
 
+@pytest.mark.parametrize(
+    ("op", "operands", "arguments"),
+    [
+        ("bmm", 1, {}),
+        ("convolution", 2, {"groups": [2]}),
+        ("_cudnn_rnn", 1, {"hidden_size": 8, "mode": 7}),
+        ("_cudnn_rnn", 1, {"hidden_size": [8], "mode": 2}),
+    ],
+)
+def test_what_an_op_cannot_be_given_moves_its_operands_once(op, operands, arguments):
+    given = (tensor(2, 4, 8),) * operands
+    (kernel,) = kernels_of(Signature(op=f"aten::{op}", inputs=given, outputs=given[:1], arguments=arguments))
+    assert kernel.stream_bytes == 2 * (2 * 4 * 8) * (operands + 1)
+
+
+@pytest.mark.parametrize(("layers", "directions"), [(1, 1), (3, 2), (10**9, 1)])
+def test_layers_of_an_lstm_multiply_their_inputs_at_once_and_their_state_step_by_step(layers, directions):
+    steps, batch, width, hidden = 5, 2, 16, 8
+    arguments = {"hidden_size": hidden, "mode": 2, "num_layers": layers, "bidirectional": directions == 2}
+    data = tensor(steps, batch, width, dtype="float32")
+    found = kernels_of(Signature(op="aten::_cudnn_rnn", inputs=(data,), outputs=(), arguments=arguments))
+    products = sum(one.count * one.flops for one in found if one.kind == "gemm")
+    into = width + (layers - 1) * hidden * directions
+    assert products == pytest.approx(2 * steps * batch * 4 * hidden * directions * (into + layers * hidden))
+    assert sum(one.count for one in found) == layers * directions * (1 + 2 * steps)
+
+
 def test_batch_norm_of_bf16_waits_for_each_load_of_a_channel_s_one_block():
     """As many elements in fewer channels take longer: fewer blocks walk them; where channels are last none does."""
 

@@ -54,6 +54,10 @@ def test_a_line_of_several_gpus_shares_its_batch_among_them_under_fsdp():
         ({"tp": 3}, "gpus: 8 GPUs do not divide by tp · pp · cp = 3"),
         ({"sharding": "magic"}, "sharding: 'magic' is none that is known"),
         ({"gpus": 1, "batch": 6, "micro_batch": 4}, "micro_batch: 4 do not divide the 6 sequences"),
+        (
+            {"micro_batch": 4, "gradient_accumulation": 4},
+            "gradient_accumulation: 4 passes of 4 sequences are not the 8 sequences of a rank",
+        ),
     ],
 )
 def test_a_line_that_does_not_fit_together_says_why(columns, why):
@@ -165,6 +169,19 @@ def test_rates_are_of_all_gpus_or_of_one():
 def test_words_of_trainers_for_precisions(said, read):
     place = TableDevice(chip="h100-sxm", ranks=1)
     assert text_row({**SMALL, "precision": said}, place) == text_row({**SMALL, "precision": read}, place)
+
+
+def test_a_batch_that_its_passes_make_is_that_of_each_gpu():
+    place = TableDevice(chip="h100-sxm", ranks=1)
+    own = text_row({**LINE, "batch": 8, "micro_batch": 2, "gradient_accumulation": 4}, place)
+    assert own == text_row({**LINE, "batch": None, "global_batch": 64, "micro_batch": 2}, place)
+    assert any(said.startswith("the batch is that of each GPU") for said in place.assumed)
+
+
+def test_an_empty_cell_of_recomputation_is_none():
+    whole = {**SMALL, "gpu": "H100"}
+    found = predicted_table(table({**whole, "recompute": None}, {**whole, "recompute": "none"}), "")
+    assert found.rows[0] == found.rows[1] != {}
 
 
 def test_what_is_offloaded_is_not_passed_over():

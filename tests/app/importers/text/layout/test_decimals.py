@@ -23,7 +23,14 @@ def test_semicolons_are_where_the_comma_is_taken():
 
 
 @pytest.mark.parametrize(
-    "text", ["a\tb\n1,312.5\t8\n", "a\tb\n1,312\t8\n", "tp,pp of it\tb\n8,2\t1.250\n", "a;b\n1,024;12.5\n"]
+    "text",
+    [
+        "a\tb\n1,312.5\t8\n",
+        "a\tb\n1,312\t8\n",
+        "tp,pp of it\tb\n8,2\t1.250\n",
+        "shape\tb\n4096,11008\t8\n",
+        "a;b\n1,024;12.5\n",
+    ],
 )
 def test_other_tables_stay_as_they_are(text):
     document = scan(text)

@@ -20,8 +20,18 @@ from estimator.scenario.problems import InputProblems, Problem
 _log = logging.getLogger("headroom")
 
 
+MOST_PROBLEMS = 100
+"""In one answer, whose length does not follow the number of mistakes."""
+
+MOST_FIELDS = 10
+"""Named in one sentence."""
+
+
 class ProblemDocument(TypedDict):
-    """What every failure answers (RFC 9457); ``problems`` names the fields that are its reason, where there are any."""
+    """What every failure answers (RFC 9457); ``problems`` names the fields that are its reason, where there are any.
+
+    At most MOST_PROBLEMS of them; ``detail`` says how many there are.
+    """
 
     type: str
     title: str
@@ -47,7 +57,8 @@ def problem_document(
 ) -> Response:
     """Build the answer {type, title, status, detail, problems}, of type application/problem+json (RFC 9457)."""
     title = HTTPStatus(status).phrase
-    document = ProblemDocument(type="about:blank", title=title, status=status, detail=detail, problems=list(problems))
+    named = list(problems[:MOST_PROBLEMS])
+    document = ProblemDocument(type="about:blank", title=title, status=status, detail=detail, problems=named)
     body = msgspec.json.encode({**document, **(extra or {})})
     return Response(body, status, headers=dict(headers or {}), media_type="application/problem+json")
 
@@ -56,7 +67,8 @@ def sentence(problems: Sequence[Problem]) -> str:
     """Say several problems in one line."""
     if len(problems) == 1:
         return str(problems[0])
-    return f"{len(problems)} fields cannot be used: {', '.join(problem.field for problem in problems)}"
+    fields = [problem.field for problem in problems[:MOST_FIELDS]]
+    return f"{len(problems)} fields cannot be used: {', '.join(fields)}{' …' if len(problems) > MOST_FIELDS else ''}"
 
 
 def install(app: FastAPI) -> None:

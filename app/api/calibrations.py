@@ -14,7 +14,7 @@ from app.calibrations import StoredCalibration
 from app.context import Context, Ctx
 from app.errors import Refused
 from estimator.calibration.calibrate import Source, calibrate, to_document
-from estimator.scenario.codec import unknown_key
+from estimator.scenario.codec import unknown_keys
 from estimator.scenario.problems import InputProblems, Problem
 
 router = APIRouter()
@@ -44,6 +44,7 @@ class CalibrationDocument(TypedDict):
     ranges: dict[str, Any]
 
 
+MOST_SOURCES = 1000
 EXAMPLE = {"measurements": ["20261120-101500-042-1f3a9c-0"]}
 
 
@@ -90,13 +91,13 @@ def _made(document: object, context: Context) -> StoredCalibration:
 def _given(document: object) -> tuple[list[str], str]:
     if not isinstance(document, dict):
         raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
-    problems = [
-        unknown_key("", key, ["measurements", "name"]) for key in document if key not in ("measurements", "name")
-    ]
+    problems = unknown_keys("", document, ("measurements", "name"))
     ids, name = document.get("measurements"), document.get("name", "")
-    if not isinstance(ids, list) or not ids or not all(isinstance(one, str) for one in ids):
+    if not isinstance(ids, list) or not 1 <= len(ids) <= MOST_SOURCES or not all(isinstance(one, str) for one in ids):
         remedy = "Give the ids of one measurement or several."
-        problems.append(Problem(field="measurements", message="must be a list of texts", remedy=remedy))
+        problems.append(
+            Problem(field="measurements", message=f"must be a list of 1 to {MOST_SOURCES} texts", remedy=remedy)
+        )
     if not isinstance(name, str):
         problems.append(Problem(field="name", message="must be text", remedy="Leave it out, or name the machine."))
     if problems or not isinstance(ids, list) or not isinstance(name, str):

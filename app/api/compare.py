@@ -18,7 +18,7 @@ from estimator.cost.efficiency import Calibrated
 from estimator.estimate.compare import Comparison, Item, compare, of_estimate, of_expected, of_measurement
 from estimator.estimate.estimate import estimate
 from estimator.estimate.expected import own_prediction
-from estimator.scenario.codec import unknown_key
+from estimator.scenario.codec import unknown_keys
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.scenario import scenario_from_json
@@ -48,9 +48,7 @@ def compare_document(document: object, context: Context, calibration: str = "") 
     """Read the request, make every item and compare; raises InputProblems naming the item."""
     if not isinstance(document, Mapping):
         raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
-    problems = [
-        unknown_key("", str(key), ["items", "baseline"]) for key in document if key not in ("items", "baseline")
-    ]
+    problems = unknown_keys("", document, ("items", "baseline"))
     given, baseline = document.get("items"), document.get("baseline", 0)
     if not isinstance(given, list) or not 1 <= len(given) <= MOST_ITEMS:
         remedy = f"Give 1 to {MOST_ITEMS} measurements or scenarios."
@@ -75,7 +73,7 @@ def _item(given: object, where: str, context: Context, calibration: Calibrated |
         remedy = 'Write {"measurement": "ID"}, {"expected": "ID"} or {"scenario": {...}, "label": "..."}.'
         raise InputProblems([Problem(field=where, message="must be one measurement or one scenario", remedy=remedy)])
     known = [*KINDS, "label"]
-    problems = [unknown_key(where, str(key), known) for key in given if key not in known]
+    problems = unknown_keys(where, given, known)
     label = given.get("label", "")
     if not isinstance(label, str):
         problems.append(Problem(field=f"{where}.label", message="must be text", remedy="Give a name for people."))

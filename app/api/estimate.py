@@ -15,7 +15,7 @@ from app.context import Ctx
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
-from estimator.scenario.codec import unknown_key
+from estimator.scenario.codec import unknown_keys
 from estimator.scenario.op_list import from_json, is_op_list
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
@@ -72,7 +72,7 @@ def _axis_request(document: object) -> tuple[dict[str, object], str]:
     known = ["scenario", "field"]
     if not isinstance(document, dict):
         raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
-    problems = [unknown_key("", key, known) for key in document if key not in known]
+    problems = unknown_keys("", document, known)
     scenario, field = document.get("scenario"), document.get("field")
     if not isinstance(scenario, dict):
         remedy = "Give the Scenario whose axis is wanted."

@@ -14,7 +14,7 @@ from app.api.given import SCENARIO, GivenHierarchy
 from app.context import Ctx
 from estimator.cost.cache_roofline import MODES, names
 from estimator.estimate.cache_roofline_table import Hierarchy, hierarchy
-from estimator.scenario.codec import unknown_key
+from estimator.scenario.codec import unknown_keys
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
 
@@ -54,7 +54,7 @@ def _parts(document: Any) -> tuple[dict[str, Any], str]:
     known = ["scenario", "mode"]
     if not isinstance(document, dict):
         raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
-    problems = [unknown_key("", key, known) for key in document if key not in known]
+    problems = unknown_keys("", document, known)
     scenario, mode = document.get("scenario"), document.get("mode", "bound")
     if not isinstance(scenario, dict):
         remedy = "Give the Scenario whose products are wanted."

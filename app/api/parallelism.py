@@ -12,7 +12,7 @@ from app.api.body import json_response, read_json
 from app.api.documented import JSON_BODY, Body, documented
 from app.api.given import SCENARIO, GivenParallelism
 from app.context import Ctx
-from estimator.scenario.codec import unknown_key
+from estimator.scenario.codec import unknown_keys
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import scenario_from_json
 from estimator.search.splits import MOST_RANKS, Parallelism, parallelism
@@ -39,7 +39,7 @@ def _parts(document: Any) -> tuple[dict[str, Any], int]:
     known = ["scenario", "ranks"]
     if not isinstance(document, dict):
         raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
-    problems = [unknown_key("", key, known) for key in document if key not in known]
+    problems = unknown_keys("", document, known)
     scenario, ranks = document.get("scenario"), document.get("ranks", 0)
     if not isinstance(scenario, dict):
         remedy = "Give the Scenario whose model is to be split."

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from app.errors import Refused
 from app.runs import events
@@ -19,6 +20,7 @@ from runners.backends import Status, backend
 from runners.guard.journal import has_rows, recover
 from runners.job import CANCEL_FILE, RESULT_FILE, Handle
 
+GONE = "its folder has gone"
 POLL_S = 0.1
 """Events are read at every poll; the backend is asked every ``LOOK_S`` of its own, and at the end more often."""
 
@@ -76,10 +78,12 @@ async def _tell(live: Live, status: Status) -> None:
 
 
 async def _end_where_it_must(live: Live) -> None:
-    """End a run whose cancelling was asked for while it was being started, or whose time is over."""
+    """End a run whose cancelling was asked for while it was being started, whose time is over or whose folder is."""
     limit_s = float(live.run.job.get("time_limit_s") or 0)
     if limit_s and live.ran_s() > limit_s:
         await asyncio.to_thread(live.ask_end, f"stopped at its time limit of {seconds(limit_s)}")
+    if await asyncio.to_thread(gone, live.folder):
+        live.ask_end(GONE)  # what it still measures, nobody could read
     if live.ending is not None or (live.folder / CANCEL_FILE).exists():
         with contextlib.suppress(Refused):
             assert live.handle is not None
@@ -99,6 +103,9 @@ async def conclude(live: Live, store: Store, status: Status | None = None) -> No
     Where the disk or the database does not take it, it may be called again.
     """
     await asyncio.to_thread(live.take)
+    if await asyncio.to_thread(gone, live.folder):
+        await _conclude_without_folder(live, store)
+        return
     await asyncio.to_thread(live.note_end)
     result = live.folder / RESULT_FILE
     if await asyncio.to_thread(has_rows, result):  # all of it was killed, its watchdog too
@@ -112,6 +119,22 @@ async def conclude(live: Live, store: Store, status: Status | None = None) -> No
         run = fold(run, line)
     run = replace(run, measurement_id=run.id if ended.measurement else None)
     await asyncio.to_thread(store.put_run, run, ended.measurement)
+    _tell_the_end(live, run)
+
+
+def gone(folder: Path) -> bool:
+    """Whether somebody took a run's folder away; a disk that is away takes the others', too, and may come back."""
+    return folder.parent.is_dir() and not folder.exists()
+
+
+async def _conclude_without_folder(live: Live, store: Store) -> None:
+    """Store that a run has failed whose folder somebody took away: there is nowhere to write it but the index."""
+    run = replace(live.run, state="failed", message=GONE, finished_s=time.time())
+    await asyncio.to_thread(store.put_run, run)
+    _tell_the_end(live, run)
+
+
+def _tell_the_end(live: Live, run: Run) -> None:
     live.run = live.stored = run
     live.lines += live.held
     live.held = []

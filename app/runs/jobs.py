@@ -75,15 +75,15 @@ def jobs_from_json(document: object, cpu: ThisCpu, settings: Settings | None = N
     """Read one job, or a list of jobs that make one array; raise InputProblems."""
     if not isinstance(document, list):
         return [job_from_json(document, cpu, settings)]
+    if not 1 <= len(document) <= MOST_JOBS:
+        message, remedy = f"{len(document)} jobs", f"Give 1 to {MOST_JOBS}."
+        raise InputProblems([Problem(field="jobs", message=message, remedy=remedy)])
     jobs, problems = [], []
     for index, one in enumerate(document):
         try:
             jobs.append(job_from_json(one, cpu, settings))
         except InputProblems as error:
             problems += [dataclasses.replace(found, field=f"[{index}].{found.field}") for found in error.problems]
-    if not 1 <= len(document) <= MOST_JOBS:
-        message, remedy = f"{len(document)} jobs", f"Give 1 to {MOST_JOBS}."
-        problems.append(Problem(field="jobs", message=message, remedy=remedy))
     for name in sorted({job.backend for job in jobs if not backend(job.backend).ARRAYS}):
         remedy = "Choose backend slurm, or launch them one by one."
         problems.append(Problem(field="jobs", message=f"the {name} backend has no arrays", remedy=remedy))

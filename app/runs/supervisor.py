@@ -19,7 +19,7 @@ from typing import Any
 from app.disk import DataFolder, new_id
 from app.errors import Refused
 from app.runs import events
-from app.runs.follow import POLL_S, conclude, end, follow, look_for
+from app.runs.follow import POLL_S, conclude, end, follow, gone, look_for
 from app.runs.launch import claim, found, make_runs, requests, start, still_queued, take_up
 from app.runs.live import Live
 from app.runs.run import Run
@@ -223,7 +223,7 @@ class Supervisor:
         task.add_done_callback(ended)
 
     async def _start(self, live: Live) -> None:
-        if live.ending is not None:
+        if live.ending is not None or await asyncio.to_thread(gone, live.folder):
             await self._conclude(live)
             return
         if not await asyncio.to_thread(claim, live.folder):

@@ -29,6 +29,9 @@ def tensor_messages(
     if not redone or (d.recompute == "selective" and sequence_parallel):
         again = 0.0  # what is kept by op is kept of scatters, too (_c10d_functional.reduce_scatter_tensor), not of sums
 
+    if not pairs:
+        return []
+
     beside = "products" if d.tp_overlap and sequence_parallel else ""
 
     def one(name: str, kind: str, phase: str, count: float, size: Number = 1.0) -> Message:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 from estimator.scenario.arrays import ceil_div, maximum, where
 from estimator.scenario.catalog import ROOT
@@ -190,12 +190,14 @@ class Sourced:
     sources: dict[str, str]
 
 
-@cache
 def caches(chip: str) -> tuple[Caches, dict[str, str]] | None:
-    """Read the levels of a catalogue chip and their sources; None where the catalogue has none."""
+    """Return the levels of a catalogue chip and their sources; None where the catalogue has none."""
+    return _caches(chip) if chip in names() else None
+
+
+@cache
+def _caches(chip: str) -> tuple[Caches, dict[str, str]]:
     path = ROOT / "caches" / f"{chip}.toml"
-    if chip not in names():
-        return None
     document = tomllib.loads(path.read_text(encoding="utf-8"))
     sources = document.pop("sources")
     return decode(Caches, document, path.name), sources
@@ -207,7 +209,7 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in (ROOT / "caches").glob("*.toml")))
 
 
-@cache
+@lru_cache(maxsize=256)
 def levels(chip: Chip, element_bytes: float) -> Sourced:
     """Levels of a chip, device memory first: each feeds the largest tiles that fit one part of a nearer level.
 

@@ -6,21 +6,21 @@ from collections.abc import Mapping
 
 from estimator.cost.efficiency import (
     NAMES,
-    ROOT,
     SCHEMA_VERSION,
     TABLES,
     Efficiencies,
     Range,
     TileColumns,
     efficiencies,
+    families,
     from_columns,
     from_ranges,
 )
 from estimator.scenario import catalog
-from estimator.scenario.codec import decode, unknown_key
+from estimator.scenario.codec import decode, unknown_key, unknown_keys
 from estimator.scenario.problems import InputProblems, Problem
 
-FAMILIES = tuple(sorted(path.stem for path in ROOT.glob("*.toml")))
+FAMILIES = tuple(sorted(families()))
 KEYS = ("schema_version", "name", "base", "device", "host", "ranges", "tables", "made_from", "errors", "undetermined")
 MORE = ("residual_frac", "points")
 """What `headroom calibrate` notes of a constant beside its range."""
@@ -34,7 +34,7 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
     if not isinstance(document, Mapping) or not isinstance(document.get("ranges"), Mapping):
         remedy = 'Write {"ranges": {"gemm_matrix_frac": {"value", "low", "high", "unit", "source"}}}.'
         raise InputProblems([Problem(field=name, message="has no object 'ranges'", remedy=remedy)])
-    problems = [unknown_key("", str(key), list(KEYS)) for key in document if key not in KEYS]
+    problems = unknown_keys("", document, KEYS)
     if document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         remedy = f"This version reads {SCHEMA_VERSION}; calibrate again."
         problems.append(Problem(field="schema_version", message="is of another version", remedy=remedy))

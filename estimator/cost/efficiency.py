@@ -183,11 +183,20 @@ class TileColumns:
     source: str
 
 
-@cache
 def efficiencies(name: str) -> Efficiencies:
     """Return the efficiencies of a chip family; an unknown one has those of ``default``."""
-    if not (ROOT / f"{name}.toml").exists():
-        name = "default"
+    # A chip of one's own names its family: what it names is looked up, and never a path
+    return _family(name if name in families() else "default")
+
+
+@cache
+def families() -> frozenset[str]:
+    """Chip families that have a file."""
+    return frozenset(path.stem for path in ROOT.glob("*.toml"))
+
+
+@cache
+def _family(name: str) -> Efficiencies:
     document = tomllib.loads((ROOT / f"{name}.toml").read_text(encoding="utf-8"))
     unknown = set(document) - {"schema_version", "base", "device", "ranges", "tables"}
     unknown |= set(document.get("ranges", {})) - set(NAMES) | set(document.get("tables", {})) - set(TABLES)

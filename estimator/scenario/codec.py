@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -63,8 +63,26 @@ def types_of(cls: type[Any]) -> dict[str, Any]:
     return found
 
 
+MOST_NAMED = 16
+"""Unknown keys of one object that are described one by one: each is compared with every known one."""
+
+_LONGEST_KEY = 80
+
+
+def unknown_keys(where: str, given: Iterable[object], known: Collection[str]) -> list[Problem]:
+    """Describe the keys that are not in ``known``, many of them in one last problem."""
+    wrong = [str(key) for key in given if key not in known]
+    found = [unknown_key(where, key, list(known)) for key in wrong[:MOST_NAMED]]
+    if len(wrong) > MOST_NAMED:
+        message = f"has {len(wrong) - MOST_NAMED:,} unknown keys more"
+        remedy = f"Known keys: {', '.join(known)}."
+        found.append(Problem(field=where or "(document)", message=message, remedy=remedy))
+    return found
+
+
 def unknown_key(where: str, key: str, known: list[str]) -> Problem:
     """Describe a key that is not in ``known`` and suggest the nearest one."""
+    key = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
     near = difflib.get_close_matches(key, known, n=1)
     remedy = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(known)}."
     return Problem(field=_join(where, key or "''"), message="unknown key", remedy=remedy)
@@ -76,9 +94,7 @@ def _values(cls: type[Any], data: object, where: str, problems: list[Problem]) -
         return {}
     hints = types_of(cls)
     fields = {f.name: f for f in dataclasses.fields(cls)}
-    for key in data:
-        if key not in fields:
-            problems.append(unknown_key(where, str(key), list(fields)))
+    problems += unknown_keys(where, data, fields)
     values: dict[str, Any] = {}
     for name, field in fields.items():
         path = _join(where, name)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from estimator.scenario import catalog
-from estimator.scenario.codec import decode, encode, unknown_key
+from estimator.scenario.codec import decode, encode, unknown_keys
 from estimator.scenario.hardware import Chip, Cluster, Link
 from estimator.scenario.legality import legality
 from estimator.scenario.model import Model
@@ -55,7 +55,7 @@ def scenario_as_given(data: object) -> Scenario:
         raise InputProblems(
             [Problem(field="scenario", message="must be a JSON object", remedy=f"Give {', '.join(PARTS)}.")]
         )
-    problems += [unknown_key("", str(key), list(PARTS)) for key in data if key not in PARTS]
+    problems += unknown_keys("", data, PARTS)
     readers = {"model": model_from_json, "cluster": cluster_from_json, "plan": _plan, "training": training_from_json}
     parts: dict[str, Any] = {}
     for name, read in readers.items():
@@ -149,7 +149,7 @@ def cluster_from_json(value: object) -> Cluster:
                 )
             ]
         )
-    unknown = [unknown_key("cluster", str(key), list(_CLUSTER_KEYS)) for key in value if key not in _CLUSTER_KEYS]
+    unknown = unknown_keys("cluster", value, _CLUSTER_KEYS)
     if unknown:
         raise InputProblems(unknown)
     if "chip" not in value:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from estimator.scenario.codec import decode, unknown_key
+from estimator.scenario.codec import decode, unknown_keys
 from estimator.scenario.hardware import Cluster
 from estimator.scenario.plan import DDP_MODES, OFFLOADS, Plan
 from estimator.scenario.problems import InputProblems, Problem
@@ -27,7 +27,7 @@ def checked(specification: object) -> Mapping[str, Any]:
     """Return a specification that can be searched; raise InputProblems that name every field that cannot be used."""
     if not isinstance(specification, Mapping):
         raise InputProblems([Problem(field="(document)", message="must be a JSON object", remedy="Write {...}.")])
-    problems = [unknown_key("", str(key), list(KEYS)) for key in specification if key not in KEYS]
+    problems = unknown_keys("", specification, KEYS)
     problems += [
         Problem(field=key, message="is missing", remedy=f"Add {key!r}.")
         for key in ("model", "cluster", "training")
@@ -80,14 +80,14 @@ def _grid_problems(axes: object) -> list[Problem]:
     if not isinstance(axes, (list, tuple)) or len(axes) > MOST_AXES or len(set(map(str, axes))) < len(axes):
         remedy = f'Give up to {MOST_AXES} different fields, as in ["tp", "pp"].'
         return [Problem(field="grid", message="must be a list of fields of a plan", remedy=remedy)]
-    return [unknown_key("grid", str(name), list(GRID_AXES)) for name in axes if name not in GRID_AXES]
+    return unknown_keys("grid", axes, GRID_AXES)
 
 
 def _checked_keys(specification: Mapping[str, Any], name: str, known: tuple[str, ...]) -> list[Problem]:
     value = specification.get(name, {})
     if not isinstance(value, Mapping):
         return [Problem(field=name, message="must be a JSON object", remedy=f"Keys: {', '.join(known)}.")]
-    return [unknown_key(name, str(key), list(known)) for key in value if key not in known]
+    return unknown_keys(name, value, known)
 
 
 FURTHER_FIELDS = ("recompute_every", "offload", "ddp_mode", "overlap")
@@ -102,7 +102,7 @@ def further_problems(requested: object, locked: object) -> list[Problem]:
     """List what is wrong with a request's ``search``, whatever the model and the chip."""
     if not isinstance(requested, Mapping):
         return [Problem(field="search", message="must be a JSON object", remedy=f"Keys: {', '.join(FURTHER_FIELDS)}.")]
-    found = [unknown_key("search", str(name), list(FURTHER_FIELDS)) for name in requested if name not in FURTHER_FIELDS]
+    found = unknown_keys("search", requested, FURTHER_FIELDS)
     for name in (name for name in FURTHER_FIELDS if name in requested):
         values = requested[name]
         if isinstance(locked, Mapping) and name in locked:

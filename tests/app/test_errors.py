@@ -63,6 +63,22 @@ def test_a_parameter_that_cannot_be_read_is_named(client):
     assert document["problems"][0]["field"] == "dry_run"
 
 
+def test_an_answer_does_not_grow_with_the_number_of_mistakes(shared_client):
+    asked = {"items": [{"measurement": "none"}] * 32}
+    wrong = {"measurements": [str(number) for number in range(500)]}
+    for path, body, words in (
+        ("/api/compare", asked, "32 fields cannot be used: items[0].measurement"),
+        ("/api/calibrations", wrong, "500 fields cannot be used: measurements[0], measurements[1]"),
+        ("/api/calibrations", {"measurements": ["1"] * 100_000}, "measurements: must be a list of 1 to 1000 texts"),
+        ("/api/runs", [1] * 100_000, "jobs: 100000 jobs. Give 1 to 1000."),
+        ("/api/estimate", {f"key{number}": 1 for number in range(100_000)}, "fields cannot be used: key0, key1"),
+    ):
+        response = shared_client.post(path, json=body)
+        assert_problem(response, 422, words)
+        assert len(response.json()["detail"]) < 500
+        assert len(response.content) < 30_000
+
+
 names = st.sampled_from(
     ["items", "baseline", "scenario", "field", "measurement", "model", "cluster", "limits", "steps"]
 )

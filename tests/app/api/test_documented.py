@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
+import typing
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
-from fastapi import FastAPI
+from fastapi import FastAPI, params
 from fastapi.testclient import TestClient
 from pydantic import SecretStr
 
@@ -191,6 +193,27 @@ def assert_refused(operation, answer, status: int) -> None:
     found = answer.json()
     assert {"type", "title", "status", "detail", "problems"} <= set(found)
     assert found["status"] == status
+
+
+def refused_by(endpoint) -> set[int]:
+    """Statuses that the source of an endpoint, and of what it depends on, refuses with."""
+    found = {int(status) for status in re.findall(r"\bRefused\((\d+)", inspect.getsource(endpoint))}
+    for hint in typing.get_type_hints(endpoint, include_extras=True).values():
+        for extra in getattr(hint, "__metadata__", ()):
+            if isinstance(extra, params.Depends) and extra.dependency is not None:
+                found |= refused_by(extra.dependency)
+    return found
+
+
+def test_every_refusal_of_an_endpoint_is_named(document):
+    refusals = 0
+    for route in (route for router in ROUTERS for route in router.routes):
+        for method in route.methods:
+            named = set(document["paths"][route.path][method.lower()]["responses"])
+            wanted = {str(status) for status in refused_by(route.endpoint)}
+            assert wanted <= named, (method, route.path)
+            refusals += len(wanted)
+    assert refusals > 10
 
 
 @EVERY

@@ -55,8 +55,8 @@ def test_serve_makes_a_token_where_others_are_logged_in(tmp_path):
         try:
             said = [process.stdout.readline()]
             if known:
-                said.append(process.stdout.readline())
                 assert "others use this machine: nobody" in said[0]
+                said.append(process.stdout.readline())
             url = said[-1].split()[-1]
             assert ("/?token=" in url) == known
             address = url.partition("/?")[0]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -182,6 +183,21 @@ def test_a_follower_that_breaks_takes_its_run_up_again(client, settings):
     events.rmdir()
     (folder / "aside").rename(events)
     goes_on_until_it_is_cancelled(client, folder, step)
+
+
+def test_a_run_whose_folder_is_taken_away_has_failed_and_frees_its_slot(client, settings):
+    run_id, _ = begin(client)
+    folder = settings.data / "runs" / run_id
+    waiting = settings.data / "runs" / client.post("/api/runs", json=QUICK).json()["id"]
+    shutil.rmtree(waiting)
+    shutil.rmtree(folder, ignore_errors=True)  # its worker may write into it meanwhile
+    shutil.rmtree(folder, ignore_errors=True)
+    assert run_in(client, run_id, "failed")["message"] == "its folder has gone"
+    assert processes_of(folder) == []
+    assert client.post(f"/api/runs/{run_id}/cancel").json()["state"] == "failed"
+    assert client.delete(f"/api/runs/{run_id}").status_code == 204
+    assert run_in(client, waiting.name, "failed")["message"] == "its folder has gone"
+    run_in(client, client.post("/api/runs", json=QUICK).json()["id"], "ok")
 
 
 def test_a_run_that_nobody_follows_any_more_is_concluded_by_cancelling(client, settings, tmp_path):

@@ -31,6 +31,12 @@ def test_two_all_reduces_forward_and_two_backward():
     assert {one.payload_bytes for one in found} == {PAYLOAD}
 
 
+@pytest.mark.parametrize("sequence_parallel", [False, True])
+def test_a_block_of_experts_alone_sums_nothing_over_tensor_ranks(sequence_parallel):
+    d = rank_sizes(scenario({**MIXTRAL, "network": "ffn"}, plan={"tp": 2}))
+    assert tensor_messages(d, sequence_parallel=sequence_parallel, attention=False, ffn=False) == []
+
+
 def test_sequence_parallelism_sends_the_same_bytes_forward():
     # Korthikanti 2022, section 4.2.2: a reduce-scatter and an all-gather are an all-reduce.
     split = sent(sequence_parallel=True)

@@ -39,6 +39,11 @@ def test_an_unknown_family_takes_the_default_and_says_so():
     assert efficiencies("no such family").name == "default"
 
 
+@pytest.mark.parametrize("name", ["../chips/h100-sxm", str(ROOT / "hopper"), "x" * 5000, "\0", "", "hopper/../hopper"])
+def test_what_a_family_is_called_is_never_a_path(name):
+    assert efficiencies(name) is efficiencies("default")
+
+
 def test_a_family_changes_what_its_file_says_and_nothing_else():
     default, ampere = efficiencies("default"), efficiencies("ampere")
     written = {line.split(" =")[0] for line in (ROOT / "ampere.toml").read_text().splitlines() if " = {" in line}

@@ -270,6 +270,12 @@ def test_an_unknown_name_is_a_problem_that_suggests_the_nearest():
     assert "a100-80gb-sxm" in problem.remedy
 
 
+def test_a_long_name_is_repeated_in_part():
+    with pytest.raises(InputProblems) as caught:
+        catalog.model("gpt" * 100_000)
+    assert len(str(caught.value)) < 300
+
+
 def test_a_name_that_is_near_none_is_told_where_they_are_listed():
     with pytest.raises(InputProblems) as caught:
         catalog.model("!")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from estimator.scenario.codec import decode, encode, spec
+from estimator.scenario.codec import MOST_NAMED, decode, encode, spec
 from estimator.scenario.problems import InputProblems
 
 
@@ -65,6 +65,13 @@ def test_every_problem_is_reported_not_only_the_first():
     assert "Did you mean 'share'?" in found["inner.shape"]
     assert "true or false" in found["flag"]
     assert "Did you mean 'maybe'?" in found["mabye"]
+
+
+def test_many_unknown_keys_are_said_together_and_long_ones_short():
+    found = problems_of({"inner": {"width": 1}} | {f"{number}{'k' * 10_000}": 1 for number in range(1000)})
+    assert len(found) == MOST_NAMED + 1
+    assert found["(document)"].startswith(f"has {1000 - MOST_NAMED} unknown keys more | Known keys: name, inner")
+    assert max(map(len, found)) < 100
 
 
 def test_a_missing_value_says_what_belongs_there():

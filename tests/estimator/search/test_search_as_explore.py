@@ -11,7 +11,6 @@ SLIDERS = ("plan.micro_batch", "plan.tp", "plan.pp", "plan.cp", "plan.ep", "plan
 @pytest.mark.parametrize(
     ("model", "cluster", "seq_len", "global_batch"),
     [
-        # Its best micro-batch is 32, beyond the odd sizes up to 16.
         ("gpt2", {"chip": "h100-sxm", "chips_per_node": 1}, 1024, 64),
         ("llama3-8b", {"chip": "h200-sxm", "chips_per_node": 8}, 4096, 64),
         ("qwen3-30b-a3b", {"chip": "h200-sxm", "chips_per_node": 8}, 4096, 64),
@@ -29,6 +28,14 @@ def test_no_slider_beats_the_best_plan(model, cluster, seq_len, global_batch):
         for point in axis(document | {"plan": best.scenario["plan"]}, field).points:
             if point.estimate is not None and point.estimate.memory.fits and point.estimate.chips == chips:
                 assert point.estimate.step_time_s >= best.step_time_s * (1 - 1e-9), (field, point.value)
+
+
+def test_micro_batches_beyond_the_odd_sizes_are_tried():
+    training = {"seq_len": 1024, "global_batch": 64, "precision": "bf16"}
+    cluster = {"chip": "h100-sxm", "chips_per_node": 1}
+    assert (
+        sweep({"model": "gpt2", "cluster": cluster, "training": training}).best[0].scenario["plan"]["micro_batch"] > 16
+    )
 
 
 def test_experts_are_divided_where_that_is_faster():

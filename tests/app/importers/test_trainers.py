@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 
 import pytest
 
@@ -225,13 +226,16 @@ def test_a_log_of_nemo(tmp_path):
     assert (found.steps_s, found.rows[1]["global_batch"]) == (pytest.approx((5.7, 5.8)), 512)
 
 
+SPAN = {"start_step": 1, "end_step": 15, "step_interval": 5}
+GOLDEN = {
+    "lm loss": {**SPAN, "values": {"1": 10.5, "5": 10.25, "10": 9.5}},
+    "mem-max-allocated-bytes": {**SPAN, "values": {"1": 3e9, "5": 4e9, "10": 4e9}},
+    "iteration-time": {**SPAN, "values": {"1": 22.5, "5": "nan", "10": 0.5, "15": 0.25}},
+}
+
+
 def test_golden_values_of_megatron(tmp_path):
-    span = {"start_step": 1, "end_step": 15, "step_interval": 5}
-    document = {
-        "lm loss": {**span, "values": {"1": 10.5, "5": 10.25, "10": 9.5}},
-        "mem-max-allocated-bytes": {**span, "values": {"1": 3e9, "5": 4e9, "10": 4e9}},
-        "iteration-time": {**span, "values": {"1": 22.5, "5": "nan", "10": 0.5, "15": 0.25}},
-    }
+    span, document = SPAN, deepcopy(GOLDEN)
     found = one(read(tmp_path, document))
     assert (found.steps_s, found.memory.peak_bytes) == ((0.5, 0.25), 4e9)
     assert found.rows[1] == {"step": 5, "lm_loss": 10.25, "peak_bytes": 4e9}
@@ -300,13 +304,15 @@ def test_what_one_trainer_leaves_out_the_other_says(tmp_path):
     assert alone.scenario["plan"] == {"tp": 4, "dp": 16}
 
 
+DLLOGGER = "".join(
+    "DLLL " + json.dumps({"timestamp": str(1.6e9 + s), "elapsedtime": str(s), "type": "LOG", "step": [0, step],
+                          "data": {"train_loss": 7.1, "lr": 1e-3}}) + "\n"
+    for step, s in ((10, 21.0), (20, 22.5), (30, 24.0))
+) + 'DLLL {"type": "LOG", "step": [], "data": {"train_time": 30.0}}\n'  # fmt: skip
+
+
 def test_logs_in_lines_of_json(tmp_path):
-    dllogger = "".join(
-        "DLLL " + json.dumps({"timestamp": str(1.6e9 + s), "elapsedtime": str(s), "type": "LOG", "step": [0, step],
-                              "data": {"train_loss": 7.1, "lr": 1e-3}}) + "\n"
-        for step, s in ((10, 21.0), (20, 22.5), (30, 24.0))
-    ) + 'DLLL {"type": "LOG", "step": [], "data": {"train_time": 30.0}}\n'  # fmt: skip
-    found = one(read(tmp_path, "NVIDIA Release 23.04\n" + dllogger))
+    found = one(read(tmp_path, "NVIDIA Release 23.04\n" + DLLOGGER))
     assert (found.origin.format, found.steps_s) == ("log/JSON lines", pytest.approx((0.15, 0.15)))
     assert found.rows[0]["train_loss"] == 7.1
     factory = "".join(

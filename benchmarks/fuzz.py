@@ -65,9 +65,15 @@ def database_seeds() -> list[bytes]:
 
 def table_seeds() -> list[bytes]:
     """The tables of the reports, a few lines at a time, and what tools print."""
-    from tests.app.importers.test_tools import KEY_AVERAGES, MEGATRON, NCU_LONG, NCU_WIDE, NSYS_STATS, ROCPROF
+    from tests.app.importers import test_tools as tools
+    from tests.app.importers.text.layout.test_latex import TWO_HEADERS
 
-    found = [part.encode() for part in (KEY_AVERAGES, MEGATRON, NCU_LONG, NCU_WIDE, NSYS_STATS, ROCPROF)]
+    texts = (
+        tools.KEY_AVERAGES, tools.MEGATRON, tools.NCU_LONG, tools.NCU_WIDE, tools.NSYS_STATS, tools.NSYS_TEXT,
+        tools.ROCPROF, tools.NVPROF, tools.NVPROF_CSV, tools.counters_wide(*tools.LAUNCHES),
+        tools.counters_long(*tools.LAUNCHES), TWO_HEADERS,
+    )  # fmt: skip
+    found = [text.encode() for text in texts]
     for report in (
         "cs336_steps/report.txt",
         "flash_attention/report.txt",
@@ -81,16 +87,23 @@ def table_seeds() -> list[bytes]:
 
 def log_seeds() -> list[bytes]:
     """Logs of trainers and results of small tools."""
-    from tests.app.importers.test_tools import NCCL
-    from tests.app.importers.test_trainers import CONFIG, NANOTRON, PROFILER
+    from tests.app.importers import test_trainers as trainers
+    from tests.app.importers.test_tools import NCCL, OLD_NCCL
 
-    texts = [path.read_bytes()[:6000] for path in TOOLS.iterdir() if path.suffix in (".txt", ".log")]
-    return [*texts, NCCL.encode(), NANOTRON.encode(), CONFIG.encode(), PROFILER.encode()]
+    printed = [path.read_bytes()[:6000] for path in TOOLS.iterdir() if path.suffix in (".txt", ".log")]
+    texts = (
+        NCCL, OLD_NCCL, trainers.NANOTRON, trainers.CONFIG, trainers.PROFILER, trainers.NANOGPT, trainers.DLLOGGER,
+        trainers.mlperf(*trainers.MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
+        *trainers.LOOPS.values(),
+    )  # fmt: skip
+    return [*printed, *(text.encode() for text in texts)]
 
 
 def json_seeds() -> list[bytes]:
-    """Other documents in JSON: results, op lists, execution traces, traces of XLA, states of a trainer."""
+    """Other JSON: results, op lists, execution traces, recordings of XLA, trainers' states, golden values, Proton."""
     from tests.app.importers.test_result_json import DOCUMENT
+    from tests.app.importers.test_tools import PROTON
+    from tests.app.importers.test_trainers import GOLDEN
 
     execution = json.loads(gzip.decompress((TOOLS / "execution_trace.json.gz").read_bytes()))
     execution["nodes"] = execution["nodes"][:12]
@@ -99,7 +112,7 @@ def json_seeds() -> list[bytes]:
     ops = json.loads((REPORTS / "ops" / "gpt2.json").read_text())
     ops = {key: value[:6] if isinstance(value, list) else value for key, value in ops.items()}
     state = json.loads((TOOLS / "trainer_state.json").read_text())
-    return [json.dumps(one).encode() for one in (DOCUMENT, execution, xla, ops, state)]
+    return [json.dumps(one).encode() for one in (DOCUMENT, execution, xla, ops, state, PROTON, GOLDEN)]
 
 
 def recording_seeds() -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,10 +52,17 @@ def lines(found: MeasuredRows) -> list[str]:
     table = found.predicted_rows
     if table is None or not table.errors:
         return text
-    text.append(f"predicted    on {table.chip}")
-    width = max(len(column) for column in table.errors)
-    most_first = sorted(table.errors.items(), key=lambda item: -item[1].n)
-    return text + [f"  {column:{width}}  {_errors(errors)}" for column, errors in most_first]
+    text += [f"predicted    on {table.chip}", *_columns(table.errors)]
+    if table.taken_errors:
+        text += [f"predicted    on {table.taken}, taken for rows that name no GPU of the catalogue",
+                 *_columns(table.taken_errors)]  # fmt: skip
+    return text
+
+
+def _columns(errors: Mapping[str, Errors]) -> list[str]:
+    width = max(len(column) for column in errors)
+    most_first = sorted(errors.items(), key=lambda item: -item[1].n)
+    return [f"  {column:{width}}  {_errors(of)}" for column, of in most_first]
 
 
 def _errors(errors: Errors) -> str:

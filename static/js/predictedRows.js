@@ -66,16 +66,26 @@ function refusals({ reasons }) {
   return ` Not predicted: ${said.join("; ")}${rows.size > MOST_REASONS ? " and others" : ""}.`;
 }
 
+/** The columns with most rows first. @param {PredictedRows["errors"]} errors */
+const byRows = (errors) => Object.entries(errors).sort(([, a], [, b]) => b.n - a.n);
+
+/** @param {ReturnType<typeof byRows>} all */
+const spreads = (all) =>
+  all.map(([name, errors], at) => spread(name, errors, all[at - 1]?.[1].n === errors.n)).join("; ");
+
 /**
  * How far predictions are off, column by column, the columns with most rows first; else why nothing is predicted.
  * @param {PredictedRows | null} predicted
  */
 export function errorWords(predicted) {
-  const all = Object.entries(predicted?.errors ?? {}).sort(([, a], [, b]) => b.n - a.n);
   if (!predicted) return "";
+  const all = byRows(predicted.errors);
   if (!all.length) return `Not predicted: ${predicted.unpredicted}`;
-  const parts = all.map(([name, errors], at) => spread(name, errors, all[at - 1]?.[1].n === errors.n));
+  const taken = byRows(predicted.taken_errors);
+  const apart = taken.length
+    ? ` Rows that name no GPU of the catalogue, for which ${predicted.taken} is taken: ${spreads(taken)}.`
+    : "";
   const assumed = predicted.assumptions.length ? ` Assumed: ${predicted.assumptions.join("; ")}.` : "";
   const doubt = predicted.doubt ? ` ${predicted.doubt[0].toUpperCase()}${predicted.doubt.slice(1)}.` : "";
-  return `Predicted on ${predicted.chip}: ${parts.join("; ")}.${assumed}${doubt}${refusals(predicted)}`;
+  return `Predicted on ${predicted.chip}: ${spreads(all)}.${apart}${assumed}${doubt}${refusals(predicted)}`;
 }

@@ -283,11 +283,15 @@ def test_a_column_s_name_gives_its_title_and_unit(call, name, title, unit):
 )
 def test_how_far_predictions_are_off_is_said_in_words(call, columns, said):
     errors = {name: dict(zip(("n", "median_ape", "bias"), its, strict=True)) for name, its in columns.items()}
-    predicted = {"chip": "X", "rows": [], "errors": errors, "assumptions": [], "unpredicted": "", "reasons": []}
+    predicted = {"chip": "X", "rows": [], "errors": errors, "assumptions": [], "unpredicted": "", "reasons": [],
+                 "taken_errors": {}}  # fmt: skip
     assert call("predictedRows", "errorWords", predicted) == f"Predicted on X: {said}."
     reasons = ["", "A100 may be two", "it was not measured: oom", "A100 may be two"]
     more = call("predictedRows", "errorWords", {**predicted, "reasons": reasons, "doubt": "all is far off"})
     assert more == f"Predicted on X: {said}. All is far off. Not predicted: 2 rows (A100 may be two)."
+    apart = call("predictedRows", "errorWords", {**predicted, "taken_errors": errors, "taken": "Y"})
+    rows = "Rows that name no GPU of the catalogue, for which Y is taken"
+    assert apart == f"Predicted on X: {said}. {rows}: {said}."
 
 
 def test_problems_with_one_remedy_are_one_sentence(call):

@@ -7,7 +7,7 @@ collective, is priced by the formulas that price everything, and comes back as n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -63,7 +63,8 @@ class PredictedTable:
     """Predictions of a table on ``chip``, row by row ({} where there is none), and their errors by column.
 
     ``reasons`` says of each row why it has none, "" where it has; ``unpredicted`` why no row has one; ``doubt`` what
-    is likely wrong where every prediction of an imported table is far off.
+    is likely wrong where every prediction of an imported table is far off. Where rows name their own GPU and others do
+    not, ``errors`` are of those that do, and ``taken_errors`` of the others, for which ``chip`` was taken.
     """
 
     chip: str
@@ -73,6 +74,8 @@ class PredictedTable:
     assumptions: tuple[str, ...]
     unpredicted: str
     doubt: str = ""
+    taken_errors: dict[str, Errors] = field(default_factory=dict)
+    taken: str = ""
 
 
 def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated | None = None) -> PredictedTable:
@@ -106,9 +109,11 @@ def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated
         for row, place in zip(measurement.rows, places, strict=True)
     )
     percent: dict[str, list[float]] = {}
-    for row, predicted in zip(measurement.rows, found, strict=True):
+    of_taken: dict[str, list[float]] = {}
+    mixed = any(predicted and not why for predicted, (_, why) in zip(found, own, strict=True))
+    for row, predicted, (_, why) in zip(measurement.rows, found, own, strict=True):
         for column, value in predicted.items():
-            percent.setdefault(column, []).append(100 * (value / row[column] - 1))
+            (of_taken if mixed and why else percent).setdefault(column, []).append(100 * (value / row[column] - 1))
     labels = dict.fromkeys(place.label for place in places if place) or {place_of(chip).label: None}
     reasons = tuple(
         why if place is None else _reason(measurement.origin.format, row, predicted, row_of, place)
@@ -122,6 +127,8 @@ def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated
         assumptions=tuple(assumed),
         unpredicted="" if percent else _why_not(measurement, row_of, places, reasons),
         doubt=_doubt(measurement.origin.format, percent),
+        taken_errors={column: errors(some) for column, some in of_taken.items()},
+        taken=place_of(chip).label if of_taken else "",
     )
 
 

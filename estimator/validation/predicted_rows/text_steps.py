@@ -121,7 +121,8 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
         if not row.get(column):
             known[column] = value
             hint = "" if course else f" (column {column})"
-            place.assume(f"{column} {value}, as the table states none{hint}")
+            of_chip = f" on {place.label}, where" if column == "precision" and not course else ", as"
+            place.assume(f"{column} {value}{of_chip} the table states none{hint}")
     offload = str(row.get("offload") or "none").lower()
     if offload not in NOT_OFFLOADED:
         raise _problem("offload", f"{offload[:40]!r} is not predicted, as a table says not what is offloaded")

@@ -37,7 +37,8 @@ from tests.app.importers.test_tools import (
     counters_wide,
     database,
 )
-from tests.app.importers.test_trainers import CONFIG, MLPERF, NANOTRON, PROFILER, mlperf
+from tests.app.importers.test_trainers import CONFIG, DLLOGGER, GOLDEN, LOOPS, MLPERF, NANOTRON, PROFILER, mlperf
+from tests.app.importers.text.layout.test_latex import TWO_HEADERS
 
 EXAMPLES = int(os.environ.get("HEADROOM_EXAMPLES", "8"))
 TOOLS = sorted(path.name for path in (REFERENCE / "tools").iterdir())
@@ -48,6 +49,7 @@ TEXTS = {
     "nccl": NCCL, "key averages": KEY_AVERAGES, "nsys stats": NSYS_STATS, "megatron": MEGATRON, "ncu": NCU_LONG,
     "ncu raw": NCU_WIDE, "rocprof": ROCPROF, "nanotron": NANOTRON, "deepspeed": CONFIG, "deepspeed flops": PROFILER,
     "mlperf": mlperf(*MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
+    "golden values": json.dumps(GOLDEN), "json lines": DLLOGGER, "maxtext": LOOPS["MaxText"], "latex": TWO_HEADERS,
     "result": json.dumps(DOCUMENT), "proton": json.dumps(PROTON),
     "nvprof": NVPROF, "nvprof csv": NVPROF_CSV,
     "rocprof counters": counters_wide(*LAUNCHES), "rocprofv3 counters": counters_long(*LAUNCHES),

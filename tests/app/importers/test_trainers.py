@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from copy import deepcopy
 
 import pytest
 
@@ -225,13 +226,16 @@ def test_a_log_of_nemo(tmp_path):
     assert (found.steps_s, found.rows[1]["global_batch"]) == (pytest.approx((5.7, 5.8)), 512)
 
 
+SPAN = {"start_step": 1, "end_step": 15, "step_interval": 5}
+GOLDEN = {
+    "lm loss": {**SPAN, "values": {"1": 10.5, "5": 10.25, "10": 9.5}},
+    "mem-max-allocated-bytes": {**SPAN, "values": {"1": 3e9, "5": 4e9, "10": 4e9}},
+    "iteration-time": {**SPAN, "values": {"1": 22.5, "5": "nan", "10": 0.5, "15": 0.25}},
+}
+
+
 def test_golden_values_of_megatron(tmp_path):
-    span = {"start_step": 1, "end_step": 15, "step_interval": 5}
-    document = {
-        "lm loss": {**span, "values": {"1": 10.5, "5": 10.25, "10": 9.5}},
-        "mem-max-allocated-bytes": {**span, "values": {"1": 3e9, "5": 4e9, "10": 4e9}},
-        "iteration-time": {**span, "values": {"1": 22.5, "5": "nan", "10": 0.5, "15": 0.25}},
-    }
+    span, document = SPAN, deepcopy(GOLDEN)
     found = one(read(tmp_path, document))
     assert (found.steps_s, found.memory.peak_bytes) == ((0.5, 0.25), 4e9)
     assert found.rows[1] == {"step": 5, "lm_loss": 10.25, "peak_bytes": 4e9}
@@ -300,13 +304,15 @@ def test_what_one_trainer_leaves_out_the_other_says(tmp_path):
     assert alone.scenario["plan"] == {"tp": 4, "dp": 16}
 
 
+DLLOGGER = "".join(
+    "DLLL " + json.dumps({"timestamp": str(1.6e9 + s), "elapsedtime": str(s), "type": "LOG", "step": [0, step],
+                          "data": {"train_loss": 7.1, "lr": 1e-3}}) + "\n"
+    for step, s in ((10, 21.0), (20, 22.5), (30, 24.0))
+) + 'DLLL {"type": "LOG", "step": [], "data": {"train_time": 30.0}}\n'  # fmt: skip
+
+
 def test_logs_in_lines_of_json(tmp_path):
-    dllogger = "".join(
-        "DLLL " + json.dumps({"timestamp": str(1.6e9 + s), "elapsedtime": str(s), "type": "LOG", "step": [0, step],
-                              "data": {"train_loss": 7.1, "lr": 1e-3}}) + "\n"
-        for step, s in ((10, 21.0), (20, 22.5), (30, 24.0))
-    ) + 'DLLL {"type": "LOG", "step": [], "data": {"train_time": 30.0}}\n'  # fmt: skip
-    found = one(read(tmp_path, "NVIDIA Release 23.04\n" + dllogger))
+    found = one(read(tmp_path, "NVIDIA Release 23.04\n" + DLLOGGER))
     assert (found.origin.format, found.steps_s) == ("log/JSON lines", pytest.approx((0.15, 0.15)))
     assert found.rows[0]["train_loss"] == 7.1
     factory = "".join(
@@ -425,3 +431,39 @@ def test_settings_of_nanogpt_are_a_scenario(tmp_path):
     assert (real.scenario["model"]["layers"], real.scenario["training"]["global_batch"]) == (2, 4)
     assert real.scenario["training"]["precision"] == "tf32"
     assert real.scenario["training"]["optimizer"] == "adamw"  # its log says that AdamW is not fused
+
+
+MAXTEXT = "".join(f"Config param {name}: {value}\n" for name, value in {
+    "dtype": "bfloat16", "hardware": "gpu", "ici_fsdp_parallelism": 8, "max_target_length": 8192,
+    "model_name": "llama3-8b", "per_device_batch_size": 2.0, "remat_policy": "full", "weight_dtype": "float32",
+}.items()) + "Num_devices: 8, shape (1, 1, 8)\n" + LOOPS["MaxText"]  # fmt: skip
+
+
+def test_what_maxtext_was_asked_is_its_scenario(tmp_path):
+    found = one(read(tmp_path, MAXTEXT))
+    assert found.scenario == {
+        "model": "llama3-8b",
+        "plan": {"dp": 8, "micro_batch": 2, "sharding": "fsdp", "recompute": "full"},
+        "training": {"seq_len": 8192, "global_batch": 16, "precision": "bf16-amp"},
+    }
+    assert found.world_size == 8
+    (unsaid,) = [warning.message for warning in found.warnings if warning.code == "settings-unsaid"]
+    assert unsaid == "The log does not say its GPU, which a prediction of its step needs"
+
+
+def test_what_lines_of_json_say_of_their_run_is_read_and_what_they_do_not_is_said(tmp_path):
+    start = {"gpu": "NVIDIA A100-SXM4-80GB", "world_size": 8, "model": "gpt2-xl", "batch_size": 64, "seq_len": 1024,
+             "dtype": "bfloat16"}  # fmt: skip
+    steps = "".join(json.dumps({"step": at, "step_time": 0.5, "loss": 9.0}) + "\n" for at in (1, 2, 3))
+    found = one(read(tmp_path, json.dumps(start) + "\n" + steps))
+    assert [chip["chip"] for chip in found.device["candidates"]] == ["a100-80gb-sxm"]
+    assert (found.world_size, found.scenario["training"]) == (
+        8, {"seq_len": 1024, "global_batch": 64, "precision": "bf16"},
+    )  # fmt: skip
+    assert codes(found) == {"unit-missing", "first-step-left-out"}
+    asked = {"step": "PARAMETER", "data": {"train_batch_size": 64, "num_gpus": 8, "gpu_name": "Chip 9000"}}
+    found = one(read(tmp_path, "DLLL " + json.dumps(asked) + "\n" + DLLOGGER))
+    assert (found.world_size, found.scenario, codes(found)) == (8, {}, {"settings-unsaid", "first-step-untimed"})
+    (unsaid,) = [warning.message for warning in found.warnings if warning.code == "settings-unsaid"]
+    assert unsaid.startswith("The log does not say its model, sequence length, GPU, which")
+    assert unsaid.endswith("; 'Chip 9000' is none that is known")

@@ -323,3 +323,17 @@ def test_every_chip_names_links_that_exist_and_has_plausible_sizes(entry: catalo
     assert 8e9 < chip.memory_bytes < 1e12
     assert chip.l2_bytes < chip.memory_bytes / 50
     assert 0.5e9 < chip.clock_hz < 4e9
+
+
+FP16_FLOPS_PER_UNIT_CYCLE = {"a30": 2048, "a800-80gb-sxm": 2048, "a800-80gb-pcie": 2048}
+LANES = {"a30": 64, "a800-80gb-sxm": 64, "a800-80gb-pcie": 64, "h20": 128, "h100-nvl": 128, "h100-sxm": 128, "a10": 128,
+         "rtx-3090": 128, "rtx-5090": 128, "rtx-6000-ada": 128, "gh200": 128, "a10g": 128}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "lanes"), LANES.items())
+def test_peaks_are_units_times_multiply_adds_times_clock(name: str, lanes: int):
+    chip = catalog.chip(name)
+    cycles = chip.compute_units * chip.clock_hz
+    assert chip.fp32_flops_per_s == pytest.approx(2 * lanes * cycles, rel=0.01)
+    if name in FP16_FLOPS_PER_UNIT_CYCLE:
+        assert chip.bf16_flops_per_s == pytest.approx(FP16_FLOPS_PER_UNIT_CYCLE[name] * cycles, rel=0.01)

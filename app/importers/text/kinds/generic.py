@@ -6,12 +6,16 @@ from typing import Any
 
 from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
+from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
-from app.importers.text.values.figures import Findings, columns_of, keep
+from app.importers.text.values.figures import Findings, columns_of, count, keep
 from app.importers.text.values.header import Column
+from app.importers.text.values.rates import rate_of
 from estimator.scenario.measurement import Warning
 
 KIND = "table"
+_RATES = {"t/s": "tokens_per_s"}
+"""What llama.cpp's benchmark prints, which is of inference, so that it is no rate of a step."""
 
 
 def matches(block: Block) -> bool:
@@ -31,7 +35,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         for cells in table.rows:
             row: dict[str, Any] = {}
             for (name, column), text in zip(columns, cells, strict=True):
-                keep(row, name, text, column, findings)
+                _keep(row, name, text, column, findings)
             rows.append(row)
     where = place(tables[0])
     names = ", ".join(repr(name) for name in tables[0].columns[:8])
@@ -41,6 +45,21 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         message = "'MB' and 'GB' were read as 10⁶ and 10⁹ bytes; write MiB or GiB into the header if those were meant"
         warnings.append(Warning(code="mb-ambiguous", message=message, where=where))
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
+
+
+def _keep(row: dict[str, Any], name: str, text: str, column: Column, findings: Findings) -> None:
+    """Write a cell; of parameters ``6.74 B`` are billions, and a rate counts what its header says."""
+    read = cell(text)
+    parameters = meaning.name_is(column, meaning.PARAMETERS) and count(text)
+    rate = _RATES.get(column.header.strip("*`_ ").lower(), "") or rate_of(column.header)
+    if parameters:
+        row[name] = int(parameters) if parameters == int(parameters) else parameters
+    elif rate and read.value is not None and not read.unit:
+        row[rate] = read.value
+        if read.spread is not None:
+            row[f"{rate}_std"] = read.spread
+    else:
+        keep(row, name, text, column, findings)
 
 
 def _named(columns: tuple[Column, ...]) -> list[tuple[str, Column]]:

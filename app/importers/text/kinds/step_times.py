@@ -21,7 +21,7 @@ from app.importers.text.values.megabytes import warning
 from app.importers.text.values.models import assigned_batch, common_name, model_of
 from app.importers.text.values.precision import from_label, from_text, is_mixed
 from app.importers.text.values.rates import rate_of
-from app.importers.text.values.units import Unit
+from app.importers.text.values.units import Unit, unit
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.units import counted
 from estimator.validation.spellings import LONGEST_NAME
@@ -168,13 +168,20 @@ def _without_unit(table: Table, at: int) -> bool:
     return any(read.value is not None and not read.unit for read in (cell(cells[at]) for cells in table.rows))
 
 
+def _is_of_bytes(text: str) -> bool:
+    """Whether a cell is the size of a file, 3.56 GiB, and not the name of a size, 7B."""
+    read = cell(text)
+    known = unit(read.unit) if read.value is not None and read.unit not in ("b", "B") else None
+    return known is not None and known.suffix == "_bytes"
+
+
 def describe(row: dict[str, Any], column: Column, text: str, findings: Findings) -> None:
     """Write one cell that is no time: known columns under the scenario's words, others under their own names."""
     plain = text.strip("*` ")
     count_of = next((key for names, key in _COUNTS if meaning.name_is(column, names)), "")
     rate = rate_of(column.header)
     what = meaning.quantity(column)
-    if meaning.name_is(column, meaning.MODEL):
+    if meaning.name_is(column, meaning.MODEL) and not _is_of_bytes(text):
         found = _NAME_WITH_SEQ.match(plain)
         row["model"] = common_name(found[1] if found else plain)
         if found:

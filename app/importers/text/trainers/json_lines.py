@@ -15,6 +15,7 @@ from typing import Any
 from app.importers.names import column_name
 from app.importers.text.trainers import loop
 from app.importers.text.trainers.log import Log
+from app.importers.text.trainers.settings import with_settings
 from estimator.scenario.measurement import Warning
 
 _OBJECT = re.compile(r"\s{0,20}(?:DLLL )?(\{.{2,8000}\}),?\s*")
@@ -43,7 +44,7 @@ def read(lines: Sequence[str]) -> Log | None:
         return None
     said = [text for one in objects if (text := _in_words(one))]
     if log := loop.read(said):
-        return log
+        return with_settings(log, _settings(objects))
     if len(objects) < sum(bool(line.strip()) for line in lines):
         return None
     rows = [
@@ -51,6 +52,19 @@ def read(lines: Sequence[str]) -> Log | None:
     ]
     message = "No two of its lines say a step and its time or rate, so the log gives no step time"
     return Log(rows=tuple(row for row in rows if row), warnings=(Warning(code="no-step-time", message=message),))
+
+
+def _settings(objects: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+    """All that is said by name, as it is said first; of what is nested the innermost name."""
+    found: dict[str, str] = {}
+    waiting = [(one, 1) for one in objects]
+    for one, depth in waiting:  # grows while it is read
+        for key, value in one.items():
+            if isinstance(value, dict) and depth < _DEEPEST:
+                waiting.append((value, depth + 1))
+            elif isinstance(value, (str, bool, int, float)):
+                found.setdefault((column_name(key) or "value"), str(value))
+    return found
 
 
 def _object(line: str) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import model_from_hf
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 from estimator.scenario.problems import InputProblems
+from estimator.validation.spellings import chips_named
 
 _SLOW = 1.2
 _LARGEST = 1e18
@@ -32,7 +33,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """What was logged of one run, row by row, and what the run says of itself."""
+    """What was logged of one run, row by row, and what the run says of itself; ``gpu`` as it names it."""
 
     rows: tuple[dict[str, Any], ...]
     steps_s: tuple[float, ...] = ()
@@ -41,14 +42,17 @@ class Log:
     world_size: int = 1
     memory: MeasuredMemory = field(default_factory=MeasuredMemory)
     warnings: tuple[Warning, ...] = ()
+    gpu: str = ""
 
 
 def without_first(steps: Sequence[Step], warnings: list[Warning]) -> tuple[float, ...]:
-    """Seconds of all steps but the first, which holds start-up work; say so where it is the slower for it."""
+    """Seconds of all steps but the first, which holds start-up work or may; say that it was left out."""
     kept = tuple(step.seconds for step in steps[1:] if step.seconds)
-    if kept and steps[0].seconds and steps[0].seconds > _SLOW * statistics.median(kept):
-        message = "The first logged step holds start-up work and was left out"
-        warnings.append(Warning(code="first-step-slow", message=message, where=f"step {steps[0].number}"))
+    if kept and steps[0].seconds:
+        slow = steps[0].seconds > _SLOW * statistics.median(kept)
+        message = f"The first logged step {'holds' if slow else 'may hold'} start-up work and was left out"
+        code = "first-step-slow" if slow else "first-step-left-out"
+        warnings.append(Warning(code=code, message=message, where=f"step {steps[0].number}"))
     return kept
 
 
@@ -75,7 +79,12 @@ def measurement(log: Log, producer: str, filename: str) -> Measurement:
         memory=log.memory,
         rows=log.rows,
         warnings=log.warnings,
+        device={"candidates": _chips(log.gpu)} if log.gpu else {},
     )
+
+
+def _chips(gpu: str) -> list[dict[str, str]]:
+    return [{"chip": key, "why": f"the log says {gpu}"} for key in chips_named(gpu)]
 
 
 def number(text: str) -> float:

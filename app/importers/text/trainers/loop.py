@@ -14,6 +14,7 @@ from typing import Any
 
 from app.importers.text.trainers import clock
 from app.importers.text.trainers.log import Log, Step, number, ranks_by_rates, rows_of, without_first
+from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.measurement import Warning
 
@@ -63,6 +64,8 @@ _PROGRESS = re.compile(
     r"Progress on:.{0,60}?\b([\d.]{1,12})(k?)it/[\d.]{1,12}k?it\s+rate:\s?([\d.]{1,20})\s?(it/s|s/it)(.{0,300})"
 )
 """Levanter: ``Progress on:train 1.20kit/10.0kit rate:1.1it/s remaining:2:13:20 elapsed:18:10 postfix:loss=3.4``."""
+_SETTING = re.compile(r"\b(?:Config param (\w{1,60})|(Num_devices)): ([^\s,]{1,80})")
+"""MaxText: what it was asked to do, and on how many devices."""
 _STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:per_)?(?:s|sec|second)$")
 _UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
@@ -81,6 +84,9 @@ def read(lines: Sequence[str]) -> Log | None:
     if len({step.number for step in steps}) < _FEWEST:
         return _bars(lines)
     steps_s = without_first(steps, warnings)
+    if steps_s and not steps[0].seconds and "since_start_s" in steps[0].row:
+        message = "Times are from one logged step to the next, so the first logged one has none"
+        warnings.append(Warning(code="first-step-untimed", message=message, where=f"step {steps[0].number}"))
     means = [step.row["mean_step_s"] for step in steps if "mean_step_s" in step.row]
     if not steps_s and means:
         steps_s = (means[-1],)
@@ -92,7 +98,13 @@ def read(lines: Sequence[str]) -> Log | None:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
     world = max(1, ranks_by_rates(steps[-1]))
-    return Log(rows=rows_of(steps), steps_s=steps_s, world_size=world, warnings=tuple(warnings))
+    log = Log(rows=rows_of(steps), steps_s=steps_s, world_size=world, warnings=tuple(warnings))
+    settings = {
+        (hit[1] or hit[2]).lower(): hit[3]
+        for line in lines
+        if len(line) < _LONGEST_LINE and (hit := _SETTING.search(line))
+    }
+    return with_settings(log, settings) if settings else log
 
 
 def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:

@@ -14,9 +14,12 @@ from estimator.scenario.problems import InputProblems
 from estimator.validation.spellings import chips_of_row, gpu_of_row
 
 _KERNELS = (
-    (re.compile(r"\b(?:sm_?90|cutlass3x_sm90|hopper_|nvjet_h)", re.IGNORECASE), ("h100", "h200", "h800", "gh200")),
+    (
+        re.compile(r"\b(?:sm_?90|cutlass3x_sm90|hopper_|nvjet_h)", re.IGNORECASE),
+        ("h100", "h200", "h800", "gh200", "h20"),
+    ),
     (re.compile(r"\b(?:sm_?100|cutlass3x_sm100|nvjet_b)", re.IGNORECASE), ("b200", "gb200", "b300", "gb300")),
-    (re.compile(r"\b(?:ampere_[a-z0-9]|cutlass_8\d_|sm_?8[06]\b)", re.IGNORECASE), ("a10", "a40", "rtx-", "l4")),
+    (re.compile(r"\b(?:ampere_[a-z0-9]|cutlass_8\d_|sm_?8[06]\b)", re.IGNORECASE), ("a10", "a30", "a40", "rtx-", "l4")),
     (re.compile(r"\b(?:volta_[a-z0-9]|cutlass_70_|sm_?70\b)", re.IGNORECASE), ("v100",)),
     (re.compile(r"\bCijk_"), ("mi",)),
 )

@@ -85,6 +85,7 @@ def test_every_line_is_predicted_on_its_own_gpu_and_what_may_be_two_is_asked_for
     assert asked.rows[3]["step_s"] > asked.rows[1]["step_s"]
     assert "the catalogue has no GPU 'Chip 9000', so NVIDIA A100 SXM 40 GB is taken" in asked.assumptions
     assert asked.rows[4] == asked.rows[3]
+    assert (asked.errors["step_s"].n, asked.taken_errors["step_s"].n, asked.taken) == (4, 1, "NVIDIA A100 SXM 40 GB")
     alone = predicted_table(table(rows[4]), "")
     assert "docs/adding_a_gpu.md" in alone.unpredicted
 
@@ -110,7 +111,12 @@ def test_a_precision_that_no_column_states_is_the_chips_usual_one():
         "bf16-amp", "fp16-amp", "fp32",
     ]  # fmt: skip
     found = predicted_table(table(SMALL), "h100-sxm")
-    assert "precision bf16-amp, as the table states none (column precision)" in found.assumptions
+    said = "precision bf16-amp on NVIDIA H100 SXM 80 GB, where the table states none (column precision)"
+    assert said in found.assumptions
+    both = predicted_table(table({**SMALL, "gpu": "V100-32GB"}, SMALL), "h100-sxm").assumptions
+    assert [words.split(",")[0] for words in both if words.startswith("precision")] == [
+        "precision fp16-amp on NVIDIA V100 SXM2 32 GB", "precision bf16-amp on NVIDIA H100 SXM 80 GB",
+    ]  # fmt: skip
     assert found.rows == predicted_table(table({**SMALL, "precision": "bf16-amp"}), "h100-sxm").rows
 
 

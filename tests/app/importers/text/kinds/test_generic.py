@@ -44,3 +44,14 @@ def test_every_table_is_a_measurement_of_its_own_heading(tmp_path):
     text = "# One\n\ngpu,x (ms)\na,1\n\n# Two\n\ngpu,x (ms)\na,2\n"
     assert [m.label for m in read(tmp_path, text).measurements] == ["One", "Two"]
     assert [m.label for m in read(tmp_path, "gpu,x (ms)\na,1\n", "mine.csv").measurements] == ["mine.csv"]
+
+
+def test_what_llama_bench_prints(tmp_path):
+    text = "| model | size | params | test | t/s |\n|---|---:|---:|---:|---:|\n"
+    text += "| llama 7B Q4_0 | 3.56 GiB | 6.74 B | pp512 | 2434.36 ± 30.13 |\n"
+    imported = read(tmp_path, text)
+    assert one(imported, "table").rows[0] == {
+        "model": "llama 7B Q4_0", "size_bytes": pytest.approx(3.56 * 2**30), "params": 6_740_000_000, "test": "pp512",
+        "tokens_per_s": 2434.36, "tokens_per_s_std": 30.13,
+    }  # fmt: skip
+    assert "unit-missing" not in codes(imported)

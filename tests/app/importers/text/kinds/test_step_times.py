@@ -302,3 +302,10 @@ def test_a_speed_in_seconds_is_no_speed_up(tmp_path):
     text = "| Model | GPU | Speed | Memory |\n|---|---|---|---|\n| a | H100 | 1.5 s/it | 2 GiB |\n"
     text += "| b | H100 | 3.2it/s | - |\n"
     assert one(read(tmp_path, text)).origin.format == "text/table"
+
+
+def test_the_size_of_a_file_is_no_model(tmp_path):
+    text = "model,size,batch,seq_len,step (ms)\ngpt2,0.5 GB,8,1024,120\n"
+    assert rows(tmp_path, text)[0]["model"] == "gpt2"
+    assert rows(tmp_path, text)[0]["size_bytes"] == 5e8
+    assert rows(tmp_path, "size,batch,seq_len,step (ms)\n7B,8,1024,120\n")[0]["model"] == "7B"

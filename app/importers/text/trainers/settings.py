@@ -1,0 +1,129 @@
+"""Settings: what a log says of its run by names and values, ``per_device_batch_size: 2``, in a scenario's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from app.importers.text.trainers.log import Log
+from app.importers.text.values.models import model_of
+from estimator.scenario.measurement import Warning
+from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of
+
+_MODEL = ("model", "model_name", "model_name_or_path", "model_type", "arch", "architecture")
+_GPU = ("gpu", "gpu_name", "device_name", "gpu_type", "hardware", "accelerator", "chip", "gpu_model")
+_WORLD = (
+    "world_size", "num_gpus", "n_gpus", "n_gpu", "gpus", "num_devices", "ngpus", "device_count", "num_processes",
+)  # fmt: skip
+_LENGTH = (
+    "seq_len", "seq_length", "sequence_length", "max_seq_length", "max_seq_len", "max_target_length", "block_size",
+    "context_length", "cutoff_len",
+)  # fmt: skip
+_WHOLE_BATCH = (
+    "global_batch_size", "global_batch", "total_batch_size", "train_batch_size", "global_train_batch_size",
+)  # fmt: skip
+_BATCH = ("batch_size", "batch")
+_OWN_BATCH = (
+    "per_device_batch_size", "per_device_train_batch_size", "micro_batch_size", "micro_batch", "batch_size_per_gpu",
+    "per_gpu_batch_size", "local_batch_size", "train_micro_batch_size_per_gpu",
+)  # fmt: skip
+_PASSES = (
+    "gradient_accumulation_steps", "grad_accum", "gradient_accumulation", "accumulate_grad_batches", "accum_steps",
+)  # fmt: skip
+_PRECISION = ("precision", "dtype", "mixed_precision", "compute_dtype")
+_FLAGS = {"bf16": "bf16-amp", "fp16": "fp16-amp", "amp": "fp16-amp"}
+_KINDS = ("gpu", "cuda", "tpu", "cpu", "gpu_multiprocess", "rocm")
+"""Words for a device that name none."""
+_ON = ("true", "1", "yes", "True")
+_SHARDED = ("ici_fsdp_parallelism", "dcn_fsdp_parallelism")
+_LARGEST = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Said:
+    """What the settings say; "" or 0 of what they do not."""
+
+    model: str = ""
+    gpu: str = ""
+    world_size: int = 0
+    seq_len: int = 0
+    global_batch: int = 0
+    micro_batch: int = 0
+    precision: str = ""
+    sharding: str = ""
+    recompute: str = ""
+
+
+def said_by(settings: Mapping[str, str]) -> Said:
+    """Read names in lower case with their values; a batch is that of all GPUs, unless its name says it is of one."""
+    world = _whole(settings, _WORLD)
+    own, passes = _whole(settings, _OWN_BATCH), _whole(settings, _PASSES) or 1
+    batch = _whole(settings, _WHOLE_BATCH) or (0 if own else _whole(settings, _BATCH))
+    if own and world and not batch:
+        batch = own * passes * world
+    precision = precision_of(_first(settings, _PRECISION))
+    if precision == "bf16" and settings.get("weight_dtype", "") in ("float32", "fp32"):
+        precision = "bf16-amp"
+    flag = next((precision for name, precision in _FLAGS.items() if settings.get(name, "") in _ON), "")
+    return Said(
+        model=_first(settings, _MODEL),
+        gpu="" if (gpu := _first(settings, _GPU)).lower() in _KINDS else gpu,
+        world_size=world,
+        seq_len=_whole(settings, _LENGTH),
+        global_batch=batch,
+        micro_batch=own,
+        precision=precision or flag,
+        sharding="fsdp" if any(_whole(settings, (name,)) > 1 for name in _SHARDED) else "",
+        recompute="full" if settings.get("remat_policy") == "full" else "",
+    )
+
+
+def with_settings(log: Log, settings: Mapping[str, str]) -> Log:
+    """The log with its run's scenario, ranks and GPU, and one warning of what it leaves out."""
+    said = said_by(settings)
+    world = said.world_size or log.world_size
+    if not log.steps_s:
+        return replace(log, world_size=world)
+    model = model_of({"model": said.model.rpartition("/")[2]}) or model_of({"model": said.model})
+    lacking = {
+        "model": model,
+        "global batch": said.global_batch,
+        "sequence length": said.seq_len,
+        "number of GPUs": said.world_size or log.world_size > 1,
+        "GPU": chips_named(said.gpu),
+    }
+    warnings = [*log.warnings]
+    if unsaid := [name for name, value in lacking.items() if not value]:
+        odd = [f"{text[:LONGEST_NAME]!r} is none that is known" for text, known in
+               ((said.model, model), (said.gpu, chips_named(said.gpu))) if text and not known]  # fmt: skip
+        message = f"The log does not say its {', '.join(unsaid)}, which a prediction of its step needs"
+        warnings.append(Warning(code="settings-unsaid", message="; ".join([message, *odd])))
+    return replace(
+        log, world_size=world, gpu=said.gpu, warnings=tuple(warnings), scenario=_scenario(said, model) if model else {}
+    )
+
+
+def _scenario(said: Said, model: str) -> dict[str, Any]:
+    world = said.world_size or 1
+    plan: dict[str, Any] = {"dp": world}
+    if said.micro_batch:
+        plan["micro_batch"] = said.micro_batch
+    plan |= {name: value for name in ("sharding", "recompute") if (value := getattr(said, name))}
+    training = {"seq_len": said.seq_len, "global_batch": said.global_batch, "precision": said.precision}
+    return {"model": model, "plan": plan, "training": {name: value for name, value in training.items() if value}}
+
+
+def _first(settings: Mapping[str, str], names: tuple[str, ...]) -> str:
+    return next((settings[name][:LONGEST_NAME] for name in names if settings.get(name)), "")
+
+
+def _whole(settings: Mapping[str, str], names: tuple[str, ...]) -> int:
+    """The first that is a whole number from 1; ``2.0`` is one."""
+    for name in names:
+        if re.fullmatch(r"\d{1,9}(?:\.0{1,6})?", settings.get(name, ""), re.ASCII):
+            value = int(float(settings[name]))
+            if 0 < value < _LARGEST:
+                return value
+    return 0

@@ -57,7 +57,7 @@ def snapshot_seeds() -> list[bytes]:
 
 def database_seeds() -> list[bytes]:
     """A database of Nsight Systems in pages of 512 bytes, which leaves no empty ones to change."""
-    from tests.app.importers.test_tools import KERNELS, database
+    from tests.app.importers.test_nvidia_profilers import KERNELS, database
 
     with tempfile.TemporaryDirectory() as folder:
         return [database(Path(folder) / "a.sqlite", [("PRAGMA page_size = 512", []), *KERNELS])]
@@ -65,7 +65,9 @@ def database_seeds() -> list[bytes]:
 
 def table_seeds() -> list[bytes]:
     """The tables of the reports, a few lines at a time, and what tools print."""
-    from tests.app.importers.test_tools import KEY_AVERAGES, MEGATRON, NCU_LONG, NCU_WIDE, NSYS_STATS, ROCPROF
+    from tests.app.importers.test_nvidia_profilers import NCU_LONG, NCU_WIDE, NSYS_STATS
+    from tests.app.importers.test_rocprof import ROCPROF
+    from tests.app.importers.test_tools import KEY_AVERAGES, MEGATRON
 
     found = [part.encode() for part in (KEY_AVERAGES, MEGATRON, NCU_LONG, NCU_WIDE, NSYS_STATS, ROCPROF)]
     for report in (
@@ -81,7 +83,7 @@ def table_seeds() -> list[bytes]:
 
 def log_seeds() -> list[bytes]:
     """Logs of trainers and results of small tools."""
-    from tests.app.importers.test_tools import NCCL
+    from tests.app.importers.test_nccl_tests import NCCL
     from tests.app.importers.test_trainers import CONFIG, NANOTRON, PROFILER
 
     texts = [path.read_bytes()[:6000] for path in TOOLS.iterdir() if path.suffix in (".txt", ".log")]

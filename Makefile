@@ -60,8 +60,8 @@ help: ## list the targets
 run: setup ## set up what is missing, then serve the dashboard on http://127.0.0.1:8000
 	@exec $(BIN)/headroom serve $(ARGS)
 
-test: setup-test browser firefox postgres slurm lint ## set up what is missing, then run every check and every test
-	@$(MAKE) --no-print-directory $(if $(ARGS),types,-k -j$(JOBS) $(BROWSING) $(OTHERS) types)
+test: setup-test browser firefox postgres slurm ## set up what is missing, then run every check and every test
+	@$(MAKE) --no-print-directory $(if $(ARGS),lint types,-k -j$(JOBS) $(BROWSING) $(OTHERS) types lint)
 	$(if $(ARGS),$(PYTEST) $(ARGS),@$(MAKE) --no-print-directory alone)
 
 test-browser: setup-test browser firefox ## run the tests that open a browser

@@ -57,7 +57,7 @@ def snapshot_seeds() -> list[bytes]:
 
 def database_seeds() -> list[bytes]:
     """A database of Nsight Systems in pages of 512 bytes, which leaves no empty ones to change."""
-    from tests.app.importers.test_tools import KERNELS, database
+    from tests.app.importers.test_nvidia_profilers import KERNELS, database
 
     with tempfile.TemporaryDirectory() as folder:
         return [database(Path(folder) / "a.sqlite", [("PRAGMA page_size = 512", []), *KERNELS])]
@@ -65,13 +65,15 @@ def database_seeds() -> list[bytes]:
 
 def table_seeds() -> list[bytes]:
     """The tables of the reports, a few lines at a time, and what tools print."""
-    from tests.app.importers import test_tools as tools
+    from tests.app.importers import test_nvidia_profilers as nvidia
+    from tests.app.importers import test_rocprof as rocprof
+    from tests.app.importers.test_tools import KEY_AVERAGES, MEGATRON
     from tests.app.importers.text.layout.test_latex import TWO_HEADERS
 
     texts = (
-        tools.KEY_AVERAGES, tools.MEGATRON, tools.NCU_LONG, tools.NCU_WIDE, tools.NSYS_STATS, tools.NSYS_TEXT,
-        tools.ROCPROF, tools.NVPROF, tools.NVPROF_CSV, tools.counters_wide(*tools.LAUNCHES),
-        tools.counters_long(*tools.LAUNCHES), TWO_HEADERS,
+        KEY_AVERAGES, MEGATRON, nvidia.NCU_LONG, nvidia.NCU_WIDE, nvidia.NSYS_STATS, nvidia.NSYS_TEXT, nvidia.NVPROF,
+        nvidia.NVPROF_CSV, rocprof.ROCPROF, rocprof.counters_wide(*rocprof.LAUNCHES),
+        rocprof.counters_long(*rocprof.LAUNCHES), TWO_HEADERS,
     )  # fmt: skip
     found = [text.encode() for text in texts]
     for report in (
@@ -88,7 +90,7 @@ def table_seeds() -> list[bytes]:
 def log_seeds() -> list[bytes]:
     """Logs of trainers and results of small tools."""
     from tests.app.importers import test_trainers as trainers
-    from tests.app.importers.test_tools import NCCL, OLD_NCCL
+    from tests.app.importers.test_nccl_tests import NCCL, OLD_NCCL
 
     printed = [path.read_bytes()[:6000] for path in TOOLS.iterdir() if path.suffix in (".txt", ".log")]
     texts = (

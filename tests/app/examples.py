@@ -31,6 +31,17 @@ SCENARIO = {
 QUICK = {"benchmark": "precision", "device": "cpu", "warmup": 0, "steps": 1, "label": "quick"}
 """Any run: it makes no optimizer, for the first of which torch imports its compiler, longer than all else takes."""
 
+ENDLESS = {
+    "benchmark": "attention",
+    "options": {"implementations": ["naive"], "dims": [16], "heads": 1, "batch": 1, "precisions": ["fp32"],
+                "causals": ["no"], "seq_lens": list(range(128, 1128))},
+    "device": "cpu",
+    "warmup": 1,
+    "steps": 200,
+    "label": "endless",
+}  # fmt: skip
+"""Rows that come one after the other for longer than any test looks, of a benchmark that begins soon as well."""
+
 LLAMA = {
     "model": "llama3-8b",
     "cluster": {"chip": "h200-sxm", "chips_per_node": 8, "nodes": 1},

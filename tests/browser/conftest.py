@@ -118,11 +118,11 @@ def visit(
 ) -> Iterator[OpenPage]:
     """Go to ``path`` on the one page that the tests of a file share, as by a link in it: it is loaded once.
 
-    What the address does not say stays: cards shown as tables, what is unfolded. After a test that failed it is loaded
-    anew. The test fails on what is noted, as with ``open_page``.
+    Notices of earlier tests are closed. What else the address does not say stays: cards shown as tables, what is
+    unfolded. After a test that failed it is loaded anew. The test fails on what is noted, as with ``open_page``.
     """
 
-    def visited(path: str, *, width: int = 1440, scheme: str = "light", refusals: tuple[int, ...] = ()) -> Page:
+    def visited(path: str = "/", *, width: int = 1440, scheme: str = "light", refusals: tuple[int, ...] = ()) -> Page:
         loads = not _kept
         if loads:
             _kept.append(Watched(browser))
@@ -146,6 +146,7 @@ def visit(
 
 
 _GO = """(path) => {
+    document.querySelectorAll(":is(#kept, #tray) .dismiss").forEach((notice) => notice.click());
     history.pushState(null, "", path);
     dispatchEvent(new PopStateEvent("popstate"));
 }"""

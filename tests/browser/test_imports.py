@@ -61,11 +61,11 @@ def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, meas
     expect(time.locator("tbody tr", has_text="host").filter(has_text=re.compile("^B")).first).to_be_visible()
 
 
-def test_a_trace_cut_off_shows_its_kernels_and_no_step(open_page, drop, tmp_path):
+def test_a_trace_cut_off_shows_its_kernels_and_no_step(visit, drop, tmp_path):
     whole = gzip.decompress((ROOT / "tests" / "reference" / "kineto" / "h200_ddp_amp.json.gz").read_bytes())
     path = tmp_path / "cut.json"
     path.write_bytes(whole[: len(whole) * 4 // 5])
-    page = open_page("/?measured=none")
+    page = visit("/?measured=none")
     wait_for_figures(page)
     drop(page, path)
     expect(page.locator(".import")).to_contain_text("gives no step time and no breakdown")
@@ -74,8 +74,8 @@ def test_a_trace_cut_off_shows_its_kernels_and_no_step(open_page, drop, tmp_path
     expect(page.locator("#explore")).not_to_contain_text("NaN")
 
 
-def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, drop):
-    page = open_page()
+def test_a_dropped_report_shows_every_table_with_units_and_warnings(visit, drop):
+    page = visit()
     wait_for_figures(page)
     drop(page, REPORT)
     expect(page.locator(".import")).to_contain_text(re.compile(r"\d+ measurements, \d+ warnings"))
@@ -103,8 +103,8 @@ def test_a_dropped_report_shows_every_table_with_units_and_warnings(open_page, d
     expect(card).to_contain_text("128\u202f625\u202f408")
 
 
-def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):
-    page = open_page()
+def test_a_grid_of_steps_stands_beside_its_predictions(visit, drop):
+    page = visit()
     wait_for_figures(page)
     drop(page, ROOT / "tests" / "reference" / "h200" / "recompute-1.json")
     expect_view(page, "measurements")
@@ -126,8 +126,8 @@ def test_a_grid_of_steps_stands_beside_its_predictions(open_page, drop):
         assert found == pytest.approx(100 * (float(predicted) / float(measured) - 1), abs=0.6)
 
 
-def test_columns_and_units_are_corrected_before_a_table_is_kept(open_page, drop, tmp_path):
-    page = open_page("/?view=measurements")
+def test_columns_and_units_are_corrected_before_a_table_is_kept(visit, drop, tmp_path):
+    page = visit("/?view=measurements")
     page.get_by_role("button", name="Import", exact=True).first.click()
     page.get_by_label("Or paste a table").fill("len took what\n128 12.5 a\n256 25.0 b\n512 50.0 c\n".replace(" ", "\t"))
     page.get_by_role("button", name="Preview").click()
@@ -170,8 +170,8 @@ def test_columns_and_units_are_corrected_before_a_table_is_kept(open_page, drop,
     assert sent == [8, 5, 14]
 
 
-def test_a_table_that_names_no_device_asks_for_it(open_page, drop):
-    page = open_page()
+def test_a_table_that_names_no_device_asks_for_it(visit, drop):
+    page = visit()
     wait_for_figures(page)
     drop(page, REPORT)
     expect_view(page, "measurements")
@@ -203,8 +203,8 @@ WITHOUT = [
 ]
 
 
-def test_a_table_without_predictions_says_why(open_page, drop, tmp_path):
-    page = open_page()
+def test_a_table_without_predictions_says_why(visit, drop, tmp_path):
+    page = visit()
     wait_for_figures(page)
     for file, device, why in WITHOUT:
         document = json.loads((ROOT / "tests" / "reference" / "h200" / f"{file}.json").read_text())
@@ -267,9 +267,9 @@ BAD = {"broken.json": b'{"traceEvents": [{"ph": "X",', "noise.bin": bytes(range(
 
 
 def test_a_bad_file_says_what_is_wrong_and_changes_nothing_and_the_newest_notice_is_on_top(
-    open_page, drop, server, tmp_path
+    visit, drop, server, tmp_path
 ):
-    page = open_page(refusals=(400, 413, 415, 422))
+    page = visit(refusals=(400, 413, 415, 422))
     wait_for_figures(page)
     before = server.get("/api/measurements")["measurements"]
     for name, content in BAD.items():
@@ -299,8 +299,8 @@ def test_a_bad_file_says_what_is_wrong_and_changes_nothing_and_the_newest_notice
     expect(page.get_by_role("button", name="Close all")).to_have_count(0)
 
 
-def test_what_another_tab_imported_is_there_when_one_comes_back(open_page, drop, tmp_path):
-    page = open_page("/?view=measurements&measured=none")
+def test_what_another_tab_imported_is_there_when_one_comes_back(visit, drop, tmp_path):
+    page = visit("/?view=measurements&measured=none")
     expect(page.locator("#items [data-item]").first).to_be_visible()
     other = page.context.new_page()
     other.goto(page.url)
@@ -314,7 +314,7 @@ def test_what_another_tab_imported_is_there_when_one_comes_back(open_page, drop,
     expect(page.locator("#items")).to_contain_text("from another tab")
 
 
-def test_names_from_a_file_are_text_and_never_markup(open_page, drop, tmp_path):
+def test_names_from_a_file_are_text_and_never_markup(visit, drop, tmp_path):
     hostile = "<img src=x onerror=alert(1)><b>gemm</b>"
     result = {
         "label": hostile,
@@ -327,7 +327,7 @@ def test_names_from_a_file_are_text_and_never_markup(open_page, drop, tmp_path):
     }
     path = tmp_path / "result.json"
     path.write_text(json.dumps(result))
-    page = open_page("/?measured=none")
+    page = visit("/?measured=none")
     wait_for_figures(page)
     drop(page, path)
     expect(side(page, "B")).to_contain_text(hostile)

@@ -299,8 +299,8 @@ def test_narrow_tables_fit_or_show_that_they_go_on(visit, view, path, sideways):
         toggle.click()
 
 
-def test_narrow_a_table_scrolled_to_its_end_keeps_the_names_of_its_rows(open_page):
-    page = open_page(EIGHT_GPUS, width=390)
+def test_narrow_a_table_scrolled_to_its_end_keeps_the_names_of_its_rows(visit):
+    page = visit(EIGHT_GPUS, width=390)
     wait_for_figures(page)
     page.get_by_role("button", name="every column").click()
     box = page.get_by_role("region", name="Every column of every op")

@@ -130,8 +130,8 @@ def test_gradients_over_dp_and_cp_say_so_and_keep_their_axis_in_the_data(visit):
     assert not [axis for axis in axes if "·" in axis], json.dumps(axes)
 
 
-def test_more_chips_leave_a_legal_plan_and_say_what_followed(open_page):
-    page = open_page()
+def test_more_chips_leave_a_legal_plan_and_say_what_followed(visit):
+    page = visit()
     wait_for_figures(page)
     chips = page.get_by_label("GPUs", exact=True)
     expect(chips).to_have_value("4")
@@ -148,8 +148,8 @@ def test_more_chips_leave_a_legal_plan_and_say_what_followed(open_page):
     expect(page.locator('[data-field="plan.micro_batch"] .problem')).to_be_hidden()
 
 
-def test_sliders_of_an_impossible_link_show_its_values_and_lead_out_of_it(open_page):
-    page = open_page("/?dp=8&chips_per_node=8", refusals=(422,))
+def test_sliders_of_an_impossible_link_show_its_values_and_lead_out_of_it(visit):
+    page = visit("/?dp=8&chips_per_node=8", refusals=(422,))
     notice = page.locator("#explore .notice")
     expect(notice).to_contain_text("global batch 16 does not divide into dp·micro_batch = 8·4")
     expect(notice).to_contain_text("Choose a global batch that is a multiple of 32")

@@ -24,8 +24,8 @@ ROWS = "#items tbody tr[data-item]"
 RUN = "2-llama3.2-1b-bf16-h200"
 
 
-def test_a_and_b_are_picked_from_a_table_that_is_sorted_grouped_filtered_and_in_the_url(open_page):
-    page = open_page("/?view=measurements&pin=s:tp%3D2%26dp%3D2")
+def test_a_and_b_are_picked_from_a_table_that_is_sorted_grouped_filtered_and_in_the_url(visit):
+    page = visit("/?view=measurements&pin=s:tp%3D2%26dp%3D2")
     rows = page.locator(ROWS)
     expect(page.locator('[data-item="plan"] .pick').first).to_have_attribute("aria-pressed", "true")
     plan = page.locator("[data-item^='s:']")
@@ -61,8 +61,8 @@ def test_a_and_b_are_picked_from_a_table_that_is_sorted_grouped_filtered_and_in_
     wait_for_causes(page)
 
 
-def test_columns_are_chosen_and_pins_come_first(open_page):
-    page = open_page("/?view=measurements")
+def test_columns_are_chosen_and_pins_come_first(visit):
+    page = visit("/?view=measurements")
     expect(page.locator(ROWS).first).to_be_visible()
     expect(page.locator("#items thead")).to_contain_text("MFU")
     page.locator(".columns summary").click()
@@ -105,8 +105,8 @@ def test_a_line_that_says_why_nothing_was_imported_unfolds(open_page, drop, tmp_
     assert sentence.evaluate("(p) => p.scrollHeight <= p.clientHeight + 1"), "all of it is read"
 
 
-def test_another_model_or_chip_leaves_the_bundled_sample_behind(open_page):
-    page = open_page()
+def test_another_model_or_chip_leaves_the_bundled_sample_behind(visit):
+    page = visit()
     wait_for_figures(page)
     measured = page.locator("#ab .side", has_text="measured")
     expect(measured).to_have_count(1)

@@ -17,8 +17,8 @@ CONFIGS = ROOT / "tests" / "reference" / "hf_configs"
 PICKER = "input[type=file][aria-label='config.json of a model']"
 
 
-def test_a_config_becomes_the_scenarios_model_and_stays_in_the_url(open_page):
-    page = open_page(EIGHT_GPUS)
+def test_a_config_becomes_the_scenarios_model_and_stays_in_the_url(visit):
+    page = visit(EIGHT_GPUS)
     wait_for_figures(page)
     settled(page)
     before = headline(page)
@@ -37,8 +37,8 @@ def test_a_config_becomes_the_scenarios_model_and_stays_in_the_url(open_page):
     expect(page.locator("#model")).to_have_value("llama3-8b")
 
 
-def test_what_was_assumed_is_listed_until_another_model_is_chosen(open_page):
-    page = open_page(EIGHT_GPUS)
+def test_what_was_assumed_is_listed_until_another_model_is_chosen(visit):
+    page = visit(EIGHT_GPUS)
     wait_for_figures(page)
     page.set_input_files(
         PICKER, {"name": "config.json", "mimeType": "application/json", "buffer": b'{"model_type": "llama"}'}
@@ -49,8 +49,8 @@ def test_what_was_assumed_is_listed_until_another_model_is_chosen(open_page):
     expect(said).to_be_hidden()
 
 
-def test_a_file_that_cannot_be_used_names_its_key_and_keeps_the_model(open_page):
-    page = open_page(EIGHT_GPUS, refusals=(422,))
+def test_a_file_that_cannot_be_used_names_its_key_and_keeps_the_model(visit):
+    page = visit(EIGHT_GPUS, refusals=(422,))
     wait_for_figures(page)
     body = json.dumps({"architectures": ["LlamaForCausalLM"], "vocab_size": -1}).encode()
     page.set_input_files(PICKER, {"name": "broken.json", "mimeType": "application/json", "buffer": body})

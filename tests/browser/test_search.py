@@ -132,8 +132,8 @@ def test_a_cell_of_the_heatmap_opens_its_plan_as_b(open_page):
     expect(side(page, "B")).to_contain_text("predicted")
 
 
-def test_a_point_of_the_front_opens_its_plan(open_page):
-    page = open_page(SEARCH)
+def test_a_point_of_the_front_opens_its_plan(visit):
+    page = visit(SEARCH)
     page.wait_for_selector("#front .scatterlayer .point", state="attached")
     settled(page)
     *fraction, wanted = page.evaluate(

@@ -11,8 +11,8 @@ pytestmark = pytest.mark.browser
 @pytest.mark.parametrize(
     ("name", "remedy"), [("llama3-8bb", "Did you mean llama3-8b"), ("nomodel", "headroom catalog models lists them.")]
 )
-def test_an_unknown_model_is_refused_in_a_sentence(open_page, name, remedy):
-    page = open_page(f"/?model={name}", refusals=(422,))
+def test_an_unknown_model_is_refused_in_a_sentence(visit, name, remedy):
+    page = visit(f"/?model={name}", refusals=(422,))
     alerts = page.get_by_role("alert").filter(has_text=f"'{name}' is not in the catalogue of models")
     expect(alerts.first).to_contain_text(remedy)
     assert max(len(text) for text in alerts.all_inner_texts()) < 250

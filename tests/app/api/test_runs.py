@@ -12,11 +12,10 @@ from app.disk import DataFolder
 from app.main import create_app
 from app.runs.run import read_run
 from app.store import Store
-from tests.app.examples import MEASUREMENT, scenario, write_run
+from tests.app.examples import ENDLESS, MEASUREMENT, scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in
 
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
-ENDLESS = {**JOB, "steps": 100_000, "label": "endless"}
 
 
 def launch(client, job=JOB):
@@ -101,7 +100,7 @@ def test_a_run_at_work_is_not_deleted(client):
 
 
 def test_runs_wait_for_one_another_and_cancelling_ends_every_process(client, settings):
-    first, second = launch(client, ENDLESS), launch(client)
+    first, second = launch(client, {**JOB, "steps": 100_000, "label": "endless"}), launch(client)
     measuring(client, first["id"])
     waiting = client.get(f"/api/runs/{second['id']}").json()
     assert (waiting["state"], waiting["message"]) == ("queued", "waits for endless; one runs at a time here")

@@ -16,13 +16,13 @@ from fastapi.testclient import TestClient
 
 from app import database
 from app.main import create_app
-from tests.app.examples import HEADROOM, QUICK, scenario
+from tests.app.examples import ENDLESS, HEADROOM, QUICK, scenario
 from tests.app.postgres import Postgres
 from tests.app.serving import serving
 from tests.app.waiting import FINAL, measuring, processes_of, run_in, until
 
 STEP = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
-ENDLESS = {**STEP, "steps": 100_000, "label": "endless"}
+MANY_STEPS = {**STEP, "steps": 100_000}
 
 
 @pytest.fixture(scope="module")
@@ -48,9 +48,9 @@ def on_postgres(settings, postgres):
         yield client
 
 
-def begin(client) -> tuple[str, int]:
+def begin(client, job=ENDLESS) -> tuple[str, int]:
     """Launch an endless run; gives its id and the step that it is at."""
-    run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
+    run_id = client.post("/api/runs", json=job).json()["id"]
     return run_id, measuring(client, run_id)["progress"]["step"]
 
 
@@ -143,7 +143,7 @@ def test_a_run_outlives_an_index_that_somebody_else_locks(settings, monkeypatch)
 def test_a_run_outlives_a_disk_that_is_full_for_a_while(small_disk):
     data = small_disk.path / "data"
     with serving(data, wrap=small_disk.inside) as (_, client):
-        run_id, _ = begin(client)
+        run_id, _ = begin(client, MANY_STEPS)
         seen = small_disk.seen / "data" / "runs" / run_id
         small_disk.fill()
         time.sleep(3)
@@ -164,7 +164,7 @@ def test_a_run_outlives_a_disk_that_is_full_for_a_while(small_disk):
 def test_a_run_can_be_cancelled_on_a_full_disk(small_disk):
     data = small_disk.path / "data"
     with serving(data, wrap=small_disk.inside) as (_, client):
-        run_id, _ = begin(client)
+        run_id, _ = begin(client, MANY_STEPS)
         small_disk.fill()
         answer = client.post(f"/api/runs/{run_id}/cancel")
         assert processes_of(data / "runs" / run_id) == []

@@ -16,11 +16,10 @@ from fastapi.testclient import TestClient
 from app.main import create_app
 from runners.backends import local
 from runners.job import read_events, read_handle
-from tests.app.examples import MEASUREMENT, QUICK, scenario, write_run
+from tests.app.examples import ENDLESS, MEASUREMENT, QUICK, scenario, write_run
 from tests.app.waiting import events, measuring, processes_of, run_in, until
 
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2, "label": "tiny"}
-ENDLESS = {**JOB, "steps": 100_000, "label": "endless"}
 
 
 @pytest.fixture
@@ -97,7 +96,7 @@ def test_a_run_that_ended_while_no_server_looked_is_concluded_from_its_result(se
 
 def test_a_run_that_died_while_no_server_looked_fails_with_the_end_of_its_log(server, settings):
     with server() as client:
-        run_id = client.post("/api/runs", json=ENDLESS).json()["id"]
+        run_id = client.post("/api/runs", json={**JOB, "steps": 100_000}).json()["id"]
         measuring(client, run_id)
     folder = settings.data / "runs" / run_id
     with (folder / "log").open("a") as log:

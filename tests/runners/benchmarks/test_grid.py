@@ -10,10 +10,9 @@ from estimator.scenario.parameters import model_flops_per_token
 from estimator.scenario.problems import InputProblems
 from runners.benchmarks.grid import cells_of
 from runners.benchmarks.step import run
-from runners.job import Job, read_measurement
+from runners.job import Job
 from runners.model.by_name import model_of
 from runners.options import StepOptions
-from tests.runners.examples import run_module
 
 
 def measure(**options):
@@ -55,12 +54,9 @@ def test_optimizer_kernels_and_categories():
 
 
 @pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="no C++ compiler for torch.compile")
-def test_compiled_cells_run_beside_eager_ones(tmp_path):
-    flags = ["--models", "tiny", "--layers", "1", "--seq-lens", "32", "--precisions", "fp32", "--modes", "forward"]
-    flags += ["--compiles", "no,yes", "--device", "cpu", "--steps", "2", "--out", str(tmp_path / "r.json")]
-    done = run_module("step", *flags)
-    assert done.returncode == 0, done.stderr
-    rows = read_measurement(tmp_path / "r.json").rows
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # of torch itself, when it first compiles
+def test_compiled_cells_run_beside_eager_ones():
+    rows = measure(layers=1, precisions=["fp32"], modes=["forward"], compiles=["no", "yes"]).rows
     assert [(row["compile"], row["status"]) for row in rows] == [(False, "ok"), (True, "ok")]
     assert rows[1]["first_step_s"] > 10 * rows[1]["step_s"]
 

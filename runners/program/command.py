@@ -95,7 +95,7 @@ def trace(options: argparse.Namespace) -> int:
         )  # fmt: skip
         peers.stay()
     except ProgramFailed as failed:
-        if options.hf is None:  # of somebody's own code, which the trace names
+        if options.hf is None and not _wants_ranks(failed.error):  # of somebody's own code, which the trace names
             traceback.print_exception(failed.error)
         print(f"{options.said_by or 'trace'}: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED
@@ -259,9 +259,14 @@ def _failure(name: str, error: BaseException, *, own: bool) -> Problem:
     remedy = "See the trace above; the program must run to the end of a step."
     if isinstance(error, ModuleNotFoundError):
         remedy = "Install it beside Headroom; what only a host with a GPU can build the program must go without."
-    if isinstance(error, KeyError) and error.args and error.args[0] in LAUNCHED:
-        remedy = "It wants to be started on several ranks: say how many with --world-size."
+    if _wants_ranks(error):
+        message = f"wants to be started on several ranks: it reads {error.args[0]}, which torchrun sets"
+        return Problem(field=name, message=message, remedy="Say how many with --world-size.")
     return Problem(field=name, message=f"failed: {type(error).__name__}: {text}", remedy=remedy)
+
+
+def _wants_ranks(error: BaseException) -> bool:
+    return isinstance(error, KeyError) and bool(error.args) and error.args[0] in LAUNCHED
 
 
 def _checked(options: argparse.Namespace) -> Chip:

@@ -176,6 +176,15 @@ def test_tensor_parallel_halves_meet_in_an_all_reduce(traced):
     assert waits == {found.calls.index(call) for call in exchanges}
 
 
+def test_a_split_loss_has_the_products_of_its_rank_alone(traced):
+    """DTensor runs each op on whole shapes, on no device, to learn what it returns: no kernels, no memory."""
+    found = traced(PROGRAMS / "parallel.py", "--world-size", "8", "--steps", "1", "--", "loss")
+    made = [found.of(call) for call in found.calls if call.kind == "kernel"]
+    products = [one.outputs[0].shape for one in made if one.op == "aten::addmm"]
+    assert products == [(8, 128), (8, 1024), (8, 2)] * 2
+    assert (8, 2) in {one.inputs[0].shape for one in made if one.op == "aten::exp"}, "classes are split"
+
+
 def test_compiled_calls_are_marked_and_the_assumption_is_stated(traced):
     found = traced(PROGRAMS / "parallel.py", "--world-size", "2", "--", "ddp", "compile")
     marked = [call for call in found.calls if call.compiled and call.kind == "kernel"]

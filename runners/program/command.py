@@ -187,7 +187,7 @@ def run(
     """
     gc.disable()  # until the recorded step begins: a seventh of the time went into looking through imports
     local = _as_launched(chip, world_size, rank)
-    from runners.program import distributed
+    from runners.program import distributed, triton_kernels
     from runners.program.chip import Device
     from runners.program.fake import Route
     from runners.program.recording import Finished, Recording
@@ -200,6 +200,7 @@ def run(
     route = Route(device, recording)
     route.install()
     distributed.install(route, world_size, rank, peers)
+    triton_kernels.install(recording)
     route.recorder.in_backward = functools.partial(_last_words, own=own)
     counted = Steps(recording, steps)
     counted.install()

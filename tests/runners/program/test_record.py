@@ -319,3 +319,9 @@ def test_gradients_of_rows_that_the_host_picked_are_written_on_the_device(traced
     assert Counter(ops(found, phase="backward"))["_index_put_impl_"] == 1
     (written,) = (found.of(call) for call in found.calls if found.of(call).op.endswith("_index_put_impl_"))
     assert written.outputs[0].shape == (32, 8)
+
+
+def test_a_kernel_of_triton_is_recorded_with_what_it_reads_and_writes(traced):
+    found = traced(PROGRAMS / "own_kernel.py")
+    (launched,) = (found.of(call) for call in found.calls if found.of(call).op == "triton::squared")
+    assert [one.shape for one in launched.inputs] == [(8, 64)] * 2

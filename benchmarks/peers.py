@@ -1,7 +1,8 @@
 """What PyTorch's own tools say of the steps of a series: ``python benchmarks/peers.py LIST.json OUT.json [WORKERS]``.
 
 MemTracker's peak and RuntimeEstimator's time (its roofline, ``operator-level-cost-model``), both of a step on fake
-tensors: they need torch with CUDA and a GPU to ask about, and measure nothing on it. Beside each stands its seconds.
+tensors: they measure nothing. RuntimeEstimator needs a GPU to ask about; without one, MemTracker is asked alone, of the
+processor's ops with a GPU's optimizer (under autocast other ops are cast there). Beside each stands its seconds.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ TOOLS = ("mem_tracker", "runtime_estimator")
 def main(arguments: list[str]) -> int:
     """Ask both about every step of the list, each in a process of its own."""
     if len(arguments) < 2:
-        print("needs LIST.json, OUT.json and a GPU: nothing was asked")
+        print("needs LIST.json and OUT.json: nothing was asked")
         return 0
     if arguments[0] in TOOLS:
         print(json.dumps(_asked(arguments[0], Path(arguments[1]), arguments[2])))
         return 0
     names = [entry.name for entry in read_series(Path(arguments[0]))]
-    jobs = [(tool, arguments[0], name) for name in names for tool in TOOLS]
+    tools = TOOLS if _device() == "cuda" else TOOLS[:1]
+    jobs = [(tool, arguments[0], name) for name in names for tool in tools]
     with ThreadPoolExecutor(int(arguments[2]) if len(arguments) > 2 else WORKERS) as pool:
         answers = dict(zip(jobs, pool.map(_in_a_process, jobs), strict=True))
-    found = {name: {tool: answers[tool, arguments[0], name] for tool in TOOLS} for name in names}
+    found = {name: {tool: answers[tool, arguments[0], name] for tool in tools} for name in names}
     Path(arguments[1]).write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return 0
 
@@ -57,14 +59,22 @@ def _asked(tool: str, series: Path, name: str) -> dict[str, Any]:
     return {**found, "took_s": round(time.perf_counter() - began_s, 2)}
 
 
+def _device() -> str:
+    import torch
+
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
 def _program(entry: Entry) -> Any:
     from torch import nn
 
     from runners.program_of import program_of
 
     kernel = entry.options.get("optimizer_kernel", "default")
+    if kernel == "default" and _device() == "cpu":
+        kernel = "foreach"  # as torch chooses on a GPU
     with mock.patch.object(nn.Module, "_apply", _converted):
-        return program_of(hf=entry.config, options=entry.program, device="cuda", kernel=kernel)
+        return program_of(hf=entry.config, options=entry.program, device=_device(), kernel=kernel)
 
 
 def _converted(module: Any, convert: Any, recurse: bool = True) -> Any:
@@ -104,8 +114,8 @@ def tracked(entry: Entry) -> dict[str, Any]:
             tracker.reset_mod_stats()
             _step(program)
         peaks = tracker.get_tracker_snapshot("peak")
-    on_gpu = [kinds for device, kinds in peaks.items() if torch.device(device).type == "cuda"]
-    return {"peak_bytes": float(max(kinds["Total"] for kinds in on_gpu))}
+    there = [kinds for device, kinds in peaks.items() if torch.device(device).type == _device()]
+    return {"peak_bytes": float(max(kinds["Total"] for kinds in there))}
 
 
 def estimated(entry: Entry) -> dict[str, Any]:

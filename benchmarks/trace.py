@@ -1,7 +1,8 @@
 """Seconds and host memory of tracing programs without a GPU: ``python benchmarks/trace.py [NAME...]``.
 
 Each is traced in a process of its own; families of models at their real size, from config.json, or from factories that
-need diffusers. Programs of other people are given by ``--script SCRIPT.py [-- ARGS]``.
+need diffusers (``pip install diffusers`` beside Headroom, which does without). Programs of other people are given by
+``--script SCRIPT.py [-- ARGS]``.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def trace(options: argparse.Namespace) -> int:
         )  # fmt: skip
         peers.stay()
     except ProgramFailed as failed:
-        if options.hf is None:  # of somebody's own code, which the trace names
+        if options.hf is None and not _wants_ranks(failed.error):  # of somebody's own code, which the trace names
             traceback.print_exception(failed.error)
         print(f"{options.said_by or 'trace'}: {failed.problem}", file=sys.stderr, flush=True)
         return FAILED
@@ -187,7 +187,7 @@ def run(
     """
     gc.disable()  # until the recorded step begins: a seventh of the time went into looking through imports
     local = _as_launched(chip, world_size, rank)
-    from runners.program import distributed
+    from runners.program import distributed, triton_kernels
     from runners.program.chip import Device
     from runners.program.fake import Route
     from runners.program.recording import Finished, Recording
@@ -200,6 +200,7 @@ def run(
     route = Route(device, recording)
     route.install()
     distributed.install(route, world_size, rank, peers)
+    triton_kernels.install(recording)
     route.recorder.in_backward = functools.partial(_last_words, own=own)
     counted = Steps(recording, steps)
     counted.install()
@@ -259,9 +260,14 @@ def _failure(name: str, error: BaseException, *, own: bool) -> Problem:
     remedy = "See the trace above; the program must run to the end of a step."
     if isinstance(error, ModuleNotFoundError):
         remedy = "Install it beside Headroom; what only a host with a GPU can build the program must go without."
-    if isinstance(error, KeyError) and error.args and error.args[0] in LAUNCHED:
-        remedy = "It wants to be started on several ranks: say how many with --world-size."
+    if _wants_ranks(error):
+        message = f"wants to be started on several ranks: it reads {error.args[0]}, which torchrun sets"
+        return Problem(field=name, message=message, remedy="Say how many with --world-size.")
     return Problem(field=name, message=f"failed: {type(error).__name__}: {text}", remedy=remedy)
+
+
+def _wants_ranks(error: BaseException) -> bool:
+    return isinstance(error, KeyError) and bool(error.args) and error.args[0] in LAUNCHED
 
 
 def _checked(options: argparse.Namespace) -> Chip:

@@ -7,6 +7,7 @@ import functools
 import os
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -17,8 +18,9 @@ from torch.distributed._functional_collectives import AsyncCollectiveTensor
 from estimator.scenario.breakdown import MemoryKind
 from estimator.scenario.problems import InputProblems, Problem
 from runners.program import ddp, objects, values
+from runners.program.devices import DEVICE
 from runners.program.peers import Peers
-from runners.program.recorder import DEVICE, Recorder, is_on_device, leaves
+from runners.program.recorder import Recorder, is_on_device, leaves
 from runners.program.recording import Recording
 
 if TYPE_CHECKING:
@@ -64,6 +66,16 @@ class Done(c10d.Work):
         future: Any = torch.futures.Future()
         future.set_result([])
         return future
+
+
+class ProcessGroupNCCL:
+    """NCCL's process group, of which CPU builds of torch have none: programs give it options, and ask for its kind."""
+
+    class Options:
+        """Takes whatever NCCL's does."""
+
+        def __init__(self, *_: Any, **__: Any) -> None:
+            self.config = SimpleNamespace()
 
 
 class Collectives:
@@ -205,6 +217,8 @@ def install(route: Route, world_size: int, rank: int, peers: Peers) -> None:
         **objects.answers(peers),
     }.items():  # fmt: skip
         _replace(name, answer)
+    for module in (dist, inner):
+        setattr(module, ProcessGroupNCCL.__name__, ProcessGroupNCCL)
     _patch_spawning(rank)
     ddp.install(collectives, route.recording)
     _patch_tensor_parallel(route)
@@ -233,11 +247,11 @@ def _replace(name: str, answer: Any) -> None:
 
 
 def _patch_tensor_parallel(route: Route) -> None:
-    """DTensor works out shapes on fakes of its own, which do not mix with the program's."""
+    """DTensor works out whole shapes on fakes of its own, which do not mix with the program's and lie nowhere."""
     from torch.distributed.tensor import _sharding_prop
 
     anywhere: Any = _sharding_prop
-    anywhere.detect_fake_mode = lambda *_: route.fakes
+    anywhere.detect_fake_mode = lambda *_: route.recorder.unrecorded()
 
 
 _GROUP_TYPE = "ProcessGroup"

@@ -20,9 +20,10 @@ from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
 from runners.program import attention, autocast, chip, compiled, composites, recurrent
-from runners.program.functions import Cuda, inward_named, known, on_device, on_host
+from runners.program.devices import DEVICE, inward_named, known
+from runners.program.functions import Cuda, on_device, on_host
 from runners.program.moved import become
-from runners.program.recorder import DEVICE, Recorder
+from runners.program.recorder import Recorder
 from runners.program.recording import Finished, Recording
 
 _HERE = torch.device("cpu")

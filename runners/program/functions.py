@@ -12,7 +12,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
 
 from runners.program import chip, moved, placeholders
-from runners.program.recorder import DEVICE, is_on_device
+from runners.program.devices import DEVICE, inward, inward_named, known
+from runners.program.recorder import is_on_device
 from runners.program.recording import Recording
 
 
@@ -40,36 +41,6 @@ class Cuda(TorchFunctionMode):
         if special is not None:
             return special(func, args, kwargs or {})
         return func(*inward(args), **(inward_named(kwargs) if kwargs else {}))
-
-
-def inward(args: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Replace devices among positional values."""
-    for value in args:
-        kind = type(value)
-        if kind is torch.device or kind is str:
-            return tuple(map(known, args))
-    return args
-
-
-def inward_named(kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Replace the device among named values."""
-    if "device" not in kwargs and "map_location" not in kwargs:
-        return kwargs
-    changed = dict(kwargs)
-    for name in ("device", "map_location"):
-        if name in changed:
-            value = changed[name]
-            changed[name] = torch.device(DEVICE, 0) if type(value) is int else known(value)
-    return changed
-
-
-def known(value: Any) -> Any:
-    """Return the device as torch knows it here, any other value as it is."""
-    if type(value) is torch.device:
-        return torch.device(DEVICE, 0) if value.type in ("cuda", DEVICE) else value
-    if type(value) is str and (value == "cuda" or value.startswith("cuda:")):
-        return DEVICE + ":0"
-    return value
 
 
 def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[Any, Any, Any], Any]]:

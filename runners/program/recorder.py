@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -16,14 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.program import placeholders, recurrent, values, varying, zeros
 from runners.program.attention import attend
+from runners.program.devices import DEVICE, inward, inward_named
 from runners.program.recording import Recording
 from runners.program.remembered import Remembered
 from runners.program.schemas import Schema
 
 aten = torch.ops.aten
-
-DEVICE = "headroom"
-"""The name under which torch knows the fake device; the program sees "cuda"."""
 
 _ASKS_DEVICE = torch.ops.prim.device.default
 
@@ -48,6 +47,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.handlers: dict[str, Handler] = {}
         self._schemas: dict[int, Schema] = {}
         self.in_backward: Callable[[Any, Exception], None] = lambda func, error: None
+        self._unrecorded = 0
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -63,6 +63,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.recording.dtensor += any(one.__name__ == "DTensor" for one in types)
             return NotImplemented
         with torch._C.DisableTorchFunction():
+            if self._unrecorded:
+                return self._remembered.dispatch(func, types, args, inward_named(kwargs or {}))
             if not self.recording.backward:
                 return self._take(func, types, args, kwargs)
             try:
@@ -70,6 +72,15 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             except Exception as error:
                 self.in_backward(func, error)
                 raise
+
+    @contextmanager
+    def unrecorded(self) -> Iterator[None]:
+        """What runs on shapes to learn them, on no device, is neither a kernel nor memory."""
+        self._unrecorded += 1
+        try:
+            yield
+        finally:
+            self._unrecorded -= 1
 
     def schema(self, func: Any) -> Schema:
         """What is known of an op; ops live as long as torch, and are found by identity, not by a hash in Python."""
@@ -87,6 +98,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             func = _IN_PLACE_BACKWARD[func]
         schema = self.schema(func)
         if schema.composite and id(func) not in _SPECIAL:
+            # within an op (DTensor's handlers) no function mode has named the device
+            args, kwargs = inward(args), inward_named(kwargs)
             with self:
                 return func.decompose(*args, **kwargs)
         handler = self.handlers.get(schema.namespace)

@@ -43,9 +43,6 @@ class Remembered:
 
     def dispatch(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """Return what ``FakeTensorMode.dispatch`` does."""
-        if torch.distributed.is_initialized():
-            # FSDP frees storages and fills them again: what is remembered there kept some of them (a GB of 30)
-            return self._fakes.dispatch(func, types, args, kwargs)
         kind = self._kinds.get(id(func))
         if kind is None:
             kind = self._kinds[id(func)] = _kind(func)
@@ -178,7 +175,7 @@ def _make(made: _Made, args: Any) -> FakeTensor:
     tensor = torch.Tensor._make_subclass(
         FakeTensor, empty, False, dispatch_device=True, device_for_backend_keys=made.device
     )
-    torch._C._set_throw_on_mutable_data_ptr(tensor)
+    torch._C._set_warn_deprecated_on_mutable_data_ptr(tensor)  # as of any other: FSDP compares addresses
     tensor.__dict__.update(made.about)
     return tensor
 

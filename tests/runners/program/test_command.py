@@ -71,7 +71,7 @@ def test_what_follows_two_dashes_is_the_programs():
     [
         ("raise RuntimeError('no data.')", "failed: RuntimeError: no data. See the trace above"),
         ("import flash_nothing", "Install it beside Headroom"),
-        ("import os; os.environ['LOCAL_RANK']", "say how many with --world-size"),
+        ("import os; os.environ['LOCAL_RANK']", "it reads LOCAL_RANK, which torchrun sets. Say how many"),
         ("import torch; torch.ones(3)", "ran without anything for the device"),
     ],
 )
@@ -81,4 +81,5 @@ def test_a_program_that_fails_leaves_no_list(text, said, tmp_path):
     done = run_forked("trace", str(script), "--out", str(out), cwd=tmp_path)
     assert done.returncode == 1
     assert said in done.stderr
+    assert ("Traceback" in done.stderr) == ("raise" in text or "import flash" in text)
     assert not out.exists()

@@ -176,6 +176,15 @@ def test_tensor_parallel_halves_meet_in_an_all_reduce(traced):
     assert waits == {found.calls.index(call) for call in exchanges}
 
 
+def test_a_split_loss_has_the_products_of_its_rank_alone(traced):
+    """DTensor runs each op on whole shapes, on no device, to learn what it returns: no kernels, no memory."""
+    found = traced(PROGRAMS / "parallel.py", "--world-size", "8", "--steps", "1", "--", "loss")
+    made = [found.of(call) for call in found.calls if call.kind == "kernel"]
+    products = [one.outputs[0].shape for one in made if one.op == "aten::addmm"]
+    assert products == [(8, 128), (8, 1024), (8, 2)] * 2
+    assert (8, 2) in {one.inputs[0].shape for one in made if one.op == "aten::exp"}, "classes are split"
+
+
 def test_compiled_calls_are_marked_and_the_assumption_is_stated(traced):
     found = traced(PROGRAMS / "parallel.py", "--world-size", "2", "--", "ddp", "compile")
     marked = [call for call in found.calls if call.compiled and call.kind == "kernel"]
@@ -310,3 +319,9 @@ def test_gradients_of_rows_that_the_host_picked_are_written_on_the_device(traced
     assert Counter(ops(found, phase="backward"))["_index_put_impl_"] == 1
     (written,) = (found.of(call) for call in found.calls if found.of(call).op.endswith("_index_put_impl_"))
     assert written.outputs[0].shape == (32, 8)
+
+
+def test_a_kernel_of_triton_is_recorded_with_what_it_reads_and_writes(traced):
+    found = traced(PROGRAMS / "own_kernel.py")
+    (launched,) = (found.of(call) for call in found.calls if found.of(call).op == "triton::squared")
+    assert [one.shape for one in launched.inputs] == [(8, 64)] * 2

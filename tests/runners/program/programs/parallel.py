@@ -1,4 +1,4 @@
-"""A small network under what is named: ddp, fsdp, flat (FSDP of flat parameters), tensor."""
+"""A small network under what is named: ddp, fsdp, flat (FSDP of flat parameters), tensor, loss (tensor, to its end)."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FullyShardedDataParallel, MixedPrecision, fully_shard
-from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, loss_parallel, parallelize_module
 
 how = sys.argv[1]
 torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
@@ -19,6 +19,14 @@ network = nn.Sequential(nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 1024),
 if how == "tensor":
     mesh = init_device_mesh("cuda", (2, 4), mesh_dim_names=("dp", "tp"))
     parallelize_module(network, mesh["tp"], {"0": ColwiseParallel(), "2": RowwiseParallel(), "4": ColwiseParallel()})
+if how == "loss":
+    dist.new_group(pg_options=dist.ProcessGroupNCCL.Options(is_high_priority_stream=True))
+    mesh = init_device_mesh("cuda", (8,))
+    split = ColwiseParallel(use_local_output=False)
+    parallelize_module(network, mesh, {"0": ColwiseParallel(), "2": RowwiseParallel(), "4": split})
+    with loss_parallel():
+        classes = torch.zeros(8, dtype=torch.int64, device="cuda")
+        nn.functional.cross_entropy(network(torch.randn(8, 1024, device="cuda")), classes).backward()
 if how == "fsdp":
     for layer in (network[0], network[2], network):
         fully_shard(layer)

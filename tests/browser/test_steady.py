@@ -60,7 +60,7 @@ def test_words_in_the_tray_do_not_pile_up(open_page):
         """async () => {
           const { toast } = await import(js("views/common/toast"));
           for (const text of ["a", "b", "a", "c", "d", "d", "e"]) toast(text);
-          return [...document.querySelectorAll("#tray .toast")].map((one) => one.textContent);
+          return [...document.querySelectorAll(".toast")].map((one) => one.textContent);
         }"""
     )
     assert said == ["e", "d", "c"]

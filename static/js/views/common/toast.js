@@ -1,4 +1,4 @@
-/** Short answers to what a person just did, in the tray. */
+/** Short answers to what a person just did, at the foot of the page. */
 import { ApiError } from "../../api.js";
 import { byId, h, icon } from "./dom.js";
 
@@ -8,12 +8,12 @@ const MOST = 3;
 /** Say something for a moment; the same again takes its own place, and the oldest makes room. @param {string} text */
 export function toast(text) {
   const note = h("div", { class: "toast", role: "status", text });
-  const others = [...byId("tray").querySelectorAll(".toast")].filter((one) => {
+  const others = [...byId("toasts").querySelectorAll(".toast")].filter((one) => {
     if (one.textContent === text) one.remove();
     return one.isConnected;
   });
   others.slice(MOST - 1).forEach((one) => one.remove());
-  byId("tray").prepend(note);
+  byId("toasts").prepend(note);
   setTimeout(() => note.remove(), SHOWN_MS);
 }
 

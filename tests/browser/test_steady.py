@@ -64,3 +64,11 @@ def test_words_in_the_tray_do_not_pile_up(open_page):
         }"""
     )
     assert said == ["e", "d", "c"]
+    # and what lies under them can be pressed
+    under = page.locator(".toast").first.evaluate(
+        """(toast) => {
+            const { left, top, width, height } = toast.getBoundingClientRect();
+            return document.elementFromPoint(left + width / 2, top + height / 2).className;
+        }"""
+    )
+    assert under != "toast"

@@ -8,12 +8,12 @@ const MOST = 3;
 /** Say something for a moment; the same again takes its own place, and the oldest makes room. @param {string} text */
 export function toast(text) {
   const note = h("div", { class: "toast", role: "status", text });
-  const others = [...byId("toasts").querySelectorAll(".toast")].filter((one) => {
+  const others = [...byId("tray").querySelectorAll(".toast")].filter((one) => {
     if (one.textContent === text) one.remove();
     return one.isConnected;
   });
   others.slice(MOST - 1).forEach((one) => one.remove());
-  byId("toasts").prepend(note);
+  byId("tray").prepend(note);
   setTimeout(() => note.remove(), SHOWN_MS);
 }
 

@@ -1,5 +1,5 @@
 /** The table of ops, those of the selected cause marked: one transformer layer and one micro-batch, or the whole step; then embedding, head, optimizer. */
-import { bytes, csv, percent, quantity, scaleFor, significant } from "../../format.js";
+import { bytes, csv, percent, quantity, scaleOfMost, significant } from "../../format.js";
 import { categoryIn, tokenOfKey } from "../../figures/base.js";
 import { state } from "../../state.js";
 import { download, h, swatch } from "../common/dom.js";
@@ -133,8 +133,8 @@ export function createLayers({ name }) {
       ),
     }));
     const all = groups.flatMap(({ lines }) => lines);
-    const time = scaleFor(
-      Math.max(...all.map(({ forward_s, backward_s, other_s }) => Math.max(forward_s, backward_s, other_s))),
+    const time = scaleOfMost(
+      all.flatMap(({ forward_s, backward_s, other_s }) => [forward_s, backward_s, other_s]),
       "s",
     );
     const cell = (/** @type {number} */ value, /** @type {string} */ text) =>

@@ -186,7 +186,7 @@ export function createStrip() {
     // what is not known says why, where its interval would be
     const why = [b, a].map((side) => side && uncounted(side)).find(Boolean) ?? "";
     if (why) for (const one of [tokens, price]) if (!one.low.textContent) put(one.low, why);
-    if (unpriced) put(price.delta, "no price known");
+    if (unpriced && !why) put(price.delta, "no price known");
     const step_usd = priceOf(b, known.usd)?.step_usd;
     price.element.title = `Chips × their price per hour × step time / tokens.${step_usd ? ` A step costs $${significant(step_usd)}.` : ""}`;
   }

@@ -57,20 +57,6 @@ export function scaleFor(largest, kind) {
   return { factor, unit: prefix + unit };
 }
 
-const SMALL = 0.02;
-
-/**
- * One scale for a column whose largest value may be of another kind than the rest: that of the largest, unless most
- * others would be small fractions of its unit.
- * @param {number[]} values @param {string} kind
- */
-export function scaleOfMost(values, kind) {
-  const sorted = values.filter((value) => value > 0).sort((a, b) => a - b);
-  const [middle, largest] = [sorted[Math.floor(sorted.length / 2)] ?? 0, sorted.at(-1) ?? 0];
-  const scale = scaleFor(largest, kind);
-  return middle && middle < SMALL * scale.factor ? scaleFor(scale.factor / 1000, kind) : scale;
-}
-
 /**
  * Split a quantity into number and unit, for tiles.
  * @param {number | null | undefined} value

@@ -48,14 +48,6 @@ def test_numbers_have_three_digits_and_one_unit(call):
     assert call("format", "seconds", None) == "–"
 
 
-def test_a_column_is_read_in_the_unit_of_most_of_it(call):
-    layer_s, long_s = [1.4e-3, 3.3e-3, 4e-5, 0, 2e-3], 2.2
-    assert call("format", "scaleOfMost", [*layer_s, long_s], "s") == {"factor": 1e-3, "unit": "ms"}
-    assert call("format", "scaleOfMost", [*layer_s, 0.015], "s") == {"factor": 1e-3, "unit": "ms"}
-    assert call("format", "scaleOfMost", [0.5, 0.1, long_s], "s") == {"factor": 1, "unit": "s"}
-    assert call("format", "scaleOfMost", [], "s") == {"factor": 1e-3, "unit": "ms"}
-
-
 def test_csv_keeps_full_precision_and_disarms_formulas(call):
     table = {
         "columns": [{"title": "op"}, {"title": "time", "unit": "s"}],

@@ -1,5 +1,5 @@
 /** The table of ops, those of the selected cause marked: one transformer layer and one micro-batch, or the whole step; then embedding, head, optimizer. */
-import { bytes, csv, percent, quantity, scaleOfMost, significant } from "../../format.js";
+import { bytes, csv, percent, quantity, scaleFor, significant } from "../../format.js";
 import { categoryIn, tokenOfKey } from "../../figures/base.js";
 import { state } from "../../state.js";
 import { download, h, swatch } from "../common/dom.js";
@@ -7,7 +7,7 @@ import { linesOf, shapeText } from "../../figures/opLines.js";
 import { createLayerTable } from "./layerTable.js";
 import { createSave, panelJson } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
-import { grid } from "../common/table.js";
+import { grid, leadOf } from "../common/table.js";
 
 /** @typedef {import("../../figures/opLines.js").Line} Line */
 
@@ -133,8 +133,8 @@ export function createLayers({ name }) {
       ),
     }));
     const all = groups.flatMap(({ lines }) => lines);
-    const time = scaleOfMost(
-      all.flatMap(({ forward_s, backward_s, other_s }) => [forward_s, backward_s, other_s]),
+    const time = scaleFor(
+      leadOf(all.flatMap(({ forward_s, backward_s, other_s }) => [forward_s, backward_s, other_s])),
       "s",
     );
     const cell = (/** @type {number} */ value, /** @type {string} */ text) =>

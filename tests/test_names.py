@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from estimator.scenario.breakdown import (
@@ -151,6 +152,30 @@ def test_neighbours_of_a_stack_differ_without_colour_too():
             for first, second in {*pairwise(hues), *pairwise(without_bubble)}:
                 lightness = abs(_lightness(theme[first]) - _lightness(theme[second]))
                 assert lightness > LEAST_LIGHTNESS, (first, second)
+
+
+LEAST_APART = 0.06
+"""Of Oklab (Ottosson 2020), three times what is just seen side by side."""
+
+
+def _oklab(colour: str) -> np.ndarray:
+    channels = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    cones = np.array([[0.4122, 0.5363, 0.0514], [0.2119, 0.6807, 0.1074], [0.0883, 0.2817, 0.6300]]) @ linear
+    mixed = [[0.2105, 0.7936, -0.0041], [1.9780, -2.4286, 0.4506], [0.0259, 0.7828, -0.8087]]
+    return np.array(mixed) @ np.cbrt(cones)
+
+
+def test_what_one_figure_shows_is_told_apart_by_colour():
+    tokens = (ROOT / "static/css/tokens.css").read_text()
+    found = re.findall(r"--hue-(\w+): (#[0-9a-f]{6})", tokens)
+    # the timeline has categories, phases and passes of a pipeline
+    timeline = SHOWN_CATEGORIES | SHOWN_PHASES | SHOWN_PASSES
+    for theme in (dict(found[: len(found) // 2]), dict(found[len(found) // 2 :])):
+        for names in (timeline, SHOWN_MEMORY_KINDS):
+            for first, second in combinations(sorted({one.hue for one in names.values()}), 2):
+                apart = np.linalg.norm(_oklab(theme[first]) - _oklab(theme[second]))
+                assert apart > LEAST_APART, (first, second)
 
 
 SCENARIO = scenario_json(

@@ -13,7 +13,7 @@ from app.commands.files import print_json, read_object, wrapped
 from app.commands.plans import plans_text
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import training_from_json
-from estimator.scenario.units import bytes_text, engineering, seconds
+from estimator.scenario.units import bytes_text, counted, engineering, seconds
 from estimator.search.sweep import Sweep
 from estimator.search.sweep import sweep as search
 
@@ -41,7 +41,7 @@ def sweep(
 def text(found: Sweep, wide: bool = False, specification: Mapping[str, Any] | None = None) -> str:
     """Write the search of a specification for a terminal."""
     given = specification or {}
-    tried = f"{found.plans_tried} plans tried in {seconds(found.seconds)}"
+    tried = f"{counted(found.plans_tried, 'plan')} tried in {seconds(found.seconds)}"
     lines = [f"{tried} ({engineering(found.plans_per_s, 'plans/s')}), {found.plans_fitting} fit"]
     if not found.best:
         return "\n".join([*lines, _nothing(given.get("limits", {}))])
@@ -65,4 +65,4 @@ def _assumed(given: Mapping[str, Any]) -> str:
 
 def _front(found: Sweep) -> str:
     chips = round(found.pareto[0].cost_chip_s / found.pareto[0].step_time_s)
-    return f"none is better in both time and memory (cost follows time: {chips} chips)"
+    return f"none is better in both time and memory (cost follows time: {counted(chips, 'chip')})"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from estimator.operations import attention
 from estimator.operations.op import Op, again, kernels, piece_of, unsaved
 from estimator.operations.rank_sizes import RankSizes
@@ -64,7 +66,7 @@ def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, e
     if any(op.kind == "attention" for op in forward):
         kept_bytes = kept_bytes + d.tokens * (d.core_width * d.widths.compute + 4.0 * d.heads)
     redone: list[Op] = []
-    products = 0
+    products: Number = 0.0
     for op in forward:
         count = op.count
         if op.name.endswith(WEIGHT_COPIES):
@@ -74,11 +76,12 @@ def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, e
         if op.kind == "gemm" and op.name != "router" and not op.name.startswith("expert "):
             kept = count
             if op.category != Category.ATTENTION:
-                kept = (products + int(count) + 1) // 2 - (products + 1) // 2
-                products += int(count)
+                # a product of a grid runs in steps, whose number a search has for all shapes at once
+                kept = (products + count + 1) // 2 - (products + 1) // 2
+                products = products + count
             kept_bytes = kept_bytes + kept * op.batch * op.m * op.n * d.widths.compute
             count = count - kept
-        if piece_of(op.name) not in end and (op.count == 0 or count > 0):
+        if piece_of(op.name) not in end and np.any((op.count == 0) | (count > 0)):
             redone.append(again(op, count))
     kept_op = kernels("block input, products", layer, "forward", elements=stream, launches=0.0, saved_bytes=kept_bytes)
     return [kept_op, *map(unsaved, forward), *redone, *backward]

@@ -144,7 +144,7 @@ SHOWN_PHASES = {
 SHOWN_PASSES = {
     Phase.FORWARD: SHOWN_PHASES[Phase.FORWARD],
     Phase.BACKWARD: SHOWN_PHASES[Phase.BACKWARD],
-    WEIGHT_GRADIENTS: Shown(label="weight gradients", hue="amber"),
+    WEIGHT_GRADIENTS: Shown(label="weight gradients", hue="pink"),
 }
 """Passes of a micro-batch through a stage, as a timeline of a pipeline draws them."""
 SHOWN_MEMORY_KINDS = {

@@ -14,6 +14,7 @@ from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.training import Training
+from estimator.scenario.units import counted
 
 PARTS = ("model", "cluster", "plan", "training")
 _CLUSTER_KEYS = ("chip", "chips_per_node", "nodes", "link", "network")
@@ -86,7 +87,7 @@ def scenario_problems(scenario: Scenario) -> list[Problem]:
             Problem(
                 field="plan.dp",
                 message=f"dp·tp·pp·cp = {plan.dp}·{plan.tp}·{plan.pp}·{plan.cp} = {plan.chips}, "
-                f"but the cluster has {cluster.chips} chips",
+                f"but the cluster has {counted(cluster.chips, 'chip')}",
                 remedy="Change a degree, cluster.nodes or cluster.chips_per_node until they agree.",
             )
         )

@@ -20,6 +20,7 @@ from estimator.scenario.plan import AXES, PLACEMENTS, Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario, scenario_as_given, scenario_from_json
 from estimator.scenario.training import Training
+from estimator.scenario.units import counted
 from estimator.search.coupled_fields import batch_following, following
 from estimator.search.space import MAX_EXPERT_TP, MAX_MICRO_BATCH, canonical, divisors
 
@@ -200,7 +201,7 @@ def _divided(field: str, chips: int, by: int) -> int:
             [
                 Problem(
                     field=field,
-                    message=f"{by} does not divide {chips} chips",
+                    message=f"{by} does not divide {counted(chips, 'chip')}",
                     remedy="Choose a degree that divides the chips, or change the number of chips first.",
                 )
             ]

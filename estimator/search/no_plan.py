@@ -11,6 +11,7 @@ from estimator.scenario.legality import legality
 from estimator.scenario.plan import AXES, Plan
 from estimator.scenario.problems import Problem
 from estimator.scenario.scenario import Scenario
+from estimator.scenario.units import counted
 
 
 def nothing_legal(base: Scenario, locked: Mapping[str, Any]) -> list[Problem]:
@@ -21,7 +22,7 @@ def nothing_legal(base: Scenario, locked: Mapping[str, Any]) -> list[Problem]:
     found = [
         Problem(
             field=f"locked.{axis}",
-            message=f"{axis} = {degree} does not divide {chips} chips",
+            message=f"{axis} = {degree} does not divide {counted(chips, 'chip')}",
             remedy=f"Lock {axis} to a divisor of {chips}, or release it.",
         )
         for axis, degree in degrees.items()
@@ -29,10 +30,9 @@ def nothing_legal(base: Scenario, locked: Mapping[str, Any]) -> list[Problem]:
     ]
     if not found and chips % product:
         names = " · ".join(f"{axis} {degree}" for axis, degree in degrees.items())
+        message = f"{names} = {product} does not divide {counted(chips, 'chip')}"
         remedy = f"Choose degrees whose product divides {chips}, or release one."
-        found.append(
-            Problem(field="locked", message=f"{names} = {product} does not divide {chips} chips", remedy=remedy)
-        )
+        found.append(Problem(field="locked", message=message, remedy=remedy))
     if not found:
         # The same checks as for a scenario, of which only those about locked fields can be the reason.
         plan = replace(Plan(), **locked)
@@ -44,7 +44,8 @@ def nothing_legal(base: Scenario, locked: Mapping[str, Any]) -> list[Problem]:
     return found or [
         Problem(
             field="locked" if locked else "training.global_batch",
-            message=f"no plan of {chips} chips, as locked, divides {base.training.global_batch} sequences per step",
+            message=f"no plan of {counted(chips, 'chip')}, as locked, divides"
+            f" {counted(base.training.global_batch, 'sequence')} per step",
             remedy="Release a field, or choose a global_batch with more divisors.",
         )
     ]

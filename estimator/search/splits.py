@@ -25,7 +25,7 @@ from estimator.scenario.legality import context_problems, tensor_problems
 from estimator.scenario.plan import Plan
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
-from estimator.scenario.units import Number
+from estimator.scenario.units import Number, counted
 from estimator.search.space import divisors
 
 Values = NDArray[np.float64]
@@ -188,7 +188,8 @@ def parallelism(scenario: Scenario, ranks: int = 0, calibration: Calibrated | No
     ranks = ranks or (scenario.plan.tp if scenario.plan.tp > 1 else max(usual, 2))
     if not 2 <= ranks <= MOST_RANKS:
         remedy = f"Choose 2 to {MOST_RANKS} chips."
-        raise InputProblems([Problem(field="ranks", message=f"{ranks} chips make no group to compare", remedy=remedy)])
+        message = f"no group of {counted(ranks, 'chip')} can be compared"
+        raise InputProblems([Problem(field="ranks", message=message, remedy=remedy)])
     per_node = min(usual, ranks)
     base = effective(replace(scenario, cluster=replace(scenario.cluster, chips_per_node=per_node, nodes=1)))
     e = efficiencies_of(base, calibration)

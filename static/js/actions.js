@@ -149,12 +149,16 @@ export function setOwnModel(model) {
   setScenario(complete({ ...state.scenario, model }, state.catalog));
 }
 
-/** Change the chip and keep the number of chips, in nodes as this chip is sold. @param {string} key */
+/**
+ * Change the chip and keep the number of chips, in nodes as this chip is sold. The plan on the chip that is left becomes A,
+ * unless one stands there already.
+ * @param {string} key
+ */
 export function setChip(key) {
   const usual = state.catalog.chips.find((entry) => entry.key === key)?.value.chips_per_node ?? 8;
-  const before = pinOf(state.scenario, state.base);
+  const kept = keptA();
   leaveSample();
-  set({ a: before, b: "plan" });
+  set({ a: kept, b: "plan" });
   setScenario({ ...state.scenario, cluster: resized({ chip: key }, clusterChips(state.scenario.cluster), usual) });
 }
 
@@ -259,11 +263,15 @@ export function swapSides() {
   if (a && b) setSides(b, a);
 }
 
+/** What stays as A beside a plan that becomes B: what stands beside the plan that is edited, else that plan itself. */
+function keptA() {
+  const [a, b] = chosenSides(state);
+  return b === "plan" && a ? a : pinOf(state.scenario, state.base);
+}
+
 /** Put a plan into B and keep A. @param {any} scenario @param {string} [view]  where it is seen */
 export function tryPlan(scenario, view = state.view) {
-  const [a, b] = chosenSides(state);
-  const before = pinOf(state.scenario, state.base);
-  set({ a: b === "plan" && a ? a : before, b: "plan", selected: "", drag: null, view });
+  set({ a: keptA(), b: "plan", selected: "", drag: null, view });
   setScenario(complete(scenario, state.catalog));
 }
 

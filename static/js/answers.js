@@ -18,11 +18,12 @@ const MOST_COUNTS = 8;
 
 /**
  * Numbers of chips to try, the most first: halves and three quarters of the most in whole nodes, within a node halves;
- * of more than eight the halves first, so that a wide range is tried down to few.
+ * of more than eight the halves first, so that a wide range is tried down to few. None where the least is above the most.
  * @param {number} least @param {number} most @param {number} node  chips in a usual node @returns {number[]}
  */
 export function chipCounts(least, most, node) {
-  if (!least || least >= most) return [most];
+  if (least > most) return [];
+  if (!least) return [most];
   const halves = [];
   for (let half = most; half >= least; half /= 2) halves.push(half);
   const whole = (/** @type {number} */ one) => (one <= node ? Number.isInteger(Math.log2(one)) : one % node === 0);

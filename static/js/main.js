@@ -37,7 +37,7 @@ const RETRY_MS = 3000;
 const PENDING_MS = 2000;
 
 /** @param {string} view */
-const labelOf = (view) => `${view[0].toUpperCase()}${view.slice(1)}`;
+const labelOf = (view) => (view === "measurements" ? "Measured" : `${view[0].toUpperCase()}${view.slice(1)}`);
 
 function showView() {
   for (const view of VIEWS) byId(view).hidden = view !== state.view;
@@ -133,7 +133,7 @@ async function start() {
   const shortcuts = [
     { keys: ["1"], does: "Explore", act: () => show("explore") },
     { keys: ["2"], does: "Runs", act: () => show("runs") },
-    { keys: ["3"], does: "Measurements", act: () => show("measurements") },
+    { keys: ["3"], does: "Measured", act: () => show("measurements") },
     { keys: ["4"], does: "Studies", act: () => show("studies") },
     { keys: ["s"], does: "Search", act: () => show("search") },
     { keys: ["/"], does: "find a model", act: () => palette.model() },

@@ -39,6 +39,15 @@ def roofline(*sides: tuple[str, dict[str, Any], str], selected: str = "") -> dic
     return figure
 
 
+def test_kernels_that_have_no_place_are_counted_where_they_stand():
+    works = [*WORKS, *({**work(f"copy {at}", "other", "forward", 0), "flops": 0} for at in range(3))]
+    series = [{"letter": "B", "predicted": False, "works": works, "step_s": 2e-3}]
+    roofed = [{"letter": "B", "roofs": H100, "precision": "bf16"}]
+    given = {"series": series, "roofed": roofed, "categories": names(SHOWN_CATEGORIES), "colour": True, "narrow": False}
+    (figure,) = call_each("figures/roofline", "roofline", [[given]])
+    assert roofs_of(figure)[-1] == f"3 unpriced, {3 * works[0]['seconds'] * 1e3:.2f} ms"
+
+
 def roofs_of(figure: dict[str, Any]) -> list[str]:
     return [one["text"] for one in figure["layout"]["annotations"]]
 

@@ -116,7 +116,18 @@ def test_another_model_or_chip_leaves_the_bundled_sample_behind(visit):
     expect(side(page, "A")).to_contain_text("H200")
     expect(side(page, "B")).to_contain_text("H100 SXM")
     assert query(page, "measured") == "none"
-    page.go_back()
+    # and goes on standing there, whatever the third edit is of; what has no price says so, and how it gets one
+    kept = query(page, "a")
+    page.get_by_role("radio", name="full", exact=True).check(force=True)
+    page.select_option("#chip", "gh200")
+    expect(side(page, "B")).to_contain_text("GH200")
+    assert query(page, "a") == kept
+    expect(page.locator("#tile-price")).to_contain_text("no price known")
+    expect(page.locator("#tile-price .edit")).to_have_attribute(
+        "title", "The catalogue has no price of NVIDIA GH200 96 GB: give what one costs for an hour, in dollars."
+    )
+    for _ in range(3):
+        page.go_back()
     expect(measured).to_have_count(1)
     page.select_option("#model", "gpt2")
     expect(measured).to_have_count(0)

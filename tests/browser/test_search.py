@@ -69,6 +69,16 @@ def test_the_cheapest_plan_within_days_on_a_range_of_chips_is_told_and_what_woul
     page.get_by_label("Chips, at least").fill("4")
     page.get_by_label("Chips, at least").press("Enter")
     expect(page.locator(COUNTS)).to_contain_text("tried on 8 and 4 chips, no other number,")
+    # a range that holds no number is refused at its field, until one of its ends is another
+    page.get_by_label("Chips, at least").fill("64")
+    page.get_by_label("Chips, at least").press("Enter")
+    refused = "At least 64 and at most 8 chips leave no number of them: raise the most or lower the least."
+    expect(page.locator("#search .search-form .problem")).to_have_text(f"Refused: 64. {refused}")
+    expect(page.locator("#search .notice")).to_contain_text(refused)
+    page.get_by_label("Chips, at least").fill("4")
+    page.get_by_label("Chips, at least").press("Enter")
+    expect(page.locator("#search .search-form .problem")).to_have_count(0)
+    expect(page.locator("#search .notice")).to_have_count(0)
     page.get_by_label("Within, days").fill("20")
     page.get_by_label("Within, days").press("Enter")
     expect(page.locator("#search-status h3")).to_have_text("Cheapest")

@@ -60,7 +60,15 @@ def test_words_in_the_tray_do_not_pile_up(open_page):
         """async () => {
           const { toast } = await import(js("views/common/toast"));
           for (const text of ["a", "b", "a", "c", "d", "d", "e"]) toast(text);
-          return [...document.querySelectorAll("#tray .toast")].map((one) => one.textContent);
+          return [...document.querySelectorAll(".toast")].map((one) => one.textContent);
         }"""
     )
     assert said == ["e", "d", "c"]
+    # and what lies under them can be pressed
+    under = page.locator(".toast").first.evaluate(
+        """(toast) => {
+            const { left, top, width, height } = toast.getBoundingClientRect();
+            return document.elementFromPoint(left + width / 2, top + height / 2).className;
+        }"""
+    )
+    assert under != "toast"

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, expect
 
 from tests.browser.server import Server
 
@@ -53,6 +54,12 @@ def test_spread_and_prediction_have_the_unit_of_their_value(units_of, row, units
 def test_one_outlier_does_not_choose_the_unit_of_a_column(units_of):
     rows = {"median_s": [7e-4, 4e-4, 1.49], "flops_per_s": [3e9, 136e9, 1e6], "steps_s": [0.2, 0.3, 1.4]}
     assert units_of(rows) == ["ms", "GFLOP/s", "s"]
+
+
+def test_layers_are_in_the_unit_of_most_of_them(visit):
+    page = visit("/?model=llama3-70b&chip=h100-sxm&nodes=2&dp=16&sharding=ddp&measured=none")
+    # the optimizer takes seconds, an op of a layer a thousandth of one
+    expect(page.locator("#layers thead")).to_contain_text(re.compile("forward, [mµ]s"))
 
 
 LISTED = """async (rows) => {

@@ -28,7 +28,10 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
   const fills = numbers.map((value) =>
     between(colour("accent"), colour("accent-soft"), (Math.min(value, most) - least) / (most - least) || 0),
   );
-  const few = xs.length <= (narrow ? 4 : 8);
+  const few = xs.length <= (narrow ? 6 : 8);
+  // on a phone the unit, which the card says, leaves its room to the number
+  const written = (/** @type {Shown} */ one) =>
+    narrow ? said(measure, one).split(" ")[0] : measure.kind ? said(measure, one) : short(measure.of(one) ?? 0);
   const named = (/** @type {any[]} */ values) => ({
     tickvals: values.map((_, at) => at),
     ticktext: values.map((value) => escaped(value)),
@@ -49,7 +52,7 @@ export function planCells({ cells, axes, measure, colour, narrow }) {
           color: fills,
           line: { width: 1, color: colour("line-strong") },
         },
-        text: few ? cells.map(({ one }) => (measure.kind ? said(measure, one) : short(measure.of(one) ?? 0))) : [],
+        text: few ? cells.map(({ one }) => written(one)) : [],
         textposition: "inside",
         insidetextanchor: "middle",
         textangle: 0,

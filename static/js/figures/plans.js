@@ -156,7 +156,7 @@ export function planFigure({ plans: all, best, present, x, y, limits, colour, na
   return {
     data,
     order,
-    legend: counts.map((chips) => [token(chips), `${chips} chips`]),
+    legend: counts.map((chips) => [token(chips), plural(chips, "chip")]),
     layout: layout(colour, {
       height: narrow ? 280 : 320,
       margin: { l: 56, r: 18, t: 12, b: 42 },

@@ -13,6 +13,8 @@ export const HEIGHT_PX = 290;
 /** What the name of a roof takes of the height. */
 const LABEL_FRAC = 0.06;
 const MOST_RUG = 90;
+/** What the longest strokes of the rug take of the height. */
+const RUG_PX = 13;
 /** Letters of a name in a hover. */
 const LONGEST = 88;
 /** Every GPU of the catalogue has more. */
@@ -144,6 +146,7 @@ export function roofline(input) {
   };
   // kernels without FLOPs or bytes have no place; a rug at the foot counts them, the longest first
   const shown = unpriced.slice(0, MOST_RUG);
+  const left_out_s = unpriced.reduce((sum, { seconds }) => sum + seconds, 0);
   const rug = {
     type: "scatter",
     mode: "markers",
@@ -235,6 +238,23 @@ export function roofline(input) {
           showarrow: false,
           font: { size: 11, color: colour("ink-3") },
         },
+        // the rug says what it is where it is
+        ...(shown.length
+          ? [
+              {
+                xref: "paper",
+                x: 1,
+                yref: "paper",
+                y: 0,
+                yshift: RUG_PX,
+                xanchor: "right",
+                yanchor: "bottom",
+                text: `${significant(unpriced.length)} unpriced, ${quantity(left_out_s, "s")}`,
+                showarrow: false,
+                font: { size: 11, color: colour("ink-3") },
+              },
+            ]
+          : []),
       ],
     }),
     legend: categories
@@ -245,7 +265,7 @@ export function roofline(input) {
     range: bounds,
     measured: measured.length,
     left_out: unpriced.length,
-    left_out_s: unpriced.reduce((sum, { seconds }) => sum + seconds, 0),
+    left_out_s,
     summary: `Roofline with ${predicted.length} predicted and ${measured.length} measured points; attention counts what its kernel computes, half of the square where it is causal.`,
     table: {
       columns: [

@@ -196,14 +196,8 @@ function lineParts(series, { places, colour, narrow }, words) {
             title: { text: x_label },
             nticks: narrow ? 5 : 10,
             tickangle: 0,
-            // a few doublings are better read than decades
-            ...(x_log &&
-              places.length <= (narrow ? 5 : FEW) && {
-                tickvals: places,
-                ticktext: doublings(places.map(Number)).length
-                  ? places.map((place) => doubled(Number(place)))
-                  : places.map(shown),
-              }),
+            // doublings, of many every second, and a few other places are better read than decades
+            ...(x_log && placesAlong(places, narrow ? 5 : FEW)),
           },
       yaxis: {
         type: y_log ? "log" : "linear",
@@ -213,4 +207,11 @@ function lineParts(series, { places, colour, narrow }, words) {
       },
     }),
   };
+}
+
+/** Ticks at the places themselves; nothing where these are too many. @param {any[]} places @param {number} most */
+function placesAlong(places, most) {
+  const lengths = doublings(places.map(Number), most);
+  if (lengths.length) return { tickvals: lengths, ticktext: lengths.map(doubled) };
+  return places.length <= most ? { tickvals: places, ticktext: places.map(shown) } : {};
 }

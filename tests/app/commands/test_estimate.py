@@ -30,6 +30,10 @@ def test_estimate_gives_what_the_model_says(write, capsys):
     )
     for words in ("step time", "MFU", "peak memory", "fits", "forward", "parameters"):
         assert words in out
+    lower = "as causal attention computes half"
+    assert lower not in out, "what is recomputed makes HFU the higher one"
+    assert run(["estimate", write({**LLAMA, "plan": {**LLAMA["plan"], "recompute": "none"}})]) == 0
+    assert lower in " ".join(capsys.readouterr().out.split())
 
 
 def test_estimate_takes_the_model_of_a_config_json(write, capsys):

@@ -206,6 +206,16 @@ def test_all_axes_are_searched():
     assert found.best[0].step_time_s > 0
 
 
+def test_what_recomputation_keeps_of_products_that_run_in_steps_is_searched():
+    training = {**SPEC["training"], "framework": "torchtitan"}
+    locked = {"tp": 4, "tp_kind": "2d", "recompute": "selective"}
+    best = sweep({**SPEC, "training": training, "locked": locked}).best
+    assert best
+    for item in best:
+        alone = estimate(scenario_from_json(item.scenario), interval=False)
+        assert alike((item.step_time_s, item.peak_bytes), (alone.step_time_s, alone.memory.peak_bytes))
+
+
 def test_experts_are_searched():
     found = sweep({**SPEC, "model": MIXTRAL, "locked": {"ep": 4, "dp": 4}})
     assert found.plans_tried > 0

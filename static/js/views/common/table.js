@@ -72,7 +72,7 @@ const PARTS = 1000;
  * The value that chooses a column's unit: its largest, unless that would make the usual ones read badly.
  * @param {any[]} values
  */
-function leadOf(values) {
+export function leadOf(values) {
   const sizes = values.filter((value) => typeof value === "number" && value).map(Math.abs);
   const [largest, usual] = [largestOf(values), median(sizes) ?? 0];
   return OUTLIER * usual < largest ? Math.max(usual, largest / PARTS) : largest;

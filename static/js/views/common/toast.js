@@ -1,4 +1,4 @@
-/** Short answers to what a person just did, in the tray. */
+/** Short answers to what a person just did, at the foot of the page. */
 import { ApiError } from "../../api.js";
 import { byId, h, icon } from "./dom.js";
 

@@ -180,9 +180,9 @@ export function createExplore(root, { tour, choose }) {
       const left = figure.left_out
         ? `${plural(figure.left_out, "unpriced kernel")}, ${seconds(figure.left_out_s)}`
         : "";
-      put(roof.sub, [letters.join(" "), left].filter(Boolean).join(" · "));
+      put(roof.sub, letters.join(" "));
       roof.sub.title = left
-        ? "Unpriced: kernels whose FLOPs or bytes are not known, such as copies; they are the strokes at the foot."
+        ? `${left}: their FLOPs or bytes are not known, as of copies; they are the strokes at the foot.`
         : "";
       return {
         ...figure,

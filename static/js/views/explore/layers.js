@@ -7,7 +7,7 @@ import { linesOf, shapeText } from "../../figures/opLines.js";
 import { createLayerTable } from "./layerTable.js";
 import { createSave, panelJson } from "../common/save.js";
 import { createScroller } from "../common/scroller.js";
-import { grid } from "../common/table.js";
+import { grid, leadOf } from "../common/table.js";
 
 /** @typedef {import("../../figures/opLines.js").Line} Line */
 
@@ -134,7 +134,7 @@ export function createLayers({ name }) {
     }));
     const all = groups.flatMap(({ lines }) => lines);
     const time = scaleFor(
-      Math.max(...all.map(({ forward_s, backward_s, other_s }) => Math.max(forward_s, backward_s, other_s))),
+      leadOf(all.flatMap(({ forward_s, backward_s, other_s }) => [forward_s, backward_s, other_s])),
       "s",
     );
     const cell = (/** @type {number} */ value, /** @type {string} */ text) =>

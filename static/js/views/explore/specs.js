@@ -26,7 +26,7 @@ export function modelSpecs() {
 const GIB = 2 ** 30;
 
 /** A capacity in both units, as chips may be named by either. @param {number} capacity_bytes */
-const capacityWords = (capacity_bytes) => `${bytes(capacity_bytes)} (${significant(capacity_bytes / GIB)} GiB)`;
+export const inBothUnits = (capacity_bytes) => `${bytes(capacity_bytes)} (${significant(capacity_bytes / GIB)} GiB)`;
 
 /** Where the capacity of the chosen chip is from, and why it may be another number than the one in its name. */
 export function capacityHint() {
@@ -34,7 +34,7 @@ export function capacityHint() {
   const { memory_bytes } = chipOf(state.scenario, state.catalog);
   if (!memory_bytes) return "";
   const source = state.catalog.chips.find(({ key }) => key === cluster.chip)?.sources.memory_bytes;
-  return `${capacityWords(memory_bytes)}: a GB is 10⁹ bytes here, in the name of a chip often a GiB.${source ? ` Source: ${source}.` : ""}`;
+  return `${inBothUnits(memory_bytes)}: a GB is 10⁹ bytes here, in the name of a chip often a GiB.${source ? ` Source: ${source}.` : ""}`;
 }
 
 export function chipSpecs() {
@@ -52,7 +52,7 @@ export function chipSpecs() {
   const { chips_per_node, nodes } = state.scenario.cluster;
   return [
     `${quantity(peak, "flops_per_s")} ${name}`,
-    `${capacityWords(chip.memory_bytes)} at ${quantity(chip.memory_bytes_per_s, "bytes_per_s")}`,
+    `${inBothUnits(chip.memory_bytes)} at ${quantity(chip.memory_bytes_per_s, "bytes_per_s")}`,
     speed && `${link.label || "link"} ${quantity(speed, "bytes_per_s")}`,
     nodes > 1 ? `${count(nodes)} nodes of ${count(chips_per_node)}` : `${count(chips_per_node)} in one node`,
   ]

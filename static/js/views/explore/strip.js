@@ -141,7 +141,9 @@ export function createStrip() {
     const run = b.measurement ?? a?.measurement ?? null;
     step.element.title = [run && spreadWords(run), STEP_HINT].filter(Boolean).join(" ");
     const word = rowsWord([a, b]);
-    put(tokens.title, `${word ? `${word[0].toUpperCase()}${word.slice(1)}/s` : "Throughput"} per ${chip}`);
+    const rateWord = word ? `${word[0].toUpperCase()}${word.slice(1)}/s` : "Throughput";
+    put(tokens.title, `${rateWord} per ${chip}`);
+    tokens.title.dataset.brief = `${rateWord}/${chip}`;
     put(price.title, word ? `Per million ${word}` : "Price");
     price.title.dataset.brief = word ? `Per M ${word}` : "Price";
     const rows = (/** @type {Side} */ side) => (word === "samples" ? side.samples : side.tokens);
@@ -169,9 +171,8 @@ export function createStrip() {
     // two chips have two prices
     const prices = [...new Set([a ?? b, b].map((side) => usdPerHour(side).usd).filter(Boolean))];
     put(usd, known.usd ? `$${prices.map((price_usd) => price_usd.toFixed(2)).join(" → ")}/h` : "set $/h");
-    usd.title = known.usd
-      ? `One ${chip} for an hour. ${known.source}`
-      : `The catalogue knows no price of this ${chip}: give one.`;
+    const unpriced = [a, b].find((side) => side && !usdPerHour(side).usd);
+    usd.title = unpriced ? priceMissing(unpriced.chip) : `One ${chip} for an hour. ${known.source}`;
     shown(
       price,
       (side, step_s) => {
@@ -185,6 +186,7 @@ export function createStrip() {
     // what is not known says why, where its interval would be
     const why = [b, a].map((side) => side && uncounted(side)).find(Boolean) ?? "";
     if (why) for (const one of [tokens, price]) if (!one.low.textContent) put(one.low, why);
+    if (unpriced && !why) put(price.delta, "no price known");
     const step_usd = priceOf(b, known.usd)?.step_usd;
     price.element.title = `Chips × their price per hour × step time / tokens.${step_usd ? ` A step costs $${significant(step_usd)}.` : ""}`;
   }
@@ -210,6 +212,12 @@ export function usdPerHour(side) {
   const chip = side?.chip ?? chipOf(scenario, catalog);
   const source = catalog.chips.find(({ value }) => value === chip)?.sources.usd_per_hour;
   return { usd: Number(chip.usd_per_hour) || 0, source: source ? `Source: ${source}.` : "" };
+}
+
+/** Why a chip costs nothing yet, and what to do. @param {import("../../types.js").Part} chip */
+export function priceMissing(chip) {
+  const entry = state.catalog.chips.find(({ value }) => value === chip);
+  return `The catalogue has no price of ${entry?.label ?? chip.name ?? "this chip"}: give what one costs for an hour, in dollars.`;
 }
 
 /**

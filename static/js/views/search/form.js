@@ -1,13 +1,14 @@
 /** What a search looks for: model, chips, the run, objective, limits, and fields of the plan that are locked. */
 import { setChip, setField, setModel, setPrice, setRunTokens, setWanted, show } from "../../actions.js";
-import { bytes, said, short, wholeNeeded } from "../../format.js";
+import { count, said, short, significant, wholeNeeded } from "../../format.js";
 import { trainingWords } from "../../planLabel.js";
 import { clusterChips, chipOf } from "../../scenario.js";
 import { state } from "../../state.js";
 import { tokensIn } from "../../tokenCount.js";
 import { h, icon, put } from "../common/dom.js";
 import { options, selectOr } from "../common/entries.js";
-import { usdPerHour } from "../explore/strip.js";
+import { inBothUnits } from "../explore/specs.js";
+import { priceMissing, usdPerHour } from "../explore/strip.js";
 
 const OBJECTIVES = /** @type {[string, string][]} */ ([
   ["step_time", "time"],
@@ -49,6 +50,14 @@ export const hasSmallBatch = () =>
 /** Take as many tokens a step as a large run does. */
 export const takeLargeBatch = () =>
   setField("training.global_batch", 2 ** Math.round(Math.log2(LARGE_TOKENS / state.scenario.training.seq_len)));
+
+/** Why the range of chips holds no number; "" where it holds one. */
+export function emptyRange() {
+  const { least_chips, most_chips } = state.wanted;
+  const most = most_chips || clusterChips(state.scenario.cluster);
+  if (least_chips <= most) return "";
+  return `At least ${count(least_chips)} and at most ${count(most)} chips leave no number of them: raise the most or lower the least.`;
+}
 
 export function createSearchForm() {
   const { catalog: all } = state;
@@ -110,6 +119,7 @@ export function createSearchForm() {
     onclick: takeLargeBatch,
   });
   const step = h("p", { class: "hint" }, stepWords, larger);
+  const capacityWords = h("p", { class: "hint" });
   const fixedWords = h("span");
   const fixed = h(
     "p",
@@ -137,6 +147,7 @@ export function createSearchForm() {
     });
     return { value, input, element: h("label", {}, input, h("span", { text })) };
   });
+  let outOfRange = "";
   const locked = h("div", { class: "locked" });
   const field = h("select", { id: "search-lock", onchange: () => offer() });
   const value = h("span", { class: "lock-value" });
@@ -168,6 +179,7 @@ export function createSearchForm() {
       line(days, "Within, days"),
       line(usd, "Chip-hour, $"),
       line(memory, "Memory per chip, GB"),
+      capacityWords,
       line(slowest, "Slowest step, s"),
       fixed,
     ),
@@ -232,11 +244,15 @@ export function createSearchForm() {
       if (document.activeElement !== input && !refusals.get(input)?.isConnected) input.value = its ? String(its) : "";
     };
     const capacity = chipOf(scenario, catalog).memory_bytes;
+    // it may be the other end that was wrong
+    if (outOfRange) refuse(least, "");
     fill(least, wanted.least_chips);
     const fewer = wanted.objective === "cost";
     least.placeholder = fewer ? "any" : "as many";
     least.title = fewer ? "The cheapest plan is looked for on fewer chips too, down to this number." : "";
     fill(most, wanted.most_chips || usualMost());
+    outOfRange = least.value === String(wanted.least_chips) ? emptyRange() : "";
+    if (outOfRange) refuse(least, outOfRange);
     fill(sequence, scenario.training.seq_len);
     fill(batch, scenario.training.global_batch);
     const each = scenario.training.seq_len * scenario.training.global_batch;
@@ -248,9 +264,11 @@ export function createSearchForm() {
     fill(days, wanted.days);
     days.placeholder = "any";
     fill(usd, usd_per_hour);
-    usd.placeholder = usdPerHour().usd ? usdPerHour().usd.toFixed(2) : "";
-    usd.title = usdPerHour().source;
-    memory.placeholder = capacity ? bytes(capacity) : "";
+    const price = usdPerHour();
+    usd.placeholder = price.usd ? price.usd.toFixed(2) : "not known";
+    usd.title = price.usd ? price.source : priceMissing(chipOf(scenario, catalog));
+    memory.placeholder = capacity ? significant(capacity / 1e9) : "";
+    put(capacityWords, capacity ? `it has ${inBothUnits(capacity)}` : "");
     slowest.placeholder = "any";
     fill(memory, wanted.memory_gb);
     fill(slowest, wanted.slowest_s);

@@ -115,7 +115,8 @@ export function createPlanFigures() {
       wanted.memory_gb ? wanted.memory_gb * 1e9 : Infinity,
     );
     const [x, y] = wanted.axes.map(measure);
-    front.later(() => {
+    // in the frame of the text: a figure of the search before beside it would be taken for its own
+    front.now(() => {
       requestAnimationFrame(listenFront);
       const figure = planFigure({
         plans: sorted.map(shown),
@@ -136,7 +137,7 @@ export function createPlanFigures() {
     const best = measure(wanted.objective === "memory" ? "memory" : wanted.objective === "cost" ? "hours" : "time");
     put(cells.sub, best.text);
     if (!found.length) return;
-    cells.later(() => {
+    cells.now(() => {
       requestAnimationFrame(listenCells);
       const some = found.map(({ values, found: one }) => ({ values, one: shown(answerOf(one, asked)) }));
       return planCells({ cells: some, axes: wanted.cells, measure: best, colour, narrow: narrow() });

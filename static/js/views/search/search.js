@@ -12,7 +12,7 @@ import { announce, h, put } from "../common/dom.js";
 import { createScroller } from "../common/scroller.js";
 import { createSheet } from "../common/sheet.js";
 import { usdPerHour } from "../explore/strip.js";
-import { createSearchForm, hasSmallBatch, takeLargeBatch } from "./form.js";
+import { createSearchForm, emptyRange, hasSmallBatch, takeLargeBatch } from "./form.js";
 import { createPlanFigures, openPlan } from "./planFigures.js";
 import { planTable } from "./planTable.js";
 
@@ -109,6 +109,11 @@ export function createSearch(root) {
     const mine = new AbortController();
     asking = mine;
     const specs = wishes();
+    if (!specs.length) {
+      asking = null;
+      busy(false);
+      return refuse(new ApiError(emptyRange(), 422));
+    }
     busy(true);
     /** @type {ApiError | null} */
     let refused = null;
@@ -118,10 +123,10 @@ export function createSearch(root) {
         if (again) known.delete(key);
         if (known.has(key)) continue;
         const chips = clusterChips(spec.cluster);
-        const where = specs.length > 1 ? `${chips} chips, ${at + 1} of ${specs.length}: ` : "";
-        put(counts, `${where}searching …`);
+        const where = specs.length > 1 ? `${plural(chips, "chip")}, ${at + 1} of ${specs.length}: ` : "";
+        const before = specs.slice(0, at).flatMap((one) => known.get(canonical(one)) ?? []);
+        tell(where, before, { tried: 0, fitting: 0, seconds: 0 });
         try {
-          const before = specs.slice(0, at).flatMap((one) => known.get(canonical(one)) ?? []);
           const found = await ask(spec, where, before, mine.signal);
           if (mine.signal.aborted) return;
           known.set(key, found);
@@ -152,6 +157,13 @@ export function createSearch(root) {
     }
   }
 
+  /** Say how far all of it is. @param {string} where @param {Sweep[]} before @param {{tried: number, fitting: number, seconds: number}} line */
+  function tell(where, before, line) {
+    const all = soFar(before, line);
+    const sum = `${short(all.tried)} plans tried, ${short(all.fitting)} fit, ${seconds(all.seconds)}`;
+    put(counts, `${where}${all.tried ? sum : "searching …"}`);
+  }
+
   /** @param {any} spec @param {string} where @param {Sweep[]} before  what came of other numbers of chips @param {AbortSignal} signal @returns {Promise<Sweep>} */
   async function ask(spec, where, before, signal) {
     /** @type {any} */
@@ -160,10 +172,7 @@ export function createSearch(root) {
       if (signal.aborted) return;
       last = line;
       if (line.waiting) put(counts, "Another search is on its way; this one waits for it.");
-      else if (line.tried !== undefined) {
-        const all = soFar(before, line);
-        put(counts, `${where}${short(all.tried)} plans tried, ${short(all.fitting)} fit, ${seconds(all.seconds)}`);
-      }
+      else if (line.tried !== undefined) tell(where, before, line);
     };
     await api.sweep(spec, heard, signal);
     if (!last?.result && !signal.aborted)
@@ -190,7 +199,7 @@ export function createSearch(root) {
     const sure = surelyWithin(sorted, question);
     const long = `its 80 % interval ends beyond ${question.days} days`;
     return sure
-      ? `${long}; that of ${words(sure)} on ${sure.chips} chips does not`
+      ? `${long}; that of ${words(sure)} on ${plural(sure.chips, "chip")} does not`
       : `${long}, as that of every plan here`;
   }
 
@@ -242,13 +251,13 @@ export function createSearch(root) {
     const needed = chipsNeeded(sorted, question);
     if (needed) {
       const more = { most_chips: needed, least_chips: wanted.least_chips || best.chips };
-      const text = `Search up to ${needed} chips`;
+      const text = `Search up to ${plural(needed, "chip")}`;
       const small = hasSmallBatch();
       const { seq_len, global_batch } = scenario.training;
       // more chips have nothing to divide, so that a number of them would promise what they cannot bring
       const words = small
         ? ` A step of ${short(seq_len * global_batch)} tokens is small for such a run, and more chips would have little to divide.`
-        : `; about ${needed} chips would do.`;
+        : `; about ${plural(needed, "chip")} would do.`;
       const link = (/** @type {string} */ words, /** @type {() => void} */ onclick) =>
         h("button", { type: "button", class: "link", text: words, onclick });
       say(
@@ -269,7 +278,7 @@ export function createSearch(root) {
         words(best),
         doubtOfDays(sorted, question, words),
         alike.length > 1 && `${plural(alike.length - 1, "other plan")} cannot be told apart`,
-        surest !== best && `surest of them: ${words(surest)} on ${surest.chips} chips`,
+        surest !== best && `surest of them: ${words(surest)} on ${plural(surest.chips, "chip")}`,
       ]
         .filter(Boolean)
         .join(" · "),

@@ -23,8 +23,8 @@ export function createPathPlans() {
 /** @param {any} answer */
 const words = ({ tried, chips, rows }) =>
   rows.length
-    ? `${tried} plans on at most ${chips} chips, those that fit first; best: ${quantity(rows[0].seconds, "s")}`
-    : `No plan on ${chips} chips: they have no link between them.`;
+    ? `${tried} plans on at most ${plural(chips, "chip")}, those that fit first; best: ${quantity(rows[0].seconds, "s")}`
+    : `No plan on ${plural(chips, "chip")}: they have no link between them.`;
 
 /** @param {any} answer @returns {Table} */
 const planTable = ({ rows }) => ({

@@ -3,7 +3,7 @@ import { setSplit } from "../../actions.js";
 import { api, ApiError } from "../../api.js";
 import { atPlace, METRICS, parallelismFigure, tokenOfWay } from "../../figures/parallelism.js";
 import { labelOf, sentences } from "../../figures/splitText.js";
-import { bytes, count, saidTogether, seconds } from "../../format.js";
+import { bytes, count, plural, saidTogether, seconds } from "../../format.js";
 import { chipOf, describe } from "../../scenario.js";
 import { state } from "../../state.js";
 import { WAYS } from "../../url.js";
@@ -105,7 +105,7 @@ export function createParallelism() {
     if (!answer) return;
     const { scenario, catalog, split } = state;
     const { ranks, assumptions } = answer;
-    put(sub, `${describe(scenario, catalog).split(" · ")[0]}: one block on one of ${count(ranks)} chips, per token`);
+    put(sub, `${describe(scenario, catalog).split(" · ")[0]}: one block on one of ${plural(ranks, "chip")}, per token`);
     group.replaceChildren(
       ...[...new Set([...GROUPS, split.ranks])].map((value) =>
         h("option", {

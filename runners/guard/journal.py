@@ -7,6 +7,7 @@ It lies beside the result until that is written. One JSON object per line: first
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 from dataclasses import dataclass, field, replace
@@ -17,6 +18,9 @@ from estimator.scenario.codec import decode, encode
 from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.problems import InputProblems
 from runners.job import write_measurement
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a write meets where there is no room, or where a limit leaves none."""
 
 KEPT = "the result that was there is kept: {}"
 
@@ -48,11 +52,20 @@ def start(path: Path, head: Measurement) -> None:
 
 
 def append(path: Path, **entry: object) -> None:
-    """Add one line in one write; nothing where there is no journal, because whoever gave the run up has read it."""
+    """Add one line in one write; nothing where there is no journal, because whoever gave the run up has read it.
+
+    Nothing on a full disk either: the rows are in the result, and lost only if the run is lost before that.
+    """
+    line = (json.dumps(entry) + "\n").encode()
     with contextlib.suppress(FileNotFoundError):
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND)
+        before = os.fstat(descriptor).st_size
         try:
-            os.write(descriptor, (json.dumps(entry) + "\n").encode())
+            if os.write(descriptor, line) < len(line):
+                os.ftruncate(descriptor, before)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
         finally:
             os.close(descriptor)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import resource
+
 import pytest
 
 from estimator.scenario.measurement import Measurement
@@ -57,6 +59,20 @@ def test_what_is_no_journal_gives_nothing(tmp_path, text):
     assert read(journal_of(path)) is None
     assert not recover(path, "failed", "", "failed")
     assert not path.exists()
+
+
+def test_a_full_disk_costs_the_rows_that_it_has_no_room_for_and_no_other(result):
+    journal = journal_of(result)
+    before = read(journal).rows
+    kept = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (journal.stat().st_size + 20, kept[1]))
+    try:
+        append(journal, rows=[{"size": 2, "note": "half of this has room"}])
+        append(journal, rows=[{"size": 3, "note": "and nothing of this"}])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, kept)
+    append(journal, rows=[{"size": 4}])
+    assert read(journal).rows == [*before, {"size": 4}]
 
 
 def test_nothing_is_added_to_a_journal_that_was_given_up(tmp_path):

@@ -75,7 +75,8 @@ def trace(entry: Entry, ops: Path, chip: str) -> str:
     if out.exists():
         return ""
     config.write_text(json.dumps(entry.config), encoding="utf-8")
-    command = [sys.executable, "-m", "runners", "trace", "--hf", str(config), "--chip", chip, "--out", str(out)]
+    what = [entry.module] if entry.module else ["--hf", str(config)]
+    command = [sys.executable, "-m", "runners", "trace", *what, "--chip", chip, "--out", str(out)]
     for field in fields(entry.program):
         value, flag = getattr(entry.program, field.name), f"--{field.name}"
         command += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]

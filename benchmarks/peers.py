@@ -64,7 +64,7 @@ def _program(entry: Entry) -> Any:
 
     kernel = entry.options.get("optimizer_kernel", "default")
     with mock.patch.object(nn.Module, "_apply", _converted):
-        return program_of(hf=entry.config, options=entry.program, device="cuda", kernel=kernel)
+        return program_of(module=entry.module, hf=entry.config, options=entry.program, device="cuda", kernel=kernel)
 
 
 def _converted(module: Any, convert: Any, recurse: bool = True) -> Any:

@@ -43,9 +43,13 @@ def entries_of(document: object) -> list[Entry]:
     for index, entry in enumerate(found):
         given = [name for name in ("scenario", "config", "module") if getattr(entry, name)]
         if len(given) != 1:
-            remedy = "Give one of them: a scenario, what stands in a model's config.json, or a module's FILE.py:FACTORY."
+            remedy = (
+                "Give one of them: a scenario, what stands in a model's config.json, or a module's FILE.py:FACTORY."
+            )
             message = f"stands beside {given[1]}" if given else "is missing, as are config and module"
-            raise InputProblems([Problem(field=f"[{index}].{given[0] if given else 'scenario'}", message=message, remedy=remedy)])
+            raise InputProblems(
+                [Problem(field=f"[{index}].{given[0] if given else 'scenario'}", message=message, remedy=remedy)]
+            )
     names = [entry.name for entry in found]
     twice = sorted({name for name in names if names.count(name) > 1 or not name or "/" in name})
     if twice:

@@ -1,7 +1,7 @@
 """Series lists: steps to be measured one after another, by name; without torch, for predicting them.
 
-An entry is a scenario; or a model of transformers, what stands in its config.json, or a module that a factory makes, and
-how it is trained.
+An entry is a scenario; or a model of transformers, what stands in its config.json, or a module that a factory
+makes, and how it is trained.
 """
 
 from __future__ import annotations

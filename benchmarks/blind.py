@@ -8,6 +8,7 @@ measures the steps into FOLDER. Needs torch and transformers, nothing of the ser
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
 import subprocess
@@ -63,7 +64,8 @@ def main() -> int:
         jobs = processes.map(predicted, entries, [ops] * count, [given.chip] * count, [e] * count, [folder] * count)
         found = [one for one in jobs if one]
     write_atomically(folder / "predictions.json", found)
-    print(f"{len(found)} predicted after {time.monotonic() - begin_s:.0f} s", flush=True)
+    digest = hashlib.sha256((folder / "predictions.json").read_bytes()).hexdigest()
+    print(f"{len(found)} predicted after {time.monotonic() - begin_s:.0f} s, sha256 {digest}", flush=True)
     command = [sys.executable, "-m", "runners", "series", str(given.series), "--out", str(folder)]
     command += ["--limit-s", str(given.limit_s)] if given.limit_s else []
     return subprocess.run(command, check=False).returncode
@@ -75,7 +77,8 @@ def trace(entry: Entry, ops: Path, chip: str) -> str:
     if out.exists():
         return ""
     config.write_text(json.dumps(entry.config), encoding="utf-8")
-    command = [sys.executable, "-m", "runners", "trace", "--hf", str(config), "--chip", chip, "--out", str(out)]
+    what = [entry.module] if entry.module else ["--hf", str(config)]
+    command = [sys.executable, "-m", "runners", "trace", *what, "--chip", chip, "--out", str(out)]
     for field in fields(entry.program):
         value, flag = getattr(entry.program, field.name), f"--{field.name}"
         command += ([flag] if value else []) if isinstance(value, bool) else [flag, str(value)]

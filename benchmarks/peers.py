@@ -74,7 +74,7 @@ def _program(entry: Entry) -> Any:
     if kernel == "default" and _device() == "cpu":
         kernel = "foreach"  # as torch chooses on a GPU
     with mock.patch.object(nn.Module, "_apply", _converted):
-        return program_of(hf=entry.config, options=entry.program, device=_device(), kernel=kernel)
+        return program_of(module=entry.module, hf=entry.config, options=entry.program, device=_device(), kernel=kernel)
 
 
 def _converted(module: Any, convert: Any, recurse: bool = True) -> Any:

@@ -1,6 +1,6 @@
 """Series: many steps in one group of processes, a result for each: ``python -m runners series LIST.json``.
 
-An entry is a scenario, or a model of transformers: what stands in its config.json, and how it is trained.
+An entry is a scenario, or a model of transformers or of a factory (``runners/series_list.py``), and how it is trained.
 
 Starting processes and importing torch takes longer than most steps; one group of ranks measures them all. Every result
 is on disk before the next scenario begins: what is there already is left alone, so that a series that was ended goes on
@@ -162,7 +162,7 @@ def _timed(entry: Entry, ranks: Ranks, out: Path) -> tuple[_Step | None, Measure
     blank, trainer = Measurement(label=entry.name, scenario=entry.scenario), None
     left_bytes = gather(ranks, [used_bytes(ranks) or 0.0])
     try:
-        blank, build = (_of_config if entry.config else _of_scenario)(entry, ranks, job)
+        blank, build = (_of_scenario if entry.scenario else _of_program)(entry, ranks, job)
         _write(ranks, out, entry, _failed(blank, "it was killed in its turn"))
         trainer = build()
         found = timed(trainer, job, lambda *progress: heartbeat.alive())
@@ -190,15 +190,19 @@ def _of_scenario(entry: Entry, ranks: Ranks, job: Job) -> tuple[Measurement, Cal
     return blank_of(scenario, ranks, entry.name), partial(prepared, scenario, ranks, job.seed, options)
 
 
-def _of_config(entry: Entry, ranks: Ranks, job: Job) -> tuple[Measurement, Callable[[], Trainer]]:
-    """A model of transformers; its result says what it was in place of a scenario."""
+def _of_program(entry: Entry, ranks: Ranks, job: Job) -> tuple[Measurement, Callable[[], Trainer]]:
+    """Other people's module; its result says what it was in place of a scenario."""
     options: StepOptions = options_of("step", entry.options)
     blank = program_step.blank_of(job, ranks, entry.name)
-    said = {"config": entry.config, "options": encode(entry.program), "optimizer_kernel": options.optimizer_kernel}
+    what = {"module": entry.module} if entry.module else {"config": entry.config}
+    said = {**what, "options": encode(entry.program), "optimizer_kernel": options.optimizer_kernel}
 
     def build() -> Trainer:
         torch.manual_seed(job.seed)
-        found = program_of(hf=entry.config, options=entry.program, device=ranks.device, kernel=options.optimizer_kernel)
+        found = program_of(
+            module=entry.module, hf=entry.config, options=entry.program,
+            device=ranks.device, kernel=options.optimizer_kernel,
+        )  # fmt: skip
         return program_step.trainer_of(found, ranks)
 
     return replace(blank, samples={"program": said}), build

@@ -1,6 +1,7 @@
 """Series lists: steps to be measured one after another, by name; without torch, for predicting them.
 
-An entry is a scenario; or a model of transformers: what stands in its config.json, and how it is trained.
+An entry is a scenario; or a model of transformers, what stands in its config.json, or a module that a factory
+makes, and how it is trained.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ class Entry:
     name: str
     scenario: dict[str, Any] = field(default_factory=dict)
     config: dict[str, Any] = field(default_factory=dict)
+    module: str = ""
     program: ProgramOptions = field(default_factory=ProgramOptions)
     options: dict[str, Any] = field(default_factory=dict)
     warmup: int = spec(3, minimum=0, maximum=1000)
@@ -39,10 +41,15 @@ def entries_of(document: object) -> list[Entry]:
         raise InputProblems([Problem(field="series", message="is not a list", remedy="Give a list of objects.")])
     found = [decode(Entry, one, f"[{index}]") for index, one in enumerate(document)]
     for index, entry in enumerate(found):
-        if bool(entry.scenario) == bool(entry.config):
-            remedy = "Give one of them: a scenario, or what stands in a model's config.json."
-            message = "is missing, as is config" if not entry.scenario else "stands beside config"
-            raise InputProblems([Problem(field=f"[{index}].scenario", message=message, remedy=remedy)])
+        given = [name for name in ("scenario", "config", "module") if getattr(entry, name)]
+        if len(given) != 1:
+            remedy = (
+                "Give one of them: a scenario, what stands in a model's config.json, or a module's FILE.py:FACTORY."
+            )
+            message = f"stands beside {given[1]}" if given else "is missing, as are config and module"
+            raise InputProblems(
+                [Problem(field=f"[{index}].{given[0] if given else 'scenario'}", message=message, remedy=remedy)]
+            )
     names = [entry.name for entry in found]
     twice = sorted({name for name in names if names.count(name) > 1 or not name or "/" in name})
     if twice:

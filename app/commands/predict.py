@@ -135,10 +135,10 @@ def _predicted(
     entry: Entry, efficiencies: Calibrated | None, ranks: int, chip: str, results: Path | None, laying: Laying
 ) -> Prediction:  # fmt: skip
     with fields_named(lambda name: f"{entry.name}: {name}"):
-        if not entry.config and laying != Laying():
+        if entry.scenario and laying != Laying():
             remedy = "Leave it out, or change the scenario."
             raise InputProblems([Problem(field="--plan", message="is of lists; a scenario has its own", remedy=remedy)])
-        if not entry.config:
+        if entry.scenario:
             return _prediction(entry.name, estimate(scenario_from_json(_scenario_of(entry)), efficiencies), results)
     with fields_named(lambda name: f"{entry.name}: {option_of(name)}"):
         if laying.moves:
@@ -166,7 +166,8 @@ def _traced(entry: Entry, ranks: int, chip: str) -> OpList:
     with tempfile.TemporaryDirectory() as folder:
         config, ops = Path(folder) / "config.json", Path(folder) / "ops.json"
         config.write_text(json.dumps(entry.config), encoding="utf-8")
-        flags = ["--hf", str(config), "--chip", chip, *flags_of(entry.program)]
+        what = [entry.module] if entry.module else ["--hf", str(config)]
+        flags = [*what, "--chip", chip, *flags_of(entry.program)]
         flags += ["--world-size", str(ranks)] if ranks > 1 else []
         kernel = entry.options.get("optimizer_kernel")
         flags += ["--optimizer-kernel", str(kernel)] if kernel else []

@@ -150,14 +150,15 @@ def memory_of(one: Passage) -> Memory:
                       by_kind=complete({}, MEMORY_KINDS), stages=())  # fmt: skip
     listed = any(one.kind == MemoryKind.FRAMEWORK for one in found.storages)
     storages = _kept(priced)
-    own = [int(workspace_bytes_of(s)) for s in found.signatures]
+    segments = one.cluster.chip.kind != "cpu"
+    units = one.cluster.chip.compute_units if segments else 0.0
+    own = [int(workspace_bytes_of(s, units)) for s in found.signatures]
     storages += [
         Storage(bytes=own[call.signature], born=index, died=index + 1)
         for index, call in enumerate(found.calls)
-        if call.kind == "kernel" and own[call.signature]
+        if call.kind == "kernel" and own[call.signature] and not call.compiled
     ]
     storages += [Storage(bytes=int(size), born=first, died=last + 1) for size, first, last in priced.copies]
-    segments = one.cluster.chip.kind != "cpu"
     held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes, segments=segments)
     moment = _moment(found, held)
     stage = MemoryOfStage(

@@ -29,6 +29,7 @@ from tests.runners.programs import GPT2
 REFERENCE = Path(__file__).parents[1] / "reference"
 NAMES = ("ddp-2", "fsdp-2", "tp-sequence-2", "cp-ring-2", "ep-grouped-2", "pp-1f1b-2")
 MODEL = {"name": "model", "config": GPT2, "program": {"batch": 2, "seq": 16, "precision": "bf16-amp"}, "steps": 2}
+MADE = {"name": "made", "module": "tests/runners/programs.py:as_dict", "program": MODEL["program"], "steps": 2}
 
 
 def start(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -42,7 +43,7 @@ def series(tmp_path_factory):
     entries = [entry for entry in plans(2, small=True) if entry["name"] in NAMES]
     entries.append({"name": "refused", "scenario": scenario_json(plan={"tp": 4}, cluster={"chips_per_node": 4})})
     entries.append({**entries[0], "name": "there"})
-    entries.append(MODEL)
+    entries += [MODEL, MADE]
     (folder / "list.json").write_text(json.dumps(entries), encoding="utf-8")
     (folder / "there.json").write_text(json.dumps({"label": "measured before"}), encoding="utf-8")
     done = start(folder, str(folder / "list.json"))
@@ -72,6 +73,8 @@ def test_a_model_of_transformers_is_measured_and_predicted_from_its_config(serie
     assert (found.status, found.scenario, len(found.steps_s)) == ("ok", {}, 2), found.warnings
     assert found.samples["program"]["config"] == GPT2
     assert found.samples["program"]["options"]["precision"] == "bf16-amp"
+    made = read_measurement(folder / "made.json")
+    assert (made.status, made.samples["program"]["module"]) == ("ok", MADE["module"]), made.warnings
     (tmp_path / "list.json").write_text(json.dumps([MODEL, {**MODEL, "name": "none", "config": {"model_type": "x"}}]))
     with pytest.raises(InputProblems, match="none: config: cannot be traced"):
         predict(tmp_path / "list.json", 2, "h200-sxm", None, tmp_path, as_json=False)
@@ -81,6 +84,8 @@ def test_a_model_of_transformers_is_measured_and_predicted_from_its_config(serie
     assert 0 < one["interval_s"][0] <= one["step_time_s"] <= one["interval_s"][1]
     parameters = sum(p.numel() for p in program_of(hf=GPT2, options=ProgramOptions(), device="cpu").module.parameters())
     assert one["peak_bytes"] > 16 * parameters  # weights, gradients and both moments in fp32
+    (tmp_path / "list.json").write_text(json.dumps([MADE]))
+    assert predict(tmp_path / "list.json", 1, "h200-sxm", None, tmp_path / "made", as_json=False) == 0
     (tmp_path / "list.json").write_text(json.dumps([{**MODEL, "name": "laid out"}]))
     plan = ["dp=2", "sharding=fsdp"]
     assert predict(tmp_path / "list.json", 1, "h200-sxm", None, tmp_path, as_json=False, plan=plan) == 0
@@ -166,7 +171,8 @@ def test_the_reference_series_is_legal_and_measurable(ranks):
         ([{"name": "one", "config": GPT2}, {"name": "one", "config": GPT2}], "'one' names two steps"),
         ([{"name": "../one", "config": GPT2}], "or a folder"),
         ([{"config": GPT2}], "name"),
-        ([{"name": "one"}], "is missing, as is config"),
+        ([{"name": "one"}], "is missing, as are config and module"),
+        ([{"name": "one", "config": GPT2, "module": "a.py:b"}], "stands beside module"),
         ([{"name": "one", "config": GPT2, "scenario": scenario_json()}], "stands beside config"),
     ],
 )

@@ -155,8 +155,13 @@ def kernels_of(s: Signature) -> list[Op]:
     return [kernel(products.name(s), stream=total_bytes((*s.inputs, *s.outputs)))]
 
 
-def workspace_bytes_of(s: Signature) -> float:
-    """Device memory that an op takes for itself while it runs, beside its operands; 0 where it is little or unknown."""
+def workspace_bytes_of(s: Signature, units: float) -> float:
+    """Device memory that an op takes for itself while it runs, beside its operands; 0 where it is little or unknown.
+
+    ``units``: SMs of the GPU, among whose blocks sums are divided.
+    """
+    if plain(s.op) in ("sum", "mean") and s.inputs and s.outputs:
+        return reductions.staging_bytes(s, units)
     if plain(s.op) == "_softmax_backward_data" and s.inputs:
         return moved_bytes(s.inputs[0])  # the gradient times the output
     return 0.0

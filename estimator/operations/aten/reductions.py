@@ -49,6 +49,45 @@ def reduction(s: Signature) -> list[Op]:
     return [kernel(name(s), stream=moved, column=column, rows=rows, flops=flops)] if moved else []
 
 
+SUM_THREADS = 512
+"""Threads of a block of torch's sums, over the columns that a thread takes (aten/src/ATen/native/cuda/Reduce.cuh)."""
+
+WARP = 32
+UNIT_THREADS = 2048
+LEAST_VALUES, MOST_VALUES = 16, 256
+"""Values of a thread below which, and from which on, blocks share a column (there)."""
+
+
+def staging_bytes(s: Signature, units: float) -> float:
+    """Bytes in which blocks of ``units`` SMs hand their parts of a sum over rows to the last of them; 0 where one sums.
+
+    4 · columns · blocks of a column · columns of a block, each column's place as wide as a whole block (Reduce.cuh,
+    ``global_memory_size``).
+    """
+    entering, leaving = s.inputs[0], s.outputs[0]
+    if not is_contiguous(entering) or not _leaves_columns(entering, leaving):
+        return 0.0
+    columns = count(leaving)
+    rows = count(entering) // columns
+    inner = [size for size in leaving.shape if size > 1][-1]
+    wide = next(size for size in (4, 2, 1) if inner % size == 0)
+    threads = SUM_THREADS // wide
+    across = _power_below(min(columns // wide, threads))
+    high = min(_power_below(min(rows, threads)), threads // min(across, WARP))
+    across = min(across, threads // high)
+    values = -(-rows // high)
+    grid = -(-columns // (wide * across))
+    resident = int(units) * (UNIT_THREADS // (across * high))
+    if values < MOST_VALUES or grid > resident:
+        return 0.0
+    shared = max(min(-(-resident // grid), -(-values // LEAST_VALUES)), -(-values // MOST_VALUES))
+    return 4.0 * columns * shared * across * wide if shared > 1 else 0.0
+
+
+def _power_below(number: int) -> int:
+    return 1 << max(number.bit_length() - 1, 0)
+
+
 def _leaves_rows(s: Signature) -> bool:
     """Whether a sum goes along rows and leaves a number of each, perhaps as a last dimension of one."""
     entering, leaving = s.inputs[0].shape, s.outputs[0].shape

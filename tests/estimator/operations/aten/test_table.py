@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from estimator.cost.efficiency import efficiencies, efficiencies_for
 from estimator.cost.price import price
-from estimator.operations.aten import TABLE, is_known, kernels_of
+from estimator.operations.aten import TABLE, is_known, kernels_of, workspace_bytes_of
 from estimator.operations.aten.optimizer import launches
 from estimator.operations.op import WHOLE, gemm
 from estimator.scenario import catalog
@@ -369,3 +369,16 @@ def test_equal_indices_that_add_up_wait_for_one_another():
     assert seconds(32, 4096, 16_384) == pytest.approx(1.1e-3, rel=0.05)
     # Rows of a batch, few of which come twice: what memory and elements take
     assert seconds(16_384, 2048, 16_384) < 2e-4
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "seen_bytes"),
+    [(80 * 197, 1152, 138_608_640), (112 * 197, 640, 113_049_600), (64, 1152, 0)],
+)
+def test_blocks_that_share_a_column_s_sum_hand_over_in_memory(rows, columns, seen_bytes):
+    # Seen in the allocator's record of two ViTs on an H200, before their biases' gradients
+    entering = (tensor(rows, columns),)
+    added = Signature(op="aten::sum", inputs=entering, outputs=(tensor(1, columns),), arguments={"dim": [0]})
+    assert workspace_bytes_of(added, CHIP.compute_units) == seen_bytes
+    along = Signature(op="aten::sum", inputs=entering, outputs=(tensor(rows),), arguments={"dim": [1]})
+    assert workspace_bytes_of(along, CHIP.compute_units) == 0

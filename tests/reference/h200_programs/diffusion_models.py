@@ -1,0 +1,57 @@
+"""Models of images that transformers does not build, in sizes of our own: diffusion transformers and UNets."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import torch
+
+Made = tuple[torch.nn.Module, dict[str, torch.Tensor]]
+
+
+def dit_896(batch: int) -> Made:
+    """Twelve blocks of 896 on the 256 patches of a latent of 32 × 32."""
+    return _dit(batch, heads=14, width=64, layers=12, latent=32)
+
+
+def dit_1152(batch: int) -> Made:
+    """Nine blocks of 1152, heads of 72, on the 144 patches of a latent of 24 × 24."""
+    return _dit(batch, heads=16, width=72, layers=9, latent=24)
+
+
+def unet_320(batch: int) -> Made:
+    """Widths 320, 640 and 1280 on a latent of 48 × 48."""
+    return _unet(batch, widths=(320, 640, 1280), latent=48)
+
+
+def unet_256(batch: int) -> Made:
+    """Widths 256, 512 and 768 on a latent of 64 × 64."""
+    return _unet(batch, widths=(256, 512, 768), latent=64)
+
+
+def _dit(batch: int, *, heads: int, width: int, layers: int, latent: int) -> Made:
+    model: Any = import_module("diffusers").DiTTransformer2DModel(
+        num_attention_heads=heads, attention_head_dim=width, num_layers=layers, sample_size=latent
+    )
+    return model, {
+        "hidden_states": torch.randn(batch, 4, latent, latent),
+        "timestep": torch.arange(batch) * 7 + 1,
+        "class_labels": torch.arange(batch) * 11 % 1000,
+    }
+
+
+def _unet(batch: int, *, widths: tuple[int, ...], latent: int) -> Made:
+    blocks = len(widths)
+    model: Any = import_module("diffusers").UNet2DConditionModel(
+        sample_size=latent,
+        cross_attention_dim=768,
+        block_out_channels=widths,
+        down_block_types=("CrossAttnDownBlock2D",) * (blocks - 1) + ("DownBlock2D",),
+        up_block_types=("UpBlock2D",) + ("CrossAttnUpBlock2D",) * (blocks - 1),
+    )
+    return model, {
+        "sample": torch.randn(batch, 4, latent, latent),
+        "timestep": torch.arange(batch) * 7 + 1,
+        "encoder_hidden_states": torch.randn(batch, 77, 768),
+    }

@@ -106,7 +106,7 @@ def test_gpu(catalogue: Path):
 def test_cache_levels(catalogue: Path, monkeypatch: pytest.MonkeyPatch):
     (catalogue / "caches" / "v100-32gb.toml").write_text(_block("toml caches"), encoding="utf-8")
     monkeypatch.setattr(caches, "ROOT", catalogue)
-    known = (caches.caches, caches.names, caches.levels)
+    known = (caches._caches, caches.names, caches.levels)
     for function in known:
         function.cache_clear()
     try:

@@ -207,7 +207,8 @@ def test_two_parts_of_one_file_may_be_two_machines(steps_report, flash_report):
     assert steps["text/step-times"][0].startswith("a100-80gb")
     # data parallel steps do twice the fp32 FLOP/s that an A100 has; their part's all-reduce is faster than PCIe
     for kind in ("text/data-parallel-steps", "text/collectives"):
-        assert set(steps[kind][:4]) >= {"h100-sxm"} and "h800-sxm" in steps[kind]
+        assert "h100-sxm" in steps[kind][:4]
+        assert "h800-sxm" in steps[kind]
         assert not {"a100-80gb-sxm", "rtx-a6000"} & set(steps[kind])
     # what ran out of memory at a length would not have on a larger card
     assert set(flash["text/attention"][:3]) == {"a30", "rtx-3090", "rtx-4090"}

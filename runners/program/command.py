@@ -187,6 +187,8 @@ def run(
     """
     gc.disable()  # until the recorded step begins: a seventh of the time went into looking through imports
     local = _as_launched(chip, world_size, rank)
+    import torch
+
     from runners.program import distributed, triton_kernels
     from runners.program.chip import Device
     from runners.program.fake import Route
@@ -195,6 +197,7 @@ def run(
 
     # what fails on shapes is raised as well, and some of it is tried on purpose
     logging.getLogger("torch._subclasses.fake_tensor").setLevel(logging.CRITICAL)
+    torch.set_num_threads(1)  # what is computed for real is small: a second thread would but wait, at full load
     recording = Recording()
     device = Device(chip, recording, devices=max(1, min(world_size, chip.chips_per_node)), index=local)
     route = Route(device, recording)

@@ -34,9 +34,11 @@ class Cuda(TorchFunctionMode):
     def __init__(self, device: chip.Device, recording: Recording) -> None:
         super().__init__()
         self._special = _special(device, recording)
+        self._recording = recording
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Run a function with "cuda" named as torch knows it here."""
+        self._recording.split_trains = False  # until a distributed tensor of this function says so
         special = self._special.get(func)
         if special is not None:
             return special(func, args, kwargs or {})

@@ -60,7 +60,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             return args[0].fake_device
         if not _PLAIN_TYPES.issuperset(types):
             # by its name: importing it takes as long as torch
-            self.recording.dtensor += any(one.__name__ == "DTensor" for one in types)
+            split = any(one.__name__ == "DTensor" for one in types)
+            self.recording.dtensor += split
+            self.recording.split_trains |= split and any(one.requires_grad for one in _tensors(args, kwargs or {}))
             return NotImplemented
         with torch._C.DisableTorchFunction():
             if self._unrecorded:

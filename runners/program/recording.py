@@ -45,6 +45,7 @@ class Recording:
         self.at_backward: Callable[[], None] = lambda: None
         self.optimizer = 0
         self.recomputing = 0
+        self.split_trains = False
         self.backward: list[int] = []
         self.sizes_read: set[int] = set()
         self._last = {0: NONE}
@@ -61,7 +62,8 @@ class Recording:
             return Phase.OPTIMIZER
         if self.backward:
             return Phase.BACKWARD
-        trains = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in inputs)
+        # below a distributed tensor that trains are parts of it that do not say so
+        trains = torch.is_grad_enabled() and (self.split_trains or any(tensor.requires_grad for tensor in inputs))
         if self.by_hand and not trains and inputs and self.storages.kind_of(inputs[0]) == MemoryKind.PARAMETERS:
             return Phase.FORWARD if self.modules.depth else Phase.OPTIMIZER
         return Phase.FORWARD if trains or self.modules.depth else ""

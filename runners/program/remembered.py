@@ -13,6 +13,8 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 _LEFT = (torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape, torch.Tag.inplace_view)
+_UNMARKED_VIEWS = {torch.ops.aten._unsafe_view.default}
+"""Show the memory of what they are given although their schema does not say so."""
 _MANY = ("aten::_foreach_", "aten::_fused_")
 _PLAIN = {int, bool, str, float, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format}
 
@@ -69,9 +71,9 @@ class Remembered:
             return _nothing if found is None else None
         several = isinstance(found, (tuple, list))
         plans: list[_Made | None] = []
-        taken = set() if func.is_view else set(_storages((args, kwargs)))
+        taken = set() if kind == "shows" else set(_storages((args, kwargs)))
         for one in found if several else (found,):
-            plan = None if one is None else _plan(one, args, func.is_view, taken)
+            plan = None if one is None else _plan(one, args, kind == "shows", taken)
             if plan is None and one is not None:
                 return None
             plans.append(plan)
@@ -98,7 +100,7 @@ def _kind(func: Any) -> str:
     if any(writes):
         first = writes[0] and sum(writes) == 1 and len(schema.returns) == 1
         return "writes" if first and schema.name.endswith("_") and str(schema.returns[0].type) == "Tensor" else ""
-    return "shows" if func.is_view else "makes"
+    return "shows" if func.is_view or func in _UNMARKED_VIEWS else "makes"
 
 
 def _key(func: Any, args: Any, kwargs: Any) -> Any:

@@ -69,7 +69,13 @@ class Finder:
     def find_spec(name, path=None, target=None):
         if name == sys.argv[1]:
             sys.meta_path.remove(Finder)
-            os.kill(os.getpid(), signal.SIGTERM)
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+                name += ""
+            except BaseException:
+                if name == "torch.autograd":  # as C++ may, which makes another error of what it meets
+                    raise RuntimeError("half imported") from None
+                raise
 sys.meta_path.insert(0, Finder)
 from runners.__main__ import main
 from runners.worker import leave

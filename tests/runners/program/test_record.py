@@ -183,6 +183,10 @@ def test_a_split_loss_has_the_products_of_its_rank_alone(traced):
     products = [one.outputs[0].shape for one in made if one.op == "aten::addmm"]
     assert products == [(8, 128), (8, 1024), (8, 2)] * 2
     assert (8, 2) in {one.inputs[0].shape for one in made if one.op == "aten::exp"}, "classes are split"
+    of_loss = {"exp", "log", "sum", "neg", "where", "div", "gather", "amax"}
+    first = ops(found, phase="forward")
+    assert of_loss <= {*first}, "its ops run below distributed tensors, in no module"
+    assert not of_loss & {*ops(found, phase="")}
 
 
 def test_compiled_calls_are_marked_and_the_assumption_is_stated(traced):

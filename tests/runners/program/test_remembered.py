@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from runners.program.remembered import Remembered
 
@@ -33,6 +34,7 @@ def _described(found: Any, given: Any) -> Any:
         (aten.add.Tensor, lambda x: (1,)),
         (aten.div.Scalar, lambda x: (1.0,)),
         (aten.t.default, lambda x: ()),
+        (aten._unsafe_view.default, lambda x: ([8, 4],)),
         (aten.slice.Tensor, lambda x: (1, 2, 5)),
         (aten.split.Tensor, lambda x: (3,)),
         (aten.mul_.Tensor, lambda x: (x,)),
@@ -74,3 +76,21 @@ def test_what_lies_elsewhere_or_is_laid_out_otherwise_is_another_result() -> Non
     assert types == [torch.int64, torch.float32, torch.int64, torch.int64]
     strides = [run(aten.neg.default, (FakeTensor,), (one,), {}).stride() for one in (x, across, x)]
     assert strides == [(8, 1), (1, 4), (8, 1)]
+
+
+def test_a_view_that_its_schema_does_not_tell_is_remembered() -> None:
+    """What torch gives of a transposed product's result, thousands of times in a step of Mamba-2."""
+    fakes = FakeTensorMode()
+    remembered = Remembered(fakes)
+    with fakes:
+        x = torch.empty(4, 8)
+
+    class Below(TorchDispatchMode):
+        """Takes ops below autograd, as the recorder does."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return remembered.dispatch(func, types, args, kwargs or {})
+
+    with Below():
+        aten._unsafe_view.default(x, [8, 4])
+    assert len(remembered._results) == 1

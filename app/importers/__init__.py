@@ -30,6 +30,7 @@ FORMATS: dict[str, str] = {
     "proton": "app.importers.proton",
     "rocprof-counters": "app.importers.rocprof_counters",
     "trainer-state": "app.importers.trainer_state",
+    "records": "app.importers.records_json",
 }
 """Format → module with ``read(source, filename, limits) -> Imported``; imported only when used."""
 

@@ -11,6 +11,7 @@ from app.importers import (
     nccl_tests,
     ncu,
     nvprof,
+    records_json,
     rocprof_counters,
     torch_benchmark,
     xla,
@@ -180,6 +181,8 @@ def _json(head: bytes) -> str:
     elif json_scan.cut_off(head):
         message = f"this JSON ends in the middle, after {len(head):,} bytes, before anything that tells what it is"
         raise ImportRefused("json", f"byte {len(head)}", message, "Copy the file again, whole.")
+    elif records_json.records(head):
+        return "records"
     shown = ", ".join(name[:30] for name in names[:6]) or "none"
     raise ImportRefused(
         "json",

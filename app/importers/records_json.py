@@ -1,0 +1,62 @@
+"""Results of one's own in JSON: an object is a row of its plain values, a list of them a table, read as text is."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from app.importers import text
+from app.importers.imported import Imported, ImportRefused, Limits
+from app.importers.source import Source
+from app.importers.text.kinds import generic
+
+_REMEDY = "Upload a PyTorch profiler trace, a result that Headroom wrote, or rows that name a time: step_ms, tokens/s."
+_SHOWN = 6
+_MOST_COLUMNS = 500
+
+
+def records(content: bytes) -> list[dict[str, Any]]:
+    """The objects that the content is or lists, where any has a number; [] where it is anything else."""
+    try:
+        document = json.loads(content)
+    except (ValueError, RecursionError):
+        return []
+    found = document if isinstance(document, list) else [document]
+    numbers = (isinstance(one, dict) and any(map(_number, one.values())) for one in found)
+    return found if all(isinstance(one, dict) for one in found) and any(numbers) else []
+
+
+def read(source: Source, filename: str, limits: Limits) -> Imported:
+    """Read the objects as rows; raise ImportRefused where no column of theirs is a time, a rate or a size."""
+    objects = records(source.read("json"))
+    keys = ", ".join(key[:30] for key in list(dict.fromkeys(key for one in objects for key in one))[:_SHOWN])
+    unknown = ImportRefused("json", "byte 0", f"this JSON is of an unknown kind (keys: {keys})", _REMEDY)
+    rows = [{key: value for key, value in one.items() if _plain(value)} for one in objects]
+    names = list(dict.fromkeys(key for row in rows for key in row))
+    if len(names) > _MOST_COLUMNS:
+        raise unknown
+    out = io.StringIO()
+    writer = csv.DictWriter(out, names, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({key: _written(value) for key, value in row.items()} for row in rows)
+    try:
+        found = text.read_text(out.getvalue(), filename, limits, headers=source.headers)
+    except ImportRefused:
+        raise unknown from None
+    if all(one.origin.format == f"text/{generic.KIND}" for one in found.measurements):
+        raise unknown
+    return found
+
+
+def _written(value: Any) -> str:
+    return "" if value is None else " ".join(str(value).split())
+
+
+def _plain(value: Any) -> bool:
+    return value is None or isinstance(value, (str, int, float))
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

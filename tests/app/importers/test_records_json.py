@@ -1,0 +1,33 @@
+"""Results of one's own in JSON: an object is a row, a list of them a table."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.app.importers.reading import one, read, refusal
+
+ROW = {"strategy": "ddp", "model": "gpt2", "world_size": 4, "mean_step_time_sec": 0.25, "config": {"lr": 1e-4}}
+
+
+@pytest.mark.parametrize("document", [ROW, [ROW, {**ROW, "strategy": "fsdp", "note": "a,\nb"}]])
+def test_plain_values_are_rows_of_a_table(tmp_path, document):
+    found = one(read(tmp_path, json.dumps(document).encode()))
+    assert [row["strategy"] for row in found.rows] == ["ddp", "fsdp"][: len(found.rows)]
+    assert len(found.rows) == (1 if document is ROW else 2)
+    assert {(row["step_s"], row["gpus"]) for row in found.rows} == {(0.25, 4)}
+    assert not any("config" in row for row in found.rows)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"hidden_size": 768, "model_type": "gpt2", "vocab_size": 50257},
+        [{f"k{i}": 1.0, "step_ms": 3} for i in range(600)],
+        {"scripts": {}},
+    ],
+)
+def test_other_json_is_refused_by_its_keys(tmp_path, document):
+    refused = refusal(tmp_path, json.dumps(document).encode())
+    assert "unknown kind" in refused.message

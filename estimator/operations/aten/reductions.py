@@ -94,11 +94,11 @@ def _power_below(number: int) -> int:
 
 
 def _leaves_rows(s: Signature) -> bool:
-    """Whether a sum goes along rows that lie together and leaves one number of each, its dimension kept or not."""
+    """Whether a sum goes along rows and leaves one number of each, its dimension kept or not."""
     entering, leaving = s.inputs[0].shape, s.outputs[0].shape
     last = _summed(s) in (None, {len(entering) - 1})
     left = leaving in (entering[:-1], (*entering[:-1], 1))
-    return last and len(entering) > 1 and left and _last_is_next(s.inputs[0])
+    return last and len(entering) > 1 and left
 
 
 def _leaves_columns(s: Signature) -> bool:

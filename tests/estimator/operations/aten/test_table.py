@@ -411,8 +411,6 @@ def test_a_sum_over_a_middle_dimension_leaves_no_columns_where_sizes_are_equal()
     square = tensor(4, 4, 4, 36, 64)
     assert one("aten::sum", square, out=tensor(4, 4, 36, 64), dim=[1]).column_bytes == 0
     assert one("aten::sum", square, out=tensor(4, 4, 36, 64), dim=[-5]).column_bytes > 0
-    turned = tensor(4, 64, 64, strides=(4096, 1, 64))
-    assert one("aten::sum", turned, out=tensor(4, 64), dim=[-1]).rows == 0
     assert one("aten::sum", tensor(4, 64, 64), out=tensor(4, 64), dim=[-1]).rows > 0
 
 

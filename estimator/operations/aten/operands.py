@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 
+from estimator.operations.elementwise import walked_dimensions
 from estimator.operations.op import Op
 from estimator.scenario.aten_cost import element_bytes, torch_name
 from estimator.scenario.breakdown import Category
@@ -114,7 +116,44 @@ def elementwise(
         return [kernel(name, mixed=elements, moved=moved, flops=elements)]
     if lie_alike(operands, shape):
         return [kernel(name, stream=moved, flops=elements)]
-    return [kernel(name, strided=elements, moved=moved, flops=elements)]
+    weighed = elements * walked_dimensions(dimensions(operands, shape))
+    return [kernel(name, strided=weighed, moved=moved, flops=elements)]
+
+
+def dimensions(operands: Sequence[Operand], shape: tuple[int, ...]) -> int:
+    """Dimensions of ``shape`` that are left once those are joined which every operand walks as one.
+
+    Ordered and joined as TensorIterator does (aten/src/ATen/TensorIterator.cpp, ``reorder_dimensions``,
+    ``coalesce_dimensions``).
+    """
+    steps = [_steps(one, len(shape)) for one in operands]
+    order: list[int] = []
+    for inner in reversed([index for index, size in enumerate(shape) if size != 1]):
+        place = len(order)
+        for at in range(len(order) - 1, -1, -1):
+            outer_first = _comes_first(order[at], inner, steps)
+            if outer_first is False:
+                place = at
+            elif outer_first:
+                break
+        order.insert(place, inner)
+    joins = sum(all(one[fast] * shape[fast] == one[slow] for one in steps) for fast, slow in pairwise(order))
+    return len(order) - joins
+
+
+def _steps(one: Operand, rank: int) -> tuple[int, ...]:
+    """Strides along each of ``rank`` dimensions, 0 where an operand is broadcast."""
+    strides = contiguous_strides(one.shape) if one.strides is None else one.strides
+    own = tuple(0 if size == 1 else stride for size, stride in zip(one.shape, strides, strict=True))
+    return (0,) * (rank - len(own)) + own
+
+
+def _comes_first(one: int, other: int, steps: Sequence[tuple[int, ...]]) -> bool | None:
+    """Whether the first operand that tells two dimensions apart steps less along the one; None where none does."""
+    for strides in steps:
+        if strides[one] and strides[other] and strides[one] != strides[other]:
+            return strides[one] < strides[other]
+    return None
 
 
 def kernel(

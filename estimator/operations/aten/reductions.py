@@ -14,6 +14,7 @@ from estimator.operations.elementwise import (
     RMS_NORM_TILE,
     SOFTMAX_GELUS,
     SOFTMAX_GRADIENT_GELUS,
+    WARP,
     gelus_of_rows,
     norm_reads,
     norm_rows,
@@ -35,15 +36,20 @@ SUMS = (
 
 
 def reduction(s: Signature) -> list[Op]:
-    """One kernel that reads all and writes what is left; sums over rows leave their columns, sums of rows one each."""
+    """One kernel that reads all and writes what is left; sums over rows leave their columns, sums of rows one each.
+
+    A sum along a last dimension of one adds nothing up: its kernel goes from element to element.
+    """
     moved = total_bytes(s.inputs) + total_bytes(s.outputs)
     column: float = 0.0
     rows: Number = 0.0
     if s.inputs and s.outputs:
         entering, leaving = s.inputs[0], s.outputs[0]
+        if _leaves_rows(s) and _length(entering) == 1:
+            return [kernel(name(s), strided=float(count(entering)), moved=moved)] if moved else []
         if _leaves_rows(s):
             rows = sum_rows(count(leaving), _length(entering))
-        elif _leaves_columns(entering, leaving):
+        elif _leaves_columns(s):
             column = moved
     flops = float(sum(map(count, s.inputs)))
     return [kernel(name(s), stream=moved, column=column, rows=rows, flops=flops)] if moved else []
@@ -52,7 +58,6 @@ def reduction(s: Signature) -> list[Op]:
 SUM_THREADS = 512
 """Threads of a block of torch's sums, over the columns that a thread takes (aten/src/ATen/native/cuda/Reduce.cuh)."""
 
-WARP = 32
 UNIT_THREADS = 2048
 LEAST_VALUES, MOST_VALUES = 16, 256
 """Values of a thread below which, and from which on, blocks share a column (there)."""
@@ -65,7 +70,7 @@ def staging_bytes(s: Signature, units: float) -> float:
     ``global_memory_size``).
     """
     entering, leaving = s.inputs[0], s.outputs[0]
-    if not is_contiguous(entering) or not _leaves_columns(entering, leaving):
+    if not is_contiguous(entering) or not _leaves_columns(s):
         return 0.0
     columns = count(leaving)
     rows = count(entering) // columns
@@ -89,18 +94,31 @@ def _power_below(number: int) -> int:
 
 
 def _leaves_rows(s: Signature) -> bool:
-    """Whether a sum goes along rows and leaves a number of each, perhaps as a last dimension of one."""
+    """Whether a sum goes along rows and leaves one number of each, its dimension kept or not."""
     entering, leaving = s.inputs[0].shape, s.outputs[0].shape
-    dims = s.arguments.get("dim")
-    others = isinstance(dims, list) and dims not in ([-1], [len(entering) - 1])
-    return not others and len(entering) > 1 and leaving in (entering[:-1], (*entering[:-1], 1))
+    last = _summed(s) in (None, {len(entering) - 1})
+    left = leaving in (entering[:-1], (*entering[:-1], 1))
+    return last and len(entering) > 1 and left
 
 
-def _leaves_columns(entering: Operand, leaving: Operand) -> bool:
-    """Whether a sum over rows leaves what lies next to itself in memory."""
+def _leaves_columns(s: Signature) -> bool:
+    """Whether a sum over rows, which are the outer dimensions, leaves what lies next to itself in memory."""
+    entering, leaving = s.inputs[0], s.outputs[0]
     kept = tuple(size for size in leaving.shape if size > 1)
     sizes = tuple(size for size in entering.shape if size > 1)
-    return 0 < len(kept) < len(sizes) and sizes[-len(kept) :] == kept and _last_is_next(entering)
+    rows = {index for index, size in enumerate(entering.shape) if size > 1}
+    summed = _summed(s)
+    outer = summed is None or rows & summed == set(sorted(rows)[: len(sizes) - len(kept)])
+    return 0 < len(kept) < len(sizes) and sizes[-len(kept) :] == kept and outer and _last_is_next(entering)
+
+
+def _summed(s: Signature) -> set[int] | None:
+    """Dimensions that a sum goes over, counted from the first; None where its arguments name none."""
+    dims = s.arguments.get("dim")
+    rank = len(s.inputs[0].shape)
+    if not isinstance(dims, list) or not dims or not rank or not all(isinstance(one, int) for one in dims):
+        return None
+    return {one % rank for one in dims}
 
 
 def _last_is_next(one: Operand) -> bool:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from estimator.cost.efficiency import efficiencies, efficiencies_for
 from estimator.cost.price import price
 from estimator.operations.aten import TABLE, is_known, kernels_of, workspace_bytes_of
+from estimator.operations.aten.operands import broadcast, dimensions
 from estimator.operations.aten.optimizer import launches
 from estimator.operations.op import WHOLE, gemm
 from estimator.scenario import catalog
@@ -382,3 +383,46 @@ def test_blocks_that_share_a_column_s_sum_hand_over_in_memory(rows, columns, see
     assert workspace_bytes_of(added, CHIP.compute_units) == seen_bytes
     along = Signature(op="aten::sum", inputs=entering, outputs=(tensor(rows),), arguments={"dim": [1]})
     assert workspace_bytes_of(along, CHIP.compute_units) == 0
+
+
+def test_scans_of_state_spaces_take_what_they_took_alone():
+    """Products that broadcast over up to six dimensions and sums of Mamba-2 without its kernels, alone on an H200."""
+    errors: dict[str, list[float]] = {}
+    document = json.loads(
+        (Path(__file__).parents[3] / "reference" / "h200_programs" / "mamba2_kernels.json").read_text()
+    )
+    for program in ("mamba2-1.1k-2l-amp", "mamba2-896-3l"):
+        for name, operands, dim, kernels in document[program]:
+            took_s = sum(us for _, us in kernels.values()) * 1e-6
+            if took_s < 1e-4 or any("vectorized" in kernel for kernel in kernels):
+                continue
+            *inputs, out = (tensor(*shape, dtype=dtype, strides=strides) for shape, strides, dtype in operands)
+            said = {} if dim is None else {"dim": dim}
+            took = float(price(one(f"aten::{name}", *inputs, out=out, **said), CHIP, E).seconds) / took_s - 1
+            errors.setdefault(name, []).append(abs(took))
+    assert len(errors["mul"]) > 10
+    assert len(errors["sum"]) > 10
+    assert statistics.median(errors["mul"]) < 0.02
+    assert statistics.median(errors["sum"]) < 0.06
+    assert max(errors["sum"]) < 0.15
+
+
+def test_a_sum_over_a_middle_dimension_leaves_no_columns_where_sizes_are_equal():
+    square = tensor(4, 4, 4, 36, 64)
+    assert one("aten::sum", square, out=tensor(4, 4, 36, 64), dim=[1]).column_bytes == 0
+    assert one("aten::sum", square, out=tensor(4, 4, 36, 64), dim=[-5]).column_bytes > 0
+    assert one("aten::sum", tensor(4, 64, 64), out=tensor(4, 64), dim=[-1]).rows > 0
+
+
+@pytest.mark.parametrize(
+    ("shapes", "left"),
+    [
+        (((8, 64, 128), (8, 64, 128)), 1),
+        (((8, 64, 128), (128,)), 2),
+        (((4, 3, 256, 36, 1, 64), (4, 3, 1, 36, 64, 64), (4, 3, 256, 36, 64, 64)), 5),
+        (((1, 1), (1, 1)), 0),
+    ],
+)
+def test_dimensions_join_where_every_operand_walks_them_as_one(shapes, left):
+    operands = [tensor(*shape) for shape in shapes]
+    assert dimensions(operands, broadcast(operands)) == left

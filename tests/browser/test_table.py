@@ -57,7 +57,9 @@ def test_one_outlier_does_not_choose_the_unit_of_a_column(units_of):
 
 
 def test_layers_are_in_the_unit_of_most_of_them(visit):
-    page = visit("/?model=llama3-70b&chip=h100-sxm&chips_per_node=8&nodes=2&dp=16&sharding=ddp&global_batch=64&micro_batch=1&measured=none")
+    page = visit(
+        "/?model=llama3-70b&chip=h100-sxm&chips_per_node=8&nodes=2&dp=16&sharding=ddp&global_batch=64&micro_batch=1&measured=none"
+    )
     # the optimizer takes seconds, an op of a layer a thousandth of one
     expect(page.locator("#layers thead")).to_contain_text(re.compile("forward, [mµ]s"))
 

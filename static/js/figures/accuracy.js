@@ -130,7 +130,7 @@ export function accuracyFigure({ points, by, colour, narrow }) {
 }
 
 /** Letters of a line of a set's name, and how high its lines are; a narrow page has no room for them in one. */
-const NAMES = { narrow: { letters: 19, lines: 3, row: 32 }, wide: { letters: 46, lines: 1, row: 19 } };
+const NAMES = { narrow: { letters: 19, lines: 3, row: 46 }, wide: { letters: 46, lines: 1, row: 19 } };
 
 /** A name in lines, broken between words; what none has room for ends in dots. @param {string} name @param {number} letters @param {number} most */
 function inLines(name, letters, most) {

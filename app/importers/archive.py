@@ -24,7 +24,7 @@ from app.importers.kineto.job import joined
 from app.importers.sniff import sniff
 from app.importers.source import Source
 from estimator.scenario.measurement import Warning
-from estimator.scenario.units import MIB
+from estimator.scenario.units import MIB, counted
 
 _MOST_FILES = 1024
 _RATIO_FROM_BYTES = 32 * MIB
@@ -100,7 +100,7 @@ def _op_lists(found: list[Imported]) -> tuple[dict[str, object] | None, ...]:
 def _left_out(refused: list[tuple[str, ImportRefused]]) -> Warning:
     shown = "; ".join(f"{name[:60]}: {error.message[:120]}" for name, error in refused[:_LISTED])
     more = f"; and {len(refused) - _LISTED} more" if len(refused) > _LISTED else ""
-    return Warning(code="files-left-out", message=f"{len(refused)} files were not read ({shown}{more})")
+    return Warning(code="files-left-out", message=f"Not read: {counted(len(refused), 'file')} ({shown}{more})")
 
 
 def _members(source: Source, limits: Limits) -> Iterator[tuple[str, Source]]:

@@ -18,6 +18,7 @@ from app.importers.bandwidth import bus_factor, collective_kind
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
 from estimator.scenario.measurement import MeasuredCollective, Measurement, Origin, Warning
+from estimator.scenario.units import counted
 
 _BEFORE = r"(?:#|^)\s{0,80}"
 """Pages that take a comment for a heading drop its sign."""
@@ -89,7 +90,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     skipped = sum(len(one.rows) for one in sweeps) - rows
     warnings = [warning for one in measurements for warning in one.warnings]
     if len(sweeps) > len(kept):
-        message = f"{len(sweeps) - len(kept)} sweeps after the first {len(kept)} were left out"
+        message = f"Sweeps after the first {len(kept)} were left out: {len(sweeps) - len(kept):,}"
         warnings.append(Warning(code="sweeps-left-out", message=message))
     return Imported(measurements=tuple(measurements), warnings=tuple(warnings), skipped=skipped)
 
@@ -108,7 +109,7 @@ def _measurement(sweep: _Sweep, filename: str, most: int, *, alone: bool) -> Mea
         warnings.append(Warning(code="collective-inferred", message=ground))
     wrong = max(sum(bool(row.pop("wrong", 0)) for row in sweep.rows), int(sweep.wrong > 0))
     if wrong:
-        message = f"{wrong} rows have wrong values: the collective did not compute what it should"
+        message = f"Wrong values in {counted(wrong, 'row')}: the collective did not compute what it should"
         warnings.append(Warning(code="wrong-values", message=message))
     collectives = []
     rows = [{**row, "kind": kind, "backend": "nccl", "world_size": ranks} for row in sweep.rows[:most]]

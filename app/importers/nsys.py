@@ -15,6 +15,7 @@ from app.importers.names import short_name
 from app.importers.source import Source
 from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
+from estimator.scenario.units import counted
 from runners.trace.kernel_category import category_of
 
 _KERNELS, _GRAPHS, _COPIES = (
@@ -78,7 +79,7 @@ def _read(database: sqlite3.Connection, filename: str, limits: Limits) -> Import
     if copied := _sum(database, tables, _COPIES):
         kept.append(Kernel(name="memcpy", category=Category.OTHER, count=copied[0], total_s=copied[1] * _NS))
     if rest:
-        message = f"{len(rest):,} kernels that take little time were left out of the list"
+        message = f"Left out of the list, as of little time: {counted(len(rest), 'kernel')}"
         warnings.append(Warning(code="kernels-merged", message=message))
     measurement = Measurement(
         label=filename[:200],

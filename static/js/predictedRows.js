@@ -1,16 +1,11 @@
 /** A measured table beside its predictions: columns after the measured ones, and errors in words. Pure. */
+import { bare, unitless } from "./figures/tables.js";
 import { change, count, percent, plural } from "./format.js";
 
 /** @typedef {import("./types.js").PredictedRows} PredictedRows */
 
 /** The end of the name of a column of signed errors; tables write them with their sign. */
 const ERROR = "_error_change";
-
-/** A column's name without its unit, but what of several rates is counted. @param {string} name */
-const bare = (name) =>
-  /^(tokens|samples)_per_s/.test(name)
-    ? name
-    : name.replace(/^[a-z]+_per_s$/, "rate").replace(/_([a-z]+_per_s|bytes|s)$/, "");
 
 /**
  * Rows with two columns more behind each that is predicted: what it should be, and by how much that is off.
@@ -28,7 +23,7 @@ export function besideRows(rows, predicted) {
           ? [
               [name, value],
               [`predicted_${name}`, should[name] ?? null],
-              [bare(name) + ERROR, name in should ? should[name] / value - 1 : null],
+              [unitless(name) + ERROR, name in should ? should[name] / value - 1 : null],
             ]
           : [[name, value]],
       ),
@@ -42,7 +37,7 @@ export function besideRows(rows, predicted) {
  * @param {boolean} again  whether what was said before is of as many
  */
 function spread(name, { n, median_ape, bias }, again) {
-  const what = bare(name).replaceAll("_", " ");
+  const what = bare(name);
   const side =
     Math.abs(bias) < 0.05 ? "neither too low nor too high" : `${size(bias)} too ${bias < 0 ? "low" : "high"}`;
   if (n === 1) return again ? `that of ${what} is ${side}` : `the one prediction of ${what} is ${side}`;

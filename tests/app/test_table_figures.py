@@ -250,6 +250,34 @@ def test_rates_of_a_gpu_have_the_unit_of_the_rate():
     assert call_each("figures/tables", "bare", [["tokens_per_s"], ["step_s"]]) == ["tokens per s", "step"]
 
 
+def test_a_column_has_one_name_without_its_unit():
+    names = [
+        "tokens_per_s",
+        "flops_per_s_per_gpu",
+        "bytes_per_s",
+        "bus_bytes_per_s",
+        "peak_bytes",
+        "mfu_frac",
+        "step_s",
+    ]
+    short = ["tokens per s", "rate per gpu", "bytes per s", "bus", "peak", "mfu", "step"]
+    assert call_each("figures/tables", "bare", [[name] for name in names]) == short
+    errors = {name: {"n": 1, "median_ape": 10.0, "bias": 10.0} for name in names}
+    measured = dict.fromkeys(names, 1.0)
+    ((row,),) = call_each("predictedRows", "besideRows", [[[measured], {"rows": [measured], "errors": errors}]])
+    found = [name.removesuffix("_error_change").replace("_", " ") for name in row if name.endswith("_error_change")]
+    assert found == short
+
+
+def test_the_label_of_a_size_is_no_result_of_it():
+    rows = [
+        {"world_size": ranks, "size_label_bytes": label, "size_bytes": size, "mean_s": ranks * size / 1e9}
+        for ranks in (2, 4, 8)
+        for label, size in ((1e6, 2**20), (1e7, 10 * 2**20), (1e8, 100 * 2**20))
+    ]
+    assert [chart["title"] for chart in charts_of("text/table", rows)] == ["mean s by size bytes"]
+
+
 def test_memory_of_a_table_of_no_kind_is_marked_where_it_ran_out():
     rows = [{"s": at, "seq_len": at, "peak_bytes": None if at > 1000 else at * 1e6} for at in (256, 512, 1024)]
     (chart,) = charts_of("table", rows)

@@ -14,6 +14,7 @@ from app.importers.kineto.steps import StepWindow
 from app.importers.kineto.trace_columns import Trace, Wholes
 from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import MeasuredCollective, Warning
+from estimator.scenario.units import counted
 from runners.trace.kernel_category import category_of
 
 _ELEMENT_BYTES = {
@@ -52,7 +53,8 @@ def collectives(
         silent = _of_ranges(trace, every, world_size, groups)
     if silent:
         message_text = (
-            f"{silent} collectives do not say how much they sent (older PyTorch, or no shapes); only their time counts"
+            f"Of {counted(silent, 'collective')} only the time counts: how much was sent is not said (older PyTorch, "
+            "or no shapes)"
         )
         warnings.append(Warning(code="collective-size-unknown", message=message_text))
     if groups or silent:

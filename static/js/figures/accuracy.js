@@ -1,6 +1,7 @@
 /** How right predictions are: measured steps beside their predictions and intervals, and how many each interval holds. */
 import { change, plural, quantity, scaleFor } from "../format.js";
 import { escaped, hoverText, layout, logTicks, SERIES, UNNAMED, words } from "./base.js";
+import { shortened } from "./tableSeries.js";
 
 /**
  * @typedef {{n: number, mape: number, median: number, p90: number, bias: number | null}} Errors  in percent
@@ -128,7 +129,21 @@ export function accuracyFigure({ points, by, colour, narrow }) {
   };
 }
 
-const LONG_NAME = { narrow: 17, wide: 46 };
+/** Letters of a line of a set's name, and how high its lines are; a narrow page has no room for them in one. */
+const NAMES = { narrow: { letters: 19, lines: 3, row: 46 }, wide: { letters: 46, lines: 1, row: 19 } };
+
+/** A name in lines, broken between words; what none has room for ends in dots. @param {string} name @param {number} letters @param {number} most */
+function inLines(name, letters, most) {
+  /** @type {string[]} */
+  const lines = [];
+  for (const word of name.split(/(?<=[\s,;_/-])/)) {
+    const last = lines.at(-1);
+    if (last !== undefined && (last + word).trimEnd().length <= letters) lines[lines.length - 1] = last + word;
+    else lines.push(word);
+  }
+  const fit = lines.slice(0, most).map((line) => shortened(line.trimEnd(), letters));
+  return lines.length > most ? [...fit.slice(0, -1), `${fit[most - 1].slice(0, letters - 1)}…`] : fit;
+}
 
 /**
  * Of each set, the share of measured times that intervals hold, fitted with it and without its source.
@@ -138,11 +153,10 @@ const LONG_NAME = { narrow: 17, wide: 46 };
  */
 export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
   const known = sets.filter((one) => one.held_out !== null && one.time);
-  const most = narrow ? LONG_NAME.narrow : LONG_NAME.wide;
+  const { letters, lines, row } = narrow ? NAMES.narrow : NAMES.wide;
   const label = (/** @type {AccuracySet} */ one) => {
-    // what tells sets of one source apart stands at the end
-    const short = one.name.length > most ? `${one.name.slice(0, 4)}…${one.name.slice(5 - most)}` : one.name;
-    return one.name === chosen ? `<b>${escaped(short)}</b>` : escaped(short);
+    const short = inLines(one.name, letters, lines).map(escaped).join("<br>");
+    return one.name === chosen ? `<b>${short}</b>` : short;
   };
   const places = known.map((_, at) => known.length - at);
   const [from, to] = [-AROUND, AROUND].map((off) => Math.round(100 * asked_frac) + off);
@@ -168,7 +182,7 @@ export function coverageFigure({ sets, asked_frac, chosen, colour, narrow }) {
       dots("held_out", "of a set not known", { size: 9, color: colour("accent") }),
     ],
     layout: layout(colour, {
-      height: Math.max(narrow ? 300 : 400, 60 + 19 * known.length),
+      height: Math.max(narrow ? 300 : 400, 60 + row * known.length),
       margin: { l: narrow ? 138 : 276, r: 14, t: 10, b: 42 },
       xaxis: { range: [-3, 103], title: { text: "measured times inside, %" }, tickvals: [0, 20, 40, 60, 80, 100] },
       yaxis: { range: [0.3, known.length + 0.7], tickvals: places, ticktext: known.map(label), showgrid: false },

@@ -315,6 +315,16 @@ export const CHARTS = {
   },
 };
 
+/**
+ * Whether a column is what another one is called, as a size's label in round numbers: of its unit, and one value at each place.
+ * @param {Entry[]} entries @param {string} name @param {string} swept
+ */
+function isOtherName(entries, name, swept) {
+  if (!kindOf(swept) || kindOf(name) !== kindOf(swept)) return false;
+  const values = new Map(entries.map(({ row }) => [row[swept], row[name]]));
+  return values.size < entries.length && entries.every(({ row }) => values.get(row[swept]) === row[name]);
+}
+
 /** A table of no kind: its numbers over the first setting that it sweeps, else as bars. @param {Entry[]} entries */
 function generic(entries) {
   const names = distinct(entries.flatMap(({ row }) => Object.keys(row)));
@@ -330,7 +340,11 @@ function generic(entries) {
   const counted = !named && numeric.some(kindOf) ? settings[0] : undefined;
   const swept = usual ?? counted;
   const measured = numeric.filter(
-    (name) => kindOf(name) && name !== swept && !/_(?:std|min|max)_|^m(?:in|ax)_s$/.test(name),
+    (name) =>
+      kindOf(name) &&
+      name !== swept &&
+      !/_(?:std|min|max)_|^m(?:in|ax)_s$/.test(name) &&
+      !(swept && isOtherName(entries, name, swept)),
   );
   const figures = measured.length ? measured : numeric.filter((name) => name !== swept);
   const columns = figures.filter((name) => kindOf(name) === kindOf(figures[0])).slice(0, 4);

@@ -31,8 +31,8 @@ export function unitless(name) {
   return rest ? rest + each : each && kind ? `rate${each}` : name;
 }
 
-/** A column's name without its unit. @param {string} name */
-export const bare = (name) => words(name.replace(/_(bytes_per_s|flops_per_s|bytes|(?<!_per_)s)$/, ""));
+/** A column's name without its unit, in words. @param {string} name */
+export const bare = (name) => words(unitless(name));
 
 /** Columns that rows differ in. @param {Row[]} rows */
 function varying(rows) {

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 
 import pytest
 from fastapi.testclient import TestClient
 
 from app.disk import write_json
 from app.main import create_app
+from estimator.scenario import catalog as chips
 from estimator.scenario.codec import encode
 from estimator.scenario.model import Model
 from estimator.scenario.plan import Plan
@@ -110,3 +111,17 @@ def test_the_first_bundled_measurement_is_the_default(settings):
 
 def test_this_cpu_is_pending_until_it_is_measured(catalog):
     assert [(item["key"], item["state"]) for item in catalog["pending"]] == [("cpu", "off")]
+
+
+def test_why_a_prediction_for_a_chip_says_nothing_stands_in_the_catalogue(settings, catalog, catalogue_as_before):
+    assert catalog["doubts"] == {}
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        cpu = client.app.state.context.cpu
+        write_json(
+            cpu.cache_file,
+            {"chip": encode(replace(chips.chip("a100"), kind="cpu")), "samples": {"cpu_share_frac": 0.11}},
+        )
+        assert cpu.load()
+        (said,) = client.get("/api/catalog").json()["doubts"].items()
+    assert said[0] == "cpu"
+    assert "left 11 % of it" in said[1]

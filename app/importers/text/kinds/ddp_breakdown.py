@@ -13,6 +13,7 @@ from app.importers.text.values.figures import Findings, put, scaled, whole
 from app.importers.text.values.header import Column, column
 from app.importers.text.values.models import model_of
 from estimator.scenario.measurement import Warning
+from estimator.scenario.units import counted
 
 KIND = "data-parallel-steps"
 _NO_HEADER: Column = column("time")
@@ -153,8 +154,8 @@ def _wait(rows: list[dict[str, Any]], where: str) -> list[Warning]:
     if not found:
         return []
     message = (
-        f"'Gradient communication' of {len(found)} rows is the wait for what was not hidden, not the exchange: all "
-        f"gradients in that time would be {max(found) / 1e9:.0f} GB/s, more than any link. Those rows overlap "
-        "communication with backward, whatever they say"
+        f"'Gradient communication' of {counted(len(found), 'row')} is the wait for what was not hidden, not the "
+        f"exchange: all gradients in that time would be {max(found) / 1e9:.0f} GB/s, more than any link. Such a row "
+        "overlaps communication with backward, whatever it says"
     )
     return [Warning(code="gradient-communication-is-wait", message=message, where=where)]

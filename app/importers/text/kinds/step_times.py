@@ -341,8 +341,8 @@ def contained_backward(rows: list[dict[str, Any]], where: str) -> list[Warning]:
     if not changed:
         return []
     message = (
-        f"In {changed} rows the forward time equals the total time although there is a backward time: it is forward "
-        "and backward together. It was stored as such, and forward as total minus backward"
+        f"In {counted(changed, 'row')} the forward time equals the total time although there is a backward time: it is "
+        "forward and backward together. It was stored as such, and forward as total minus backward"
     )
     return [Warning(code="forward-contains-backward", message=message, where=where)]
 

@@ -190,6 +190,8 @@ def test_any_two_are_chosen_run_against_run_and_none_of_another_chip_or_model(op
 def test_a_load_asks_for_each_thing_once(open_page):
     page = open_page()
     wait_for_figures(page)
+    wait_for_causes(page)
+    settled(page)  # what is asked for once all rests is not the second load's
     asked: list[str] = []
     page.on("request", lambda request: asked.append(f"{request.method} {urlsplit(request.url).path}"))
     page.reload()

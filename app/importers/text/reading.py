@@ -36,10 +36,15 @@ class Reading:
 
 
 _MEASURED = ("_s", "_per_s", "_bytes")
+_YES = ("true", "yes", "1", "y")
 
 
 def row_status(row: dict[str, Any], *, oom: bool) -> str:
-    """Say ``oom`` of a row where a cell says so and no other holds a time, a rate or a size; such a cell is empty."""
+    """Say ``oom`` of a row where a cell says so and no other holds a time, a rate or a size; such a cell is empty.
+
+    So does a yes in a column of that name.
+    """
+    oom = oom or str(row.get("oom", "")).lower() in _YES
     figures = (key for key, value in row.items() if isinstance(value, float) and key.endswith(_MEASURED))
     return "oom" if oom and not any(figures) else "ok"
 

@@ -309,3 +309,8 @@ def test_the_size_of_a_file_is_no_model(tmp_path):
     assert rows(tmp_path, text)[0]["model"] == "gpt2"
     assert rows(tmp_path, text)[0]["size_bytes"] == 5e8
     assert rows(tmp_path, "size,batch,seq_len,step (ms)\n7B,8,1024,120\n")[0]["model"] == "7B"
+
+
+def test_a_column_may_say_what_ran_out_of_memory(tmp_path):
+    found = rows(tmp_path, "model,micro_batch,step_time_ms,oom\ngpt2,4,120.5,False\ngpt2,8,,True\n")
+    assert [(row["step_s"], row["status"]) for row in found] == [(0.1205, "ok"), (None, "oom")]

@@ -131,10 +131,13 @@ export function setRunTokens(tokens) {
   writeUrl();
 }
 
-/** The bundled sample leaves when another model or chip is chosen; a run that was chosen stays. */
+/** The bundled sample leaves when another model or chip is chosen; a run stays, and what was chosen beside the plan. */
 function leaveSample() {
-  if (state.measured === state.sample) set({ measured: "" });
-  set({ a: "", b: "", selected: "" });
+  const { a, b, sample } = state;
+  const sides = [a, b];
+  const chosen = sides.includes("plan") && !sides.includes("") && !sides.includes(`m:${sample}`);
+  if (state.measured === sample) set({ measured: "" });
+  set({ a: chosen ? a : "", b: chosen ? b : "", selected: "" });
 }
 
 /** @param {string} key */

@@ -65,6 +65,10 @@ def test_nothing_overflows_and_all_figures_are_drawn(open_page, server, width, s
         assert at_last(page, _PLOT_TEXTS, "#studies .plot") == []
     tabs = page.locator(".tabs a").evaluate_all("links => links.map((link) => link.getBoundingClientRect().right)")
     assert max(tabs) < width
+    page.set_viewport_size({"width": 768, "height": 5000})
+    cut = """() => [...document.querySelectorAll("#study-figures .scroll")]
+        .filter(({ scrollWidth, clientWidth }) => scrollWidth - clientWidth > 1).map(() => "cut")"""
+    assert at_last(page, cut) == [], "what is printed stands beside what is computed"
 
 
 def test_the_figures_agree_with_what_is_printed(visit):

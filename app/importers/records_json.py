@@ -11,6 +11,7 @@ from app.importers import text
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.source import Source
 from app.importers.text.kinds import generic
+from app.importers.text.reading import MEASURED
 
 _REMEDY = "Upload a PyTorch profiler trace, a result that Headroom wrote, or rows that name a time: step_ms, tokens/s."
 _SHOWN = 6
@@ -45,7 +46,8 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         found = text.read_text(out.getvalue(), filename, limits, headers=source.headers)
     except ImportRefused:
         raise unknown from None
-    if all(one.origin.format == f"text/{generic.KIND}" for one in found.measurements):
+    measured = any(name.endswith(MEASURED) for one in found.measurements for row in one.rows for name in row)
+    if not measured and all(one.origin.format == f"text/{generic.KIND}" for one in found.measurements):
         raise unknown
     return found
 

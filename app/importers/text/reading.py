@@ -35,7 +35,8 @@ class Reading:
     skipped: int = 0
 
 
-_MEASURED = ("_s", "_per_s", "_bytes")
+MEASURED = ("_s", "_per_s", "_bytes")
+"""How the names of columns end that hold a time, a rate or a size."""
 _YES = ("true", "yes", "1", "y")
 
 
@@ -45,7 +46,7 @@ def row_status(row: dict[str, Any], *, oom: bool) -> str:
     So does a yes in a column of that name.
     """
     oom = oom or str(row.get("oom", "")).lower() in _YES
-    figures = (key for key, value in row.items() if isinstance(value, float) and key.endswith(_MEASURED))
+    figures = (key for key, value in row.items() if isinstance(value, float) and key.endswith(MEASURED))
     return "oom" if oom and not any(figures) else "ok"
 
 

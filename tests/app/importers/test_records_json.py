@@ -23,6 +23,20 @@ def test_plain_values_are_rows_of_a_table(tmp_path, document):
 @pytest.mark.parametrize(
     "document",
     [
+        {"strategy": "ddp", "mean_step_time_sec": 0.1321},
+        {"strategy": "ddp", "mean_step_time_ms": 132.1, "gpus": 8},
+        [{"strategy": "ddp", "step_ms": 132.1}],
+    ],
+)
+def test_a_time_of_no_known_kind_is_a_row_as_well(tmp_path, document):
+    (row,) = one(read(tmp_path, json.dumps(document).encode())).rows
+    assert row["strategy"] == "ddp"
+    assert [value for name, value in row.items() if name.endswith("_s")] == [pytest.approx(0.1321)]
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
         {"hidden_size": 768, "model_type": "gpt2", "vocab_size": 50257},
         [{f"k{i}": 1.0, "step_ms": 3} for i in range(600)],
         {"scripts": {}},

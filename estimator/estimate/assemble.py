@@ -21,15 +21,12 @@ from estimator.operations.rank_sizes import RankSizes, rank_sizes
 from estimator.operations.transformer import NetworkOps, network
 from estimator.scenario.arrays import where
 from estimator.scenario.hardware import Chip, Cluster
-from estimator.scenario.plan import Plan
+from estimator.scenario.plan import FOLDED, Plan
 from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Scale, part_of, with_messages
 from estimator.schedule.step import Parts, Setting, Step, stage_passes, step
-
-FOLDED = ("zero-bubble-v",)
-"""Schedules that run the last chunk on the first rank."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,7 +6,7 @@ import math
 
 from estimator.scenario.grid_shape import grid_problems
 from estimator.scenario.model import Model
-from estimator.scenario.plan import Plan
+from estimator.scenario.plan import FOLDED, Plan
 from estimator.scenario.problems import Problem, divisors_near, either, nearest
 from estimator.scenario.training import Training
 
@@ -222,7 +222,7 @@ def chunk_counts(layers: int, stages: int) -> list[int]:
 
 def chunk_problems(schedule: str, stages: int, virtual_stages: int, layers: int) -> list[Problem]:
     """List why layers do not spread over the chunks of a schedule that runs several per rank."""
-    folded = schedule == "zero-bubble-v"
+    folded = schedule in FOLDED
     if stages == 1 or not (folded or (schedule == "interleaved" and virtual_stages > 1)):
         return []
     chunks = stages * (2 if folded else virtual_stages)

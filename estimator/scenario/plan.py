@@ -11,6 +11,8 @@ SHARDINGS = ("ddp", "zero1", "zero2", "zero3", "fsdp")
 RECOMPUTES = ("none", "selective", "full")
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zero-bubble", "zero-bubble-v")
 """``zero-bubble`` is ZB-H1, ``zero-bubble-v`` ZB-V (Qi 2023, arXiv 2401.10241; Qi 2024, arXiv 2405.15362)."""
+FOLDED = ("zero-bubble-v",)
+"""Schedules that run the last chunk on the first rank."""
 TP_KINDS = ("1d", "2d", "2.5d", "3d")
 CP_KINDS = ("ring", "ulysses", "all-gather")
 DDP_MODES = ("bucketed", "flat", "naive")

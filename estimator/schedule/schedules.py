@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from estimator.scenario.arrays import maximum, minimum, where
+from estimator.scenario.plan import FOLDED
 from estimator.scenario.units import Number
 from estimator.schedule.micro_batch import Stages, StageTimes
 from estimator.schedule.zero_bubble_v import zero_bubble_v
@@ -200,13 +201,15 @@ def in_flight(
     return FORMULAS[schedule].held(stage, stages, micro_batches, virtual_stages)
 
 
-def fullest_between(schedule: str, stages: Number) -> tuple[Number, ...]:
-    """Stages of which one needs the most memory of those between the first and the last, which are otherwise alike.
+def fullest_of(kind: str, schedule: str, stages: Number) -> tuple[Number, ...]:
+    """Stages, counted from 0, of which one needs the most memory of its kind, whose stages differ in this alone.
 
-    The second holds most micro-batches, but under ZB-V the last: there, either may, as fewer in flight leave more
-    buffers for messages empty.
+    In the middle the second holds most micro-batches, but under ZB-V the last but one: there either may need it, as
+    fewer in flight leave more buffers for messages empty.
     """
-    return (1.0, maximum(stages - 2.0, 1.0)) if schedule == "zero-bubble-v" else (1.0,)
+    if kind != "middle":
+        return (stages - 1.0,) if kind == "last" else (0.0,)
+    return (1.0, maximum(stages - 2.0, 1.0)) if schedule in FOLDED else (1.0,)
 
 
 def head_in_flight(schedule: str, held: Number, stages: Number, virtual_stages: Number) -> Number:
@@ -215,7 +218,7 @@ def head_in_flight(schedule: str, held: Number, stages: Number, virtual_stages: 
     Interleaved, all but the last chunk's are of chunks before it: v·held − (v − 1)p, at least 1. On ZB-V's fold each
     forward of the last chunk is followed by its backward: 1 (Qi 2024, arXiv 2405.15362, figure 2).
     """
-    if schedule == "zero-bubble-v":
+    if schedule in FOLDED:
         return minimum(held, 1.0)
     if schedule != "interleaved":
         return held

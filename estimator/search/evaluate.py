@@ -15,7 +15,7 @@ from estimator.memory.memory import stage_memory
 from estimator.scenario.arrays import taken, where
 from estimator.scenario.plan import Plan
 from estimator.schedule.micro_batch import Part
-from estimator.schedule.schedules import fullest_between, head_in_flight, in_flight
+from estimator.schedule.schedules import fullest_of, head_in_flight, in_flight
 from estimator.schedule.step import Parts, Setting, stage_passes, step
 from estimator.search.price_table import PriceTable, Rows, distinct, in_line, staged, table_of, usable_rows
 from estimator.search.space import Choice, Shape, Sharing, Space, changes, plan_of
@@ -156,10 +156,9 @@ def _peak_bytes(
 ) -> Values:
     """Memory of the fullest stage: the first, the fullest of those in the middle, or the last."""
     found = _setting(space, table, schedule, chunks, sharing, space.fixed.placement)
-    between = fullest_between(schedule, found.stages)
     most: Values | None = None
     for kind in found.kinds:
-        for stage in {"only": (0.0,), "first": (0.0,), "middle": between, "last": (found.stages - 1,)}[kind.name]:
+        for stage in fullest_of(kind.name, schedule, found.stages):
             flying = (
                 1.0
                 if kind.name == "only"

@@ -39,15 +39,13 @@ from estimator.operations.aten import kernels_of
 from estimator.scenario.breakdown import PHASES, Category, MemoryKind, Phase, complete
 from estimator.scenario.hardware import Cluster, peak_flops_per_s
 from estimator.scenario.op_list import NONE, Operand, OpList, Signature, Storage
-from estimator.scenario.plan import Plan
+from estimator.scenario.plan import FOLDED, Plan
 from estimator.schedule.micro_batch import StageTimes
-from estimator.schedule.schedules import Bubble, fullest_between, head_in_flight, in_flight
+from estimator.schedule.schedules import Bubble, fullest_of, head_in_flight, in_flight
 from estimator.schedule.step import pipeline_bubble, tied_s
 
 Floats = NDArray[np.float64]
 OverRanks = Callable[[OpList], OpList]
-
-FOLDED = ("zero-bubble-v",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,11 +300,14 @@ def _memory(
 ) -> Memory:  # fmt: skip
     """The fullest stage's memory and every stage's, with as many micro-batches in flight as its schedule holds."""
     found: list[Memory] = []
-    between = {int(place) for place in fullest_between(plan.schedule, plan.pp)}
-    places = [0] if plan.pp == 1 else sorted({0, plan.pp - 1} | {place for place in between if place < plan.pp})
-    for place in places:
-        one = stages[-1] if place == plan.pp - 1 else stages[min(place, len(stages) - 1)]
-        alone = plan.pp == 1
+    alone = plan.pp == 1
+    places = [
+        (int(place), one)
+        for one in stages
+        if one.kind.name != "middle" or plan.pp > 2  # two stages have none there
+        for place in dict.fromkeys(fullest_of(one.kind.name, plan.schedule, plan.pp))
+    ]
+    for place, one in places:
         flying = 1.0 if alone else float(in_flight(plan.schedule, place, plan.pp, micro_batches, _chunks(plan)))
         at_head = float(head_in_flight(plan.schedule, flying, plan.pp, _chunks(plan)))
         inside, head = kept_bytes(whole, one.layers, embedding=one.kind.embedding, head=one.kind.head)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from estimator.scenario.legality import schedule_problems
-from estimator.scenario.plan import SCHEDULES
+from estimator.scenario.plan import FOLDED, SCHEDULES
 from estimator.schedule.micro_batch import StageTimes
-from estimator.schedule.schedules import bubble_s, in_flight
+from estimator.schedule.schedules import bubble_s, fullest_of, in_flight
 from estimator.schedule.simulation.simulate import simulate
 
 
@@ -103,6 +103,16 @@ def test_micro_batches_in_flight_by_hand():
     assert in_flight("interleaved", 0, 4, 8, 2) == 4 * (1 + 3 / (4 * 2))
     assert [in_flight("zero-bubble", stage, 4, 8) for stage in range(4)] == [4, 4, 4, 4]
     assert [in_flight("zero-bubble-v", stage, 4, 8, 2) for stage in range(4)] == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_stages_that_hold_the_most_of_their_kind_are_looked_at(schedule):
+    kinds = {"first": [0], "middle": [1, 2, 3, 4], "last": [5]}
+    for kind, places in kinds.items():
+        held = [in_flight(schedule, place, 6, 6, 2 if schedule in FOLDED else 1) for place in places]
+        looked_at = fullest_of(kind, schedule, 6)
+        assert set(looked_at) <= set(places)
+        assert max(held) in [held[places.index(place)] for place in looked_at]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from estimator.estimate.estimate import Estimate
-from estimator.estimate.layout.lay_out import laid_out, laying_of
+from estimator.estimate.layout.lay_out import estimate_laid_out, laid_out, laying_of
 from estimator.estimate.layout.stages import cut, stage
 from estimator.estimate.of_op_list import cluster_for, estimate_op_list
 from estimator.scenario.op_list import OpList, from_json
@@ -20,9 +20,13 @@ ALONE = from_json(json.loads((ROOT / "tests" / "reference" / "ops" / "llama.json
 
 
 def traced(folder: Path, ranks: int, how: str, *more: str) -> OpList:
-    program, out = Path(__file__).with_name("llama_on_ranks.py"), folder / "ops.json"
-    flags = ("--chip", "h200-sxm", "--world-size", str(ranks), "--out", str(out), *more, "--", how)
-    done = run_forked("trace", str(program), *flags, cwd=ROOT)
+    program = Path(__file__).with_name("llama_on_ranks.py")
+    return recorded(folder, str(program), "--world-size", str(ranks), *more, after=("--", how))
+
+
+def recorded(folder: Path, *what: str, after: tuple[str, ...] = ()) -> OpList:
+    out = folder / "ops.json"
+    done = run_forked("trace", *what, "--chip", "h200-sxm", "--out", str(out), *after, cwd=ROOT)
     assert done.returncode == 0, done.stderr[-4000:]
     return from_json(json.loads(out.read_text(encoding="utf-8")))
 
@@ -88,3 +92,12 @@ def test_a_stage_as_pipelining_runs_it(tmp_path):
     (size,) = {one.shape for call in sends for one in real.of(call).inputs}
     assert whole.boundary_bytes == 2 * size[0] * size[1] * size[2]
     assert len(sends) == 4
+
+
+def test_stages_of_a_fold_have_each_their_own_layers(tmp_path):
+    config = {"model_type": "gpt2", "n_layer": 12, "n_embd": 16, "n_head": 1, "n_positions": 16, "vocab_size": 32}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    found = recorded(tmp_path, "--hf", str(tmp_path / "config.json"), "--batch", "1", "--seq", "16")
+    rows = estimate_laid_out(found, laying_of({"pp": 4, "schedule": "zero-bubble-v"}, 4)).memory.stages
+    # Two chunks of two layers each, four of them one layer short; the last but one counted as the last did.
+    assert [(row.stage, row.layers) for row in rows] == [(0, 2), (1, 3), (2, 3), (3, 4)]

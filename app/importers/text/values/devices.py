@@ -38,7 +38,7 @@ _LONGEST_LINE, _MOST_LINES, _MOST_NAMED = 160, 20_000, 4
 _USUAL_BATCH = 8
 """Of attention alone where a table states none, as CS336's assignment has it."""
 _EXPORT = ("h20", "h800", "a800")
-"""How the keys of chips begin that are others' versions for export: where nothing names them they come last."""
+"""Chips that are others' versions for export, by the first word of their keys: where nothing names them they come last."""
 _LINK_SLACK = 1.05
 """By how much a printed bandwidth may be above the link's."""
 _SCORES_AT_ONCE = 3.2
@@ -63,7 +63,11 @@ def candidates(rows: Sequence[dict[str, Any]], lines: Sequence[str]) -> list[dic
     accelerators = [entry for entry in catalog.entries("chips") if entry.value.kind != "cpu"]
     possible = [entry for entry in accelerators if all(_fits(row, entry.value) for row in rows)]
     possible.sort(
-        key=lambda entry: (entry.key.startswith(_EXPORT), -_reached(rows, entry.value), -entry.value.memory_bytes)
+        key=lambda entry: (
+            entry.key.partition("-")[0] in _EXPORT,
+            -_reached(rows, entry.value),
+            -entry.value.memory_bytes,
+        )
     )
     if unclear:
         why = f"the table says {gpu_of_row(rows[0])[:40]}"

@@ -449,6 +449,14 @@ def test_what_maxtext_was_asked_is_its_scenario(tmp_path):
     assert found.world_size == 8
     (unsaid,) = [warning.message for warning in found.warnings if warning.code == "settings-unsaid"]
     assert unsaid == "The log does not say its GPU, which a prediction of its step needs"
+    usual = MAXTEXT.replace("fsdp_parallelism: 8", "fsdp_parallelism: -1")  # what the other axes leave
+    assert one(read(tmp_path, usual)).scenario == found.scenario
+    split = usual.replace("Config param dtype", "Config param ici_tensor_parallelism: 4\nConfig param dtype")
+    assert one(read(tmp_path, split)).scenario["plan"] == {
+        "dp": 2, "tp": 4, "micro_batch": 8, "sharding": "fsdp", "recompute": "full",
+    }  # fmt: skip
+    beside = split.replace("Config param dtype", "Config param ici_data_parallelism: 2\nConfig param dtype")
+    assert "sharding" not in one(read(tmp_path, beside)).scenario["plan"]
 
 
 def test_what_lines_of_json_say_of_their_run_is_read_and_what_they_do_not_is_said(tmp_path):
@@ -461,6 +469,12 @@ def test_what_lines_of_json_say_of_their_run_is_read_and_what_they_do_not_is_sai
         8, {"seq_len": 1024, "global_batch": 64, "precision": "bf16"},
     )  # fmt: skip
     assert codes(found) == {"unit-missing", "first-step-left-out"}
+    own = {"model": "gpt2-xl", "micro_batch_size": 2, "grad_accum_steps": 4, "tensor_model_parallel_size": 2}
+    rates = "".join(json.dumps({"step": at, "step_time": 0.5, "tokens_per_sec": 8000, "tokens_per_sec_per_gpu": 1000})
+                    + "\n" for at in (1, 2, 3))  # fmt: skip
+    found = one(read(tmp_path, json.dumps(own) + "\n" + rates))  # whose rates alone say how many GPUs there are
+    assert (found.world_size, found.scenario["training"]) == (8, {"global_batch": 32})
+    assert found.scenario["plan"] == {"dp": 4, "tp": 2, "micro_batch": 2}
     asked = {"step": "PARAMETER", "data": {"train_batch_size": 64, "num_gpus": 8, "gpu_name": "Chip 9000"}}
     found = one(read(tmp_path, "DLLL " + json.dumps(asked) + "\n" + DLLOGGER))
     assert (found.world_size, found.scenario, codes(found)) == (8, {}, {"settings-unsaid", "first-step-untimed"})

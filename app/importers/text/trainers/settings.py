@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.importers.text.trainers.log import Log
+from app.importers.text.values import meaning
 from app.importers.text.values.models import model_of
 from estimator.scenario.measurement import Warning
 from estimator.validation.spellings import LONGEST_NAME, chips_named, precision_of
@@ -21,23 +23,30 @@ _LENGTH = (
     "seq_len", "seq_length", "sequence_length", "max_seq_length", "max_seq_len", "max_target_length", "block_size",
     "context_length", "cutoff_len",
 )  # fmt: skip
-_WHOLE_BATCH = (
-    "global_batch_size", "global_batch", "total_batch_size", "train_batch_size", "global_train_batch_size",
-)  # fmt: skip
+_SHORTEST = 4
+"""Letters of a table's heading that is a setting's name as well; what is shorter, as ga, may be anything in a log."""
+
+
+def _also_headings(first: tuple[str, ...], headings: set[str]) -> tuple[str, ...]:
+    return (*first, *sorted(name for name in headings.difference(first) if len(name) >= _SHORTEST))
+
+
+_WHOLE_BATCH = _also_headings(
+    ("global_batch_size_to_train_on", "train_batch_size", "global_train_batch_size"), meaning.GLOBAL_BATCH
+)
 _BATCH = ("batch_size", "batch")
-_OWN_BATCH = (
-    "per_device_batch_size", "per_device_train_batch_size", "micro_batch_size", "micro_batch", "batch_size_per_gpu",
-    "per_gpu_batch_size", "local_batch_size", "train_micro_batch_size_per_gpu",
-)  # fmt: skip
-_PASSES = (
-    "gradient_accumulation_steps", "grad_accum", "gradient_accumulation", "accumulate_grad_batches", "accum_steps",
-)  # fmt: skip
+_OWN_BATCH = _also_headings(("per_device_batch_size",), meaning.GPU_BATCH | meaning.MICRO_BATCH)
+_PASSES = _also_headings(("accum_steps",), meaning.ACCUMULATION)
+_MESH = {"tp": "tensor", "pp": "pipeline", "cp": "context"}
+"""Axes of MaxText's mesh, within a slice (``ici_tensor_parallelism``) and across slices (``dcn_…``), which multiply."""
 _PRECISION = ("precision", "dtype", "mixed_precision", "compute_dtype")
 _FLAGS = {"bf16": "bf16-amp", "fp16": "fp16-amp", "amp": "fp16-amp"}
 _KINDS = ("gpu", "cuda", "tpu", "cpu", "gpu_multiprocess", "rocm")
 """Words for a device that name none."""
 _ON = ("true", "1", "yes", "True")
 _SHARDED = ("ici_fsdp_parallelism", "dcn_fsdp_parallelism")
+_REST = "-1"
+"""How MaxText writes that an axis takes what the others leave of the devices."""
 _LARGEST = 1 << 30
 
 
@@ -54,15 +63,34 @@ class Said:
     precision: str = ""
     sharding: str = ""
     recompute: str = ""
+    degrees: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def dp(self) -> int:
+        """Data parallel ranks: what the other degrees leave of all."""
+        return max(self.world_size // math.prod(self.degrees.values()), 1)
 
 
-def said_by(settings: Mapping[str, str]) -> Said:
-    """Read names in lower case with their values; a batch is that of all GPUs, unless its name says it is of one."""
-    world = _whole(settings, _WORLD)
+def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
+    """Read names in lower case with their values; a batch is that of all GPUs, unless its name says it is of one.
+
+    ``ranks``: where the settings do not say how many there are.
+    """
+    world = _whole(settings, _WORLD) or ranks
+    degrees = {axis: degree for axis in _MESH if (degree := _degree(settings, axis)) > 1}
+    if world % math.prod(degrees.values()):
+        degrees = {}
+    dp = Said(world_size=world, degrees=degrees).dp
     own, passes = _whole(settings, _OWN_BATCH), _whole(settings, _PASSES) or 1
     batch = _whole(settings, _WHOLE_BATCH) or (0 if own else _whole(settings, _BATCH))
+    on_mesh = any(name in settings for name in _SHARDED)  # where a device's batch is so even if several share it
     if own and world and not batch:
-        batch = own * passes * world
+        batch = own * passes * (world if on_mesh else dp)
+    if on_mesh and degrees:
+        own = batch // (dp * passes) if "pp" not in degrees and batch % (dp * passes) == 0 else 0
+    sharded = any(_whole(settings, (name,)) > 1 for name in _SHARDED)
+    if any(settings.get(name) == _REST for name in _SHARDED):
+        sharded |= dp > (_whole(settings, ("ici_data_parallelism",)) or 1)
     precision = precision_of(_first(settings, _PRECISION))
     if precision == "bf16" and settings.get("weight_dtype", "") in ("float32", "fp32"):
         precision = "bf16-amp"
@@ -75,29 +103,36 @@ def said_by(settings: Mapping[str, str]) -> Said:
         global_batch=batch,
         micro_batch=own,
         precision=precision or flag,
-        sharding="fsdp" if any(_whole(settings, (name,)) > 1 for name in _SHARDED) else "",
+        sharding="fsdp" if sharded else "",
         recompute="full" if settings.get("remat_policy") == "full" else "",
+        degrees=degrees,
     )
+
+
+def _degree(settings: Mapping[str, str], axis: str) -> int:
+    mesh = (_whole(settings, (f"{fabric}_{_MESH[axis]}_parallelism",)) or 1 for fabric in ("ici", "dcn"))
+    return _whole(settings, _also_headings((), meaning.DEGREES[axis])) or math.prod(mesh)
 
 
 def with_settings(log: Log, settings: Mapping[str, str]) -> Log:
     """The log with its run's scenario, ranks and GPU, and one warning of what it leaves out."""
-    said = said_by(settings)
-    world = said.world_size or log.world_size
+    said = said_by(settings, log.world_size if log.world_size > 1 else 0)
+    world = said.world_size or 1
     if not log.steps_s:
         return replace(log, world_size=world)
     model = model_of({"model": said.model.rpartition("/")[2]}) or model_of({"model": said.model})
+    chips = chips_named(said.gpu)
     lacking = {
         "model": model,
         "global batch": said.global_batch,
         "sequence length": said.seq_len,
-        "number of GPUs": said.world_size or log.world_size > 1,
-        "GPU": chips_named(said.gpu),
+        "number of GPUs": said.world_size,
+        "GPU": chips,
     }
     warnings = [*log.warnings]
     if unsaid := [name for name, value in lacking.items() if not value]:
         odd = [f"{text[:LONGEST_NAME]!r} is none that is known" for text, known in
-               ((said.model, model), (said.gpu, chips_named(said.gpu))) if text and not known]  # fmt: skip
+               ((said.model, model), (said.gpu, chips)) if text and not known]  # fmt: skip
         message = f"The log does not say its {', '.join(unsaid)}, which a prediction of its step needs"
         warnings.append(Warning(code="settings-unsaid", message="; ".join([message, *odd])))
     return replace(
@@ -106,8 +141,7 @@ def with_settings(log: Log, settings: Mapping[str, str]) -> Log:
 
 
 def _scenario(said: Said, model: str) -> dict[str, Any]:
-    world = said.world_size or 1
-    plan: dict[str, Any] = {"dp": world}
+    plan: dict[str, Any] = {"dp": said.dp, **said.degrees}
     if said.micro_batch:
         plan["micro_batch"] = said.micro_batch
     plan |= {name: value for name in ("sharding", "recompute") if (value := getattr(said, name))}

@@ -38,7 +38,7 @@ _LONGEST_LINE, _MOST_LINES, _MOST_NAMED = 160, 20_000, 4
 _USUAL_BATCH = 8
 """Of attention alone where a table states none, as CS336's assignment has it."""
 _EXPORT = ("h20", "h800", "a800")
-"""Chips that are others' versions for export, by the first word of their keys: where nothing names them they come last."""
+"""First words of the keys of chips that are others' versions for export: where nothing names them they come last."""
 _LINK_SLACK = 1.05
 """By how much a printed bandwidth may be above the link's."""
 _SCORES_AT_ONCE = 3.2

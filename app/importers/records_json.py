@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 from app.importers import text
@@ -16,6 +18,12 @@ from app.importers.text.reading import MEASURED
 _REMEDY = "Upload a PyTorch profiler trace, a result that Headroom wrote, or rows that name a time: step_ms, tokens/s."
 _SHOWN = 6
 _MOST_COLUMNS = 500
+
+
+def unknown(names: Iterable[str]) -> ImportRefused:
+    """The refusal of JSON in which nothing tells what it is, by some of its keys."""
+    keys = ", ".join(name[:30] for name in islice(names, _SHOWN)) or "none"
+    return ImportRefused("json", "byte 0", f"this JSON is of an unknown kind (keys: {keys})", _REMEDY)
 
 
 def records(content: bytes) -> list[dict[str, Any]]:
@@ -32,12 +40,11 @@ def records(content: bytes) -> list[dict[str, Any]]:
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read the objects as rows; raise ImportRefused where no column of theirs is a time, a rate or a size."""
     objects = records(source.read("json"))
-    keys = ", ".join(key[:30] for key in list(dict.fromkeys(key for one in objects for key in one))[:_SHOWN])
-    unknown = ImportRefused("json", "byte 0", f"this JSON is of an unknown kind (keys: {keys})", _REMEDY)
+    refused = unknown(dict.fromkeys(key for one in objects for key in one))
     rows = [{key: value for key, value in one.items() if _plain(value)} for one in objects]
     names = list(dict.fromkeys(key for row in rows for key in row))
-    if len(names) > _MOST_COLUMNS:
-        raise unknown
+    if not names or len(names) > _MOST_COLUMNS:
+        raise refused
     out = io.StringIO()
     writer = csv.DictWriter(out, names, lineterminator="\n")
     writer.writeheader()
@@ -45,10 +52,10 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     try:
         found = text.read_text(out.getvalue(), filename, limits, headers=source.headers)
     except ImportRefused:
-        raise unknown from None
+        raise refused from None
     measured = any(name.endswith(MEASURED) for one in found.measurements for row in one.rows for name in row)
     if not measured and all(one.origin.format == f"text/{generic.KIND}" for one in found.measurements):
-        raise unknown
+        raise refused
     return found
 
 

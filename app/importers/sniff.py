@@ -178,15 +178,11 @@ def _json(head: bytes) -> str:
     if len(head) >= _HEAD_BYTES:
         if not is_list and names:
             return "kineto"  # long metadata may stand before the events; its reader says so if none come
+        if names:
+            return "records"
     elif json_scan.cut_off(head):
         message = f"this JSON ends in the middle, after {len(head):,} bytes, before anything that tells what it is"
         raise ImportRefused("json", f"byte {len(head)}", message, "Copy the file again, whole.")
     elif records_json.records(head):
         return "records"
-    shown = ", ".join(name[:30] for name in names[:6]) or "none"
-    raise ImportRefused(
-        "json",
-        "byte 0",
-        f"this JSON is of an unknown kind (keys: {shown})",
-        "Upload a PyTorch profiler trace, or a result that Headroom wrote.",
-    )
+    raise records_json.unknown(names)

@@ -45,3 +45,10 @@ def test_a_time_of_no_known_kind_is_a_row_as_well(tmp_path, document):
 def test_other_json_is_refused_by_its_keys(tmp_path, document):
     refused = refusal(tmp_path, json.dumps(document).encode())
     assert "unknown kind" in refused.message
+
+
+def test_a_list_of_more_than_a_megabyte_is_a_table_too(tmp_path):
+    rows = [{"strategy": f"{at:0300}", "step_ms": at + 1.0} for at in range(4000)]
+    imported = read(tmp_path, json.dumps(rows).encode())
+    assert one(imported).rows[2]["step_s"] == pytest.approx(3e-3)
+    assert len(one(imported).rows) + imported.skipped == len(rows)

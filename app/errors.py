@@ -30,7 +30,7 @@ MOST_FIELDS = 10
 class ProblemDocument(TypedDict):
     """What every failure answers (RFC 9457); ``problems`` names the fields that are its reason, where there are any.
 
-    At most MOST_PROBLEMS of them; ``detail`` says how many there are.
+    Of very many the first ones; ``detail`` says how many there are.
     """
 
     type: str

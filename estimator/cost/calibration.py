@@ -17,7 +17,7 @@ from estimator.cost.efficiency import (
     from_ranges,
 )
 from estimator.scenario import catalog
-from estimator.scenario.codec import decode, unknown_key, unknown_keys
+from estimator.scenario.codec import decode, unknown_keys
 from estimator.scenario.problems import InputProblems, Problem
 
 FAMILIES = tuple(sorted(families()))
@@ -42,19 +42,22 @@ def calibration_from_json(document: object, name: str) -> Efficiencies:
     if base not in FAMILIES:
         remedy = f"One of: {', '.join(FAMILIES)}."
         problems.append(Problem(field="base", message=f"{base!r} is not known", remedy=remedy))
+    given_ranges, given_tables = document["ranges"], document.get("tables") or {}
+    if not isinstance(given_tables, Mapping):
+        remedy = 'Write {"gemm_matrix_tiles": {"rows", "columns", "rate", "source"}}, or leave it out.'
+        problems.append(Problem(field="tables", message="must be a JSON object", remedy=remedy))
+        given_tables = {}
+    problems += unknown_keys("ranges", given_ranges, NAMES) + unknown_keys("tables", given_tables, TABLES)
     ranges: dict[str, Range] = {}
-    for key, given in document["ranges"].items():
+    for key in (key for key in NAMES if key in given_ranges):
         try:
-            ranges[key] = _range(str(key), given)
+            ranges[key] = _range(key, given_ranges[key])
         except InputProblems as error:
             problems += error.problems
     tables = {}
-    for key, given in (document.get("tables") or {}).items():
-        if key not in TABLES:
-            problems.append(unknown_key("tables", str(key), list(TABLES)))
-            continue
+    for key in (key for key in TABLES if key in given_tables):
         try:
-            columns = decode(TileColumns, given, f"tables.{key}")
+            columns = decode(TileColumns, given_tables[key], f"tables.{key}")
         except InputProblems as error:
             problems += error.problems
             continue
@@ -91,8 +94,6 @@ def about(device: str, host: str, own: int, base: str) -> str:
 
 
 def _range(name: str, given: object) -> Range:
-    if name not in NAMES:
-        raise InputProblems([unknown_key("ranges", name, list(NAMES))])
     if isinstance(given, Mapping):
         given = {key: value for key, value in given.items() if key not in MORE}
     found = decode(Range, given, f"ranges.{name}")

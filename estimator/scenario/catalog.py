@@ -16,14 +16,11 @@ from typing import Any, TypeVar
 from estimator.scenario.codec import decode
 from estimator.scenario.hardware import Chip, Link
 from estimator.scenario.model import Model
-from estimator.scenario.problems import InputProblems, Problem, either
+from estimator.scenario.problems import InputProblems, Problem, either, repeated
 
 ROOT = Path(__file__).parents[1] / "catalog"
 
 T = TypeVar("T", Model, Chip, Link)
-
-LONGEST_SHOWN = 80
-"""Letters of an unknown name that its refusal repeats."""
 
 THIS_CPU = "cpu"
 """Name of the CPU that runs this, which whoever measures it adds; no file has it."""
@@ -120,8 +117,8 @@ def _find(kind: str, name: str, where: str) -> Any:
     if (kind, _plain(name)) == ("chips", THIS_CPU):
         # Where the application runs it puts this machine's own there, before anybody asks for it.
         remedy = "Run python -m runners probe --device cpu --out PROBE.json, and give its object 'chip' here."
-    shown = repr(name if len(name) <= LONGEST_SHOWN else f"{name[:LONGEST_SHOWN]}…")
-    raise InputProblems([Problem(field=where, message=f"{shown} is not in the catalogue of {kind}", remedy=remedy)])
+    message = f"{repeated(name)!r} is not in the catalogue of {kind}"
+    raise InputProblems([Problem(field=where, message=message, remedy=remedy)])
 
 
 def _plain(name: str) -> str:

@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Mapping
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from estimator.scenario.problems import InputProblems, Problem
+from estimator.scenario.problems import InputProblems, Problem, repeated
+from estimator.scenario.units import counted
 
 T = TypeVar("T")
 
@@ -66,23 +67,21 @@ def types_of(cls: type[Any]) -> dict[str, Any]:
 MOST_NAMED = 16
 """Unknown keys of one object that are described one by one: each is compared with every known one."""
 
-_LONGEST_KEY = 80
-
 
 def unknown_keys(where: str, given: Iterable[object], known: Collection[str]) -> list[Problem]:
     """Describe the keys that are not in ``known``, many of them in one last problem."""
     wrong = [str(key) for key in given if key not in known]
-    found = [unknown_key(where, key, list(known)) for key in wrong[:MOST_NAMED]]
+    found = [_unknown_key(where, key, list(known)) for key in wrong[:MOST_NAMED]]
     if len(wrong) > MOST_NAMED:
-        message = f"has {len(wrong) - MOST_NAMED:,} unknown keys more"
+        message = f"has {counted(len(wrong) - MOST_NAMED, 'unknown key')} more"
         remedy = f"Known keys: {', '.join(known)}."
         found.append(Problem(field=where or "(document)", message=message, remedy=remedy))
     return found
 
 
-def unknown_key(where: str, key: str, known: list[str]) -> Problem:
+def _unknown_key(where: str, key: str, known: list[str]) -> Problem:
     """Describe a key that is not in ``known`` and suggest the nearest one."""
-    key = key if len(key) <= _LONGEST_KEY else f"{key[:_LONGEST_KEY]}…"
+    key = repeated(key)
     near = difflib.get_close_matches(key, known, n=1)
     remedy = f"Did you mean {near[0]!r}?" if near else f"Known keys: {', '.join(known)}."
     return Problem(field=_join(where, key or "''"), message="unknown key", remedy=remedy)

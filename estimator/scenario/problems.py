@@ -19,6 +19,15 @@ class Problem:
         return f"{self.field}: {self.message}. {self.remedy}"
 
 
+LONGEST_REPEATED = 80
+"""Letters of what somebody gave that a message repeats."""
+
+
+def repeated(text: str) -> str:
+    """Return what somebody gave as a message repeats it: whole, or its beginning."""
+    return text if len(text) <= LONGEST_REPEATED else f"{text[:LONGEST_REPEATED]}…"
+
+
 def either(values: Sequence[object]) -> str:
     """Name values to choose from, as in “1, 2 or 4”."""
     *others, last = map(str, values)

@@ -59,6 +59,8 @@ SUM_THREADS = 512
 """Threads of a block of torch's sums, over the columns that a thread takes (aten/src/ATen/native/cuda/Reduce.cuh)."""
 
 UNIT_THREADS = 2048
+"""Threads that an SM of V100, A100, H100 and B200 holds at once (CUDA C++ programming guide, compute capabilities)."""
+
 LEAST_VALUES, MOST_VALUES = 16, 256
 """Values of a thread below which, and from which on, blocks share a column (there)."""
 
@@ -105,10 +107,10 @@ def _leaves_columns(s: Signature) -> bool:
     """Whether a sum over rows, which are the outer dimensions, leaves what lies next to itself in memory."""
     entering, leaving = s.inputs[0], s.outputs[0]
     kept = tuple(size for size in leaving.shape if size > 1)
-    sizes = tuple(size for size in entering.shape if size > 1)
-    rows = {index for index, size in enumerate(entering.shape) if size > 1}
+    places = [index for index, size in enumerate(entering.shape) if size > 1]
+    sizes = tuple(entering.shape[index] for index in places)
     summed = _summed(s)
-    outer = summed is None or rows & summed == set(sorted(rows)[: len(sizes) - len(kept)])
+    outer = summed is None or summed.intersection(places) == set(places[: len(sizes) - len(kept)])
     return 0 < len(kept) < len(sizes) and sizes[-len(kept) :] == kept and outer and _last_is_next(entering)
 
 

@@ -93,6 +93,8 @@ def test_validate_says_what_it_assumed(write, capsys):
     [
         ([], "has no object 'ranges'. Write {"),
         ({"ranges": {"gemm": 3}}, "ranges.gemm: unknown key. "),
+        ({"ranges": {}, "tables": [1]}, "tables: must be a JSON object. "),
+        ({"ranges": {}, "tables": {"gemm": {}}}, "tables.gemm: unknown key. "),
         ({"ranges": {"gemm_matrix_frac": 3}}, "ranges.gemm_matrix_frac: must be a JSON object. "),
         ({"base": "zen", "ranges": {}}, "base: 'zen' is not known. One of: a100-40gb-pcie, "),
         ({"ranges": {"gemm_matrix_frac": {"value": 2, "low": 0.1, "high": 1, "unit": "1", "source": ""}}},

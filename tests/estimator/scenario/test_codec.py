@@ -72,6 +72,8 @@ def test_many_unknown_keys_are_said_together_and_long_ones_short():
     assert len(found) == MOST_NAMED + 1
     assert found["(document)"].startswith(f"has {1000 - MOST_NAMED} unknown keys more | Known keys: name, inner")
     assert max(map(len, found)) < 100
+    one_more = problems_of({"inner": {"width": 1}} | {f"k{number}": 1 for number in range(MOST_NAMED + 1)})
+    assert one_more["(document)"].startswith("has 1 unknown key more")
 
 
 def test_a_missing_value_says_what_belongs_there():

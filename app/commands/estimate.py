@@ -171,8 +171,8 @@ def text(found: Estimate, rows: str = "tokens") -> str:
             f"throughput   {engineering(found.tokens_per_s, f'{rows}/s')}, "
             f"{engineering(found.tokens_per_s_per_chip, f'{rows}/s')} per chip"
         )
-    # nothing is computed again, and kernels skip what is masked
-    fewer = " (lower, as causal attention computes half of the square that MFU counts)" if found.hfu < found.mfu else ""
+    skipped = "what attention masks or experts drop counts in MFU and is not computed"
+    fewer = f" (lower, as {skipped})" if found.hfu < found.mfu else ""
     lines += wrapped(f"utilisation  MFU {found.mfu:.1%}, HFU {found.hfu:.1%}{fewer}", hanging=13)
     if memory.peak_bytes:
         lines.append(f"peak memory  {bytes_text(memory.peak_bytes)} of {bytes_text(memory.capacity_bytes)}: {fits}")

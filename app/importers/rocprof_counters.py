@@ -37,6 +37,8 @@ _REMEDY = (
 Counters = dict[str, float]
 Launch = tuple[str, float, Counters]
 """Kernel, seconds and counters."""
+Timed = tuple[Sequence[str], float]
+"""A row and the seconds of its launch."""
 
 
 def is_text(text: str) -> bool:
@@ -59,7 +61,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     if missing := [name for name in needed if name not in at]:
         raise ImportRefused("rocprof", "the header", "a column is missing: " + ", ".join(missing), _REMEDY)
     body = [row for row in rows[rows.index(header) + 1 :] if len(row) == len(header)]
-    timed = [row for row in body if _seconds(row, at)]
+    timed = [(row, seconds) for row in body if (seconds := _seconds(row, at))]
     launches = list(_long(at, timed) if "counter_name" in at else _wide(header, at, timed))
     kernels = _kernels(launches)
     if not kernels:
@@ -77,19 +79,19 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     return Imported(measurements=(measurement,), warnings=tuple(warnings), skipped=len(body) - len(timed))
 
 
-def _wide(header: Sequence[str], at: Mapping[str, int], body: Sequence[Sequence[str]]) -> Iterator[Launch]:
+def _wide(header: Sequence[str], at: Mapping[str, int], timed: Sequence[Timed]) -> Iterator[Launch]:
     names = {name: place for place, name in enumerate(header) if _counts(name)}
-    for row in body:
+    for row, seconds in timed:
         counters = {name: value for name, place in names.items() if (value := amount(row[place], _MOST)) is not None}
-        yield row[at["kernel_name"]], _seconds(row, at), counters
+        yield row[at["kernel_name"]], seconds, counters
 
 
-def _long(at: Mapping[str, int], body: Sequence[Sequence[str]]) -> Iterator[Launch]:
+def _long(at: Mapping[str, int], timed: Sequence[Timed]) -> Iterator[Launch]:
     """A launch stands in as many rows as it has counters."""
     found: dict[tuple[str, ...], Launch] = {}
     key = [at[name] for name in ("dispatch_id", "agent_id", "process_id", *_NEEDED[1:]) if name in at]
-    for row in body:
-        new: Launch = (row[at["kernel_name"]], _seconds(row, at), {})
+    for row, seconds in timed:
+        new: Launch = (row[at["kernel_name"]], seconds, {})
         counters = found.setdefault(tuple(row[place] for place in key), new)[2]
         name, value = row[at["counter_name"]], amount(row[at["counter_value"]], _MOST)
         if value is not None and _counts(name):

@@ -12,13 +12,12 @@ from estimator.cost.efficiency import Efficiencies
 from estimator.cost.host import launch_s
 from estimator.cost.price import Priced, price
 from estimator.estimate.assemble import Lines, Rank
-from estimator.memory.memory import stage_memory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
 from estimator.scenario.breakdown import CATEGORIES, PHASES, Category, Phase, complete
 from estimator.scenario.units import Number
-from estimator.schedule.schedules import head_in_flight, in_flight
-from estimator.schedule.step import Setting, Step, once_per_step
+from estimator.schedule.schedules import in_flight
+from estimator.schedule.step import Setting, Step, memory_of_stage, once_per_step
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,16 +142,7 @@ def stage_memories(setting: Setting, workspace_bytes: float) -> tuple[MemoryOfSt
 def _of_kind(
     setting: Setting, kind: StageKind, indices: list[int], flying: Number, workspace_bytes: float
 ) -> Iterator[MemoryOfStage]:
-    memory = stage_memory(
-        setting.shard,
-        kind,
-        setting.policy,
-        in_flight=flying,
-        micro_batches=setting.micro_batches,
-        workspace_bytes=workspace_bytes,
-        head_in_flight=head_in_flight(setting.plan.schedule, flying, setting.stages, setting.virtual_stages),
-        chunks=setting.virtual_stages,
-    )
+    memory = memory_of_stage(setting, kind, flying, workspace_bytes)
     for index, (moment, by_kind) in zip(indices, memory.at_peaks(len(indices)), strict=True):
         yield MemoryOfStage(
             stage=index,

@@ -15,14 +15,13 @@ from estimator.cost.device_time import Work
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.assemble import Assembled, assembled, parts_in_line, parts_of
 from estimator.estimate.report import stage_memories
-from estimator.memory.memory import StageMemory, stage_memory
 from estimator.scenario.breakdown import SHOWN_PASSES, WEIGHT_GRADIENTS, Category, Phase
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_problems
 from estimator.scenario.timeline import COMMUNICATION, COMPUTE, HOST, Timeline
 from estimator.schedule.micro_batch import Pass, StageTimes
 from estimator.schedule.simulation.simulate import SimulatedWork, simulate
-from estimator.schedule.step import stage_passes
+from estimator.schedule.step import memory_of_stage, stage_passes
 
 MOST_BLOCKS = 1600
 """More than a page can draw in a moment, or an eye tell apart."""
@@ -330,10 +329,7 @@ def _memory_of_rank(
 ) -> Iterator[tuple[float, float]]:
     """Bytes through the moments that may be the peak (estimator.memory.memory), straight between them."""
     setting = found.setting
-    held: StageMemory = stage_memory(
-        setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=setting.micro_batches,
-        workspace_bytes=found.e.workspace_bytes,
-    )  # fmt: skip
+    held = memory_of_stage(setting, setting.kinds[0], 1.0, found.e.workspace_bytes)
     states = sum(float(value) for value in held.states.values())
     at = {name: states + sum(float(value) for value in kinds.values()) for name, kinds in held.moments.items()}
     kept = float(held.moments["optimizer step"].get("gradients", 0.0))

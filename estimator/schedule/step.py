@@ -21,7 +21,7 @@ from estimator.cost.host import (
     walk_s,
 )
 from estimator.cost.price import price
-from estimator.memory.memory import Policy, stage_parameters
+from estimator.memory.memory import Policy, StageMemory, stage_memory, stage_parameters
 from estimator.memory.rank_memory import RankMemory
 from estimator.memory.stage_layout import StageKind
 from estimator.operations.op import Op
@@ -33,7 +33,7 @@ from estimator.scenario.training import Training
 from estimator.scenario.units import Number
 from estimator.schedule.data_overlap import data_parallel
 from estimator.schedule.micro_batch import Part, Pass, StageTimes, slowest, stage_pass, total
-from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s
+from estimator.schedule.schedules import FORMULAS, Bubble, bubble_s, head_in_flight
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +59,20 @@ class Setting:
     stages: Number
     virtual_stages: Number
     micro_batches: Number
+
+
+def memory_of_stage(setting: Setting, kind: StageKind, in_flight: Number, workspace_bytes: Number) -> StageMemory:
+    """Return the memory of a stage of a kind that holds so many micro-batches at its peak."""
+    return stage_memory(
+        setting.shard,
+        kind,
+        setting.policy,
+        in_flight=in_flight,
+        micro_batches=setting.micro_batches,
+        workspace_bytes=workspace_bytes,
+        head_in_flight=head_in_flight(setting.plan.schedule, in_flight, setting.stages, setting.virtual_stages),
+        chunks=setting.virtual_stages,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

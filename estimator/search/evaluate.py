@@ -11,12 +11,11 @@ from numpy.typing import NDArray
 from estimator.communication.placement import Groups, groups_of
 from estimator.cost.efficiency import Efficiencies
 from estimator.estimate.assemble import setting
-from estimator.memory.memory import stage_memory
 from estimator.scenario.arrays import taken, where
 from estimator.scenario.plan import Plan
 from estimator.schedule.micro_batch import Part
-from estimator.schedule.schedules import fullest_of, head_in_flight, in_flight
-from estimator.schedule.step import Parts, Setting, stage_passes, step
+from estimator.schedule.schedules import fullest_of, in_flight
+from estimator.schedule.step import Parts, Setting, memory_of_stage, stage_passes, step
 from estimator.search.price_table import PriceTable, Rows, distinct, in_line, staged, table_of, usable_rows
 from estimator.search.space import Choice, Shape, Sharing, Space, changes, plan_of
 
@@ -164,16 +163,7 @@ def _peak_bytes(
                 if kind.name == "only"
                 else in_flight(schedule, stage, found.stages, found.micro_batches, found.virtual_stages)
             )
-            peak = stage_memory(
-                found.shard,
-                kind,
-                found.policy,
-                in_flight=flying,
-                micro_batches=found.micro_batches,
-                workspace_bytes=e.workspace_bytes,
-                head_in_flight=head_in_flight(schedule, flying, found.stages, found.virtual_stages),
-                chunks=found.virtual_stages,
-            ).peak_bytes
+            peak = memory_of_stage(found, kind, flying, e.workspace_bytes).peak_bytes
             if kind.name == "middle":
                 peak = where(found.stages > 2, peak, 0.0)  # two stages have none
             most = np.asarray(peak) if most is None else np.maximum(most, peak)

@@ -90,13 +90,14 @@ def table_seeds() -> list[bytes]:
 def log_seeds() -> list[bytes]:
     """Logs of trainers and results of small tools."""
     from tests.app.importers import test_trainers as trainers
+    from tests.app.importers.test_loops import DLLOGGER, LOOPS
     from tests.app.importers.test_nccl_tests import NCCL, OLD_NCCL
 
     printed = [path.read_bytes()[:6000] for path in TOOLS.iterdir() if path.suffix in (".txt", ".log")]
     texts = (
-        NCCL, OLD_NCCL, trainers.NANOTRON, trainers.CONFIG, trainers.PROFILER, trainers.NANOGPT, trainers.DLLOGGER,
+        NCCL, OLD_NCCL, trainers.NANOTRON, trainers.CONFIG, trainers.PROFILER, trainers.NANOGPT, DLLOGGER,
         trainers.mlperf(*trainers.MLPERF, (2, "tracked_stats", {"throughput": 64.0}, {"step": 64})),
-        *trainers.LOOPS.values(),
+        *LOOPS.values(),
     )  # fmt: skip
     return [*printed, *(text.encode() for text in texts)]
 

@@ -17,7 +17,7 @@ from estimator.scenario.plan import Plan
 from estimator.search.sweep import sweep
 from estimator.validation.score import predict_rows, score
 from tests.estimator.examples import LLAMA, document, scenario
-from tests.estimator.validation.test_csv_row import ROW
+from tests.estimator.validation.rows import ROW
 from tests.markdown import blocks
 
 

@@ -18,6 +18,7 @@ from app.importers.imported import Imported, ImportRefused, Limits
 from tests.app.importers.kineto import made
 from tests.app.importers.reading import REFERENCE
 from tests.app.importers.test_archive import packed, rank, tarred
+from tests.app.importers.test_loops import DLLOGGER, LOOPS
 from tests.app.importers.test_nccl_tests import NCCL
 from tests.app.importers.test_nvidia_profilers import (
     KERNELS,
@@ -32,7 +33,7 @@ from tests.app.importers.test_result_json import DOCUMENT
 from tests.app.importers.test_rocprof import LAUNCHES, ROCPROF, counters_long, counters_wide
 from tests.app.importers.test_snapshot import FRAMES, entry, snapshot
 from tests.app.importers.test_tools import KEY_AVERAGES, MEGATRON, PROTON
-from tests.app.importers.test_trainers import CONFIG, DLLOGGER, GOLDEN, LOOPS, MLPERF, NANOTRON, PROFILER, mlperf
+from tests.app.importers.test_trainers import CONFIG, GOLDEN, MLPERF, NANOTRON, PROFILER, mlperf
 from tests.app.importers.text.layout.test_latex import TWO_HEADERS
 
 EXAMPLES = int(os.environ.get("HEADROOM_EXAMPLES", "8"))

@@ -1,49 +1,15 @@
-"""CSV row: what cells mean, which model and which scenario a row of a table tells, and what it leaves to assume."""
+"""CSV row: what cells mean, which scenario a row of a table tells, and what it leaves to assume."""
 
 from __future__ import annotations
 
 import pytest
 
 from estimator.estimate.estimate import estimate
-from estimator.scenario.scenario import Scenario
 from estimator.scenario.training import PRECISIONS as MODELLED
-from estimator.validation.csv_row import SHARDINGS, chips_of_a_node, flag, model_of_row, scenario_of_row
-from estimator.validation.measured import MEGATRON_VOCAB, number
+from estimator.validation.csv_row import SHARDINGS, chips_of_a_node, flag, scenario_of_row
 from estimator.validation.score import predict_rows
-from estimator.validation.spellings import PRECISIONS, chip_of, model_of, optimizer_of
-
-ROW = {
-    "source_id": "row_1",
-    "hardware": "H100-80GB",
-    "n_gpus": "16",
-    "model": "some gpt",
-    "n_layers": "24",
-    "d_model": "1024",
-    "n_heads": "16",
-    "seq_len": "1024",
-    "global_batch": "64",
-    "micro_batch": "2",
-    "tp": "2",
-    "pp": "2",
-    "precision": "bf16",
-    "measured_step_time_s": "1.25",
-}
-
-
-def read(**changes: str) -> Scenario:
-    row = scenario_of_row({**ROW, **changes})
-    assert row.scenario is not None, row.reason
-    return row.scenario
-
-
-def reason(**changes: str) -> str:
-    row = scenario_of_row({**ROW, **changes})
-    assert row.scenario is None
-    return row.reason
-
-
-def assumed(**changes: str) -> str:
-    return "; ".join(scenario_of_row({**ROW, **changes}).assumptions)
+from estimator.validation.spellings import PRECISIONS, chip_of, optimizer_of
+from tests.estimator.validation.rows import ROW, assumed, read, reason
 
 
 def test_what_is_stated_is_taken():
@@ -93,18 +59,6 @@ def test_whole_steps_are_read(model):
 
 
 @pytest.mark.parametrize(
-    ("model", "parts"),
-    [
-        ("Llama3.2-1B [forward (inference)]", ("forward",)),
-        ("Llama3.2-1B [forward+backward]", ("forward", "backward")),
-    ],
-)
-def test_a_model_that_names_a_part_of_a_step_times_that_part(model, parts):
-    measured = scenario_of_row({**ROW, "model": model, "measured_peak_mem_gib": "4"}).measured
-    assert (measured.timed_parts, measured.step_s, measured.memory_bytes) == (parts, 1.25, None)
-
-
-@pytest.mark.parametrize(
     ("written", "compiled"), [("", False), ("no", False), ("yes", True), ("default", True), ("max-autotune", True)]
 )
 def test_modes_of_the_compiler_are_compiling(written, compiled):
@@ -125,59 +79,6 @@ def test_megatrons_buckets_grow_with_the_ranks():
     assert read(**known, n_gpus="256").plan.bucket_bytes == 4 * 64_000_000
     assert read(**known, bucket_mb="25").plan.bucket_bytes == 25 * 2**20
     assert "bucket_mb = 153 (Megatron's default)" in assumed(**known)
-
-
-def test_the_step_time_may_come_from_throughput():
-    row = scenario_of_row({**ROW, "measured_step_time_s": "", "measured_tokens_per_s_per_gpu": "2048"})
-    assert row.measured_step_s == 64 * 1024 / (2048 * 16)
-
-
-def test_memory_is_stated_in_gib():
-    row = scenario_of_row({**ROW, "measured_step_time_s": "", "measured_peak_mem_gib": "40.5"})
-    assert row.scenario is not None
-    assert row.measured_step_s is None
-    assert row.measured_memory_bytes == 40.5 * 2**30
-
-
-def test_a_row_without_measurement_is_skipped():
-    assert reason(measured_step_time_s="").startswith("no measured time or memory: give measured_step_time_s")
-
-
-@pytest.mark.parametrize(
-    ("name", "gated", "norm", "position", "tied"),
-    [
-        ("Llama-like 5B", True, "rms", "rope", False),
-        ("GPT L24 h1024", False, "layer", "learned", True),
-        ("GPT-NeoX-like 1B", False, "layer", "rope", False),
-        ("OPT-1.3B", False, "layer", "learned", True),
-        ("BLOOM-7B1", False, "layer", "alibi", True),
-    ],
-)
-def test_the_family_follows_from_the_name(name, gated, norm, position, tied):
-    model = read(model=name).model
-    assert (model.gated_ffn, model.norm, model.position, model.tied_embedding) == (gated, norm, position, tied)
-
-
-QWEN3 = {"model": "Qwen3-0.6B", "n_layers": "28", "d_model": "1024", "n_heads": "16", "n_kv_heads": "8",
-         "d_ff": "3072", "vocab": "151936"}  # fmt: skip
-
-
-def test_a_model_of_the_catalogue_keeps_its_blocks():
-    model = read(**QWEN3).model
-    assert (model.qk_norm, model.tied_embedding, model.head_dim) == (True, True, 128)
-    assert "blocks" not in assumed(**QWEN3)
-
-
-@pytest.mark.parametrize("name", ["Qwen3-0.6B", "Qwen3-0.6B truncated to 4 layers", "Qwen3-0.6B (first 4 blocks)"])
-def test_a_truncated_model_keeps_its_blocks_and_says_so(name):
-    cut = {**QWEN3, "n_layers": "4", "model": name}
-    assert "blocks as in qwen3-0.6b, at this depth and width" in assumed(**cut)
-    assert (read(**cut).model.qk_norm, read(**cut).model.layers) == (True, 4)
-
-
-def test_columns_override_the_family():
-    model = read(gated_ffn="true", tied_embedding="false", head_dim="128", n_kv_heads="4").model
-    assert (model.gated_ffn, model.tied_embedding, model.head_dim, model.kv_heads) == (True, False, 128, 4)
 
 
 @pytest.mark.parametrize(
@@ -240,24 +141,6 @@ def test_axes_of_a_row():
     assert read(n_layers="25").model.layers == 25
 
 
-def test_experts_come_from_the_catalogue_at_any_depth():
-    model = read(model="Mixtral-8x7B").model
-    assert (model.experts, model.top_k, model.layers) == (8, 2, 24)
-    assert "blocks as in mixtral-8x7b, at this depth and width" in assumed(model="Mixtral-8x7B")
-
-
-def test_rates_of_known_flop_conventions_are_step_times():
-    cells = {"measured_step_time_s": "", "measured_tflops_per_gpu": "140", "vocab": "51200", "d_ff": "4096"}
-    tokens = 64 * 1024 * 24 * 1024**2
-    paper = scenario_of_row({**ROW, **cells, "notes": "formula 96BslH^2(1+s/6h+V/16lh)"})
-    expected = 96 * tokens * (1 + 1 / 6 + 51200 / (16 * 24 * 1024)) / (140e12 * 16)
-    assert paper.measured_step_s == pytest.approx(expected)
-    counter = scenario_of_row({**ROW, **cells, "source": "NVIDIA/Megatron-LM README"})
-    expected = 72 * tokens * (1 + 1 / 6 + 51200 / (12 * 24 * 1024)) / (140e12 * 16)
-    assert counter.measured_step_s == pytest.approx(expected)
-    assert scenario_of_row({**ROW, **cells}).measured_step_s is None
-
-
 def test_an_8_gpu_row_is_one_node():
     assert read(n_gpus="4", pp="1").cluster.nodes == 1
     assert read(n_gpus="4", pp="1").cluster.chips_per_node == 4
@@ -306,51 +189,9 @@ def test_spaces_and_missing_columns_do_not_matter():
     assert scenario_of_row({}).reason
 
 
-@pytest.mark.parametrize(("text", "value"), [("", None), ("nan", None), ("inf", None), ("n/a", None), ("1e3", 1000.0)])
-def test_number(text, value):
-    assert number(text) == value
-
-
 @pytest.mark.parametrize(("text", "default", "value"), [("", True, True), ("Yes", False, True), ("0", True, False)])
 def test_flag(text, default, value):
     assert flag(text, default) is value
-
-
-SHAPE = {"n_layers": "4", "d_model": "64", "n_heads": "4"}
-
-
-def test_the_catalogue_tells_the_blocks_of_a_known_model_of_the_same_shape():
-    assumptions: list[str] = []
-    row = {
-        "model": "Qwen3-0.6B",
-        "n_layers": "28",
-        "d_model": "1024",
-        "n_heads": "16",
-        "vocab": "151936",
-        "d_ff": "3072",
-    }
-    found = model_of_row(row, assumptions)
-    assert (found["norm"], found["qk_norm"], found["head_dim"], found["tied_embedding"]) == ("rms", True, 128, True)
-    assert assumptions == []
-
-
-def test_a_truncated_model_is_known_by_its_family_and_says_so():
-    assumptions: list[str] = []
-    found = model_of_row({**SHAPE, "model": "Llama-3 70B, 4 layers", "d_ff": "224", "vocab": "1000"}, assumptions)
-    assert (found["gated_ffn"], found["norm"], found["position"], found["bias"]) == (True, "rms", "rope", False)
-    assert assumptions == ["Llama blocks, untied embedding"]
-
-
-def test_a_gpt_of_unknown_width_and_vocabulary_takes_stated_defaults():
-    assumptions: list[str] = []
-    found = model_of_row({**SHAPE, "model": "GPT 1B"}, assumptions)
-    assert (found["ffn"], found["vocab"], found["tied_embedding"]) == (4 * 64, MEGATRON_VOCAB, True)
-    assert [text.split(" ")[0] for text in assumptions] == ["GPT", "d_ff", "vocab"]
-
-
-def test_columns_beat_the_family():
-    found = model_of_row({**SHAPE, "model": "GPT", "gated_ffn": "true", "tied_embedding": "false"}, [])
-    assert (found["gated_ffn"], found["tied_embedding"]) == (True, False)
 
 
 @pytest.mark.parametrize(
@@ -372,53 +213,12 @@ def test_spellings_of_chips(written, read_as):
     assert chip_of(written) == read_as
 
 
-def test_what_is_done_with_a_model_is_no_part_of_its_name():
-    for name in ("Llama3.1-8B full finetune", "Llama3-8B SFT", "Llama3-8B [forward+backward]"):
-        found = model_of(name)
-        assert found is not None, name
-        assert found.name == "llama3-8b"
-    assert model_of("no such model") is None
-
-
 def test_a_rack_is_used_as_evenly_as_the_chips_divide():
     assert [chips_of_a_node(chips, 72) for chips in (8, 64, 72, 128, 144, 256)] == [8, 64, 72, 64, 72, 64]
     wide = {"hardware": "GB200", "n_gpus": "256", "global_batch": "128"}
     cluster = read(**wide).cluster
     assert (cluster.chips_per_node, cluster.nodes) == (64, 4)
     assert "64 chips of a node used" in assumed(**wide)
-
-
-def test_utilisation_is_a_time_by_the_convention_of_its_source():
-    cells = {"measured_step_time_s": "", "measured_mfu": "40", "vocab": "51200", "d_ff": "4096"}
-    blocks, head, square = 24 * 12 * 1024**2, 51200 * 1024, 24 * 1024 * 1024
-    rate = 0.4 * 989.4e12 * 16
-    for convention, halves in (("palm", 2), ("causal", 1)):
-        found = scenario_of_row({**ROW, **cells, "flop_convention": convention}).measured.step_s
-        assert found == pytest.approx(64 * 1024 * 6 * (blocks + head + halves * square) / rate)
-        again = scenario_of_row({**ROW, **cells, "measured_mfu": "0.4", "flop_convention": convention}).measured.step_s
-        assert again == pytest.approx(found)
-    assert "FLOP convention" in reason(**cells)
-
-
-def test_memory_of_the_device_or_the_allocator_is_told_from_what_was_allocated():
-    cells = {"measured_peak_mem_gib": "4"}
-    kinds = {
-        "": "allocated",
-        "max memory reserved": "reserved",
-        "nvml used memory after training (about 1343 MiB context)": "device",
-    }
-    for notes, kind in kinds.items():
-        measured = scenario_of_row({**ROW, **cells, "notes": notes}).measured
-        assert measured.memory_kind == kind
-    assert measured.context_bytes == 1343 * 2**20
-
-
-def test_a_network_without_a_vocabulary_head_has_none():
-    row = {"model": "BERT-Large", "notes": "AutoModelForSequenceClassification: NO vocabulary head"}
-    assert not read(**row).model.head
-    assert read(model="BERT-Large").model.head
-    assert (read(model="OPT-1.3B").model.activation, read(activation="relu").model.activation) == ("relu", "relu")
-    assert (read(dropout="0.1").training.dropout, read().training.dropout) == (0.1, 0.0)
 
 
 def test_a_tuned_table_is_taken_to_have_the_fastest_micro_batch_that_fits():

@@ -8,7 +8,7 @@ from estimator.estimate.estimate import estimate
 from estimator.scenario.parameters import parameters
 from estimator.validation.score import Predicted, Skipped, errors, naive_step_s, predict_rows, validate
 from tests.estimator.examples import LLAMA, scenario
-from tests.estimator.validation.test_csv_row import ROW
+from tests.estimator.validation.rows import ROW
 
 
 def test_errors_by_hand():

@@ -1,0 +1,183 @@
+"""Logs of loops of one's own and in lines of JSON: their steps, and what they say of their run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.app.importers.reading import codes, one, read, refusal
+
+
+def of_steps(line, *values):
+    return "".join(line.format(at, *each) + "\n" for at, each in enumerate(values, 1))
+
+
+LOOPS = {
+    "iter": of_steps("iter {}: loss 9.{}, time {}ms, mfu {}%", (8, 4361.16, "-100.00"), (7, 136.5, 41.2), (6, 135, 41)),
+    "bars between": of_steps(
+        "step {}/18865 | loss 11.{} (+nanz)| norm 15.4 (+1.2z)| lr 8.57e-07 | {} ms | 42.6% bf16 MFU | {} tok/s",
+        (1, 9000.0, "171,543"), (2, 136.5, "176,742"), (3, 135, "176,712"),
+    ),
+    "epochs": "".join(
+        f"Epoch: [0][{at:4}/5005]\tTime  {s} ( 1.2)\tData  0.001 ( 0.1)\tLoss 7.0e+00 (7.0e+00)\tAcc@1   0.00\n"
+        for at, s in ((1, "7.231"), (11, "0.1365"), (21, "0.135"))
+    ),
+    "in parentheses": of_steps("(epoch: 3, iters: {}, time: {}, data: 0.016) G: 14.7", (1.1,), (0.1365,), (0.135,)),
+    "keys": of_steps("2025-03-01 12:00:01 INFO step={} loss=4.2 step_time={}s mem=41.2GB", (9,), (0.1365,), (0.135,)),
+    "per step": of_steps("[train] epoch 2, step: {}, time: {}ms/step, loss: 0.6", (347,), (136.5,), (135,)),
+    "since the start": of_steps("step:{}/99 train_time:{}ms step_avg:96ms", (188,), (324.5,), (459.5,)),
+    "a line each": of_steps(
+        "[batch={}/40]:\n\t Train time/epoch: 0\n\t Train throughput/batches_per_sec: {}\n\t Train loss/train: 9.0",
+        (0.1,), (1 / 0.1365,), (1 / 0.135,),
+    ),
+    "MaxText": of_steps(
+        "completed step: {}, seconds: {}, TFLOP/s/device: 180.2, Tokens/s/device: 4500.1, loss: 10.5",
+        (9,), (0.1365,), (0.135,),
+    ),
+    "NeMo's bars": of_steps(
+        "Epoch 0: :   1%|█ | 9/99 [00:09<1:00:00, loss=9.1, global_step={}.0, train_step_timing in s={}]",
+        (9,), (0.1365,), (0.135,),
+    ),
+    "Levanter": of_steps(
+        "2024-01-01T00:00:00 - 0 - levanter - INFO - Progress on:train 1.20{}kit/10.0kit rate:{}it/s remaining:2:15:00 "
+        "elapsed:10:00 postfix:loss=9.1", (0.1,), (1 / 0.1365,), (1 / 0.135,),
+    ),
+    "tokens of a step": "tokens per iteration will be: 24,576\n" + of_steps(
+        "step {} | loss 4.2 | {} tokens/s", (1000.0,), (24576 / 0.1365,), (24576 / 0.135,)
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_a_loop_of_one_s_own(tmp_path, name):
+    found = one(read(tmp_path, f"using device: cuda\n{LOOPS[name]}saved\n"))
+    assert found.origin.format == "log/loop"
+    assert found.steps_s == pytest.approx((0.1365, 0.135))
+    assert len({row["step"] for row in found.rows}) == 3
+    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses"))
+
+
+def test_rates_of_a_loop_that_says_no_time(tmp_path):
+    text = of_steps(
+        "step {} | loss 4.{} | {} tokens/s | {} tok/s/gpu", (2, 184523.2, 23065.4), (1, 8e5, 1e5), (0, 8e5, 1e5)
+    )
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, found.world_size, codes(found)) == ((), 8, {"no-step-time"})
+    assert found.rows[0] == {"step": 1, "loss": 4.2, "tokens_per_s": 184523.2, "tokens_per_s_per_gpu": 23065.4}
+    each = "Step {} | loss:1.6 tokens_per_second_per_gpu:{} TFLOP/s/device: {}"
+    found = one(read(tmp_path, of_steps(each, (900, 180), (901, 180), (902, 180))))
+    assert found.rows[0] == {
+        "step": 1, "loss": 1.6, "tokens_per_s_per_gpu": 900.0, "flops_per_s_per_gpu": 180e12,
+    }  # fmt: skip
+    long = one(read(tmp_path, of_steps("step {} time {}, tok/s 9", *[(at,) for at in (310, 312, 311)])))
+    assert (long.steps_s, codes(long)) == ((), {"unit-missing", "no-step-time"})
+
+
+def test_rates_of_a_loop_are_timed_by_its_clock(tmp_path):
+    line = "2026-02-28T23:59:{}Z INFO step {} | loss 4.2 | {} tok/s\n"
+    text = line.format("10.250", 1, 9) + line.format("10.250", 1, 9) + line.format("20.250", 11, 9)
+    text += "eval of 3 batches\n" + line.format("59.000", 5, 9).replace("2026-02-28T23:59", "2026-03-01T00:00")
+    text += line.format("61.000", 21, 9) + line.format("59.900", 31, 9)
+    found = one(read(tmp_path, text))
+    assert (found.steps_s, codes(found)) == ((1.0,), {"by-clock"})  # a second 61 is no time, and steps begin anew
+    whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(5))
+    assert codes(one(read(tmp_path, whole))) == {"no-step-time"}  # four seconds that are whole are no four steps
+    whole = "".join(line.format(f"{10 + at}", at, 9) for at in range(41))
+    assert one(read(tmp_path, whole)).steps_s == (1.0,)
+
+
+DLLOGGER = "".join(
+    "DLLL " + json.dumps({"timestamp": str(1.6e9 + s), "elapsedtime": str(s), "type": "LOG", "step": [0, step],
+                          "data": {"train_loss": 7.1, "lr": 1e-3}}) + "\n"
+    for step, s in ((10, 21.0), (20, 22.5), (30, 24.0))
+) + 'DLLL {"type": "LOG", "step": [], "data": {"train_time": 30.0}}\n'  # fmt: skip
+
+
+def test_logs_in_lines_of_json(tmp_path):
+    found = one(read(tmp_path, "NVIDIA Release 23.04\n" + DLLOGGER))
+    assert (found.origin.format, found.steps_s) == ("log/JSON lines", pytest.approx((0.15, 0.15)))
+    assert found.rows[0]["train_loss"] == 7.1
+    factory = "".join(
+        json.dumps({"current_steps": step, "total_steps": 99, "loss": 1.9, "elapsed_time": said}) + "\n"
+        for step, said in ((10, "0:59:50"), (20, "1:00:10"), (40, "1 day, 1:00:10"))
+    )  # fmt: skip
+    assert one(read(tmp_path, factory)).steps_s == pytest.approx((2.0, 86400 / 20))
+    own = "".join(f'{{"step": {at}, "step_time": 0.{at}, "ok": true, "loss": NaN}}\n' for at in (1, 2, 3))
+    assert one(read(tmp_path, own)).steps_s == pytest.approx((0.2, 0.3))
+    rates = "".join(json.dumps({"step": at, "tok/s": 9.0, "_timestamp": 1.7e12 + 1e4 * at}) + "\n" for at in (1, 2, 3))
+    assert one(read(tmp_path, rates)).steps_s == pytest.approx((10.0, 10.0))
+    plain = one(read(tmp_path, '{"size": 8, "busBw": 6.9}\n{"size": 16, "busBw": 7.9}\n'))
+    assert (plain.rows[1], codes(plain)) == ({"size": 16.0, "busbw": 7.9}, {"no-step-time"})
+    assert refusal(tmp_path, '{"size": 8}\n').format == "json"
+
+
+def test_bars_of_a_loop(tmp_path):
+    bars = "train:  11%|█         | 55/500 [05:03<40:38,  1.00it/s, loss=5.6]\rtrain: 100%|██████████| 500/500 [00:50<00:00,  5.00it/s]\n"  # noqa: E501
+    bars += "test\n100/100 ━━━━━━━━━━━━━━━━━━━━ 12s 98ms/step - loss: 1.9\nEpoch 2/2\n"
+    bars += "100/100 ━━━━━━━━━━━━━━━━━━━━ 9s 91ms/step\n"
+    found = one(read(tmp_path, bars))
+    assert found.steps_s == pytest.approx((0.2, 0.098, 0.091))
+    assert codes(found) == {"mean-of-run"}
+
+
+def test_tables_and_named_trainers_are_no_loops(tmp_path):
+    table = "| step | time (ms) |\n|---|---|\n| 1 | 5.5 |\n| 2 | 5.4 |\n| 3 | 5.6 |\n"
+    assert one(read(tmp_path, table)).origin.format.startswith("text/")
+    assert refusal(tmp_path, "step 1 done\nstep 2 done\nstep 3 done\nno more steps: 4\n").format == "text"
+    assert refusal(tmp_path, "step 1: 5.5 ms of nothing\n").format == "text"
+
+
+def test_a_loop_s_chip_is_proposed_from_what_it_prints(tmp_path):
+    text = f"| device | NVIDIA A100-SXM4-80GB |\n{LOOPS['bars between']}"
+    assert one(read(tmp_path, text)).device["candidates"][0]["chip"] == "a100-80gb-sxm"
+
+
+MAXTEXT = "".join(f"Config param {name}: {value}\n" for name, value in {
+    "dtype": "bfloat16", "hardware": "gpu", "ici_fsdp_parallelism": 8, "max_target_length": 8192,
+    "model_name": "llama3-8b", "per_device_batch_size": 2.0, "remat_policy": "full", "weight_dtype": "float32",
+}.items()) + "Num_devices: 8, shape (1, 1, 8)\n" + LOOPS["MaxText"]  # fmt: skip
+
+
+def test_what_maxtext_was_asked_is_its_scenario(tmp_path):
+    found = one(read(tmp_path, MAXTEXT))
+    assert found.scenario == {
+        "model": "llama3-8b",
+        "plan": {"dp": 8, "micro_batch": 2, "sharding": "fsdp", "recompute": "full"},
+        "training": {"seq_len": 8192, "global_batch": 16, "precision": "bf16-amp"},
+    }
+    assert found.world_size == 8
+    (unsaid,) = [warning.message for warning in found.warnings if warning.code == "settings-unsaid"]
+    assert unsaid == "The log does not say its GPU, which a prediction of its step needs"
+    usual = MAXTEXT.replace("fsdp_parallelism: 8", "fsdp_parallelism: -1")  # what the other axes leave
+    assert one(read(tmp_path, usual)).scenario == found.scenario
+    split = usual.replace("Config param dtype", "Config param ici_tensor_parallelism: 4\nConfig param dtype")
+    assert one(read(tmp_path, split)).scenario["plan"] == {
+        "dp": 2, "tp": 4, "micro_batch": 8, "sharding": "fsdp", "recompute": "full",
+    }  # fmt: skip
+    beside = split.replace("Config param dtype", "Config param ici_data_parallelism: 2\nConfig param dtype")
+    assert "sharding" not in one(read(tmp_path, beside)).scenario["plan"]
+
+
+def test_what_lines_of_json_say_of_their_run_is_read_and_what_they_do_not_is_said(tmp_path):
+    start = {"gpu": "NVIDIA A100-SXM4-80GB", "world_size": 8, "model": "gpt2-xl", "batch_size": 64, "seq_len": 1024,
+             "dtype": "bfloat16"}  # fmt: skip
+    steps = "".join(json.dumps({"step": at, "step_time": 0.5, "loss": 9.0}) + "\n" for at in (1, 2, 3))
+    found = one(read(tmp_path, json.dumps(start) + "\n" + steps))
+    assert [chip["chip"] for chip in found.device["candidates"]] == ["a100-80gb-sxm"]
+    assert (found.world_size, found.scenario["training"]) == (
+        8, {"seq_len": 1024, "global_batch": 64, "precision": "bf16"},
+    )  # fmt: skip
+    assert codes(found) == {"unit-missing", "first-step-left-out"}
+    own = {"model": "gpt2-xl", "micro_batch_size": 2, "grad_accum_steps": 4, "tensor_model_parallel_size": 2}
+    rates = "".join(json.dumps({"step": at, "step_time": 0.5, "tokens_per_sec": 8000, "tokens_per_sec_per_gpu": 1000})
+                    + "\n" for at in (1, 2, 3))  # fmt: skip
+    found = one(read(tmp_path, json.dumps(own) + "\n" + rates))  # whose rates alone say how many GPUs there are
+    assert (found.world_size, found.scenario["training"]) == (8, {"global_batch": 32})
+    assert found.scenario["plan"] == {"dp": 4, "tp": 2, "micro_batch": 2}
+    asked = {"step": "PARAMETER", "data": {"train_batch_size": 64, "num_gpus": 8, "gpu_name": "Chip 9000"}}
+    found = one(read(tmp_path, "DLLL " + json.dumps(asked) + "\n" + DLLOGGER))
+    assert (found.world_size, found.scenario, codes(found)) == (8, {}, {"settings-unsaid", "first-step-untimed"})
+    (unsaid,) = [warning.message for warning in found.warnings if warning.code == "settings-unsaid"]
+    assert unsaid.startswith("The log does not say its model, sequence length, GPU, which")
+    assert unsaid.endswith("; 'Chip 9000' is none that is known")

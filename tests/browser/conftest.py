@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Response
@@ -186,3 +187,19 @@ def drop() -> Callable[[Page, Path], None]:
         page.evaluate(_DROP, [path.name, base64.b64encode(path.read_bytes()).decode()])
 
     return dropped
+
+
+@pytest.fixture(scope="module")
+def call(browser: BrowserContext, server: Server) -> Iterator[Callable[..., Any]]:
+    """Call a function of one of the page's modules, without the page around it."""
+    page = browser.new_page()
+    page.goto(server.url + "/api/health")
+
+    def called(module: str, name: str, *arguments: Any) -> Any:
+        return page.evaluate(
+            "async ([module, name, args]) => (await import(js(module)))[name](...args)",
+            [module, name, list(arguments)],
+        )
+
+    yield called
+    page.close()

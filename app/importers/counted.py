@@ -11,7 +11,7 @@ from runners.trace.kernel_category import category_of, on_device
 
 
 @dataclass(frozen=True, kw_only=True)
-class Launches:
+class CountedLaunches:
     """``count`` launches of a kernel: their seconds, and their FLOPs and bytes, None where these were not counted."""
 
     seconds: float
@@ -20,7 +20,7 @@ class Launches:
     count: int = 1
 
 
-def counted_kernels(groups: Mapping[str, Sequence[Launches]]) -> list[Kernel]:
+def counted_kernels(groups: Mapping[str, Sequence[CountedLaunches]]) -> list[Kernel]:
     """Return the kernel of each name, the longest first; FLOPs and bytes only where all its launches have them."""
     kernels = [
         Kernel(

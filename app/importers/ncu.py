@@ -12,7 +12,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from app.importers.counted import Launches, counted_kernels, kernel_row
+from app.importers.counted import CountedLaunches, counted_kernels, kernel_row
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
@@ -134,14 +134,14 @@ def _device(row: Sequence[str], at: Mapping[str, int]) -> str:
 
 def _kernels(launches: Iterable[Launch]) -> tuple[list[Kernel], int]:
     """Launches of a kernel added up, the longest first; those without a time are counted."""
-    groups: dict[str, list[Launches]] = defaultdict(list)
+    groups: dict[str, list[CountedLaunches]] = defaultdict(list)
     skipped = 0
     for name, _, metrics in launches:
         seconds = next((metrics[time] for time in _TIMES if metrics.get(time, 0.0) > 0), None)
         if seconds is None or not name:
             skipped += 1
             continue
-        launch = Launches(seconds=seconds, flops=_flops(metrics, seconds), bytes=_bytes(metrics, seconds))
+        launch = CountedLaunches(seconds=seconds, flops=_flops(metrics, seconds), bytes=_bytes(metrics, seconds))
         groups[short_name(name)].append(launch)
     return counted_kernels(groups), skipped
 

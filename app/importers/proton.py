@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from app.importers.amounts import amount
-from app.importers.counted import Launches, counted_kernels
+from app.importers.counted import CountedLaunches, counted_kernels
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
@@ -48,11 +48,11 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         trees = msgspec.json.decode(source.read("proton", _MOST_BYTES), type=list[Node])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ImportRefused("proton", "", f"this is no profile that can be read ({error})", _REMEDY) from None
-    runs: dict[str, list[Launches]] = defaultdict(list)
+    runs: dict[str, list[CountedLaunches]] = defaultdict(list)
     devices = set()
     for node, said in _timed(trees):
         seconds, count = (amount(node.metrics[_TIME]) or 0.0) * _NS, amount(node.metrics.get("count")) or 1.0
-        launches = Launches(seconds=seconds, count=int(count), flops=_flops(said), bytes=_bytes(said))
+        launches = CountedLaunches(seconds=seconds, count=int(count), flops=_flops(said), bytes=_bytes(said))
         runs[short_name(node.frame.name or "(unnamed)")].append(launches)
         devices.add(str(node.metrics.get("device_id", ""))[:20])
     if not runs:

@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from app.importers.amounts import amount
-from app.importers.counted import Launches, counted_kernels, kernel_row
+from app.importers.counted import CountedLaunches, counted_kernels, kernel_row
 from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
@@ -111,9 +111,9 @@ def _seconds(row: Sequence[str], at: Mapping[str, int]) -> float:
 
 
 def _kernels(launches: Sequence[Launch]) -> list[Kernel]:
-    groups: dict[str, list[Launches]] = defaultdict(list)
+    groups: dict[str, list[CountedLaunches]] = defaultdict(list)
     for name, seconds, counters in launches:
-        launch = Launches(seconds=seconds, flops=_flops(counters), bytes=_bytes(counters))
+        launch = CountedLaunches(seconds=seconds, flops=_flops(counters), bytes=_bytes(counters))
         groups[short_name(re.sub(r" [\[(](?:clone )?\.kd[\])]$", "", name))].append(launch)
     return counted_kernels(groups)
 

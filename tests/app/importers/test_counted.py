@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from app.importers.counted import Launches, counted_kernels, kernel_row
+from app.importers.counted import CountedLaunches, counted_kernels, kernel_row
 from tests.app.importers.reading import codes, one, read
 
 COUNTERS = ("TCC_EA0_RDREQ_sum", "TCC_EA0_RDREQ_32B_sum", "TCC_EA0_WRREQ_sum", "TCC_EA0_WRREQ_64B_sum")
 
 
+def launches(seconds, flops, bytes, count=1):
+    return CountedLaunches(seconds=seconds, flops=flops, bytes=bytes, count=count)
+
+
 def test_flops_and_bytes_are_known_where_all_launches_have_them():
-    some = [Launches(seconds=1.0, flops=6.0, bytes=None), Launches(seconds=3.0, count=3, flops=2.0, bytes=4.0)]
-    short, long = Launches(seconds=0.5, flops=1.0, bytes=8.0), Launches(seconds=9.0, flops=None, bytes=None)
+    some = [launches(1.0, 6.0, None), launches(3.0, 2.0, 4.0, count=3)]
+    short, long = launches(0.5, 1.0, 8.0), launches(9.0, None, None)
     kernels = counted_kernels({"gemm": some, "hipLaunchKernel": [short], "long": [long]})
     assert [one.name for one in kernels] == ["long", "gemm", "hipLaunchKernel"]
     assert (kernels[1].count, kernels[1].total_s, kernels[1].flops, kernels[1].bytes) == (4, 4.0, 8.0, None)

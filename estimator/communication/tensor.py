@@ -20,6 +20,8 @@ def tensor_messages(
     """
     payload = d.tokens * d.hidden * d.widths.compute
     pairs = float(attention) + float(ffn)
+    if not pairs:
+        return []
     merged = d.model.parallel_residual and d.training.traits.merges_parallel and pairs == 2
     sums = 1.0 if merged else pairs
     # The last sum feeds only the next block, so whoever stops at the last tensor that backward needs leaves it out.
@@ -28,9 +30,6 @@ def tensor_messages(
     redone = d.recompute == "full" or (d.recompute == "selective" and d.training.traits.keeps_products)
     if not redone or (d.recompute == "selective" and sequence_parallel):
         again = 0.0  # what is kept by op is kept of scatters, too (_c10d_functional.reduce_scatter_tensor), not of sums
-
-    if not pairs:
-        return []
 
     beside = "products" if d.tp_overlap and sequence_parallel else ""
 

@@ -20,14 +20,14 @@ PYTEST := $(BIN)/python -m pytest -m "not gpu"
 # is said.
 PAGES := $(wildcard tests/browser/test_[a-m]*.py)
 SERVERS := tests/app/runs $(wildcard tests/app/test_*.py)
-PART_pages-1 := tests/test_recipes.py $(PAGES)
+PART_pages-1 := tests/recipes $(PAGES)
 PART_pages-2 := tests/browser $(PAGES:%=--ignore %)
 PART_servers := $(SERVERS)
 RANKS := tests/runners/backends tests/runners/benchmarks tests/runners/parallel
 PART_ranks := $(RANKS)
 PART_runners := tests/runners $(RANKS:%=--ignore %)
 PART_app := tests/app $(SERVERS:%=--ignore %)
-PART_rest := $(addprefix --ignore , tests/test_recipes.py tests/browser tests/runners tests/app)
+PART_rest := $(addprefix --ignore , tests/recipes tests/browser tests/runners tests/app)
 BROWSING := part-pages-1 part-pages-2
 OTHERS := part-ranks part-rest part-app part-runners part-servers
 JOBS := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 4)))

@@ -56,14 +56,17 @@ def read(lines: Sequence[str]) -> Log | None:
 
 def _settings(objects: Sequence[Mapping[str, Any]]) -> dict[str, str]:
     """All that is said by name, as it is said first; of what is nested the innermost name."""
-    found: dict[str, str] = {}
+    first: dict[str, object] = {}
     waiting = [(one, 1) for one in objects]
     for one, depth in waiting:  # grows while it is read
         for key, value in one.items():
             if isinstance(value, dict) and depth < _DEEPEST:
                 waiting.append((value, depth + 1))
-            elif isinstance(value, (str, bool, int, float)):
-                found.setdefault((column_name(key) or "value"), str(value))
+            elif key not in first and isinstance(value, (str, bool, int, float)):
+                first[key] = value
+    found: dict[str, str] = {}
+    for key, value in first.items():
+        found.setdefault(column_name(key) or "value", str(value))
     return found
 
 

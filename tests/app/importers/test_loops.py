@@ -144,7 +144,7 @@ def test_what_maxtext_was_asked_is_its_scenario(tmp_path):
     assert found.scenario == {
         "model": "llama3-8b",
         "plan": {"dp": 8, "micro_batch": 2, "sharding": "fsdp", "recompute": "full"},
-        "training": {"seq_len": 8192, "global_batch": 16, "precision": "bf16-amp"},
+        "training": {"seq_len": 8192, "global_batch": 16, "precision": "bf16-amp", "framework": "xla"},
     }
     assert found.world_size == 8
     (unsaid,) = [warning.message for warning in found.warnings if warning.code == "settings-unsaid"]

@@ -63,6 +63,7 @@ class Said:
     precision: str = ""
     sharding: str = ""
     recompute: str = ""
+    framework: str = ""
     degrees: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -83,7 +84,7 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
     dp = Said(world_size=world, degrees=degrees).dp
     own, passes = _whole(settings, _OWN_BATCH), _whole(settings, _PASSES) or 1
     batch = _whole(settings, _WHOLE_BATCH) or (0 if own else _whole(settings, _BATCH))
-    on_mesh = any(name in settings for name in _SHARDED)  # where a device's batch is so even if several share it
+    on_mesh = any(name in settings for name in _SHARDED)  # MaxText: a device's batch is so even if several share it
     if own and world and not batch:
         batch = own * passes * (world if on_mesh else dp)
     if on_mesh and degrees:
@@ -105,6 +106,7 @@ def said_by(settings: Mapping[str, str], ranks: int = 0) -> Said:
         precision=precision or flag,
         sharding="fsdp" if sharded else "",
         recompute="full" if settings.get("remat_policy") == "full" else "",
+        framework="xla" if on_mesh else "",
         degrees=degrees,
     )
 
@@ -145,7 +147,7 @@ def _scenario(said: Said, model: str) -> dict[str, Any]:
     if said.micro_batch:
         plan["micro_batch"] = said.micro_batch
     plan |= {name: value for name in ("sharding", "recompute") if (value := getattr(said, name))}
-    training = {"seq_len": said.seq_len, "global_batch": said.global_batch, "precision": said.precision}
+    training = {name: getattr(said, name) for name in ("seq_len", "global_batch", "precision", "framework")}
     return {"model": model, "plan": plan, "training": {name: value for name, value in training.items() if value}}
 
 

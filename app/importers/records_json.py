@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 from collections.abc import Iterable
@@ -39,7 +40,8 @@ def records(content: bytes) -> list[dict[str, Any]]:
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
     """Read the objects as rows; raise ImportRefused where no column of theirs is a time, a rate or a size."""
-    objects = records(source.read("json"))
+    every = records(source.read("json"))
+    objects = every[: limits.rows]
     refused = unknown(dict.fromkeys(key for one in objects for key in one))
     rows = [{key: value for key, value in one.items() if _plain(value)} for one in objects]
     names = list(dict.fromkeys(key for row in rows for key in row))
@@ -56,7 +58,7 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
     measured = any(name.endswith(MEASURED) for one in found.measurements for row in one.rows for name in row)
     if not measured and all(one.origin.format == f"text/{generic.KIND}" for one in found.measurements):
         raise refused
-    return found
+    return dataclasses.replace(found, skipped=found.skipped + len(every) - len(objects))
 
 
 def _written(value: Any) -> str:

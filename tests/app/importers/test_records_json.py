@@ -51,4 +51,6 @@ def test_a_list_of_more_than_a_megabyte_is_a_table_too(tmp_path):
     rows = [{"strategy": f"{at:0300}", "step_ms": at + 1.0} for at in range(4000)]
     imported = read(tmp_path, json.dumps(rows).encode())
     assert one(imported).rows[2]["step_s"] == pytest.approx(3e-3)
-    assert len(one(imported).rows) + imported.skipped == len(rows)
+    assert (len(one(imported).rows), imported.skipped) == (len(rows), 0)
+    few = read(tmp_path, json.dumps(rows).encode(), rows=1000)
+    assert (len(one(few).rows), few.skipped) == (1000, 3000)

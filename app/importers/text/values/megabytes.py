@@ -72,10 +72,12 @@ def rescale(rows: Sequence[dict[str, Any]], sizes: Mapping[str, Iterable[str]], 
     """
     for key, printed in sizes.items():
         units = set(printed)
-        factor = binary_over_decimal(units.pop()) if scale == MIB and len(units) == 1 else 1.0
+        if scale != MIB or len(units) != 1:
+            continue
+        power = _POWERS[units.pop()[0].lower()]
         for row in rows:
             if row.get(key) is not None:
-                row[key] = row[key] * factor
+                row[key] = row[key] / 1000.0**power * 1024.0**power
 
 
 def warning(scale: float | None, where: str, printed: Iterable[str] = ("MB",)) -> Warning:

@@ -7,12 +7,13 @@ collective, is priced by the formulas that price everything, and comes back as n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from estimator.cost.efficiency import Calibrated
 from estimator.scenario import catalog
+from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import Measurement, status_of_row
 from estimator.scenario.problems import InputProblems, either
 from estimator.validation.predicted_rows import (
@@ -25,7 +26,7 @@ from estimator.validation.predicted_rows import (
     text_steps,
     toy_parallel,
 )
-from estimator.validation.predicted_rows.device import TableDevice
+from estimator.validation.predicted_rows.device import TableDevice, chip_named, chips_said
 from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered
 from estimator.validation.score import Errors, errors
 from estimator.validation.spellings import LONGEST_NAME, chips_of_row, gpu_of_row
@@ -64,7 +65,8 @@ class PredictedTable:
 
     ``reasons`` says of each row why it has none, "" where it has; ``unpredicted`` why no row has one; ``doubt`` what
     is likely wrong where every prediction of an imported table is far off. Where rows name their own GPU and others do
-    not, ``errors`` are of those that do, and ``taken_errors`` of the others, for which ``chip`` was taken.
+    not, ``errors`` are of those that do, and ``taken_errors`` of the others, for which ``chip`` was taken. ``names``:
+    what each name of a GPU in the rows of an imported table was taken for, "" where for none.
     """
 
     chip: str
@@ -76,30 +78,36 @@ class PredictedTable:
     doubt: str = ""
     taken_errors: dict[str, Errors] = field(default_factory=dict)
     taken: str = ""
+    names: dict[str, str] = field(default_factory=dict)
 
 
-def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated | None = None) -> PredictedTable:
+def predicted_table(
+    measurement: Measurement, chip: str | Chip, calibration: Calibrated | None = None
+) -> PredictedTable:
     """Predict a measurement's rows as if measured on the catalogue's ``chip``; raise InputProblems if it has none.
 
-    ``calibration`` as for an estimate. Without a chip, "", only rows of a text that name their own in a column ``gpu``
-    are predicted; each of those stays on it whatever ``chip`` is. Columns are where the row has a number in them. Rows
+    ``chip`` may be one's own; ``calibration`` as for an estimate. Without a chip, "", only rows of a text that name
+    their own in a column ``gpu`` are predicted; each of those stays on it, or on what people said that its name is,
+    whatever ``chip`` is. Columns are where the row has a number in them. Rows
     that no formula covers, and those that were not measured, stay empty.
     """
     row_of = PREDICTED.get(measurement.origin.format)
     assumed: dict[str, None] = {}
 
     @cache
-    def place_of(key: str) -> TableDevice:
+    def place_of(key: str | Chip) -> TableDevice:
         ranks = max(1, measurement.world_size)
         return TableDevice(chip=key, ranks=ranks, calibration=calibration, assumed=assumed)
 
     name = measurement.device.get("name")
-    if chip and catalog.chip(chip).name == catalog.THIS_CPU and name and str(name) not in place_of(chip).label:
+    if chip and place_of(chip).hardware.name == catalog.THIS_CPU and name and str(name) not in place_of(chip).label:
         place_of(chip).assume(f"this CPU, though another was measured ({name})")
-    own = [_chip_of_row(row, chip, measurement.origin.format) for row in measurement.rows]
+    form, said = measurement.origin.format, chips_said(measurement)
+    own = [_chip_of_row(row, chip, form, said) for row in measurement.rows]
     if not chip and not any(key for key, _ in own):
         whys = dict.fromkeys(why for _, why in own) or {NO_CHIP: None}
-        return unpredicted_table(measurement, "; ".join(whys) if row_of else UNKNOWN_ROWS)
+        why = "; ".join(whys) if row_of else UNKNOWN_ROWS
+        return replace(unpredicted_table(measurement, why), names=_names(measurement, [None] * len(own)))
     for key, why in own:
         if key and why and why != NO_CHIP:
             place_of(key).assume(why)
@@ -129,6 +137,7 @@ def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated
         doubt=_doubt(measurement.origin.format, percent),
         taken_errors={column: errors(some) for column, some in of_taken.items()},
         taken=place_of(chip).label if of_taken else "",
+        names=_names(measurement, places),
     )
 
 
@@ -144,21 +153,35 @@ def _doubt(form: str, percent: Mapping[str, Sequence[float]]) -> str:
     return "every prediction is more than 3 times off: something assumed, or a unit of the table, is likely wrong"
 
 
-def _chip_of_row(row: Mapping[str, Any], chip: str, form: str) -> tuple[str, str]:
-    """The chip of a row, its own where it names one, else the table's ``chip``; "", and why, where nothing tells."""
+def _names(measurement: Measurement, places: Sequence[TableDevice | None]) -> dict[str, str]:
+    """What each name of a GPU in the rows of a text was taken for, the rows' order."""
+    if not measurement.origin.format.startswith("text/"):
+        return {}
+    named = ((gpu_of_row(row), place) for row, place in zip(measurement.rows, places, strict=True))
+    return {name: place.label if place else "" for name, place in named if name}
+
+
+def _chip_of_row(
+    row: Mapping[str, Any], chip: str | Chip, form: str, said: Mapping[str, str | Chip]
+) -> tuple[str | Chip, str]:
+    """The chip of a row, its own where it names one, else the table's ``chip``; "", and why, where nothing tells.
+
+    ``said``: what people say that names are.
+    """
     if not form.startswith("text/") or not gpu_of_row(row):
         return chip, NO_CHIP
+    if found := chip_named(row, said):
+        return found, ""
     named, name = chips_of_row(row), gpu_of_row(row)[:LONGEST_NAME]
-    if len(named) == 1:
-        return named[0], ""
+    table = chip if isinstance(chip, Chip) else catalog.chip(chip) if chip else None
     if named:
-        if chip and catalog.chip(chip).name in named:
+        if table and table.name in named:
             return chip, ""
         column = "gpu" if "gpu" in row else "hardware"
         return "", f"{name} may be {either(named)}: write which into the column {column}"
     unknown = f"the catalogue has no GPU {name!r}"
-    if chip:
-        return chip, f"{unknown}, so {catalog.chip(chip).label} is taken"
+    if table:
+        return chip, f"{unknown}, so {table.label or table.name} is taken"
     return "", f"{unknown}: choose one that is like it under “On what?”, or add it (docs/adding_a_gpu.md)"
 
 

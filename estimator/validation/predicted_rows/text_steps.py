@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from estimator.scenario import catalog
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
 from estimator.scenario.problems import InputProblems, Problem
@@ -109,7 +108,7 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
     """
     model = word(row, "catalogue_model")
     course = model.startswith("cs336")
-    usual = {"precision": "fp32" if course else usual_precision(catalog.chip(place.chip))}
+    usual = {"precision": "fp32" if course else usual_precision(place.hardware)}
     usual["attention"] = "eager" if course else "sdpa"
     known: dict[str, Any] = {**row, "model": model}
     if all(row.get(name) is None for name in BATCHES):
@@ -175,7 +174,7 @@ def _ranks(row: Row, place: TableDevice) -> int:
     if row.get("nodes") is not None:
         of_node = whole(row, "gpus_per_node") if row.get("gpus_per_node") is not None else 0
         if not of_node:
-            of_node = catalog.chip(place.chip).chips_per_node
+            of_node = place.hardware.chips_per_node
             place.assume(f"{of_node} GPUs in a node, as the table states none (column gpus)")
         return whole(row, "nodes") * of_node
     ranks = math.prod(_degrees(row).values()) * (whole(row, "dp") if row.get("dp") is not None else 1)

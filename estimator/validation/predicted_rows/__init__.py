@@ -14,7 +14,7 @@ from typing import Any
 from estimator.cost.efficiency import Calibrated
 from estimator.scenario import catalog
 from estimator.scenario.hardware import Chip
-from estimator.scenario.measurement import Measurement, status_of_row
+from estimator.scenario.measurement import OOM, Measurement, status_of_row
 from estimator.scenario.problems import InputProblems, either
 from estimator.validation.predicted_rows import (
     attention,
@@ -26,7 +26,7 @@ from estimator.validation.predicted_rows import (
     text_steps,
     toy_parallel,
 )
-from estimator.validation.predicted_rows.device import TableDevice, chip_named, chips_said
+from estimator.validation.predicted_rows.device import NEEDED, TableDevice, chip_named, chips_said
 from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered
 from estimator.validation.score import Errors, errors
 from estimator.validation.spellings import LONGEST_NAME, chips_of_row, gpu_of_row
@@ -60,13 +60,28 @@ NO_NUMBERS = "its rows have no number in a column that is predicted"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fits:
+    """Rows that ran out of memory, how many of them have a predicted need, and how many do not fit by it.
+
+    ``ran`` and ``ran_unfit``: the same of the rows that ran.
+    """
+
+    oom: int = 0
+    oom_known: int = 0
+    oom_unfit: int = 0
+    ran: int = 0
+    ran_unfit: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class PredictedTable:
     """Predictions of a table on ``chip``, row by row ({} where there is none), and their errors by column.
 
     ``reasons`` says of each row why it has none, "" where it has; ``unpredicted`` why no row has one; ``doubt`` what
     is likely wrong where every prediction of an imported table is far off. Where rows name their own GPU and others do
     not, ``errors`` are of those that do, and ``taken_errors`` of the others, for which ``chip`` was taken. ``names``:
-    what each name of a GPU in the rows of an imported table was taken for, "" where for none.
+    what each name of a GPU in the rows of an imported table was taken for, "" where for none. ``fits``: whether what
+    ran out of memory is predicted to.
     """
 
     chip: str
@@ -79,6 +94,7 @@ class PredictedTable:
     taken_errors: dict[str, Errors] = field(default_factory=dict)
     taken: str = ""
     names: dict[str, str] = field(default_factory=dict)
+    fits: Fits = Fits()
 
 
 def predicted_table(
@@ -112,10 +128,15 @@ def predicted_table(
         if key and why and why != NO_CHIP:
             place_of(key).assume(why)
     places = [place_of(key) if key else None for key, _ in own]
-    found = tuple(
-        _row(row_of, row, place) if row_of and place else {}
+    formulas = [
+        _formula(row_of, row, place) if row_of and place and status_of_row(row) in ("ok", OOM) else {}
         for row, place in zip(measurement.rows, places, strict=True)
-    )
+    ]
+    found = tuple(map(_columns, measurement.rows, formulas))
+    needs = [
+        (status_of_row(row), formula.get(NEEDED, 0.0), place.hardware.memory_bytes if place else 0.0)
+        for row, formula, place in zip(measurement.rows, formulas, places, strict=True)
+    ]
     percent: dict[str, list[float]] = {}
     of_taken: dict[str, list[float]] = {}
     mixed = any(predicted and not why for predicted, (_, why) in zip(found, own, strict=True))
@@ -124,8 +145,10 @@ def predicted_table(
             (of_taken if mixed and why else percent).setdefault(column, []).append(100 * (value / row[column] - 1))
     labels = dict.fromkeys(place.label for place in places if place) or {place_of(chip).label: None}
     reasons = tuple(
-        why if place is None else _reason(measurement.origin.format, row, predicted, row_of, place)
-        for row, predicted, place, (_, why) in zip(measurement.rows, found, places, own, strict=True)
+        why
+        if place is None
+        else _out_of_memory(*need) or _reason(measurement.origin.format, row, predicted, row_of, place)
+        for row, predicted, place, (_, why), need in zip(measurement.rows, found, places, own, needs, strict=True)
     )
     return PredictedTable(
         chip=", ".join(labels),
@@ -138,7 +161,28 @@ def predicted_table(
         taken_errors={column: errors(some) for column, some in of_taken.items()},
         taken=place_of(chip).label if of_taken else "",
         names=_names(measurement, places),
+        fits=_fits(needs),
     )
+
+
+def _fits(needs: Sequence[tuple[str, float, float]]) -> Fits:
+    oom = [(needed, there) for status, needed, there in needs if status == OOM]
+    ran = [(needed, there) for status, needed, there in needs if status == "ok" and needed]
+    return Fits(
+        oom=len(oom),
+        oom_known=sum(needed > 0 for needed, _ in oom),
+        oom_unfit=sum(needed > there for needed, there in oom if needed),
+        ran=len(ran),
+        ran_unfit=sum(needed > there for needed, there in ran),
+    )
+
+
+def _out_of_memory(status: str, needed: float, there: float) -> str:
+    """Why a row that ran out of memory has no prediction: what it is predicted to need; "" where nothing tells."""
+    if status != OOM or not needed:
+        return ""
+    sizes = f"{needed / 1e9:,.1f} of {there / 1e9:,.1f} GB"
+    return f"it ran out of memory{', as predicted: ' if needed > there else ', though predicted to need '}{sizes}"
 
 
 MOST_REASONS = 3
@@ -233,12 +277,12 @@ def _why_not(
     return why if why != UNKNOWN_ROWS or UNKNOWN_ROWS in same else "; ".join(same[:MOST_REASONS])
 
 
-def _row(row_of: RowOf, row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
+def _columns(row: Mapping[str, Any], formula: Mapping[str, float]) -> dict[str, float]:
     if status_of_row(row) != "ok":
         return {}
     return {
         column: value
-        for column, value in _formula(row_of, row, place).items()
+        for column, value in formula.items()
         if isinstance(row.get(column), (int, float)) and not isinstance(row[column], bool) and row[column] > 0
     }
 

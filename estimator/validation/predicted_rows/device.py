@@ -19,6 +19,8 @@ from estimator.scenario.scenario import Scenario, chip_from_json, cluster_from_j
 from estimator.validation.csv_row import chips_of_a_node
 from estimator.validation.spellings import chips_of_row, gpu_of_row
 
+NEEDED = "needed_bytes"
+"""Beside predictions of a row's columns: what the allocator would hold of the fullest rank, which fits or does not."""
 LARGEST = 1_000_000_000_000
 """No count of a row, bytes of a payload included, is above it; what is was not written by a benchmark."""
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
+from estimator.scenario.measurement import OOM, status_of_row
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
 from estimator.validation.csv_row import SHARDINGS
-from estimator.validation.predicted_rows.device import TableDevice, whole, word
+from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
 from estimator.validation.predicted_rows.steps import PARTS, Row, estimated, part_s, scenario_of, variant_plan
 from estimator.validation.spellings import precision_of
 
@@ -37,6 +38,7 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
         "step_s": one.step_time_s,
         "peak_bytes": one.memory.peak_bytes,
         "peak_memory_bytes": one.memory.peak_bytes,
+        NEEDED: one.memory.reserved_bytes,
         **_rates(scenario, one.step_time_s),
     }
 
@@ -74,6 +76,9 @@ def _scenario(row: Row, place: TableDevice) -> Scenario:
     plan = _plan(row, ranks, place)
     each, at_once = _sequences_of_each(row, plan["dp"], place)
     choices = list(_shares(row, each, at_once, plan["pp"]))
+    if len(choices) > 1 and status_of_row(row) == OOM:
+        choices = choices[:1]
+        place.assume("what ran out of memory took a GPU's sequences at once (columns micro batch, recompute)")
     found = [scenario_of({**known, **choice}, place, plan) for choice in choices]
     fitting = (at for at, one in enumerate(found) if estimated(one, place.calibration).memory.fits)
     at = next(fitting, None)

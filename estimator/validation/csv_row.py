@@ -69,15 +69,18 @@ class CsvRow:
         return self.measured.memory_bytes
 
 
-def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
-    """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason."""
+def scenario_of_row(row: Mapping[str, str], own: Mapping[str, Chip] | None = None) -> CsvRow:
+    """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason.
+
+    ``own``: chips that the catalogue lacks, by what ``hardware`` says.
+    """
     assumptions: list[str] = []
     cells = {key.strip(): (value or "").strip() for key, value in row.items() if key}
     scenario: Scenario | None = None
     reason = _not_modelled(cells)
     if not reason:
         try:
-            scenario = scenario_from_json(_document(cells, assumptions))
+            scenario = scenario_from_json(_document(cells, own or {}, assumptions))
         except InputProblems as error:
             reason = str(error)
         except (ValueError, OverflowError) as error:
@@ -165,9 +168,9 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
     return ""
 
 
-def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any]:
+def _document(cells: Mapping[str, str], own: Mapping[str, Chip], assumptions: list[str]) -> dict[str, Any]:
     chips = chips_stated(cells) or 1
-    chip = catalog.chip(chip_of(cells["hardware"]))
+    chip = own.get(cells["hardware"]) or catalog.chip(chip_of(cells["hardware"]))
     per_node = chips_of_a_node(chips, chip.chips_per_node)
     if per_node not in (chips, chip.chips_per_node):
         assumptions.append(f"{per_node} chips of a node used, as {chips} are no multiple of {chip.chips_per_node}")
@@ -175,7 +178,7 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     return {
         "model": model_of_row(cells, assumptions),
         "cluster": {
-            "chip": chip.name,
+            "chip": encode(chip) if cells["hardware"] in own else chip.name,
             "chips_per_node": per_node,
             "nodes": max(chips // per_node, 1),
             **_network(cells.get("interconnect", ""), chip.chips_per_node),

@@ -10,7 +10,7 @@ from statistics import mean, median
 
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
@@ -120,9 +120,11 @@ def naive_step_s(scenario: Scenario) -> float:
     return flops / rate * bubble
 
 
-def predict_rows(rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None) -> list[Predicted | Skipped]:
-    """Predict every row, or say why not, in the table's order."""
-    return [_predict(number, row, calibration) for number, row in enumerate(rows, 1)]
+def predict_rows(
+    rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None, own: Mapping[str, Chip] | None = None
+) -> list[Predicted | Skipped]:
+    """Predict every row, or say why not, in the table's order; ``own``: chips that the catalogue lacks, by name."""
+    return [_predict(number, row, calibration, own or {}) for number, row in enumerate(rows, 1)]
 
 
 def validate(rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None) -> Validation:
@@ -188,8 +190,10 @@ def errors(percent: Iterable[float | None]) -> Errors:
     )
 
 
-def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | None) -> Predicted | Skipped:
-    row = scenario_of_row(cells)
+def _predict(
+    number: int, cells: Mapping[str, str], calibration: Calibrated | None, own: Mapping[str, Chip]
+) -> Predicted | Skipped:
+    row = scenario_of_row(cells, own)
     if row.scenario is None:
         return Skipped(row=number, source_id=row.source_id, reason=row.reason)
     try:

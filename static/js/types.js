@@ -39,7 +39,8 @@
  *   fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal
  * @typedef {{chip: string, rows: Amounts[], reasons: string[],
  *   errors: Record<string, {n: number, median_ape: number, bias: number}>, assumptions: string[],
- *   unpredicted: string, doubt: string, taken: string,
+ *   unpredicted: string, doubt: string, taken: string, names: Record<string, string>,
+ *   fits: {oom: number, oom_known: number, oom_unfit: number, ran: number, ran_unfit: number},
  *   taken_errors: Record<string, {n: number, median_ape: number, bias: number}>}} PredictedRows  of a table's rows, by
  *   column; errors in percent, of rows for which a chip was `taken` apart where others name theirs
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,

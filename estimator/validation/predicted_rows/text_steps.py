@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from estimator.scenario import catalog
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
+from estimator.scenario.measurement import OOM, status_of_row
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
 from estimator.validation.csv_row import SHARDINGS
-from estimator.validation.predicted_rows.device import TableDevice, whole, word
+from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
 from estimator.validation.predicted_rows.steps import PARTS, Row, estimated, part_s, scenario_of, variant_plan
 from estimator.validation.spellings import precision_of
 
@@ -38,6 +38,7 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
         "step_s": one.step_time_s,
         "peak_bytes": one.memory.peak_bytes,
         "peak_memory_bytes": one.memory.peak_bytes,
+        NEEDED: one.memory.reserved_bytes,
         **_rates(scenario, one.step_time_s),
     }
 
@@ -75,6 +76,9 @@ def _scenario(row: Row, place: TableDevice) -> Scenario:
     plan = _plan(row, ranks, place)
     each, at_once = _sequences_of_each(row, plan["dp"], place)
     choices = list(_shares(row, each, at_once, plan["pp"]))
+    if len(choices) > 1 and status_of_row(row) == OOM:
+        choices = choices[:1]
+        place.assume("what ran out of memory took a GPU's sequences at once (columns micro batch, recompute)")
     found = [scenario_of({**known, **choice}, place, plan) for choice in choices]
     fitting = (at for at, one in enumerate(found) if estimated(one, place.calibration).memory.fits)
     at = next(fitting, None)
@@ -109,7 +113,7 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
     """
     model = word(row, "catalogue_model")
     course = model.startswith("cs336")
-    usual = {"precision": "fp32" if course else usual_precision(catalog.chip(place.chip))}
+    usual = {"precision": "fp32" if course else usual_precision(place.hardware)}
     usual["attention"] = "eager" if course else "sdpa"
     known: dict[str, Any] = {**row, "model": model}
     if all(row.get(name) is None for name in BATCHES):
@@ -175,7 +179,7 @@ def _ranks(row: Row, place: TableDevice) -> int:
     if row.get("nodes") is not None:
         of_node = whole(row, "gpus_per_node") if row.get("gpus_per_node") is not None else 0
         if not of_node:
-            of_node = catalog.chip(place.chip).chips_per_node
+            of_node = place.hardware.chips_per_node
             place.assume(f"{of_node} GPUs in a node, as the table states none (column gpus)")
         return whole(row, "nodes") * of_node
     ranks = math.prod(_degrees(row).values()) * (whole(row, "dp") if row.get("dp") is not None else 1)

@@ -207,11 +207,14 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     drop(page, tmp_path / "bare.json")
     proposal = page.locator("#proposal")
     expect(proposal).to_contain_text("It does not say what ran")
+    whose = page.locator("#explore .details > [role=note]")
+    expect(whose).to_contain_text("are of Llama 3.2 1B · 4 × H200 SXM 141 GB · dp 4, which the controls hold")
     expect(side(page, "A")).to_contain_text("choose A")
     expect(page.locator("#step-time .causes li")).to_have_count(0)
     expect(page.locator("#tile-step-time dt b")).to_have_text("")
     proposal.get_by_role("button", name="It is the one shown").click()
     expect(side(page, "A")).to_contain_text("predicted")
+    expect(whose).to_be_hidden()
     expect(page.locator("#tile-step-time dd > b")).to_have_text("63.4")
 
 

@@ -284,7 +284,8 @@ function createProposal() {
       sub,
       fields.length ? `read from its shapes: ${sure} fields sure, ${fields.length - sure} guessed` : "not known",
     );
-    const reason = found ? found.reason : `It does not say what ran on ${deviceName(measurement) || "its device"}.`;
+    const device = deviceName(measurement);
+    const reason = found ? found.reason : `It does not say what ran${device ? ` on ${device}` : ", nor on what"}.`;
     words.replaceChildren(
       ...[reason, ...(found?.notes ?? [])].filter(Boolean).map((text) => h("p", { class: "hint", text })),
     );

@@ -23,6 +23,7 @@ from estimator.validation.measured import (
     measured_of,
     number,
 )
+from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.spellings import (
     DROPOUT,
     HEADLESS,
@@ -45,8 +46,8 @@ class CsvRow:
     """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted.
 
     ``batches``: the step with larger micro-batches, where a tuned table states none. ``alternatives``: what it may have
-    been as well, where the row leaves open how a step was cut. ``thriftier``: what
-    of recomputation and optimizer it may have been where it leaves both open, needing less memory one after the other.
+    been as well, where the row leaves open how a step was cut. ``thriftier``: what of micro-batch, recomputation and
+    optimizer it may have been where it leaves them open, needing less memory one after the other, and in what words.
     """
 
     source_id: str
@@ -56,7 +57,7 @@ class CsvRow:
     measured: Measured
     batches: tuple[Scenario, ...] = ()
     alternatives: tuple[Scenario, ...] = ()
-    thriftier: tuple[Scenario, ...] = ()
+    thriftier: tuple[tuple[Scenario, str], ...] = ()
 
     @property
     def measured_step_s(self) -> float | None:
@@ -100,13 +101,31 @@ def scenario_of_row(row: Mapping[str, str], own: Mapping[str, Chip] | None = Non
     )
 
 
-def _thriftier(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
-    """Yield full recomputation, then with 8-bit moments, of one chip's step that states neither."""
+ASSUMED_THRIFT = "recomputed in full, and with 8-bit moments where needed, as it would not have fitted its chip else"
+
+
+def _thriftier(cells: Mapping[str, str], scenario: Scenario) -> Iterator[tuple[Scenario, str]]:
+    """Yield smaller micro-batches where none is stated; full recomputation, then with 8-bit moments, of one chip's step
+    that states neither."""
+    smaller = _smaller(cells, scenario)
+    for one in smaller:
+        yield one, AS_MANY_AS_FIT
     noted = cells.get("recompute") or cells.get("optimizer") or NOTED_OPTIMIZER.search(cells.get("notes", ""))
-    if not noted and scenario.plan.chips == 1:
-        full = replace(scenario, plan=replace(scenario.plan, recompute="full"))
-        yield full
-        yield replace(full, training=replace(full.training, optimizer="adamw-8bit"))
+    if noted or scenario.plan.chips > 1:
+        return
+    for optimizer in (scenario.training.optimizer, "adamw-8bit"):
+        for one in (scenario, *smaller):
+            full = replace(one, plan=replace(one.plan, recompute="full"))
+            yield replace(full, training=replace(full.training, optimizer=optimizer)), ASSUMED_THRIFT
+
+
+def _smaller(cells: Mapping[str, str], scenario: Scenario) -> list[Scenario]:
+    """The step with fewer sequences at a time, the most first, where it is taken to have as many as fit."""
+    plan = scenario.plan
+    if cells.get("micro_batch") or _software(scenario.training.framework).published.recipes:
+        return []
+    sizes = sizes_at_a_time(scenario.training.global_batch // plan.dp, plan.pp)
+    return [replace(scenario, plan=replace(plan, micro_batch=size)) for size in sizes[1:]]
 
 
 def _batches(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
@@ -332,7 +351,7 @@ def plan_and_training(
         "ep": ep,
         "sharding": sharding,
         "recompute": _recompute(cells.get("recompute", ""), assumptions),
-        "micro_batch": whole("micro_batch", 1),
+        "micro_batch": whole("micro_batch", *_usual_micro_batch(cells, dp, pp, published.recipes)),
         "sequence_parallel": split,
         "tp_overlap": overlapped,
         "overlap": cells.get("ddp_mode", "") not in ("naive", "flat")
@@ -360,6 +379,15 @@ def plan_and_training(
         if dp * cp > 1:
             assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} ({software.label}'s default)")
     return plan, _training(cells, chip, framework, whole, assumptions)
+
+
+def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, recipes: bool) -> tuple[int, str]:
+    """What a row that states none is taken to have, and why: Megatron-LM's recipes begin at one, others take all that fits."""
+    batch = int(number(cells.get("global_batch", "")) or 1)
+    if recipes or dp < 1 or batch % dp:
+        return 1, ""
+    size = sizes_at_a_time(batch // dp, pp)[0]
+    return size, AS_MANY_AS_FIT if size > 1 else ""
 
 
 def _before_1_11(cells: Mapping[str, str]) -> bool:

@@ -14,7 +14,8 @@ from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
-from estimator.validation.csv_row import CsvRow, scenario_of_row
+from estimator.validation.at_a_time import AS_MANY_AS_FIT
+from estimator.validation.csv_row import ASSUMED_THRIFT, CsvRow, scenario_of_row
 from estimator.validation.measured import PARTS
 
 
@@ -108,7 +109,6 @@ class Validation:
 
 TOO_LARGE = "needs more memory than its chip has whatever is recomputed: give recompute and optimizer"
 ASSUMED_TUNED = "(the fastest that fits, as the table is of tuned runs)"
-ASSUMED_THRIFT = "recomputed in full, and with 8-bit moments where needed, as it would not have fitted its chip else"
 
 
 def naive_step_s(scenario: Scenario) -> float:
@@ -203,11 +203,13 @@ def _predict(
     measured = row.measured
     if not found.memory.fits and row.thriftier:
         # It ran, so that it was not this; what it left open it had as little of as it needed.
-        fitting = ((one, estimate(one, calibration, explained=False)) for one in row.thriftier)
-        scenario, found = next(((one, made) for one, made in fitting if made.memory.fits), (None, found))
-        if scenario is None:
+        tried = ((one, words, estimate(one, calibration, explained=False)) for one, words in row.thriftier)
+        fitting = next(((one, words, made) for one, words, made in tried if made.memory.fits), None)
+        if fitting is not None:
+            scenario, words, found = fitting
+            row = replace(row, scenario=scenario, assumptions=_thrifty(row, scenario, words))
+        elif any(words == ASSUMED_THRIFT for _, words in row.thriftier):
             return Skipped(row=number, source_id=row.source_id, reason=TOO_LARGE)
-        row = replace(row, scenario=scenario, assumptions=(*row.assumptions, ASSUMED_THRIFT))
     batches = ((one, seconds) for one in row.batches if (seconds := _seconds(one, calibration)) is not None)
     fastest, least_s = min(batches, key=lambda one: one[1], default=(None, math.inf))
     if fastest is not None and least_s < found.step_time_s:
@@ -264,8 +266,21 @@ def _beside(one_s: float, other_s: float, step_s: float) -> float:
 
 def _tuned(row: CsvRow, scenario: Scenario) -> tuple[str, ...]:
     """What is assumed of a row once its micro-batch is found."""
-    others = (one for one in row.assumptions if not one.startswith("micro_batch = "))
-    return (*others, f"micro_batch = {scenario.plan.micro_batch} {ASSUMED_TUNED}")
+    return (*_but_micro_batch(row), f"micro_batch = {scenario.plan.micro_batch} {ASSUMED_TUNED}")
+
+
+def _thrifty(row: CsvRow, scenario: Scenario, words: str) -> tuple[str, ...]:
+    """What is assumed of a row that did not fit as it was taken first."""
+    assert row.scenario is not None
+    said = () if words == AS_MANY_AS_FIT else (words,)
+    size = scenario.plan.micro_batch
+    if size == row.scenario.plan.micro_batch:
+        return (*row.assumptions, *said)
+    return (*_but_micro_batch(row), f"micro_batch = {size} ({AS_MANY_AS_FIT})", *said)
+
+
+def _but_micro_batch(row: CsvRow) -> tuple[str, ...]:
+    return tuple(one for one in row.assumptions if not one.startswith("micro_batch = "))
 
 
 @lru_cache(maxsize=4096)

@@ -5,8 +5,11 @@ test_against_torch.py holds the whole against torch's own tracker.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from estimator.cost.efficiency import efficiencies
 from estimator.estimate.report import MemoryOfStage, stage_memories
 from estimator.memory.activations import kept_bytes, logits_bytes
 from estimator.memory.memory import stage_memory, stage_parameters
@@ -20,12 +23,13 @@ from estimator.schedule.schedules import in_flight
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, built, document, scenario
 
 WORKSPACE = 1000.0
+E = replace(efficiencies("default"), workspace_bytes=WORKSPACE)
 COUNT = parameters(scenario(LLAMA).model)
 TABLE = 1024 * 256
 
 
 def memories(model=LLAMA, **rest) -> tuple[MemoryOfStage, ...]:
-    return stage_memories(built(scenario(model, **rest)).setting, WORKSPACE)
+    return stage_memories(built(scenario(model, **rest)).setting, E)
 
 
 def memory(model=LLAMA, **rest) -> MemoryOfStage:
@@ -255,7 +259,7 @@ def test_a_cpu_updates_tensor_by_tensor():
     data = document(LLAMA, seq_len=8)
     data["cluster"]["chip"] = {**data["cluster"]["chip"], "kind": "cpu"}
     one = scenario_from_json(data)
-    (found,) = stage_memories(built(one).setting, WORKSPACE)
+    (found,) = stage_memories(built(one).setting, E)
     assert found.by_kind["temporaries"] == 2 * TABLE
     (op,) = optimizer(one.training, rank_sizes(one).widths, 1e6, 10.0, multi_tensor=False)
     assert op.launches == 8 * 10
@@ -275,7 +279,7 @@ def test_the_peak_is_that_of_the_fullest_moment():
 def with_a_way_to_the_host(**rest) -> MemoryOfStage:
     data = document(LLAMA, **rest)
     data["cluster"]["chip"] = {**data["cluster"]["chip"], "host_bytes_per_s": 1e10}
-    (found,) = stage_memories(built(scenario_from_json(data)).setting, WORKSPACE)
+    (found,) = stage_memories(built(scenario_from_json(data)).setting, E)
     return found
 
 
@@ -345,3 +349,20 @@ def test_interleaved_stages_hold_more_than_plain_ones():
     assert first.in_flight == (2 * 1 + 1 * 2 + 1) / 2
     plain = memories({**GPT, "layers": 8}, plan={"pp": 2}, global_batch=8)[0]
     assert first.in_flight / plain.in_flight == pytest.approx(1 + (2 - 1) / (2 * 2))
+
+
+def test_streams_of_fsdp_keep_what_they_gathered_and_scattered():
+    def held(sharding: str, framework: str = "pytorch-eager", dp: int = 4) -> tuple[float, float]:
+        found = memory(plan={"dp": dp, "sharding": sharding}, framework=framework, global_batch=dp)
+        return found.peak_bytes, found.reserved_bytes
+
+    for alike in (held("ddp"), held("fsdp", "megatron"), held("fsdp", dp=1)):
+        assert alike[1] == pytest.approx(alike[0] * E.allocator_frac)
+    assert held("fsdp")[1] > 1.01 * held("fsdp")[0] * E.allocator_frac
+    setting = built(scenario(LLAMA, plan={"dp": 4, "sharding": "fsdp"}, precision="bf16-amp", global_batch=4)).setting
+    found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                         workspace_bytes=WORKSPACE)  # fmt: skip
+    # A rank's fp32 gradients and a whole block's; two blocks in 16 bits and a rank's own share of one
+    block = (COUNT - 2 * TABLE - 256) / 4
+    assert found.scattered_bytes == pytest.approx(COUNT + 4 * block)
+    assert found.gathering_bytes == pytest.approx(2 * (2 * block + block / 4))

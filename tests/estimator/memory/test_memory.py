@@ -18,7 +18,10 @@ from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.breakdown import MEMORY_KINDS
 from estimator.scenario.parameters import parameters
+from estimator.scenario.plan import Plan
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.training import Training
 from estimator.schedule.schedules import in_flight
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, built, document, scenario
 
@@ -83,6 +86,44 @@ def test_large_tensors_are_held_with_their_rests():
     rounded = memory(wide, **change).peak_bytes
     plain = 5 * 4 * parameters(scenario(wide, **change).model) + WORKSPACE
     assert rounded - plain == 5 * wide["layers"] * 3 * 2**20
+
+
+def test_torchtitan_shards_wide_states_whatever_its_products_are_in():
+    def states(precision: str, framework: str) -> tuple[float, ...]:
+        n = byte_widths(Training(seq_len=1, global_batch=4, precision=precision, framework=framework),
+                        Plan(dp=4, sharding="fsdp"))  # fmt: skip
+        return n.compute, n.parameter, n.gradient, n.optimizer
+
+    for precision in ("fp8", "fp4", "bf16", "bf16-amp"):
+        assert states(precision, "torchtitan") == states("bf16-amp", "pytorch-eager") == (2, 4, 4, 8)
+    assert states("fp8", "pytorch-eager") == (2, 2, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("framework", "compiled", "tp", "end", "peak"),
+    [
+        ("torchtitan", True, 1, 2, 4),
+        ("torchtitan", False, 1, 4, 12),
+        ("torchtitan", False, 2, 4, 16),
+        ("torchtitan-2024", True, 1, 4, 12),
+        ("torchtitan-2024", True, 2, 4, 16),
+    ],
+)
+def test_torchtitan_compiles_its_loss_since_2025(framework, compiled, tp, end, peak):
+    one = scenario(LLAMA, plan={"tp": tp}, framework=framework, compile=compiled, seq_len=128)
+    assert logits_bytes(rank_sizes(one)) == (128 * 1024 / tp * end, 128 * 1024 / tp * peak)
+
+
+def test_a_compiler_keeps_no_product_that_backward_does_not_need():
+    def kept(*, compiled: bool, tp: int = 1) -> float:
+        plan = {"recompute": "selective", "tp": tp, "sequence_parallel": tp > 1}
+        one = scenario(LLAMA, plan=plan, framework="torchtitan", compile=compiled, seq_len=128)
+        return float(kept_bytes(network(rank_sizes(one)).blocks[0].ops))
+
+    stream = 2 * 128 * 256
+    assert kept(compiled=False) - kept(compiled=True) == stream  # of the down projection
+    # With two ranks, its share of the stream after the down projection's scatter, too
+    assert kept(compiled=False, tp=2) - kept(compiled=True, tp=2) == stream + stream / 2
 
 
 def test_what_pytorch_kept_before_1_11():

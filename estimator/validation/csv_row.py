@@ -295,8 +295,9 @@ UNSTATED_OPTIMIZER = "distributed-optimizer use not stated"
 """Notes of tables that tell FSDP from Megatron's own DistributedDataParallel, not how the latter shards its optimizer;
 Megatron-Bridge's recipes do (use_distributed_optimizer in src/megatron/bridge/recipes/common.py)."""
 MEASURED_IN = re.compile(r"measured (\d{4}-\d\d)", re.I)
-PYTORCH_1_11 = "2022-03"
-"""Month of PyTorch 1.11 (pytorch.org/blog/pytorch-1.11-released, 10 March 2022)."""
+NEWEST_UNTIL = {"pytorch-eager": ("pytorch-1.10", "2022-03"), "torchtitan": ("torchtitan-2024", "2025-04")}
+"""What a framework was until a month: that of PyTorch 1.11 (pytorch.org/blog/pytorch-1.11-released, 10 March 2022), and
+of torchtitan's compiled loss (2 April 2025)."""
 NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
@@ -315,9 +316,10 @@ def plan_and_training(
         return int(value)
 
     framework = cells.get("framework") or "pytorch-eager"
-    if framework == "pytorch-eager" and _before_1_11(cells):
-        framework = "pytorch-1.10"
-        assumptions.append("framework = pytorch-1.10 (the newest when it was measured)")
+    older, month = NEWEST_UNTIL.get(framework, ("", ""))
+    if _measured_before(cells, month):
+        framework = older
+        assumptions.append(f"framework = {older} (the newest when it was measured)")
     elif not cells.get("framework"):
         assumptions.append("framework = pytorch-eager")
     software = _software(framework)
@@ -390,10 +392,10 @@ def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, recipes: bool
     return size, AS_MANY_AS_FIT if size > 1 else ""
 
 
-def _before_1_11(cells: Mapping[str, str]) -> bool:
-    """Whether the row says that it was measured before PyTorch 1.11 came out."""
+def _measured_before(cells: Mapping[str, str], month: str) -> bool:
+    """Whether the row says that it was measured before a month."""
     measured = MEASURED_IN.search(f"{cells.get('source', '')} {cells.get('notes', '')}")
-    return measured is not None and measured[1] < PYTORCH_1_11
+    return measured is not None and measured[1] < month
 
 
 def _optimizer(cells: Mapping[str, str]) -> str:

@@ -225,9 +225,8 @@ def _predict(
     # What a row leaves open widens the interval by what it would change, in quadrature.
     low_s = step_s * math.exp(-_beside(found.interval_s[0], min(known), found.step_time_s))
     high_s = step_s * math.exp(_beside(found.interval_s[1], max(known), found.step_time_s))
-    peak_bytes = found.memory.stages[-1].peak_bytes if measured.memory_of_last else found.memory.peak_bytes
-    if measured.memory_kind != "allocated":
-        peak_bytes *= found.memory.reserved_bytes / found.memory.peak_bytes
+    held = found.memory.stages[-1] if measured.memory_of_last else found.memory
+    peak_bytes = held.peak_bytes if measured.memory_kind == "allocated" else held.reserved_bytes
     if measured.memory_kind == "device":
         peak_bytes += measured.context_bytes
     assert row.scenario is not None

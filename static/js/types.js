@@ -5,7 +5,8 @@
  * @typedef {{model: string | Part, cluster: Part, plan: Part, training: Part}} Scenario
  * @typedef {{field: string, message: string, remedy: string}} Problem
  * @typedef {Record<string, number>} Amounts  seconds or bytes by name
- * @typedef {{stage: number, layers: number, in_flight: number, peak_bytes: number, by_kind: Amounts}} Stage
+ * @typedef {{stage: number, layers: number, in_flight: number, peak_bytes: number,
+ *   reserved_bytes: number, by_kind: Amounts}} Stage
  * @typedef {{peak_bytes: number, reserved_bytes: number, capacity_bytes: number, fits: boolean, by_kind: Amounts,
  *   stages: Stage[], out_of_memory_frac?: number}} Memory
  * @typedef {{name: string, layer: string, phase: string, category: string, shape: any, count: number, flops: number,

@@ -31,6 +31,8 @@ _log = logging.getLogger("headroom")
 
 PARALLEL_SWEEPS = 1
 PARALLEL_IMPORTS = 2
+TAKE_UP_S = 10.0
+"""Between two looks at an index that could not be opened."""
 
 
 def create_app(settings: Settings) -> FastAPI:
@@ -53,10 +55,10 @@ def create_app(settings: Settings) -> FastAPI:
                 data.remove_unfinished()
                 await asyncio.to_thread(store.open_to_read)
                 if store.trouble:
-                    _log.warning("%s What is there is served, and nothing can be stored.", store.trouble)
+                    _log.warning("%s What is there is served, from an index in memory.", store.trouble)
                 stack.push_async_callback(supervisor.stop)
                 # Neither the probe nor the compression may keep the first page waiting
-                for work in (cpu.ensure(), app.state.prepare_pages()):
+                for work in (cpu.ensure(), app.state.prepare_pages(), _take_up(store)):
                     stack.push_async_callback(_end, asyncio.create_task(work))
                 await supervisor.start()
             except Exception as error:
@@ -95,6 +97,14 @@ def create_app(settings: Settings) -> FastAPI:
     app.add_middleware(BodyInTime, wait_s=settings.request_wait_s)
     app.add_middleware(Guard, settings=settings)
     return app
+
+
+async def _take_up(store: Store) -> None:
+    """Try until the index that could not be opened at the start is in use."""
+    while store.trouble:
+        await asyncio.sleep(TAKE_UP_S)
+        if await asyncio.to_thread(store.take_up):
+            _log.warning("The index can be written by now, and is in use.")
 
 
 async def _end(task: asyncio.Task[None]) -> None:

@@ -8,11 +8,14 @@ import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from app.errors import Refused
+from app.errors import Refused, problem_document
 
 
 class BodyInTime:
-    """ASGI middleware: refuses (408) a request whose body falls silent for longer than ``wait_s``."""
+    """ASGI middleware: refuses (408) a request whose body falls silent for longer than ``wait_s``.
+
+    One that gives its length and sends chunks as well may mean either, and is refused at once (400; RFC 9112, 6.3).
+    """
 
     def __init__(self, app: ASGIApp, wait_s: float) -> None:
         self.app, self.wait_s = app, wait_s
@@ -20,6 +23,10 @@ class BodyInTime:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the request on; once its body is there, waiting for the caller to go away has no bound."""
         complete = scope["type"] != "http"
+        if not complete and {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            detail = "A request has a Content-Length or is sent in chunks, not both. Leave one of the two headers out."
+            await problem_document(400, detail, headers={"connection": "close"})(scope, receive, send)
+            return
 
         async def receive_in_time() -> Message:
             nonlocal complete

@@ -6,6 +6,7 @@ transaction that makes them known.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -35,7 +36,8 @@ class Store:
 
     def __init__(self, url: str, data: DataFolder, samples: Path) -> None:
         self.data, self.samples = data, samples
-        self.engine = database.engine_of(url)
+        self._url, self.engine = url, database.engine_of(url)
+        self._left: sa.Engine | None = None  # whoever still waits for its connection learns that it was left
         self.trouble: Trouble | None = None
 
     def open(self) -> None:
@@ -47,7 +49,8 @@ class Store:
             database.prepare(self.engine)
             if self.behind():
                 self.rebuild()
-            self._index_samples()
+            with self._transaction() as connection:
+                self._put_samples(connection)
         except (sa.exc.DBAPIError, OSError) as error:
             trouble = trouble_of(error)
             if trouble is None:
@@ -64,24 +67,53 @@ class Store:
             self.engine = database.engine_in_memory()
             self.open()
 
+    def take_up(self) -> bool:
+        """Go on with the index that could not be opened, made again from the folders; say whether it can be by now."""
+        engine = database.engine_of(self._url)
+        try:
+            database.prepare(engine)
+            with contextlib.ExitStack() as stack:
+                with engine.begin() as connection:
+                    _empty(connection)  # whoever else holds it is waited for here, where nobody waits for us
+                    # the index in memory has one connection: from here on nobody reads or writes it
+                    stack.enter_context(self.engine.connect())
+                    self._fill(connection)
+                    self._put_samples(connection)
+                self._left, self.engine, self.trouble = self.engine, engine, None
+        except (sa.exc.SQLAlchemyError, OSError, InputProblems):
+            engine.dispose()
+            return False
+        return True
+
+    @contextlib.contextmanager
+    def _transaction(self) -> Iterator[sa.Connection]:
+        """Begin a transaction on the index; one that waited for another index than the present begins again."""
+        while True:
+            engine = self.engine
+            with engine.begin() as connection:
+                if engine is self.engine:
+                    yield connection
+                    return
+
     def close(self) -> None:
         """Close all connections."""
-        self.engine.dispose()
+        for engine in filter(None, (self.engine, self._left)):
+            engine.dispose()
 
     def check(self) -> str:
         """Return the kind of database after it answered a query."""
-        with self.engine.connect() as connection:
+        with self._transaction() as connection:
             connection.execute(sa.select(sa.literal(1)))
         return self.engine.dialect.name
 
     def put_run(self, run: Run, measurement: Measurement | None = None) -> None:
         """Store a run as it stands now and, where it has one, the measurement that it gave."""
-        with self.engine.begin() as connection:
+        with self._transaction() as connection:
             self._put_run(connection, run, measurement)
 
     def put_runs(self, runs: list[Run]) -> None:
         """Store new runs, all or none."""
-        with self.engine.begin() as connection:
+        with self._transaction() as connection:
             for run in runs:
                 self._put_run(connection, run, None)
 
@@ -89,7 +121,7 @@ class Store:
         """Return one run."""
         if not _is_id(run_id):
             return None
-        with self.engine.connect() as connection:
+        with self._transaction() as connection:
             document = connection.scalar(sa.select(database.runs.c.document).where(database.runs.c.id == run_id))
         return None if document is None else RUN.decode(document)
 
@@ -98,13 +130,13 @@ class Store:
         query = sa.select(database.runs.c.document).order_by(database.runs.c.id.desc())
         if unfinished:
             query = query.where(database.runs.c.state.in_(("queued", "running")))
-        with self.engine.connect() as connection:
+        with self._transaction() as connection:
             return [RUN.decode(document) for document in connection.scalars(query)]
 
     def put_upload(self, upload_id: str) -> list[Summary]:
         """Make a complete upload folder known; return the summaries of its measurements in their order."""
         rows = list(self._upload_rows(self.data.uploads / upload_id))
-        with self.engine.begin() as connection:
+        with self._transaction() as connection:
             _put_upload(connection, upload_id, rows)
         return [SUMMARY.decode(row["document"]) for row in rows]
 
@@ -122,7 +154,7 @@ class Store:
         if not _is_id(upload_id):
             return False
         table = database.measurements
-        with self.engine.connect() as connection:
+        with self._transaction() as connection:
             known = connection.scalar(sa.select(database.uploads.c.id).where(database.uploads.c.id == upload_id))
         if known is None:
             return False
@@ -143,7 +175,7 @@ class Store:
         """
         table = database.measurements
         query = sa.select(table.c.document).order_by(table.c.bundled, table.c.created_s.desc(), table.c.id)
-        with self.engine.connect() as connection:
+        with self._transaction() as connection:
             if after:
                 place = sa.select(table.c.bundled, table.c.created_s, table.c.id).where(table.c.id == after)
                 last = connection.execute(place).one_or_none()
@@ -189,14 +221,14 @@ class Store:
         write_json(path, measurement)
         folder = path.parent.parent
         rows = list(self._upload_rows(folder))
-        with self.engine.begin() as connection:
+        with self._transaction() as connection:
             _put_upload(connection, folder.name, rows)
         return measurement
 
     def _path(self, measurement_id: str) -> Path | None:
         if not _is_id(measurement_id):
             return None
-        with self.engine.connect() as connection:
+        with self._transaction() as connection:
             path = connection.scalar(
                 sa.select(database.measurements.c.path).where(database.measurements.c.id == measurement_id)
             )
@@ -212,48 +244,50 @@ class Store:
             .where(database.measurements.c.bundled)
             .order_by(database.measurements.c.id)
         )
-        with self.engine.connect() as connection:
+        with self._transaction() as connection:
             return list(connection.scalars(query))
 
     def behind(self) -> bool:
         """Tell whether the index and the folders on disk name different runs or uploads."""
-        with self.engine.connect() as connection:
+        with self._transaction() as connection:
             runs = set(connection.scalars(sa.select(database.runs.c.id)))
             uploads = set(connection.scalars(sa.select(database.uploads.c.id)))
         return runs != _names(self.data.runs) or uploads != _names(self.data.uploads)
 
     def rebuild(self) -> None:
         """Read the whole index again from the folders; a folder that cannot be read is logged and left out."""
-        with self.engine.begin() as connection:
-            for table in (database.runs, database.uploads, database.measurements):
-                connection.execute(sa.delete(table))
-            for folder in finished_folders(self.data.runs):
-                try:
-                    run = read_run(folder)
-                except (OSError, msgspec.DecodeError) as error:
-                    _log.warning("run folder %s left out: %s", folder, error)
-                    continue
-                self._put_run(connection, *_with_measurement(folder, run))
-            for folder in finished_folders(self.data.uploads):
-                try:
-                    rows = list(self._upload_rows(folder))
-                except (OSError, msgspec.DecodeError, KeyError) as error:
-                    _log.warning("upload folder %s left out: %s", folder, error)
-                    continue
-                _put_upload(connection, folder.name, rows)
+        with self._transaction() as connection:
+            _empty(connection)
+            self._fill(connection)
+
+    def _fill(self, connection: sa.Connection) -> None:
+        for folder in finished_folders(self.data.runs):
+            try:
+                run = read_run(folder)
+            except (OSError, msgspec.DecodeError) as error:
+                _log.warning("run folder %s left out: %s", folder, error)
+                continue
+            self._put_run(connection, *_with_measurement(folder, run))
+        for folder in finished_folders(self.data.uploads):
+            try:
+                rows = list(self._upload_rows(folder))
+            except (OSError, msgspec.DecodeError, KeyError) as error:
+                _log.warning("upload folder %s left out: %s", folder, error)
+                continue
+            _put_upload(connection, folder.name, rows)
 
     def _remove(self, folder: Path, rows: Callable[[sa.Connection], None]) -> None:
         """Delete a folder and its rows; on a full disk the folder goes first, because the index needs space too."""
         with leaving(folder):
             try:
-                with self.engine.begin() as connection:
+                with self._transaction() as connection:
                     rows(connection)
                 return
             except sa.exc.DBAPIError as error:
                 if trouble_of(error) is not FULL:
                     raise
         database.give_back(self.engine)
-        with self.engine.begin() as connection:
+        with self._transaction() as connection:
             rows(connection)
 
     def _put_run(self, connection: sa.Connection, run: Run, measurement: Measurement | None) -> None:
@@ -269,16 +303,15 @@ class Store:
         for path in sorted((folder / "measurements").glob("*.json")):
             yield self._row(path, read_measurement(path), created_s, upload_id=folder.name)
 
-    def _index_samples(self) -> None:
-        with self.engine.begin() as connection:
-            connection.execute(sa.delete(database.measurements).where(database.measurements.c.bundled))
-            for path in sorted(self.samples.glob("*.json")):
-                try:
-                    measurement = replace(read_measurement(path), id=path.stem)
-                except (OSError, msgspec.DecodeError) as error:
-                    _log.warning("bundled measurement %s left out: %s", path, error)
-                    continue
-                database.put(connection, database.measurements, self._row(path, measurement, 0.0, bundled=True))
+    def _put_samples(self, connection: sa.Connection) -> None:
+        connection.execute(sa.delete(database.measurements).where(database.measurements.c.bundled))
+        for path in sorted(self.samples.glob("*.json")):
+            try:
+                measurement = replace(read_measurement(path), id=path.stem)
+            except (OSError, msgspec.DecodeError) as error:
+                _log.warning("bundled measurement %s left out: %s", path, error)
+                continue
+            database.put(connection, database.measurements, self._row(path, measurement, 0.0, bundled=True))
 
     def _row(
         self, path: Path, measurement: Measurement, created_s: float, *, bundled: bool = False, upload_id: str = ""
@@ -310,6 +343,11 @@ def _with_measurement(folder: Path, run: Run) -> tuple[Run, Measurement | None]:
     except (OSError, msgspec.DecodeError) as error:
         _log.warning("result of run %s left out: %s", folder, error)
         return replace(run, measurement_id=None), None
+
+
+def _empty(connection: sa.Connection) -> None:
+    for table in (database.runs, database.uploads, database.measurements):
+        connection.execute(sa.delete(table))
 
 
 def _put_upload(connection: sa.Connection, upload_id: str, rows: list[dict[str, Any]]) -> None:

@@ -17,6 +17,8 @@ import sys
 import time
 from pathlib import Path
 
+from tests.ports import free_ports
+
 NODES = ("one", "two")
 FAKE_GPUS = ("/dev/null", "/dev/zero")
 """Slurm counts GPUs by device files, and refuses a count without any."""
@@ -143,7 +145,7 @@ class Slurm:
 
     def _write_configuration(self) -> None:
         user, host = getpass.getuser(), socket.gethostname().partition(".")[0]
-        ports = _free_ports(5)
+        ports = free_ports(5)
         lines = [
             "ClusterName=headroom",
             f"SlurmctldHost={host}(127.0.0.1)",
@@ -254,14 +256,6 @@ class Slurm:
                 assert process.poll() is None, f"{process.args} ended with {process.returncode}{self.logs()}"
             assert time.monotonic() < deadline_s, self.logs()
             time.sleep(0.1)
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports
 
 
 def _write_private(path: Path, text: str) -> None:

@@ -30,7 +30,7 @@ class Health(TypedDict):
 def get_health(context: Ctx) -> Response:
     """Answer 200 while the index answers, else 503: {status, version, database, storage, runs, this_cpu}.
 
-    ``storage`` is ok, or what kept this server from storing anything when it started.
+    ``storage`` is ok, or what keeps this server from its index, which it has in memory until that has gone.
     """
     unfinished = context.store.runs(unfinished=True)
     return json_response(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, NotRequired, TypedDict
 
+import msgspec
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response
 
@@ -22,15 +22,17 @@ from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
 from estimator.estimate.layout.lay_out import laying_of
 from estimator.scenario import catalog
-from estimator.scenario.codec import decode
+from estimator.scenario.codec import encode
+from estimator.scenario.hardware import Chip
 from estimator.scenario.measurement import Measurement, disturbance, step_time_s
 from estimator.scenario.op_list import OpList, to_json
-from estimator.scenario.problems import InputProblems, fields_named
+from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.proposal.proposal import Proposal, proposal
-from estimator.scenario.scenario import Scenario, scenario_from_json, scenario_to_json
+from estimator.scenario.scenario import Scenario, chip_from_json, scenario_from_json, scenario_to_json
 from estimator.validation.csv_row import chips_of_a_node
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
-from estimator.validation.predicted_rows.device import chip_of
+from estimator.validation.predicted_rows.device import chip_named, chip_of, chips_said
+from estimator.validation.spellings import gpu_of_row
 
 router = APIRouter()
 
@@ -80,11 +82,15 @@ class OpListDocument(TypedDict):
     signatures: list[dict[str, Any]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class GivenDevice:
-    """What a measurement ran on."""
+class GivenDevice(TypedDict):
+    """What a measurement ran on: a chip of the catalogue by name, or one's own.
 
-    chip: str
+    ``name``: only what the rows of its table call by this name, as in a column ``gpu``; "" for ``chip`` takes back
+    what was said of it.
+    """
+
+    chip: str | Chip
+    name: NotRequired[str]
 
 
 MOST_LISTED = 100_000
@@ -226,20 +232,67 @@ _NO_UPLOAD = "There is no such uploaded measurement; runs and samples have a sce
 async def put_device(measurement_id: str, request: Request, context: Ctx, calibration: str = "") -> Response:
     """Say what an uploaded measurement ran on, as its file does not → the measurement, whose rows that predicts.
 
-    The scenario that a log sets lacks only its cluster: nodes of this chip as they are usually built.
+    The scenario that a log sets lacks only its cluster: nodes of this chip as they are usually built. With a ``name``
+    it is said of the rows that call their GPU so, whatever the catalogue has of that name.
     """
-    document = decode(GivenDevice, await read_json(request, context.settings.json_limit_bytes))
-    return json_response(await asyncio.to_thread(_ran_on, measurement_id, document.chip, context, calibration))
+    document = await read_json(request, context.settings.json_limit_bytes)
+    if not isinstance(document, dict) or not document.keys() <= {"chip", "name"} or "chip" not in document:
+        raise InputProblems([Problem(field="chip", message="is missing, or not alone", remedy=_CHIP_REMEDY)])
+    act = _named if "name" in document else _ran_on
+    return json_response(await asyncio.to_thread(act, measurement_id, document, context, calibration))
 
 
-def _ran_on(measurement_id: str, chip: str, context: Context, calibration: str) -> dict[str, Any]:
-    entry = catalog.chip(chip)
+_CHIP_REMEDY = (
+    'Give {"chip": "h100-sxm"} or a chip\'s fields, and the name in the table that it is of, if it is of one.'
+)
+
+
+def _named(measurement_id: str, document: dict[str, Any], context: Context, calibration: str) -> dict[str, Any]:
+    before, name = _found(measurement_id, context), document["name"]
+    if name not in {gpu_of_row(row) for row in before.rows} - {""}:
+        remedy = "Give a name that stands in the column gpu or hardware of the table's rows."
+        raise InputProblems([Problem(field="name", message="no row of the table has it", remedy=remedy)])
+    chips = {key: chip for key, chip in (before.device.get("chips") or {}).items() if key != name}
+    if document["chip"] != "":
+        chips[name] = _kept(document["chip"])
+    measurement = context.store.put_said(measurement_id, device=_of_names(before, chips))
+    if measurement is None:
+        raise Refused(404, _NO_UPLOAD)
+    return _whole(measurement, context, calibration)
+
+
+def _of_names(before: Measurement, chips: dict[str, Any]) -> dict[str, Any]:
+    """The device of a table with what is said of its names; ``named``: they tell the chip of every row."""
+    derived = {"chips", "named", "own", "name"} if before.device.get("named") else {"chips"}
+    device = {key: value for key, value in before.device.items() if key not in derived} | {"chips": chips}
+    said = chips_said(dataclasses.replace(before, device=device))
+    found = {chip_named(row, said) for row in before.rows}
+    if "" in found:
+        return device
+    return device | {"named": True} | (_as_name(chip_from_json(encode(found.pop()))) if len(found) == 1 else {})
+
+
+def _as_name(chip: Chip) -> dict[str, Any]:
+    """A chip as the device of a measurement: by name, and all of it where the catalogue has none of that name."""
+    own = catalog.known("chips", chip.name) != chip
+    return {"name": chip.label or chip.name or "own chip", **({"own": encode(chip)} if own else {})}
+
+
+def _kept(chip: object) -> Any:
+    """A chip as it is stored: its key, or all of one's own."""
+    found = chip_from_json(chip)
+    return found.name if isinstance(chip, str) else encode(found)
+
+
+def _ran_on(measurement_id: str, document: dict[str, Any], context: Context, calibration: str) -> dict[str, Any]:
+    entry, kept = chip_from_json(document["chip"]), _kept(document["chip"])
     before = _found(measurement_id, context)
-    said: dict[str, dict[str, Any]] = {"device": {**before.device, "name": entry.label or entry.name}}
+    device = {key: value for key, value in before.device.items() if key != "own"}
+    said: dict[str, dict[str, Any]] = {"device": device | _as_name(entry)}
     if before.scenario and ("cluster" not in before.scenario or before.device.get("said")):
         ranks = before.world_size
         in_node = chips_of_a_node(ranks, entry.chips_per_node)
-        cluster = {"chip": entry.name, "chips_per_node": in_node, "nodes": ranks // in_node}
+        cluster = {"chip": kept, "chips_per_node": in_node, "nodes": ranks // in_node}
         said["device"]["said"] = True  # another answer replaces it
         said["scenario"] = {**before.scenario, "cluster": cluster}
     measurement = context.store.put_said(measurement_id, **said)
@@ -253,22 +306,32 @@ def _ran_on(measurement_id: str, chip: str, context: Context, calibration: str) 
 def get_rows(measurement_id: str, context: Ctx, chip: str = "", calibration: str = "") -> Response:
     """What each row of a measurement's table should be → {chip, rows: [{column: value}], reasons: [text], errors:
     {column: {n, mape, median_ape, p90_ape, max_ape, bias}}, assumptions, unpredicted}; errors in percent; ``reasons``
-    says why a row has no prediction, ``unpredicted`` why none has one. ``?chip=`` asks for another chip than the
-    measurement's own, and is refused where there is none; ``?calibration=`` as for an estimate.
+    says why a row has no prediction, ``unpredicted`` why none has one; ``names`` what each GPU name of the rows
+    was taken for. ``?chip=`` asks for another chip than the measurement's own, by name or by its fields as JSON, and is
+    refused where there is none; ``?calibration=`` as for an estimate.
     """  # fmt: skip
     measured = context.calibrations.efficiencies(calibration)
     measurement = _found(measurement_id, context)
     if len(measurement.rows) > MOST_ROWS:
         why = f"{len(measurement.rows):,} rows are more than the {MOST_ROWS:,} that are predicted at once"
         return json_response(unpredicted_table(measurement, f"{why}; import the table in parts"))
-    name = chip or chip_of(measurement)
     try:
+        name = _asked(chip) or chip_of(measurement)
         context.cpu.refuse_unprobed({"cluster": {"chip": name}})
         return json_response(predicted_table(measurement, name, measured))
     except InputProblems as error:
         if chip:
             raise
         return json_response(unpredicted_table(measurement, "; ".join(one.message for one in error.problems)))
+
+
+def _asked(chip: str) -> str | Chip:
+    if not chip.lstrip().startswith("{"):
+        return chip
+    try:
+        return chip_from_json(msgspec.json.decode(chip))
+    except msgspec.DecodeError as error:
+        raise InputProblems([Problem(field="chip", message=str(error), remedy=_CHIP_REMEDY)]) from None
 
 
 def _whole(measurement: Measurement, context: Context, calibration: str = "") -> dict[str, Any]:

@@ -50,6 +50,10 @@ def lines(found: MeasuredRows) -> list[str]:
     if found.unpredicted:
         text.append(f"predicted    nothing: {found.unpredicted}")
     table = found.predicted_rows
+    if table is not None and table.fits.oom_known:
+        fits = table.fits
+        rows = counted(fits.oom_known, "row")
+        text.append(f"memory       {fits.oom_unfit:,} of {rows} that ran out of memory predicted not to fit")
     if table is None or not table.errors:
         return text
     text += [f"predicted    on {table.chip}", *_columns(table.errors)]

@@ -28,6 +28,7 @@ _CAP = 1_000_000
 _PROCESS = re.compile(rb'"name"\s*:\s*"/(?:device:|host:CPU)')
 _DEVICE = re.compile(r"/device:(?!CUSTOM)")
 _OPS, _STEPS = "XLA Ops", "Steps"
+_COPY = re.compile(r"copy|memcpy|memset|__amd_rocclr_(?:copy|fill)", re.IGNORECASE)
 _STREAM = re.compile(r"^Stream #")
 _COLLECTIVE = re.compile(r"all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast")
 _PRODUCT = re.compile(r"^(?:dot|convolution|cublas|custom-call.*gemm|ynn_fusion|gemm_fusion|onednn)")
@@ -71,7 +72,7 @@ def is_trace(head: bytes) -> bool:
 
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
-    """Read the ops of the first device, of its typical step where steps are marked; raise ImportRefused without any."""
+    """Read the ops of the first device that computed, of its typical step if marked; raise ImportRefused without any."""
     try:
         events = msgspec.json.decode(source.read("xla trace", _MOST_BYTES), type=Document, strict=False).traceEvents
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -90,13 +91,14 @@ def measured(events: Sequence[Event], filename: str, limits: Limits, warnings: S
     threads = {(one.pid, one.tid): one.args.name for one in events if one.name == "thread_name" and one.args}
     devices = sorted((name, pid) for pid, name in processes.items() if _DEVICE.match(name))
     ran = [one for one in events if one.ph == "X" and one.dur > 0]
-    ops = _ops(ran, threads, devices[0][1] if devices else None)
+    name, device, ops = _first_at_work(ran, threads, devices)
     if not ops:
         raise ImportRefused("xla trace", "traceEvents", "no op of a device is in it", _REMEDY)
     if len(devices) > 1:
-        message = f"Only the first of {len(devices)} devices was read ({devices[0][0]})"
+        which = "the first" if name == devices[0][0] else "the first that did more than copy"
+        message = f"Of {len(devices)} devices only {which} was read ({name})"
         warnings.append(Warning(code="first-device", message=message))
-    steps = _steps(ran, threads, devices[0][1] if devices else None)
+    steps = _steps(ran, threads, device)
     steps_s = tuple((end - begin) * 1e-6 for begin, end in steps)
     if steps:
         typical = statistics.median_low(steps_s)
@@ -115,6 +117,17 @@ def measured(events: Sequence[Event], filename: str, limits: Limits, warnings: S
         warnings=tuple(warnings),
     )
     return Imported(measurements=(measurement,), warnings=tuple(warnings))
+
+
+def _first_at_work(
+    ran: Sequence[Event], threads: dict[tuple[int, int], str], devices: Sequence[tuple[str, int]]
+) -> tuple[str, int | None, list[Event]]:
+    """The first device that computed, and its ops; where none did the first with any, the host where there is none."""
+    if not devices:
+        return "", None, _ops(ran, threads, None)
+    found = [(name, device, ops) for name, device in devices if (ops := _ops(ran, threads, device))]
+    at_work = (one for one in found if any(not _COPY.match(op.name) for op in one[2]))
+    return next(at_work, found[0] if found else (*devices[0], []))
 
 
 def _ops(ran: Sequence[Event], threads: dict[tuple[int, int], str], device: int | None) -> list[Event]:

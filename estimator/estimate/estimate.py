@@ -133,10 +133,10 @@ def estimate(
         low, high = widened(seconds, (low, high), kind)
     phases, breakdown = phases_and_breakdown(timing, rank, setting)
 
-    stages = stage_memories(setting, e.workspace_bytes)
+    stages = stage_memories(setting, e)
     fullest = max(stages, key=lambda stage: stage.peak_bytes)
     capacity = scenario.cluster.chip.memory_bytes
-    reserved = fullest.peak_bytes * e.allocator_frac
+    reserved = max(stage.reserved_bytes for stage in stages)
     memory = Memory(
         peak_bytes=fullest.peak_bytes,
         reserved_bytes=reserved,

@@ -149,8 +149,8 @@ MORE = "take more chips, or chips with more memory"
 
 def reserved_bytes(scenario: Scenario, e: Efficiencies) -> float:
     """Bytes that the allocator reserves on the fullest chip of a legal scenario."""
-    stages = stage_memories(setting_of(scenario, rank_of(scenario, e)), e.workspace_bytes)
-    return max(stage.peak_bytes for stage in stages) * e.allocator_frac
+    stages = stage_memories(setting_of(scenario, rank_of(scenario, e)), e)
+    return max(stage.reserved_bytes for stage in stages)
 
 
 def remedy(scenario: Scenario, e: Efficiencies, reserved: float, capacity: float) -> str:

@@ -162,7 +162,13 @@ def memory_of(one: Passage) -> Memory:
     held = timeline(storages, len(found.calls), 0.0 if listed else e.workspace_bytes, segments=segments)
     moment = _moment(found, held)
     stage = MemoryOfStage(
-        stage=0, layers=0.0, in_flight=1.0, moment=moment, peak_bytes=held.peak_bytes, by_kind=held.by_kind
+        stage=0,
+        layers=0.0,
+        in_flight=1.0,
+        moment=moment,
+        peak_bytes=held.peak_bytes,
+        reserved_bytes=held.reserved_bytes,
+        by_kind=held.by_kind,
     )
     return Memory(
         peak_bytes=held.peak_bytes,

@@ -44,6 +44,7 @@ class MemoryOfStage:
     in_flight: float
     moment: str
     peak_bytes: float
+    reserved_bytes: float
     by_kind: dict[str, float]
 
 
@@ -122,34 +123,36 @@ def collectives_of(timing: Step, lines: Lines, setting: Setting) -> tuple[Collec
     return (*rows, *_messages(timing, setting), *_tied(timing, setting), *_copies(timing))
 
 
-def stage_memories(setting: Setting, workspace_bytes: float) -> tuple[MemoryOfStage, ...]:
+def stage_memories(setting: Setting, e: Efficiencies) -> tuple[MemoryOfStage, ...]:
     """Return every stage's memory at its own peak; stages of a kind differ in the micro-batches in flight only."""
     stages = int(setting.stages)
     if stages == 1:
-        return tuple(_of_kind(setting, setting.kinds[0], [0], 1.0, workspace_bytes))
+        return tuple(_of_kind(setting, setting.kinds[0], [0], 1.0, e))
     plan, batches = setting.plan, setting.micro_batches
     found = in_flight(plan.schedule, np.arange(stages, dtype=float), stages, batches, setting.virtual_stages)
     flying = np.asarray(found, dtype=float).tolist()
     first, middle, last = setting.kinds
     between = list(range(1, stages - 1))
     return (
-        *_of_kind(setting, first, [0], flying[0], workspace_bytes),
-        *(_of_kind(setting, middle, between, np.array(flying[1:-1]), workspace_bytes) if between else ()),
-        *_of_kind(setting, last, [stages - 1], flying[-1], workspace_bytes),
+        *_of_kind(setting, first, [0], flying[0], e),
+        *(_of_kind(setting, middle, between, np.array(flying[1:-1]), e) if between else ()),
+        *_of_kind(setting, last, [stages - 1], flying[-1], e),
     )
 
 
 def _of_kind(
-    setting: Setting, kind: StageKind, indices: list[int], flying: Number, workspace_bytes: float
+    setting: Setting, kind: StageKind, indices: list[int], flying: Number, e: Efficiencies
 ) -> Iterator[MemoryOfStage]:
-    memory = memory_of_stage(setting, kind, flying, workspace_bytes)
-    for index, (moment, by_kind) in zip(indices, memory.at_peaks(len(indices)), strict=True):
+    memory = memory_of_stage(setting, kind, flying, e.workspace_bytes)
+    reserved = np.broadcast_to(memory.reserved_bytes(e.allocator_frac), (len(indices),)).tolist()
+    for index, (moment, by_kind), held in zip(indices, memory.at_peaks(len(indices)), reserved, strict=True):
         yield MemoryOfStage(
             stage=index,
             layers=float(kind.layers),
             in_flight=float(flying if isinstance(flying, (int, float)) else flying[index - indices[0]]),
             moment=moment,
             peak_bytes=sum(by_kind.values()),
+            reserved_bytes=held,
             by_kind=by_kind,
         )
 

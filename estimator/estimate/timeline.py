@@ -275,7 +275,7 @@ def _of_stages(found: Assembled, passes: Sequence[Pass]) -> Timeline:
         blocks.append(Block(lane=at, kind=Category.ELEMENTWISE, name="gradient accumulation", phase=Phase.BACKWARD,
                             start_s=now + sent, end_s=add))  # fmt: skip
         blocks += _at_the_end(found, add, at, at)
-    fullest = max(stage_memories(setting, found.e.workspace_bytes), key=lambda one: one.peak_bytes)
+    fullest = max(stage_memories(setting, found.e), key=lambda one: one.peak_bytes)
     events = [one for one in simulated.events if one.rank == fullest.stage]
     memory = _held(events, fullest.by_kind, fullest.peak_bytes, stretch, chunks, float(timing.seconds))
     return _written(found, [f"stage {stage + 1}" for stage in lanes], blocks, memory, "; ".join(words))

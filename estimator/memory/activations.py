@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from estimator.operations.op import Op
 from estimator.operations.rank_sizes import RankSizes
 from estimator.operations.transformer import BlockOps
-from estimator.scenario.arrays import maximum
+from estimator.scenario.arrays import maximum, where
 from estimator.scenario.units import Number
 
 
@@ -32,16 +32,17 @@ def logits_bytes(d: RankSizes) -> tuple[Number, Number]:
     Per logit: fp32 4 then 12 (log-softmax output; its gradient and the logits' gradient), bf16 2 then 6, autocast
     (fp32 log-softmax of 2-byte logits) 6 then 10, measured with eager PyTorch on one H200 (torch 2.11), see
     tests/estimator/operations/test_against_torch.py for the CPU check; of upcast logits 4 (the loss keeps log-softmax's
-    output, the program its logits no longer) then 12, as fp32's; Megatron 4 (softmax in place) then 6 (its
-    gradient in place, cast to 2; megatron/core/tensor_parallel/cross_entropy.py).
+    output, the program its logits no longer) then 12, as fp32's, or 16 where ranks split them (the output's exponential
+    and its sum with the gradient are tensors of their own, torch/distributed/tensor/parallel/loss.py); Megatron 4
+    (softmax in place) then 6 (its gradient in place, cast to 2; megatron/core/tensor_parallel/cross_entropy.py).
     """
     count = d.tokens * d.vocab
     if d.training.traits.vocab_parallel_loss:
         return count * 4.0, count * 6.0
-    if d.fused:
+    if d.training.fused_loss:
         return count * d.widths.compute, count * 2 * d.widths.compute
-    if d.training.traits.upcasts_logits and d.widths.compute < 4:
-        return count * 4.0, count * 12.0
+    if d.training.traits.upcasts_logits:
+        return count * 4.0, count * where(d.tp > 1, 16.0, 12.0)
     if d.widths.autocast:
         return count * 6.0, count * 10.0
     return count * d.widths.compute, count * 3 * d.widths.compute

@@ -44,7 +44,8 @@ class BlockMemory:
 class RankMemory:
     """All kinds of blocks, the embedding and the head; sizes may be arrays over many plans.
 
-    ``redone_blocks``: how many blocks run again at once under full recomputation, else 0.
+    ``redone_blocks``: how many blocks run again at once under full recomputation, else 0. ``pools``: whether PyTorch's
+    allocator keeps a pool for each stream, of which FSDP2 has some of its own.
     """
 
     blocks: tuple[BlockMemory, ...]
@@ -64,6 +65,7 @@ class RankMemory:
     tied: bool
     recomputed: bool | Number
     redone_blocks: Number
+    pools: bool
     tp: Number
     widths: ByteWidths
     training: Training
@@ -97,6 +99,7 @@ def rank_memory_of(d: RankSizes, ops: NetworkOps, recompute_every: Number = 1) -
         tied=model.tied_embedding and model.head,
         recomputed=d.recompute != "none",
         redone_blocks=every if d.recompute == "full" else 0.0,
+        pools=d.caching_allocator and d.training.traits.dtensor,
         tp=d.tp,
         widths=d.widths,
         training=d.training,

@@ -304,7 +304,7 @@ def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
         return KernelCost(stream=6 + 4 + 8 + 8 + 4 + 8, launches=9, flops=5, saved=4), KernelCost(
             stream=8 + 6, launches=4, flops=3
         )
-    if d.fused:
+    if d.training.fused_loss:
         return KernelCost(stream=2 * n.compute, launches=3, flops=5, saved=n.compute), KernelCost(
             stream=2 * n.compute, flops=3
         )
@@ -316,8 +316,11 @@ def cross_entropy(d: RankSizes) -> tuple[KernelCost, KernelCost]:
     if wide:
         # An fp32 copy of the logits before all else; its gradient is cast back.
         copy = KernelCost(strided=1, slow_bytes=n.compute + 4)
-        back = KernelCost(stream=e + (again + 1) * e + 4 + n.compute, launches=4, flops=3)
-        return replace(own, launches=2, saved=e, then=("upcast", copy)), back
+        # Of split logits maximum, difference, exponential, sum and difference are kernels of their own, in backward
+        # exponential, sum and product (torch/distributed/tensor/parallel/loss.py).
+        moved, moved_back = (where(d.tp > 1, 8 * e, whole) for whole in (own.stream, (again + 2) * e))
+        back = KernelCost(stream=moved_back + 4 + n.compute, launches=4, flops=3)
+        return replace(own, stream=moved, launches=2, saved=e, then=("upcast", copy)), back
     if n.autocast:
         # Log-softmax stays in 16 bits, the loss is taken of an fp32 copy of it, and its gradient is cast back.
         behind = KernelCost(strided=1, slow_bytes=6, launches=2)

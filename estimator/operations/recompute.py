@@ -7,6 +7,7 @@ import numpy as np
 from estimator.operations import attention
 from estimator.operations.op import Op, again, kernels, piece_of, unsaved
 from estimator.operations.rank_sizes import RankSizes
+from estimator.scenario.arrays import where
 from estimator.scenario.breakdown import Category
 from estimator.scenario.units import Number
 
@@ -58,11 +59,16 @@ def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, e
 
     Kept of the products are the first, third, … in the order in which they run, without the router's and those of
     experts (grouped), which all run again, and attention's own (torchtitan's SelectiveAC). Products of fp8 are no
-    exception: it sees the plain ones that scaled tensors stand for (torchao's float8 linears).
+    exception: it sees the plain ones that scaled tensors stand for (torchao's float8 linears). Scatters of sequence
+    parallelism are kept, too. What backward does not need of it, a compiler's partitioner leaves out: the last product.
     """
     end = _not_redone(d, _block_end(d, experts))
     stream = d.stream_tokens * d.hidden
+    unused = BLOCK_END[0] if d.fused and d.model.norms_per_layer < 4 else ""
     kept_bytes: Number = stream * d.widths.residual
+    if d.tp_kind == "1d":
+        scatters = 1.0 if d.fused else 2.0
+        kept_bytes = kept_bytes + where(d.stream_tokens < d.tokens, scatters * stream * d.widths.compute, 0.0)
     if any(op.kind == "attention" for op in forward):
         kept_bytes = kept_bytes + d.tokens * (d.core_width * d.widths.compute + 4.0 * d.heads)
     redone: list[Op] = []
@@ -79,7 +85,8 @@ def _by_op(d: RankSizes, forward: list[Op], backward: list[Op], layer: str, *, e
                 # a product of a grid runs in steps, whose number a search has for all shapes at once
                 kept = (products + count + 1) // 2 - (products + 1) // 2
                 products = products + count
-            kept_bytes = kept_bytes + kept * op.batch * op.m * op.n * d.widths.compute
+            if op.name != unused:
+                kept_bytes = kept_bytes + kept * op.batch * op.m * op.n * d.widths.compute
             count = count - kept
         if piece_of(op.name) not in end and np.any((op.count == 0) | (count > 0)):
             redone.append(again(op, count))

@@ -5,7 +5,7 @@ Traits decide by branches which kernels run, what is kept and what is sent; host
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,9 @@ class Framework:
     - ``keeps_products``: selective recomputation keeps what attention and every second product of a block give and runs
       all else again (torch.utils.checkpoint's selective contexts as torchtitan sets them), where Megatron's and the
       runners' runs attention's core again.
-    - ``upcasts_logits``: where nothing is compiled, the loss is of logits in fp32, whatever they are made in.
+    - ``upcasts_logits``: where it is not compiled, the loss is of logits in fp32, whatever they are made in.
+    - ``compiles_loss``: who compiles blocks compiles the loss.
+    - ``wide_states``: parameters, gradients and moments are fp32 in all 16-bit precisions and narrower ones.
     - ``gathers_once``: under a pipeline parameters that FSDP shards are gathered once in a step and kept, and gradients
       stay whole until the last micro-batch's are scattered (torch.distributed.pipelining's stages, and
       reshard_after_forward as torchtitan leaves it there).
@@ -89,6 +91,8 @@ class Framework:
     redoes_whole_blocks: bool = False
     keeps_products: bool = False
     upcasts_logits: bool = False
+    compiles_loss: bool = True
+    wide_states: bool = False
     gathers_once: bool = False
     weighs_inside_experts: bool = False
     frees_between_stages: bool = False
@@ -101,6 +105,21 @@ class Framework:
     measurable: bool = False
     published: PublishedDefaults = PublishedDefaults()
 
+
+# activation_checkpoint.py, fsdp.py and pipeline_parallel.py of torchtitan/distributed, components/loss.py (November
+# 2026), training.dtype and mixed_precision_param of its configuration. A scenario says ``compile`` where blocks and
+# loss are compiled.
+_TORCHTITAN = Framework(
+    label="torchtitan",
+    vocab_parallel=True,
+    keeps_gathered=True,
+    dtensor=True,
+    pieces_attention="flash",
+    keeps_products=True,
+    upcasts_logits=True,
+    wide_states=True,
+    gathers_once=True,
+)
 
 FRAMEWORKS = {
     "pytorch-eager": Framework(
@@ -120,18 +139,9 @@ FRAMEWORKS = {
         pieces_attention="flash",
         measurable=True,
     ),
-    # activation_checkpoint.py, fsdp.py and pipeline_parallel.py of torchtitan/distributed, components/loss.py (November
-    # 2026). A scenario says ``compile`` where blocks and loss are compiled.
-    "torchtitan": Framework(
-        label="torchtitan",
-        vocab_parallel=True,
-        keeps_gathered=True,
-        dtensor=True,
-        pieces_attention="flash",
-        keeps_products=True,
-        upcasts_logits=True,
-        gathers_once=True,
-    ),
+    "torchtitan": _TORCHTITAN,
+    # build_cross_entropy_loss compiles from commit bbb1b61 on (2 April 2025); until then only blocks were.
+    "torchtitan-2024": replace(_TORCHTITAN, label="torchtitan up to March 2025", compiles_loss=False),
     "megatron": Framework(
         label="Megatron",
         fuses=True,

@@ -11,7 +11,8 @@ from typing import Any
 from estimator.scenario.timeline import Timeline
 
 SCHEMA_VERSION = 1
-STATUSES = ("ok", "oom", "failed", "cancelled")
+OOM = "oom"
+STATUSES = ("ok", OOM, "failed", "cancelled")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,6 +57,7 @@ def byte_widths(training: Training, plan: Plan) -> ByteWidths:
     - fp32, tf32: everything 4 bytes. bf16: everything 2, as plain PyTorch keeps it.
     - fp16-amp, bf16-amp under DDP or ZeRO-1/2: fp32 parameters and residual stream, autocast at every linear.
     - the same under ZeRO-3/FSDP: FSDP's mixed precision: fp32 shards, gathered and computed in 2 bytes.
+    - frameworks with wide states: as under FSDP's mixed precision, in bf16, fp8 and fp4, too.
     - frameworks with master weights: 2-byte parameters and residual; fp32 main gradients, weights and moments; 2-byte
       gradients where the optimizer is precision-aware.
     - fp8 and all in ``QUANTISED``: what bf16 keeps under the same framework; linears multiply narrower copies.
@@ -70,6 +71,8 @@ def byte_widths(training: Training, plan: Plan) -> ByteWidths:
         linear = 4.0
     elif training.traits.master_weights:
         widths = (2.0, 2.0, 2.0, 2.0 if precision_aware(training) else 4.0, 12.0, False)
+    elif training.traits.wide_states and (peak == "bf16" or plan.sharding in ("zero3", "fsdp")):
+        widths = (2.0, 2.0, 4.0, 4.0, 8.0, False)
     elif peak == "bf16" or training.traits.lower_bound:
         widths = (2.0, 2.0, 2.0, 2.0, 4.0, False)
     elif plan.sharding in ("zero3", "fsdp"):

@@ -157,10 +157,7 @@ def cluster_from_json(value: object) -> Cluster:
         raise InputProblems(
             [Problem(field="cluster.chip", message="is missing", remedy="Name a chip of the catalogue.")]
         )
-    chip = value["chip"]
-    if not isinstance(chip, (str, Mapping)):
-        raise InputProblems([_neither("cluster.chip", "h100-sxm")])
-    chip = catalog.chip(chip) if isinstance(chip, str) else decode(Chip, chip, "cluster.chip")
+    chip = chip_from_json(value["chip"])
     return decode(
         Cluster,
         {
@@ -172,6 +169,13 @@ def cluster_from_json(value: object) -> Cluster:
         },
         "cluster",
     )
+
+
+def chip_from_json(value: object) -> Chip:
+    """Read a chip of the catalogue by its name, or one of one's own by its fields; raise InputProblems."""
+    if not isinstance(value, (str, Mapping)):
+        raise InputProblems([_neither("cluster.chip", "h100-sxm")])
+    return catalog.chip(value) if isinstance(value, str) else decode(Chip, value, "cluster.chip")
 
 
 def _neither(field: str, example: str) -> Problem:

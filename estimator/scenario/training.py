@@ -60,6 +60,11 @@ class Training:
         return self.compile or self.traits.fuses
 
     @property
+    def fused_loss(self) -> bool:
+        """Whether the loss is compiled, too."""
+        return self.fused and self.traits.compiles_loss
+
+    @property
     def groups_experts(self) -> bool:
         """Whether all experts of a rank run in one kernel each, not one after another."""
         return self.fused if self.experts == "default" else self.experts == "grouped"

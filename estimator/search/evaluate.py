@@ -46,6 +46,7 @@ class Evaluated:
     tried: int
     step_s: Values
     peak_bytes: Values
+    reserved_bytes: Values
 
     def plan(self, index: int) -> Plan:
         """Return one plan."""
@@ -90,8 +91,8 @@ def evaluated(space: Space, e: Efficiencies, *, capacity_bytes: float) -> Iterat
                     usable = usable_rows(space, part, sharing)
                     if not usable.any():
                         continue
-                    peak = _peak_bytes(space, part, schedule, chunks, sharing, e)
-                    keep = np.flatnonzero(usable & (peak * e.allocator_frac <= capacity_bytes))
+                    peak, reserved = _peak_and_reserved_bytes(space, part, schedule, chunks, sharing, e)
+                    keep = np.flatnonzero(usable & (reserved <= capacity_bytes))
                     fitting = part if len(keep) == len(block) else taken(part, keep)
                     for placement, (mask, parts) in placed.items():
                         here = mask[block]
@@ -105,7 +106,7 @@ def evaluated(space: Space, e: Efficiencies, *, capacity_bytes: float) -> Iterat
                         yield Evaluated(
                             space=space, choices=choices, shapes=shapes, choice=cut.choice, shape=cut.shape,
                             changed=cut.changes, schedule=schedule, virtual_stages=chunks[chosen], sharing=sharing,
-                            placement=placement, tried=tried, peak_bytes=peak[chosen],
+                            placement=placement, tried=tried, peak_bytes=peak[chosen], reserved_bytes=reserved[chosen],
                             step_s=_step_s(space, lined, schedule, chunks[chosen], sharing, placement, e),
                         )  # fmt: skip
 
@@ -150,12 +151,12 @@ def _step_s(
     return np.asarray(step(found, stage_passes(found, table.parts, e), e).seconds, dtype=float)
 
 
-def _peak_bytes(
+def _peak_and_reserved_bytes(
     space: Space, table: PriceTable, schedule: str, chunks: Rows, sharing: Sharing, e: Efficiencies
-) -> Values:
+) -> tuple[Values, Values]:
     """Memory of the fullest stage: the first, the fullest of those in the middle, or the last."""
     found = _setting(space, table, schedule, chunks, sharing, space.fixed.placement)
-    most: Values | None = None
+    most: list[Values] = []
     for kind in found.kinds:
         for stage in fullest_of(kind.name, schedule, found.stages):
             flying = (
@@ -163,12 +164,12 @@ def _peak_bytes(
                 if kind.name == "only"
                 else in_flight(schedule, stage, found.stages, found.micro_batches, found.virtual_stages)
             )
-            peak = memory_of_stage(found, kind, flying, e.workspace_bytes).peak_bytes
+            held = memory_of_stage(found, kind, flying, e.workspace_bytes)
+            both = [held.peak_bytes, held.reserved_bytes(e.allocator_frac)]
             if kind.name == "middle":
-                peak = where(found.stages > 2, peak, 0.0)  # two stages have none
-            most = np.asarray(peak) if most is None else np.maximum(most, peak)
-    assert most is not None
-    return most
+                both = [where(found.stages > 2, one, 0.0) for one in both]  # two stages have none
+            most = [np.maximum(*pair) for pair in zip(most, both, strict=True)] if most else [*map(np.asarray, both)]
+    return most[0], most[1]
 
 
 def _groups(space: Space, table: PriceTable, placement: str) -> Groups:

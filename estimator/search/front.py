@@ -29,6 +29,7 @@ class Candidate:
 
     step_s: float
     peak_bytes: float
+    reserved_bytes: float
     plan: Plan
     ties: int = 0
 
@@ -175,4 +176,10 @@ def _merged(front: list[_Place], seconds: Values, peak: Values) -> list[_Place]:
 
 def candidate_of(block: Evaluated, usable: Rows, seconds: Values, peak: Values, index: int) -> Candidate:
     """Return one of the usable plans of a block."""
-    return Candidate(step_s=float(seconds[index]), peak_bytes=float(peak[index]), plan=block.plan(int(usable[index])))
+    row = int(usable[index])
+    return Candidate(
+        step_s=float(seconds[index]),
+        peak_bytes=float(peak[index]),
+        reserved_bytes=float(block.reserved_bytes[row]),
+        plan=block.plan(row),
+    )

@@ -181,7 +181,7 @@ def _found(document: Mapping[str, Any], base: Scenario, candidate: Candidate, ch
         step_time_s=candidate.step_s,
         interval_s=(candidate.step_s, candidate.step_s),
         peak_bytes=candidate.peak_bytes,
-        reserved_bytes=candidate.peak_bytes * e.allocator_frac,
+        reserved_bytes=candidate.reserved_bytes,
         cost_chip_s=candidate.step_s * chips,
         tokens_per_s=tokens / candidate.step_s,
         mfu=flops / (candidate.step_s * chips * peak),

@@ -23,6 +23,7 @@ from estimator.validation.measured import (
     measured_of,
     number,
 )
+from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.spellings import (
     DROPOUT,
     HEADLESS,
@@ -45,8 +46,8 @@ class CsvRow:
     """A row as understood: a scenario with what was assumed, or the reason why it cannot be predicted.
 
     ``batches``: the step with larger micro-batches, where a tuned table states none. ``alternatives``: what it may have
-    been as well, where the row leaves open how a step was cut. ``thriftier``: what
-    of recomputation and optimizer it may have been where it leaves both open, needing less memory one after the other.
+    been as well, where the row leaves open how a step was cut. ``thriftier``: what of micro-batch, recomputation and
+    optimizer it may have been where it leaves them open, needing less memory one after the other, and in what words.
     """
 
     source_id: str
@@ -56,7 +57,7 @@ class CsvRow:
     measured: Measured
     batches: tuple[Scenario, ...] = ()
     alternatives: tuple[Scenario, ...] = ()
-    thriftier: tuple[Scenario, ...] = ()
+    thriftier: tuple[tuple[Scenario, str], ...] = ()
 
     @property
     def measured_step_s(self) -> float | None:
@@ -69,15 +70,18 @@ class CsvRow:
         return self.measured.memory_bytes
 
 
-def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
-    """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason."""
+def scenario_of_row(row: Mapping[str, str], own: Mapping[str, Chip] | None = None) -> CsvRow:
+    """Read one row; what it leaves empty is assumed and listed, what is not modelled yet becomes a reason.
+
+    ``own``: chips that the catalogue lacks, by what ``hardware`` says.
+    """
     assumptions: list[str] = []
     cells = {key.strip(): (value or "").strip() for key, value in row.items() if key}
     scenario: Scenario | None = None
     reason = _not_modelled(cells)
     if not reason:
         try:
-            scenario = scenario_from_json(_document(cells, assumptions))
+            scenario = scenario_from_json(_document(cells, own or {}, assumptions))
         except InputProblems as error:
             reason = str(error)
         except (ValueError, OverflowError) as error:
@@ -97,13 +101,31 @@ def scenario_of_row(row: Mapping[str, str]) -> CsvRow:
     )
 
 
-def _thriftier(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
-    """Yield full recomputation, then with 8-bit moments, of one chip's step that states neither."""
+ASSUMED_THRIFT = "recomputed in full, and with 8-bit moments where needed, as it would not have fitted its chip else"
+
+
+def _thriftier(cells: Mapping[str, str], scenario: Scenario) -> Iterator[tuple[Scenario, str]]:
+    """Yield smaller micro-batches where none is stated; full recomputation, then with 8-bit moments, of one chip's step
+    that states neither."""
+    smaller = _smaller(cells, scenario)
+    for one in smaller:
+        yield one, AS_MANY_AS_FIT
     noted = cells.get("recompute") or cells.get("optimizer") or NOTED_OPTIMIZER.search(cells.get("notes", ""))
-    if not noted and scenario.plan.chips == 1:
-        full = replace(scenario, plan=replace(scenario.plan, recompute="full"))
-        yield full
-        yield replace(full, training=replace(full.training, optimizer="adamw-8bit"))
+    if noted or scenario.plan.chips > 1:
+        return
+    for optimizer in (scenario.training.optimizer, "adamw-8bit"):
+        for one in (scenario, *smaller):
+            full = replace(one, plan=replace(one.plan, recompute="full"))
+            yield replace(full, training=replace(full.training, optimizer=optimizer)), ASSUMED_THRIFT
+
+
+def _smaller(cells: Mapping[str, str], scenario: Scenario) -> list[Scenario]:
+    """The step with fewer sequences at a time, the most first, where it is taken to have as many as fit."""
+    plan = scenario.plan
+    if cells.get("micro_batch") or _software(scenario.training.framework).published.recipes:
+        return []
+    sizes = sizes_at_a_time(scenario.training.global_batch // plan.dp, plan.pp)
+    return [replace(scenario, plan=replace(plan, micro_batch=size)) for size in sizes[1:]]
 
 
 def _batches(cells: Mapping[str, str], scenario: Scenario) -> Iterator[Scenario]:
@@ -165,9 +187,9 @@ def _not_modelled(cells: Mapping[str, str]) -> str:
     return ""
 
 
-def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any]:
+def _document(cells: Mapping[str, str], own: Mapping[str, Chip], assumptions: list[str]) -> dict[str, Any]:
     chips = chips_stated(cells) or 1
-    chip = catalog.chip(chip_of(cells["hardware"]))
+    chip = own.get(cells["hardware"]) or catalog.chip(chip_of(cells["hardware"]))
     per_node = chips_of_a_node(chips, chip.chips_per_node)
     if per_node not in (chips, chip.chips_per_node):
         assumptions.append(f"{per_node} chips of a node used, as {chips} are no multiple of {chip.chips_per_node}")
@@ -175,7 +197,7 @@ def _document(cells: Mapping[str, str], assumptions: list[str]) -> dict[str, Any
     return {
         "model": model_of_row(cells, assumptions),
         "cluster": {
-            "chip": chip.name,
+            "chip": encode(chip) if cells["hardware"] in own else chip.name,
             "chips_per_node": per_node,
             "nodes": max(chips // per_node, 1),
             **_network(cells.get("interconnect", ""), chip.chips_per_node),
@@ -273,8 +295,9 @@ UNSTATED_OPTIMIZER = "distributed-optimizer use not stated"
 """Notes of tables that tell FSDP from Megatron's own DistributedDataParallel, not how the latter shards its optimizer;
 Megatron-Bridge's recipes do (use_distributed_optimizer in src/megatron/bridge/recipes/common.py)."""
 MEASURED_IN = re.compile(r"measured (\d{4}-\d\d)", re.I)
-PYTORCH_1_11 = "2022-03"
-"""Month of PyTorch 1.11 (pytorch.org/blog/pytorch-1.11-released, 10 March 2022)."""
+NEWEST_UNTIL = {"pytorch-eager": ("pytorch-1.10", "2022-03"), "torchtitan": ("torchtitan-2024", "2025-04")}
+"""What a framework was until a month: that of PyTorch 1.11 (pytorch.org/blog/pytorch-1.11-released, 10 March 2022), and
+of torchtitan's compiled loss (2 April 2025)."""
 NOT_COMPILED = ("", "no", "false", "0", "none", "eager")
 EAGER_DEFAULT_CHIPS = ("v100", "a100")
 """Chips of Megatron-LM before fused attention, the distributed optimizer and sequence parallelism by habit."""
@@ -293,9 +316,10 @@ def plan_and_training(
         return int(value)
 
     framework = cells.get("framework") or "pytorch-eager"
-    if framework == "pytorch-eager" and _before_1_11(cells):
-        framework = "pytorch-1.10"
-        assumptions.append("framework = pytorch-1.10 (the newest when it was measured)")
+    older, month = NEWEST_UNTIL.get(framework, ("", ""))
+    if _measured_before(cells, month):
+        framework = older
+        assumptions.append(f"framework = {older} (the newest when it was measured)")
     elif not cells.get("framework"):
         assumptions.append("framework = pytorch-eager")
     software = _software(framework)
@@ -329,7 +353,7 @@ def plan_and_training(
         "ep": ep,
         "sharding": sharding,
         "recompute": _recompute(cells.get("recompute", ""), assumptions),
-        "micro_batch": whole("micro_batch", 1),
+        "micro_batch": whole("micro_batch", *_usual_micro_batch(cells, dp, pp, published.recipes)),
         "sequence_parallel": split,
         "tp_overlap": overlapped,
         "overlap": cells.get("ddp_mode", "") not in ("naive", "flat")
@@ -359,10 +383,19 @@ def plan_and_training(
     return plan, _training(cells, chip, framework, whole, assumptions)
 
 
-def _before_1_11(cells: Mapping[str, str]) -> bool:
-    """Whether the row says that it was measured before PyTorch 1.11 came out."""
+def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, recipes: bool) -> tuple[int, str]:
+    """What a row that states none is taken to have, and why: Megatron-LM's recipes begin at one, others take all that fits."""
+    batch = int(number(cells.get("global_batch", "")) or 1)
+    if recipes or dp < 1 or batch % dp:
+        return 1, ""
+    size = sizes_at_a_time(batch // dp, pp)[0]
+    return size, AS_MANY_AS_FIT if size > 1 else ""
+
+
+def _measured_before(cells: Mapping[str, str], month: str) -> bool:
+    """Whether the row says that it was measured before a month."""
     measured = MEASURED_IN.search(f"{cells.get('source', '')} {cells.get('notes', '')}")
-    return measured is not None and measured[1] < PYTORCH_1_11
+    return measured is not None and measured[1] < month
 
 
 def _optimizer(cells: Mapping[str, str]) -> str:

@@ -131,7 +131,7 @@ def _step_s(cells: Mapping[str, str], scenario: Scenario | None) -> float | None
         return batch * seq_len / (rate * chips)
     if not chips:
         return None
-    flops_per_s = (number(cells.get("measured_tflops_per_gpu", "")) or 0.0) * 1e12 or _used_flops_per_s(cells)
+    flops_per_s = (number(cells.get("measured_tflops_per_gpu", "")) or 0.0) * 1e12 or _used_flops_per_s(cells, scenario)
     flops = _stated_flops(cells, scenario)
     return flops / (flops_per_s * chips) if flops_per_s and flops else None
 
@@ -144,11 +144,11 @@ HALF_SQUARE = ("megatron-bridge", "causal")
 """Those that count half of the square."""
 
 
-def _used_flops_per_s(cells: Mapping[str, str]) -> float:
+def _used_flops_per_s(cells: Mapping[str, str], scenario: Scenario | None) -> float:
     """FLOP/s of a chip that its utilisation stands for."""
     used, precision = number(cells.get("measured_mfu", "")), precision_of(cells.get("precision", "bf16"))
     try:
-        chip = catalog.chip(chip_of(cells.get("hardware", "")))
+        chip = scenario.cluster.chip if scenario is not None else catalog.chip(chip_of(cells.get("hardware", "")))
     except InputProblems:
         return 0.0
     if not used or not precision:

@@ -10,11 +10,12 @@ from statistics import mean, median
 
 from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
-from estimator.scenario.hardware import peak_flops_per_s
+from estimator.scenario.hardware import Chip, peak_flops_per_s
 from estimator.scenario.parameters import parameters
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario
-from estimator.validation.csv_row import CsvRow, scenario_of_row
+from estimator.validation.at_a_time import AS_MANY_AS_FIT
+from estimator.validation.csv_row import ASSUMED_THRIFT, CsvRow, scenario_of_row
 from estimator.validation.measured import PARTS
 
 
@@ -108,7 +109,6 @@ class Validation:
 
 TOO_LARGE = "needs more memory than its chip has whatever is recomputed: give recompute and optimizer"
 ASSUMED_TUNED = "(the fastest that fits, as the table is of tuned runs)"
-ASSUMED_THRIFT = "recomputed in full, and with 8-bit moments where needed, as it would not have fitted its chip else"
 
 
 def naive_step_s(scenario: Scenario) -> float:
@@ -120,9 +120,11 @@ def naive_step_s(scenario: Scenario) -> float:
     return flops / rate * bubble
 
 
-def predict_rows(rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None) -> list[Predicted | Skipped]:
-    """Predict every row, or say why not, in the table's order."""
-    return [_predict(number, row, calibration) for number, row in enumerate(rows, 1)]
+def predict_rows(
+    rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None, own: Mapping[str, Chip] | None = None
+) -> list[Predicted | Skipped]:
+    """Predict every row, or say why not, in the table's order; ``own``: chips that the catalogue lacks, by name."""
+    return [_predict(number, row, calibration, own or {}) for number, row in enumerate(rows, 1)]
 
 
 def validate(rows: Iterable[Mapping[str, str]], calibration: Calibrated | None = None) -> Validation:
@@ -188,8 +190,10 @@ def errors(percent: Iterable[float | None]) -> Errors:
     )
 
 
-def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | None) -> Predicted | Skipped:
-    row = scenario_of_row(cells)
+def _predict(
+    number: int, cells: Mapping[str, str], calibration: Calibrated | None, own: Mapping[str, Chip]
+) -> Predicted | Skipped:
+    row = scenario_of_row(cells, own)
     if row.scenario is None:
         return Skipped(row=number, source_id=row.source_id, reason=row.reason)
     try:
@@ -199,11 +203,13 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
     measured = row.measured
     if not found.memory.fits and row.thriftier:
         # It ran, so that it was not this; what it left open it had as little of as it needed.
-        fitting = ((one, estimate(one, calibration, explained=False)) for one in row.thriftier)
-        scenario, found = next(((one, made) for one, made in fitting if made.memory.fits), (None, found))
-        if scenario is None:
+        tried = ((one, words, estimate(one, calibration, explained=False)) for one, words in row.thriftier)
+        fitting = next(((one, words, made) for one, words, made in tried if made.memory.fits), None)
+        if fitting is not None:
+            scenario, words, found = fitting
+            row = replace(row, scenario=scenario, assumptions=_thrifty(row, scenario, words))
+        elif any(words == ASSUMED_THRIFT for _, words in row.thriftier):
             return Skipped(row=number, source_id=row.source_id, reason=TOO_LARGE)
-        row = replace(row, scenario=scenario, assumptions=(*row.assumptions, ASSUMED_THRIFT))
     batches = ((one, seconds) for one in row.batches if (seconds := _seconds(one, calibration)) is not None)
     fastest, least_s = min(batches, key=lambda one: one[1], default=(None, math.inf))
     if fastest is not None and least_s < found.step_time_s:
@@ -219,9 +225,8 @@ def _predict(number: int, cells: Mapping[str, str], calibration: Calibrated | No
     # What a row leaves open widens the interval by what it would change, in quadrature.
     low_s = step_s * math.exp(-_beside(found.interval_s[0], min(known), found.step_time_s))
     high_s = step_s * math.exp(_beside(found.interval_s[1], max(known), found.step_time_s))
-    peak_bytes = found.memory.stages[-1].peak_bytes if measured.memory_of_last else found.memory.peak_bytes
-    if measured.memory_kind != "allocated":
-        peak_bytes *= found.memory.reserved_bytes / found.memory.peak_bytes
+    held = found.memory.stages[-1] if measured.memory_of_last else found.memory
+    peak_bytes = held.peak_bytes if measured.memory_kind == "allocated" else held.reserved_bytes
     if measured.memory_kind == "device":
         peak_bytes += measured.context_bytes
     assert row.scenario is not None
@@ -260,8 +265,21 @@ def _beside(one_s: float, other_s: float, step_s: float) -> float:
 
 def _tuned(row: CsvRow, scenario: Scenario) -> tuple[str, ...]:
     """What is assumed of a row once its micro-batch is found."""
-    others = (one for one in row.assumptions if not one.startswith("micro_batch = "))
-    return (*others, f"micro_batch = {scenario.plan.micro_batch} {ASSUMED_TUNED}")
+    return (*_but_micro_batch(row), f"micro_batch = {scenario.plan.micro_batch} {ASSUMED_TUNED}")
+
+
+def _thrifty(row: CsvRow, scenario: Scenario, words: str) -> tuple[str, ...]:
+    """What is assumed of a row that did not fit as it was taken first."""
+    assert row.scenario is not None
+    said = () if words == AS_MANY_AS_FIT else (words,)
+    size = scenario.plan.micro_batch
+    if size == row.scenario.plan.micro_batch:
+        return (*row.assumptions, *said)
+    return (*_but_micro_batch(row), f"micro_batch = {size} ({AS_MANY_AS_FIT})", *said)
+
+
+def _but_micro_batch(row: CsvRow) -> tuple[str, ...]:
+    return tuple(one for one in row.assumptions if not one.startswith("micro_batch = "))
 
 
 @lru_cache(maxsize=4096)

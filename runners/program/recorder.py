@@ -15,7 +15,7 @@ from torch._subclasses.fake_tensor import (
 )
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from runners.program import placeholders, recurrent, values, varying, zeros
+from runners.program import accumulation, placeholders, recurrent, values, varying, zeros
 from runners.program.attention import attend
 from runners.program.devices import DEVICE, inward, inward_named
 from runners.program.recording import Recording
@@ -48,6 +48,7 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._schemas: dict[int, Schema] = {}
         self.in_backward: Callable[[Any, Exception], None] = lambda func, error: None
         self._unrecorded = 0
+        self._alone = accumulation.counts_alone()
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -98,6 +99,9 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 kwargs = {**kwargs, "unsafe": True}
                 args = (args[0], self._beside(args[1]), *args[2:])
             func = _IN_PLACE_BACKWARD[func]
+        elif self.recording.backward and func is aten.add.Tensor and accumulation.in_place(args, self._alone):
+            if not self.recording.is_compiled():  # a compiler's sums are new
+                func = aten.add_.Tensor
         schema = self.schema(func)
         if schema.composite and id(func) not in _SPECIAL:
             # within an op (DTensor's handlers) no function mode has named the device

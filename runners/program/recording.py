@@ -136,6 +136,10 @@ class Recording:
         )
         return self._append(call)
 
+    def is_compiled(self) -> bool:
+        """Whether what runs now stands in a compiled region, or is the gradient of what does."""
+        return self._module()[1] or self.modules.compiled > 0
+
     def wait(self, stream: int, earlier: int) -> None:
         """A stream waits for an earlier call; nothing to say where that was before the step or on the stream itself."""
         if earlier == NONE or self.calls[earlier].stream == stream:

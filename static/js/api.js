@@ -148,11 +148,19 @@ export const api = {
   confirm: (id, scenario) => call(under(`/api/measurements/${part(id)}/scenario`), { method: "PUT", body: scenario }),
   /**
    * What each row of a measurement's table should be on a chip.
-   * @param {string} id @param {string} chip @returns {Promise<import("./types.js").PredictedRows>}
+   * @param {string} id @param {string} chip  by name, or one's own as JSON
+   * @returns {Promise<import("./types.js").PredictedRows>}
    */
   rows: (id, chip) => call(under(`/api/measurements/${part(id)}/rows?chip=${part(chip)}`)),
-  /** @param {string} id @param {string} chip  that it ran on @returns {Promise<import("./types.js").Measurement>} */
-  ranOn: (id, chip) => call(under(`/api/measurements/${part(id)}/device`), { method: "PUT", body: { chip } }),
+  /**
+   * @param {string} id @param {string | import("./types.js").Part} chip  that it ran on
+   * @param {string} [name]  of a GPU in its rows that this chip is @returns {Promise<import("./types.js").Measurement>}
+   */
+  ranOn: (id, chip, name) =>
+    call(under(`/api/measurements/${part(id)}/device`), {
+      method: "PUT",
+      body: { chip, ...(name !== undefined && { name }) },
+    }),
   /** How right predictions are, of every set of measured steps. */
   accuracy: () => call("/api/accuracy"),
   /** @returns {Promise<import("./types.js").StoredCalibration[]>}  newest first */

@@ -13,7 +13,7 @@ import { joined, set, state, subscribe } from "./state.js";
 import { decode, unknownIn, VIEWS } from "./url.js";
 import { createHelp, createImport } from "./views/common/dialogs.js";
 import { tellCuts } from "./views/common/cut.js";
-import { byId, h } from "./views/common/dom.js";
+import { byId, h, keepInSight } from "./views/common/dom.js";
 import { createExplore } from "./views/explore/explore.js";
 import { importFiles, importText, listenForDrops, previewText } from "./views/common/imports.js";
 import { createSave } from "./views/common/save.js";
@@ -121,6 +121,8 @@ async function start() {
   later({ seen: false }, makeAll, makeAll);
   showView();
   subscribe(["view"], showView);
+  for (const row of document.querySelectorAll(".tabs"))
+    subscribe(["view"], keepInSight(/** @type {HTMLElement} */ (row), "[aria-current]"));
   subscribe(["view"], () => panels.forEach(({ open }) => open(false)));
   startPredicting();
   startPairing();

@@ -48,7 +48,7 @@ function spread(name, { n, median_ape, bias }, again) {
 /** @param {number} bias */
 const size = (bias) => change(Math.abs(bias) / 100).slice(1);
 
-const NOT_MEASURED = /^it (was not measured|has no number)/;
+const NOT_MEASURED = /^it (was not measured|ran out of memory|has no number)/;
 const MOST_REASONS = 3;
 
 /** Why rows that were measured have no prediction, where others have one. @param {PredictedRows} predicted */
@@ -59,6 +59,20 @@ function refusals({ reasons }) {
   if (!rows.size) return "";
   const said = [...rows].slice(0, MOST_REASONS).map(([why, n]) => `${plural(n, "row")} (${why})`);
   return ` Not predicted: ${said.join("; ")}${rows.size > MOST_REASONS ? " and others" : ""}.`;
+}
+
+/**
+ * Whether what ran out of memory is predicted to, and what ran not.
+ * @param {PredictedRows} predicted
+ */
+function memoryWords({ fits }) {
+  const { oom = 0, oom_known: known = 0, oom_unfit: unfit = 0, ran = 0, ran_unfit: wrong = 0 } = fits ?? {};
+  const parts = [
+    known && `${count(unfit)} of ${plural(known, "row")} that ran out of memory`,
+    wrong && `${count(wrong)} of ${plural(ran, "row")} that ran`,
+  ].filter(Boolean);
+  if (parts.length) return ` Predicted not to fit: ${parts.join(", ")}.`;
+  return oom ? ` ${plural(oom, "row")} ran out of memory.` : "";
 }
 
 /** The columns with most rows first. @param {PredictedRows["errors"]} errors */
@@ -75,12 +89,13 @@ const spreads = (all) =>
 export function errorWords(predicted) {
   if (!predicted) return "";
   const all = byRows(predicted.errors);
-  if (!all.length) return `Not predicted: ${predicted.unpredicted}`;
+  const memory = memoryWords(predicted);
+  if (!all.length) return `Not predicted: ${predicted.unpredicted}${memory && `.${memory}`}`;
   const taken = byRows(predicted.taken_errors);
   const apart = taken.length
     ? ` Rows that name no GPU of the catalogue, for which ${predicted.taken} is taken: ${spreads(taken)}.`
     : "";
   const assumed = predicted.assumptions.length ? ` Assumed: ${predicted.assumptions.join("; ")}.` : "";
   const doubt = predicted.doubt ? ` ${predicted.doubt[0].toUpperCase()}${predicted.doubt.slice(1)}.` : "";
-  return `Predicted on ${predicted.chip}: ${spreads(all)}.${apart}${assumed}${doubt}${refusals(predicted)}`;
+  return `Predicted on ${predicted.chip}: ${spreads(all)}.${apart}${memory}${assumed}${doubt}${refusals(predicted)}`;
 }

@@ -1,5 +1,15 @@
 /** A and B: which two things the page sets against each other, and what each says of its step. Pure. */
-import { apart, deviceName, disturbance, doubtOf, measuredChip, stepTime, total } from "./measured.js";
+import {
+  apart,
+  deviceName,
+  disturbance,
+  doubtOf,
+  loggedMfu,
+  loggedRows,
+  measuredChip,
+  stepTime,
+  total,
+} from "./measured.js";
 import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
 import { pinned, pinOf } from "./url.js";
 
@@ -9,12 +19,13 @@ import { pinned, pinOf } from "./url.js";
 /**
  * One side. `key`: "plan" (what the panel edits), "s:…" (another plan), "m:ID" (a measurement), "own" (what the chosen
  * profile's own ops should take). `range_s`: the interval of a prediction, the spread of a measurement. `samples`: of a
- * step of a program that looks up no tokens.
+ * step of a program that looks up no tokens. `logged`: what a log's own rate says, of one GPU or of nobody knows how many.
  * @typedef {{key: string, letter: "A" | "B", predicted: boolean, kind: string, name: string, extra: string, scenario: Scenario | null,
  *   estimate: Estimate | null, measurement: Measurement | null, item: any, chip: import("./types.js").Part,
  *   step_s: number | null,
  *   breakdown_s: Record<string, number> | null, phases_s: Record<string, number> | null,
- *   range_s: [number, number] | null, tokens: number | null, samples: number | null, chips: number | null, mfu: number | null,
+ *   range_s: [number, number] | null, tokens: number | null, samples: number | null,
+ *   logged: ReturnType<typeof loggedRows>, chips: number | null, mfu: number | null,
  *   peak_bytes: number | null, capacity_bytes: number | null, fits: boolean, risk_frac: number | null,
  *   disturbed: number}} Side
  * @typedef {{a: Side | null, b: Side | null, edited: "A" | "B" | ""}} Pair
@@ -61,19 +72,24 @@ function rowsOf(measurement) {
   if (prediction) return { tokens: perStep(prediction), samples: null };
   const training = proposed?.scenario?.training;
   if (training) return { tokens: training.seq_len * training.global_batch, samples: null };
+  const logged = loggedRows(measurement);
+  if (logged && measurement && measurement.world_size > 1) {
+    const all = logged.amount * (logged.each ? measurement.world_size : 1);
+    return logged.of === "tokens" ? { tokens: all, samples: null } : { tokens: null, samples: all };
+  }
   const rows = expected ? perStep(expected.estimate) : null;
   return expected?.rows === "samples" ? { tokens: null, samples: rows } : { tokens: rows, samples: null };
 }
 
 /** Why nobody knows what a side's throughput would count; "" where that is known, or the side is not there yet. @param {Side} side */
-export function uncounted({ key, tokens, samples, scenario, measurement, estimate }) {
-  if (tokens || samples || scenario || !(measurement || estimate)) return "";
+export function uncounted({ key, tokens, samples, logged, scenario, measurement, estimate }) {
+  if (tokens || samples || logged || scenario || !(measurement || estimate)) return "";
   if (key === "own" || measurement?.expected) return "no loss tells its tokens";
   return measurement?.prediction ? "" : "its scenario is not known";
 }
 
 /** What of a side is made anew each time. @type {(keyof Side)[]} */
-const MADE = ["item", "scenario", "chip", "range_s"];
+const MADE = ["item", "scenario", "chip", "range_s", "logged"];
 
 /** Whether two pairs say the same. @param {Pair | null} one @param {Pair} other */
 export function samePair(one, other) {
@@ -153,6 +169,7 @@ function predictedSide(key, letter, scenario, estimate, [name, extra], { item, c
     range_s: estimate?.interval_s ?? null,
     tokens: estimate?.tokens_per_s ? estimate.tokens_per_s * estimate.step_time_s : null,
     samples: null,
+    logged: null,
     chips: estimate?.chips ?? (scenario && chips(scenario)),
     mfu: estimate?.mfu || null,
     peak_bytes: memory?.peak_bytes || null,
@@ -174,6 +191,7 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
   const times = measurement?.steps_s ?? [];
   const disturbed = disturbance(measurement);
   const split = !disturbed && total(measurement?.breakdown_s) > 0 ? (measurement?.breakdown_s ?? null) : null;
+  const rows = rowsOf(measurement);
   const capacity = measurement?.device.memory_bytes ?? prediction?.memory.capacity_bytes ?? null;
   return {
     key,
@@ -191,9 +209,10 @@ function measuredSide(key, letter, id, measurement, { catalog, measured, measure
     breakdown_s: split,
     phases_s: measurement && total(measurement.phases_s) > 0 ? measurement.phases_s : null,
     range_s: times.length > 1 ? [Math.min(...times), Math.max(...times)] : null,
-    ...rowsOf(measurement),
+    ...rows,
+    logged: rows.tokens || rows.samples ? null : loggedRows(measurement),
     chips: prediction?.chips ?? measurement?.world_size ?? null,
-    mfu: prediction?.mfu && step_s ? (prediction.mfu * prediction.step_time_s) / step_s : null,
+    mfu: prediction?.mfu && step_s ? (prediction.mfu * prediction.step_time_s) / step_s : loggedMfu(measurement),
     peak_bytes: measurement?.memory.peak_bytes ?? null,
     capacity_bytes: typeof capacity === "number" ? capacity : chipCapacity(scenario, catalog),
     fits: measurement?.status !== "oom",
@@ -228,6 +247,19 @@ export function judged({ a, b }, catalog) {
   // a profile's own ops have no scenario, only a chip
   return !doubtOf(scenario ?? { cluster: { chip } }, catalog);
 }
+
+/**
+ * Rows of a step that one chip takes; null where nobody knows. @param {Side} side @param {"tokens" | "samples"} word
+ */
+export function rowsOfEach({ tokens, samples, logged, chips: number }, word) {
+  const rows = word === "samples" ? samples : tokens;
+  if (rows && number) return rows / number;
+  return logged?.each && logged.of === word ? logged.amount : null;
+}
+
+/** Rows of a step that all chips take, however many there are. @param {Side} side @param {"tokens" | "samples"} word */
+export const rowsOfAll = ({ tokens, samples, logged }, word) =>
+  (word === "samples" ? samples : tokens) ?? (logged && !logged.each && logged.of === word ? logged.amount : null);
 
 /** Whether all that stands there is known, and none of it says how long a step takes. @param {Pair} pair */
 export const silent = ({ a, b }) =>

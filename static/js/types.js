@@ -5,7 +5,8 @@
  * @typedef {{model: string | Part, cluster: Part, plan: Part, training: Part}} Scenario
  * @typedef {{field: string, message: string, remedy: string}} Problem
  * @typedef {Record<string, number>} Amounts  seconds or bytes by name
- * @typedef {{stage: number, layers: number, in_flight: number, peak_bytes: number, by_kind: Amounts}} Stage
+ * @typedef {{stage: number, layers: number, in_flight: number, peak_bytes: number,
+ *   reserved_bytes: number, by_kind: Amounts}} Stage
  * @typedef {{peak_bytes: number, reserved_bytes: number, capacity_bytes: number, fits: boolean, by_kind: Amounts,
  *   stages: Stage[], out_of_memory_frac?: number}} Memory
  * @typedef {{name: string, layer: string, phase: string, category: string, shape: any, count: number, flops: number,
@@ -39,7 +40,8 @@
  *   fields: Record<string, {value: any, sure: boolean, evidence: string}>}} Proposal
  * @typedef {{chip: string, rows: Amounts[], reasons: string[],
  *   errors: Record<string, {n: number, median_ape: number, bias: number}>, assumptions: string[],
- *   unpredicted: string, doubt: string, taken: string,
+ *   unpredicted: string, doubt: string, taken: string, names: Record<string, string>,
+ *   fits: {oom: number, oom_known: number, oom_unfit: number, ran: number, ran_unfit: number},
  *   taken_errors: Record<string, {n: number, median_ape: number, bias: number}>}} PredictedRows  of a table's rows, by
  *   column; errors in percent, of rows for which a chip was `taken` apart where others name theirs
  * @typedef {{id: string, label: string, origin: Part, status: string, device_name: string, world_size: number,

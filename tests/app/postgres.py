@@ -6,7 +6,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+
+from tests.ports import free_ports
 
 
 class Postgres:
@@ -31,8 +32,7 @@ class Postgres:
             shutil.chown(self.folder, self.user)
         initdb = [self.binaries / "initdb", "-D", self.folder / "data", "-U", "headroom", "-A", "trust", "-E", "UTF8"]
         subprocess.run([*initdb, "--no-sync"], user=self.user, cwd=self.folder, check=True, capture_output=True)
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            self.port = listener.getsockname()[1]
+        (self.port,) = free_ports(1)
         self.url = f"postgresql://headroom@127.0.0.1:{self.port}/postgres"
         self.start()
         return self

@@ -76,6 +76,13 @@ def test_half_a_body_ends_with_an_answer_and_leaves_nothing(address, data, head)
     assert os.listdir(data / "uploads") == []
 
 
+def test_a_body_of_two_lengths_is_refused_at_once(address):
+    said, took_s = ended(address, ESTIMATE.replace(b"99\r\n", b"2\r\nTransfer-Encoding: chunked\r\n"), b"{}")
+    assert said.startswith(b"HTTP/1.1 400 Bad Request\r\n")
+    assert b"application/problem+json" in said
+    assert took_s < WAIT_S
+
+
 def test_a_body_that_comes_slowly_is_taken(address):
     said, took_s = ended(address, UPLOAD, *([b"x" * 100] * 10), pause_s=0.3 * WAIT_S)
     assert took_s > 2.5 * WAIT_S

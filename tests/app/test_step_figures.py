@@ -212,8 +212,9 @@ def call_items(groups: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def pair_of(**about: Any) -> list[dict[str, Any]]:
     estimate = {"step_time_s": 2.0, "tokens_per_s": 256.0, "memory": {"fits": True}, "chips": 2, "mfu": 0.4}
-    expected = {"estimate": {**estimate, **about.pop("estimate", {})}, "rows": about.pop("rows", "tokens"), "ops": []}
-    measurement = {"id": "x", "label": "x", "device": {}, "steps_s": [2.5], "step_s": 2.5, "memory": {}, "status": "ok",
+    estimate |= about.pop("estimate", {})
+    expected = {"estimate": estimate, "rows": about.pop("counts", "tokens"), "ops": []}
+    measurement = {"id": "x", "label": "x", "device": {}, "origin": {"format": "kineto"}, "rows": [], "steps_s": [2.5], "step_s": 2.5, "memory": {}, "status": "ok",
                    "world_size": 2, "breakdown_s": {}, "phases_s": {}, "expected": expected, **about}  # fmt: skip
     scenario = {"model": "m", "cluster": {"chip": "c"}, "plan": {}, "training": {}}
     shown = {"a": "own", "b": "m:x", "measured": "x", "measurement": measurement, "measuredScenario": None,
@@ -230,9 +231,32 @@ def test_a_profile_of_unknown_scenario_has_the_tokens_that_its_proposal_or_its_l
     assert [one["tokens"] for one in proposed] == [4096] * 2
     (price,) = call_each("sides", "priceOf", [[by_loss[1], 3.6]])
     assert price == {"step_usd": 0.005, "million_usd": pytest.approx(0.005 / 512e-6)}
-    images = pair_of(rows="samples", proposed={"scenario": None, "reason": "no tokens"})
+    images = pair_of(counts="samples", proposed={"scenario": None, "reason": "no tokens"})
     assert [(one["tokens"], one["samples"]) for one in images] == [(None, 512)] * 2
     assert call_each("sides", "uncounted", [[one] for one in (*by_loss, *images)]) == [""] * 4
+
+
+def test_a_log_without_a_scenario_has_its_own_rates():
+    steps = [{"step": at, "step_s": 2.0 + at, "mfu_frac": 0.4} for at in range(3)]
+    log = {"expected": None, "origin": {"format": "log/loop"}, "step_s": 3.0}
+
+    def logged(rate: str, world: int = 1) -> dict[str, Any]:
+        rows = [{**step, rate: 300 / step["step_s"]} for step in steps]
+        side = pair_of(**log, world_size=world, rows=rows)[1]
+        return side
+
+    def each_and_all(side: dict[str, Any], word: str) -> list[float | None]:
+        return [call_each("sides", name, [[side, word]])[0] for name in ("rowsOfEach", "rowsOfAll")]
+
+    one_gpu, everybody = logged("tokens_per_s_per_gpu"), logged("tokens_per_s")
+    assert (one_gpu["mfu"], one_gpu["tokens"]) == (0.4, None)
+    assert each_and_all(one_gpu, "tokens") == [pytest.approx(300), None]
+    # how many GPUs these are shared by, the log does not say
+    assert each_and_all(everybody, "tokens") == [None, pytest.approx(300)]
+    assert each_and_all(logged("samples_per_s"), "samples") == [None, pytest.approx(300)]
+    assert each_and_all(logged("tokens_per_s", world=4), "tokens") == [pytest.approx(75), pytest.approx(300)]
+    assert each_and_all(logged("tokens_per_s_per_gpu", world=4), "tokens") == [pytest.approx(300), pytest.approx(1200)]
+    assert call_each("sides", "uncounted", [[one] for one in (one_gpu, everybody)]) == ["", ""]
 
 
 def test_a_profile_whose_tokens_nobody_can_tell_says_why():

@@ -6,15 +6,20 @@ import errno
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 
 import pytest
 import sqlalchemy as sa
+from fastapi.testclient import TestClient
 
+from app import database
+from app.main import create_app
 from app.storage import FULL, READ_ONLY, trouble_of, unwritable
 from estimator.scenario.codec import encode
 from tests.app.examples import HEADROOM, MEASUREMENT, ROOT, SCENARIO, write_run, write_upload
 from tests.app.serving import serving
+from tests.app.waiting import until
 
 JOB = {"scenario": SCENARIO, "device": "cpu", "warmup": 0, "steps": 1}
 RESULT = json.dumps(encode(MEASUREMENT)).encode()
@@ -110,6 +115,25 @@ def test_what_a_read_only_disk_holds_is_served(data, small_disk, index):
             2,
             "headroom: data: another Headroom server uses",
         )
+
+
+def test_an_index_that_somebody_locks_at_the_start_is_taken_up_once_it_is_free(settings, monkeypatch):
+    monkeypatch.setattr(database, "SQLITE_PATIENCE_MS", 100)
+    monkeypatch.setattr("app.main.TAKE_UP_S", 0.1)
+    write_upload(settings.data / "uploads", "20260101-000000-000-bbbbbb")
+    with TestClient(create_app(settings)):
+        pass  # makes the index
+    index = sqlite3.connect(settings.data / "index.sqlite3", isolation_level=None)
+    index.execute("BEGIN IMMEDIATE")
+    with TestClient(create_app(settings), base_url="http://127.0.0.1:8000") as client:
+        assert "locked" in client.get("/api/health").json()["storage"]
+        added = client.put("/api/uploads?filename=r.json", content=RESULT).json()["upload_id"]
+        assert client.delete("/api/uploads/20260101-000000-000-bbbbbb").status_code == 204
+        index.execute("ROLLBACK")
+        until(lambda: client.get("/api/health").json()["storage"] == "ok")
+        assert what_is_there(client) == (0, 1)
+        assert index.execute("SELECT id FROM headroom_uploads").fetchall() == [(added,)]
+    index.close()
 
 
 def headroom(disk, *arguments: str) -> subprocess.CompletedProcess[str]:

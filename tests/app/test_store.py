@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shutil
+import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from app import database
 from app.disk import DataFolder, write_json
 from app.runs.run import read_run
 from app.store import Store
@@ -183,3 +188,44 @@ def test_a_folder_that_has_gone_already_is_no_hindrance(open_store, data):
     shutil.rmtree(data.runs / "r2")
     store.remove_run("r2")
     assert store.runs() == []
+
+
+def test_what_is_stored_while_a_locked_index_is_taken_up_is_in_it(data, tmp_path, monkeypatch):
+    monkeypatch.setattr(database, "SQLITE_PATIENCE_MS", 100)
+    file = tmp_path / "index.sqlite3"
+    store, later = (Store(f"sqlite:///{file}", data, tmp_path / "samples") for _ in range(2))
+    store.open()
+    known = {"r0", *(f"r0-{number}" for number in range(100))}  # reading them takes a while
+    for name in known - {write_run(data.runs, "r0").name}:
+        shutil.copytree(data.runs / "r0", data.runs / name)
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        store.open_to_read()
+        assert not store.take_up()
+        assert store.trouble
+        assert store.trouble.status == 503
+    begun, ended = threading.Barrier(5, timeout=60), threading.Event()
+
+    def use(name: str) -> list[str]:
+        put: list[str] = []
+        while len(put) < 3 or not ended.is_set():
+            put.append(f"{name}-{len(put)}")
+            store.put_run(read_run(write_run(data.runs, put[-1])))
+            assert store.run(put[-1])
+            if len(put) == 2:
+                begun.wait()
+        return put
+
+    with ThreadPoolExecutor(4) as pool:
+        users = [pool.submit(use, f"user{number}") for number in range(4)]
+        try:
+            begun.wait()
+            assert store.take_up()
+        finally:
+            ended.set()
+        known |= {name for one in users for name in one.result()}
+    assert store.trouble is None
+    assert {run.id for run in store.runs()} == known
+    store.close()
+    assert {run.id for run in later.runs()} == known
+    later.close()

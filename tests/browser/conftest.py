@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Response
+from playwright.sync_api import BrowserContext, ConsoleMessage, Page
 
 from tests.browser.server import ROOT, Server
 
@@ -56,7 +57,7 @@ OpenPage = Callable[..., Page]
 class Watched:
     """A page whose console errors and failed requests are noted; the statuses of ``refusals`` are provoked on purpose.
 
-    The browser notes those in its console by itself.
+    The browser says each of them in its console: to be told of every response of a page costs more.
     """
 
     def __init__(self, browser: BrowserContext) -> None:
@@ -64,7 +65,6 @@ class Watched:
         self.found: list[str] = []
         self.refusals: tuple[int, ...] = ()
         self.page.on("console", self._console)
-        self.page.on("response", self._response)
         self.page.on("pageerror", lambda error: self.found.append(f"exception: {error}"))
 
     def look(self, width: int, scheme: str) -> None:
@@ -72,13 +72,12 @@ class Watched:
         self.page.emulate_media(color_scheme=scheme)
 
     def _console(self, message: ConsoleMessage) -> None:
-        own = message.text.startswith("Failed to load resource")  # the browser's, told by `_response` with its address
-        if message.type in ("error", "warning", "trace") and not own:  # Plotly warns by traces
+        if message.text.startswith("Failed to load resource"):
+            status = re.search(r"responded with a status of (\d+)", message.text)
+            if status and int(status[1]) not in self.refusals:
+                self.found.append(f"{status[1]} {message.location['url']}")
+        elif message.type in ("error", "warning", "trace"):  # Plotly warns by traces
             self.found.append(f"{message.type}: {message.text}")
-
-    def _response(self, answer: Response) -> None:
-        if answer.status >= 400 and answer.status not in self.refusals:
-            self.found.append(f"{answer.status} {answer.request.method} {answer.url}")
 
 
 @pytest.fixture

@@ -106,9 +106,19 @@ def test_the_page_opens_with_a_prediction_a_and_its_run_b_and_where_the_differen
 
     # turned narrow, every cause has the two lines that its words take
     rows = page.locator(ROWS)
+    page.locator("#tab-configuration").click()
     for width, height in ((390, 32), (1440, 18)):
         page.set_viewport_size({"width": width, "height": 900})
         expect(rows.first).to_have_css("height", f"{height}px")
+        # what else comes into sight is drawn anew as well: a drag on a phone's figure scrolls the page
+        page.locator("#timeline").scroll_into_view_if_needed()
+        page.wait_for_function(
+            "(drag) => document.querySelector('#timeline .plot').layout.dragmode === drag",
+            arg=False if width < 600 else "zoom",
+        )
+        # and the tab that was chosen stays in sight
+        page.locator(".details").scroll_into_view_if_needed()
+        expect(page.locator("#tab-configuration")).to_be_in_viewport(ratio=1)
 
     # the price is edited in place, and stands in the address
     price = page.locator("#tile-price .own, #tile-price dd > b").last

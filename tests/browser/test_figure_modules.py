@@ -145,6 +145,11 @@ def test_how_far_predictions_are_off_is_said_in_words(call, columns, said):
     more = call("predictedRows", "errorWords", {**predicted, "reasons": reasons, "doubt": "all is far off"})
     assert more == f"Predicted on X: {said}. All is far off. Not predicted: 2 rows (A100 may be two)."
     apart = call("predictedRows", "errorWords", {**predicted, "taken_errors": errors, "taken": "Y"})
+    fits = {"oom": 3, "oom_known": 3, "oom_unfit": 2, "ran": 12, "ran_unfit": 1}
+    memory = call("predictedRows", "errorWords", {**predicted, "fits": fits})
+    assert memory.endswith(" Predicted not to fit: 2 of 3 rows that ran out of memory, 1 of 12 rows that ran.")
+    alone = {**predicted, "errors": {}, "unpredicted": "why", "fits": {"oom": 1}}
+    assert call("predictedRows", "errorWords", alone) == "Not predicted: why. 1 row ran out of memory."
     rows = "Rows that name no GPU of the catalogue, for which Y is taken"
     assert apart == f"Predicted on X: {said}. {rows}: {said}."
 

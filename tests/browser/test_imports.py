@@ -193,11 +193,42 @@ def test_a_table_that_names_no_device_asks_for_it(visit, drop):
     expect(card).to_contain_text("Assumed: attention eager, as the table states none.")
     # a mistake is no fate
     card.get_by_role("button", name="measured on another chip").click()
-    expect(card.locator(".questions select")).to_have_value("a100-80gb-sxm")
-    card.locator(".questions select").select_option("h100-sxm")
+    expect(card.locator(".questions select:visible")).to_have_value("a100-80gb-sxm")
+    card.locator(".questions select:visible").select_option("h100-sxm")
     expect(card).to_contain_text("If that is right: Predicted on NVIDIA H100 SXM 80 GB: ")
     card.get_by_role("button", name="Confirm").click()
     expect(card.locator(".questions")).to_contain_text("On what? NVIDIA H100 SXM 80 GB")
+
+
+NAMED = "model,GPU,batch,seq len,step (ms)\ngpt2,H100,8,1024,50\ngpt2,B9,8,1024,90\n"
+
+
+def test_what_a_table_calls_its_gpus_is_corrected_by_chips_of_the_catalogue_or_one_s_own(visit, drop, tmp_path):
+    page = visit("/?chip=a100-80gb-sxm")
+    wait_for_figures(page)
+    own = """async () => {
+        const [{ savePart }, { state }] = [await import(js("ownParts")), await import(js("state"))];
+        const { value } = state.catalog.chips.find(({ key }) => key === "h100-sxm");
+        savePart("chip", "Lab card", { ...value, name: "Lab card", label: "Lab card" });
+    }"""
+    page.evaluate(own)
+    (tmp_path / "named.csv").write_text(NAMED)
+    drop(page, tmp_path / "named.csv")
+    expect_view(page, "measurements")
+    questions = page.locator("#details .questions")
+    expect(questions).to_contain_text("In its rows H100 is NVIDIA H100 SXM 80 GB; B9 is unknown")
+    questions.get_by_role("button", name="correct the chips of its rows").click()
+    expect(questions.get_by_label("name in its rows")).to_have_value("B9")
+    questions.get_by_label("chip of that name").select_option("Lab card")
+    expect(questions).to_contain_text("B9 is Lab card")
+    expect(questions.locator("select:visible")).to_have_count(2)
+    expect(page.locator("#details")).to_contain_text("Predicted on NVIDIA H100 SXM 80 GB, Lab card: ")
+    # a name that the catalogue knows is another machine's, and is taken back
+    questions.get_by_label("name in its rows").select_option("H100")
+    questions.get_by_label("chip of that name").select_option("h200-sxm")
+    expect(questions).to_contain_text("H100 is NVIDIA H200 SXM 141 GB; B9 is Lab card")
+    questions.get_by_label("chip of that name").select_option("as the table has it")
+    expect(questions).to_contain_text("H100 is NVIDIA H100 SXM 80 GB; B9 is Lab card")
 
 
 WITHOUT = [

@@ -83,8 +83,16 @@ def test_hardware_at_multiples_moves_the_step_and_the_catalogue_is_the_middle(vi
     # what the slower link costs is said by cause
     expect(page.locator("#step-time .causes li", has_text="communication").first).to_contain_text("slower link")
     assert headline(page) != before
+    # beyond the slider's end a number is typed; what is none is taken back
+    exact = page.get_by_label("link, exact multiple")
+    for typed, wanted in (("25", "25"), ("0", "25")):
+        exact.fill(typed)
+        exact.press("Enter")
+        expect(exact).to_have_value(wanted)
+    expect(page.locator("details.multiples")).to_contain_text("link ×25")
+    expect(link).to_have_value("3")
     link.dblclick()
-    page.wait_for_function("() => !location.search.includes('%C3%970.5')")
+    page.wait_for_function("() => !location.search.includes('%C3%9725')")
     settled(page)
     assert headline(page) == before
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 
 import torch.distributed.fsdp
@@ -16,12 +15,12 @@ import torch.distributed.tensor  # noqa: F401 (what most ranks would import)
 
 from runners.__main__ import main
 from runners.worker import leave
+from tests.ports import free_ports
 
 
 def start(ranks: int, arguments: list[str]) -> int:
     """Run the command on every rank; return 0, or the status of a rank that failed, which ends the others."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = listener.getsockname()[1]
+    (port,) = free_ports(1)
     shared = {"WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks), "MASTER_ADDR": "127.0.0.1"}
     os.environ |= {**shared, "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo"}
     processes = [_forked(rank, arguments) for rank in range(ranks)]

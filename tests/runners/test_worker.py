@@ -94,6 +94,20 @@ def test_a_run_that_is_stopped_while_it_imports_torch_is_cancelled(tmp_path, mod
     assert last_state(tmp_path)["message"] == "stopped on request"
 
 
+WITH_A_THREAD = """
+import runpy, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+runpy.run_module("runners", run_name="__main__")
+"""
+
+
+def test_a_process_that_is_done_waits_for_no_thread(tmp_path):
+    """Such as wait in a collective, or for workers of a compiler."""
+    command = (sys.executable, "-c", WITH_A_THREAD, "collectives", "--out", str(tmp_path / "r.json"), "--device", "cpu")
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr.partition(".")[0]) == (2, "world_size: one process has nobody to talk to")
+
+
 def test_an_unforeseen_failure_leaves_a_result_with_its_message(tmp_path):
     write_job(tmp_path, Job(scenario=scenario_json(), device="cpu", steps=1, warmup=0))
     code = (

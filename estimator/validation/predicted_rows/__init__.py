@@ -7,13 +7,14 @@ collective, is priced by the formulas that price everything, and comes back as n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 from estimator.cost.efficiency import Calibrated
 from estimator.scenario import catalog
-from estimator.scenario.measurement import Measurement, status_of_row
+from estimator.scenario.hardware import Chip
+from estimator.scenario.measurement import OOM, Measurement, status_of_row
 from estimator.scenario.problems import InputProblems, either
 from estimator.validation.predicted_rows import (
     attention,
@@ -25,7 +26,7 @@ from estimator.validation.predicted_rows import (
     text_steps,
     toy_parallel,
 )
-from estimator.validation.predicted_rows.device import TableDevice
+from estimator.validation.predicted_rows.device import NEEDED, TableDevice, chip_named, chips_said
 from estimator.validation.predicted_rows.uncovered import UNKNOWN_ROWS, uncovered
 from estimator.validation.score import Errors, errors
 from estimator.validation.spellings import LONGEST_NAME, chips_of_row, gpu_of_row
@@ -59,12 +60,28 @@ NO_NUMBERS = "its rows have no number in a column that is predicted"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Fits:
+    """Rows that ran out of memory, how many of them have a predicted need, and how many do not fit by it.
+
+    ``ran`` and ``ran_unfit``: the same of the rows that ran.
+    """
+
+    oom: int = 0
+    oom_known: int = 0
+    oom_unfit: int = 0
+    ran: int = 0
+    ran_unfit: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class PredictedTable:
     """Predictions of a table on ``chip``, row by row ({} where there is none), and their errors by column.
 
     ``reasons`` says of each row why it has none, "" where it has; ``unpredicted`` why no row has one; ``doubt`` what
     is likely wrong where every prediction of an imported table is far off. Where rows name their own GPU and others do
-    not, ``errors`` are of those that do, and ``taken_errors`` of the others, for which ``chip`` was taken.
+    not, ``errors`` are of those that do, and ``taken_errors`` of the others, for which ``chip`` was taken. ``names``:
+    what each name of a GPU in the rows of an imported table was taken for, "" where for none. ``fits``: whether what
+    ran out of memory is predicted to.
     """
 
     chip: str
@@ -76,38 +93,50 @@ class PredictedTable:
     doubt: str = ""
     taken_errors: dict[str, Errors] = field(default_factory=dict)
     taken: str = ""
+    names: dict[str, str] = field(default_factory=dict)
+    fits: Fits = Fits()
 
 
-def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated | None = None) -> PredictedTable:
+def predicted_table(
+    measurement: Measurement, chip: str | Chip, calibration: Calibrated | None = None
+) -> PredictedTable:
     """Predict a measurement's rows as if measured on the catalogue's ``chip``; raise InputProblems if it has none.
 
-    ``calibration`` as for an estimate. Without a chip, "", only rows of a text that name their own in a column ``gpu``
-    are predicted; each of those stays on it whatever ``chip`` is. Columns are where the row has a number in them. Rows
+    ``chip`` may be one's own; ``calibration`` as for an estimate. Without a chip, "", only rows of a text that name
+    their own in a column ``gpu`` are predicted; each of those stays on it, or on what people said that its name is,
+    whatever ``chip`` is. Columns are where the row has a number in them. Rows
     that no formula covers, and those that were not measured, stay empty.
     """
     row_of = PREDICTED.get(measurement.origin.format)
     assumed: dict[str, None] = {}
 
     @cache
-    def place_of(key: str) -> TableDevice:
+    def place_of(key: str | Chip) -> TableDevice:
         ranks = max(1, measurement.world_size)
         return TableDevice(chip=key, ranks=ranks, calibration=calibration, assumed=assumed)
 
     name = measurement.device.get("name")
-    if chip and catalog.chip(chip).name == catalog.THIS_CPU and name and str(name) not in place_of(chip).label:
+    if chip and place_of(chip).hardware.name == catalog.THIS_CPU and name and str(name) not in place_of(chip).label:
         place_of(chip).assume(f"this CPU, though another was measured ({name})")
-    own = [_chip_of_row(row, chip, measurement.origin.format) for row in measurement.rows]
+    form, said = measurement.origin.format, chips_said(measurement)
+    own = [_chip_of_row(row, chip, form, said) for row in measurement.rows]
     if not chip and not any(key for key, _ in own):
         whys = dict.fromkeys(why for _, why in own) or {NO_CHIP: None}
-        return unpredicted_table(measurement, "; ".join(whys) if row_of else UNKNOWN_ROWS)
+        why = "; ".join(whys) if row_of else UNKNOWN_ROWS
+        return replace(unpredicted_table(measurement, why), names=_names(measurement, [None] * len(own)))
     for key, why in own:
         if key and why and why != NO_CHIP:
             place_of(key).assume(why)
     places = [place_of(key) if key else None for key, _ in own]
-    found = tuple(
-        _row(row_of, row, place) if row_of and place else {}
+    formulas = [
+        _formula(row_of, row, place) if row_of and place and status_of_row(row) in ("ok", OOM) else {}
         for row, place in zip(measurement.rows, places, strict=True)
-    )
+    ]
+    found = tuple(map(_columns, measurement.rows, formulas))
+    needs = [
+        (status_of_row(row), formula.get(NEEDED, 0.0), place.hardware.memory_bytes if place else 0.0)
+        for row, formula, place in zip(measurement.rows, formulas, places, strict=True)
+    ]
     percent: dict[str, list[float]] = {}
     of_taken: dict[str, list[float]] = {}
     mixed = any(predicted and not why for predicted, (_, why) in zip(found, own, strict=True))
@@ -116,8 +145,10 @@ def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated
             (of_taken if mixed and why else percent).setdefault(column, []).append(100 * (value / row[column] - 1))
     labels = dict.fromkeys(place.label for place in places if place) or {place_of(chip).label: None}
     reasons = tuple(
-        why if place is None else _reason(measurement.origin.format, row, predicted, row_of, place)
-        for row, predicted, place, (_, why) in zip(measurement.rows, found, places, own, strict=True)
+        why
+        if place is None
+        else _out_of_memory(*need) or _reason(measurement.origin.format, row, predicted, row_of, place)
+        for row, predicted, place, (_, why), need in zip(measurement.rows, found, places, own, needs, strict=True)
     )
     return PredictedTable(
         chip=", ".join(labels),
@@ -129,7 +160,29 @@ def predicted_table(measurement: Measurement, chip: str, calibration: Calibrated
         doubt=_doubt(measurement.origin.format, percent),
         taken_errors={column: errors(some) for column, some in of_taken.items()},
         taken=place_of(chip).label if of_taken else "",
+        names=_names(measurement, places),
+        fits=_fits(needs),
     )
+
+
+def _fits(needs: Sequence[tuple[str, float, float]]) -> Fits:
+    oom = [(needed, there) for status, needed, there in needs if status == OOM]
+    ran = [(needed, there) for status, needed, there in needs if status == "ok" and needed]
+    return Fits(
+        oom=len(oom),
+        oom_known=sum(needed > 0 for needed, _ in oom),
+        oom_unfit=sum(needed > there for needed, there in oom if needed),
+        ran=len(ran),
+        ran_unfit=sum(needed > there for needed, there in ran),
+    )
+
+
+def _out_of_memory(status: str, needed: float, there: float) -> str:
+    """Why a row that ran out of memory has no prediction: what it is predicted to need; "" where nothing tells."""
+    if status != OOM or not needed:
+        return ""
+    sizes = f"{needed / 1e9:,.1f} of {there / 1e9:,.1f} GB"
+    return f"it ran out of memory{', as predicted: ' if needed > there else ', though predicted to need '}{sizes}"
 
 
 MOST_REASONS = 3
@@ -144,21 +197,35 @@ def _doubt(form: str, percent: Mapping[str, Sequence[float]]) -> str:
     return "every prediction is more than 3 times off: something assumed, or a unit of the table, is likely wrong"
 
 
-def _chip_of_row(row: Mapping[str, Any], chip: str, form: str) -> tuple[str, str]:
-    """The chip of a row, its own where it names one, else the table's ``chip``; "", and why, where nothing tells."""
+def _names(measurement: Measurement, places: Sequence[TableDevice | None]) -> dict[str, str]:
+    """What each name of a GPU in the rows of a text was taken for, the rows' order."""
+    if not measurement.origin.format.startswith("text/"):
+        return {}
+    named = ((gpu_of_row(row), place) for row, place in zip(measurement.rows, places, strict=True))
+    return {name: place.label if place else "" for name, place in named if name}
+
+
+def _chip_of_row(
+    row: Mapping[str, Any], chip: str | Chip, form: str, said: Mapping[str, str | Chip]
+) -> tuple[str | Chip, str]:
+    """The chip of a row, its own where it names one, else the table's ``chip``; "", and why, where nothing tells.
+
+    ``said``: what people say that names are.
+    """
     if not form.startswith("text/") or not gpu_of_row(row):
         return chip, NO_CHIP
+    if found := chip_named(row, said):
+        return found, ""
     named, name = chips_of_row(row), gpu_of_row(row)[:LONGEST_NAME]
-    if len(named) == 1:
-        return named[0], ""
+    table = chip if isinstance(chip, Chip) else catalog.chip(chip) if chip else None
     if named:
-        if chip and catalog.chip(chip).name in named:
+        if table and table.name in named:
             return chip, ""
         column = "gpu" if "gpu" in row else "hardware"
         return "", f"{name} may be {either(named)}: write which into the column {column}"
     unknown = f"the catalogue has no GPU {name!r}"
-    if chip:
-        return chip, f"{unknown}, so {catalog.chip(chip).label} is taken"
+    if table:
+        return chip, f"{unknown}, so {table.label or table.name} is taken"
     return "", f"{unknown}: choose one that is like it under “On what?”, or add it (docs/adding_a_gpu.md)"
 
 
@@ -210,12 +277,12 @@ def _why_not(
     return why if why != UNKNOWN_ROWS or UNKNOWN_ROWS in same else "; ".join(same[:MOST_REASONS])
 
 
-def _row(row_of: RowOf, row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
+def _columns(row: Mapping[str, Any], formula: Mapping[str, float]) -> dict[str, float]:
     if status_of_row(row) != "ok":
         return {}
     return {
         column: value
-        for column, value in _formula(row_of, row, place).items()
+        for column, value in formula.items()
         if isinstance(row.get(column), (int, float)) and not isinstance(row[column], bool) and row[column] > 0
     }
 

@@ -10,7 +10,6 @@ from estimator.cost.price import price
 from estimator.operations.attention import core
 from estimator.operations.op import Op, gemm, kernels
 from estimator.operations.rank_sizes import rank_sizes
-from estimator.scenario import catalog
 from estimator.scenario.breakdown import Category
 from estimator.scenario.hardware import PEAK_FIELD
 from estimator.validation.predicted_rows.device import TableDevice, whole, word
@@ -35,7 +34,7 @@ def attention_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float
     """Predict a row of ``attention``: device time of its kernels, which the host has launched before they begin."""
     name, precision = word(row, "implementation"), word(row, "precision")
     precision = PRECISIONS.get(precision, precision)
-    chip, phases = catalog.chip(place.chip), WHOLE.get(word(row, "pass"), ())
+    chip, phases = place.hardware, WHOLE.get(word(row, "pass"), ())
     if precision not in PEAK_FIELD:
         return {}
     heads, dim, batch, length = (whole(row, column) for column in ("heads", "head_dim", "batch", "seq_len"))
@@ -62,7 +61,7 @@ def fused_ops(
 
 def tile_columns(place: TableDevice, precision: str) -> int:
     """How many columns a product without tensor cores is made wider to; 1 where nothing is known of it."""
-    return NARROWEST.get(catalog.chip(place.chip).efficiency, 1) if precision == "fp32" else 1
+    return NARROWEST.get(place.hardware.efficiency, 1) if precision == "fp32" else 1
 
 
 def naive_ops(

@@ -10,13 +10,17 @@ from typing import Any
 
 from estimator.cost.efficiency import Calibrated, Efficiencies, efficiencies_for
 from estimator.scenario import catalog
-from estimator.scenario.hardware import Cluster
+from estimator.scenario.codec import encode
+from estimator.scenario.hardware import Chip, Cluster
 from estimator.scenario.measurement import Measurement
 from estimator.scenario.plan import AXES
 from estimator.scenario.problems import InputProblems, Problem
-from estimator.scenario.scenario import Scenario, cluster_from_json, scenario_from_json
+from estimator.scenario.scenario import Scenario, chip_from_json, cluster_from_json, scenario_from_json
 from estimator.validation.csv_row import chips_of_a_node
+from estimator.validation.spellings import chips_of_row, gpu_of_row
 
+NEEDED = "needed_bytes"
+"""Beside predictions of a row's columns: what the allocator would hold of the fullest rank, which fits or does not."""
 LARGEST = 1_000_000_000_000
 """No count of a row, bytes of a payload included, is above it; what is was not written by a benchmark."""
 
@@ -45,37 +49,56 @@ def word(row: Mapping[str, Any], column: str, default: str | None = None) -> str
     raise InputProblems([Problem(field=column, message="is no word", remedy="Import the table again.")])
 
 
-def chip_of(measurement: Measurement) -> str:
-    """Name the chip that a measurement ran on as the catalogue finds it, "" where it does not say.
+def chip_of(measurement: Measurement) -> str | Chip:
+    """Name the chip that a measurement ran on as the catalogue finds it, "" where it does not say; or one's own.
 
     Of CPUs the catalogue has at most the one that runs this, which then stands for all.
     """
     if measurement.device.get("kind") == "cpu":
         return catalog.THIS_CPU
-    return str(measurement.device.get("name") or "")
+    own = measurement.device.get("own")
+    return chip_from_json(own) if own else str(measurement.device.get("name") or "")
+
+
+def chips_said(measurement: Measurement) -> dict[str, str | Chip]:
+    """What people say that the GPU names of a table's rows are: chips of the catalogue by name, or their own."""
+    said = measurement.device.get("chips")
+    named = said.items() if isinstance(said, Mapping) else ()
+    return {name: chip if isinstance(chip, str) else chip_from_json(chip) for name, chip in named}
+
+
+def chip_named(row: Mapping[str, Any], said: Mapping[str, str | Chip]) -> str | Chip:
+    """What the GPU name of a row is: as people ``said``, else the only chip that the catalogue has of it, else ""."""
+    known = chips_of_row(row)
+    return said.get(gpu_of_row(row)) or (known[0] if len(known) == 1 else "")
 
 
 @dataclass(kw_only=True)
 class TableDevice:
-    """A chip of the catalogue, and the ranks that a row has where it names none.
+    """A chip of the catalogue or one's own, and the ranks that a row has where it names none.
 
     They are in one node, unless they are more than usual in one of this chip.
     """
 
-    chip: str
+    chip: str | Chip
     ranks: int
     calibration: Calibrated | None = None
     assumed: dict[str, None] = field(default_factory=dict)
 
     @cached_property
+    def hardware(self) -> Chip:
+        """What the chip is; raises InputProblems where the catalogue has none of that name."""
+        return catalog.chip(self.chip) if isinstance(self.chip, str) else self.chip
+
+    @cached_property
     def label(self) -> str:
         """What people call the chip; raises InputProblems where the catalogue has none of that name."""
-        return catalog.chip(self.chip).label or self.chip
+        return self.hardware.label or self.hardware.name or "a chip of one's own"
 
     @cached_property
     def efficiencies(self) -> Efficiencies:
         """Shares of the peaks that the chip reaches: as it was calibrated, else as its family does."""
-        return efficiencies_for(catalog.chip(self.chip), self.calibration)
+        return efficiencies_for(self.hardware, self.calibration)
 
     def assume(self, words: str) -> None:
         """Note something that the table does not say; once."""
@@ -91,6 +114,6 @@ class TableDevice:
         return scenario_from_json({"model": model, "cluster": self._node(ranks), "plan": plan, "training": training})
 
     def _node(self, ranks: int) -> dict[str, Any]:
-        usual = catalog.chip(self.chip).chips_per_node
+        usual = self.hardware.chips_per_node
         in_node = ranks if ranks <= usual or usual == 1 else chips_of_a_node(ranks, usual)
-        return {"chip": self.chip, "chips_per_node": in_node, "nodes": ranks // in_node}
+        return {"chip": encode(self.chip), "chips_per_node": in_node, "nodes": ranks // in_node}

@@ -12,12 +12,15 @@ from estimator.validation.score import Skipped, predict_rows
 
 RATES = ("measured_tokens_per_s_per_gpu", "measured_tflops_per_gpu", "measured_mfu")
 """Columns that say the step's time as a rate; by each source's own convention of FLOPs."""
+OWN = "own"
+"""The name of a chip of one's own that has none."""
 
 
 def run_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     """Predict a run on the chip of its row; raise InputProblems saying why it cannot be."""
-    cells = {name: _cell(value) for name, value in row.items()} | {"hardware": place.chip}
-    (found,) = predict_rows([cells], place.calibration)
+    cells = {name: _cell(value) for name, value in row.items()} | {"hardware": place.hardware.name.strip() or OWN}
+    own = {} if isinstance(place.chip, str) else {cells["hardware"]: place.chip}
+    (found,) = predict_rows([cells], place.calibration, own)
     if isinstance(found, Skipped):
         remedy = "Correct the row, and import the table again."
         raise InputProblems([Problem(field=found.source_id or "row", message=found.reason, remedy=remedy)])

@@ -9,7 +9,6 @@ from estimator.cost.collectives import Group, collective_s
 from estimator.cost.price import price
 from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
-from estimator.scenario import catalog
 from estimator.validation.predicted_rows.device import TableDevice, whole, word
 
 OPS = {
@@ -43,7 +42,7 @@ def layer_row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
         "attention": attention,
     }
     d = rank_sizes(place.scenario(model, {"cp": ranks, "cp_kind": "ulysses"}, training))
-    chip = catalog.chip(place.chip)
+    chip = place.hardware
     return {
         "median_s": sum(
             float(price(op, chip, place.efficiencies).seconds * op.count)

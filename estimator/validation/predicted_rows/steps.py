@@ -13,7 +13,7 @@ from estimator.scenario import catalog
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.codec import encode
 from estimator.scenario.scenario import Scenario
-from estimator.validation.predicted_rows.device import TableDevice, whole, word
+from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
 
 Row = Mapping[str, Any]
 
@@ -40,6 +40,8 @@ def grid_row(row: Row, place: TableDevice) -> dict[str, float]:
     found["step_s"] = sum(found.values())
     if not graph and mode != "forward":
         found["peak_bytes"] = _peak_bytes(row, place, mode)
+    if mode == "step":
+        found[NEEDED] = one.memory.reserved_bytes
     return found
 
 
@@ -63,6 +65,7 @@ def variant_row(row: Row, place: TableDevice) -> dict[str, float]:
         "step_s": one.step_time_s,
         "exposed_communication_s": one.phases_s[Phase.EXPOSED_COMMUNICATION],
         "bubble_s": one.phases_s[Phase.BUBBLE],
+        NEEDED: one.memory.reserved_bytes,
     }
     return found if word(row, "kind") in OWN_BUFFERS else {**found, "peak_bytes": one.memory.peak_bytes}
 

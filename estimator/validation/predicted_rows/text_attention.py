@@ -13,7 +13,6 @@ from typing import Any
 from estimator.cost.host import phase_wait_s
 from estimator.cost.price import price
 from estimator.operations.op import Op
-from estimator.scenario import catalog
 from estimator.scenario.hardware import PEAK_FIELD, peak_flops_per_s
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.units import Number
@@ -146,9 +145,9 @@ def _precision(row: Mapping[str, Any], place: TableDevice) -> str:
         place.assume("precision fp32, as the table states none")
     written = word(row, "precision", "fp32")
     found = {"fp16": "bf16"}.get(written, written)
-    if found not in PEAK_FIELD or not peak_flops_per_s(catalog.chip(place.chip), found) > 0:
+    if found not in PEAK_FIELD or not peak_flops_per_s(place.hardware, found) > 0:
         remedy = "Choose a chip that has it."
-        raise InputProblems([Problem(field="precision", message=f"{place.chip} has no {found}", remedy=remedy)])
+        raise InputProblems([Problem(field="precision", message=f"{place.label} has no {found}", remedy=remedy)])
     return found
 
 
@@ -166,7 +165,7 @@ def _ops_of(
 
 
 def _device_s(ops: Sequence[Op], phases: Sequence[str], place: TableDevice) -> float:
-    chip = catalog.chip(place.chip)
+    chip = place.hardware
     return sum(float(price(op, chip, place.efficiencies).seconds) for op in ops if op.phase in phases)
 
 

@@ -6,13 +6,14 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from estimator.scenario import catalog
 from estimator.scenario.breakdown import Phase
 from estimator.scenario.hardware import Chip
+from estimator.scenario.measurement import OOM, status_of_row
 from estimator.scenario.problems import InputProblems, Problem
 from estimator.scenario.scenario import Scenario
+from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.csv_row import SHARDINGS
-from estimator.validation.predicted_rows.device import TableDevice, whole, word
+from estimator.validation.predicted_rows.device import NEEDED, TableDevice, whole, word
 from estimator.validation.predicted_rows.steps import PARTS, Row, estimated, part_s, scenario_of, variant_plan
 from estimator.validation.spellings import precision_of
 
@@ -38,6 +39,7 @@ def text_row(row: Row, place: TableDevice) -> dict[str, float]:
         "step_s": one.step_time_s,
         "peak_bytes": one.memory.peak_bytes,
         "peak_memory_bytes": one.memory.peak_bytes,
+        NEEDED: one.memory.reserved_bytes,
         **_rates(scenario, one.step_time_s),
     }
 
@@ -75,6 +77,9 @@ def _scenario(row: Row, place: TableDevice) -> Scenario:
     plan = _plan(row, ranks, place)
     each, at_once = _sequences_of_each(row, plan["dp"], place)
     choices = list(_shares(row, each, at_once, plan["pp"]))
+    if len(choices) > 1 and status_of_row(row) == OOM:
+        choices = choices[:1]
+        place.assume("what ran out of memory took a GPU's sequences at once (columns micro batch, recompute)")
     found = [scenario_of({**known, **choice}, place, plan) for choice in choices]
     fitting = (at for at, one in enumerate(found) if estimated(one, place.calibration).memory.fits)
     at = next(fitting, None)
@@ -90,16 +95,21 @@ def _scenario(row: Row, place: TableDevice) -> Scenario:
             place.assume("a GPU's sequences at once (columns micro batch, recompute)")
         else:
             recomputed = ", each layer computed again in backward," if again else ""
-            place.assume(f"as many sequences of a GPU at a time as fit{recomputed} (columns micro batch, recompute)")
+            place.assume(f"{AS_MANY_AS_FIT}{recomputed} (columns micro batch, recompute)")
     return found[at or 0]
 
 
 def _of_one_rank(known: dict[str, Any], place: TableDevice, plan: dict[str, Any] | None) -> Scenario:
-    """One rank takes its sequences at once, unless the table says how many at a time."""
+    """One rank takes its sequences at once, or as many as fit where it ran, unless the table says how many at a time."""
     sequences, at_once = _sequences_of_each(known, 1, place)
     known = {**known, "recompute": known.get("recompute") or "none"}
-    (shares,) = _shares(known, sequences, at_once or sequences, 1)
-    return scenario_of({**known, **shares}, place, plan)
+    if status_of_row(known) != "ok":
+        at_once = at_once or sequences
+    found = [scenario_of({**known, **shares}, place, plan) for shares in _shares(known, sequences, at_once, 1)]
+    at = next((at for at, one in enumerate(found) if estimated(one, place.calibration).memory.fits), 0)
+    if at:
+        place.assume(f"{AS_MANY_AS_FIT} (column micro batch)")
+    return found[at]
 
 
 def _known(row: Row, place: TableDevice) -> dict[str, Any]:
@@ -109,7 +119,7 @@ def _known(row: Row, place: TableDevice) -> dict[str, Any]:
     """
     model = word(row, "catalogue_model")
     course = model.startswith("cs336")
-    usual = {"precision": "fp32" if course else usual_precision(catalog.chip(place.chip))}
+    usual = {"precision": "fp32" if course else usual_precision(place.hardware)}
     usual["attention"] = "eager" if course else "sdpa"
     known: dict[str, Any] = {**row, "model": model}
     if all(row.get(name) is None for name in BATCHES):
@@ -175,7 +185,7 @@ def _ranks(row: Row, place: TableDevice) -> int:
     if row.get("nodes") is not None:
         of_node = whole(row, "gpus_per_node") if row.get("gpus_per_node") is not None else 0
         if not of_node:
-            of_node = catalog.chip(place.chip).chips_per_node
+            of_node = place.hardware.chips_per_node
             place.assume(f"{of_node} GPUs in a node, as the table states none (column gpus)")
         return whole(row, "nodes") * of_node
     ranks = math.prod(_degrees(row).values()) * (whole(row, "dp") if row.get("dp") is not None else 1)
@@ -228,18 +238,12 @@ def _shares(row: Row, each: int, at_once: int, pp: int) -> Iterator[dict[str, An
         if each % at_once:
             raise _problem("micro_batch", f"{at_once} do not divide the {each} sequences of a rank")
         sizes = [at_once]
-    elif pp > 1:
-        sizes = [1]
     else:
-        sizes = [each // share for share in range(1, min(each, MOST_SHARES) + 1) if each % share == 0]
+        sizes = sizes_at_a_time(each, pp)
     ways: list[dict[str, Any]] = [{}] if row.get("recompute") else [{}, {"recompute": "full"}]
     for way in ways:
         for size in sizes:
             yield {**way, "micro_batch": size, "micro_batches": each // size}
-
-
-MOST_SHARES = 64
-"""Micro-batches of a step up to which one that fits is looked for."""
 
 
 def _problem(field: str, message: str) -> InputProblems:

@@ -13,7 +13,6 @@ from estimator.cost.collectives import Group, collective_s
 from estimator.cost.host import phase_wait_s
 from estimator.cost.price import price
 from estimator.operations.op import Op, gemm
-from estimator.scenario import catalog
 from estimator.scenario.breakdown import Category
 from estimator.validation.predicted_rows.device import TableDevice, whole, word
 
@@ -52,7 +51,7 @@ def row(row: Mapping[str, Any], place: TableDevice) -> dict[str, float]:
     if mode == "naive":
         seconds = ready_s[-1] + sum(exchange_s(one) for one in sizes)
     elif mode == "flat":
-        copied_s = COPIES * sum(sizes) / catalog.chip(place.chip).memory_bytes_per_s
+        copied_s = COPIES * sum(sizes) / place.hardware.memory_bytes_per_s
         seconds = ready_s[-1] + copied_s + exchange_s(sum(sizes))
     else:
         limit = float(whole(row, "bucket_bytes")) if mode == "bucketed" else 0.0
@@ -77,7 +76,7 @@ def buckets(sizes: Sequence[float], ready_s: Sequence[float], limit: float) -> l
 def _ready_s(size: int, place: TableDevice) -> list[float]:
     """When the gradient of each weight is there, from the last layer to the first."""
     shapes = ((5, 5 * size), (5 * size, size), (size, 10))
-    chip, e = catalog.chip(place.chip), place.efficiencies
+    chip, e = place.hardware, place.efficiencies
     device_s, launches, found = 0.0, 0, []
     for at, (leaving, entering) in enumerate(shapes):
         ops = [_product(leaving, entering, BATCH)]

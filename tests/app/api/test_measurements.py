@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from fastapi.testclient import TestClient
 from app.disk import write_json
 from app.main import create_app
 from app.settings import Settings
+from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.measurement import Origin
 from estimator.scenario.op_list import from_json
@@ -266,3 +268,58 @@ def test_rows_of_an_uploaded_table_are_predicted_on_the_gpus_that_they_name(clie
     assert [set(row) for row in asked["rows"]] == [{"step_s"}, {"step_s"}]
     assert asked["rows"][0] == unasked["rows"][0]
     client.delete(f"/api/uploads/{found['upload_id']}")
+
+
+def test_what_the_gpus_of_a_table_are_called_can_be_corrected(client):
+    text = "model,GPU,batch,seq len,step (ms)\ngpt2,H100,8,1024,50\ngpt2,B9,8,1024,90\ngpt2,A100,8,1024,90\n"
+    found = client.put("/api/uploads", params={"filename": "steps.csv"}, content=text.encode()).json()
+    where = f"/api/measurements/{found['measurements'][0]['id']}"
+    h100 = "NVIDIA H100 SXM 80 GB"
+    assert client.get(f"{where}/rows").json()["names"] == {"H100": h100, "B9": "", "A100": ""}
+
+    def said(chip, name):
+        assert client.put(f"{where}/device", json={"chip": chip, "name": name}).status_code == 200
+        return client.get(f"{where}/rows").json()
+
+    own = {**encode(catalog.chip("h100-sxm")), "name": "mine", "label": "Mine", "bf16_flops_per_s": 100e12}
+    before = said("h200-sxm", "B9")
+    assert before["names"] == {"H100": h100, "B9": "NVIDIA H200 SXM 141 GB", "A100": ""}
+    # a name that the catalogue knows may be another machine of the reader's, one of their own
+    after = said(own, "H100")
+    assert after["names"]["H100"] == "Mine"
+    assert after["rows"][0]["step_s"] > 1.5 * before["rows"][0]["step_s"]
+    assert after["rows"][1] == before["rows"][1]
+    assert "named" not in client.get(where).json()["device"], "A100 is of either memory"
+    assert said("a100-80gb-sxm", "A100")["unpredicted"] == ""
+    assert client.get(where).json()["device"]["named"]
+    assert said("", "H100")["rows"][0] == before["rows"][0]
+    for name in ("H100", "A100"):
+        said("h200-sxm", name)
+    assert client.get(where).json()["device"]["name"] == "NVIDIA H200 SXM 141 GB"
+    said("", "A100")
+    assert "name" not in client.get(where).json()["device"]
+    for wrong in ({"chip": "h100-sxm", "name": "C7"}, {"chip": "no-such", "name": "B9"}, {"name": "B9"}, []):
+        assert client.put(f"{where}/device", json=wrong).status_code == 422
+    client.delete(f"/api/uploads/{found['upload_id']}")
+
+
+def test_a_table_may_have_run_on_a_chip_of_one_s_own(client):
+    own = {**encode(catalog.chip("h100-sxm")), "name": "mine", "label": "Mine", "memory_bytes_per_s": 1e12}
+    runs = (
+        "hardware,n_gpus,model,n_layers,d_model,n_heads,seq_len,global_batch,precision,measured_step_time_s\n"
+        "B9,1,gpt2,12,768,12,1024,8,bf16-amp,0.1\n"
+    )
+    for text in ("model,batch,seq len,step (ms)\ngpt2,8,1024,50\n", runs):
+        found = client.put("/api/uploads", params={"filename": "steps.csv"}, content=text.encode()).json()
+        where = f"/api/measurements/{found['measurements'][0]['id']}"
+        asked = client.get(f"{where}/rows", params={"chip": json.dumps(own)}).json()
+        slower = asked["rows"][0]
+        assert (asked["chip"], len(slower) > 0) == ("Mine", True), asked
+        assert client.put(f"{where}/device", json={"chip": own}).status_code == 200
+        assert client.get(where).json()["device"]["name"] == "Mine"
+        assert client.get(f"{where}/rows").json()["rows"][0] == slower
+        assert client.put(f"{where}/device", json={"chip": "h100-sxm"}).status_code == 200
+        faster = client.get(f"{where}/rows").json()["rows"][0]
+        assert all(faster[name] < slower[name] for name in slower if name.endswith("step_s"))
+        assert client.get(f"{where}/rows", params={"chip": "{"}).status_code == 422
+        client.delete(f"/api/uploads/{found['upload_id']}")

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.importers import text
 from app.importers.imported import ImportRefused
+from app.importers.text.layout.scan import scan
 from tests.app.importers.reading import REFERENCE, codes, gz, read, refusal
 
 
@@ -167,3 +169,10 @@ def test_a_cut_compressed_text(tmp_path):
 
 def test_too_many_rows(tmp_path):
     assert "limit of 100" in refusal(tmp_path, "a  b (ms)\n" + "x  1\n" * 200, rows=100).message
+
+
+def test_what_is_beyond_the_limit_of_rows_is_not_read(tmp_path, monkeypatch):
+    found = []
+    monkeypatch.setattr(text, "scan", lambda *given: found.append(scan(*given)) or found[-1])
+    assert "limit of 100" in refusal(tmp_path, "a  b (ms)\n" + "x  1\n" * 20_000, rows=100).message
+    assert 100 < len(found[0].blocks[0].rows) < 2_000

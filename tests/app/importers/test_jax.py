@@ -65,3 +65,24 @@ def test_a_trace_of_xla_on_a_device(tmp_path, process, thread):
     assert [(one.name, one.category, one.count, one.flops, one.bytes) for one in found.kernels] == [
         ("fusion.3", "matmul", 1, 2000.0, 50.0), ("all-reduce.1", "communication", 1, None, None),
     ]  # fmt: skip
+
+
+def test_a_device_that_only_copied_is_not_the_one_that_is_shown(tmp_path):
+    events = []
+    for pid, name, line, ran in (
+        (1, "/device:GPU:0", "Stream #7(MemcpyOther)", "CopyDeviceToDevice"),
+        (2, "/device:GPU:1", "Stream #1(Kernel)", "gemm_fusion_dot"),
+        (3, "/device:GPU:2", "Stream #1(Kernel)", "loop_add_fusion"),
+    ):
+        events += [
+            {"ph": "M", "pid": pid, "name": "process_name", "args": {"name": name}},
+            {"ph": "M", "pid": pid, "tid": 1, "name": "thread_name", "args": {"name": line}},
+            {"ph": "X", "pid": pid, "tid": 1, "name": ran, "ts": 5, "dur": 10 * pid, "args": {}},
+        ]
+    found = one(read(tmp_path, {"displayTimeUnit": "ns", "traceEvents": events}))
+    assert [(kernel.name, kernel.total_s) for kernel in found.kernels] == [("gemm_fusion_dot", pytest.approx(20e-6))]
+    assert found.world_size == 3
+    said = next(warning.message for warning in found.warnings if warning.code == "first-device")
+    assert said == "Of 3 devices only the first that did more than copy was read (/device:GPU:1)"
+    copied = one(read(tmp_path, {"traceEvents": events[:3]}))
+    assert [kernel.name for kernel in copied.kernels] == ["CopyDeviceToDevice"]

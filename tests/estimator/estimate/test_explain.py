@@ -122,7 +122,13 @@ def test_assumptions_are_not_said_where_they_are_not_made():
 def test_what_does_not_fit_names_its_largest_kind_and_a_remedy(kind):
     by_kind = {**dict.fromkeys(MEMORY_KINDS, 1.0), kind: 9e10}
     fullest = MemoryOfStage(
-        stage=0, layers=1, in_flight=1, moment="", peak_bytes=sum(by_kind.values()), by_kind=by_kind
+        stage=0,
+        layers=1,
+        in_flight=1,
+        moment="",
+        peak_bytes=sum(by_kind.values()),
+        reserved_bytes=9.1e10,
+        by_kind=by_kind,
     )
     (problem,) = memory_problems(scenario(LLAMA), fullest, 9.1e10, 8e10, E)
     assert f"{kind}, is 90 GB" in problem.message

@@ -5,8 +5,11 @@ test_against_torch.py holds the whole against torch's own tracker.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from estimator.cost.efficiency import efficiencies
 from estimator.estimate.report import MemoryOfStage, stage_memories
 from estimator.memory.activations import kept_bytes, logits_bytes
 from estimator.memory.memory import stage_memory, stage_parameters
@@ -15,17 +18,21 @@ from estimator.operations.rank_sizes import rank_sizes
 from estimator.operations.transformer import network
 from estimator.scenario.breakdown import MEMORY_KINDS
 from estimator.scenario.parameters import parameters
+from estimator.scenario.plan import Plan
+from estimator.scenario.precision import byte_widths
 from estimator.scenario.scenario import scenario_from_json
+from estimator.scenario.training import Training
 from estimator.schedule.schedules import in_flight
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL, built, document, scenario
 
 WORKSPACE = 1000.0
+E = replace(efficiencies("default"), workspace_bytes=WORKSPACE)
 COUNT = parameters(scenario(LLAMA).model)
 TABLE = 1024 * 256
 
 
 def memories(model=LLAMA, **rest) -> tuple[MemoryOfStage, ...]:
-    return stage_memories(built(scenario(model, **rest)).setting, WORKSPACE)
+    return stage_memories(built(scenario(model, **rest)).setting, E)
 
 
 def memory(model=LLAMA, **rest) -> MemoryOfStage:
@@ -79,6 +86,44 @@ def test_large_tensors_are_held_with_their_rests():
     rounded = memory(wide, **change).peak_bytes
     plain = 5 * 4 * parameters(scenario(wide, **change).model) + WORKSPACE
     assert rounded - plain == 5 * wide["layers"] * 3 * 2**20
+
+
+def test_torchtitan_shards_wide_states_whatever_its_products_are_in():
+    def states(precision: str, framework: str) -> tuple[float, ...]:
+        n = byte_widths(Training(seq_len=1, global_batch=4, precision=precision, framework=framework),
+                        Plan(dp=4, sharding="fsdp"))  # fmt: skip
+        return n.compute, n.parameter, n.gradient, n.optimizer
+
+    for precision in ("fp8", "fp4", "bf16", "bf16-amp"):
+        assert states(precision, "torchtitan") == states("bf16-amp", "pytorch-eager") == (2, 4, 4, 8)
+    assert states("fp8", "pytorch-eager") == (2, 2, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("framework", "compiled", "tp", "end", "peak"),
+    [
+        ("torchtitan", True, 1, 2, 4),
+        ("torchtitan", False, 1, 4, 12),
+        ("torchtitan", False, 2, 4, 16),
+        ("torchtitan-2024", True, 1, 4, 12),
+        ("torchtitan-2024", True, 2, 4, 16),
+    ],
+)
+def test_torchtitan_compiles_its_loss_since_2025(framework, compiled, tp, end, peak):
+    one = scenario(LLAMA, plan={"tp": tp}, framework=framework, compile=compiled, seq_len=128)
+    assert logits_bytes(rank_sizes(one)) == (128 * 1024 / tp * end, 128 * 1024 / tp * peak)
+
+
+def test_a_compiler_keeps_no_product_that_backward_does_not_need():
+    def kept(*, compiled: bool, tp: int = 1) -> float:
+        plan = {"recompute": "selective", "tp": tp, "sequence_parallel": tp > 1}
+        one = scenario(LLAMA, plan=plan, framework="torchtitan", compile=compiled, seq_len=128)
+        return float(kept_bytes(network(rank_sizes(one)).blocks[0].ops))
+
+    stream = 2 * 128 * 256
+    assert kept(compiled=False) - kept(compiled=True) == stream  # of the down projection
+    # With two ranks, its share of the stream after the down projection's scatter, too
+    assert kept(compiled=False, tp=2) - kept(compiled=True, tp=2) == stream + stream / 2
 
 
 def test_what_pytorch_kept_before_1_11():
@@ -255,7 +300,7 @@ def test_a_cpu_updates_tensor_by_tensor():
     data = document(LLAMA, seq_len=8)
     data["cluster"]["chip"] = {**data["cluster"]["chip"], "kind": "cpu"}
     one = scenario_from_json(data)
-    (found,) = stage_memories(built(one).setting, WORKSPACE)
+    (found,) = stage_memories(built(one).setting, E)
     assert found.by_kind["temporaries"] == 2 * TABLE
     (op,) = optimizer(one.training, rank_sizes(one).widths, 1e6, 10.0, multi_tensor=False)
     assert op.launches == 8 * 10
@@ -275,7 +320,7 @@ def test_the_peak_is_that_of_the_fullest_moment():
 def with_a_way_to_the_host(**rest) -> MemoryOfStage:
     data = document(LLAMA, **rest)
     data["cluster"]["chip"] = {**data["cluster"]["chip"], "host_bytes_per_s": 1e10}
-    (found,) = stage_memories(built(scenario_from_json(data)).setting, WORKSPACE)
+    (found,) = stage_memories(built(scenario_from_json(data)).setting, E)
     return found
 
 
@@ -345,3 +390,20 @@ def test_interleaved_stages_hold_more_than_plain_ones():
     assert first.in_flight == (2 * 1 + 1 * 2 + 1) / 2
     plain = memories({**GPT, "layers": 8}, plan={"pp": 2}, global_batch=8)[0]
     assert first.in_flight / plain.in_flight == pytest.approx(1 + (2 - 1) / (2 * 2))
+
+
+def test_streams_of_fsdp_keep_what_they_gathered_and_scattered():
+    def held(sharding: str, framework: str = "pytorch-eager", dp: int = 4) -> tuple[float, float]:
+        found = memory(plan={"dp": dp, "sharding": sharding}, framework=framework, global_batch=dp)
+        return found.peak_bytes, found.reserved_bytes
+
+    for alike in (held("ddp"), held("fsdp", "megatron"), held("fsdp", dp=1)):
+        assert alike[1] == pytest.approx(alike[0] * E.allocator_frac)
+    assert held("fsdp")[1] > 1.01 * held("fsdp")[0] * E.allocator_frac
+    setting = built(scenario(LLAMA, plan={"dp": 4, "sharding": "fsdp"}, precision="bf16-amp", global_batch=4)).setting
+    found = stage_memory(setting.shard, setting.kinds[0], setting.policy, in_flight=1.0, micro_batches=1,
+                         workspace_bytes=WORKSPACE)  # fmt: skip
+    # A rank's fp32 gradients and a whole block's; two blocks in 16 bits and a rank's own share of one
+    block = (COUNT - 2 * TABLE - 256) / 4
+    assert found.scattered_bytes == pytest.approx(COUNT + 4 * block)
+    assert found.gathering_bytes == pytest.approx(2 * (2 * block + block / 4))

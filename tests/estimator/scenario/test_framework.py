@@ -58,6 +58,10 @@ def test_every_trait_shows_in_a_number(name, trait, monkeypatch):
         traits = replace(traits, master_weights=False, fused_optimizer=False, in_place_buffers=False)
     if trait == "upcasts_logits":
         traits = replace(traits, fuses=False, vocab_parallel_loss=False)
+    if trait == "compiles_loss":
+        traits = replace(traits, fuses=True, vocab_parallel_loss=False)
+    if trait == "wide_states":
+        traits = replace(traits, master_weights=False)
     if trait == "merges_input_gradients":
         traits = replace(traits, merges_parallel=True)
     monkeypatch.setitem(FRAMEWORKS, usual, traits)

@@ -20,9 +20,9 @@ E = efficiencies("default")
 NO_LIMIT = float("inf")
 
 
-def all_of(opened: Space, capacity_bytes: float = NO_LIMIT) -> list[tuple[Plan, float, float]]:
+def all_of(opened: Space, capacity_bytes: float = NO_LIMIT) -> list[tuple[Plan, float, float, float]]:
     return [
-        (block.plan(i), block.step_s[i], block.peak_bytes[i])
+        (block.plan(i), block.step_s[i], block.peak_bytes[i], block.reserved_bytes[i])
         for block in evaluated(opened, efficiencies_of(opened.base, E), capacity_bytes=capacity_bytes)
         for i in range(len(block.step_s))
     ]
@@ -40,27 +40,28 @@ def all_of(opened: Space, capacity_bytes: float = NO_LIMIT) -> list[tuple[Plan, 
 def test_every_plan_has_the_numbers_of_its_estimate(model, locked):
     opened = space(model, locked)
     found = all_of(opened)
-    assert len({tuple(vars(plan).items()) for plan, _, _ in found}) == len(found) > 10
-    for plan, seconds, peak in found[:: max(len(found) // 60, 1)]:
+    assert len({tuple(vars(plan).items()) for plan, *_ in found}) == len(found) > 10
+    for plan, seconds, peak, reserved in found[:: max(len(found) // 60, 1)]:
         alone = estimate(replace(opened.base, plan=plan), E, interval=False)
         assert seconds == pytest.approx(alone.step_time_s, rel=1e-9), plan
         assert peak == pytest.approx(alone.memory.peak_bytes, rel=1e-9), plan
+        assert reserved == pytest.approx(alone.memory.reserved_bytes, rel=1e-9), plan
 
 
 def test_what_does_not_fit_is_tried_but_not_priced():
     opened = space(LLAMA, {"recompute": "none", "cp": 1})
     every = all_of(opened)
-    peaks = sorted(peak for _, _, peak in every)
-    capacity = peaks[len(peaks) // 2] * E.allocator_frac
+    reserved = sorted(most for *_, most in every)
+    capacity = reserved[len(reserved) // 2]
     blocks = list(evaluated(opened, E, capacity_bytes=capacity))
     assert sum(block.tried for block in blocks) == len(every)
     kept = sum(len(block.step_s) for block in blocks)
-    assert kept == sum(peak * E.allocator_frac <= capacity for _, _, peak in every)
+    assert kept == sum(most <= capacity for most in reserved)
     assert 0 < kept < len(every)
 
 
 def test_plans_that_are_the_same_are_tried_once():
-    found = [plan for plan, _, _ in all_of(space(LLAMA, {"recompute": "none", "micro_batch": 1}))]
+    found = [plan for plan, *_ in all_of(space(LLAMA, {"recompute": "none", "micro_batch": 1}))]
     for plan in found:
         # One data rank shards nothing; one stage has no schedule; one busy axis has no order.
         assert plan.dp * plan.cp > 1 or plan.sharding == "ddp"
@@ -70,7 +71,7 @@ def test_plans_that_are_the_same_are_tried_once():
 
 
 def test_hybrid_shards_span_fewer_ranks_than_all():
-    found = [plan for plan, _, _ in all_of(space(LLAMA, {"recompute": "none", "tp": 1}, chips_per_node=2, nodes=2))]
+    found = [plan for plan, *_ in all_of(space(LLAMA, {"recompute": "none", "tp": 1}, chips_per_node=2, nodes=2))]
     hybrid = [plan for plan in found if plan.shard_ranks]
     assert {plan.shard_ranks for plan in hybrid} == {2}
     assert all(plan.dp * plan.cp == 4 for plan in hybrid)
@@ -80,7 +81,7 @@ def test_blocks_cut_a_search_and_change_nothing(monkeypatch):
     opened = space(LLAMA, {"recompute": "none", "cp": 1})
 
     def found() -> list[tuple[str, float, float]]:
-        return sorted((str(plan), seconds, peak) for plan, seconds, peak in all_of(opened))
+        return sorted((str(plan), seconds, peak) for plan, seconds, peak, _ in all_of(opened))
 
     whole = found()
     monkeypatch.setattr(evaluate, "BLOCK_ROWS", 7)

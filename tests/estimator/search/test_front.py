@@ -26,6 +26,7 @@ def block(pairs: list[tuple[float, float]], chunks: list[int] | None = None) -> 
         space=SPACE, choices=[CHOICE], shapes=[[SHAPE]], choice=rows, shape=rows, changed=rows, schedule="1f1b",
         virtual_stages=virtual, sharing=Sharing(sharding="ddp"), placement="tp-cp-dp-pp", tried=count,
         step_s=np.array([pair[0] for pair in pairs]), peak_bytes=np.array([pair[1] for pair in pairs]),
+        reserved_bytes=np.array([pair[1] for pair in pairs]),
     )  # fmt: skip
 
 

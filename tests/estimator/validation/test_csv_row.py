@@ -7,8 +7,10 @@ import pytest
 from estimator.estimate.estimate import estimate
 from estimator.scenario.training import PRECISIONS as MODELLED
 from estimator.validation.csv_row import SHARDINGS, chips_of_a_node, flag, scenario_of_row
+from estimator.validation.predicted_rows.device import TableDevice
+from estimator.validation.predicted_rows.text_steps import text_row
 from estimator.validation.score import predict_rows
-from estimator.validation.spellings import PRECISIONS, chip_of, optimizer_of
+from estimator.validation.spellings import PRECISIONS, chip_of, chips_named, optimizer_of
 from tests.estimator.validation.rows import ROW, assumed, read, reason
 
 
@@ -24,7 +26,7 @@ def test_what_is_stated_is_taken():
 
 def test_what_is_left_empty_is_assumed_and_listed():
     text = assumed(micro_batch="", tp="", pp="", precision="")
-    for words in ("micro_batch = 1", "tp = 1", "pp = 1", "dp = 16", "precision = bf16", "framework = pytorch-eager",
+    for words in ("micro_batch = 4 (as many sequences of a GPU at a time as fit)", "tp = 1", "pp = 1", "dp = 16", "precision = bf16", "framework = pytorch-eager",
                   "d_ff = 4096", "vocab = ", "recompute = none", "GPT blocks, tied embedding"):  # fmt: skip
         assert words in text
 
@@ -234,6 +236,29 @@ def test_a_tuned_table_is_taken_to_have_the_fastest_micro_batch_that_fits():
     assert plain.row.scenario.plan.micro_batch == 1
 
 
+@pytest.mark.parametrize(
+    ("columns", "wanted"),
+    [
+        ({"hardware": "H100-80GB", "global_batch": "4"}, 4),
+        ({"hardware": "RTX 4090", "global_batch": "48"}, 12),
+        ({"hardware": "H100-80GB", "global_batch": "8", "micro_batch": "2"}, 2),
+    ],
+    ids=["all at once", "what fits", "stated"],
+)
+def test_a_row_has_the_micro_batch_that_an_imported_table_takes(columns, wanted):
+    row = {**ROW, "model": "gpt2", "n_layers": "12", "d_model": "768", "n_heads": "12", "vocab": "50257", "n_gpus": "1",
+           "tp": "1", "pp": "1", "micro_batch": "", "precision": "fp32", "recompute": "none",
+           "attention_impl": "sdpa", **columns}  # fmt: skip
+    (found,) = predict_rows([row])
+    said = {name: int(row[name]) for name in ("global_batch", "micro_batch", "seq_len") if row[name]}
+    line = {"catalogue_model": "gpt2", "gpus": 1, "precision": "fp32", "recompute": "none", "attention": "sdpa", **said}
+    (chip,) = chips_named(columns["hardware"])
+    imported = text_row(line, TableDevice(chip=chip, ranks=1))
+    assert found.row.scenario.plan.micro_batch == wanted
+    assert found.fits
+    assert imported["step_s"] == pytest.approx(found.step_s)
+
+
 def test_what_a_row_leaves_open_widens_its_interval():
     row = {**ROW, "framework": "megatron", "n_layers": "24", "global_batch": "512"}
     (stated,) = predict_rows([{**row, "vp": "1"}])
@@ -262,6 +287,8 @@ def test_software_is_of_the_month_that_a_row_was_measured_in():
     assert read(**bert, source="docs (commit 1; measured 2022-01)").training.framework == "pytorch-1.10"
     assert read(**bert, source="docs (measured 2022-03)").training.framework == "pytorch-eager"
     assert read(framework="megatron", source="docs (measured 2022-01)").training.framework == "megatron"
+    assert read(framework="torchtitan", notes="measured 2024-12").training.framework == "torchtitan-2024"
+    assert read(framework="torchtitan", notes="measured 2025-06").training.framework == "torchtitan"
 
 
 def test_notes_name_an_optimizer_and_families_have_their_dropout():

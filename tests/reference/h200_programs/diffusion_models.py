@@ -20,6 +20,16 @@ def dit_1152(batch: int) -> Made:
     return _dit(batch, heads=16, width=72, layers=9, latent=24)
 
 
+def dit_1024(batch: int) -> Made:
+    """Ten blocks of 1024 on the 256 patches of a latent of 32 × 32."""
+    return _dit(batch, heads=16, width=64, layers=10, latent=32)
+
+
+def dit_768(batch: int) -> Made:
+    """Fourteen blocks of 768 on the 196 patches of a latent of 28 × 28."""
+    return _dit(batch, heads=12, width=64, layers=14, latent=28)
+
+
 def unet_320(batch: int) -> Made:
     """Widths 320, 640 and 1280 on a latent of 48 × 48."""
     return _unet(batch, widths=(320, 640, 1280), latent=48)
@@ -28,6 +38,16 @@ def unet_320(batch: int) -> Made:
 def unet_256(batch: int) -> Made:
     """Widths 256, 512 and 768 on a latent of 64 × 64."""
     return _unet(batch, widths=(256, 512, 768), latent=64)
+
+
+def unet_224(batch: int) -> Made:
+    """Widths 224, 448 and 896 on a latent of 56 × 56."""
+    return _unet(batch, widths=(224, 448, 896), latent=56)
+
+
+def unet_288(batch: int) -> Made:
+    """Widths 288, 576 and 864 on a latent of 64 × 64."""
+    return _unet(batch, widths=(288, 576, 864), latent=64)
 
 
 def _dit(batch: int, *, heads: int, width: int, layers: int, latent: int) -> Made:

@@ -1,4 +1,7 @@
-"""A model of transformers on torchrun's ranks: NAME, ddp | fsdp | fsdp-keep | fsdp-checkpointed | tp, BATCH, LENGTH."""
+"""A model of transformers on torchrun's ranks: NAME, ddp | fsdp | fsdp-keep | fsdp-checkpointed | tp, BATCH, LENGTH.
+
+Behind ddp, fsdp and tp ``-compiled``: the module as a whole, under FSDP2 each block.
+"""
 
 import os
 import sys
@@ -21,6 +24,12 @@ def decoder(kind, width, layers, heads, groups, inner, vocabulary, **more):
     }  # fmt: skip
 
 
+def gpt2(width, layers, heads):
+    dropout = dict.fromkeys(("resid_pdrop", "attn_pdrop", "embd_pdrop"), 0.0)
+    sizes = {"n_embd": width, "n_layer": layers, "n_head": heads, "vocab_size": 50304}
+    return "AutoModelForCausalLM", {"model_type": "gpt2", **sizes, **dropout}
+
+
 def encoder(auto, kind, width, layers, **more):
     sizes = {"num_attention_heads": width // 64, "intermediate_size": 4 * width, "num_hidden_layers": layers}
     return auto, {"model_type": kind, "hidden_size": width, **sizes, **more}
@@ -37,11 +46,77 @@ MODELS = {
     "phi3": decoder("phi3", 3072, 10, 32, 32, 8192, 32064, pad_token_id=0),
     "olmo2-1b": decoder("olmo2", 2048, 16, 16, 16, 8192, 100352),
     "pythia-1b": decoder("gpt_neox", 2048, 16, 16, 16, 8192, 50304),
-    "gpt2-medium": (
-        "AutoModelForCausalLM",
-        {"model_type": "gpt2", "n_embd": 1024, "n_layer": 24, "n_head": 16, "vocab_size": 50304}
-        | dict.fromkeys(("resid_pdrop", "attn_pdrop", "embd_pdrop"), 0.0),
+    "gpt2-medium": gpt2(1024, 24, 16),
+    "llama-1.2b": decoder("llama", 1792, 18, 28, 14, 4864, 32000),
+    "llama-1.1b": decoder("llama", 2304, 11, 18, 6, 6144, 32000),
+    "llama-2.4b": decoder("llama", 3584, 8, 28, 4, 9728, 128256),
+    "llama-1.8k": decoder("llama", 1792, 10, 14, 14, 4864, 32000),
+    "mistral-3k": decoder("mistral", 3072, 7, 24, 8, 10752, 32768, sliding_window=None),
+    "mixtral-1.3k": decoder(
+        "mixtral", 1280, 4, 20, 4, 4480, 32000, num_local_experts=8, num_experts_per_tok=2, sliding_window=None
     ),
+    "qwen2-1.5k": decoder("qwen2", 1536, 14, 12, 2, 8960, 151936, tie_word_embeddings=True),
+    "qwen3-2k": decoder("qwen3", 2048, 9, 16, 8, 6144, 151936, head_dim=128),
+    "gemma2-2k": decoder(
+        "gemma2", 2048, 9, 8, 4, 8192, 256000, head_dim=256, query_pre_attn_scalar=256, attn_implementation="eager"
+    ),
+    "deepseek-v2": decoder(
+        "deepseek_v2",
+        1280,
+        5,
+        10,
+        10,
+        5120,
+        65536,
+        moe_intermediate_size=1024,
+        n_routed_experts=16,
+        n_shared_experts=1,
+        num_experts_per_tok=4,
+        first_k_dense_replace=1,
+        kv_lora_rank=512,
+        q_lora_rank=None,
+        qk_rope_head_dim=64,
+        qk_nope_head_dim=128,
+        v_head_dim=128,
+    ),  # fmt: skip
+    "gpt2-1.2k": gpt2(1280, 16, 20),
+    "gpt2-1k-host": gpt2(768, 14, 12),
+    "t5-896": (
+        "AutoModelForSeq2SeqLM",
+        {
+            "model_type": "t5",
+            "d_model": 896,
+            "d_ff": 3584,
+            "d_kv": 64,
+            "num_heads": 14,
+            "vocab_size": 32128,
+            "decoder_start_token_id": 0,
+            "pad_token_id": 0,
+            "num_layers": 9,
+            "num_decoder_layers": 9,
+        },
+    ),  # fmt: skip
+    "whisper-768": (
+        "AutoModelForSpeechSeq2Seq",
+        {
+            "model_type": "whisper",
+            "num_mel_bins": 80,
+            "vocab_size": 51865,
+            "d_model": 768,
+            "encoder_layers": 9,
+            "decoder_layers": 9,
+            "encoder_attention_heads": 12,
+            "decoder_attention_heads": 12,
+            "encoder_ffn_dim": 3072,
+            "decoder_ffn_dim": 3072,
+        },
+    ),  # fmt: skip
+    "resnet-50": (
+        "AutoModelForImageClassification",
+        {"model_type": "resnet", "depths": [3, 4, 6, 3], "hidden_sizes": [256, 512, 1024, 2048]},
+    ),
+    "bert-1k": encoder("AutoModelForMaskedLM", "bert", 1152, 18),
+    "vit-1.2k": encoder("AutoModelForImageClassification", "vit", 1280, 14),
     "bert-base": encoder("AutoModelForMaskedLM", "bert", 768, 12),
     "vit-base": encoder("AutoModelForImageClassification", "vit", 768, 12),
 }
@@ -54,32 +129,41 @@ torch.manual_seed(0)
 config = transformers.AutoConfig.for_model(**values)
 model = getattr(transformers, auto).from_config(config).cuda()
 model.config.use_cache = False
-body = getattr(model, "model", None) or getattr(model, "gpt_neox", None)
-if mode == "tp":
+names = ("model", "gpt_neox", "transformer", "bert", "vit")
+body = next((getattr(model, name) for name in names if hasattr(model, name)), None)
+body = getattr(body, "encoder", body)
+blocks = next((getattr(body, name) for name in ("layers", "layer", "h") if hasattr(body, name)), None)
+whole = torch.compile if "compiled" in mode else lambda module: module
+if "tp" in mode:
     model.to(torch.bfloat16)
     columns = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "mlp.gate_proj", "mlp.up_proj")
-    for layer in body.layers:
+    for layer in blocks:
         plan = {part: ColwiseParallel() for part in columns}
         plan |= {part: RowwiseParallel() for part in ("self_attn.o_proj", "mlp.down_proj")}
         parallelize_module(layer, mesh, plan)
-elif mode == "ddp":
-    model = DistributedDataParallel(model, device_ids=[here])
+    model = whole(model)
+elif "ddp" in mode:
+    model = DistributedDataParallel(whole(model), device_ids=[here])
 else:
     if "checkpointed" in mode:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
-    for block in body.layers:
+    for block in blocks:
+        if "compiled" in mode:
+            block.compile()
         fully_shard(block, mesh=mesh, mp_policy=policy, reshard_after_forward="keep" not in mode)
     fully_shard(model, mesh=mesh, mp_policy=policy)
-optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False if mode == "tp" else None)
-if "vit" in name:
+optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False if "tp" in mode else None)
+if "vit" in name or "resnet" in name:
     given = {"pixel_values": torch.randn(batch, 3, 224, 224, device="cuda")}
     given["labels"] = torch.randint(0, 2, (batch,), device="cuda")
 else:
     ids = torch.randint(0, config.vocab_size, (batch, length), device="cuda")
     given = {"input_ids": ids, "labels": ids}
+    if "whisper" in name:
+        given = {"input_features": torch.randn(batch, 80, 3000, device="cuda"), "labels": ids}
 for _step in range(40):
-    with torch.autocast("cuda", dtype=torch.bfloat16) if mode == "ddp" else nullcontext():
+    with torch.autocast("cuda", dtype=torch.bfloat16) if "ddp" in mode else nullcontext():
         loss = model(**given).loss
     loss.backward()
     optimizer.step()

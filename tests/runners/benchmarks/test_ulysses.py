@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -16,6 +13,8 @@ from runners.benchmarks.ulysses import Layer, made_inputs, ring_pass, run, ulyss
 from runners.job import Job
 from runners.parallel.ring import eager_block, merged
 from runners.ranks import Ranks
+from tests.forks import run_in_fork
+from tests.runners.benchmarks import ulysses_ranks
 from tests.runners.benchmarks.on_ranks import measure
 from tests.runners.examples import ROOT
 
@@ -68,45 +67,9 @@ def test_the_formulas_give_the_first_reference_reports_figures():
     assert sum(counts) == 8 * n * d**2 + 4 * n**2 * d
 
 
-CHECK = """
-import math, os, socket, sys, torch, torch.distributed as dist, torch.nn.functional as F
-from torch.multiprocessing import start_processes
-from runners.benchmarks.ulysses import Layer, made_inputs, ring_pass, ulysses_pass
-from runners.ranks import join, leave
-
-def check(rank, processes, port):
-    os.environ.update(RANK=str(rank), WORLD_SIZE=processes, MASTER_ADDR="127.0.0.1", MASTER_PORT=port)
-    ranks = join("cpu")
-    layer = Layer(ranks=ranks, seq_len=96, hidden=32, heads=8, dtype=torch.float64)
-    inputs = made_inputs(layer)
-    x, wq, wk, wv, proj = inputs
-    parts = [torch.empty_like(x) for _ in range(ranks.world_size)]
-    dist.all_gather(parts, x)
-    whole = torch.cat(parts)
-    q, k, v = (torch.matmul(whole, w) for w in (wq, wk, wv))
-    def attended(a): return torch.matmul((a @ v).transpose(0, 1).reshape(96, 32), proj.reshape(32, 32))
-    a = q @ k.transpose(1, 2)
-    mask = torch.full((96, 96), -math.inf, dtype=torch.float64).triu(1)
-    want = {"scores": attended(a), "fused": attended(F.softmax(a / 2 + mask, -1))}
-    want |= {"eager": want["fused"], "ring": want["fused"]}
-    mine = slice(ranks.rank * 96 // ranks.world_size, (ranks.rank + 1) * 96 // ranks.world_size)
-    for core, expected in want.items():
-        found = (ring_pass if core == "ring" else ulysses_pass)(layer, core, *inputs)
-        torch.testing.assert_close(found, expected[mine], rtol=1e-5, atol=1e-6)
-    leave(ranks)
-    print("as one rank")
-
-with socket.create_server(("127.0.0.1", 0)) as listener:
-    port = str(listener.getsockname()[1])
-start_processes(check, (sys.argv[1], port), nprocs=int(sys.argv[1]), start_method="fork")
-"""
-
-
 @pytest.mark.parametrize("processes", [2, 4])
 def test_all_cores_give_what_one_rank_would(processes):
-    command = [sys.executable, "-c", CHECK, str(processes)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240, check=False)
+    done = run_in_fork(ulysses_ranks.main, (str(processes),), ROOT)
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("as one rank") == processes  # their lines may meet
 

@@ -9,7 +9,7 @@ from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.attention_softmax import recognise_memory
-from app.importers.text.values.figures import Findings, columns_of, put, whole
+from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put, whole
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import megabyte, rescale, warning
 from app.importers.text.values.precision import from_text
@@ -88,12 +88,12 @@ def _megabytes(
     if not findings.loose_sizes:
         return []
     group = [name for name in ("version", "d_model", "head_dim", "d", "precision") if any(name in row for row in rows)]
-    found = [megabyte(rows, key, group) for key in sorted(findings.loose_sizes)]
+    found = [megabyte(rows, key, group, printed) for key, printed in sorted(findings.loose_sizes.items())]
     scale = next((scale for scale in found if scale is not None), None)
     if scale is not None:
         rescale(rows, findings.loose_sizes, scale)
         decisions.megabyte[heading[0] if heading else ""] = scale
-    return [warning(scale, where)]
+    return [warning(scale, where, printed_sizes(findings))]
 
 
 def _forward_inside(rows: list[dict[str, Any]], where: str) -> list[Warning]:

@@ -11,7 +11,7 @@ from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.attention_softmax import recognise_memory
-from app.importers.text.values.figures import Findings, columns_of, put, whole
+from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put, whole
 from app.importers.text.values.megabytes import megabyte, rescale, warning
 
 KIND = "attention-memory"
@@ -57,11 +57,12 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     where = place(tables[0])
     warnings = []
     if findings.loose_sizes:
-        scale = megabyte(rows, "memory_before_backward_bytes", ["d_model", "version"])
+        printed = printed_sizes(findings)
+        scale = megabyte(rows, "memory_before_backward_bytes", ["d_model", "version"], printed)
         scale = scale or megabyte_of(decisions, tables[0].around.heading)
         if scale is not None:
-            rescale(rows, {*findings.loose_sizes, "memory_per_seq_squared_bytes"}, scale)
-        warnings.append(warning(scale, where))
+            rescale(rows, {**findings.loose_sizes, "memory_per_seq_squared_bytes": printed}, scale)
+        warnings.append(warning(scale, where, printed))
     recognise_memory(rows)
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 

@@ -10,7 +10,7 @@ from app.importers.text.layout.document import Block, Document, Fields, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
-from app.importers.text.values.figures import Findings, columns_of, put
+from app.importers.text.values.figures import Findings, columns_of, printed_sizes, put
 from app.importers.text.values.megabytes import rescale, warning
 
 KIND = "speedups"
@@ -61,7 +61,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         scale = megabyte_of(decisions, first.around.heading)
         if scale is not None:
             rescale(rows, findings.loose_sizes, scale)
-        warnings.append(warning(scale, place(first)))
+        warnings.append(warning(scale, place(first), printed_sizes(findings)))
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, blocks), samples=samples)
 
 

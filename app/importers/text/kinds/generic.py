@@ -8,8 +8,9 @@ from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
-from app.importers.text.values.figures import Findings, columns_of, count, keep
+from app.importers.text.values.figures import Findings, columns_of, count, keep, printed_sizes
 from app.importers.text.values.header import Column
+from app.importers.text.values.megabytes import warning
 from app.importers.text.values.rates import rate_of
 from estimator.scenario.measurement import Warning
 
@@ -42,8 +43,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
     message = f"This table is of no known kind (columns {names}); its rows were kept under the names of its columns"
     warnings = [Warning(code="unrecognised-table", message=message, where=where)]
     if findings.loose_sizes:
-        message = "'MB' and 'GB' were read as 10⁶ and 10⁹ bytes; write MiB or GiB into the header if those were meant"
-        warnings.append(Warning(code="mb-ambiguous", message=message, where=where))
+        warnings.append(warning(None, where, printed_sizes(findings)))
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 

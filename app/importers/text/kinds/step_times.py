@@ -15,7 +15,7 @@ from app.importers.text.layout.document import Block, Document, Table, place
 from app.importers.text.reading import Decisions, Reading, row_status, shared_warnings
 from app.importers.text.values import meaning
 from app.importers.text.values.cells import cell
-from app.importers.text.values.figures import Findings, columns_of, count, keep, put
+from app.importers.text.values.figures import Findings, columns_of, count, keep, printed_sizes, put
 from app.importers.text.values.header import Column
 from app.importers.text.values.megabytes import warning
 from app.importers.text.values.models import assigned_batch, common_name, model_of
@@ -82,7 +82,7 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         warnings += said
     warnings += _assumed_batch(rows, place(tables[0]))
     if findings.loose_sizes:
-        warnings.append(warning(None, place(tables[0])))
+        warnings.append(warning(None, place(tables[0]), printed_sizes(findings)))
     return Reading(rows=rows, warnings=warnings + shared_warnings(findings, rows, tables))
 
 

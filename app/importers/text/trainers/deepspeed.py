@@ -103,7 +103,7 @@ def _timed(line: str, batch: int) -> Step | None:
 
 
 def _clocked(line: str) -> dict[str, Any]:
-    """Phases of a step and their sum; {} for a line of micro-steps."""
+    """Phases of a step and their sum; {} for a line of micro-steps, and for timers of a program above (GPT-NeoX's)."""
     found = _CLOCK.search(line)
     if found is None:
         return {}
@@ -111,7 +111,8 @@ def _clocked(line: str) -> dict[str, Any]:
     for name, text in _PAIR.findall(found[1]):
         if name in _CLOCK_PHASES:
             row[f"{_CLOCK_PHASES[name]}_s"] = number(text) * 1e-3
-    return {**row, "step_s": sum(row.values())} if f"{Phase.FORWARD}_s" in row else {}
+    whole = {f"{Phase.FORWARD}_s", f"{Phase.BACKWARD}_s"} <= set(row)
+    return {**row, "step_s": sum(row.values())} if whole else {}
 
 
 def _piped(line: str) -> Step | None:

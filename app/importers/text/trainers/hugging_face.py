@@ -20,7 +20,8 @@ _SAID = re.compile(r"(Instantaneous batch size per device|Total train batch size
                    r"|Total optimization steps) = (\d[\d,]{0,14})")  # fmt: skip
 _CONFIG_LINES, _ARGUMENT_LINES = 200, 300
 _KEPT = {"loss": "loss", "grad_norm": "grad_norm", "eval_loss": "eval_loss", "epoch": "epoch",
-         "train_tokens_per_second": "tokens_per_s", "num_input_tokens_seen": "tokens"}  # fmt: skip
+         "train_tokens_per_second": "tokens_per_s", "step_tokens_per_second": "tokens_per_s",
+         "num_input_tokens_seen": "tokens"}  # fmt: skip
 _MODES = {"True": True, "False": False}
 
 
@@ -96,7 +97,9 @@ def _log(
         )
         warnings.append(Warning(code="mean-of-run", message=message))
     if not timed:
-        message = "It holds no times, only losses: a finished run has train_runtime"
+        rates = any("tokens_per_s" in row for row in rows)
+        held = "It gives tokens per second, but no times" if rates else "It holds no times, only losses"
+        message = f"{held}: a finished run has train_runtime"
         warnings.append(Warning(code="no-step-time", message=message))
     batch = said.get("Total train batch size", 0)
     own = said.get("Instantaneous batch size per device", 0) * said.get("Gradient Accumulation steps", 1)

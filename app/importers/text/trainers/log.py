@@ -62,9 +62,9 @@ def ranks_by_rates(step: Step) -> int:
     return round(step.row.get("tokens_per_s", 0.0) / each) if each else 0
 
 
-def rows_of(steps: Sequence[Step]) -> tuple[dict[str, Any], ...]:
-    """The table of the steps."""
-    return tuple({"step": step.number, **step.row} for step in steps)
+def rows_of(steps: Sequence[Step], count: str = "step") -> tuple[dict[str, Any], ...]:
+    """The table of the steps, or of what else they ``count``."""
+    return tuple({count: step.number, **step.row} for step in steps)
 
 
 def measurement(log: Log, producer: str, filename: str) -> Measurement:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from app.importers.text.trainers import clock
+from app.importers.text.trainers import clock, passes
 from app.importers.text.trainers.log import Log, Step, number, ranks_by_rates, rows_of, without_first
 from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import PREFIXES, unit
@@ -66,6 +66,9 @@ _PROGRESS = re.compile(
 """Levanter: ``Progress on:train 1.20kit/10.0kit rate:1.1it/s remaining:2:13:20 elapsed:18:10 postfix:loss=3.4``."""
 _SETTING = re.compile(r"\b(?:Config param (\w{1,60})|(Num_devices)): ([^\s,]{1,80})")
 """MaxText: what it was asked to do, and on how many devices."""
+_ANY_FLOP_RATE = re.compile(r"([kmgtp])flops?_(?:per_)?(?:s|sec|second)$")
+"""Of one GPU or of all, which nothing says."""
+_DURATION = re.compile(r"(?:^|_)(?:time|elapsed|duration|runtime)$")
 _STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:per_)?(?:s|sec|second)$")
 _UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
@@ -79,10 +82,19 @@ _LONGEST_STEP_S = 100.0
 def read(lines: Sequence[str]) -> Log | None:
     """Read its steps, else the rates of its bars; None where no three lines say a step and how long or how fast."""
     warnings: list[Warning] = []
-    marked = [(step, line) for mark, text, line in _marked(lines) if (step := _step(mark, text)).row]
-    steps = _timed([step for step, _ in marked], lines, warnings)
+    marked = [
+        (step, line, passes.pass_of(line[: _at(line)], text))
+        for mark, text, line in _marked(lines)
+        if (step := _step(mark, text)).row
+    ]
+    steps = _timed([step for step, _, _ in marked], lines, warnings)
     if len({step.number for step in steps}) < _FEWEST:
         return _bars(lines)
+    said = [one for _, _, one in marked]
+    each = passes.passes_of_step([step.number for step in steps], said) if len(steps) == len(marked) else 1
+    if each > 1:
+        steps, steps_s = passes.in_steps(steps, said, each, warnings)
+        return Log(rows=rows_of(steps, "iteration"), steps_s=steps_s, warnings=tuple(warnings))
     steps_s = without_first(steps, warnings)
     if steps_s and not steps[0].seconds and "since_start_s" in steps[0].row:
         message = "Times are from one logged step to the next, so the first logged one has none"
@@ -93,7 +105,7 @@ def read(lines: Sequence[str]) -> Log | None:
         message = "The step time is the mean of the run up to its last line, the first steps among them"
         warnings.append(Warning(code="mean-of-run", message=message))
     if not steps_s and len(steps) == len(marked):
-        steps, steps_s = clock.timed(steps, [clock.stamp(line) for _, line in marked], warnings)
+        steps, steps_s = clock.timed(steps, [clock.stamp(line) for _, line, _ in marked], warnings)
     if not steps_s:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
@@ -105,6 +117,12 @@ def read(lines: Sequence[str]) -> Log | None:
         if len(line) < _LONGEST_LINE and (hit := _SETTING.search(line))
     }
     return with_settings(log, settings) if settings else log
+
+
+def _at(line: str) -> int:
+    """Where the number of a line's mark begins."""
+    found = _MARK.search(_in_words(line)[:_HEAD])
+    return found.start(1) if found else 0
 
 
 def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
@@ -150,6 +168,9 @@ def _step(mark: int, text: str) -> Step:
         printed = re.sub(r"\s", "", field[4] or field[2] or "").lower()
         if _PASSED_OVER.search(name):
             continue
+        if field[3].endswith("m") and _DURATION.search(name):  # total time: 0.02m
+            row.setdefault(f"{name}_s", round(number(field[3][:-1]) * 60, _DIGITS))
+            continue
         key, scale = _meaning(name, printed)
         if key == "steps_per_s":
             key, value = "step_s", 1 / value if value > 0 else 0.0
@@ -174,6 +195,8 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
         return "steps_per_s", 1.0
     if rate := _FLOP_RATE.search(name):
         return "flops_per_s_per_gpu", PREFIXES[rate[1]]
+    if rate := _ANY_FLOP_RATE.match(name):
+        return "flops_per_s", PREFIXES[rate[1]]
     if printed.startswith("tok") or _RATE.search(name):
         each = any(word in printed + name for word in ("gpu", "device", "rank"))
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0

@@ -24,11 +24,14 @@ _LEAST = 2
 
 def read(lines: Sequence[str]) -> Log | None:
     """Read its steps, None where there are none."""
-    steps, stamps = [], []
+    steps: list[Step] = []
+    stamps: list[clock.Stamp | None] = []
     for line in lines:
-        if found := _LINE.search(line):
+        if (found := _LINE.search(line)) and not (steps and steps[-1].number == int(found[1])):  # another rank's
             stamps.append(clock.stamp(line))
             row = {_KEYS[name][0]: number(text) * _KEYS[name][1] for name, text, _ in _PAIR.findall(found[0])}
+            if not row.get("reserved_bytes", 1.0):  # of a device whose allocator it does not ask
+                del row["reserved_bytes"]
             steps.append(Step(number=int(found[1]), seconds=None, row=row))
     if len(steps) < _LEAST:
         return None

@@ -25,7 +25,8 @@ class Findings:
     missing: int = 0
     without_unit: dict[str, str] = field(default_factory=dict)
     no_counts: dict[str, list[str]] = field(default_factory=dict)
-    loose_sizes: set[str] = field(default_factory=set)
+    loose_sizes: dict[str, set[str]] = field(default_factory=dict)
+    """Columns of sizes in MB, GB and the like, which may be powers of 1024, with the units as printed."""
 
 
 def columns_of(table: Table) -> tuple[Column, ...]:
@@ -88,8 +89,13 @@ def put(
         if known is None:
             findings.without_unit.setdefault(key, header.header)
         elif known.loose:
-            findings.loose_sizes.add(name)
+            findings.loose_sizes.setdefault(name, set()).add((read.unit or header.printed_unit).strip())
     return read
+
+
+def printed_sizes(findings: Findings) -> set[str]:
+    """Units as printed of all sizes whose bytes are in doubt."""
+    return set().union(*findings.loose_sizes.values())
 
 
 _SIZE_WORDS = {"memory", "mem", "vram", "size", "sizes", "bytes", "message", "payload", "buffer", "bucket", "cache"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from estimator.scenario.measurement import Warning
@@ -15,12 +15,18 @@ _CLEAR = 0.1
 """Largest distance from a whole number of 4-byte words that still counts as one."""
 
 
-def megabyte(rows: Sequence[dict[str, Any]], key: str, group: Sequence[str]) -> float | None:
+def megabyte(
+    rows: Sequence[dict[str, Any]], key: str, group: Sequence[str], printed: Iterable[str] = ("MB",)
+) -> float | None:
     """Return the bytes of one MB as the table uses it, or None where its numbers do not tell.
 
     Attention that keeps score matrices needs c₀ + c₁·S + c₂·S² bytes; c₂ is a whole number of 4-byte words, and only
-    one of the two readings makes it whole. ``rows`` hold ``key`` read as 10⁶ bytes, and ``seq_len``.
+    one of the two readings makes it whole. ``rows`` hold ``key``, ``printed`` in MB, GB or another one unit and read as
+    powers of 1000, and ``seq_len``.
     """
+    units = set(printed)
+    if len(units) != 1:
+        return None
     series: dict[tuple[Any, ...], list[tuple[float, float]]] = defaultdict(list)
     for row in rows:
         if row.get(key) is not None and isinstance(row.get("seq_len"), int):
@@ -29,7 +35,7 @@ def megabyte(rows: Sequence[dict[str, Any]], key: str, group: Sequence[str]) -> 
     if not curvatures:
         return None
     words = statistics.median(curvatures) / 4
-    distances = {DECIMAL: _from_whole(words), float(MIB): _from_whole(words * MIB / DECIMAL)}
+    distances = {DECIMAL: _from_whole(words), float(MIB): _from_whole(words * binary_over_decimal(units.pop()))}
     best, other = sorted(distances, key=lambda scale: distances[scale])
     if distances[best] > _CLEAR or distances[other] < 1.5 * _CLEAR:
         return None
@@ -50,33 +56,65 @@ def _from_whole(value: float) -> float:
     return abs(value - round(value)) if round(value) >= 1 else 0.5
 
 
-def rescale(rows: Sequence[dict[str, Any]], keys: set[str], scale: float) -> None:
-    """Turn sizes that were read as 10⁶ bytes to the MB into bytes of ``scale`` to the MB."""
-    for row in rows:
-        for key in keys:
+_POWERS = {"k": 1, "m": 2, "g": 3, "t": 4}
+"""Of 1000 or 1024, by the first letter of a unit of sizes."""
+
+
+def binary_over_decimal(printed: str) -> float:
+    """How many times as large a unit is in powers of 1024: 1.049 of MB, 1.074 of GB."""
+    return 1.024 ** _POWERS[printed[0].lower()]
+
+
+def rescale(rows: Sequence[dict[str, Any]], sizes: Mapping[str, Iterable[str]], scale: float) -> None:
+    """Turn sizes, by their columns and printed units, that were read as powers of 1000 into those that ``scale`` is of.
+
+    ``scale``: bytes of one MB. A column of several units stays as it is.
+    """
+    for key, printed in sizes.items():
+        units = set(printed)
+        if scale != MIB or len(units) != 1:
+            continue
+        power = _POWERS[units.pop()[0].lower()]
+        for row in rows:
             if row.get(key) is not None:
-                row[key] = row[key] / DECIMAL * scale
+                row[key] = row[key] / 1000.0**power * 1024.0**power
 
 
-def warning(scale: float | None, where: str) -> Warning:
-    """Say how MB was read, and on what ground."""
+def warning(scale: float | None, where: str, printed: Iterable[str] = ("MB",)) -> Warning:
+    """Say how MB, GB or what else is ``printed`` was read, and on what ground; ``scale``: bytes of one MB, if known."""
+    powers = sorted({_POWERS[unit[0].lower()] for unit in printed})
+    letters = ["KMGT"[power - 1] for power in powers]
+    names, binaries = _listed(f"'{letter}B'" for letter in letters), _listed(f"{letter}iB" for letter in letters)
+    several = len(powers) > 1
     if scale == MIB:
         return Warning(
             code="mb-is-mib",
-            message="'MB' means MiB here (1 048 576 bytes): only so does the memory grow by whole words with the "
-            "square of the sequence",
+            message=f"{names} {'mean' if several else 'means'} {binaries} here "
+            f"({_listed(_digits(1024**power) for power in powers)} bytes): only so does the memory grow by whole words "
+            "with the square of the sequence",
             where=where,
         )
+    decimals = _listed(_digits(1000**power) for power in powers)
     if scale == DECIMAL:
         return Warning(
             code="mb-is-decimal",
-            message="'MB' means 1 000 000 bytes here: only so does the memory grow by whole words with the square "
-            "of the sequence",
+            message=f"{names} {'mean' if several else 'means'} {decimals} bytes here: only so does the memory grow by "
+            "whole words with the square of the sequence",
             where=where,
         )
+    more = _listed(f"{100 * (1.024**power - 1):.1f}" for power in powers)
     return Warning(
         code="mb-ambiguous",
-        message="'MB' was read as 1 000 000 bytes; the numbers do not tell whether MiB was meant (4.9 % more). "
-        "Write MiB into the header if so",
+        message=f"{names} {'were' if several else 'was'} read as {decimals} bytes; the numbers do not tell whether "
+        f"{binaries} {'were' if several else 'was'} meant ({more} % more). Write {binaries} into the header if so",
         where=where,
     )
+
+
+def _digits(count: int) -> str:
+    return f"{count:,}".replace(",", " ")
+
+
+def _listed(words: Iterable[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} and {last}" if most else last

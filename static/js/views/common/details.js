@@ -11,8 +11,17 @@ import { count, plural } from "../../format.js";
 import { besideRows, errorWords } from "../../predictedRows.js";
 import { state, subscribe } from "../../state.js";
 import { colour, h, narrow, put } from "./dom.js";
+import { OWN } from "./entries.js";
 import { FigureCard } from "./figure.js";
-import { answeredDevice, asksDevice, createQuestions, kindWords } from "./questions.js";
+import {
+  answeredDevice,
+  asksDevice,
+  chipMeant,
+  createQuestions,
+  gpuOf,
+  kindWords,
+  optionOfDevice,
+} from "./questions.js";
 import { createTableSave } from "./save.js";
 import { createScroller } from "./scroller.js";
 import { columnOf, tablesOf, tableView, withoutCommon } from "./table.js";
@@ -48,12 +57,13 @@ export function createDetails(id = "details", opened = () => {}) {
     again: () => {
       const tab = all.find((one) => one.key === chosen);
       if (!tab) return;
-      const { name: named } = tab.measurement.device;
+      const { device } = tab.measurement;
       for (const { measurement } of all)
-        if (answeredDevice(measurement) && measurement.device.name === named) reopened.add(measurement.id);
-      guess = state.catalog.chips.find((one) => one.label === named)?.key ?? "";
+        if (answeredDevice(measurement) && measurement.device.name === device.name) reopened.add(measurement.id);
+      guess = optionOfDevice(device);
       void trying(open(tab));
     },
+    named: (name, chip) => void trying(answerName(name, chip)),
   });
   const words = h("p", { class: "hint" });
   const head = h(
@@ -113,9 +123,10 @@ export function createDetails(id = "details", opened = () => {}) {
   /** @param {Measurement} measurement @returns {Promise<PredictedRows | null>} */
   async function predicted(measurement) {
     if (!measurement.rows.length) return null;
-    const guess = asks(measurement) ? guessed(measurement) : "";
-    const key = `${measurement.id} rows ${guess} ${state.calibration}`;
-    const found = await once(key, () => api.rows(measurement.id, guess)).catch(orNull);
+    const chip = asks(measurement) ? chipMeant(guessed(measurement)) : "";
+    const asked = typeof chip === "string" ? chip : JSON.stringify(chip);
+    const key = `${measurement.id} rows ${asked} ${state.calibration}`;
+    const found = await once(key, () => api.rows(measurement.id, asked)).catch(orNull);
     if (found?.unpredicted) known.delete(key); // a CPU that is not measured yet may be soon
     return found;
   }
@@ -179,7 +190,7 @@ export function createDetails(id = "details", opened = () => {}) {
     save.hidden = !full;
     whole = full ? [full.table] : [];
     const chip = guessed(measurement);
-    questions.update(measurement, chip, alike(measurement, chip).length, asks(measurement));
+    questions.update(measurement, chip, alike(measurement, chip).length, asks(measurement), beside?.names ?? {});
     const said = errorWords(beside);
     put(words, questions.open() && chip && !beside?.unpredicted && said ? `If that is right: ${said}` : said);
     const { table, words: common } = full ? withoutCommon(full.table) : { table: null, words: "" };
@@ -271,7 +282,8 @@ export function createDetails(id = "details", opened = () => {}) {
   /** Those of them that this chip may have run: two parts of one file may be two machines. @param {Measurement} measurement @param {string} chip */
   const alike = (measurement, chip) =>
     siblings(measurement).filter(({ id, device: { candidates } }) => {
-      const possible = !candidates.length || candidates.some((/** @type {any} */ one) => one.chip === chip);
+      const free = !candidates.length || chip.startsWith(OWN);
+      const possible = free || candidates.some((/** @type {any} */ one) => one.chip === chip);
       return possible || id === measurement.id;
     });
 
@@ -279,12 +291,25 @@ export function createDetails(id = "details", opened = () => {}) {
   async function answer(chip) {
     const tab = all.find((one) => one.key === chosen);
     const ids = tab ? alike(tab.measurement, chip).map((one) => one.id) : [];
-    await Promise.all(ids.map((one) => api.ranOn(one, chip)));
+    await Promise.all(ids.map((one) => api.ranOn(one, chipMeant(chip))));
     reopened.clear();
+    await anew(ids);
+  }
+
+  /** A name means the same in all tables of the file. @param {string} name @param {string} chip */
+  async function answerName(name, chip) {
+    const having = all.filter(({ measurement }) => measurement.rows.some((row) => gpuOf(row) === name));
+    const ids = [...new Set(having.map(({ measurement }) => measurement.id))];
+    await Promise.all(ids.map((one) => api.ranOn(one, chipMeant(chip), name)));
+    await anew(ids);
+  }
+
+  /** Ask for measurements once more, of which something was said. @param {string[]} ids */
+  async function anew(ids) {
     for (const one of ids) for (const key of known.keys()) if (key.split(" ")[0] === one) known.delete(key);
     const every = shown.split(",");
     shown = "";
-    await update(every, tab?.key);
+    await update(every, chosen);
   }
 
   subscribe(["theme", "calibration"], () => {

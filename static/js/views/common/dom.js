@@ -61,6 +61,25 @@ export const breakable = (name) =>
 /** A little square of a category's colour. @param {string} token */
 export const swatch = (token) => h("span", { class: "swatch", style: { background: `var(--${token})` } });
 
+/** What stands between a thing that was scrolled to and the edge, so that what follows shows that it is there. */
+const SIGHT_PX = 24;
+
+/**
+ * Scroll a row so that its chosen child can be seen, now and whenever the row has another width.
+ * @param {HTMLElement} row @param {string} chosen  selector @returns {() => void} does so after another was chosen
+ */
+export function keepInSight(row, chosen) {
+  function show() {
+    const one = row.querySelector(chosen)?.getBoundingClientRect();
+    const box = row.getBoundingClientRect();
+    if (!one || !box.width) return;
+    if (one.left < box.left) row.scrollLeft -= box.left - one.left + SIGHT_PX;
+    else if (one.right > box.right) row.scrollLeft += one.right - box.right + SIGHT_PX;
+  }
+  new ResizeObserver(show).observe(row);
+  return show;
+}
+
 /** @param {string} id @returns {any} */
 export const byId = (id) => document.getElementById(id);
 

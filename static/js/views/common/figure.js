@@ -3,7 +3,7 @@
  * The primary figure is drawn in the frame of the change; the others wait in the queue.
  */
 import { csv } from "../../format.js";
-import { download, h, swatch } from "./dom.js";
+import { download, h, narrow, swatch } from "./dom.js";
 import { aboutFigures, paper, paperSvg } from "./paper.js";
 import { forget, later, watch } from "./queue.js";
 import { createSave, panelJson } from "./save.js";
@@ -45,6 +45,7 @@ export class FigureCard {
     this.prepared = null; // made and not yet drawn
     /** @type {(() => Figure) | null} */
     this.asked = null; // the newest, drawn or not
+    this.narrow = narrow(); // when the figure was made
     this.sub = h("span", { class: "sub" });
     this.caption = h("figcaption", { class: "sr" });
     this.plot = h("div", { class: "plot skeleton", style: { height: `${height}px` }, "aria-hidden": true });
@@ -129,6 +130,7 @@ export class FigureCard {
   prepare(make) {
     const figure = make();
     this.figure = figure;
+    this.narrow = narrow();
     this.prepared = make;
     this.plot.style.height = `${figure.layout.height}px`;
     return figure;
@@ -158,8 +160,13 @@ export class FigureCard {
     this.legend.replaceChildren(...names.map(([token, text, title]) => h("span", { title }, swatch(token), text)));
   }
 
+  /** Fill the width that there is; a figure of a wide page is made anew for a narrow one, and the other way round. */
   resize() {
-    if (this.figure && this.plot.offsetWidth) window.Plotly?.Plots.resize(this.plot);
+    if (!this.figure || !this.plot.offsetWidth) return;
+    window.Plotly?.Plots.resize(this.plot);
+    if (this.narrow === narrow() || !this.asked) return;
+    this.prepared = null;
+    this.later(this.asked);
   }
 
   showTable() {

@@ -5,6 +5,7 @@ import { HEIGHT_PX, roofline } from "../../figures/roofline.js";
 import { bytes, plural, seconds, significant } from "../../format.js";
 import { measuredChip } from "../../measured.js";
 import { loadMeasurement } from "../../measurements.js";
+import { describe } from "../../scenario.js";
 import { state, subscribe } from "../../state.js";
 import { announce, byId, colour, h, narrow, put } from "../common/dom.js";
 import { FigureCard } from "../common/figure.js";
@@ -41,6 +42,13 @@ function shownEstimate() {
   return pair.b?.estimate ?? pair.a?.estimate ?? estimate;
 }
 
+/** Whose estimate the tabs are about, where it is of neither side. */
+function apartFromBoth() {
+  const { pair, estimated, scenario, catalog } = state;
+  if (!pair || pair.edited || pair.b?.estimate || pair.a?.estimate) return "";
+  return `Layers, communication, memory and what is assumed are of ${describe(estimated ?? scenario, catalog)}, which the controls hold: neither A nor B.`;
+}
+
 /**
  * @param {HTMLElement} root
  * @param {{tour: () => void, choose: (letter: "A" | "B") => void}} options  `tour` begins the tour of the page, `choose`
@@ -74,14 +82,17 @@ export function createExplore(root, { tour, choose }) {
     const estimate = shownEstimate();
     if (estimate) draw(estimate);
   };
-  const tabs = createTabs([
-    { key: "layers", title: "Layers", element: layers.element, update: of(layers.update) },
-    { key: "kernels", title: "Kernels", element: kernels.element, update: kernels.update },
-    { key: "communication", title: "Communication", element: communication.element, update: of(communication.update) },
-    { key: "memory", title: "Memory", element: memory.element, update: of(drawMemory) },
-    { key: "assumed", title: "Assumed", element: assumptions.element, update: of(assumptions.update) },
-    { key: "configuration", title: "Configuration", element: configuration.element, update: configuration.update },
-  ]);
+  const tabs = createTabs(
+    [
+      { key: "layers", title: "Layers", element: layers.element, update: of(layers.update) },
+      { key: "kernels", title: "Kernels", element: kernels.element, update: kernels.update },
+      { key: "communication", title: "Communication", element: communication.element, update: of(communication.update) },
+      { key: "memory", title: "Memory", element: memory.element, update: of(drawMemory) },
+      { key: "assumed", title: "Assumed", element: assumptions.element, update: of(assumptions.update) },
+      { key: "configuration", title: "Configuration", element: configuration.element, update: configuration.update },
+    ],
+    apartFromBoth,
+  );
   const content = h(
     "main",
     { id: "content", tabindex: -1 },

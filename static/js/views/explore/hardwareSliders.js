@@ -1,4 +1,7 @@
-/** Sliders of the hardware: FLOP/s, memory, link and network as multiples of the catalogue's, which is the middle. */
+/**
+ * Sliders of the hardware: FLOP/s, memory, link and network as multiples of the catalogue's, which is the middle; beside
+ * each a box for what lies between or beyond.
+ */
 import { setMultiple } from "../../actions.js";
 import { multiples, PARTS, timesWords } from "../../hardware.js";
 import { state } from "../../state.js";
@@ -10,23 +13,31 @@ const STEP = 0.25;
 export function createHardwareSliders() {
   const rows = PARTS.map(([part, label]) => {
     const id = `multiple-${part}`;
-    const said = h("output", { for: id });
+    const exact = h("input", { type: "number", min: 0.001, step: "any", "aria-label": `${label}, exact multiple` });
     const range = h("input", { type: "range", id, min: -MOST, max: MOST, step: STEP, value: 0 });
     const say = (/** @type {number} */ times) => {
-      put(said, timesWords(times));
+      exact.value = String(Number(times.toPrecision(3)));
       range.setAttribute("aria-valuetext", `${label} ${timesWords(times)}`);
     };
     range.addEventListener("input", () => say(2 ** range.valueAsNumber));
     range.addEventListener("change", () => setMultiple(part, 2 ** range.valueAsNumber));
     range.addEventListener("dblclick", () => setMultiple(part, 1));
+    exact.addEventListener("change", () => {
+      const times = exact.valueAsNumber;
+      if (times > 0) {
+        range.value = String(Math.log2(times));
+        setMultiple(part, times);
+      } else say(multiples(state.scenario, state.catalog)[part] ?? 1);
+    });
+    exact.addEventListener("focus", () => exact.select());
     const element = h(
       "div",
       { class: "multiple" },
       h("label", { for: id, text: label, title: `${label} as a multiple of the catalogue's; double-click: × 1.` }),
       h("div", { class: "track" }, h("i"), range),
-      said,
+      h("span", { class: "times" }, "×", exact),
     );
-    return { part, range, say, element };
+    return { part, range, exact, say, element };
   });
   const changed = h("span", { class: "chosen" });
   const element = h(
@@ -38,11 +49,11 @@ export function createHardwareSliders() {
 
   function update() {
     const now = multiples(state.scenario, state.catalog);
-    for (const { part, range, say, element: row } of rows) {
+    for (const { part, range, exact, say, element: row } of rows) {
       const times = now[part];
       // between nodes there is nothing to multiply where there is one
       row.hidden = times === null || (part === "network" && times === 1 && state.scenario.cluster.nodes < 2);
-      if (times === null || document.activeElement === range) continue;
+      if (times === null || [range, exact].some((one) => one === document.activeElement)) continue;
       range.value = String(Math.log2(times));
       say(times);
     }

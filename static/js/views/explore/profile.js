@@ -17,41 +17,17 @@ import { grid, tableView } from "../common/table.js";
 import { trying } from "../common/toast.js";
 
 /**
- * What lays the ops out: the parameter of the address, the layout that allows it, its values and how people read them.
- * Those without values have the layout's own choices.
- * @type {{key: string, of: string, label: string, values?: number[], word: (value: string) => string}[]}
+ * What lays the ops out: the parameter of the address, the layout that allows it, its label; `short` stands before a
+ * number, what has none is one of the layout's own choices.
+ * @type {{key: string, of: string, label: string, short?: string}[]}
  */
 const LAID = [
-  {
-    key: "ranks",
-    of: "dp",
-    label: "Data parallel ranks",
-    values: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024],
-    word: (value) => (value === "1" ? "1 rank" : `${value} ranks`),
-  },
-  { key: "sharding", of: "sharding", label: "Sharding of states", word: (value) => value },
-  {
-    key: "tp",
-    of: "tp",
-    label: "Tensor parallel ranks",
-    values: [1, 2, 4, 8, 16],
-    word: (value) => (value === "1" ? "no tensor parallel" : `tensor parallel ${value}`),
-  },
-  {
-    key: "pp",
-    of: "pp",
-    label: "Pipeline stages",
-    values: [1, 2, 3, 4, 6, 8, 12, 16, 24, 32],
-    word: (value) => (value === "1" ? "no pipeline" : `pipeline of ${value}`),
-  },
-  { key: "schedule", of: "pp", label: "Pipeline schedule", word: (value) => value },
-  {
-    key: "micro_batches",
-    of: "pp",
-    label: "Micro-batches of a step",
-    values: [1, 2, 4, 8, 16, 32, 64],
-    word: (value) => (value === "1" ? "1 micro-batch" : `${value} micro-batches`),
-  },
+  { key: "ranks", of: "dp", label: "Data parallel ranks", short: "data parallel" },
+  { key: "sharding", of: "sharding", label: "Sharding of states" },
+  { key: "tp", of: "tp", label: "Tensor parallel ranks", short: "tensor parallel" },
+  { key: "pp", of: "pp", label: "Pipeline stages", short: "pipeline" },
+  { key: "schedule", of: "pp", label: "Pipeline schedule" },
+  { key: "micro_batches", of: "pp", label: "Micro-batches of a step", short: "micro-batches" },
 ];
 const CHUNKED = ["interleaved", "zero-bubble-v"];
 
@@ -134,9 +110,12 @@ function createWhatIf() {
   const switches = h("div", { class: "choices" });
   const chip = h("select", { "aria-label": "On the chip" });
   const laid = LAID.map((one) => {
-    const values = (one.values ?? []).map(String);
-    const options = values.map((value) => h("option", { value, text: one.word(value) }));
-    return { ...one, select: h("select", { "aria-label": one.label, disabled: !values.length }, options) };
+    if (!one.short) {
+      const select = h("select", { "aria-label": one.label, disabled: true });
+      return { ...one, control: select, box: /** @type {HTMLElement} */ (select), select };
+    }
+    const control = h("input", { type: "number", min: 1, step: 1, value: 1, "aria-label": one.label });
+    return { ...one, control, box: h("label", { class: "amount" }, one.short, control), select: null };
   });
   const split = h("p", { class: "hint" });
   const other = h("details", { class: "hint" });
@@ -147,7 +126,7 @@ function createWhatIf() {
     { class: "card", id: "what-if" },
     h("header", {}, h("h3", { text: "What if" }), h("span", { class: "sub", text: "the same ops, predicted again" })),
     switches,
-    h("div", { class: "choices" }, chip, ...laid.map(({ select }) => select)),
+    h("div", { class: "choices" }, chip, ...laid.map(({ box }) => box)),
     said,
     split,
     scroller.element,
@@ -163,11 +142,11 @@ function createWhatIf() {
     const own = measurement?.expected;
     if (!measurement || !own) return;
     const number = ++asked;
-    const plan = Object.fromEntries(laid.map(({ key, select }) => [key, select.value]).filter(([, value]) => value));
+    const plan = Object.fromEntries(laid.map(({ key, control }) => [key, control.value]).filter(([, value]) => value));
     // how something is divided is said of what is divided alone
-    if (plan.ranks === "1") delete plan.sharding;
-    if (plan.pp === "1") delete plan.schedule;
-    if (CHUNKED.includes(plan.schedule) && plan.pp !== "1") plan.virtual_stages = "2";
+    if ((plan.ranks ?? "1") === "1") delete plan.sharding;
+    if ((plan.pp ?? "1") === "1") delete plan.schedule;
+    if (CHUNKED.includes(plan.schedule)) plan.virtual_stages = "2";
     const found = await api.whatIf(measurement.id, [...chosen], chip.value, plan);
     if (number !== asked || state.measurement?.id !== measurement.id) return;
     switches.replaceChildren(
@@ -186,19 +165,19 @@ function createWhatIf() {
         return one;
       }),
     );
-    for (const { key: name, of, values, word, select } of laid) {
+    for (const { key: name, of, control, box, select } of laid) {
       const way = found.layouts.find(({ key }) => key === of);
-      select.disabled = Boolean(way?.reason);
-      select.hidden = select.disabled && of !== "dp";
-      if (!values && !select.options.length && !way?.reason) {
-        select.replaceChildren(...(way?.choices ?? []).map((value) => h("option", { value, text: word(value) })));
+      control.disabled = Boolean(way?.reason);
+      box.hidden = control.disabled && of !== "dp";
+      if (select && !select.options.length && !way?.reason) {
+        select.replaceChildren(...(way?.choices ?? []).map((value) => h("option", { value, text: value })));
         select.value = found.laying.plan[name];
       }
     }
     const { plan: chips, micro_batches } = found.laying;
     // what divides nothing yet has nothing to choose
-    for (const { key, select } of laid)
-      if ((key === "sharding" && chips.dp === 1) || (key === "schedule" && chips.pp === 1)) select.hidden = true;
+    for (const { key, box } of laid)
+      if ((key === "sharding" && chips.dp === 1) || (key === "schedule" && chips.pp === 1)) box.hidden = true;
     const moved = chips.dp * chips.tp * chips.pp * micro_batches > 1;
     const named = Object.entries(found.layouts.find(({ key }) => key === "tp")?.split ?? {});
     put(split, chips.tp > 1 ? `Split: ${named.map(([path, how]) => `${path} by ${how}s`).join(", ")}.` : "");
@@ -226,7 +205,7 @@ function createWhatIf() {
     scroller.element.hidden = plain;
     if (!plain) scroller.fill(tableView(whatIfRows(own.estimate, found.estimate, catalog.categories), { total: true }));
   }
-  for (const select of [chip, ...laid.map((one) => one.select)]) select.onchange = () => void trying(ask());
+  for (const control of [chip, ...laid.map((one) => one.control)]) control.onchange = () => void trying(ask());
 
   function update() {
     const { measurement, catalog } = state;
@@ -240,9 +219,9 @@ function createWhatIf() {
     if (!chips.some(({ key }) => key === own.chip))
       chip.prepend(h("option", { value: own.chip, text: "the chip it ran on" }));
     chip.value = own.chip;
-    for (const { values, select } of laid) {
-      if (values) select.value = "1";
-      else select.replaceChildren();
+    for (const { control, select } of laid) {
+      if (select) select.replaceChildren();
+      else control.value = "1";
     }
     void trying(ask());
   }
@@ -284,7 +263,8 @@ function createProposal() {
       sub,
       fields.length ? `read from its shapes: ${sure} fields sure, ${fields.length - sure} guessed` : "not known",
     );
-    const reason = found ? found.reason : `It does not say what ran on ${deviceName(measurement) || "its device"}.`;
+    const device = deviceName(measurement);
+    const reason = found ? found.reason : `It does not say what ran${device ? ` on ${device}` : ", nor on what"}.`;
     words.replaceChildren(
       ...[reason, ...(found?.notes ?? [])].filter(Boolean).map((text) => h("p", { class: "hint", text })),
     );

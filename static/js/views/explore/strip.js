@@ -2,7 +2,7 @@
 import { setPrice } from "../../actions.js";
 import { arrow, bytes, change, measured, percent, scaleFor, short, significant } from "../../format.js";
 import { spreadWords } from "../../measured.js";
-import { judged, priceOf, silent, uncounted } from "../../sides.js";
+import { judged, priceOf, rowsOfAll, rowsOfEach, silent, uncounted } from "../../sides.js";
 import { chipOf, chipWord } from "../../scenario.js";
 import { state } from "../../state.js";
 import { h, put } from "../common/dom.js";
@@ -141,20 +141,26 @@ export function createStrip() {
     const run = b.measurement ?? a?.measurement ?? null;
     step.element.title = [run && spreadWords(run), STEP_HINT].filter(Boolean).join(" ");
     const word = rowsWord([a, b]);
+    const rowWord = word || "tokens";
+    const sides = [a, b].filter((side) => side !== null);
+    // a log without its number of chips says what all of them do
+    const whole =
+      sides.every((side) => rowsOfEach(side, rowWord) === null) && sides.some((side) => rowsOfAll(side, rowWord));
+    const rows = (/** @type {Side} */ side) => (whole ? rowsOfAll(side, rowWord) : rowsOfEach(side, rowWord));
     const rateWord = word ? `${word[0].toUpperCase()}${word.slice(1)}/s` : "Throughput";
-    put(tokens.title, `${rateWord} per ${chip}`);
-    tokens.title.dataset.brief = `${rateWord}/${chip}`;
+    put(tokens.title, whole ? `${rateWord}, all ${chip}s` : `${rateWord} per ${chip}`);
+    tokens.title.dataset.brief = whole ? `${rateWord}, all` : `${rateWord}/${chip}`;
     put(price.title, word ? `Per million ${word}` : "Price");
     price.title.dataset.brief = word ? `Per M ${word}` : "Price";
-    const rows = (/** @type {Side} */ side) => (word === "samples" ? side.samples : side.tokens);
-    const rates = [a, b].map((side) =>
-      side && rows(side) && side.step_s && side.chips ? Number(rows(side)) / side.step_s / side.chips : 0,
-    );
+    const rates = sides.map((side) => (side.step_s ? (rows(side) ?? 0) / side.step_s : 0));
     const kilo = Math.max(...rates) >= 1e4;
     const rate = (/** @type {number} */ value) => (kilo ? measured(value / 1e3) : short(value));
     shown(
       tokens,
-      (side, step_s) => (rows(side) && side.chips ? Number(rows(side)) / step_s / side.chips : null),
+      (side, step_s) => {
+        const some = rows(side);
+        return some ? some / step_s : null;
+      },
       rate,
       kilo ? "k" : "",
       false,
@@ -176,7 +182,8 @@ export function createStrip() {
     shown(
       price,
       (side, step_s) => {
-        const found = priceOf({ ...side, step_s, tokens: rows(side) }, usdPerHour(side).usd);
+        const each = { ...side, step_s, chips: 1, tokens: rowsOfEach(side, rowWord) };
+        const found = priceOf(each, usdPerHour(side).usd);
         return found?.million_usd === null || !found ? null : found.million_usd * 100;
       },
       (value) => measured(value),
@@ -184,7 +191,8 @@ export function createStrip() {
       true,
     );
     // what is not known says why, where its interval would be
-    const why = [b, a].map((side) => side && uncounted(side)).find(Boolean) ?? "";
+    const why =
+      [b, a].map((side) => side && uncounted(side)).find(Boolean) ?? (whole ? `its number of ${chip}s is not known` : "");
     if (why) for (const one of [tokens, price]) if (!one.low.textContent) put(one.low, why);
     if (unpriced && !why) put(price.delta, "no price known");
     const step_usd = priceOf(b, known.usd)?.step_usd;
@@ -197,9 +205,14 @@ export function createStrip() {
 function rowsWord(sides) {
   const some = sides.filter((side) => side !== null);
   // a plan and what is not there yet count tokens; an unknown program may count pictures as well
-  if (some.some(({ tokens, scenario, estimate, measurement }) => tokens || scenario || !(estimate || measurement)))
+  if (
+    some.some(
+      ({ tokens, logged, scenario, estimate, measurement }) =>
+        tokens || logged?.of === "tokens" || scenario || !(estimate || measurement),
+    )
+  )
     return "tokens";
-  return some.some(({ samples }) => samples) ? "samples" : "";
+  return some.some(({ samples, logged }) => samples || logged) ? "samples" : "";
 }
 
 /**

@@ -1,10 +1,11 @@
 /** What the page knows in detail, one tab at a time; only the one that is open is drawn. */
-import { h } from "../common/dom.js";
+import { h, keepInSight, put } from "../common/dom.js";
 
 /**
  * @param {{key: string, title: string, element: HTMLElement, update: () => void}[]} parts
+ * @param {() => string} whose  whose step the tabs show, where that is neither A nor B
  */
-export function createTabs(parts) {
+export function createTabs(parts, whose) {
   let chosen = parts[0].key;
   const tabs = parts.map(({ key, title }) => {
     const tab = h("button", {
@@ -18,10 +19,12 @@ export function createTabs(parts) {
     return tab;
   });
   const list = h("div", { role: "tablist", "aria-label": "Details" }, tabs);
+  const reveal = keepInSight(list, '[aria-selected="true"]');
   const panels = parts.map(({ key, element }) =>
     h("div", { role: "tabpanel", id: `panel-${key}`, "aria-labelledby": `tab-${key}` }, element),
   );
-  const element = h("section", { class: "details w12", "aria-label": "Details" }, list, panels);
+  const note = h("p", { class: "hint", role: "note", hidden: true });
+  const element = h("section", { class: "details w12", "aria-label": "Details" }, list, note, panels);
   list.addEventListener("keydown", ({ key }) => {
     const way = { ArrowRight: 1, ArrowLeft: -1 }[key];
     if (!way) return;
@@ -42,8 +45,13 @@ export function createTabs(parts) {
       tabs[at].tabIndex = key === chosen ? 0 : -1;
       panels[at].hidden = key !== chosen;
     });
+    reveal();
   }
-  const update = () => parts.find(({ key }) => key === chosen)?.update();
+  function update() {
+    put(note, whose());
+    note.hidden = !note.textContent;
+    parts.find(({ key }) => key === chosen)?.update();
+  }
   show();
   return { element, seen: false, update, updateAll: () => parts.forEach((part) => part.update()), open };
 }

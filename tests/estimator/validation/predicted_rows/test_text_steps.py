@@ -200,3 +200,19 @@ def test_what_is_offloaded_is_not_passed_over():
 def test_tokens_that_make_no_whole_sequences_are_no_batch_of_one():
     found = predicted_table(table({**without(LINE, "batch"), "batch_tokens": 5e6, "seq_len": 4096}), "")
     assert found.reasons == ("batch_tokens: 5000000.0 tokens are no whole number of sequences",)
+
+
+def test_a_row_that_ran_out_of_memory_is_held_against_what_it_is_predicted_to_need():
+    oom = {**LINE, "batch": 256, "seq_len": 8192, "sharding": "ddp", "step_s": None, "status": "oom"}
+    small = {**oom, **SMALL, "batch": None, "batch_per_gpu": 1, "step_s": None, "status": "oom"}
+    found = predicted_table(table(LINE, {**oom, "status": "ok", "step_s": 9.0}, oom, small, {**oom, "gpus": 7}), "")
+    assert found.rows[2:] == ({}, {}, {})
+    assert found.reasons[2].startswith("it ran out of memory, as predicted: ")
+    assert found.reasons[2].endswith(" of 85.9 GB")
+    assert found.reasons[3].startswith("it ran out of memory, though predicted to need ")
+    assert (found.fits.oom, found.fits.oom_known, found.fits.oom_unfit) == (3, 2, 1)
+    assert (found.fits.ran, found.fits.ran_unfit) == (2, 1)
+    # nothing says that it took its sequences one by one, which would have been room enough
+    at_once = {**LINE, "batch": 128, "step_s": None, "status": "oom"}
+    assert predicted_table(table(at_once), "").fits.oom_unfit == 1
+    assert predicted_table(table({**at_once, "micro_batch": 1, "recompute": "full"}), "").fits.oom_unfit == 0

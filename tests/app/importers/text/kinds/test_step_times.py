@@ -96,6 +96,8 @@ def test_totals_give_the_number_of_iterations(tmp_path):
 
 def test_sizes_in_megabytes_are_doubtful(tmp_path):
     assert "mb-ambiguous" in codes(read(tmp_path, "model  step (ms)  memory (MB)\na  5.5  100\nb  6.5  200\n"))
+    said = read(tmp_path, "model  step (ms)  memory (GB)\na  5.5  10\nb  6.5  20\n").warnings
+    assert ["'GB' was read" in one.message for one in said if one.code == "mb-ambiguous"] == [True]
 
 
 @pytest.mark.parametrize(

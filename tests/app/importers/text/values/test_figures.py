@@ -34,7 +34,7 @@ def test_loose_sizes_are_noted():
     findings, row = Findings(), {}
     put(row, "m", "2", column("m (MB)"), findings)
     assert row == {"m_bytes": 2e6}
-    assert findings.loose_sizes == {"m_bytes"}
+    assert findings.loose_sizes == {"m_bytes": {"MB"}}
 
 
 def test_a_header_takes_the_unit_that_all_its_cells_name():

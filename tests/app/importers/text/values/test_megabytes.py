@@ -43,8 +43,24 @@ def test_too_few_or_flat_numbers_tell_nothing():
 
 def test_rescaling_and_its_warning():
     rows = [{"m_bytes": 10.62e6, "other": 1.0}, {"m_bytes": None}]
-    rescale(rows, {"m_bytes"}, MIB)
+    rescale(rows, {"m_bytes": {"MB"}}, MIB)
     assert rows == [{"m_bytes": pytest.approx(10.62 * MIB), "other": 1.0}, {"m_bytes": None}]
     assert warning(float(MIB), "x").code == "mb-is-mib"
     assert warning(DECIMAL, "x").code == "mb-is-decimal"
     assert warning(None, "x").code == "mb-ambiguous"
+
+
+def test_what_is_printed_in_gb_is_spoken_of_in_gb():
+    said = warning(None, "x", {"GB"}).message
+    assert "'GB' was read as 1 000 000 000 bytes" in said
+    assert "GiB was meant (7.4 % more)" in said
+    assert "MB" not in said
+    both = warning(None, "x", {"MB", "GB/s"}).message
+    assert "'MB' and 'GB' were read" in both
+    assert "MiB and GiB were meant (4.9 and 7.4 % more)" in both
+    rows = [{"m_bytes": 2e9, "n_bytes": 5e6, "both_bytes": 1.0}]
+    rescale(rows, {"m_bytes": {"GB"}, "n_bytes": {"MB"}, "both_bytes": {"MB", "GB"}}, MIB)
+    assert rows == [{"m_bytes": pytest.approx(2 * 1024**3), "n_bytes": pytest.approx(5 * MIB), "both_bytes": 1.0}]
+    gibibytes = [{**row, "m_bytes": row["m_bytes"] / 1024**3 * 1e9 / DECIMAL} for row in table(1.0, digits=0)]
+    assert megabyte(gibibytes, "m_bytes", ["d_model"], {"GB"}) == MIB
+    assert megabyte(gibibytes, "m_bytes", ["d_model"], {"GB", "MB"}) is None

@@ -7,6 +7,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -136,7 +137,7 @@ def finished_folders(parent: Path) -> list[Path]:
 
 def write_json(path: Path, value: Any) -> None:
     """Write JSON so that a reader finds the old file or the new one, never half of one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(encode_json(value))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -37,6 +38,7 @@ class Store:
     def __init__(self, url: str, data: DataFolder, samples: Path) -> None:
         self.data, self.samples = data, samples
         self._url, self.engine = url, database.engine_of(url)
+        self._changing = threading.Lock()  # of uploads that are there: what one says, another must not take back
         self._left: sa.Engine | None = None  # whoever still waits for its connection learns that it was left
         self.trouble: Trouble | None = None
 
@@ -164,7 +166,8 @@ class Store:
             inside = table.c.path.startswith(f"uploads/{upload_id}/", autoescape=True)
             connection.execute(sa.delete(table).where(inside))
 
-        self._remove(self.data.uploads / upload_id, rows)
+        with self._changing:
+            self._remove(self.data.uploads / upload_id, rows)
         return True
 
     def summaries(self, most: int = 0, after: str = "") -> list[Summary]:
@@ -213,16 +216,17 @@ class Store:
 
     def put_said(self, measurement_id: str, **said: Mapping[str, Any]) -> Measurement | None:
         """Store what people say of an upload's measurement: ``scenario``, ``device``; None where it is no such one."""
-        path = self._path(measurement_id)
-        if path is None or not path.is_relative_to(self.data.uploads):
-            return None
         fields: dict[str, Any] = {name: dict(value) for name, value in said.items()}
-        measurement = replace(read_measurement(path), id=measurement_id, **fields)
-        write_json(path, measurement)
-        folder = path.parent.parent
-        rows = list(self._upload_rows(folder))
-        with self._transaction() as connection:
-            _put_upload(connection, folder.name, rows)
+        with self._changing:
+            path, known = self._path(measurement_id), self.measurement(measurement_id)
+            if path is None or known is None or not path.is_relative_to(self.data.uploads):
+                return None
+            measurement = replace(known, **fields)
+            write_json(path, measurement)
+            folder = path.parent.parent
+            rows = list(self._upload_rows(folder))
+            with self._transaction() as connection:
+                _put_upload(connection, folder.name, rows)
         return measurement
 
     def _path(self, measurement_id: str) -> Path | None:

@@ -123,8 +123,7 @@ def _refuse_known(head: bytes) -> None:
 
 
 def _refuse_binary(head: bytes, filename: str) -> None:
-    utf16 = head.startswith((b"\xff\xfe", b"\xfe\xff"))
-    if not utf16 and b"\x00" in head[:4096]:
+    if b"\x00" in head[:4096]:
         if filename.lower().endswith((".nsys-rep", ".qdrep", ".qdstrm")):
             raise ImportRefused("nsys-rep", "byte 0", "Nsight Systems reports are a closed format", _NSYS_REMEDY)
         if filename.lower().endswith((".pftrace", ".perfetto-trace", ".proto")):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import codecs
+import itertools
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -57,7 +59,7 @@ class Source:
         self.damage = ""
         waiting: list[bytes] = []
         length = 0
-        for piece in self._decompressed(size) if self.compressed else self._plain(size):
+        for piece in _as_utf8(self._decompressed(size) if self.compressed else self._plain(size)):
             waiting.append(piece)
             length += len(piece)
             if length >= size:
@@ -143,6 +145,19 @@ class Source:
                 f"it unpacks to more than {limits.ratio:g} times its size, which no real trace does",
                 "Unpack it and upload the content.",
             )
+
+
+def _as_utf8(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Give UTF-16 that says so at its start, as what Windows PowerShell redirects, as UTF-8; all else as it is."""
+    first = next(pieces, b"")
+    pieces = itertools.chain(filter(None, [first]), pieces)
+    if not first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder("utf-16")("replace")
+    for piece in pieces:
+        yield decoder.decode(piece).encode()
+    yield decoder.decode(b"", final=True).encode()
 
 
 def _salvaged(inflate: zlib._Decompress, data: bytes, most: int) -> Iterator[bytes]:

@@ -133,7 +133,7 @@ def _too_large(scenario: Scenario, job: Job) -> list[Problem]:
     """Refuse a run on the CPU that would take more than the machine's memory: there, nobody stops it in time."""
     if backend(job.backend).QUEUES or job.device == "cuda" or (job.device == "auto" and gpu_count()):
         return []
-    needed = estimate(scenario, interval=False).memory.peak_bytes * job.world_size
+    needed = estimate(scenario, interval=False, explained=False).memory.peak_bytes * job.world_size
     memory = cpu_memory_bytes()
     if needed <= memory:
         return []

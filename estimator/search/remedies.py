@@ -75,7 +75,7 @@ class Remedies:
 def remedies(document: Mapping[str, Any], calibration: Calibrated | None = None) -> Remedies:
     """Find what is faster than a scenario, or what fits where it does not; raise InputProblems where it is illegal."""
     scenario = scenario_from_json(document)
-    own = estimate(scenario, calibration, interval=False)
+    own = estimate(scenario, calibration, interval=False, explained=False)
     fits = own.memory.fits
     found: list[tuple[Remedy, frozenset[str]]] = []
     tried = 0
@@ -85,7 +85,7 @@ def remedies(document: Mapping[str, Any], calibration: Calibrated | None = None)
             continue
         tried += 1
         try:
-            one = estimate(scenario_from_json(candidate), calibration, interval=False)
+            one = estimate(scenario_from_json(candidate), calibration, interval=False, explained=False)
         except InputProblems:
             continue
         if one.memory.fits and (not fits or one.step_time_s < own.step_time_s * (1 - LEAST_FRAC)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -73,3 +74,10 @@ def test_one_server_at_a_time_and_its_death_frees_the_folder(tmp_path):
     other.close()
     with data.locked():
         pass
+
+
+def test_one_file_may_be_written_by_many_threads_at_once(tmp_path):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: write_json(tmp_path / "file.json", [number] * 1000), range(64)))
+    assert [path.name for path in tmp_path.iterdir()] == ["file.json"]
+    assert len(set(read_json(tmp_path / "file.json"))) == 1

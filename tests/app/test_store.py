@@ -181,6 +181,33 @@ def test_what_is_deleted_goes_from_the_disk_and_the_index_alone(open_store, data
     assert not store.behind()
 
 
+def test_corrections_of_one_measurement_at_once_are_all_kept_until_it_is_deleted(data, tmp_path):
+    write_upload(data.uploads, "u1")
+    store = Store(f"sqlite:///{tmp_path / 'index.sqlite3'}", data, tmp_path / "samples")
+    store.open()
+
+    def say(field: str) -> bool:
+        """Nobody else says this field, so that what was said stands there."""
+        for number in range(20):
+            assert store.put_said("u1-0", **{field: {"name": number}})
+            assert getattr(store.measurement("u1-0"), field) == {"name": number}
+        return True
+
+    def say_on(number: int) -> bool:
+        while store.put_said("u1-0", device={"name": number}):
+            pass
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert all(pool.map(say, ("scenario", "device")))
+        saying = [pool.submit(say_on, number) for number in range(4)]
+        assert store.remove_upload("u1")
+        assert all(one.result() for one in saying)
+    assert store.summaries() == []
+    assert list(data.uploads.iterdir()) == []
+    store.close()
+
+
 def test_a_folder_that_has_gone_already_is_no_hindrance(open_store, data):
     shutil.rmtree(write_run(data.runs, "r1"))
     store = open_store()

@@ -159,6 +159,12 @@ def test_a_slider_leaves_the_plan_before_as_a_and_try_keeps_its_promise(open_pag
     remedy = page.locator(".remedy").first
     expect(remedy).to_be_visible()
     promised = page.evaluate("async () => (await import(js('state'))).state.remedies.best[0]")
+    expect(page.locator(".remedies")).not_to_have_class(re.compile("stale"))
+    of_another = "async () => { const { set, state } = await import(js('state')); window.own = state.remedies; "
+    of_another += "set({ remedies: { ...own, scenario: state.base } }); }"
+    page.evaluate(of_another)
+    expect(page.locator(".remedies")).to_have_class(re.compile("stale"))
+    page.evaluate("async () => (await import(js('state'))).set({ remedies: own })")
     remedy.get_by_role("button", name="Try").click()
     same = "async (step_s) => (await import(js('state'))).state.estimate.step_time_s === step_s"
     wait_until(page, same, promised["step_time_s"])

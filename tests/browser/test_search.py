@@ -7,6 +7,7 @@ import re
 import pytest
 from playwright.sync_api import expect
 
+from estimator.search.specification import OBJECTIVES
 from tests.browser.conftest import LOOKS
 from tests.browser.looking import (
     EIGHT_GPUS,
@@ -190,6 +191,8 @@ def test_a_present_plan_that_needs_many_times_the_memory_stands_at_the_edge_with
 def test_objective_limits_and_locked_fields_are_in_the_url(visit):
     page = visit(SEARCH)
     expect(page.locator(ROWS).first).to_be_visible()
+    offered = page.locator("#search input[name=objective]").evaluate_all("all => all.map((one) => one.value)")
+    assert tuple(offered) == OBJECTIVES, "chip time is ordered as time is on one number of chips"
     page.get_by_role("radio", name="memory").check(force=True)
     page.get_by_label("Lock a field of the plan").select_option("tp")
     page.get_by_label("Value of tp").fill("2")

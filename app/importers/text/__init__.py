@@ -199,10 +199,7 @@ def _refuse_predictions(document: Document) -> None:
 
 
 def _decoded(source: Source) -> str:
-    data = source.read("text")
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")):  # Windows PowerShell's redirection writes UTF-16
-        return data.decode("utf-16", "replace")
-    text = data.decode("utf-8-sig", "replace")
+    text = source.read("text").decode("utf-8-sig", "replace")
     if text.count("\ufffd") > 0.05 * len(text) or "\x00" in text:
         raise ImportRefused("binary", "", "this is neither text nor a known binary format", _REMEDY)
     return re.sub(r"\x1b\[[0-9;]{0,20}[A-Za-z]", "", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import re
 from types import SimpleNamespace
@@ -10,9 +11,10 @@ from types import SimpleNamespace
 import pytest
 
 from app.cli import run
-from app.commands.running import _watch
+from app.commands.running import _text, _watch
+from app.runs.run import Run
 from runners.job import progress, state
-from tests.app.examples import LLAMA, knows_cpu, scenario
+from tests.app.examples import LLAMA, MEASUREMENT, knows_cpu, scenario
 
 JOB = {"scenario": scenario(), "device": "cpu", "warmup": 1, "steps": 2}
 ROWS_JOB = {
@@ -49,6 +51,17 @@ def test_run_measures_keeps_the_result_and_lays_it_beside_its_prediction(write, 
     assert found, "the scenario's chip is named, whatever measured"
     assert bool(found[1]) is ("disturbed: steps differ by" not in captured.out)
     assert ("of the median step" in captured.out) is ("disturbed: steps differ by" in captured.out)
+
+
+def test_disturbed_steps_are_said_with_the_fastest_and_are_no_error_of_the_prediction():
+    for steps_s, words, error in (
+        ((0.02, 0.01, 0.05), "10 ms  (disturbed: steps differ by 5.0×; the fastest is shown)", False),
+        ((0.02, 0.019, 0.021), "20 ms  (19 ms to 21 ms)", True),
+    ):
+        _, step, predicted, *rest = _text(Run(id="r1", state="ok"), dataclasses.replace(MEASUREMENT, steps_s=steps_s))
+        assert step == f"step time    {words}"
+        assert ("%" in predicted) is error
+        assert ("by phase, of the median step:" in rest) is not error
 
 
 def test_rows_are_counted_and_stand_beside_their_predictions(write, capsys, tmp_path):

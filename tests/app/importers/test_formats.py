@@ -134,3 +134,11 @@ def imported(tmp_path_factory):
 @pytest.mark.parametrize("reader", sorted(FILES))
 def test_the_file_is_read_as_what_it_is(imported, reader):
     assert reader in imported(reader)
+
+
+@pytest.mark.parametrize("reader", ["flop-counter", "ops", "result", "torch-benchmark", "trainer-state"])
+def test_what_windows_powershell_redirects_is_read_as_what_it_is(tmp_path, reader):
+    """Its > writes UTF-16."""
+    file = REFERENCE / FILES[reader]
+    (tmp_path / "file").write_bytes(file.read_text(encoding="utf-8").encode("utf-16"))
+    assert import_file(tmp_path / "file", file.name) == import_file(file, file.name)

@@ -26,6 +26,17 @@ def test_plain_and_compressed_content_in_pieces(tmp_path):
         assert source.damage == ""
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be"])
+def test_utf_16_is_given_as_utf_8(tmp_path, encoding):
+    text = "5 µs, 𝛼 and so on\n" * 1000
+    data = (text if encoding == "utf-16" else "\ufeff" + text).encode(encoding)
+    for content in (data, gz(data)):
+        source = Source(write(tmp_path, content), Limits())
+        assert {b"".join(source.chunks(size)) for size in (7, MIB)} == {text.encode()}
+    cut = Source(write(tmp_path, data[:-3]), Limits()).read("text").decode()
+    assert cut[:-1] == text[:-2]
+
+
 def test_cut_and_corrupt_streams_give_what_they_can(tmp_path):
     data = gz(os.urandom(100_000))
     source = Source(write(tmp_path, data[:50_000]), Limits())

@@ -72,3 +72,9 @@ def test_a_plan_that_does_not_fit_is_told_what_makes_it_fit():
     assert found.over_bytes > 1e12
     assert all(one.reserved_bytes <= 80 * 1024**3 for one in found.best)
     assert any(change.field == "plan.sharding" for change in found.best[0].changes)
+
+
+def test_nothing_is_explained_of_plans_that_are_only_tried(monkeypatch):
+    """What would make a plan fit takes several times as long as the plan."""
+    monkeypatch.setattr("estimator.estimate.explain.memory_problems", None)
+    assert remedies(TOO_LARGE).best

@@ -22,7 +22,7 @@ from estimator.search.space import (
     shapes_of,
 )
 from tests.estimator.examples import GPT, LLAMA, MIXTRAL
-from tests.estimator.search.spaces import space
+from tests.estimator.search.spaces import base, space
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,15 @@ def test_schedules_and_chunks_that_fit_the_pipeline():
     }  # fmt: skip
     # Three micro-batches are no group of two, so nothing interleaves.
     assert "interleaved" not in {schedule for schedule, _ in found.stagings(2, 3)}
+
+
+def test_who_asks_a_search_to_stop_is_heard_while_it_lists_shapes():
+    def stop() -> None:
+        raise InterruptedError
+
+    found = Space(base(), {}, beat=stop)
+    with pytest.raises(InterruptedError):
+        shapes_of(found, next(iter(found.choices())))
 
 
 def test_hybrid_sharding_inside_a_node_is_one_more_choice():

@@ -85,7 +85,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         rows += new
         cut = sum(row["name"].endswith(_CUT) for row in new)
         if cut:
-            message = f"{cut} {'name is' if cut == 1 else 'names are'} cut off ({_CUT[0]}); different kernels may have become one (max_name_column_width)"
+            some = "1 name is" if cut == 1 else f"{cut} names are"
+            message = f"{some} cut off ({_CUT[0]}); different kernels may have become one (max_name_column_width)"
             warnings.append(Warning(code="names-cut", message=message, where=place(table)))
         message = "These are sums over the whole recording; how many steps it held, the table does not say"
         warnings.append(Warning(code="whole-recording", message=message, where=place(table)))

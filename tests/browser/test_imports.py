@@ -212,8 +212,9 @@ def test_what_a_table_calls_its_gpus_is_corrected_by_chips_of_the_catalogue_or_o
         savePart("chip", "Lab card", { ...value, name: "Lab card", label: "Lab card" });
     }"""
     page.evaluate(own)
-    (tmp_path / "named.csv").write_text(NAMED)
-    drop(page, tmp_path / "named.csv")
+    path = tmp_path / "step_times_of_every_machine_in_the_laboratory_in_october_2026.csv"
+    path.write_text(NAMED)
+    drop(page, path)
     expect_view(page, "measurements")
     questions = page.locator("#details .questions")
     expect(questions).to_contain_text("In its rows H100 is NVIDIA H100 SXM 80 GB; B9 is unknown")
@@ -229,6 +230,10 @@ def test_what_a_table_calls_its_gpus_is_corrected_by_chips_of_the_catalogue_or_o
     expect(questions).to_contain_text("H100 is NVIDIA H200 SXM 141 GB; B9 is Lab card")
     questions.get_by_label("chip of that name").select_option("as the table has it")
     expect(questions).to_contain_text("H100 is NVIDIA H100 SXM 80 GB; B9 is Lab card")
+    # a long name of a file stands whole on a phone
+    page.set_viewport_size({"width": 390, "height": 844})
+    title = page.locator("#details h3").first.bounding_box()
+    assert title["x"] + title["width"] <= 390
 
 
 WITHOUT = [

@@ -79,7 +79,7 @@ export function createQuestions({ change, right, again, named }) {
   const why = h("small", { class: "quiet" });
   const yes = h("button", { type: "button", class: "primary", text: "Confirm", onclick: () => right(choice.value) });
   const known = h("b");
-  const other = h("button", { type: "button", class: "text", text: "Change", onclick: again });
+  const other = h("button", { type: "button", class: "link", text: "Change", onclick: again });
   const whole = h("p", {}, h("span", { class: "quiet", text: "On what? " }), known, " ", other, choice, yes, why);
 
   const said = h("span");
@@ -87,7 +87,7 @@ export function createQuestions({ change, right, again, named }) {
   const meant = h("select", { onchange: () => named(name.value, meant.value) });
   const correct = h("button", {
     type: "button",
-    class: "text",
+    class: "link",
     text: "Correct",
     onclick: () => {
       correcting = !correcting;

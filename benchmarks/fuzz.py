@@ -118,6 +118,15 @@ def json_seeds() -> list[bytes]:
     return [json.dumps(one).encode() for one in (DOCUMENT, execution, xla, ops, state, PROTON, GOLDEN)]
 
 
+def record_seeds() -> list[bytes]:
+    """Results of one's own in JSON: an object, lists of them, values of every kind."""
+    row = {"strategy": "ddp", "model": "gpt2", "gpu": "H100", "world_size": 4, "mean_step_time_sec": 0.25, "oom": False}
+    odd = {**row, "note": "a,\nb", "config": {"lr": 1e-4}, "peak_memory_gb": None, "step (ms)": "132.1 ± 2", "tags": []}
+    step = {"_step": 100, "_runtime": 71.3, "train/loss": 6.12, "tokens/s": 1092003}
+    found = [row, [row, odd], [step, {**step, "_step": 200}], {"step_ms": 132.1, "seq_len": 1024}]
+    return [json.dumps(one).encode() for one in found]
+
+
 def recording_seeds() -> list[bytes]:
     """A recording of JAX as XLA keeps it."""
     return [gzip.decompress((TOOLS / "jax.xplane.pb.gz").read_bytes())]
@@ -167,6 +176,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "table": table_seeds,
     "log": log_seeds,
     "json": json_seeds,
+    "records": record_seeds,
     "recording": recording_seeds,
     "workbook": sheet_seeds,
     "archive": archive_seeds,

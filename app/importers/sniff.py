@@ -66,6 +66,8 @@ _TEXTS = {
     "flop-counter": flop_counter,
 }
 """Outputs of tools that are told by their words; all other text is searched for tables."""
+_EVENTS = b"brain.Event:"
+_TO_COLUMNS = "Export its scalars as CSV, with a column step and one of the time of a step (step_time_s) or tokens/s."
 _RESULT_KEYS = {"origin", "schema_version", "steps_s", "kernels", "phases_s", "breakdown_s", "rows", "measurements"}
 
 _BY_STEP = re.compile(rb'"start_step"\s{0,8}:.{0,200}?"step_interval"\s{0,8}:', re.DOTALL)
@@ -97,6 +99,7 @@ def sniff(source: Source, filename: str) -> str:
         return "xplane"
     if json_scan.opening(head):
         return _json(head)
+    _refuse_of_loggers(head)
     _refuse_binary(head, filename)
     text = head.decode("utf-8", "replace")  # whatever a library logged may stand before the table
     return next((format for format, module in _TEXTS.items() if module.is_text(text)), "text")
@@ -120,6 +123,13 @@ def _refuse_known(head: bytes) -> None:
             raise ImportRefused(
                 "torch archive", "byte 0", "this is a file of torch.save, a pickle inside", _TORCH_REMEDY
             )
+
+
+def _refuse_of_loggers(head: bytes) -> None:
+    if _EVENTS in head[:64]:
+        raise ImportRefused("tensorboard", "byte 0", "this is an event file of TensorBoard", _TO_COLUMNS)
+    if head.startswith(b":W&B"):
+        raise ImportRefused("wandb", "byte 0", "this is what Weights & Biases keeps of a run offline", _TO_COLUMNS)
 
 
 def _refuse_binary(head: bytes, filename: str) -> None:

@@ -72,7 +72,7 @@ def is_trace(head: bytes) -> bool:
 
 
 def read(source: Source, filename: str, limits: Limits) -> Imported:
-    """Read the ops of the first device that computed, of its typical step if marked; raise ImportRefused without any."""
+    """Read the ops of the first device that computed, of a typical step if marked; raise ImportRefused without any."""
     try:
         events = msgspec.json.decode(source.read("xla trace", _MOST_BYTES), type=Document, strict=False).traceEvents
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

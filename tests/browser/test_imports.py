@@ -200,6 +200,14 @@ def test_a_table_that_names_no_device_asks_for_it(visit, drop):
     expect(card.locator(".questions")).to_contain_text("On what? NVIDIA H100 SXM 80 GB")
 
 
+NCCL = """\
+#  Rank  0 Group  0 Pid      7 on       node device  0 [0000:1b:00] NVIDIA GB10
+#  Rank  1 Group  0 Pid      7 on       node device  1 [0000:43:00] NVIDIA GB10
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     8388608       2097152     float     sum      -1    108.2   77.53   77.53      0    105.5   79.51   79.51      0
+    16777216       4194304     float     sum      -1    158.5  105.85  105.85      0    156.2  107.41  107.41      0
+"""
 NAMED = "model,GPU,batch,seq len,step (ms)\ngpt2,H100,8,1024,50\ngpt2,B9,8,1024,90\n"
 
 
@@ -212,8 +220,9 @@ def test_what_a_table_calls_its_gpus_is_corrected_by_chips_of_the_catalogue_or_o
         savePart("chip", "Lab card", { ...value, name: "Lab card", label: "Lab card" });
     }"""
     page.evaluate(own)
-    (tmp_path / "named.csv").write_text(NAMED)
-    drop(page, tmp_path / "named.csv")
+    path = tmp_path / "step_times_of_every_machine_in_the_laboratory_in_october_2026.csv"
+    path.write_text(NAMED)
+    drop(page, path)
     expect_view(page, "measurements")
     questions = page.locator("#details .questions")
     expect(questions).to_contain_text("In its rows H100 is NVIDIA H100 SXM 80 GB; B9 is unknown")
@@ -229,6 +238,19 @@ def test_what_a_table_calls_its_gpus_is_corrected_by_chips_of_the_catalogue_or_o
     expect(questions).to_contain_text("H100 is NVIDIA H200 SXM 141 GB; B9 is Lab card")
     questions.get_by_label("chip of that name").select_option("as the table has it")
     expect(questions).to_contain_text("H100 is NVIDIA H100 SXM 80 GB; B9 is Lab card")
+    # a long name of a file stands whole on a phone
+    page.set_viewport_size({"width": 390, "height": 844})
+    title = page.locator("#details h3").first.bounding_box()
+    assert title["x"] + title["width"] <= 390
+    # nor need the head of a file be right that names one for all its rows
+    (tmp_path / "nccl.txt").write_text(NCCL)
+    drop(page, tmp_path / "nccl.txt")
+    expect(page.locator("#details")).to_contain_text("Not predicted: 'NVIDIA GB10' is not in the catalogue of chips")
+    questions.get_by_role("button", name="measured on another chip").click()
+    questions.locator("select:visible").select_option("h100-sxm")
+    questions.get_by_role("button", name="Confirm").click()
+    expect(questions).to_contain_text("On what? NVIDIA H100 SXM 80 GB")
+    expect(page.locator("#details")).to_contain_text("Predicted on NVIDIA H100 SXM 80 GB: ")
 
 
 WITHOUT = [

@@ -139,6 +139,8 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
                 status="ok" if any_measured(reading.rows) else "oom",
             )
         )
+    if {kind for kind, _ in groups.values()} == {generic} and (run := _run(document, filename)) is not None:
+        return dataclasses.replace(_as_log(run, text, limits, damage), tables=tables)
     if {kind for kind, _ in groups.values()} <= VAGUE_KINDS:
         loop = trainers.read_loop(text, filename)
         if loop is not None and len(loop.rows) > sum(len(one.rows) for one in measurements):
@@ -155,6 +157,14 @@ def read_text(text: str, filename: str, limits: Limits, damage: str = "", header
         skipped=skipped,
         tables=tuple(sorted(tables, key=lambda table: table.line))[:_MOST_SEEN],
     )
+
+
+def _run(document: Document, filename: str) -> Measurement | None:
+    """The steps of a run, where the text is one table of a file of columns, a row for each step."""
+    tables = [block for block in document.blocks if isinstance(block, Table) and block.form == "delimited"]
+    if len(tables) != 1 or len(document.blocks) > 1:
+        return None
+    return trainers.read_columns(tables[0].columns, tables[0].rows, filename)
 
 
 def _as_log(log: Measurement, text: str, limits: Limits, damage: str) -> Imported:

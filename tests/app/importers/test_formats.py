@@ -17,14 +17,14 @@ from app.importers.imported import DEFAULT_LIMITS
 from app.importers.sniff import sniff
 from app.importers.source import Source
 from app.importers.text import KINDS, WHOLE
-from app.importers.text.trainers import LOOP, TRAINERS
+from app.importers.text.trainers import COLUMNS, LOOP, TRAINERS
 from tests.app.importers.reading import REFERENCE
 
 PAGE = Path(__file__).parents[3] / "docs" / "importing.md"
 READERS = (
     (FORMATS.keys() - {"text"})
     | {f"text/{kind.KIND}" for kind in (*KINDS, *WHOLE) if hasattr(kind, "KIND")}
-    | {f"log/{name}" for name in (*TRAINERS, LOOP)}
+    | {f"log/{name}" for name in (*TRAINERS, COLUMNS, LOOP)}
 )
 STEPS, FLASH = "cs336_steps/report.txt", "flash_attention/report.txt"
 FILES = {
@@ -77,6 +77,7 @@ NOT_RUN = {
     "log/MLPerf": "MLPerf",
     "golden-values": "Megatron-LM",
     "log/JSON lines": "DLLogger",
+    "log/columns": "Weights & Biases",
 }
 """By reader: the tool that cannot run where the files were made, as the page names it."""
 

@@ -102,6 +102,51 @@ def test_what_nsys_stats_prints_by_default(tmp_path):
     assert [row["calls"] for row in printed.rows[2:]] == [11]
 
 
+def nsys_table(columns, rows):
+    """A table as nsys stats prints one: numbers to the right, each column as wide as its dashes."""
+    widths = [max(len(str(row[at])) for row in (columns, *rows)) for at in range(len(columns))]
+    lines = [columns, ["-" * width for width in widths], *rows]
+    return "".join(
+        " " + "  ".join(str(cell).rjust(width) for cell, width in zip(line, widths, strict=True)) + "\n"
+        for line in lines
+    )
+
+
+SUMMED = ["Time (%)", "Total Time (ns)", "Instances", "Avg (ns)"]
+
+
+def test_kernels_with_the_names_that_they_have(tmp_path):
+    """A name of more than 80 letters ended its table, which then was not there; nor did any warning say so."""
+    names = ["void at::native::vectorized_elementwise_kernel<(int)4, at::native::" + "Functor, " * 4 + end
+             for end in ("std::array>(int)", "int>…")]  # fmt: skip
+    rows = [[75.0, "3,000", 2, "1,500.0", names[0]], [25.0, "1,000", 1, "1,000.0", names[1]]]
+    found = one(read(tmp_path, nsys_table([*SUMMED, "Name"], rows)))
+    assert [(kernel.count, kernel.total_s) for kernel in found.kernels] == [(2, 3e-6), (1, 1e-6)]
+    assert found.rows[0]["name"] == names[0]
+    assert "names-cut" in codes(found)
+    # cells of several words, of which none but the dashes tell where they end
+    grid = [[100.0, "3,000", 2, "1,500.0", "2048    1    1", "add_kernel(float *, int)"]]
+    (kernel,) = one(read(tmp_path, nsys_table([*SUMMED, "GridXYZ", "Name"], grid))).kernels
+    assert (kernel.name, kernel.count) == ("add_kernel(float *, int)", 2)
+
+
+def test_ranges_are_no_kernels(tmp_path):
+    rows = [[75.0, "3,000", 2, "1,500.0", "PushPop", ":encoder"], [25.0, "1,000", 1, "1,000.0", "PushPop", ":decoder"]]
+    found = one(read(tmp_path, nsys_table([*SUMMED, "Style", "Range"], rows)))
+    assert (found.kernels, [row["name"] for row in found.rows]) == ((), [":encoder", ":decoder"])
+
+
+def test_launches_of_nsys_stats_are_summed_by_name(tmp_path):
+    head = "Start (ns),Duration (ns),CorrId,GrdX,Bytes (MB),Device,Ctx,GreenCtx,Strm,Name\n"
+    lines = (
+        "1000,250,101,128,,NVIDIA H100 80GB HBM3 (0),1,,7,gemm_tn\n1300,240,102,128,,NVIDIA H100 80GB HBM3 (0),1,,7,"
+        "gemm_tn\n1600,50,103,,8.389,NVIDIA H100 80GB HBM3 (0),1,,7,[CUDA memcpy Host-to-Device]\n"
+    )
+    found = one(read(tmp_path, head + lines))
+    assert (found.kernels[0].name, found.kernels[0].count) == ("gemm_tn", 2)
+    assert found.kernels[0].total_s == pytest.approx(490e-9)
+
+
 NCU_LONG = """\
 ==PROF== Connected to process 7 (/usr/bin/python)
 loss 3.2

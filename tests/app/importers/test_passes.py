@@ -72,3 +72,18 @@ def test_rates_of_a_trainer_without_times_are_kept(tmp_path):
     assert found.rows[0]["tokens_per_s"] == 18801.5
     (warning,) = found.warnings
     assert "tokens per second" in warning.message
+    axolotl = "{'loss': 1.02, 'tokens_per_second_per_gpu': 2450.5, 'epoch': 0.1}\n"
+    assert one(read(tmp_path, 2 * axolotl)).rows[0]["tokens_per_s_per_gpu"] == 2450.5
+
+
+def test_figures_beneath_a_step_and_its_epoch(tmp_path):
+    """OLMo's log was refused, as the epoch behind the step was taken for what the line says of it."""
+    text = "".join(
+        f"2026-01-01 10:00:{at}0.000\thost:0\tolmo.train:900\tINFO\t[step={at}0/739328,epoch=0]\n"
+        f"    train/CrossEntropyLoss=10.5{at}\n    throughput/device/tokens_per_second=12,30{at}\n"
+        f"    throughput/device/batches_per_second=0.25\n    System/Peak GPU Memory (MB)=41,513\n"
+        for at in range(1, 5)
+    )
+    found = one(read(tmp_path, text))
+    assert found.steps_s == pytest.approx((4.0,) * 3)
+    assert (found.rows[0]["step"], found.rows[0]["tokens_per_s_per_gpu"]) == (10, 12301.0)

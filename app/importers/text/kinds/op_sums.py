@@ -42,7 +42,7 @@ _CALLS = re.compile(
     r"|[A-Z]{2,12}_(?:[A-Z]{2,12}_)?API(?:_EXT)?|KERNEL_DISPATCH|MEMORY_(?:COPY|ALLOCATION)|SCRATCH_MEMORY"
 )
 """Calls of the host and sums by domain, of which rocprof writes tables of the same columns."""
-_CUT = "..."
+_CUT = ("...", "…")
 
 
 def matches(block: Block) -> bool:
@@ -59,6 +59,8 @@ def _form(table: Table) -> str:
     if {"totaldurationns", "calls"} <= columns:
         return "rocprof"
     if {"kernel name", "start timestamp", "end timestamp"} <= columns or {"kernelname", "durationns"} <= columns:
+        return "launches"
+    if {"start (ns)", "duration (ns)", "strm", "name"} <= columns:  # nsys stats --report cuda_gpu_trace
         return "launches"
     timed = any(name.startswith("total time (") for name in columns)
     counted = columns & {"instances", "num calls", "count", "operations", "calls"}
@@ -83,7 +85,8 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         rows += new
         cut = sum(row["name"].endswith(_CUT) for row in new)
         if cut:
-            message = f"{cut} names are cut off ({_CUT}); different kernels may have become one (max_name_column_width)"
+            some = "1 name is" if cut == 1 else f"{cut} names are"
+            message = f"{some} cut off ({_CUT[0]}); different kernels may have become one (max_name_column_width)"
             warnings.append(Warning(code="names-cut", message=message, where=place(table)))
         message = "These are sums over the whole recording; how many steps it held, the table does not say"
         warnings.append(Warning(code="whole-recording", message=message, where=place(table)))
@@ -178,8 +181,9 @@ def _summed(launches: list[dict[str, str]]) -> list[dict[str, Any]]:
     times: dict[str, list[int]] = {}
     for one in launches:
         begin, end = _stamp(one.get("start timestamp", "")), _stamp(one.get("end timestamp", ""))
-        taken = end - begin if begin is not None and end is not None else _stamp(one.get("durationns", ""))
-        name = one.get("kernel name") or one.get("kernelname") or ""
+        alone = _stamp(one.get("durationns") or one.get("duration (ns)", "").replace(",", ""))
+        taken = end - begin if begin is not None and end is not None else alone
+        name = one.get("kernel name") or one.get("kernelname") or one.get("name") or ""
         if taken is not None and taken >= 0 and name:
             times.setdefault(name, []).append(taken)
     rows = [
@@ -192,10 +196,11 @@ def _summed(launches: list[dict[str, str]]) -> list[dict[str, Any]]:
 
 
 def _kernels(rows: list[dict[str, Any]], form: str, names: list[str]) -> list[Kernel]:
-    """Kernels of the device: of ``nsys stats`` the table of instances, of the profiler rows whose time is all its own
-    and on no CPU. An op's row says the time of its kernels once more, and is left out."""
+    """Kernels of the device: of ``nsys stats`` the table of instances but of ranges, of the profiler rows whose time is
+    all its own and on no CPU. An op's row says the time of its kernels once more, and is left out."""
     if form in ("nsys", "rocprof", "launches"):
-        on_device = rows if "instances" in names or form != "nsys" else []
+        summed = "instances" in names and "range" not in names
+        on_device = rows if summed or form != "nsys" else []
         calls = [row for row in on_device if _CALLS.fullmatch(row["name"])]
         on_device = [] if 2 * len(calls) > len(on_device) else [row for row in on_device if row not in calls]
         return [_kernel(row, row["total_s"]) for row in on_device]

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.importers.text.trainers import (
+    columns,
     deepspeed,
     hugging_face,
     json_lines,
@@ -35,6 +36,8 @@ TRAINERS: dict[str, Callable[[Sequence[str]], Log | None]] = {
 }
 LOOP = "loop"
 """A loop without a name, in formats and origins."""
+COLUMNS = "columns"
+"""A table with a row for each step, likewise."""
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 _LONGEST_LINE = 8000
 
@@ -75,8 +78,14 @@ def read_loop(text: str, filename: str) -> Measurement | None:
     return measurement(log, LOOP, filename) if log else None
 
 
+def read_columns(names: Sequence[str], rows: Sequence[Sequence[str]], filename: str) -> Measurement | None:
+    """Read a table whose rows are steps of a run and say their time or rate; None for any other."""
+    log = columns.read(names, rows)
+    return measurement(log, COLUMNS, filename) if log else None
+
+
 def _lines(text: str) -> list[str]:
     return [_ANSI.sub("", line) for line in text.splitlines() if len(line) < _LONGEST_LINE]
 
 
-__all__ = ["LOOP", "TRAINERS", "read", "read_loop"]
+__all__ = ["COLUMNS", "LOOP", "TRAINERS", "read", "read_columns", "read_loop"]

@@ -21,7 +21,7 @@ _SAID = re.compile(r"(Instantaneous batch size per device|Total train batch size
 _CONFIG_LINES, _ARGUMENT_LINES = 200, 300
 _KEPT = {"loss": "loss", "grad_norm": "grad_norm", "eval_loss": "eval_loss", "epoch": "epoch",
          "train_tokens_per_second": "tokens_per_s", "step_tokens_per_second": "tokens_per_s",
-         "num_input_tokens_seen": "tokens"}  # fmt: skip
+         "tokens_per_second_per_gpu": "tokens_per_s_per_gpu", "num_input_tokens_seen": "tokens"}  # fmt: skip
 _MODES = {"True": True, "False": False}
 
 
@@ -97,7 +97,7 @@ def _log(
         )
         warnings.append(Warning(code="mean-of-run", message=message))
     if not timed:
-        rates = any("tokens_per_s" in row for row in rows)
+        rates = any(name.startswith("tokens_per_s") for row in rows for name in row)
         held = "It gives tokens per second, but no times" if rates else "It holds no times, only losses"
         message = f"{held}: a finished run has train_runtime"
         warnings.append(Warning(code="no-step-time", message=message))

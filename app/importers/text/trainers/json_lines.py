@@ -42,9 +42,8 @@ def read(lines: Sequence[str]) -> Log | None:
     objects = [found for line in lines if (found := _object(line))]
     if len(objects) < _LEAST:
         return None
-    said = [text for one in objects if (text := _in_words(one))]
-    if log := loop.read(said):
-        return with_settings(log, _settings(objects))
+    if log := of_objects(objects):
+        return log
     if len(objects) < sum(bool(line.strip()) for line in lines):
         return None
     rows = [
@@ -52,6 +51,12 @@ def read(lines: Sequence[str]) -> Log | None:
     ]
     message = "No two of its lines say a step and its time or rate, so the log gives no step time"
     return Log(rows=tuple(row for row in rows if row), warnings=(Warning(code="no-step-time", message=message),))
+
+
+def of_objects(objects: Sequence[Mapping[str, Any]]) -> Log | None:
+    """The log of objects that say a step and its time or rate; None where fewer than three do."""
+    log = loop.read([text for one in objects if (text := _in_words(one))])
+    return with_settings(log, _settings(objects)) if log else None
 
 
 def _settings(objects: Sequence[Mapping[str, Any]]) -> dict[str, str]:

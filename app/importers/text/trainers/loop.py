@@ -23,6 +23,8 @@ _MARK = re.compile(
     r"\s{0,8}(\d{1,9})(?:\s{0,4}/\s{0,4}\d{1,9})?\b",
     re.IGNORECASE,
 )
+_ALONE = re.compile(r"[\W_]{0,600}(?:epoch\s?[:=]\s?\d{1,9}[\W_]{0,600})?", re.IGNORECASE)
+"""Behind a mark with its figures beneath: nothing, or the epoch, as in OLMo's ``[step=10/739328,epoch=0]``."""
 _PER_STEP = r"(?:it|iter|iteration|step|batch)"
 _SECOND = r"(?:s|sec|second)"
 _UNIT = (
@@ -138,7 +140,7 @@ def _marked(lines: Sequence[str]) -> Iterator[tuple[int, str, str]]:
         if under:
             yield under[0], "\n".join(under[1]), under[2]
             under = None
-        if found and not any(letter.isalnum() for letter in line[found.end() :]):
+        if found and _ALONE.fullmatch(line[found.end() :]):
             under = (int(found[1]), [], line)
         elif found:
             yield int(found[1]), line[found.end() :], line

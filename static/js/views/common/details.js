@@ -281,7 +281,7 @@ export function createDetails(id = "details", opened = () => {}) {
 
   /** Those of them that this chip may have run: two parts of one file may be two machines. @param {Measurement} measurement @param {string} chip */
   const alike = (measurement, chip) =>
-    siblings(measurement).filter(({ id, device: { candidates } }) => {
+    siblings(measurement).filter(({ id, device: { candidates = [] } }) => {
       const free = !candidates.length || chip.startsWith(OWN);
       const possible = free || candidates.some((/** @type {any} */ one) => one.chip === chip);
       return possible || id === measurement.id;

@@ -18,12 +18,18 @@ export const asksDevice = ({ device, origin }) =>
   device.kind !== "cpu" &&
   origin.kind === "upload";
 
-/** Whether somebody answered, and may have been mistaken. @param {Measurement} measurement */
-export const answeredDevice = ({ device, origin }) =>
-  Array.isArray(device.candidates) && Boolean(device.name) && !device.named && origin.kind === "upload";
-
 /** What a row calls its GPU. @param {Record<string, any>} row @returns {string} */
 export const gpuOf = ({ gpu, hardware }) => gpu ?? hardware ?? "";
+
+/**
+ * Whether somebody answered, and may have been mistaken: a reader, or the head of the file, for all of its rows.
+ * @param {Measurement} measurement
+ */
+export const answeredDevice = ({ device, origin, rows }) =>
+  origin.kind === "upload" &&
+  Boolean(device.name) &&
+  !device.named &&
+  (Array.isArray(device.candidates) || (origin.format.startsWith("text/") && !rows.some(gpuOf)));
 
 /** Chips of one's own by their names: those that this browser keeps, and that of the panel. @returns {Record<string, Part>} */
 function ownChips() {
@@ -79,7 +85,7 @@ export function createQuestions({ change, right, again, named }) {
   const why = h("small", { class: "quiet" });
   const yes = h("button", { type: "button", class: "primary", text: "Confirm", onclick: () => right(choice.value) });
   const known = h("b");
-  const other = h("button", { type: "button", class: "text", text: "Change", onclick: again });
+  const other = h("button", { type: "button", class: "link", text: "Change", onclick: again });
   const whole = h("p", {}, h("span", { class: "quiet", text: "On what? " }), known, " ", other, choice, yes, why);
 
   const said = h("span");
@@ -87,7 +93,7 @@ export function createQuestions({ change, right, again, named }) {
   const meant = h("select", { onchange: () => named(name.value, meant.value) });
   const correct = h("button", {
     type: "button",
-    class: "text",
+    class: "link",
     text: "Correct",
     onclick: () => {
       correcting = !correcting;

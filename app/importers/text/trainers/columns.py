@@ -1,0 +1,44 @@
+"""Logs in columns, a row for each step: what Lightning's CSVLogger, Weights & Biases and MLflow export.
+
+Each row is said as a line of JSON would be; of MLflow's long form, a row for each metric, those of one step together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from app.importers.text.trainers import json_lines
+from app.importers.text.trainers.log import Log
+
+_NAMES, _VALUES, _STEPS = ("key", "metric", "tag", "name"), ("value",), ("step",)
+_LEAST = 3
+
+
+def read(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Log | None:
+    """Read steps that follow one another and say how long or how fast they were; None where they do not."""
+    names = [name.strip().lower() for name in columns]
+    objects = [
+        {name: cell.strip() for name, cell in zip(names, row, strict=True) if name and cell.strip()} for row in rows
+    ]
+    log = json_lines.of_objects(_by_step(names, objects) or objects)
+    if log is None or len(log.rows) < _LEAST or not log.steps_s:
+        return None
+    numbers = [row.get("step", 0) for row in log.rows]
+    return log if all(before < after for before, after in pairwise(numbers)) else None
+
+
+def _by_step(names: Sequence[str], objects: Sequence[dict[str, str]]) -> list[dict[str, Any]]:
+    """The metrics of each step in one object; [] where there is no row for each metric."""
+    which, value, step = (
+        next((name for name in names if name in some), "") for some in (_NAMES, _VALUES, _STEPS)
+    )  # fmt: skip
+    if not (which and value and step):
+        return []
+    found: dict[str, dict[str, Any]] = {}
+    for one in objects:
+        if {which, value, step} <= one.keys():
+            others = {name: text for name, text in one.items() if name not in (which, value, step)}
+            found.setdefault(one[step], {"step": one[step], **others})[one[which]] = one[value]
+    return list(found.values())

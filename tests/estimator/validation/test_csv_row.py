@@ -12,8 +12,7 @@ from estimator.validation.measured import MEGATRON_VOCAB, number
 from estimator.validation.predicted_rows.device import TableDevice
 from estimator.validation.predicted_rows.text_steps import text_row
 from estimator.validation.score import predict_rows
-from estimator.validation.spellings import chips_named
-from estimator.validation.spellings import PRECISIONS, chip_of, model_of, optimizer_of
+from estimator.validation.spellings import PRECISIONS, chip_of, chips_named, model_of, optimizer_of
 
 ROW = {
     "source_id": "row_1",
@@ -61,7 +60,8 @@ def test_what_is_stated_is_taken():
 
 def test_what_is_left_empty_is_assumed_and_listed():
     text = assumed(micro_batch="", tp="", pp="", precision="")
-    for words in ("micro_batch = 4 (as many sequences of a GPU at a time as fit)", "tp = 1", "pp = 1", "dp = 16", "precision = bf16", "framework = pytorch-eager",
+    for words in ("micro_batch = 4 (as many sequences of a GPU at a time as fit)", "tp = 1", "pp = 1",
+                  "dp = 16", "precision = bf16", "framework = pytorch-eager",
                   "d_ff = 4096", "vocab = ", "recompute = none", "GPT blocks, tied embedding"):  # fmt: skip
         assert words in text
 

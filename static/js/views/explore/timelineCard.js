@@ -16,8 +16,7 @@ const SAME_FRAC = 0.05;
 export const runsNow = () => [runOf(state.pair?.a ?? null), runOf(state.pair?.b ?? null)].filter((run) => run !== null);
 
 /** Whether something to draw will come: of a side that is not there yet, of a prediction behind its figures. @param {import("../../sides.js").Side | null} side */
-const awaited = (side) =>
-  Boolean(side && ((!side.measurement && !side.estimate) || (side.predicted && side.estimate)));
+const awaited = (side) => Boolean(side && ((!side.measurement && !side.estimate) || (side.predicted && side.estimate)));
 
 /** What of a side can be laid out over time, null where it is not there yet. @param {import("../../sides.js").Side | null} side @returns {Run | null} */
 function runOf(side) {

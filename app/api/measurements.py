@@ -21,6 +21,7 @@ from estimator.cost.efficiency import Calibrated
 from estimator.estimate.estimate import Estimate, estimate
 from estimator.estimate.expected import Expected, WhatIf, own_prediction, what_if
 from estimator.estimate.layout.lay_out import laying_of
+from estimator.estimate.own_timeline import ran
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
 from estimator.scenario.hardware import Chip
@@ -29,10 +30,12 @@ from estimator.scenario.op_list import OpList, to_json
 from estimator.scenario.problems import InputProblems, Problem, fields_named
 from estimator.scenario.proposal.proposal import Proposal, proposal
 from estimator.scenario.scenario import Scenario, chip_from_json, scenario_from_json, scenario_to_json
+from estimator.scenario.timeline import Timeline
 from estimator.validation.csv_row import chips_of_a_node
 from estimator.validation.predicted_rows import PredictedTable, predicted_table, unpredicted_table
 from estimator.validation.predicted_rows.device import chip_named, chip_of, chips_said
 from estimator.validation.spellings import gpu_of_row
+from runners.trace.recorded import Span, recorded
 
 router = APIRouter()
 
@@ -192,6 +195,20 @@ def get_what_if(
     with fields_named(_parameter_of):
         laying = laying_of(plan, micro_batches, split or ())
         return json_response(what_if(ops, change or [], chip, laying, measured))
+
+
+@router.get("/api/measurements/{measurement_id}/timeline")
+@documented({200: Timeline}, 404, 422)
+def get_timeline(measurement_id: str, context: Ctx, chip: str = "", calibration: str = "") -> Response:
+    """When the measurement's own ops should run: host, compute and communication of the step that ``expected``
+    predicts, with neighbours of one category and phase as one block; on another ``?chip=``, by ``?calibration=`` as for
+    an estimate."""
+    total_s, all_of_it = ran(_ops(measurement_id, context), chip, context.calibrations.efficiencies(calibration))
+    spans = (Span(one.kind, one.name, one.phase, one.start_s, one.end_s) for one in all_of_it)
+    drawn = recorded(spans, total_s)
+    if drawn is None:
+        raise Refused(404, "Nothing of it runs on the device, so that there is nothing to lay out.")
+    return json_response(drawn)
 
 
 def _parameter_of(field: str) -> str:

@@ -107,9 +107,8 @@ def _op_list(
     ranks = f"rank {found.rank} of {found.world_size}" if found.world_size > 1 else "one rank"
     if laying.moves:
         ranks = f"laid out over {counted(predicted.chips, 'rank')}"
-    about = (
-        f"op list      {found.program} ({found.source}), {ranks} on {cluster.chip.label}, {len(found.calls):,} calls"
-    )
+    calls = counted(len(found.calls), "call")
+    about = f"op list      {found.program} ({found.source}), {ranks} on {cluster.chip.label}, {calls}"
     lines = [*wrapped(about, hanging=13)]
     if found.loop_s and not laying.moves:
         error = predicted.step_time_s / found.loop_s - 1

@@ -110,7 +110,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
         raise _refused(path, f"has column {', '.join(twice)} twice", "Give every column one name.")
     for number, cells in lines[1:]:
         if len(cells) > len(header):
-            message = f"line {number} has {len(cells)} cells, the header {len(header)}"
+            message = f"line {number} has {counted(len(cells), 'cell')}, the header {len(header)}"
             raise _refused(path, message, "Quote cells that contain commas.")
     return [dict(zip(header, [*cells, *[""] * (len(header) - len(cells))], strict=True)) for _, cells in lines[1:]]
 
@@ -176,7 +176,7 @@ def text(found: Validation, assumptions: Sequence[str] = ()) -> str:
         *(_row(part, errors) for part in PARTS if (errors := getattr(found, part)).n),
         *(_row(f"{name} (baseline, time)", errors) for name, errors in found.baseline.items()),
     ]
-    lines = [f"{found.predicted} of {found.rows} rows predicted; errors in percent"]
+    lines = [f"{found.predicted} of {counted(found.rows, 'row')} predicted; errors in percent"]
     if found.predicted:
         lines += ["", table(_HEADER, rows), *wrapped(NAIVE, hanging=2)]
         if found.interval.covered_frac is not None:

@@ -126,7 +126,7 @@ def _measurement(sweep: _Sweep, filename: str, most: int, *, alone: bool) -> Mea
             )
         )
     return Measurement(
-        label=filename[:200] if alone else f"{filename[:150]}: {kind}, {ranks} ranks",
+        label=filename[:200] if alone else f"{filename[:150]}: {kind}, {counted(ranks, 'rank')}",
         # the rows of any table of collectives, so that they are predicted and drawn like one
         origin=Origin(kind="upload", format="text/collectives", producer="nccl-tests"),
         device={"name": sweep.device, "count": ranks} if sweep.device else {"count": ranks},

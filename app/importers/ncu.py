@@ -17,6 +17,7 @@ from app.importers.imported import Imported, ImportRefused, Limits
 from app.importers.names import short_name
 from app.importers.source import Source
 from estimator.scenario.measurement import Kernel, Measurement, Origin, Warning
+from estimator.scenario.units import counted
 
 _HEADER = re.compile(r'^"ID",("Process ID"|"Kernel Name")', re.MULTILINE)
 _UNITS = {
@@ -65,11 +66,11 @@ def read(source: Source, filename: str, limits: Limits) -> Imported:
         raise ImportRefused("ncu", "", "no launch has a time (gpu__time_duration.sum, or Duration)", _REMEDY)
     message = "Nsight Compute holds the clocks down and empties the caches by default, so kernels take longer than else"
     warnings = [Warning(code="ncu-clocks", message=message)]
-    counted = sum(kernel.flops is not None for kernel in kernels)
-    if counted < len(kernels):
+    with_flops = sum(kernel.flops is not None for kernel in kernels)
+    if with_flops < len(kernels):
         message = (
-            f"{len(kernels) - counted} of {len(kernels)} kernels have no count of FLOPs; record --set roofline, or "
-            "from Hopper on --metrics regex:sm__ops_path_tensor_src"
+            f"No count of FLOPs in {len(kernels) - with_flops} of {counted(len(kernels), 'kernel')}; "
+            "record --set roofline, or from Hopper on --metrics regex:sm__ops_path_tensor_src"
         )
         warnings.append(Warning(code="no-flops", message=message))
     devices = {name for _, name, _ in launches if name}

@@ -13,6 +13,7 @@ from estimator.scenario.breakdown import CATEGORIES, MEMORY_KINDS, PHASES
 from estimator.scenario.codec import decode
 from estimator.scenario.measurement import SCHEMA_VERSION, STATUSES, Measurement, Warning
 from estimator.scenario.problems import InputProblems
+from estimator.scenario.units import counted
 
 _MOST_MEASUREMENTS = 10_000
 _SHOWN_PROBLEMS = 3
@@ -106,7 +107,7 @@ def _decoded(cls: type[Any], data: Any, where: str) -> Any:
         shown = error.problems[:_SHOWN_PROBLEMS]
         more = len(error.problems) - len(shown)
         message = "; ".join(f"{problem.field[:80]} {problem.message[:200]}" for problem in shown)
-        rest = f", and {more} more fields" if more else ""
+        rest = f", and {counted(more, 'more field')}" if more else ""
         raise _refused(shown[0].field[:80], f"{message}{rest}", shown[0].remedy[:300]) from None
 
 

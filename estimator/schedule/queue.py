@@ -107,6 +107,46 @@ def queued(order: Order, times: Times) -> Queue:
     return clock.close()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Moments:
+    """When each call of a step runs, in seconds of its first variant, (calls,): on its stream from ``begins_s`` to
+    ``ends_s``, and on the host, which launches it, from ``called_s`` to ``launched_s``."""
+
+    begins_s: Floats
+    ends_s: Floats
+    called_s: Floats
+    launched_s: Floats
+
+
+def moments(order: Order, times: Times) -> Moments:
+    """Take a step apart as :func:`queued` puts it together: in a run a kernel ends at
+
+    max over those up to it (launch + all kernels from there on to it), no earlier than its stream was free.
+    """
+    clock = _Clock(order, times)
+    count = len(order.kind)
+    begins_s, ends_s, launched_s = (np.zeros(count) for _ in range(3))
+    for run, (begin, end) in enumerate(zip(clock.starts, clock.stops, strict=True)):
+        stream = int(order.stream[begin])
+        held = clock.ready.get(stream)
+        free_s = max(float(clock.free.get(stream, clock.zero)[0]), float(held[0][0]) if held else 0.0)
+        own, lead_s = slice(begin, end), float(clock.lead[0])
+        clock.take(run)
+        done_s = float(clock.ends[end - 1][0])
+        launched_s[own] = clock.host[0, own] + lead_s
+        if order.kind[begin] in (SYNC, WAIT):
+            begins_s[own] = ends_s[own] = done_s
+            continue
+        spent = clock.spent[0, own]
+        length = clock.length[0, own]
+        before = spent[0] - length[0]
+        launched = np.maximum.accumulate(launched_s[own] - (spent - length))
+        ends_s[own] = spent + np.maximum(launched, free_s - before)
+        begins_s[own] = ends_s[own] - times.device[0, own]
+        ends_s[end - 1] = done_s
+    return Moments(begins_s=begins_s, ends_s=ends_s, called_s=launched_s - times.host[0], launched_s=launched_s)
+
+
 REMEMBERED = 256
 """Runs of the default stream that a later collective may still fall beside."""
 

@@ -14,6 +14,7 @@ from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
+from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.measured import (
     MEGATRON_VOCAB,
     NOTHING_MEASURED,
@@ -23,7 +24,6 @@ from estimator.validation.measured import (
     measured_of,
     number,
 )
-from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.spellings import (
     DROPOUT,
     HEADLESS,
@@ -384,7 +384,7 @@ def plan_and_training(
 
 
 def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, recipes: bool) -> tuple[int, str]:
-    """What a row that states none is taken to have, and why: Megatron-LM's recipes begin at one, others take all that fits."""
+    """What a row that states none is taken to have, and why: Megatron-LM's recipes begin at one, others take all."""
     batch = int(number(cells.get("global_batch", "")) or 1)
     if recipes or dp < 1 or batch % dp:
         return 1, ""

@@ -183,6 +183,8 @@ export const api = {
   hierarchy: (scenario, mode) => call("/api/hierarchy", { method: "POST", body: { scenario, mode } }),
   /** @param {any} scenario @returns {Promise<import("./types.js").Drawn>} */
   timeline: (scenario) => call(under("/api/timeline"), { method: "POST", body: scenario }),
+  /** Of what a profile's own ops should take. @param {string} id @returns {Promise<import("./types.js").Drawn>} */
+  ownTimeline: (id) => call(under(`/api/measurements/${part(id)}/timeline`)),
   /** @param {any} scenario @returns {Promise<import("./types.js").Remedies>} */
   remedies: (scenario) => call(under("/api/remedies"), { method: "POST", body: scenario }),
   /** @param {any[]} items @param {number} baseline @param {AbortSignal} [signal] */

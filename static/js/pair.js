@@ -53,6 +53,8 @@ export const estimateOf = remembered((/** @type {Scenario} */ scenario) => api.e
 const measurementOf = remembered((/** @type {string} */ id) => api.measurement(id));
 /** Steps over time, as far as they are there. */
 export const timelineOf = remembered((/** @type {Scenario} */ scenario) => api.timeline(scenario), "timelines");
+/** When a profile's own ops should run, by the id of its measurement. */
+export const ownTimelineOf = remembered((/** @type {string} */ id) => api.ownTimeline(id), "timelines");
 /** Products of a scenario at every level of its chip's memory, as far as they are there and the chip's caches known. */
 const levelsOf = remembered(
   /** @returns {Promise<import("./figures/hierarchy.js").Hierarchy>} */ (/** @type {Scenario} */ scenario) =>

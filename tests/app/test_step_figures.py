@@ -214,7 +214,8 @@ def pair_of(**about: Any) -> list[dict[str, Any]]:
     estimate = {"step_time_s": 2.0, "tokens_per_s": 256.0, "memory": {"fits": True}, "chips": 2, "mfu": 0.4}
     estimate |= about.pop("estimate", {})
     expected = {"estimate": estimate, "rows": about.pop("counts", "tokens"), "ops": []}
-    measurement = {"id": "x", "label": "x", "device": {}, "origin": {"format": "kineto"}, "rows": [], "steps_s": [2.5], "step_s": 2.5, "memory": {}, "status": "ok",
+    measurement = {"id": "x", "label": "x", "device": {}, "origin": {"format": "kineto"}, "rows": [],
+                   "steps_s": [2.5], "step_s": 2.5, "memory": {}, "status": "ok",
                    "world_size": 2, "breakdown_s": {}, "phases_s": {}, "expected": expected, **about}  # fmt: skip
     scenario = {"model": "m", "cluster": {"chip": "c"}, "plan": {}, "training": {}}
     shown = {"a": "own", "b": "m:x", "measured": "x", "measurement": measurement, "measuredScenario": None,
@@ -242,8 +243,7 @@ def test_a_log_without_a_scenario_has_its_own_rates():
 
     def logged(rate: str, world: int = 1) -> dict[str, Any]:
         rows = [{**step, rate: 300 / step["step_s"]} for step in steps]
-        side = pair_of(**log, world_size=world, rows=rows)[1]
-        return side
+        return pair_of(**log, world_size=world, rows=rows)[1]
 
     def each_and_all(side: dict[str, Any], word: str) -> list[float | None]:
         return [call_each("sides", name, [[side, word]])[0] for name in ("rowsOfEach", "rowsOfAll")]

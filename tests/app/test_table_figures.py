@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.javascript import call_each
 
 
@@ -289,3 +291,20 @@ def test_a_table_of_rates_is_drawn_by_its_rates():
     charts = charts_of("step-times", rows)
     assert [chart["title"] for chart in charts] == ["tokens a second and GPU", "tokens a second"]
     assert charts[0]["series"][0]["x"] == ["a", "b"]
+
+
+def test_no_line_of_a_table_of_no_kind_has_two_values_at_one_place():
+    rows = [
+        {"section": section, "model": model, "seq_len": length, "stage": stage, "mean_s": base * length + repeat}
+        for section in ("a", "b")
+        for model in ("small", "large")
+        for length in (128, 256, 512)
+        for stage, base in (("forward", 1e-4), ("backward", 2e-4))
+        for repeat in (0.0, 2e-3)
+    ]
+    (chart,) = charts_of("none", rows)
+    assert len(chart["series"]) == 8
+    assert all(one["x"] == [128, 256, 512] for one in chart["series"])
+    first = chart["series"][0]
+    # the median of what is measured again
+    assert first["y"] == pytest.approx([1e-4 * length + 1e-3 for length in first["x"]])

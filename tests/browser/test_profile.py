@@ -55,6 +55,11 @@ def test_an_unknown_profile_is_predicted_by_itself_then_its_scenario_is_confirme
         expect(title).to_have_text(words)
     expect(page.locator("#tile-tokens dd > b")).to_have_text("129")
     expect(page.locator("#tile-price dd > b")).to_have_text("0.772")
+    # it is laid out over time as the recorded step is
+    page.wait_for_function(
+        """() => ["host <b>A</b>", "compute <b>A</b>"].every((lane) =>
+            document.querySelector("#timeline .plot").layout?.yaxis.ticktext.includes(lane))"""
+    )
     # nothing is subtracted from the scenario that happens to be open
     expect(page.locator("#step-time .sub")).to_contain_text("until its own is confirmed")
     # nor from what its own ops should take on a chip whose peaks are doubted

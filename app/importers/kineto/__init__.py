@@ -27,6 +27,7 @@ from estimator.scenario.breakdown import Category
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning, step_time_s
 from estimator.scenario.op_list import to_json
 from estimator.scenario.problems import InputProblems
+from estimator.scenario.units import counted
 
 _CPU, _CUDA = 0, 1
 
@@ -176,7 +177,7 @@ def _no_step() -> Warning:
 
 def _empty(trace: Trace, report: StreamReport) -> ImportRefused:
     if report.truncated:
-        message = f"the file is cut off after {trace.events:,} events, none of which is an operation"
+        message = f"the file is cut off after {counted(trace.events, 'event')}, before any operation"
         remedy = "Copy the file again, whole."
     elif trace.events == 0 or "schemaVersion" in report.metadata:
         message = "the trace holds no operations"

@@ -34,7 +34,7 @@ def about_file(report: StreamReport, trace: Trace, source: Source) -> list[Warni
             )
         )
     if report.skipped or trace.unusable:
-        message = f"{report.skipped + trace.unusable:,} events without usable times or fields were left out"
+        message = f"{counted(report.skipped + trace.unusable, 'event')} without usable times or fields left out"
         found.append(Warning(code="events-skipped", message=message))
     if report.metadata_lost:
         message = "The trace's own description could not be read, so device, ranks and options may be missing"
@@ -73,7 +73,7 @@ def about_kernels(
     found = []
     count = len(trace.device)
     if count and launched.by_graph:
-        message = f"{launched.by_graph:,} kernels were replayed by CUDA graphs; their ops, phases and FLOPs are unknown"
+        message = f"CUDA graphs replayed {counted(launched.by_graph, 'kernel')}; ops, phases and FLOPs are unknown"
         found.append(Warning(code="cuda-graphs", message=message))
     elif count and launched.unattributed > _MANY_LOST * count:
         message = (
@@ -93,7 +93,7 @@ def about_kernels(
         )
         found.append(Warning(code="launches-missing", message=message))
     if merged:
-        message = f"{merged:,} kernels that take little time were summed by category"
+        message = f"{counted(merged, 'kernel')} of little time summed by category"
         found.append(Warning(code="kernels-merged", message=message))
     if len(trace.devices) > 1:
         message = f"The file holds events of {len(trace.devices)} devices of one process; their times are mixed"

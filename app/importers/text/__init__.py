@@ -35,6 +35,7 @@ from app.importers.text.values.devices import candidates
 from app.importers.text.values.figures import columns_of
 from estimator.scenario import catalog
 from estimator.scenario.measurement import Measurement, Origin, Warning, any_measured
+from estimator.scenario.units import counted
 from estimator.validation.spellings import chips_of_row
 
 KINDS: tuple[ModuleType, ...] = (
@@ -260,7 +261,7 @@ def _file_warnings(damage: str, document: Document) -> list[Warning]:
         message = f"The compressed file is {damage}; the text up to there was read"
         found.append(Warning(code="file-truncated", message=message, where="the end"))
     if document.long_lines:
-        message = f"{document.long_lines} lines of more than 20 000 characters were passed over"
+        message = f"{counted(document.long_lines, 'line')} of more than 20 000 characters passed over"
         found.append(Warning(code="long-lines", message=message))
     return found
 

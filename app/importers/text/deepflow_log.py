@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from estimator.scenario.measurement import Measurement, Origin, Warning
-from estimator.scenario.units import GIB, MIB
+from estimator.scenario.units import GIB, MIB, counted
 
 KIND = "deepflow"
 _TRIPLE = re.compile(r"^\s*(\d{1,9}) (\d{1,9}) (\d{1,9})\s*$")
@@ -48,7 +48,7 @@ def read(text: str, filename: str) -> Measurement | None:
     message = "These are figures of DeepFlow's model, not of a machine that ran; the study deepflow-lstm derives them"
     said.append(Warning(code="modelled", message=message))
     if damaged:
-        message = f"{damaged:,} lines hold something else than a number where one belongs; they were left out"
+        message = f"{counted(damaged, 'line')} left out, with something else than a number where one belongs"
         said.append(Warning(code="lines-skipped", message=message))
     return Measurement(
         label=filename[:200],

@@ -100,7 +100,7 @@ def _scenario(row: Row, place: TableDevice) -> Scenario:
 
 
 def _of_one_rank(known: dict[str, Any], place: TableDevice, plan: dict[str, Any] | None) -> Scenario:
-    """One rank takes its sequences at once, or as many as fit where it ran, unless the table says how many at a time."""
+    """One rank takes its sequences at once, or as many as fit where it ran, unless the table says how many."""
     sequences, at_once = _sequences_of_each(known, 1, place)
     known = {**known, "recompute": known.get("recompute") or "none"}
     if status_of_row(known) != "ok":

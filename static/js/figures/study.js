@@ -135,7 +135,7 @@ function barParts(series, { places, colour, narrow }) {
       margin: { l: 14 + 6.6 * longest, r: 14, t: 4, b: 40 },
       xaxis: {
         range: [0, roundUp(Math.max(...sums) * 1.02)],
-        nticks: narrow ? 4 : 9,
+        nticks: narrow ? 4 : 7,
         tickangle: 0,
         title: { text: y_label },
       },

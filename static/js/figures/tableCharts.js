@@ -325,6 +325,21 @@ function isOtherName(entries, name, swept) {
   return values.size < entries.length && entries.every(({ row }) => values.get(row[swept]) === row[name]);
 }
 
+/** How many rows have another one before them with the same values of these columns. @param {Entry[]} entries @param {string[]} names */
+const clashes = (entries, names) =>
+  entries.length - distinct(entries.map(({ row }) => JSON.stringify(names.map((name) => row[name] ?? null)))).length;
+
+/**
+ * Settings that tell lines apart: the first two, and of the others each without which more rows fall on one place of a line.
+ * @param {Entry[]} entries @param {string} swept @param {string[]} names
+ */
+function apartAt(entries, swept, names) {
+  const found = names.slice(0, 2);
+  for (const name of names.slice(2))
+    if (clashes(entries, [swept, ...found, name]) < clashes(entries, [swept, ...found])) found.push(name);
+  return found;
+}
+
 /** A table of no kind: its numbers over the first setting that it sweeps, else as bars. @param {Entry[]} entries */
 function generic(entries) {
   const names = distinct(entries.flatMap(({ row }) => Object.keys(row)));
@@ -354,16 +369,21 @@ function generic(entries) {
     const repeats = [...texts, ...settings].filter(
       (name) => name !== swept && valuesOf(entries, name).length <= entries.length / LEAST_PLACES,
     );
-    const by = telling(entries, repeats).slice(0, 2);
+    const by = apartAt(entries, swept, telling(entries, repeats));
     const drawn = (/** @type {string} */ y) =>
-      lines(entries, {
-        title: `${said(y)} by ${said(swept)}`,
-        x: swept,
-        y,
-        by,
-        log: false,
-        out: kindOf(y) === "bytes",
-      });
+      lines(
+        kindOf(y) !== "bytes" && clashes(entries, [swept, ...by])
+          ? ofRepeats(entries, [swept, ...by], y).entries
+          : entries,
+        {
+          title: `${said(y)} by ${said(swept)}`,
+          x: swept,
+          y,
+          by,
+          log: false,
+          out: kindOf(y) === "bytes",
+        },
+      );
     if (by.length || columns.length < 2 || !measured.length) return columns.flatMap(drawn);
     const y = `value_${kindOf(columns[0])}`;
     const long = columns.flatMap((name) =>

@@ -59,6 +59,9 @@ def test_a_measurement_becomes_a_calibration_that_estimates_name(settings, tmp_p
         again = client.get(f"/api/measurements/{listed}/what-if", **asked).json()
         assert again["estimate"]["step_time_s"] == own["estimate"]["step_time_s"]
         assert again["estimate"]["assumptions"][0] == own["estimate"]["assumptions"][0]
+        drawn = client.get(f"/api/measurements/{listed}/timeline", **asked).json()
+        assert drawn["total_s"] == own["estimate"]["step_time_s"]
+        assert drawn["lanes"] == ["host", "compute"]
         spread = {"ranks": 4, "sharding": "fsdp", "tp": 2, "split": ["c_attn=column", "c_proj=row"]}
         laid = client.get(f"/api/measurements/{listed}/what-if", params=spread).json()
         assert laid["laying"]["split"] == {"c_attn": "column", "c_proj": "row"}

@@ -249,7 +249,7 @@ def unusable(server, key, operation):
         return send(server, key, content=b"{", headers={"content-type": "application/json"})
     if key[0].endswith("/retry"):
         return send(server, key, address(key[0], run_id="odd"))
-    if key[0].endswith(("/rows", "/what-if")):
+    if key[0].endswith(("/rows", "/what-if", "/{measurement_id}/timeline")):
         return send(server, key, params={"chip": "none"})
     if key[0] == "/api/measurements":
         return send(server, key, params={"limit": "-1"})

@@ -67,7 +67,7 @@ def test_validate_says_what_it_does_not_read_and_scores_nothing_where_nothing_is
     unread, nothing = captured.err.splitlines()
     assert unread == "not read: columns n_gpu (did you mean n_gpus?), (without a name)"
     assert nothing.endswith("rows.csv: no row could be predicted; every row says why under skipped")
-    assert captured.out.startswith("0 of 1 rows predicted; errors in percent\n\nskipped:\n  a: cluster.chip: 'H300' is")
+    assert captured.out.startswith("0 of 1 row predicted; errors in percent\n\nskipped:\n  a: cluster.chip: 'H300' is")
     assert run(["validate", write(ROWS.replace(",0.25,14", ",-0.25,14"), "rows.csv")]) == 0
     assert "a: measured_step_time_s is -0.25, below 0" in capsys.readouterr().out
     unnamed = f"{header},\n,{first.partition(',')[2].replace('A100-80GB', 'H300')}\n"

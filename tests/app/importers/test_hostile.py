@@ -157,7 +157,9 @@ def test_text_without_tables(tmp_path):
 
 
 def test_long_lines_are_said(tmp_path):
-    assert "long-lines" in codes(read(tmp_path, "x" * 30_000 + "\nmodel  fwd (ms)\nsmall  1.5\nlarge  2.5\n"))
+    found = read(tmp_path, "x" * 30_000 + "\nmodel  fwd (ms)\nsmall  1.5\nlarge  2.5\n")
+    assert "long-lines" in codes(found)
+    assert "1 line of more than 20 000 characters passed over" in [one.message for one in found.warnings]
 
 
 def test_a_cut_compressed_text(tmp_path):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estimator.scenario.op_list import NONE, Call
-from estimator.schedule.queue import DEFAULT_STREAM, Times, order_of, queued
+from estimator.schedule.queue import DEFAULT_STREAM, Times, moments, order_of, queued
 
 
 def call(kind="kernel", stream=0, waits_for=NONE):
@@ -17,15 +17,19 @@ def call(kind="kernel", stream=0, waits_for=NONE):
     )
 
 
-def passed(calls, device, host, *, gap=0.0, products=0.0, contention=0.0, last=0.0, phases=None):
+def passed(calls, device, host, **more):
     """Queue calls whose columns are given in seconds."""
+    return queued(*laid(calls, device, host, **more))
+
+
+def laid(calls, device, host, *, gap=0.0, products=0.0, contention=0.0, last=0.0, phases=None):
     count = len(calls)
     working = np.array([one.kind == "kernel" for one in calls], dtype=float)
 
     def column(values):
         return np.broadcast_to(np.asarray(values, dtype=float), (count,)).reshape(1, count)
 
-    return queued(
+    return (
         order_of(calls, phases or ["forward"] * count),
         Times(
             device=column(device) * np.array([one.kind in ("kernel", "collective") for one in calls]),
@@ -133,14 +137,20 @@ def one_by_one(calls, device, host):
             start = max(now, free.get(one.stream, 0.0), ready.pop(one.stream, 0.0))
             free[one.stream] = start + length
             ends.append(start + length)
-    return max([now, *free.values()])
+    return max([now, *free.values()]), ends
 
 
 @settings(max_examples=100)
 @given(lists())
 def test_runs_give_what_calls_one_by_one_do(given_):
     calls, device, host, products, _ = given_
-    assert passed(calls, device, host, products=products).seconds[0] == pytest.approx(one_by_one(calls, device, host))
+    step_s, ends_s = one_by_one(calls, device, host)
+    order, times = laid(calls, device, host, products=products)
+    assert queued(order, times).seconds[0] == pytest.approx(step_s)
+    when = moments(order, times)
+    assert when.ends_s == pytest.approx(ends_s)
+    assert when.ends_s - when.begins_s == pytest.approx(times.device[0])
+    assert when.launched_s - when.called_s == pytest.approx(host)
 
 
 @settings(max_examples=100)

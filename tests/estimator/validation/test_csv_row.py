@@ -26,7 +26,8 @@ def test_what_is_stated_is_taken():
 
 def test_what_is_left_empty_is_assumed_and_listed():
     text = assumed(micro_batch="", tp="", pp="", precision="")
-    for words in ("micro_batch = 4 (as many sequences of a GPU at a time as fit)", "tp = 1", "pp = 1", "dp = 16", "precision = bf16", "framework = pytorch-eager",
+    for words in ("micro_batch = 4 (as many sequences of a GPU at a time as fit)", "tp = 1", "pp = 1",
+                  "dp = 16", "precision = bf16", "framework = pytorch-eager",
                   "d_ff = 4096", "vocab = ", "recompute = none", "GPT blocks, tied embedding"):  # fmt: skip
         assert words in text
 

@@ -15,7 +15,7 @@ from app.importers.text.values.figures import Findings, put, whole
 from app.importers.text.values.header import Column, column
 from app.importers.text.values.units import unit
 from estimator.scenario.measurement import Warning
-from estimator.scenario.units import MIB
+from estimator.scenario.units import MIB, counted
 
 KIND = "collectives"
 _SIZE = re.compile(
@@ -163,7 +163,7 @@ def _complete(
     ranks = [value for value in row["rank_mean_s"] if value]
     if not row["world_size"] and ranks:
         row["world_size"] = len(ranks)
-        said.append(f"{len(ranks)} ranks from its lines for each rank")
+        said.append(f"{counted(len(ranks), 'rank')} from its lines for each rank")
     if row["mean_s"] is None and ranks:
         row["mean_s"] = statistics.fmean(ranks)
         said.append("the mean is that of its ranks")

@@ -12,7 +12,7 @@ from app.importers.text.values.cells import cell
 from app.importers.text.values.figures import scaled, whole
 from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.measurement import Kernel, Warning
-from estimator.scenario.units import GIB, KIB, MIB
+from estimator.scenario.units import GIB, KIB, MIB, counted
 from runners.trace.kernel_category import category_of, on_device
 
 KIND = "op-sums"
@@ -85,8 +85,10 @@ def measure(blocks: list[Block], document: Document, decisions: Decisions) -> Re
         rows += new
         cut = sum(row["name"].endswith(_CUT) for row in new)
         if cut:
-            some = "1 name is" if cut == 1 else f"{cut} names are"
-            message = f"{some} cut off ({_CUT[0]}); different kernels may have become one (max_name_column_width)"
+            message = (
+                f"{counted(cut, 'name')} cut off ({_CUT[0]}); different kernels may have become one "
+                "(max_name_column_width)"
+            )
             warnings.append(Warning(code="names-cut", message=message, where=place(table)))
         message = "These are sums over the whole recording; how many steps it held, the table does not say"
         warnings.append(Warning(code="whole-recording", message=message, where=place(table)))

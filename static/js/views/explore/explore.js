@@ -86,7 +86,12 @@ export function createExplore(root, { tour, choose }) {
     [
       { key: "layers", title: "Layers", element: layers.element, update: of(layers.update) },
       { key: "kernels", title: "Kernels", element: kernels.element, update: kernels.update },
-      { key: "communication", title: "Communication", element: communication.element, update: of(communication.update) },
+      {
+        key: "communication",
+        title: "Communication",
+        element: communication.element,
+        update: of(communication.update),
+      },
       { key: "memory", title: "Memory", element: memory.element, update: of(drawMemory) },
       { key: "assumed", title: "Assumed", element: assumptions.element, update: of(assumptions.update) },
       { key: "configuration", title: "Configuration", element: configuration.element, update: configuration.update },

@@ -192,7 +192,8 @@ export function createStrip() {
     );
     // what is not known says why, where its interval would be
     const why =
-      [b, a].map((side) => side && uncounted(side)).find(Boolean) ?? (whole ? `its number of ${chip}s is not known` : "");
+      [b, a].map((side) => side && uncounted(side)).find(Boolean) ??
+      (whole ? `its number of ${chip}s is not known` : "");
     if (why) for (const one of [tokens, price]) if (!one.low.textContent) put(one.low, why);
     if (unpriced && !why) put(price.delta, "no price known");
     const step_usd = priceOf(b, known.usd)?.step_usd;

@@ -1,7 +1,7 @@
 /** The card of the step over time: A above B in every lane, memory below; a Chrome trace to take along. */
 import { chromeTrace, phasesInOrder, timeline } from "../../figures/timeline.js";
 import { seconds } from "../../format.js";
-import { timelineOf } from "../../pair.js";
+import { ownTimelineOf, timelineOf } from "../../pair.js";
 import { silent } from "../../sides.js";
 import { state } from "../../state.js";
 import { colour, download, h, narrow, put } from "../common/dom.js";
@@ -16,8 +16,7 @@ const SAME_FRAC = 0.05;
 export const runsNow = () => [runOf(state.pair?.a ?? null), runOf(state.pair?.b ?? null)].filter((run) => run !== null);
 
 /** Whether something to draw will come: of a side that is not there yet, of a prediction behind its figures. @param {import("../../sides.js").Side | null} side */
-const awaited = (side) =>
-  Boolean(side && ((!side.measurement && !side.estimate) || (side.predicted && side.scenario && side.estimate)));
+const awaited = (side) => Boolean(side && ((!side.measurement && !side.estimate) || (side.predicted && side.estimate)));
 
 /** What of a side can be laid out over time, null where it is not there yet. @param {import("../../sides.js").Side | null} side @returns {Run | null} */
 function runOf(side) {
@@ -25,6 +24,10 @@ function runOf(side) {
   const { letter, predicted, fits, step_s } = side;
   if (predicted && side.scenario && side.estimate) {
     const drawn = timelineOf(side.scenario);
+    return drawn && { letter, predicted, fits, drawn };
+  }
+  if (side.key === "own" && state.measurement) {
+    const drawn = ownTimelineOf(state.measurement.id);
     return drawn && { letter, predicted, fits, drawn };
   }
   const own = side.measurement?.timeline;

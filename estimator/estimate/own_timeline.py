@@ -1,0 +1,45 @@
+"""Own timeline: when the calls of an op list run, on the host that launches them and on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from estimator.cost.efficiency import Calibrated, efficiencies_for
+from estimator.estimate.of_op_list import cluster_for
+from estimator.estimate.passage import passage
+from estimator.scenario.breakdown import Category, Phase
+from estimator.scenario.op_list import OpList
+from estimator.schedule.queue import COLLECTIVE, KERNEL, moments
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ran:
+    """Something that runs, in seconds from the begin of the step; ``kind``: its category."""
+
+    kind: str
+    name: str
+    phase: str
+    start_s: float
+    end_s: float
+
+
+def ran(found: OpList, chip: str = "", calibration: Calibrated | None = None) -> tuple[float, list[Ran]]:
+    """Seconds of the predicted step, and all that runs in it; raise InputProblems where its chip is not known."""
+    cluster = cluster_for(found, chip)
+    one = passage(found, cluster, efficiencies_for(cluster.chip, calibration), interval=False)
+    when = moments(one.order, one.times)
+    columns = (when.begins_s, when.ends_s, when.called_s, when.launched_s)
+
+    def each() -> Iterator[Ran]:
+        for at, (begin_s, end_s, called_s, launched_s) in enumerate(zip(*(c.tolist() for c in columns), strict=True)):
+            if one.order.kind[at] not in (KERNEL, COLLECTIVE):
+                continue
+            phase, category = one.priced.phases[at], one.priced.work_of(at).category
+            name = found.of(found.calls[at]).op
+            computes = phase == Phase.OPTIMIZER and category != Category.COMMUNICATION
+            yield Ran(kind=Category.HOST, name=name, phase=phase, start_s=called_s, end_s=launched_s)
+            kind = Category.OPTIMIZER if computes else category
+            yield Ran(kind=kind, name=name, phase=phase, start_s=begin_s, end_s=end_s)
+
+    return float(one.queue.seconds[0]), list(each())

@@ -40,15 +40,18 @@ const RATES = [
   ["samples_per_s", "samples", false],
 ];
 
+/** What a log says of its steps. @param {Measurement | null} measurement @returns {import("./types.js").Part[]} */
+const logged = (measurement) => (measurement?.origin?.format.startsWith("log/") ? measurement.rows : []);
+
 /**
  * What a log says that passes in a step, by its own rate: tokens, or samples, of one GPU or of all; null without a rate.
  * @param {Measurement | null} measurement @returns {{amount: number, of: "tokens" | "samples", each: boolean} | null}
  */
 export function loggedRows(measurement) {
   const step_s = stepTime(measurement);
-  if (!measurement?.origin.format.startsWith("log/") || !step_s) return null;
+  if (!step_s) return null;
   for (const [column, of, each] of RATES) {
-    const steps = measurement.rows.filter((row) => row[column] > 0);
+    const steps = logged(measurement).filter((row) => row[column] > 0);
     const amount = median(steps.map((row) => row[column] * (row.step_s ?? step_s)));
     if (amount) return { amount, of, each };
   }
@@ -57,7 +60,11 @@ export function loggedRows(measurement) {
 
 /** The MFU that a log says of its steps. @param {Measurement | null} measurement */
 export const loggedMfu = (measurement) =>
-  median(measurement?.rows.map(({ mfu_frac }) => mfu_frac).filter((frac) => frac > 0));
+  median(
+    logged(measurement)
+      .map(({ mfu_frac }) => mfu_frac)
+      .filter((frac) => frac > 0),
+  );
 
 /** How the measured steps are spread; "" where there are not several. @param {Measurement | null} measurement */
 export function spreadWords(measurement) {

@@ -70,11 +70,15 @@ export function explainTerms() {
   addEventListener("keydown", ({ key }) => key === "Escape" && hide());
 }
 
-export const createGlossary = () =>
-  createDialog("Terms", [
-    h(
-      "dl",
-      { class: "glossary" },
-      terms().flatMap((term) => [h("dt", { text: term.name }), h("dd", {}, parts(term))]),
-    ),
-  ]);
+/** All terms in a dialog, made when it is asked for first: the page's first figures need not wait for it. */
+export function createGlossary() {
+  /** @type {HTMLDialogElement | null} */
+  let dialog = null;
+  const all = () => terms().flatMap((term) => [h("dt", { text: term.name }), h("dd", {}, parts(term))]);
+  return {
+    showModal() {
+      dialog ??= createDialog("Terms", [h("dl", { class: "glossary" }, all())]);
+      dialog.showModal();
+    },
+  };
+}

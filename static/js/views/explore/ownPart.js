@@ -20,7 +20,8 @@ export function createOwnPart(kind, saved) {
     const value = given();
     return typeof value === "string" ? `my ${value}` : value.name || `my ${kind}`;
   };
-  const rows = ownFields(kind, state.catalog).map((field) => {
+  /** @param {ReturnType<typeof ownFields>[number]} field */
+  function row(field) {
     const id = `own-${kind}-${field.name}`;
     const input = h("input", field.yes ? { type: "checkbox", id } : { type: "number", id, min: 0, step: "any" });
     input.addEventListener("change", () => {
@@ -37,7 +38,9 @@ export function createOwnPart(kind, saved) {
       h("span", { text: field.unit }),
     );
     return { field, input, element };
-  });
+  }
+  /** @type {ReturnType<typeof row>[]} */
+  let rows = []; // made when they are unfolded: the page's first figures need not wait for them
   const name = h("input", { type: "text", id: `own-${kind}-name`, maxlength: 60, "aria-label": `Name of the ${kind}` });
   const forget = h("button", {
     type: "button",
@@ -63,13 +66,8 @@ export function createOwnPart(kind, saved) {
     },
   });
   const changed = h("span", { class: "chosen" });
-  const element = h(
-    "details",
-    { class: "unfold ownpart" },
-    h("summary", {}, h("b", { text: "Own" }), changed),
-    rows.map((row) => row.element),
-    h("div", { class: "row" }, name, save, forget),
-  );
+  const last = h("div", { class: "row" }, name, save, forget);
+  const element = h("details", { class: "unfold ownpart" }, h("summary", {}, h("b", { text: "Own" }), changed), last);
 
   function update() {
     const part = now();
@@ -78,6 +76,10 @@ export function createOwnPart(kind, saved) {
     put(changed, inline ? `${ownName()}` : `change this ${kind}, and save it`);
     forget.hidden = !(name.value in savedParts()[kind]);
     if (!element.open) return;
+    if (!rows.length) {
+      rows = ownFields(kind, state.catalog).map(row);
+      last.before(...rows.map((one) => one.element));
+    }
     for (const { field, input } of rows) {
       if (document.activeElement === input) continue;
       const value = part[field.name] ?? state.catalog.fields[`${kind}.${field.name}`]?.default;

@@ -15,9 +15,9 @@ export PYTHONDONTWRITEBYTECODE :=
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest -m "not gpu"
 # The tests in parts, a process each: every process pays only for importing what its own files need; a new file lands in
-# one by itself. Four more at once than there are processors, as many wait, the longest first. Up to three tests of a part
-# that failed beside others run again with nothing beside them (a fourth fails the run), and their names are the last that
-# is said.
+# one by itself. All at once on two processors, beside lint and types: each waits for much, and one that began later would be
+# what the run ends with. Up to three tests of a part that failed beside others run again with nothing beside them (a fourth
+# fails the run), and their names are the last that is said.
 PAGES := $(wildcard tests/browser/test_[a-m]*.py)
 SERVERS := tests/app/runs $(wildcard tests/app/test_*.py)
 PART_pages-1 := tests/recipes $(PAGES)
@@ -30,7 +30,7 @@ PART_app := tests/app $(SERVERS:%=--ignore %)
 PART_rest := $(addprefix --ignore , tests/recipes tests/browser tests/runners tests/app)
 BROWSING := part-pages-1 part-pages-2
 OTHERS := part-ranks part-rest part-app part-runners part-servers
-JOBS := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 4)))
+JOBS := $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 7)))
 FAILED := $(VENV)/failed
 NODE := $(BIN)/node
 PRETTIER := $(NODE) node_modules/prettier/bin/prettier.cjs

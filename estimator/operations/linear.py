@@ -7,8 +7,8 @@ from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
 READ_AGAIN = {"fp4": (2.0, 3.0)}
-"""How often a weight is read to be quantised, and an input or a gradient: else once for copy and transpose. All are
-read before for the largest of the whole tensor, and what is no weight again for the transpose, which a Hadamard
+"""How often a weight is read to be quantised, and an input or a gradient, where not once for copy and transpose. Of fp4
+all are read before for the largest of the whole tensor, and what is no weight again for the transpose, which a Hadamard
 transform mixes (NVFP4Quantizer in transformer_engine/pytorch/csrc/quantizer.cpp; arXiv 2509.25149, section 4)."""
 
 

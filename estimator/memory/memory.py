@@ -206,7 +206,8 @@ def stage_memory(
     buckets: Number = 0.0
     if policy.sharding not in WHOLLY_SHARDED and not shard.training.traits.in_place_buffers:
         buckets = _bucket_bytes(policy, dense * n.gradient, expert * n.gradient)
-    inside, root, scattered = _gathered_bytes(shard, kind, policy, block)
+    unit = _largest(shard.blocks)
+    inside, root, scattered = _gathered_bytes(shard, kind, policy, unit)
     gathered = inside + root + scattered
 
     standing = buckets * policy.standing
@@ -289,7 +290,7 @@ def stage_memory(
             MemoryKind.COMMUNICATION: standing + at_loss,
         }
         moments = {"loss backward": loss, **moments}
-    gathering, scattered_apart, apart = _other_streams(shard, kind, policy, block, owned * n.gradient)
+    gathering, scattered_apart, apart = _other_streams(shard, kind, policy, unit, owned * n.gradient)
     return StageMemory(
         states=states, moments=moments, gathering_bytes=gathering, scattered_bytes=scattered_apart, apart=apart
     )
@@ -332,6 +333,15 @@ def _fullest(blocks: tuple[BlockMemory, ...]) -> BlockMemory:
     return best
 
 
+def _largest(blocks: tuple[BlockMemory, ...]) -> BlockMemory:
+    """Return the kind of block that has most parameters, plan by plan."""
+    best = blocks[0]
+    for block in blocks[1:]:
+        more = block.dense_parameters + block.expert_parameters > best.dense_parameters + best.expert_parameters
+        best = picked(more, block, best)
+    return best
+
+
 def _rests(shard: RankMemory, kind: StageKind, policy: Policy) -> tuple[Number, Number, Number]:
     """Bytes that the allocator keeps beyond a rank's parameters, their gradients, and a value for each that it updates.
 
@@ -371,8 +381,8 @@ def _gathered_bytes(
 ) -> tuple[Number, Number, Number]:
     """Bytes on a rank under ZeRO-3 of blocks whose parameters are whole, of those outside of blocks, and of gradients.
 
-    FSDP holds the block at work and the next one; without resharding all blocks stay. Embedding, final norm and head
-    form the root unit. The gradients are one block's, before they are scattered.
+    FSDP holds the block at work and the next one, of which one may be the largest; without resharding all blocks stay.
+    Embedding, final norm and head form the root unit. The gradients are one block's, before they are scattered.
     """
     if policy.sharding not in WHOLLY_SHARDED:
         return 0.0, 0.0, 0.0

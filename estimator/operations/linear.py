@@ -6,6 +6,11 @@ from estimator.operations.op import WHOLE, Op, gemm, kernels
 from estimator.operations.rank_sizes import RankSizes
 from estimator.scenario.units import Number
 
+READ_AGAIN = {"fp4": (2.0, 3.0)}
+"""How often a weight is read to be quantised, and an input or a gradient, where not once for copy and transpose. Of fp4
+all are read before for the largest of the whole tensor, and what is no weight again for the transpose, which a Hadamard
+transform mixes (NVFP4Quantizer in transformer_engine/pytorch/csrc/quantizer.cpp; arXiv 2509.25149, section 4)."""
+
 
 def linear(
     d: RankSizes,
@@ -89,8 +94,7 @@ def linear(
             if bias and not d.fused:
                 ops += _bias_casts(name, layer, batch * outputs, projections * launches)
         else:
-            own, width = not shares_input, n.compute + 2 * e
-            ops += _quantisations(name, layer, width, elements, batch * rows * outputs, weight, own, launches)
+            ops += _quantisations(d, name, layer, elements, batch * rows * outputs, weight, not shares_input, launches)
     return ops
 
 
@@ -124,15 +128,19 @@ def _bias_casts(name: str, layer: str, elements: Number, launches: Number) -> li
 
 
 def _quantisations(
-    name: str, layer: str, width: float, inputs: Number, outputs: Number, weight: Number, own: bool, launches: Number
+    d: RankSizes, name: str, layer: str, inputs: Number, outputs: Number, weight: Number, own: bool, launches: Number
 ) -> list[Op]:
-    """Move ``width`` bytes: read 2, write a narrow copy and its transpose, of input, weight and the output's gradient.
+    """Read input, weight and the output's gradient (``READ_AGAIN``), write a narrow copy and its transpose of each.
 
     The transposes are what backward multiplies with. The weight is quantised once per micro-batch.
     """
-    tensors = [("weight", "forward", weight), ("input", "forward", inputs), ("gradient", "backward", outputs)]
+    n = d.widths
+    once, others = READ_AGAIN.get(n.linear_peak, (1.0, 1.0))
+    tensors = [("weight", "forward", weight, once), ("input", "forward", inputs, others),
+               ("gradient", "backward", outputs, others)]  # fmt: skip
     return [
-        kernels(f"{name} {what} quantisation", layer, phase, elements=elements, stream=width, launches=launches)
-        for what, phase, elements in tensors
+        kernels(f"{name} {what} quantisation", layer, phase, elements=elements, stream=reads * n.compute + 2 * n.linear,
+                launches=reads * launches)
+        for what, phase, elements, reads in tensors
         if own or what != "input"
-    ]
+    ]  # fmt: skip

@@ -217,3 +217,30 @@ def test_llama3_405b_lies_around_metas_own_figure():
     )
     without_bubble = found.mfu * found.step_time_s / (found.step_time_s - found.phases_s["bubble"])
     assert found.mfu < 0.43 < without_bubble
+
+
+def test_twice_the_exponentials_shorten_attention_most_where_heads_are_narrow():
+    def attention_s(chip: str, model: str) -> float:
+        made = {**BASE, "model": model, "cluster": {"chip": chip, "chips_per_node": 1}, "plan": {}}
+        made["training"] = {"seq_len": 1024, "global_batch": 1, "precision": "bf16"}
+        return estimate(scenario_from_json(made), interval=False, explained=False).breakdown_s["attention"]
+
+    wide, narrow = (attention_s("b300", name) / attention_s("b200", name) for name in ("llama3-8b", "gpt2-xl"))
+    assert narrow < wide < 0.95
+
+
+@pytest.mark.parametrize("chip", [entry.key for entry in catalog.entries("chips") if entry.value.kind != "cpu"])
+def test_a_fused_kernel_is_no_slower_than_what_it_fuses_on_any_chip(chip):
+    def seconds(attention: str, framework: str) -> float:
+        made = {
+            "model": "gpt2-xl",
+            "cluster": {"chip": chip, "chips_per_node": 1},
+            "plan": {"micro_batch": 2},
+            "training": {"seq_len": 512, "global_batch": 2, "precision": precision, "attention": attention},
+        }
+        made["training"]["framework"] = framework
+        return estimate(scenario_from_json(made), interval=False, explained=False).step_time_s
+
+    found = catalog.chip(chip)
+    precision = "bf16" if found.bf16_flops_per_s else "fp16-amp" if found.fp16_flops_per_s else "fp32"
+    assert seconds("sdpa", "xla") <= seconds("eager", "xla") <= seconds("eager", "pytorch-eager")

@@ -407,3 +407,11 @@ def test_streams_of_fsdp_keep_what_they_gathered_and_scattered():
     block = (COUNT - 2 * TABLE - 256) / 4
     assert found.scattered_bytes == pytest.approx(COUNT + 4 * block)
     assert found.gathering_bytes == pytest.approx(2 * (2 * block + block / 4))
+
+
+def test_a_wider_leading_block_needs_no_less_where_experts_are_gathered():
+    def peak(ffn: int) -> float:
+        model = {**MIXTRAL, "experts": 32, "dense_layers": 1, "ffn": ffn}
+        return memory(model, plan={"dp": 4, "sharding": "fsdp", "recompute": "selective"}, seq_len=512).peak_bytes
+
+    assert peak(1024) <= peak(2048) <= peak(4096) <= peak(8192)

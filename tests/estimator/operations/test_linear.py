@@ -105,6 +105,15 @@ def test_fp8_copies_are_written_twice_and_one_byte_of_the_input_is_kept():
     assert sharing["up"].saved_bytes == 0
 
 
+def test_fp4_reads_once_for_the_largest_and_again_for_what_a_hadamard_transform_mixes():
+    found = {op.name: op for op in linear(dims_of(GPT, precision="fp4"), "up", "layer", inputs=256, outputs=512)}
+    written = 2 * 0.5625
+    assert found["up weight quantisation"].bytes == (2 * 2 + written) * 256 * 512
+    assert found["up input quantisation"].bytes == (3 * 2 + written) * 128 * 256
+    assert found["up gradient quantisation"].bytes == (3 * 2 + written) * 128 * 512
+    assert found["up gradient quantisation"].launches == 3
+
+
 def test_a_linear_outside_fp8_stays_in_16_bit():
     assert {op.precision for op in low(quantised=False).values()} == {"bf16"}
 

@@ -318,6 +318,13 @@ def test_what_libraries_do_around_a_step(traced):
     assert ops(found)[-1] == "_foreach_add_.List"
 
 
+def test_frozen_parameters_are_counted_and_told_apart(traced):
+    found = traced(PROGRAMS / "habits.py")
+    assert (found.parameters, found.trained_parameters) == (64 * 64 + 64, 64 * 64)
+    assert "64 of 4,160 parameters are frozen: they have no gradient and no moments" in found.assumptions
+    assert {one.name: one.trains for one in found.weights} == {"weight": True, "bias": False}
+
+
 def test_gradients_of_rows_that_the_host_picked_are_written_on_the_device(traced):
     found = traced(PROGRAMS / "picked.py")
     assert Counter(ops(found, phase="backward"))["_index_put_impl_"] == 1

@@ -19,7 +19,7 @@ from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
-from runners.program import attention, autocast, chip, compiled, composites, recurrent
+from runners.program import attention, autocast, chip, compiled, composites, recurrent, unimported
 from runners.program.devices import DEVICE, inward_named, known
 from runners.program.functions import Cuda, on_device, on_host
 from runners.program.moved import become
@@ -36,6 +36,7 @@ class Route:
         self.device = device
         self.recording = recording
         _register()
+        unimported.keep_compiler_out()
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         self.casts = autocast.CastCache()
         self.recorder = Recorder(recording, self.fakes, device.capability)

@@ -19,7 +19,7 @@ from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
-from runners.program import attention, autocast, chip, compiled, composites, recurrent, unimported
+from runners.program import attention, autocast, chip, compiled, composites, flex, recurrent, unimported
 from runners.program.devices import DEVICE, inward_named, known
 from runners.program.functions import Cuda, on_device, on_host
 from runners.program.moved import become
@@ -59,6 +59,7 @@ class Route:
         _patch_storages(self)
         compiled.install(self.recording)
         attention.install_causal_bias(self.device.capability)
+        flex.install(self.recording)
 
     def _modes(self) -> list[Any]:
         return [self.recorder, self.functions]

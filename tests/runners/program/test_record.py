@@ -336,3 +336,13 @@ def test_a_kernel_of_triton_is_recorded_with_what_it_reads_and_writes(traced):
     found = traced(PROGRAMS / "own_kernel.py")
     (launched,) = (found.of(call) for call in found.calls if found.of(call).op == "triton::squared")
     assert [one.shape for one in launched.inputs] == [(8, 64)] * 2
+
+
+def test_flex_attention_is_one_kernel_each_way_of_half_or_all_its_scores(traced):
+    found = traced(PROGRAMS / "flexible.py")
+    attends = [found.of(call) for call in found.calls if "_flash_attention" in found.of(call).op]
+    assert [(s.op.endswith("backward"), s.arguments["is_causal"]) for s in attends] == [
+        (False, True), (False, False), (True, False), (True, True),
+    ]  # fmt: skip
+    assert "flex_attention is taken as flash attention of half its scores" in found.assumptions
+    assert not found.problems

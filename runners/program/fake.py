@@ -19,7 +19,7 @@ from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
-from runners.program import attention, autocast, chip, compiled, composites, flex, recurrent, unimported
+from runners.program import attention, autocast, chip, compiled, composites, files, flex, recurrent, unimported
 from runners.program.devices import DEVICE, inward_named, known
 from runners.program.functions import Cuda, on_device, on_host
 from runners.program.moved import become
@@ -60,6 +60,7 @@ class Route:
         compiled.install(self.recording)
         attention.install_causal_bias(self.device.capability)
         flex.install(self.recording)
+        files.install(self.recording)
 
     def _modes(self) -> list[Any]:
         return [self.recorder, self.functions]
@@ -180,12 +181,6 @@ def _patch_devices(route: Route) -> None:
         return wrap(*args, **inward_named(kwargs))
 
     anywhere.Tensor._make_wrapper_subclass = staticmethod(wrapped)
-    save = anywhere.save
-
-    def saved(found: Any, *args: Any, **kwargs: Any) -> None:
-        route.recording.assume("files that the program saves with torch.save are not written")
-
-    anywhere.save = functools.wraps(save)(saved)
 
 
 class _Nothing:

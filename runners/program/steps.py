@@ -128,10 +128,9 @@ class Steps:
             recording.restart()
 
     def parameters(self) -> tuple[int, int]:
-        """Count the elements of the modules that are trained, and of those what is trained.
+        """Count the elements of what is trained or frozen in modules that are trained; and of what is trained alone.
 
-        That is what optimizers step, or gets a gradient; a module without any such (an averaged copy, a teacher) is
-        not counted, frozen parameters of the others are.
+        That is what optimizers step, or gets a gradient; averaged copies and modules without any such do not count.
         """
         trained: dict[int, torch.Tensor] = {
             id(p): p for root in self.recording.roots for p in root.parameters() if p.requires_grad
@@ -139,7 +138,7 @@ class Steps:
         if self._trained:
             trained = {key: p for key, p in trained.items() if p.grad is not None} | self._trained
         ours = [root for root in self.recording.roots if any(id(p) in trained for p in root.parameters())]
-        found = {id(p): p for root in ours for p in root.parameters()} | trained
+        found = {id(p): p for root in ours for p in root.parameters() if not p.requires_grad} | trained
         flat = list(_flat(self.recording.roots))
         for one in flat:
             for part in (one, *(one._params or ())):  # parts of this rank, where the program sees its own parameters

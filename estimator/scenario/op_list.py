@@ -109,8 +109,9 @@ class OpList:
     """One step of one rank. ``groups``: ranks of each process group; ``streams``: names, the first is the default one.
 
     ``chip``: catalogue key of the chip that it was traced for or profiled on, "" where unknown. ``source``: "trace" or
-    "profile". ``parameters``: elements of all trainable tensors, 0 where unknown; ``weights``: each of them, in the
-    order of their registration, none where unknown. ``loop_s``: measured step time.
+    "profile". ``parameters``: elements of all parameters, frozen ones too, 0 where unknown; ``trained_parameters``: of
+    those with a gradient, 0 where all are or it is unknown. ``weights``: each of them, in the order of their
+    registration, none where unknown. ``loop_s``: measured step time.
     """
 
     source: str
@@ -125,6 +126,7 @@ class OpList:
     world_size: int = 1
     rank: int = 0
     parameters: int = 0
+    trained_parameters: int = 0
     weights: tuple[Weight, ...] = ()
     loop_s: float | None = None
     arguments: tuple[str, ...] = ()
@@ -155,6 +157,7 @@ def to_json(found: OpList) -> dict[str, Any]:
         "world_size": found.world_size,
         "rank": found.rank,
         "parameters": found.parameters,
+        "trained_parameters": found.trained_parameters,
         "loop_s": found.loop_s,
         "assumptions": list(found.assumptions),
         "problems": [{f.name: getattr(p, f.name) for f in fields(p)} for p in found.problems],
@@ -241,6 +244,7 @@ def _read(data: object) -> OpList:
         world_size=_whole(data, "world_size", 1, 1),
         rank=_whole(data, "rank", 0, 0),
         parameters=_whole(data, "parameters", 0, 0),
+        trained_parameters=_whole(data, "trained_parameters", 0, 0),
         weights=weights,
         loop_s=_seconds(data.get("loop_s"), "loop_s"),
         arguments=tuple(_texts(data, "arguments")),

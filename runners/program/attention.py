@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.nn.attention import bias
 from torch.utils._python_dispatch import _disable_current_modes
+
+from runners.program.unimported import once_imported
 
 CUDNN_VERSION = 92000
 """cuDNN of the CUDA wheel that is assumed, as torch.backends.cudnn.version() counts."""
@@ -176,6 +177,10 @@ def install(capability: tuple[int, int]) -> Any:
 
 def install_causal_bias(capability: tuple[int, int]) -> None:
     """Let ``torch.nn.attention.bias`` make its masks, which have no data, and choose the chip's kernel for them."""
+    once_imported("torch.nn.attention.bias", lambda bias: _patch_causal_bias(bias, capability))
+
+
+def _patch_causal_bias(bias: Any, capability: tuple[int, int]) -> None:
     made = bias.CausalBias.__new__
 
     def new(kind: Any, *given: Any, **named: Any) -> Any:
@@ -194,9 +199,8 @@ def install_causal_bias(capability: tuple[int, int]) -> None:
 
         return can
 
-    patched: Any = bias
-    patched.CausalBias.__new__ = new
-    patched.can_use_flash_attention, patched.can_use_efficient_attention = of(_flash), of(_efficient)
+    bias.CausalBias.__new__ = new
+    bias.can_use_flash_attention, bias.can_use_efficient_attention = of(_flash), of(_efficient)
 
 
 def attend(

@@ -216,6 +216,7 @@ def install(device: Device) -> None:
     anywhere.backends.cudnn.is_available = _true
     anywhere.backends.cudnn.version = lambda: 92000
     anywhere.backends.cuda.is_flash_attention_available = _true
+    anywhere._C._cuda_getCurrentRawStream = _constant(0)  # which torch's compiler imports where there is CUDA
     anywhere._C._get_accelerator = lambda *_, **__: torch.device("cuda")
     accelerator = anywhere.accelerator
     for name, answer in {

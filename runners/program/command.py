@@ -231,9 +231,13 @@ def run(
         message = "ran without anything for the device"
         problem = Problem(field=name, message=message, remedy='Let it move its model to "cuda".')
         raise ProgramFailed(RuntimeError(message), problem)
+    counted_all, trained = counted.parameters()
+    if trained < counted_all:
+        frozen = counted_all - trained
+        recording.assume(f"{frozen:,} of {counted_all:,} parameters are frozen: they have no gradient and no moments")
     return recording.op_list(
         before=before, program=name, chip=chip.name, world_size=max(world_size, recording.world_size), rank=rank,
-        arguments=tuple(arguments), parameters=counted.parameters(), versions=_versions(),
+        arguments=tuple(arguments), parameters=counted_all, trained_parameters=trained, versions=_versions(),
     )  # fmt: skip
 
 

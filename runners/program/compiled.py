@@ -10,6 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as trees
 
+from runners.program import unimported
 from runners.program.recording import Recording
 
 STATED = "compiled regions are recorded as eager would run them and marked: kernels of neighbours may fuse"
@@ -32,6 +33,7 @@ def install(recording: Recording) -> None:
 
     anywhere.compile = compile_
     nn.Module.compile = in_place  # type: ignore[method-assign]
+    unimported.leave_alone()
 
 
 def marked(function: Callable[..., Any], recording: Recording) -> Callable[..., Any]:

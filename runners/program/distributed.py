@@ -6,7 +6,7 @@ import datetime
 import functools
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from runners.program.devices import DEVICE
 from runners.program.peers import Peers
 from runners.program.recorder import Recorder, is_on_device, leaves
 from runners.program.recording import Recording
+from runners.program.unimported import once_imported
 
 if TYPE_CHECKING:
     from runners.program.fake import Route
@@ -248,10 +249,33 @@ def _replace(name: str, answer: Any) -> None:
 
 def _patch_tensor_parallel(route: Route) -> None:
     """DTensor works out whole shapes on fakes of its own, which do not mix with the program's and lie nowhere."""
-    from torch.distributed.tensor import _sharding_prop
 
-    anywhere: Any = _sharding_prop
-    anywhere.detect_fake_mode = lambda *_: route.recorder.unrecorded()
+    def patch(sharding: Any) -> None:
+        sharding.detect_fake_mode = lambda *_: route.recorder.unrecorded()
+        sharding._propagate_use_strided_shard_flag = _told_once(sharding)
+
+    once_imported("torch.distributed.tensor._sharding_prop", patch)
+
+
+def _told_once(sharding: Any) -> Callable[[Any, Any], None]:
+    """Whether inputs are shards with strides, looked up once of an op and not for each of its tensors.
+
+    An optimizer's ops have thousands of them, and torch looks through all for each.
+    """
+    inner, strided = sharding._propagate_use_strided_shard_flag, sharding._StridedShard
+    last: list[Any] = [None, None]
+
+    def flagged(strategy: Any, schema: Any) -> None:
+        if last[0] is not schema:
+            found: dict[Any, Any] = {}
+            for spec in schema.args_spec:
+                if any(type(one) is strided for one in spec.placements):
+                    found.setdefault(spec.use_strided_shard_as_shard_order, spec)
+            last[:] = schema, SimpleNamespace(args_spec=tuple(found.values()))
+        if last[1].args_spec:
+            inner(strategy, last[1])
+
+    return flagged
 
 
 _GROUP_TYPE = "ProcessGroup"

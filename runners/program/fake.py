@@ -19,7 +19,7 @@ from torch.utils import backend_registration
 from torch.utils import checkpoint as checkpointing
 
 from estimator.scenario.problems import InputProblems, Problem
-from runners.program import attention, autocast, chip, compiled, composites, recurrent
+from runners.program import attention, autocast, chip, compiled, composites, files, flex, recurrent, unimported
 from runners.program.devices import DEVICE, inward_named, known
 from runners.program.functions import Cuda, on_device, on_host
 from runners.program.moved import become
@@ -36,6 +36,7 @@ class Route:
         self.device = device
         self.recording = recording
         _register()
+        unimported.keep_compiler_out()
         self.fakes = FakeTensorMode(allow_non_fake_inputs=True, allow_fallback_kernels=False)
         self.casts = autocast.CastCache()
         self.recorder = Recorder(recording, self.fakes, device.capability)
@@ -58,6 +59,8 @@ class Route:
         _patch_storages(self)
         compiled.install(self.recording)
         attention.install_causal_bias(self.device.capability)
+        flex.install(self.recording)
+        files.install(self.recording)
 
     def _modes(self) -> list[Any]:
         return [self.recorder, self.functions]
@@ -178,12 +181,6 @@ def _patch_devices(route: Route) -> None:
         return wrap(*args, **inward_named(kwargs))
 
     anywhere.Tensor._make_wrapper_subclass = staticmethod(wrapped)
-    save = anywhere.save
-
-    def saved(found: Any, *args: Any, **kwargs: Any) -> None:
-        route.recording.assume("files that the program saves with torch.save are not written")
-
-    anywhere.save = functools.wraps(save)(saved)
 
 
 class _Nothing:

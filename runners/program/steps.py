@@ -127,18 +127,27 @@ class Steps:
                 gc.enable()
             recording.restart()
 
-    def parameters(self) -> int:
-        """Count the elements of all that is trained: what optimizers step, or gets a gradient, averaged copies not."""
-        found: dict[int, torch.Tensor] = {
+    def parameters(self) -> tuple[int, int]:
+        """Count the elements of what is trained or frozen in modules that are trained; and of what is trained alone.
+
+        That is what optimizers step, or gets a gradient; averaged copies and modules without any such do not count.
+        """
+        trained: dict[int, torch.Tensor] = {
             id(p): p for root in self.recording.roots for p in root.parameters() if p.requires_grad
         }
         if self._trained:
-            found = {key: p for key, p in found.items() if p.grad is not None} | self._trained
+            trained = {key: p for key, p in trained.items() if p.grad is not None} | self._trained
+        ours = [root for root in self.recording.roots if any(id(p) in trained for p in root.parameters())]
+        found = {id(p): p for root in ours for p in root.parameters() if not p.requires_grad} | trained
         flat = list(_flat(self.recording.roots))
         for one in flat:
             for part in (one, *(one._params or ())):  # parts of this rank, where the program sees its own parameters
                 found.pop(id(part), None)
-        return sum(p.numel() for p in found.values()) + sum(sum(one._numels) for one in flat)
+                trained.pop(id(part), None)
+        whole = sum(p.numel() for p in found.values()) + sum(sum(one._numels) for one in flat)
+        return whole, sum(p.numel() for p in trained.values()) + sum(
+            sum(one._numels) for one in flat if one.requires_grad
+        )
 
 
 def _flat(roots: list[Any]) -> Iterator[Any]:
@@ -146,5 +155,5 @@ def _flat(roots: list[Any]) -> Iterator[Any]:
     handles = {id(m._handle): m._handle for root in roots for m in root.modules() if hasattr(m, "_handle")}
     for handle in handles.values():
         flat = getattr(handle, "flat_param", None)
-        if flat is not None and flat.requires_grad:
+        if flat is not None:
             yield flat

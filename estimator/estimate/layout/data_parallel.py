@@ -100,9 +100,10 @@ def _buckets(found: OpList, backward: list[int], bucket_bytes: int) -> list[_Buc
         for one in found.storages
         if one.kind == MemoryKind.GRADIENTS and one.bytes and one.born != NONE
     )
-    if not made and found.parameters:
+    trained = found.trained_parameters or found.parameters
+    if not made and trained:
         # A profile names no storages: as many bytes as parameters, in fp32, spread over backward.
-        step = max(len(backward) // max(found.parameters * 4 // bucket_bytes, 1), 1)
+        step = max(len(backward) // max(trained * 4 // bucket_bytes, 1), 1)
         made = [(index, bucket_bytes, NONE) for index in backward[::step]]
     sizes: dict[int, int] = {}
     weights: dict[int, list[int]] = {}

@@ -18,15 +18,16 @@ PROPOSED = {
     COLUMN: (
         "q", "k", "v", "qkv", "qkv.*", "q_proj", "k_proj", "v_proj", "qkv_proj", "Wqkv", "query", "key", "value",
         "query_key_value", "c_attn", "gate", "up", "gate_proj", "up_proj", "gate_up_proj", "fc1", "c_fc", "w1", "w3",
-        "dense_h_to_4h", "fc_in", "wq", "wk", "wv", "wi", "wi_0", "wi_1", "lin1", "intermediate.dense",
+        "dense_h_to_4h", "fc_in", "wq", "wk", "wv", "wi", "wi_0", "wi_1", "lin1", "linear1", "intermediate.dense",
     ),
     ROW: (
         "o", "o_proj", "out_proj", "out", "down", "down_proj", "fc2", "c_proj", "w2", "wo", "dense_4h_to_h", "fc_out",
-        "attention.dense", "self_attention.dense", "lin2", "output.dense",
+        "attention.dense", "self_attention.dense", "lin2", "linear2", "output.dense",
     ),
 }  # fmt: skip
 """How linears that are split by columns and by rows are called, by the ends of their paths: in Llama and its kin (also
-Meta's own), GPT-2, GPT-NeoX and BLOOM, OPT, BERT, ViT."""
+Meta's own), GPT-2, GPT-NeoX and BLOOM, OPT, BERT, ViT, and torch's own TransformerEncoderLayer (whose attention keeps
+q, k and v in one parameter that is no linear's: ``parallelize_module`` does not split it either)."""
 
 PRODUCTS = ("mm", "addmm", "linear")
 

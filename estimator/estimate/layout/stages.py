@@ -136,7 +136,8 @@ def stage(whole: Cut, layers: Iterable[int], *, embedding: bool, head: bool) -> 
         out.finish(storages, ""),
         assumptions=found.assumptions,
         weights=weights,
-        parameters=sum(elements(one) for one in weights if one.trains),
+        parameters=sum(map(elements, weights)),
+        trained_parameters=sum(elements(one) for one in weights if one.trains),
     )
 
 

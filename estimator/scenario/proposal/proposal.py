@@ -228,7 +228,7 @@ def _cluster(ops: OpList, world: int) -> dict[str, Proposed]:
 def _settle_table(document: dict[str, Any], found: dict[str, Proposed], seen: Seen) -> None:
     """Tell by the count of parameters whether the head has a table of its own, and what their biases are."""
     model = scenario_from_json(document).model
-    counted = seen.ops.parameters
+    counted = seen.ops.trained_parameters or seen.ops.parameters
     said = f"gradients of {counted:,} parameters are kept" if counted else "no gradients are kept"
     heads = (model.hidden, model.vocab // seen.tp) in seen.products
     untied = parameters(model, seen.attention.length)

@@ -5,6 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+import torch
 
 from estimator.operations.aten import kernels_of
 from estimator.scenario.breakdown import MemoryKind
@@ -318,6 +319,13 @@ def test_what_libraries_do_around_a_step(traced):
     assert ops(found)[-1] == "_foreach_add_.List"
 
 
+def test_frozen_parameters_are_counted_and_told_apart(traced):
+    found = traced(PROGRAMS / "habits.py")
+    assert (found.parameters, found.trained_parameters) == (64 * 64 + 64, 64 * 64)
+    assert "64 of 4,160 parameters are frozen: they have no gradient and no moments" in found.assumptions
+    assert sorted(one.trains for one in found.weights) == [False, True]
+
+
 def test_gradients_of_rows_that_the_host_picked_are_written_on_the_device(traced):
     found = traced(PROGRAMS / "picked.py")
     assert Counter(ops(found, phase="backward"))["_index_put_impl_"] == 1
@@ -329,3 +337,19 @@ def test_a_kernel_of_triton_is_recorded_with_what_it_reads_and_writes(traced):
     found = traced(PROGRAMS / "own_kernel.py")
     (launched,) = (found.of(call) for call in found.calls if found.of(call).op == "triton::squared")
     assert [one.shape for one in launched.inputs] == [(8, 64)] * 2
+
+
+def test_flex_attention_is_one_kernel_each_way_of_half_or_all_its_scores(traced):
+    found = traced(PROGRAMS / "flexible.py")
+    attends = [found.of(call) for call in found.calls if "_flash_attention" in found.of(call).op]
+    assert [(s.op.endswith("backward"), s.arguments["is_causal"]) for s in attends] == [
+        (False, True), (False, False), (True, False), (True, True),
+    ]  # fmt: skip
+    assert "flex_attention is taken as flash attention of half its scores" in found.assumptions
+    assert not found.problems
+
+
+def test_a_file_of_tensors_is_read_to_the_device(traced, tmp_path):
+    torch.save({"model": {"weight": torch.ones(64, 64)}, "step": 3}, tmp_path / "kept.pt")
+    found = traced(PROGRAMS / "kept.py", "--", str(tmp_path / "kept.pt"))
+    assert (found.parameters, ops(found)[-1]) == (64 * 64, "_foreach_add_.List")

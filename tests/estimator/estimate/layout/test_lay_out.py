@@ -98,6 +98,9 @@ def test_names_propose_how_linears_are_split():
     split = laying_of({"tp": 2}, split=["c_attn=column", "c_proj=row", "mlp.0=column", "mlp.2=row"])
     every, some = estimate_laid_out(GPT2, split), estimate_laid_out(GPT2, laying_of({"tp": 2}))
     assert every.breakdown_s["matmul"] < some.breakdown_s["matmul"]
+    written = json.dumps(to_json(LLAMA)).replace("mlp.gate", "mlp.first").replace("mlp.up", "linear1")
+    torchs = from_json(json.loads(written.replace("mlp.down", "linear2")))
+    assert {"linear1", "linear2"} < {path.rpartition(".")[2] for path in proposed_split(torchs).of}
     # Heads bind where attention is split, features where the rest is.
     assert estimate_laid_out(GPT2, laying_of({"tp": 32}, split=["mlp.0=column", "mlp.2=row"])).chips == 32
     assert sum(one.count for one in every.collectives) == 2 * sum(one.count for one in some.collectives)

@@ -1,4 +1,4 @@
-"""What libraries do around a step: the loss in a closure, flags on the device, values read, memory given back."""
+"""What libraries do around a step: frozen parameters, a loss in a closure, flags, values read, memory given back."""
 
 import contextlib
 
@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 model = nn.Linear(64, 64).cuda()
+model.bias.requires_grad_(False)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 wrapped = nn.DataParallel(model, device_ids=[0])
 

@@ -70,7 +70,7 @@ def test_messages_between_stages_show_what_they_add():
 @pytest.mark.parametrize("stages", [1, 2, 3, 4])
 def test_every_stage_has_its_memory(stages):
     setting = built(scenario(LLAMA, plan={"pp": stages}, global_batch=8, seq_len=1024)).setting
-    found = stage_memories(setting, 0.0)
+    found = stage_memories(setting, E)
     assert [one.stage for one in found] == list(range(stages))
     assert [one.in_flight for one in found] == [max(stages - i, 1) for i in range(stages)]
     for one in found:
@@ -79,7 +79,7 @@ def test_every_stage_has_its_memory(stages):
 
 
 def test_stages_in_the_middle_differ_by_what_is_in_flight():
-    found = stage_memories(built(scenario(LLAMA, plan={"pp": 4}, global_batch=8, seq_len=4096)).setting, 0.0)
+    found = stage_memories(built(scenario(LLAMA, plan={"pp": 4}, global_batch=8, seq_len=4096)).setting, E)
     second, third = found[1], found[2]
     assert second.by_kind["activations"] * 2 == pytest.approx(third.by_kind["activations"] * 3)
 

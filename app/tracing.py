@@ -54,7 +54,7 @@ def failure(said: str, status: int | None) -> InputProblems:
         message = "cannot be traced: it took more time or memory than a trace may, and was stopped"
         return InputProblems([Problem(field="config", message=message, remedy=_REMEDY)])
     words = lines[-1] if lines else f"ended with status {status}"
-    words = words.removeprefix("trace: ").removeprefix("config.json: ")
+    words = words.removeprefix("trace: ").removeprefix("config.json: ").removesuffix(".")
     return InputProblems([Problem(field="config", message=f"cannot be traced: {words}", remedy=_REMEDY)])
 
 

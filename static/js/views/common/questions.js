@@ -166,7 +166,7 @@ export function createQuestions({ change, right, again, named }) {
     put(what, kindWords(measurement));
     if (!asked) {
       put(known, device.name ?? "");
-      other.setAttribute("aria-label", `${label || own}: measured on another chip`);
+      if (answered) other.setAttribute("aria-label", `${label || own}: measured on another chip`);
       return;
     }
     /** @type {{chip: string, why: string}[]} */

@@ -80,8 +80,8 @@ def test_a_calibration_made_of_probes_is_what_predictions_are_under(open_page: O
     assert number(headline(page)[0]) == before
 
 
-def test_fields_of_experts_links_and_nodes(open_page: OpenPage) -> None:
-    page = open_page(EXPERTS)
+def test_fields_of_experts_links_and_nodes(visit: OpenPage) -> None:
+    page = visit(EXPERTS)
     wait_for_figures(page)
     before = headline(page)[0]
     page.get_by_label("Network between nodes").select_option("ethernet-25g")
@@ -102,8 +102,8 @@ def test_fields_of_experts_links_and_nodes(open_page: OpenPage) -> None:
     expect(page.locator('[data-field="plan.dp"] .problem')).to_contain_text("Also changed: global batch")
 
 
-def test_the_roofline_has_levels(open_page: OpenPage) -> None:
-    page = open_page(EXPERTS)
+def test_the_roofline_has_levels(visit: OpenPage) -> None:
+    page = visit(EXPERTS)
     wait_for_figures(page)
     title = page.locator("#roofline .xtitle")
     expect(title).to_have_text("FLOP per byte of device memory")

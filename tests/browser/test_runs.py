@@ -140,8 +140,8 @@ def test_a_benchmark_of_rows_is_launched_and_its_table_stands_beside_its_predict
     expect(page.locator("#details h3", has_text="one small attention")).to_be_in_viewport()
 
 
-def test_every_benchmark_is_offered_and_the_command_line_s_sizes_are_read(open_page, server):
-    page = open_page("/?view=runs")
+def test_every_benchmark_is_offered_and_the_command_line_s_sizes_are_read(visit, server):
+    page = visit("/?view=runs")
     choice = page.locator("#run-benchmark")
     known = server.get("/api/benchmarks")["benchmarks"]
     expect(choice.locator("option")).to_have_text(["step: this scenario", *(one["name"] for one in known[1:])])
@@ -160,8 +160,9 @@ def test_every_benchmark_is_offered_and_the_command_line_s_sizes_are_read(open_p
     expect(page.locator("#runs .problem:visible")).to_have_count(0)
 
 
-def test_a_grid_of_steps_takes_its_models_from_its_options(open_page):
-    page = open_page("/?view=runs")
+def test_a_grid_of_steps_takes_its_models_from_its_options(visit):
+    page = visit("/?view=runs")
+    page.locator("#run-benchmark").select_option("step")
     scenario = page.get_by_role("combobox", name="Scenario")
     expect(scenario).to_be_visible()
     page.locator('[data-options="step"] summary').click()

@@ -78,7 +78,7 @@ MODELS = {
         qk_rope_head_dim=64,
         qk_nope_head_dim=128,
         v_head_dim=128,
-    ),  # fmt: skip
+    ),
     "gpt2-1.2k": gpt2(1280, 16, 20),
     "gpt2-1k-host": gpt2(768, 14, 12),
     "t5-896": (
@@ -95,7 +95,7 @@ MODELS = {
             "num_layers": 9,
             "num_decoder_layers": 9,
         },
-    ),  # fmt: skip
+    ),
     "whisper-768": (
         "AutoModelForSpeechSeq2Seq",
         {
@@ -110,7 +110,7 @@ MODELS = {
             "encoder_ffn_dim": 3072,
             "decoder_ffn_dim": 3072,
         },
-    ),  # fmt: skip
+    ),
     "resnet-50": (
         "AutoModelForImageClassification",
         {"model_type": "resnet", "depths": [3, 4, 6, 3], "hidden_sizes": [256, 512, 1024, 2048]},

@@ -215,6 +215,7 @@ def pace_of(measurements: Sequence[Measurement], column: str = "host_pace_s") ->
 def _at_pace(row: Row, pace_s: float, backward_pace_s: float) -> Row:
     """The row as it would be, had the host been as fast as it was in the mean: it varies while its probes run.
 
+    Its fastest sample stays: it ran at the host's best, whatever the pace was before the row and after.
     What goes backward as well stays as it is, and says how much slower the program's thread and autograd's were; where
     the latter was not noted it is taken for the former.
     """
@@ -228,7 +229,7 @@ def _at_pace(row: Row, pace_s: float, backward_pace_s: float) -> Row:
             "slower": slower,
             "slower_backward": own_backward_s / backward_pace_s if own_backward_s else slower,
         }
-    return {**row, **{key: row[key] / slower for key in ("minimum_s", "median_s", "launch_s") if key in row}}
+    return {**row, **{key: row[key] / slower for key in ("median_s", "launch_s") if key in row}}
 
 
 def _dispatches(row: Row) -> float:

@@ -99,13 +99,8 @@ class Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
                 kwargs = {**kwargs, "unsafe": True}
                 args = (args[0], self._beside(args[1]), *args[2:])
             func = _IN_PLACE_BACKWARD[func]
-        elif (
-            self.recording.backward
-            and func is aten.add.Tensor
-            and accumulation.in_place(args, self._alone)
-            and not self.recording.is_compiled()  # a compiler's sums are new
-        ):
-            func = aten.add_.Tensor
+        elif self.recording.backward and func is aten.add.Tensor and accumulation.in_place(args, self._alone):
+            func = func if self.recording.is_compiled() else aten.add_.Tensor  # a compiler's sums are new
         schema = self.schema(func)
         if schema.composite and id(func) not in _SPECIAL:
             # within an op (DTensor's handlers) no function mode has named the device

@@ -59,4 +59,4 @@ def _dense(tensor: torch.Tensor) -> bool:
 
 def _counts(tensor: torch.Tensor) -> Counts:
     counted: Any = tensor
-    return counted._use_count(), torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)  # type: ignore[attr-defined]
+    return counted._use_count(), torch._C._storage_Use_Count(tensor.untyped_storage()._cdata)

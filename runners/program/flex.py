@@ -77,11 +77,16 @@ def _is_half(mask: Any, recording: Recording) -> bool:
 
 def _share(mask: Any) -> float | None:
     """The blocks that are computed, of all."""
-    given = [one for one in (mask.kv_num_blocks, mask.full_kv_num_blocks) if one is not None]
-    known = [values.of(one) if on_device(one) else one for one in given]
-    if not given or any(one is None for one in known):
+    counts: list[torch.Tensor] = []
+    for one in (mask.kv_num_blocks, mask.full_kv_num_blocks):
+        if one is None:
+            continue
+        known = values.of(one) if on_device(one) else None
+        if known is None and on_device(one):
+            return None
+        counts.append(one if known is None else known.real)
+    if not counts:
         return None
-    counts = [one.real if isinstance(one, values.Numbers) else one for one in known]
     rows, columns = mask.kv_indices.shape[-2:]
-    count = sum(int(one.sum()) for one in counts)
-    return float(count / (rows * columns * counts[0].shape[0] * counts[0].shape[1]))
+    computed = sum(float(one.sum()) for one in counts)
+    return float(computed / (rows * columns * counts[0].shape[0] * counts[0].shape[1]))

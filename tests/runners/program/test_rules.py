@@ -3,6 +3,7 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from runners.program.attention import Asked, backend
 from runners.program.chip import CAPABILITIES, capability
 from runners.program.command import NO_CUDA
 from runners.program.ddp import buckets
+from runners.program.distributed import _told_once
 
 HOPPER, AMPERE, VOLTA = (9, 0), (8, 0), (7, 0)
 
@@ -90,3 +92,31 @@ def test_every_gpu_of_the_catalogue_has_a_capability():
         if entry.value.efficiency not in NO_CUDA:
             assert entry.value.efficiency in CAPABILITIES
             assert capability(entry.value)[0] >= 6
+
+
+def test_inputs_of_a_split_op_are_looked_through_once_for_all_its_tensors():
+    told, looked = [], []
+    strided, plain = type("Strided", (), {}), object()
+    spec = lambda place, flag: SimpleNamespace(placements=(plain, place), use_strided_shard_as_shard_order=flag)  # noqa: E731
+
+    class Schema:
+        def __init__(self, *specs):
+            self.specs = specs
+
+        @property
+        def args_spec(self):
+            looked.append(self)
+            return self.specs
+
+    sharding = SimpleNamespace(
+        _StridedShard=strided,
+        _propagate_use_strided_shard_flag=lambda strategy, schema: told.append((strategy, schema.args_spec)),
+    )
+    flagged = _told_once(sharding)
+    first, second, other = spec(strided(), False), spec(strided(), True), spec(plain, None)
+    many = Schema(other, first, second, spec(strided(), False))
+    for strategy in ("a", "b"):
+        flagged(strategy, many)
+    flagged("c", Schema(other))
+    assert told == [("a", (first, second)), ("b", (first, second))]
+    assert len(looked) == 2

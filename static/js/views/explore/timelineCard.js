@@ -64,6 +64,11 @@ export function createTimeline({ name }) {
   function update() {
     if (state.drag || !state.pair) return;
     card.element.hidden = !runsNow().length && (silent(state.pair) || ![state.pair.a, state.pair.b].some(awaited));
+    const sides = [state.pair.a, state.pair.b];
+    card.legend.classList.toggle(
+      "held",
+      sides.some((side) => side?.predicted && (side.scenario?.plan.pp ?? 1) > 1),
+    );
     // until there is something to draw the last one stays, or the place of the first
     if (!runsNow().length) return;
     card.later(() => {

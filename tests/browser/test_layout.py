@@ -337,7 +337,8 @@ def test_names_below_bars_have_room_and_what_is_cut_tells_the_whole(visit):
     settled(page)
     assert at_last(page, _LABELS) == []
     widths = page.locator("#items .name").evaluate_all("all => all.map((one) => one.clientWidth)")
-    assert widths and min(widths) > 150, "beside the other columns names keep room to be told apart"
+    assert widths
+    assert min(widths) > 150, "beside the other columns names keep room to be told apart"
     turn(page, (1440, "light"))
     cut = page.locator("#items-chart .sub")
     cut.evaluate("(one) => { one.style.maxWidth = '40px'; one.style.overflow = 'hidden'; }")

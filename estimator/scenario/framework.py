@@ -58,6 +58,8 @@ class Framework:
       stay whole until the last micro-batch's are scattered (torch.distributed.pipelining's stages, and
       reshard_after_forward as torchtitan leaves it there).
     - ``weighs_inside_experts``: routing weights are applied before the down projection, not to what comes back.
+    - ``clamps_apart``: what cuts gate and up off is no part of the activation's compiled kernel (Megatron-Core's
+      weighted_bias_quick_geglu_impl clamps before it calls that).
     - ``frees_between_stages``: what pipeline stages exchange has memory only while it is needed (Megatron's
       deallocate_pipeline_outputs); torch.distributed.pipelining holds outputs until their backward, and buffers for
       the messages of all micro-batches from the start.
@@ -95,6 +97,7 @@ class Framework:
     wide_states: bool = False
     gathers_once: bool = False
     weighs_inside_experts: bool = False
+    clamps_apart: bool = False
     frees_between_stages: bool = False
     caching_allocator: bool = True
     multi_tensor: bool = True
@@ -159,6 +162,7 @@ FRAMEWORKS = {
         fuses_projections=True,
         redoes_whole_blocks=True,
         weighs_inside_experts=True,
+        clamps_apart=True,
         frees_between_stages=True,
         # megatron/core/distributed/distributed_data_parallel.py: max(40 M, 1 M per data parallel rank) gradients.
         published=PublishedDefaults(

@@ -146,7 +146,7 @@ def estimate(
         by_kind=fullest.by_kind,
         stages=stages,
         interval_bytes=memory_interval(fullest.peak_bytes, kind),
-        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind),
+        out_of_memory_frac=out_of_memory_frac(reserved, capacity, kind, e.ranges.get("allocator_frac")),
     )
 
     tokens = float(scenario.tokens)

@@ -214,7 +214,7 @@ def test_where_one_change_is_enough_each_of_these_fits():
         "model": "llama3-8b",
         "cluster": {"chip": "h100-sxm", "chips_per_node": 8},
         "plan": {"dp": 8, "sharding": "fsdp", "micro_batch": 4},
-        "training": {"seq_len": 8192, "global_batch": 64},
+        "training": {"seq_len": 7168, "global_batch": 64},
     }
     said = advice(data)
     assert said.endswith("each alone fits.")

@@ -15,13 +15,15 @@ class PublishedDefaults:
     ``recipes``: on recent chips its published recipes shard the optimizer (ZeRO-1), use sequence parallelism and
     overlap. ``exposes_ddp``: elsewhere plain data parallelism runs after backward. ``bucket_parameters``: least size
     of a gradient bucket, and per data parallel rank. ``eager_attention_dropout``: dropout of runs on older chips, whose
-    attention kept the scores; None where attention was fused from the start.
+    attention kept the scores; None where attention was fused from the start. ``micro_batches_as_stages``: a pipeline
+    cuts a rank's sequences into as many micro-batches as it has stages.
     """
 
     recipes: bool = False
     exposes_ddp: bool = False
     bucket_parameters: tuple[int, int] | None = None
     eager_attention_dropout: float | None = None
+    micro_batches_as_stages: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,7 +146,13 @@ FRAMEWORKS = {
     ),
     "torchtitan": _TORCHTITAN,
     # build_cross_entropy_loss compiles from commit bbb1b61 on (2 April 2025); until then only blocks were.
-    "torchtitan-2024": replace(_TORCHTITAN, label="torchtitan up to March 2025", compiles_loss=False),
+    # pipeline_parallel_microbatches of its configuration was the number of stages unless given.
+    "torchtitan-2024": replace(
+        _TORCHTITAN,
+        label="torchtitan up to March 2025",
+        compiles_loss=False,
+        published=PublishedDefaults(micro_batches_as_stages=True),
+    ),
     "megatron": Framework(
         label="Megatron",
         fuses=True,

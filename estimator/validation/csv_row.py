@@ -9,7 +9,7 @@ from typing import Any
 
 from estimator.scenario import catalog
 from estimator.scenario.codec import encode
-from estimator.scenario.framework import FRAMEWORKS, Framework
+from estimator.scenario.framework import FRAMEWORKS, Framework, PublishedDefaults
 from estimator.scenario.hardware import PEAK_FIELD, Chip
 from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
 from estimator.scenario.precision import QUANTISED
@@ -354,7 +354,7 @@ def plan_and_training(
         "ep": ep,
         "sharding": sharding,
         "recompute": _recompute(cells.get("recompute", ""), assumptions),
-        "micro_batch": whole("micro_batch", *_usual_micro_batch(cells, dp, pp, published.recipes)),
+        "micro_batch": whole("micro_batch", *_usual_micro_batch(cells, dp, pp, published)),
         "sequence_parallel": split,
         "tp_overlap": overlapped,
         "overlap": cells.get("ddp_mode", "") not in ("naive", "flat")
@@ -408,11 +408,13 @@ def _release(cells: Mapping[str, str]) -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
-def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, recipes: bool) -> tuple[int, str]:
+def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, usual: PublishedDefaults) -> tuple[int, str]:
     """What a row that states none is taken to have, and why: Megatron-LM's recipes begin at one, others take all."""
     batch = int(number(cells.get("global_batch", "")) or 1)
-    if recipes or dp < 1 or batch % dp:
+    if usual.recipes or dp < 1 or batch % dp:
         return 1, ""
+    if usual.micro_batches_as_stages and pp > 1 and batch % (dp * pp) == 0:
+        return batch // (dp * pp), "as many micro-batches as stages, its default"
     size = sizes_at_a_time(batch // dp, pp)[0]
     return size, AS_MANY_AS_FIT if size > 1 else ""
 

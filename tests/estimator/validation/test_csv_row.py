@@ -338,3 +338,12 @@ def test_megatrons_newer_recipes_for_blackwell_fuse_experts_and_send_tokens_once
     said = assumed(**{**row, **changed})
     assert ("ep_dispatch = to-nodes" in said) == (dispatch == "to-nodes")
     assert ("experts = fused" in said) == (experts == "fused")
+
+
+def test_torchtitans_pipelines_of_2024_had_as_many_micro_batches_as_stages():
+    row = {"framework": "torchtitan", "micro_batch": "", "tp": "1", "pp": "4", "dp": "4", "global_batch": "128"}
+    older = {**row, "notes": "measured 2024-12"}
+    assert read(**older).plan.micro_batch == 8
+    assert read(**row).plan.micro_batch == 1
+    assert "as many micro-batches as stages" in assumed(**older)
+    assert "as many micro-batches" not in assumed(**row)

@@ -26,8 +26,8 @@ function runOf(side) {
     const drawn = timelineOf(side.scenario);
     return drawn && { letter, predicted, fits, drawn };
   }
-  if (side.key === "own" && state.measurement) {
-    const drawn = ownTimelineOf(state.measurement.id);
+  if (side.own) {
+    const drawn = ownTimelineOf(side.item.expected);
     return drawn && { letter, predicted, fits, drawn };
   }
   const own = side.measurement?.timeline;
@@ -47,9 +47,9 @@ const pipelineOf = ({ scenario }) => ({ pp: scenario?.plan.pp ?? 1, schedule: sc
 
 /** A predicted side that is still to be laid out, as the place that it takes. @param {import("../../sides.js").Side} side @returns {Run} */
 function awaitedRun(side) {
-  const { letter, predicted, fits, step_s, breakdown_s, key } = side;
-  const sends = key !== "own" || (breakdown_s?.[state.catalog.sends] ?? 0) > 0;
-  const peak_bytes = key === "own" ? 0 : (side.peak_bytes ?? 0);
+  const { letter, predicted, fits, step_s, breakdown_s, own } = side;
+  const sends = !own || (breakdown_s?.[state.catalog.sends] ?? 0) > 0;
+  const peak_bytes = own ? 0 : (side.peak_bytes ?? 0);
   return {
     letter,
     predicted,

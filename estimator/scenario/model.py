@@ -175,8 +175,8 @@ def block_kinds(model: Model) -> tuple[BlockKind, ...]:
     )
 
 
-MOE_FIELDS = ("top_k", "expert_groups", "top_groups", "moe_ffn", "shared_experts", "dense_layers", "router_bias", "shared_expert_gate",
-              "capacity_factor")  # fmt: skip
+MOE_FIELDS = ("top_k", "expert_groups", "top_groups", "moe_ffn", "shared_experts", "dense_layers", "router_bias",
+              "shared_expert_gate", "capacity_factor")  # fmt: skip
 LATENT_FIELDS = ("q_lora_rank", "qk_rope_head_dim", "v_head_dim")
 
 

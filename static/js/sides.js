@@ -10,7 +10,7 @@ import {
   stepTime,
   total,
 } from "./measured.js";
-import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
+import { chips, chipOf, complete, describe, same, shortLabel } from "./scenario.js";
 import { pinned, pinOf } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -36,6 +36,13 @@ import { pinned, pinOf } from "./url.js";
  */
 
 /**
+ * What an unconfirmed measurement seems to be of, where that is a whole step.
+ * @param {Measurement} measurement @param {import("./types.js").Catalog} catalog
+ */
+export const seemsOf = ({ proposed }, catalog) =>
+  proposed?.whole && proposed.scenario ? complete(proposed.scenario, catalog) : null;
+
+/**
  * The keys of both sides; "" where there is nothing to set against. What nobody chose follows the run: its own
  * prediction before it, and once the plan is moved away from it, the plan that ran before the one that is edited.
  * @param {Shown} shown @returns {[string, string]}
@@ -46,7 +53,11 @@ export function chosenSides(shown) {
   if (!measured) return ["plan", ""];
   const run = `m:${measured}`;
   if (!measurement) return same(scenario, base) ? ["plan", run] : ["plan", ""];
-  if (!measuredScenario) return measurement.expected ? ["own", run] : ["", run];
+  if (!measuredScenario && measurement.expected) return ["own", run];
+  if (!measuredScenario) {
+    const its = seemsOf(measurement, shown.catalog);
+    return [its && same(its, scenario) ? "plan" : "", run];
+  }
   if (same(measuredScenario, scenario)) return ["plan", run];
   return apart(shown, scenario) ? ["plan", ""] : [pinOf(measuredScenario, base), "plan"];
 }

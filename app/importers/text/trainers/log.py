@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.importers.text.values.devices import of_name
 from estimator.scenario.codec import encode
 from estimator.scenario.huggingface.config import model_from_hf
 from estimator.scenario.measurement import MeasuredMemory, Measurement, Origin, Warning
 from estimator.scenario.problems import InputProblems
-from estimator.validation.spellings import chips_named
 
 _SLOW = 1.2
 _LARGEST = 1e18
@@ -79,12 +79,8 @@ def measurement(log: Log, producer: str, filename: str) -> Measurement:
         memory=log.memory,
         rows=log.rows,
         warnings=log.warnings,
-        device={"candidates": _chips(log.gpu)} if log.gpu else {},
+        device={"candidates": of_name(log.gpu, "the log says")} if log.gpu else {},
     )
-
-
-def _chips(gpu: str) -> list[dict[str, str]]:
-    return [{"chip": key, "why": f"the log says {gpu}"} for key in chips_named(gpu)]
 
 
 def number(text: str) -> float:

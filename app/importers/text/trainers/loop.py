@@ -71,12 +71,19 @@ _SETTING = re.compile(r"\b(?:Config param (\w{1,60})|(Num_devices)): ([^\s,]{1,8
 _ANY_FLOP_RATE = re.compile(r"([kmgtp])flops?_(?:per_)?(?:s|sec|second)$")
 """Of one GPU or of all, which nothing says."""
 _DURATION = re.compile(r"(?:^|_)(?:time|elapsed|duration|runtime)$")
+_SAMPLE_RATE = re.compile(
+    r"(?:^|_)(?:samples|sequences|examples)_per_(?:s|sec|second)(_(?:per_)?(?:gpu|device|rank))?$"
+)
+_OF_EACH = re.compile(r"(?:^|_)(?:device|gpu|rank)_")
+"""Before a rate: that of one of several, as Composer's ``throughput/device/batches_per_sec``."""
 _STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:per_)?(?:s|sec|second)$")
 _UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
 _MARKS = ("step", "steps", "iter", "iters", "iteration", "batch")
 _LONGEST_LINE, _HEAD, _FEWEST, _MOST_FIELDS, _DIGITS = 600, 160, 3, 24, 9
 _FEWEST_OF_A_BAR = 10
+_MOST_RUNS = 8
+"""Of a log that several processes write, as one that began anew beside another."""
 _LONGEST_STEP_S = 100.0
 """A time without a unit that is longer is hardly in seconds."""
 
@@ -194,7 +201,7 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if per_step and (time := unit(per_step[1])):
         return ("mean_step_s" if _MEAN.fullmatch(name) else "step_s"), time.scale
     if re.fullmatch(rf"{_PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
-        return "steps_per_s", 1.0
+        return ("steps_per_s", 1.0) if not _OF_EACH.search(name) else (name, 1.0)
     if rate := _FLOP_RATE.search(name):
         return "flops_per_s_per_gpu", PREFIXES[rate[1]]
     if rate := _ANY_FLOP_RATE.match(name):
@@ -202,6 +209,8 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if printed.startswith("tok") or _RATE.search(name):
         each = any(word in printed + name for word in ("gpu", "device", "rank"))
         return ("tokens_per_s_per_gpu" if each else "tokens_per_s"), 1.0
+    if (rate := _SAMPLE_RATE.search(name)) and not _OF_EACH.search(name) and not rate[1]:
+        return "samples_per_s", 1.0
     if "/" in printed and not printed.endswith("flops/s"):
         return "samples_per_s", 1.0
     if name.endswith("mfu"):
@@ -239,21 +248,31 @@ def _timed(steps: Sequence[Step], lines: Sequence[str], warnings: list[Warning])
     hit = next((hit for line in lines[:2000] if (hit := _STEP_TOKENS.search(line[:_LONGEST_LINE]))), None)
     tokens = number(hit[1]) if hit else 0.0
     timed = []
-    before: Step | None = None
+    runs: list[Step] = []
     for step in steps:
         row = {key: value for key, value in step.row.items() if key != "step_without_unit"}
         seconds = step.seconds or (step.row.get("step_without_unit") if in_seconds else None)
         if not said and "since_start_s" in row:
-            apart = step.number - before.number if before else 0
-            if before is not None and apart > 0 and row["since_start_s"] > before.row["since_start_s"]:
-                seconds = round((row["since_start_s"] - before.row["since_start_s"]) / apart, _DIGITS)
-            elif before is not None and apart == 0:
-                continue
-            before = step
+            if any(last.number == step.number for last in runs):
+                continue  # another rank's
+            if (at := _run_of(step, runs)) is not None:
+                apart = step.number - runs[at].number
+                seconds = round((row["since_start_s"] - runs[at].row["since_start_s"]) / apart, _DIGITS)
+                runs[at] = step
+            else:
+                runs = [*runs[1 - _MOST_RUNS :], step]
         elif not said and tokens and row.get("tokens_per_s"):
             seconds = tokens / row["tokens_per_s"]
         timed.append(replace(step, seconds=seconds, row={**row, "step_s": seconds} if seconds else row))
     return timed
+
+
+def _run_of(step: Step, runs: Sequence[Step]) -> int | None:
+    """Which of several runs that write into one log goes on with a step: that whose last one it is nearest after."""
+    since_s = step.row["since_start_s"]
+    earlier = [at for at, last in enumerate(runs)
+               if last.number < step.number and last.row["since_start_s"] < since_s]  # fmt: skip
+    return max(earlier, key=lambda at: runs[at].number, default=None)
 
 
 def longest_bar_s(lines: Sequence[str]) -> float | None:

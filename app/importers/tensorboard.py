@@ -20,7 +20,7 @@ from app.importers.source import Source
 from app.importers.text.trainers import json_lines, megatron
 from app.importers.text.trainers.log import measurement, model_of
 from app.importers.text.values.devices import candidates
-from estimator.scenario.measurement import MeasuredMemory, Measurement, Warning
+from estimator.scenario.measurement import Measurement, Warning
 from estimator.scenario.units import MIB
 
 FORMAT = "tensorboard"
@@ -44,8 +44,6 @@ _BESIDE = (" vs samples", " vs steps")
 """Megatron-LM writes its scalars twice, the second time by samples."""
 _OWN_NAMES = {"time_metrics/end_to_end(s)": "step_time_s", "throughput(tps)": "tokens_per_s_per_gpu"}
 """Tags of torchtitan, whose rate is one GPU's (torchtitan/components/metrics.py)."""
-_SIZES = {"memory_max_active_bytes": "peak", "memory_max_reserved_bytes": "reserved"}
-"""Columns of torchtitan's tags."""
 _REMEDY = "Copy the events.out.tfevents file again, whole, once the run is over."
 
 
@@ -105,10 +103,6 @@ def _run(steps: Mapping[int, dict[str, Any]], said: Mapping[str, Any], filename:
     if scenario:  # whose arguments stand there one by one
         warnings = tuple(one for one in log.warnings if one.code != "settings-unsaid")
         log = replace(log, scenario=scenario, world_size=world, warnings=warnings)
-    sizes = {name: max((row[name] for row in log.rows if name in row), default=None) for name in _SIZES}
-    peak, reserved = (next((size for name, of in _SIZES.items() if of == kind and (size := sizes[name])), None)
-                      for kind in ("peak", "reserved"))  # fmt: skip
-    log = replace(log, memory=MeasuredMemory(peak_bytes=peak, reserved_bytes=reserved))
     found = measurement(log, FORMAT, filename)
     found = replace(found, origin=replace(found.origin, format=FORMAT, producer="TensorBoard"))
     if (found.scenario or found.steps_s) and not found.device:

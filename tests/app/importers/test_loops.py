@@ -31,6 +31,10 @@ LOOPS = {
         "[batch={}/40]:\n\t Train time/epoch: 0\n\t Train throughput/batches_per_sec: {}\n\t Train loss/train: 9.0",
         (0.1,), (1 / 0.1365,), (1 / 0.135,),
     ),
+    "verl": of_steps(
+        "step:{} - actor/loss:0.01 - timing_s/gen:0.05 - perf/time_per_step:{} - perf/throughput:1820.5",
+        (9,), (0.1365,), (0.135,),
+    ),
     "Composer's devices": of_steps(
         "[batch={}/40]:\n\t Train throughput/device/batches_per_sec: 0.01\n\t Train throughput/batches_per_sec: {}\n"
         "\t Train throughput/samples_per_sec: 8\n\t Train loss/train: 9.0", (0.1,), (1 / 0.1365,), (1 / 0.135,),
@@ -59,7 +63,7 @@ def test_a_loop_of_one_s_own(tmp_path, name):
     assert found.origin.format == "log/loop"
     assert found.steps_s == pytest.approx((0.1365, 0.135))
     assert len({row["step"] for row in found.rows}) == 3
-    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses"))
+    assert ("unit-missing" in codes(found)) == (name in ("epochs", "in parentheses", "verl"))
 
 
 def test_rates_of_a_loop_that_says_no_time(tmp_path):

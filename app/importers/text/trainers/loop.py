@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from app.importers.text.trainers import clock, passes
-from app.importers.text.trainers.log import Log, Step, number, ranks_by_rates, rows_of, without_first
+from app.importers.text.trainers.log import Log, Step, memory_of, number, ranks_by_rates, rows_of, without_first
 from app.importers.text.trainers.settings import with_settings
 from app.importers.text.values.units import PREFIXES, unit
 from estimator.scenario.measurement import Warning
@@ -51,7 +51,7 @@ _OF_SEVERAL = re.compile(
 _STEP_TOKENS = re.compile(r"\btokens(?: per | ?/ ?)(?:iteration|step|batch)\b\D{0,20}([\d,]{2,15})", re.IGNORECASE)
 _TIME = re.compile(
     r"(?:[a-z]{1,12}_)?(?:step|iter|iteration|it|batch)_(?:time|duration|dt|latency|elapsed)"
-    r"|time|dt|time_(?:per_)?(?:step|it|iter|iteration|batch)|elapsed_time_per_iteration|step|iter"
+    r"|time|dt|(?:(?:perf|train|speed|throughput)_)?time_(?:per_)?(?:step|it|iter|iteration|batch)|timing_s_step|elapsed_time_per_iteration|step|iter"
     r"|(?:train_)?(?:step|iter|batch)_timing(?:_in)?"
 )
 _SINCE_START = re.compile(
@@ -77,7 +77,7 @@ _SAMPLE_RATE = re.compile(
 _OF_EACH = re.compile(r"(?:^|_)(?:device|gpu|rank)_")
 """Before a rate: that of one of several, as Composer's ``throughput/device/batches_per_sec``."""
 _STEP_RATE = re.compile(r"(?:^|_)(?:batches|steps|its|iters|iterations|it)_(?:per_)?(?:s|sec|second)$")
-_UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds)$")
+_UNIT_IN_NAME = re.compile(r"_(ms|us|s|sec|secs|seconds|[mg]ib)$")
 _PASSED_OVER = re.compile(r"remaining|(?:^|_)eta(?:_|$)|(?:^|_)left$")
 _MARKS = ("step", "steps", "iter", "iters", "iteration", "batch")
 _LONGEST_LINE, _HEAD, _FEWEST, _MOST_FIELDS, _DIGITS = 600, 160, 3, 24, 9
@@ -119,7 +119,8 @@ def read(lines: Sequence[str]) -> Log | None:
         message = "The log gives tokens per second, but not how many tokens a step has, so it gives no step time"
         warnings.append(Warning(code="no-step-time", message=message))
     world = max(1, ranks_by_rates(steps[-1]))
-    log = Log(rows=rows_of(steps), steps_s=steps_s, world_size=world, warnings=tuple(warnings))
+    rows = rows_of(steps)
+    log = Log(rows=rows, steps_s=steps_s, world_size=world, memory=memory_of(rows), warnings=tuple(warnings))
     settings = {
         (hit[1] or hit[2]).lower(): hit[3]
         for line in lines

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from estimator.scenario.measurement import Measurement, Origin, disturbance, scenario_run, step_time_s
+from estimator.scenario.measurement import Measurement, Origin, chips_of_rows, disturbance, scenario_run, step_time_s
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 
@@ -20,6 +20,7 @@ OPS_FOLDER = "ops"
 class Summary:
     """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in.
 
+    ``world_size``: 0 of a table whose rows ran on several numbers of chips.
     ``scenario``: as it ran, of a table nothing; ``disturbance``: as of a comparison's item.
     """
 
@@ -53,7 +54,7 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         origin=measurement.origin,
         status=measurement.status,
         device_name=str(measurement.device.get("name") or ""),
-        world_size=measurement.world_size,
+        world_size=measurement.world_size if len(chips_of_rows(measurement.rows)) < 2 else 0,
         step_time_s=step_time_s(measurement.steps_s),
         peak_bytes=measurement.memory.peak_bytes,
         rows=len(measurement.rows),

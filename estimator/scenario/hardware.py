@@ -95,3 +95,8 @@ def peak_flops_per_s(chip: Chip, precision: str) -> float:
     if precision == "fp32" and chip.fp32_matrix_flops_per_s > 0:
         return chip.fp32_matrix_flops_per_s
     return float(getattr(chip, PEAK_FIELD[precision]))
+
+
+def chips_of_a_node(chips: int, most: int) -> int:
+    """Return how many chips of each node a job uses: all, else the most that divide it evenly (64 of a rack's 72)."""
+    return next(used for used in range(max(min(chips, most), 1), 0, -1) if chips % used == 0)

@@ -125,7 +125,7 @@ export function itemsOf({ scenario, base, catalog, pins, measurements }, estimat
         tokens_per_s: step_s && perStep ? perStep / step_s : null,
         mfu: step_s && predicted ? (predicted.mfu * predicted.step_time_s) / step_s : null,
         peak_bytes: one.peak_bytes,
-        chips: predicted?.chips ?? one.world_size,
+        chips: predicted?.chips ?? (one.world_size || null), // rows of several numbers of chips
         device: one.device_name || null,
         created_s: one.created_s,
         predicted_s: predicted?.step_time_s ?? null,

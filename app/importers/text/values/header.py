@@ -61,7 +61,7 @@ def column(header: str) -> Column:
     A header that is nothing but a unit of time is a time, and ``ms/iter`` that of a step; ``s`` alone stays a name,
     mostly that of the sequence length.
     """
-    plain = header.strip().strip("*`_ ")[:200]
+    plain = without_marks(header)
     rest, printed = plain, ""
     bracket = _BRACKETS.search(plain)
     counted = _COUNTED_A_SECOND.sub(r"\1 per s", plain)
@@ -81,6 +81,25 @@ def column(header: str) -> Column:
     statistic = next((_STATISTICS[word] for word in words if word in _STATISTICS), "")
     kept = tuple(word for word in words if word not in _STATISTICS)
     return Column(header=plain, words=kept or words, statistic=statistic, unit=unit(printed), printed_unit=printed)
+
+
+_MARKS = re.compile(
+    r"(?:[\s*`_?†‡§¹²³⁴⁵⁶⁷⁸⁹:]|\[\d{1,3}\]|\^?\[\^\w{1,8}\]"
+    r"|[(\[](?:[yt]|yes|true)\s?/\s?(?:[nf]|no|false)\??[)\]])+$",
+    re.IGNORECASE,
+)
+"""Behind a header: emphasis, a question mark, marks of footnotes, that its cells say yes or no."""
+_LONGEST = 200
+
+
+def without_marks(header: str) -> str:
+    """A header without emphasis, question marks, marks of footnotes and ``(y/n)``.
+
+    >>> [without_marks(one) for one in ("OOM (y/n)?", "step time (s)?", "**MFU**†", "BW [2]")]
+    ['OOM', 'step time (s)', 'MFU', 'BW']
+    """
+    plain = header[:_LONGEST].strip().strip("*`_ ")
+    return _MARKS.sub("", plain) or plain
 
 
 def split_words(text: str) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ import {
   stepTime,
   total,
 } from "./measured.js";
-import { chips, chipOf, describe, same, shortLabel } from "./scenario.js";
+import { chips, chipOf, complete, describe, same, shortLabel } from "./scenario.js";
 import { pinned, pinOf } from "./url.js";
 
 /** @typedef {import("./types.js").Scenario} Scenario */
@@ -37,6 +37,13 @@ import { pinned, pinOf } from "./url.js";
  */
 
 /**
+ * What an unconfirmed measurement seems to be of, where that is a whole step.
+ * @param {Measurement} measurement @param {import("./types.js").Catalog} catalog
+ */
+export const seemsOf = ({ proposed }, catalog) =>
+  proposed?.whole && proposed.scenario ? complete(proposed.scenario, catalog) : null;
+
+/**
  * The keys of both sides; "" where there is nothing to set against. What nobody chose follows the run: its own
  * prediction before it, and once the plan is moved away from it, the plan that ran before the one that is edited. A traced
  * program stands there as its own ops predict it, before the catalogue's form of it once its scenario is known.
@@ -52,7 +59,11 @@ export function chosenSides(shown) {
     if (!measuredScenario) return [run, ""];
     if (same(measuredScenario, scenario)) return [run, "plan"];
   }
-  if (!measuredScenario) return measurement.expected ? ["own", run] : ["", run];
+  if (!measuredScenario && measurement.expected) return ["own", run];
+  if (!measuredScenario) {
+    const its = seemsOf(measurement, shown.catalog);
+    return [its && same(its, scenario) ? "plan" : "", run];
+  }
   if (same(measuredScenario, scenario)) return ["plan", run];
   return apart(shown, scenario) ? ["plan", ""] : [pinOf(measuredScenario, base), "plan"];
 }

@@ -221,6 +221,21 @@ def test_a_profile_without_shapes_asks_for_its_scenario(open_page, drop, tmp_pat
     expect(side(page, "A")).to_contain_text("predicted")
     expect(whose).to_be_hidden()
     expect(page.locator("#tile-step-time dd > b")).to_have_text("63.4")
+    # a log that names its run lands beside its own prediction, with what it was and on what it ran as the questions
+    run = '"model": "gpt2-xl", "gpu": "H100", "gpus": 8, "batch": 64, "sequence": 1024, "sharding": "fsdp"'
+    steps = "".join(f'{{{run}, "step": {at}, "step_time_s": 0.4{at}}}\n' for at in range(4))
+    (tmp_path / "run.jsonl").write_text(steps)
+    drop(page, tmp_path / "run.jsonl")
+    expect(proposal).to_contain_text("What was this? GPT-2 XL · 8 × H100 SXM 80 GB · dp 8")
+    expect(side(page, "A")).to_contain_text("predicted")
+    expect(side(page, "B")).to_contain_text("run.jsonl")
+    asked = proposal.get_by_label("run.jsonl: ran on")
+    expect(asked).to_have_value("h100-sxm")
+    expect(proposal).to_contain_text("the log says H100, and SXM is its usual form")
+    asked.select_option("h200-sxm")
+    expect(side(page, "A")).to_contain_text("H200")
+    expect(side(page, "B")).to_contain_text("H200")
+    expect(proposal).to_be_hidden()
 
 
 def _give(what: Locator, label: str, number: str) -> None:

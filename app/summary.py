@@ -21,8 +21,8 @@ OPS_FOLDER = "ops"
 class Summary:
     """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in.
 
-    ``world_size``: 0 of a table whose rows ran on several numbers of chips. ``scenario``: as it ran, of a table nothing;
-    ``disturbance``: as of a comparison's item; ``tokens_per_s``: of all GPUs, as a log says itself.
+    ``world_size``: 0 of a table whose rows ran on several numbers of chips. ``scenario``: as it ran, of a table
+    nothing; ``disturbance``: as of a comparison's item; ``tokens_per_s``: of all GPUs, as a log says itself.
     """
 
     id: str

@@ -39,6 +39,7 @@ class Model:
     vocab: int = spec(minimum=0, maximum=100_000_000, help="rows of embedding and head; 0 for bare stacks")
     gated_ffn: bool = spec(True, help="SwiGLU-like: gate and up projections, multiplied")
     activation: str = spec("silu", choices=ACTIVATIONS, help="non-linearity of the feed-forward network")
+    clamped_ffn: bool = spec(False, help="gate and up are cut off at a limit before they are multiplied (swiglu_limit)")
     norm: str = spec("rms", choices=NORMS, help="RMSNorm or LayerNorm")
     norms_per_layer: int = spec(2, minimum=0, maximum=8, help="norms of a block; 4: after attention and ffn too")
     parallel_residual: bool = spec(

@@ -6,8 +6,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from estimator.scenario.framework import FRAMEWORKS, Framework
+from estimator.scenario.framework import FRAMEWORKS, Framework, PublishedDefaults
 from estimator.scenario.hardware import Chip
+from estimator.scenario.precision import QUANTISED
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
 from estimator.validation.measured import chips_stated, number
 from estimator.validation.spellings import (
@@ -15,6 +16,7 @@ from estimator.validation.spellings import (
     NOTED_OPTIMIZER,
     family_of,
     flag,
+    known_experts,
     optimizer_of,
     precision_of,
     sharding_of,
@@ -88,7 +90,7 @@ def plan_and_training(
         "ep": ep,
         "sharding": sharding,
         "recompute": _recompute(cells.get("recompute", ""), assumptions),
-        "micro_batch": whole("micro_batch", *_usual_micro_batch(cells, dp, pp, published.recipes)),
+        "micro_batch": whole("micro_batch", *_usual_micro_batch(cells, dp, pp, published)),
         "sequence_parallel": split,
         "tp_overlap": overlapped,
         "overlap": cells.get("ddp_mode", "") not in ("naive", "flat")
@@ -103,7 +105,14 @@ def plan_and_training(
         if recent:
             plan["pp_overlap"] = True
             assumptions.append("pp_overlap = true (Megatron's default where stages are interleaved)")
+    newer = framework == "megatron" and _release(cells) >= NEWER_SINCE and chip.name.startswith(NEWER_ON)
+    narrow = precision_of(cells.get("precision", "")) in QUANTISED
     if ep > 1:
+        if newer:
+            plan["ep_dispatch"] = "to-nodes"
+            assumptions.append(
+                "ep_dispatch = to-nodes (HybridEP, in Megatron's recipes for Blackwell since NeMo 26.06)"
+            )
         plan["ep_overlap"] = flag(cells.get("ep_overlap", ""), False)
         assumptions.append("expert_tp = 1" if cells.get("ep_overlap") else "expert_tp = 1, ep_overlap = false")
     bucket_mb = number(cells.get("bucket_mb", ""))
@@ -115,14 +124,33 @@ def plan_and_training(
         plan["bucket_bytes"] = 4 * max(least, per_rank * dp * cp)
         if dp * cp > 1:
             assumptions.append(f"bucket_mb = {plan['bucket_bytes'] / 2**20:.0f} ({software.label}'s default)")
-    return plan, _training(cells, chip, framework, whole, assumptions)
+    training = _training(cells, chip, framework, whole, assumptions)
+    if newer and narrow and (known_experts(cells.get("model", "")) or number(cells.get("experts", ""))):
+        training["experts"] = "fused"
+        assumptions.append("experts = fused (in Megatron's recipes for Blackwell since NeMo 26.06)")
+    return plan, training
 
 
-def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, recipes: bool) -> tuple[int, str]:
+RELEASE = re.compile(r"\b(2\d)\.(\d\d)(?:\.\d+)? NeMo")
+NEWER_SINCE, NEWER_ON = (26, 6), ("b200", "b300", "gb200", "gb300")
+"""From which release of NeMo's containers, and on which chips, Megatron's recipes multiply narrow experts by fused
+kernels (ForwardGroupedMLP_CuTeGEMMSwiGLU_MXFP8 of Transformer Engine needs compute capability 10) and send tokens by
+HybridEP. Read off rows: Qwen3's steps of 26.04 and 26.06 differ by 30 % on four chips of Blackwell, not on H100."""
+
+
+def _release(cells: Mapping[str, str]) -> tuple[int, int]:
+    """Year and month of the NeMo container that a row names; (0, 0) where it names none."""
+    found = RELEASE.search(f"{cells.get('source', '')} {cells.get('notes', '')}")
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, usual: PublishedDefaults) -> tuple[int, str]:
     """What a row that states none is taken to have, and why: Megatron-LM's recipes begin at one, others take all."""
     batch = int(number(cells.get("global_batch", "")) or 1)
-    if recipes or dp < 1 or batch % dp:
+    if usual.recipes or dp < 1 or batch % dp:
         return 1, ""
+    if usual.micro_batches_as_stages and pp > 1 and batch % (dp * pp) == 0:
+        return batch // (dp * pp), "as many micro-batches as stages, its default"
     size = sizes_at_a_time(batch // dp, pp)[0]
     return size, AS_MANY_AS_FIT if size > 1 else ""
 

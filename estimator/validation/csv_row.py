@@ -30,6 +30,7 @@ from estimator.validation.spellings import (
     chip_of,
     family_of,
     flag,
+    known_experts,
     model_of,
     precision_of,
     says_yes,
@@ -271,9 +272,3 @@ def _columns(cells: Mapping[str, str]) -> dict[str, Any]:
     if HEADLESS.search(f"{cells.get('model', '')} {cells.get('notes', '')}"):
         found["head"] = False
     return found
-
-
-def known_experts(name: str) -> int:
-    """Return how many experts the catalogue knows a model to have."""
-    known = model_of(name)
-    return known.experts if known else 0

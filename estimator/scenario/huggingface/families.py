@@ -140,5 +140,5 @@ def gpt_oss(k: Keys) -> dict[str, Any]:
     """GPT-OSS: biases in router and experts, attention sinks, every second layer without a window."""
     fields = rms_blocks(k) | attention_bias(k) | experts(k)
     sliding = [index % 2 == 0 for index in range(fields["layers"])]
-    always = {"ffn_bias": True, "router_bias": True, "attention_sinks": True}
+    always = {"ffn_bias": True, "router_bias": True, "attention_sinks": True, "clamped_ffn": True}
     return fields | always | windows(k, fields["layers"], sliding, "sliding_window")

@@ -171,9 +171,7 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
   };
   const causes = rows.length ? drawn({ rows, a, b, colour, scale, selected, full, height, head, each, tight }) : null;
   const difference = (b?.step_s ?? 0) - (a?.step_s ?? 0);
-  const words = sides.map(
-    ({ letter, predicted, step_s }) => `${letter} ${predicted ? "predicted" : "measured"} ${quantity(step_s, "s")}`,
-  );
+  const words = sides.map(({ letter, kind, step_s }) => `${letter} ${kind} ${quantity(step_s, "s")}`);
   return {
     data: [bars, ...(causes?.data ?? [])],
     scale,
@@ -221,7 +219,7 @@ export function waterfall({ a, b, rows, names, selected, colour, narrow, tight, 
       margin: { l: 250, r: 70, t: 0, b: 0 },
       annotations: [
         ...sides.map((one, at) => ({
-          text: `<b>${one.letter}</b> ${one.predicted ? "predicted" : "measured"} ${quantity(one.step_s, "s")}`,
+          text: `<b>${one.letter}</b> ${one.kind} ${quantity(one.step_s, "s")}`,
           y: y(2 + (BAR_PX + 2) * (at + 0.5)),
         })),
         ...rows.map((row, at) => ({

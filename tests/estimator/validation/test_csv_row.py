@@ -334,3 +334,35 @@ def test_degrees_alone_tell_how_many_chips_there_are():
 )
 def test_what_is_no_count_is_refused_with_its_column(column, cell):
     assert reason(**{column: cell}).startswith(f"{column} is {cell}, no count: write a whole number")
+
+
+@pytest.mark.parametrize(
+    ("changed", "dispatch", "experts"),
+    [
+        ({}, "to-nodes", "fused"),
+        ({"source": "archive 26.06.01 NeMo Container"}, "to-nodes", "fused"),
+        ({"source": "archive 26.04 NeMo Container"}, "to-experts", "default"),
+        ({"source": "a paper"}, "to-experts", "default"),
+        ({"hardware": "H100"}, "to-experts", "default"),
+        ({"precision": "bf16"}, "to-nodes", "default"),
+        ({"framework": "xla"}, "to-experts", "default"),
+    ],
+)
+def test_megatrons_newer_recipes_for_blackwell_fuse_experts_and_send_tokens_once(changed, dispatch, experts):
+    row = {"model": "Qwen3-30B-A3B", "n_layers": "48", "d_model": "2048", "n_heads": "32", "hardware": "GB200",
+           "n_gpus": "8", "tp": "1", "pp": "1", "dp": "8", "ep": "8", "precision": "MXFP8", "framework": "megatron",
+           "source": "archive 26.06 NeMo Container"}  # fmt: skip
+    found = read(**{**row, **changed})
+    assert (found.plan.ep_dispatch, found.training.experts) == (dispatch, experts)
+    said = assumed(**{**row, **changed})
+    assert ("ep_dispatch = to-nodes" in said) == (dispatch == "to-nodes")
+    assert ("experts = fused" in said) == (experts == "fused")
+
+
+def test_torchtitans_pipelines_of_2024_had_as_many_micro_batches_as_stages():
+    row = {"framework": "torchtitan", "micro_batch": "", "tp": "1", "pp": "4", "dp": "4", "global_batch": "128"}
+    older = {**row, "notes": "measured 2024-12"}
+    assert read(**older).plan.micro_batch == 8
+    assert read(**row).plan.micro_batch == 1
+    assert "as many micro-batches as stages" in assumed(**older)
+    assert "as many micro-batches" not in assumed(**row)

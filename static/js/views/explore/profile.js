@@ -2,12 +2,12 @@
  * A profile beside what its own ops should take, without any scenario; and the scenario that it is of: proposed from its
  * shapes, confirmed by one press or corrected.
  */
-import { setScenario } from "../../actions.js";
+import { setScenario, setSides } from "../../actions.js";
 import { api } from "../../api.js";
 import { categoryIn } from "../../figures/base.js";
 import { areMeasured, opRows, whatIfRows } from "../../figures/ownOps.js";
 import { bytes, change, plural, said, seconds } from "../../format.js";
-import { deviceName } from "../../measured.js";
+import { deviceName, isTraced } from "../../measured.js";
 import { confirmDevice, confirmScenario } from "../../measurements.js";
 import { complete, describe, same } from "../../scenario.js";
 import { state } from "../../state.js";
@@ -71,7 +71,7 @@ export function createProfile() {
 
 /** The card of all ops, measured beside predicted. */
 function createOps() {
-  const scroller = createScroller("Ops of the profile", "tall");
+  const scroller = createScroller("Its own ops", "tall");
   const find = h("input", { type: "text", placeholder: "find an op or shape", "aria-label": "Find an op or shape" });
   const sub = h("span", { class: "sub" });
   const element = h(
@@ -218,7 +218,12 @@ function createWhatIf() {
     const chips = catalog.chips.filter(({ key, value }) => value.kind !== "cpu" || key === own.chip);
     chip.replaceChildren(...chips.map(({ key, label }) => h("option", { value: key, text: label })));
     if (!chips.some(({ key }) => key === own.chip))
-      chip.prepend(h("option", { value: own.chip, text: "the chip it ran on" }));
+      chip.prepend(
+        h("option", {
+          value: own.chip,
+          text: isTraced(measurement) ? "the chip it was traced for" : "the chip it ran on",
+        }),
+      );
     chip.value = own.chip;
     for (const { control, select } of laid) {
       if (select) select.replaceChildren();
@@ -227,6 +232,16 @@ function createWhatIf() {
     void trying(ask());
   }
   return { element, update };
+}
+
+/**
+ * That a scenario's prediction is another than that of the program's own ops, which it does not replace.
+ * @param {import("../../types.js").Estimate} own @param {import("../../types.js").Estimate} form
+ */
+function twoPredictions(own, form) {
+  const of = (/** @type {import("../../types.js").Estimate} */ { step_time_s, memory }) =>
+    [seconds(step_time_s), memory.peak_bytes && bytes(memory.peak_bytes)].filter(Boolean).join(" and ");
+  return `Its own ops should take ${of(own)}, the catalogue's form of it ${of(form)}; sliders and Search use that form.`;
 }
 
 /** The card that says of which scenario a measurement is, and asks where that is not known. */
@@ -259,8 +274,18 @@ function createProposal() {
     device.hidden = Boolean(measuredScenario) || its === "profile" || !asksDevice(measurement);
     if (measuredScenario) {
       put(sub, "confirmed");
-      words.replaceChildren(h("p", { text: `This ${its} is of ${describe(measuredScenario, catalog)}.` }));
-      acts.replaceChildren(button("Show it", "ghost", () => setScenario(measuredScenario)));
+      const { expected, prediction, id } = measurement;
+      const traced = isTraced(measurement);
+      const what = expected ? (traced ? "program" : "profile") : "run";
+      const twice = expected && prediction ? ` ${twoPredictions(expected.estimate, prediction)}` : "";
+      words.replaceChildren(h("p", { text: `This ${what} is of ${describe(measuredScenario, catalog)}.${twice}` }));
+      acts.replaceChildren(
+        button("Show it", "ghost", () => {
+          setScenario(measuredScenario);
+          setSides("", "");
+        }),
+        ...(expected && !traced ? [button("Its own ops as A", "ghost", () => setSides("own", `m:${id}`))] : []),
+      );
       scroller.element.hidden = true;
       return;
     }

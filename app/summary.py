@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -20,8 +21,8 @@ OPS_FOLDER = "ops"
 class Summary:
     """One line of the list of measurements; ``rows`` and ``kernels`` are counts, ``upload_id`` the file it came in.
 
-    ``world_size``: 0 of a table whose rows ran on several numbers of chips.
-    ``scenario``: as it ran, of a table nothing; ``disturbance``: as of a comparison's item.
+    ``world_size``: 0 of a table whose rows ran on several numbers of chips. ``scenario``: as it ran, of a table
+    nothing; ``disturbance``: as of a comparison's item; ``tokens_per_s``: of all GPUs, as a log says itself.
     """
 
     id: str
@@ -40,6 +41,7 @@ class Summary:
     upload_id: str = ""
     scenario: dict[str, Any] = field(default_factory=dict)
     disturbance: float = 0.0
+    tokens_per_s: float | None = None
 
 
 SUMMARY = msgspec.json.Decoder(Summary)
@@ -65,7 +67,23 @@ def summarize(measurement: Measurement, *, created_s: float, bundled: bool = Fal
         upload_id=upload_id,
         scenario=scenario_run(measurement),
         disturbance=disturbance(measurement.steps_s),
+        tokens_per_s=_logged_tokens_per_s(measurement),
     )
+
+
+def _logged_tokens_per_s(measurement: Measurement) -> float | None:
+    """The median rate that a log's steps say, of all GPUs; None without one."""
+    if not measurement.origin.format.startswith("log/"):
+        return None
+    for column, times in (("tokens_per_s", 1), ("tokens_per_s_per_gpu", measurement.world_size)):
+        rates = [row[column] * times for row in measurement.rows if _is_rate(row.get(column))]
+        if rates:
+            return float(median(rates))
+    return None
+
+
+def _is_rate(value: object) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 def scenario_of(measurement: Measurement) -> Scenario | None:

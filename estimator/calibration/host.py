@@ -205,7 +205,7 @@ def _backward_s(row: Row, forward_s: float) -> float:
 
 
 def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
-    rows = [
+    rows: list[Row] = [
         row
         for measurement in measurements
         for row in measurement.rows

@@ -113,30 +113,37 @@ def served(
     if workspace:
         large.allocate(int(workspace) // GRANULE)
     pools = [small if size <= SMALL_BYTES // GRANULE else large for size in wanted]
-    places, got = [0] * count, wanted
-    made = np.zeros(count, dtype=bool) if late is None else late[lives]
-    several = bool(made.any())
-    stays = made | ((begins < 0) & (ends > ends.max(initial=0) - 1)) if several else made
-    for step in range(2 if several else 1):
-        starts = np.where(made, updates * 2 + 1, begins) if several else begins
-        events = np.concatenate([starts, ends])
-        if several:
-            # What stays is there in the next step; what else is left of a step makes room for its like of the next.
-            kept = np.concatenate([stays & (step > 0), stays])
-            order = [event for event in np.argsort(events, kind="stable").tolist() if not kept[event]]
-        else:
-            order = np.argsort(events, kind="stable").tolist()
-        got = list(wanted) if step == 0 else [*got]
-        for event in order:
-            if event < count:
-                pool = pools[event]
-                places[event] = address = pool.allocate(wanted[event])
-                got[event] = pool.sizes[address]
-            else:
-                pools[event - count].free(places[event - count])
+    places = [0] * count
+    broad = granules[lives] > SMALL_BYTES // GRANULE
+    made = np.zeros(count, dtype=bool) if late is None else late[lives] & broad
+    stays, before = made, wanted
+    if made.any():
+        # Small storages, whose segments are many and alike, are left out of the first step.
+        stays = broad & (made | ((begins < 0) & (ends == ends.max())))
+        before = list(wanted)
+        events = np.concatenate([np.where(made, updates * 2 + 1, begins), ends])
+        _serve(events, np.concatenate([broad, broad & ~stays]), pools, places, before)
+    # What stays is there in the next step; what else is left of a step makes room for its like of the next.
+    _serve(np.concatenate([begins, ends]), np.concatenate([~stays, ~stays]), pools, places, wanted)
     blocks = np.zeros(len(sizes), dtype=np.int64)
-    blocks[lives] = np.array(got, dtype=np.int64) * GRANULE
+    blocks[lives] = np.where(stays, before, wanted) * GRANULE
     return blocks, float((small.reserved + large.reserved) * GRANULE)
+
+
+def _serve(events: Wholes, some: NDArray[np.bool_], pools: list[_Pool], places: list[int], sizes: list[int]) -> None:
+    """Allocate and free ``some`` of the storages, whose first and last moments are ``events``, in their order.
+
+    ``places`` get the addresses, ``sizes`` those of the blocks.
+    """
+    count = len(pools)
+    chosen = np.flatnonzero(some)
+    for event in chosen[np.argsort(events[chosen], kind="stable")].tolist():
+        if event < count:
+            pool = pools[event]
+            places[event] = address = pool.allocate(sizes[event])
+            sizes[event] = pool.sizes[address]
+        else:
+            pools[event - count].free(places[event - count])
 
 
 _ADDRESS_BITS = 40

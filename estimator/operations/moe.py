@@ -25,9 +25,14 @@ def fullest(d: RankSizes) -> float:
     return d.model.capacity_factor or d.training.expert_imbalance
 
 
-def reached(places: Number, copies: int) -> Number:
-    """Expected number of ``places`` (ranks, nodes) that hold any of a token's experts: n·(1 − (1 − 1/n)^copies)."""
-    return places * (1 - (1 - 1 / places) ** copies)
+def reached(places: Number, copies: int, reachable_frac: float = 1.0) -> Number:
+    """Expected number of ``places`` (ranks, nodes) that hold any of a token's experts: m·(1 − (1 − 1/m)^copies).
+
+    m is the share of the places that hold the experts of the groups that a token has chosen, at least one (DeepSeek-V3,
+    arXiv 2412.19437, section 2.1.2).
+    """
+    near = maximum(places * reachable_frac, 1.0)
+    return near * (1 - (1 - 1 / near) ** copies)
 
 
 def expert_part(d: RankSizes, layer: str) -> list[Op]:
@@ -52,7 +57,7 @@ def expert_part(d: RankSizes, layer: str) -> list[Op]:
     summed: Number = copied if d.training.traits.weighs_inside_experts else 1.0
     if not _none(copied):
         ops += pair("expert permutation", layer, copies * copied, *_permutation(d, e), times=loops * copied)
-    arrived = reached(d.ep, model.top_k) / model.top_k if once else 1.0
+    arrived = reached(d.ep, model.top_k, model.reachable_frac) / model.top_k if once else 1.0
     sort = KernelCost(stream=(1 + arrived) * e), KernelCost(stream=(1 + arrived) * e)
     if not one_rank:
         ops += pair("expert sort", layer, rows * d.hidden * sorts, *sort, times=sorts)

@@ -16,7 +16,7 @@ from estimator.validation.spellings import (
     NOTED_OPTIMIZER,
     family_of,
     flag,
-    known_experts,
+    model_of,
     optimizer_of,
     precision_of,
     sharding_of,
@@ -142,6 +142,12 @@ def _release(cells: Mapping[str, str]) -> tuple[int, int]:
     """Year and month of the NeMo container that a row names; (0, 0) where it names none."""
     found = RELEASE.search(f"{cells.get('source', '')} {cells.get('notes', '')}")
     return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def known_experts(name: str) -> int:
+    """Return how many experts the catalogue knows a model to have."""
+    known = model_of(name)
+    return known.experts if known else 0
 
 
 def _usual_micro_batch(cells: Mapping[str, str], dp: int, pp: int, usual: PublishedDefaults) -> tuple[int, str]:

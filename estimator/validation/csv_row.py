@@ -14,7 +14,7 @@ from estimator.scenario.model import ACTIVATIONS, NORMS, POSITIONS
 from estimator.scenario.problems import InputProblems
 from estimator.scenario.scenario import Scenario, scenario_from_json
 from estimator.validation.at_a_time import AS_MANY_AS_FIT, sizes_at_a_time
-from estimator.validation.csv_plan import plan_and_training, software_of
+from estimator.validation.csv_plan import known_experts, plan_and_training, software_of
 from estimator.validation.measured import (
     MEGATRON_VOCAB,
     NOTHING_MEASURED,
@@ -30,7 +30,6 @@ from estimator.validation.spellings import (
     chip_of,
     family_of,
     flag,
-    known_experts,
     model_of,
     precision_of,
     says_yes,

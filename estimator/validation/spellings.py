@@ -235,12 +235,6 @@ def model_of(name: str) -> Model | None:
     return None
 
 
-def known_experts(name: str) -> int:
-    """Return how many experts the catalogue knows a model to have."""
-    known = model_of(name)
-    return known.experts if known else 0
-
-
 def family_of(name: str) -> tuple[str, dict[str, Any]]:
     """Return the family that a model's name belongs to, and what its blocks are like."""
     for pattern, label, blocks in FAMILIES:

@@ -74,12 +74,13 @@ def graphs_of(module: torch.nn.Module) -> int:
 
     Source: torch/_dynamo/backends/distributed.py (DDPOptimizer), which cuts behind the parameters that fill a bucket.
     """
+    anywhere: Any = dist
     around: Any = wrapper.DistributedDataParallel
     ddp = module if isinstance(module, around) else around._get_active_ddp_module()
     if ddp is None:
         return 1
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    members, _ = buckets(trained[::-1], [dist._DEFAULT_FIRST_BUCKET_BYTES, ddp.bucket_bytes_cap])
+    members, _ = buckets(trained[::-1], [anywhere._DEFAULT_FIRST_BUCKET_BYTES, ddp.bucket_bytes_cap])
     return max(len(members), 1)
 
 

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 from torch.utils import _device as devices
 
-from runners.program import chip, moved, placeholders
+from runners.program import chip, moved, placeholders, tensor_types
 from runners.program.devices import DEVICE, inward, inward_named, known
 from runners.program.recorder import is_on_device
 from runners.program.recording import Recording
@@ -99,6 +99,9 @@ def _special(device: chip.Device, recording: Recording) -> dict[Any, Callable[[A
         return device.index if on_device(args[0]) else -1
 
     def kind(func: Any, args: Any, kwargs: Any) -> Any:
+        wanted = tensor_types.named(args[1]) if len(args) > 1 else None
+        if wanted is not None:
+            return args[0].to(torch.device(DEVICE, 0), wanted)
         if len(args) == 1 and not kwargs and is_on_device(args[0]):
             return func(torch.empty(0, dtype=args[0].dtype)).replace("torch.", "torch.cuda.")
         return func(*inward(args), **kwargs)

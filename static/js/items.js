@@ -122,7 +122,7 @@ export function itemsOf({ scenario, base, catalog, pins, measurements }, estimat
         step_s,
         delta: one.has_scenario && !one.disturbance ? delta(step_s) : null,
         error: step_s && predicted && !one.disturbance ? predicted.step_time_s / step_s - 1 : null,
-        tokens_per_s: step_s && perStep ? perStep / step_s : null,
+        tokens_per_s: step_s && perStep ? perStep / step_s : (one.tokens_per_s ?? null),
         mfu: step_s && predicted ? (predicted.mfu * predicted.step_time_s) / step_s : null,
         peak_bytes: one.peak_bytes,
         chips: predicted?.chips ?? (one.world_size || null), // rows of several numbers of chips

@@ -127,6 +127,7 @@ def deepseek(k: Keys) -> dict[str, Any]:
             "head_dim": k.count("qk_nope_head_dim") + rotary,
             "moe_ffn": k.count("moe_intermediate_size"),
             "shared_experts": k.optional("n_shared_experts"),
+            **_groups(k),
             "dense_layers": k.optional("first_k_dense_replace"),
             "kv_lora_rank": k.count("kv_lora_rank"),
             "q_lora_rank": k.optional("q_lora_rank"),
@@ -134,6 +135,12 @@ def deepseek(k: Keys) -> dict[str, Any]:
             "v_head_dim": k.count("v_head_dim"),
         }
     )
+
+
+def _groups(k: Keys) -> dict[str, Any]:
+    """Groups of experts, where a token cannot choose from all of them."""
+    groups, chosen = k.optional("n_group"), k.optional("topk_group")
+    return {"expert_groups": groups, "top_groups": chosen} if 0 < chosen < groups else {}
 
 
 def gpt_oss(k: Keys) -> dict[str, Any]:

@@ -96,6 +96,13 @@ def test_tokens_that_go_to_a_rank_once_pass_fewer_bytes_over_links():
     assert two == pytest.approx(0.1 / 4 * 16 * (1 - (15 / 16) ** 4) * 7 / 8)
 
 
+def test_tokens_that_choose_groups_of_experts_reach_fewer_nodes():
+    group, eight = Group(ranks=64, ranks_per_node=8), cluster(8, 8)
+    # Half of eight nodes hold the groups that a token has chosen: 4·(1 − (3/4)⁸) of them are reached, 7 of 8 others.
+    found = collective_s("all-to-all", 1e9, group, eight, E, copies=8, reachable_frac=0.5)
+    assert found - 7e-5 == pytest.approx(1 / 8 * 4 * (1 - (3 / 4) ** 8) * 7 / 8)
+
+
 def test_a_message_between_stages_takes_latency_and_bytes_of_its_link():
     e = flawless(collective_start_s=1e-5)
     assert p2p_s(1e9, False, cluster(), e) == pytest.approx(1e-5 + 1e-6 + 0.1)

@@ -189,3 +189,12 @@ def test_fused_experts_activate_and_quantise_in_their_products():
     assert sum(op.bytes for op in fused.values()) < sum(op.bytes for op in apart.values())
     shared = "shared down projection input quantisation"
     assert fused[shared] == apart[shared]
+
+
+def test_tokens_that_choose_groups_arrive_at_fewer_ranks():
+    grouped = {**DEEPSEEK, "expert_groups": 4, "top_groups": 2}
+    ops = named(ops_of(grouped, {"ep": 4, "ep_dispatch": "to-nodes"}))
+    written = 128 * 4 * 256
+    # Two of four ranks hold the chosen groups: 2·(1 − 1/2⁴) rows arrive for four.
+    assert ops["expert sort"].stream_bytes == pytest.approx(2 * written * (1 + 2 * (1 - 1 / 2**4) / 4))
+    assert named(ops_of(grouped)) == named(ops_of({**grouped, "top_groups": 0}))

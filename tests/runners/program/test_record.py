@@ -312,6 +312,7 @@ def test_a_step_is_that_of_the_outermost_optimizer_without_what_was_evaluated_be
     assert Counter(ops(found))["addmm"] == 1
     assert Counter(ops(found, phase="optimizer"))["_foreach_add_.List"] == 1
     assert not any("ended" in text for text in found.assumptions)
+    assert any("that repeat 3 others" in text for text in found.assumptions)
 
 
 def test_what_libraries_do_around_a_step(traced):

@@ -79,6 +79,8 @@ def put(
     known = known or header.unit or assumed
     suffix = known.suffix if known else ""
     statistic = f"_{header.statistic}" if header.statistic and header.statistic != "mean" else ""
+    if statistic and key == header.name and header.is_statistic:
+        key, statistic = header.statistic, ""
     name = f"{key}{statistic}{suffix}"
     if read.missing:
         findings.oom += read.missing == "oom"

@@ -54,6 +54,11 @@ class Column:
         """A plain key of lower-case words."""
         return "_".join(self.words)
 
+    @property
+    def is_statistic(self) -> bool:
+        """Whether it names a statistic and nothing that it would be of."""
+        return self.statistic != "" and _STATISTICS.get(self.name) == self.statistic
+
 
 def column(header: str) -> Column:
     """Read a header such as ``Forward (ms)``, ``avg_forward_time``, ``mem_before(MB)`` or ``peak_gib``.

@@ -128,7 +128,7 @@ export function createQuestions({ change, right, again, named }) {
   const correct = h("button", {
     type: "button",
     class: "link",
-    text: "Correct",
+    text: "Change",
     onclick: () => {
       correcting = !correcting;
       toggle();
@@ -179,7 +179,7 @@ export function createQuestions({ change, right, again, named }) {
     name.value = before in names ? before : (unknown ?? all[0]?.[0] ?? "");
     name.setAttribute("aria-label", `${label || now}: name in its rows`);
     meant.setAttribute("aria-label", `${label || now}: chip of that name`);
-    correct.setAttribute("aria-label", `${label || now}: correct the chips of its rows`);
+    correct.setAttribute("aria-label", `${label || now}: change the chips of its rows`);
     choose();
     toggle();
     return all.length > 0;

@@ -261,8 +261,11 @@ export function createExplore(root, { tour, choose }) {
     profile.update();
   });
   subscribe(["remedies", "pair", "estimated", "problems", "drag", "usd_per_hour"], remedies.update);
-  subscribe(["problems", "estimate", "scenario"], () => {
+  subscribe(["problems", "estimate", "scenario", "pair"], () => {
     content.classList.toggle("dim", state.problems.length > 0);
+    // a refusal before any estimate stands alone: figures that are not on their way have no place
+    const there = [state.pair?.a, state.pair?.b].some((side) => side?.estimate || side?.measurement);
+    content.classList.toggle("void", state.problems.length > 0 && !there);
     notices.update();
   });
   subscribe(["measurement"], water.showWarnings);

@@ -276,7 +276,7 @@ function createProposal() {
       put(sub, "confirmed");
       const { expected, prediction, id } = measurement;
       const traced = isTraced(measurement);
-      const what = expected ? (traced ? "program" : "profile") : "run";
+      const what = traced ? "program" : its;
       const twice = expected && prediction ? ` ${twoPredictions(expected.estimate, prediction)}` : "";
       words.replaceChildren(h("p", { text: `This ${what} is of ${describe(measuredScenario, catalog)}.${twice}` }));
       acts.replaceChildren(

@@ -195,6 +195,11 @@ def test_compiled_calls_are_marked_and_the_assumption_is_stated(traced):
     marked = [call for call in found.calls if call.compiled and call.kind == "kernel"]
     assert {call.phase for call in marked} == {"forward", "backward"}
     assert not any(call.compiled for call in found.calls if call.phase == "optimizer")
+    assert sum(call.graphs for call in found.calls) == 2, "DDP's first bucket ends one graph, the rest is another"
+    assert all(call.phase == "forward" for call in found.calls if call.graphs)
+    bare = Counter(found.of(call).op for call in found.calls if call.kind == "kernel" and not call.dispatches)
+    assert set(bare) <= {"aten::mul", "aten::div_", "aten::copy_"}, "DDP's reducer copies below Python"
+    assert sum(bare.values()) >= 6
     assert any("compiled" in text for text in found.assumptions)
 
 

@@ -234,18 +234,25 @@ _BEGINS: dict[Any, Callable[[dict[str, Any], torch.Tensor], None]] = {
 
 # What exchanges give, where every rank holds the same
 
+_OF_ALIKE = ("avg", "min", "max", "band", "bor")
+"""Reductions of what is the same everywhere that give it again."""
 
-def exchanged(kind: str, given: list[torch.Tensor], made: list[torch.Tensor], ranks: int, rank: int) -> None:
+
+def exchanged(
+    kind: str, given: list[torch.Tensor], made: list[torch.Tensor], ranks: int, rank: int, reduction: str = ""
+) -> None:
     """Say what a collective gives where all ranks hold what this one does; ``kind``: the name of its op."""
     known = of(given[0]) if len(given) == 1 else None
     forget(made)
-    if known is None or not known.real.dim():
+    if known is None or (not known.real.dim() and not reduction):
         return
     with torch._C.DisableTorchFunction(), _disable_current_modes():
         if "gather" in kind:
             real = torch.cat([known.real] * ranks)
-        elif "broadcast" in kind:
-            real = known.real
+        elif "broadcast" in kind or (reduction in _OF_ALIKE and ("allreduce" in kind or "all_reduce" in kind)):
+            real = known.real.clone()
+        elif reduction == "sum" and ("allreduce" in kind or "all_reduce" in kind):
+            real = known.real * ranks
         elif ("alltoall" in kind or "all_to_all" in kind) and known.real.shape[0] % ranks == 0:
             real = torch.cat([known.real.tensor_split(ranks)[rank]] * ranks)
         else:

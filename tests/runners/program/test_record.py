@@ -343,6 +343,8 @@ def test_a_kernel_of_triton_is_recorded_with_what_it_reads_and_writes(traced):
     found = traced(PROGRAMS / "own_kernel.py")
     (launched,) = (found.of(call) for call in found.calls if found.of(call).op == "triton::squared")
     assert [one.shape for one in launched.inputs] == [(8, 64)] * 2
+    (of_cuda,) = (found.of(call) for call in found.calls if found.of(call).op == "nvrtc::halved")
+    assert [one.shape for one in of_cuda.inputs] == [(8, 64)]
 
 
 def test_flex_attention_is_one_kernel_each_way_of_half_or_all_its_scores(traced):

@@ -27,6 +27,9 @@ mask = torch.ones(16, 1024, device="cuda")  # of floats, as OPT's is
 said["masked"] = (mask.cumsum(1)[:, -1] != 1024).any().item()
 said["kept"] = mask.bool().sum().item()
 said["host"] = (padded != 0).nonzero().cpu().tolist()
+fine = torch.isfinite(torch.rand(70000, device="cuda").amax())
+said["infinite"] = fine.logical_and(fine).logical_not().byte().item()
+said["listed"] = torch.tensor([[later[0], 5], [sent.new_tensor([4])[0], 6]], device="cuda").tolist()
 same = torch.rand(3, 4, device="cuda")
 said["equal"] = [torch.equal(same, same + 1), torch.equal(same, same[:2]), torch.equal(padded, padded + 1)]
 said["close"] = [torch.allclose(same, same + 1), torch.allclose(padded, padded + 1)]

@@ -36,6 +36,7 @@ RUNTIMES = {
     "host_fsdp_backward_s": "modules under FSDP2",
     "host_sharded_tensor_s": "optimizers of DTensors",
     "host_dtensor_s": "products under DTensor",
+    "host_dtensor_op_s": "ops of DTensors' optimizers",
 }
 """Constants of the runtimes, and what they are probed with."""
 
@@ -85,6 +86,9 @@ def host_ranges(measurements: Sequence[Measurement], e: Efficiencies) -> tuple[d
     chain = "compiled chains"
     keep("host_fused_forward_s", _chains(rows, "forward"), chain)
     keep("host_fused_backward_s", _chains(rows, "backward"), chain)
+    entered = _graphs(rows, forward + backward)
+    for name, seconds in zip(("host_graph_forward_s", "host_graph_backward_s"), entered, strict=True):
+        keep(name, [seconds] if seconds > 0 else [], chain)
     tensors = _slopes([row for row in rows if row["op"] == "adamw foreach"], "tensors")
     keep("host_tensor_s", tensors, "optimizers of small tensors")
     keep("host_new_product_s", _new_products(rows), "products of new sizes")
@@ -126,16 +130,20 @@ def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
     """Host seconds that FSDP2 adds to a gathered module and DTensor to a split product and to a parameter tensor.
 
     Each from the same model, or blocks, plain and under the runtime: what one more block adds more; of blocks, which
-    have little around them, what they add. The fastest samples, as others only add. Whole models, whose steps run
-    everything in turn, go before blocks that repeat one pass.
+    have little around them, what they add. The mean of their visits, as steps meet a shared host at either of its
+    speeds too; of one visit its fastest sample, as others only add. Whole models, whose steps run everything in turn,
+    go before blocks that repeat one pass.
     """
     found: dict[str, list[float]] = {name: [] for name in RUNTIMES}
-    table = {
-        (row["op"], row.get("direction"), row["layers"], row.get("tensors", 0)): row for row in rows if "layers" in row
-    }
+    table: dict[tuple[str, str, int, int], list[Row]] = {}
+    for row in rows:
+        if "layers" in row:
+            key = (row["op"], row.get("direction", ""), row["layers"], row.get("tensors", 0))
+            table.setdefault(key, []).append(row)
 
     def seconds(op: str, direction: str, layers: int, tensors: int) -> float:
-        return float(table[op, direction, layers, tensors]["minimum_s"])
+        visits = table[op, direction, layers, tensors]
+        return statistics.fmean(row["median_s"] for row in visits) if len(visits) > 1 else float(visits[0]["minimum_s"])
 
     models = sorted({layers for op, _, layers, _ in table if op == "model plain"})
     for name in ("fsdp", "dtensor") if len(models) > 1 else ():
@@ -174,6 +182,10 @@ def per_runtime_s(rows: Sequence[Row]) -> dict[str, list[float]]:
                 found["host_dtensor_s"].append(both / 2 / tensors)
             if not models:
                 found["host_sharded_tensor_s"].append(update / tensors)
+    for op, direction, layers, tensors in table:
+        if (op, direction) == ("plain", "optimizer for-loop") and ("dtensor", direction, layers, tensors) in table:
+            more_s = seconds("dtensor", direction, layers, tensors) - seconds(op, direction, layers, tensors)
+            found["host_dtensor_op_s"].append(more_s / _dispatches(table[op, direction, layers, tensors][0]))
     return {name: [one for one in values if one > 0] for name, values in found.items()}
 
 
@@ -193,12 +205,14 @@ def _backward_s(row: Row, forward_s: float) -> float:
 
 
 def _ladder(measurements: Sequence[Measurement], name: str) -> list[Row]:
-    rows = [
+    rows: list[Row] = [
         row
         for measurement in measurements
         for row in measurement.rows
         if row.get("ladder") == name and status_of_row(row) == "ok"
     ]
+    if name == "runtime":  # what its rows differ by is not of one pace
+        return rows
     paces_s = pace_of(measurements), pace_of(measurements, "host_backward_pace_s")
     return [_at_pace(row, *paces_s) for row in rows]
 
@@ -215,7 +229,6 @@ def pace_of(measurements: Sequence[Measurement], column: str = "host_pace_s") ->
 def _at_pace(row: Row, pace_s: float, backward_pace_s: float) -> Row:
     """The row as it would be, had the host been as fast as it was in the mean: it varies while its probes run.
 
-    Its fastest sample stays: it ran at the host's best, whatever the pace was before the row and after.
     What goes backward as well stays as it is, and says how much slower the program's thread and autograd's were; where
     the latter was not noted it is taken for the former.
     """
@@ -258,6 +271,20 @@ def _chains(rows: Sequence[Row], direction: str) -> list[float]:
         return [one / CHAIN_KERNELS["forward"] for one in first]
     both = _slopes([row for row in rows if row["op"] == "compiled chain forward and backward"], "products")
     return [(b - f) / CHAIN_KERNELS["backward"] for f, b in zip(first, both, strict=False) if b > f]
+
+
+def _graphs(rows: Sequence[Row], around_s: Sequence[float]) -> tuple[float, float]:
+    """Seconds of entering a compiled graph forward and backward: a chain without its products, and without the sum
+    that is differentiated."""
+    empty = []
+    for op in ("compiled chain forward", "compiled chain forward and backward"):
+        found = _by("products", [row for row in rows if row["op"] == op])
+        if len(found) < 2:
+            return 0.0, 0.0
+        few, many = min(found), max(found)
+        each = (found[many]["median_s"] - found[few]["median_s"]) / (many - few)
+        empty.append(float(found[few]["median_s"] - few * each))
+    return empty[0], empty[1] - empty[0] - sum(around_s) / max(len(around_s), 1)
 
 
 def _new_products(rows: Sequence[Row]) -> list[float]:

@@ -126,6 +126,9 @@ class Efficiencies:
     host_fsdp_forward_s: float
     host_fsdp_backward_s: float
     host_dtensor_s: float
+    host_dtensor_op_s: float
+    host_graph_forward_s: float
+    host_graph_backward_s: float
     host_put_off_s: float
     host_new_product_s: float
     new_products_steps: float

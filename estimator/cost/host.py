@@ -67,9 +67,20 @@ DTENSOR_DISPATCHES = 6.5
 """Ops of a split product that DTensor takes apart in a pass (traced Llama: t, view, mm, view; nine backward)."""
 
 
-def taken_apart_s(ops: Number, e: Efficiencies) -> Number:
-    """Host time of recorded ops that DTensor dispatches, as of so large a part of a split product."""
-    return ops * e.host_dtensor_s / DTENSOR_DISPATCHES
+def taken_apart_s(phase: str, ops: Number, e: Efficiencies, *, compiled: bool) -> Number:
+    """Host time of recorded ops that DTensor dispatches, as of so large a part of a split product.
+
+    An optimizer's are nothing but dispatched: a product has its module's hooks, which lay out what goes in and comes
+    out again, around it. A compiler has taken all apart before.
+    """
+    if compiled:
+        return 0.0 * ops
+    return ops * (e.host_dtensor_op_s if phase == Phase.OPTIMIZER else e.host_dtensor_s / DTENSOR_DISPATCHES)
+
+
+def graphs_s(graphs: Number, e: Efficiencies, *, forward: bool) -> Number:
+    """Host time of entering compiled graphs: guards, what wraps inputs and outputs, and autograd's node of each."""
+    return graphs * (e.host_graph_forward_s if forward else e.host_graph_backward_s)
 
 
 def split_norms_s(training: Training, ranks: Number, launches: Number, e: Efficiencies) -> Number:
@@ -181,6 +192,7 @@ def recorded_launch_s(
     library: bool = False,
     modules: float = 0.0,
     saved: bool = False,
+    bare: bool = False,
 ) -> Number:
     """Host time of one recorded call that launches ``launches`` kernels, with all that Python does around it.
 
@@ -189,10 +201,12 @@ def recorded_launch_s(
     always for that; further kernels, as those of an optimizer, which no autograd records, cost a bare launch.
     ``again``: a forward op that backward runs once more. ``library``: it stands in Hugging Face's modules, of which the
     host entered ``modules`` since the call before, not in lean ones. ``saved``: backward runs it again, so that hooks
-    keep what it saves.
+    keep what it saves. ``bare``: nothing but launches, below Python and autograd.
     """
     if phase == Phase.OPTIMIZER:
         return launches * e.host_tensor_s
+    if bare:
+        return launches * e.host_launch_s
     forward = phase == Phase.FORWARD or again
     first: float = 1.0 if launches else 0.0
     if compiled:

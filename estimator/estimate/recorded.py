@@ -15,7 +15,7 @@ from estimator.communication.recorded import Exchange, exchange_of
 from estimator.cost.collectives import collective_s, p2p_s
 from estimator.cost.device_time import at_factor, clock_factor, one_clock
 from estimator.cost.efficiency import Efficiencies
-from estimator.cost.host import handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
+from estimator.cost.host import graphs_s, handed_over_s, new_products_s, recorded_launch_s, slowest_of, taken_apart_s
 from estimator.cost.price import UNALIGNED, Priced, price
 from estimator.estimate.interval import VARIANTS, factor, product_efficiency, variants
 from estimator.operations.aten import fusion, is_known, kernels_of, plain
@@ -244,7 +244,7 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         launches[index] = one.launches if one.exchange is None else 0.0
         products[index] = one.products_frac
     gap = np.asarray(e_all.kernel_gap_s, dtype=float).reshape(-1, 1)
-    hosts: dict[tuple[str, float, bool, bool, int, int, int, bool], int] = {}
+    hosts: dict[tuple[str, float, bool, bool, int, int, int, bool, int], int] = {}
     twice = {call.module for call in calls if call.recomputed}
     columns: list[Floats] = []
     of_host = np.zeros(len(calls), dtype=np.int64)
@@ -265,14 +265,16 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
             call.dtensor,
             entered[index],
             call.module in twice and not call.recomputed and found.phases[index] == Phase.FORWARD,
+            call.graphs,
         )
         at = hosts.get(key)
         if at is None:
             at = hosts[key] = len(columns)
-            phase, count, compiled, again, dispatches, dtensor, modules, saved = key
+            phase, count, compiled, again, dispatches, dtensor, modules, saved, graphs = key
             own = recorded_launch_s(phase, count, e_all, compiled=compiled, again=again, dispatches=dispatches,
-                                    library=library, modules=modules, saved=saved)  # fmt: skip
-            own = own + taken_apart_s(dtensor, e_all)
+                                    library=library, modules=modules, saved=saved,
+                                    bare=counted and not dispatches and call.kind == "kernel")  # fmt: skip
+            own = own + taken_apart_s(phase, dtensor, e_all, compiled=compiled) + graphs_s(graphs, e_all, forward=True)
             columns.append(np.broadcast_to(np.asarray(own, dtype=float), (rows,)))
         of_host[index] = at
     host = np.stack(columns, axis=1)[:, of_host] if columns else np.zeros((rows, 0))
@@ -282,6 +284,8 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         host[:, index] += tensors * walk + dtensors * sharded + np.asarray(e_all.host_optimizer_s, dtype=float)
     handing, gradients = _gradients(found) if counted else ([], 0.0)
     host[:, handing] += np.reshape(handed_over_s(gradients, e_all, library=library), (-1, 1))
+    graphs_each, backward = _graphs(found)
+    host[:, backward] += np.reshape(graphs_s(graphs_each, e_all, forward=False), (-1, 1))
     for (name, phase), constant in FSDP_MODULES.items():
         marks = {at for at, s in enumerate(found.found.signatures) if plain(s.op).lstrip("_") == name}
         if marks:
@@ -348,6 +352,18 @@ def _gradients(found: Recorded) -> tuple[list[int], float]:
     passes = sum(a == Phase.FORWARD and b == Phase.BACKWARD for a, b in pairwise(worked))
     tensors = sum(weight.trains for weight in found.found.weights)
     return handing, passes * tensors / len(handing) if handing else 0.0
+
+
+def _graphs(found: Recorded) -> tuple[float, list[int]]:
+    """Compiled calls of backward, and how many graphs' backwards begin with each of them: all of a pass, evenly."""
+    calls = found.found.calls
+    backward = [
+        index
+        for index, (call, phase) in enumerate(zip(calls, found.phases, strict=True))
+        if phase == Phase.BACKWARD and call.compiled and call.kind == "kernel" and not call.recomputed
+    ]
+    entered = sum(call.graphs for call in calls if not call.recomputed)
+    return (entered / len(backward), backward) if backward else (0.0, [])
 
 
 def _walks(found: Recorded) -> Mapping[int, tuple[int, int]]:

@@ -55,7 +55,9 @@ class Call:
     """One execution, in the order in which the host launched them; indices point into the list's own tables.
 
     ``dispatches``: ops that the host went through since the call before, this one included (views cost time, too).
-    ``dtensor``: those among them that DTensor took apart first.
+    0 of a kernel: what launches it does so below Python and autograd, as DistributedDataParallel's reducer.
+    ``dtensor``: those among them that DTensor took apart first. ``graphs``: compiled graphs that the host entered since
+    the call before.
     ``recomputed``: runs a second time in backward. ``compiled``: stands in a region that the program compiles, recorded
     as eager would run it, so that its neighbours may fuse. ``waits_for``: index of an earlier call. ``measured_s``:
     device seconds of its kernels where it was profiled, else None. ``varies``: a size of its operands that follows from
@@ -69,6 +71,7 @@ class Call:
     stream: int = 0
     dispatches: int = 1
     dtensor: int = 0
+    graphs: int = 0
     recomputed: bool = False
     compiled: bool = False
     waits_for: int = NONE
@@ -140,7 +143,8 @@ class OpList:
 
 
 _CALL = {"kind": "", "signature": NONE, "phase": "", "module": NONE, "stream": 0, "dispatches": 1, "dtensor": 0,
-         "recomputed": False, "compiled": False, "waits_for": NONE, "measured_s": None, "varies": 0}  # fmt: skip
+         "graphs": 0, "recomputed": False, "compiled": False, "waits_for": NONE, "measured_s": None,
+         "varies": 0}  # fmt: skip
 _STORAGE = {"bytes": 0, "born": NONE, "died": NONE, "kind": MemoryKind.TEMPORARIES, "weight": NONE}
 
 

@@ -56,7 +56,8 @@ def launches(cuda: bool, small: bool) -> Iterator[Probe]:
     for name in ("compiled chain forward", "compiled chain forward and backward"):
         for length in () if small else CHAIN:
             columns = {"op": name, "products": length}
-            yield Probe(ladder="launch", columns=columns, build=_chain(name.endswith("backward"), length))
+            work = _chain(name.endswith("backward"), length)
+            yield Probe(ladder="launch", columns=columns, build=work, visits=VISITS)
     for kernel in OPTIMIZERS:
         for tensors in TENSORS[:1] if small else TENSORS:
             yield Probe(

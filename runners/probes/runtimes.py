@@ -22,6 +22,7 @@ from runners.model.by_name import TINY_MODEL
 from runners.model.training import autocast, batch, loss_of
 from runners.model.transformer import Transformer
 from runners.model.transformer import build as transformer
+from runners.probes.host import VISITS
 from runners.probes.probe import Probe, counted_dispatches
 from runners.row_status import Unsupported
 
@@ -33,19 +34,22 @@ MODEL_LAYERS = (2, 10)
 TENSORS = (2, 8)
 """Linear layers of a block: two numbers of them tell what a block costs from what each of its tensors does."""
 
-DIRECTIONS = ("forward", "forward-backward", "optimizer")
+DIRECTIONS = ("forward", "forward-backward", "optimizer", "optimizer for-loop")
 Made = Callable[[], object]
 
 
 def runtimes(cuda: bool, small: bool) -> Iterator[Probe]:
-    """Blocks of a few linear layers, plain and under each runtime: forward, both passes, AdamW's step."""
-    layers = SMALL_LAYERS if small else LAYERS
+    """Blocks of a few linear layers, plain and under each runtime: forward, both passes, AdamW's step.
+
+    That goes over all tensors at once, and plain or of DTensors one by one as well.
+    """
+    layers, visits = (SMALL_LAYERS, 1) if small else (LAYERS, VISITS)
     for tensors in TENSORS[:1] if small else TENSORS:
         for name in _RUNTIMES:
-            for direction in DIRECTIONS:
+            for direction in DIRECTIONS[: 3 if name.startswith("fsdp") else 4]:
                 columns = {"op": name, "direction": direction, "layers": layers, "tensors": layers * tensors}
                 build = _blocks(name, direction, layers, tensors)
-                yield Probe(ladder="runtime", columns=columns, build=build, count=counted_dispatches)
+                yield Probe(ladder="runtime", columns=columns, build=build, count=counted_dispatches, visits=visits)
     for name in _MODELS:
         for count in MODEL_LAYERS[:1] if small else MODEL_LAYERS:
             for direction in ("forward", "forward-backward", "step"):
@@ -55,6 +59,7 @@ def runtimes(cuda: bool, small: bool) -> Iterator[Probe]:
                     build=_model(name, direction, count),
                     precision="bf16-amp",
                     count=counted_dispatches,
+                    visits=visits,
                 )
     for name in ("all-reduce", "all-gather", "reduce-scatter"):
         columns = {"op": f"launch {name}", "kernels": COLLECTIVE_CALLS}
@@ -130,7 +135,8 @@ def _blocks(name: str, direction: str, layers: int, tensors: int) -> Callable[[s
             if direction != "optimizer":
                 return group.kept(forward if direction == "forward" else both)
             module(x).sum().backward()
-            return group.kept(torch.optim.AdamW(module.parameters(), lr=1e-9, foreach=True).step)
+            at_once = direction == "optimizer"
+            return group.kept(torch.optim.AdamW(module.parameters(), lr=1e-9, foreach=at_once).step)
 
     return build
 

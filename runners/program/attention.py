@@ -85,7 +85,8 @@ def _heads_fit(asked: Asked, *, same_for_both: bool) -> bool:
 def _last_stride_fits(asked: Asked, *, single_counts: bool) -> bool:
     tensors = [asked.query, asked.key, asked.value]
     fits = all(t.stride(-1) == 1 or (not single_counts and t.shape[-1] == 1) for t in tensors)
-    return fits and (asked.mask is None or asked.mask.stride(-1) == 1 or not single_counts)
+    # a mask that one value was expanded to, as where every token sees every other, no fused kernel takes
+    return fits and (asked.mask is None or asked.mask.stride(-1) == 1)
 
 
 def _low_precision(asked: Asked, capability: tuple[int, int]) -> bool:

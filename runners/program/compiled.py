@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.utils import _pytree as trees
 
-from runners.program import unimported
+from runners.program import ddp, unimported
 from runners.program.recording import Recording
 
 STATED = "compiled regions are recorded as eager would run them and marked: kernels of neighbours may fuse"
@@ -29,19 +29,25 @@ def install(recording: Recording) -> None:
 
     def in_place(self: nn.Module, *_: Any, **__: Any) -> None:
         recording.assume(STATED)
-        self._compiled_call_impl = marked(self._call_impl, recording)
+        self._compiled_call_impl = marked(self._call_impl, recording, self)
 
     anywhere.compile = compile_
+    anywhere.jit.trace = _as_it_is
     nn.Module.compile = in_place  # type: ignore[method-assign]
     unimported.leave_alone()
 
 
-def marked(function: Callable[..., Any], recording: Recording) -> Callable[..., Any]:
-    """Return the function, whose calls are marked."""
+def _as_it_is(function: Any, *_: Any, **__: Any) -> Any:
+    """What ``torch.jit.trace`` gives: its checks compare values, and what it gives runs the same kernels."""
+    return function
+
+
+def marked(function: Callable[..., Any], recording: Recording, module: nn.Module | None = None) -> Callable[..., Any]:
+    """Return the function, a module's own where that is given, whose calls are marked."""
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with region(recording):
+        with region(recording, module):
             result = function(*args, **kwargs)
         return _together(result)
 
@@ -85,10 +91,12 @@ no values, and so builds each mask."""
 class region:  # noqa: N801  (a context, as torch.no_grad)
     """What runs within is compiled."""
 
-    def __init__(self, recording: Recording) -> None:
-        self._modules = recording.modules
+    def __init__(self, recording: Recording, module: nn.Module | None = None) -> None:
+        self._recording, self._modules, self._module = recording, recording.modules, module
 
     def __enter__(self) -> None:
+        if not self._modules.compiled:  # a region within another is part of its graph
+            self._recording.graphs += 1 if self._module is None else ddp.graphs_of(self._module)
         self._enter(1)
 
     def __exit__(self, *_: Any) -> None:
@@ -109,7 +117,7 @@ def _module_kind(recording: Recording) -> type[nn.Module]:
             self._orig_mod = module
 
         def forward(self, *args: Any, **kwargs: Any) -> Any:
-            with region(recording):
+            with region(recording, self._orig_mod):
                 result = self._orig_mod(*args, **kwargs)
             return _together(result)
 

@@ -69,6 +69,21 @@ def buckets(
     return [members for members, _ in found], [limit for _, limit in found]
 
 
+def graphs_of(module: torch.nn.Module) -> int:
+    """Graphs that a compiled module becomes: beneath DDP one for each bucket, so that exchanges can begin in backward.
+
+    Source: torch/_dynamo/backends/distributed.py (DDPOptimizer), which cuts behind the parameters that fill a bucket.
+    """
+    anywhere: Any = dist
+    around: Any = wrapper.DistributedDataParallel
+    ddp = module if isinstance(module, around) else around._get_active_ddp_module()
+    if ddp is None:
+        return 1
+    trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
+    members, _ = buckets(trained[::-1], [anywhere._DEFAULT_FIRST_BUCKET_BYTES, ddp.bucket_bytes_cap])
+    return max(len(members), 1)
+
+
 class _Silent:
     """Stands where DDP logs its runs."""
 
@@ -172,7 +187,7 @@ class _Reducer:
         bucket = self._of[id(parameter)]
         if not self._rebuilt:
             self._order.append(self._index[id(parameter)])
-        with torch.no_grad():
+        with torch.no_grad(), self._recording.below_python():
             self._copy_in(parameter, bucket.views[id(parameter)])
         bucket.missing.discard(id(parameter))
         if not any(one.work for one in self._buckets) and self._next == 0 and not self._called():
@@ -212,7 +227,7 @@ class _Reducer:
 
     def _finish(self) -> None:
         self._queued = -1
-        with torch.no_grad():
+        with torch.no_grad(), self._recording.below_python():
             for bucket in self._buckets[self._next :]:  # of parameters that had no gradient in this backward
                 self._exchange(bucket)
             for bucket in self._buckets:

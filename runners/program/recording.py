@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import UninitializedParameter
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from estimator.scenario.breakdown import MemoryKind, Phase
@@ -37,7 +39,8 @@ class Recording:
         self.roots: list[nn.Module] = []
         self._weight_of: MutableMapping[torch.Tensor, int] = WeakTensorKeyDictionary()
         self._weights: list[Weight] = []
-        self.dispatches = self.dtensor = 0
+        self.dispatches = self.dtensor = self.graphs = 0
+        self.bare = 0
         self.step = 0
         self.ends = False
         self.by_hand = False
@@ -89,7 +92,7 @@ class Recording:
         self.storages.restart()
         self.modules.restart()
         self._last = dict.fromkeys(self._last, NONE)
-        self.dispatches = self.dtensor = 0
+        self.dispatches = self.dtensor = self.graphs = 0
         self._signatures.clear()
         self._made.clear()
         self.sizes_read.clear()
@@ -128,8 +131,9 @@ class Recording:
             phase=self.phase(inputs),
             module=module,
             stream=stream,
-            dispatches=max(self.dispatches, 1),
+            dispatches=0 if self.bare else max(self.dispatches, 1),
             dtensor=self.dtensor,
+            graphs=self.graphs,
             recomputed=self.recomputing > 0,
             compiled=compiled or self.modules.compiled > 0,
             varies=max(varying.of(inputs), default=0),
@@ -139,6 +143,15 @@ class Recording:
     def is_compiled(self) -> bool:
         """Whether what runs now stands in a compiled region, or is the gradient of what does."""
         return self._module()[1] or self.modules.compiled > 0
+
+    @contextmanager
+    def below_python(self) -> Iterator[None]:
+        """What runs within is launched by C++, without autograd."""
+        self.bare += 1
+        try:
+            yield
+        finally:
+            self.bare -= 1
 
     def wait(self, stream: int, earlier: int) -> None:
         """A stream waits for an earlier call; nothing to say where that was before the step or on the stream itself."""
@@ -235,6 +248,7 @@ class Recording:
         self.calls.append(call)
         self._last[call.stream] = index
         self.dispatches = self.dtensor = 0
+        self.graphs -= call.graphs  # a wait takes none
         return index
 
     def _module(self) -> tuple[int, bool]:
@@ -259,6 +273,10 @@ class Recording:
     def _at_root(self, root: nn.Module) -> None:
         self.roots.append(root)
         for parameter in root.parameters():
+            if isinstance(parameter, UninitializedParameter) or torch._C._functorch.is_functorch_wrapped_tensor(
+                parameter
+            ):
+                continue  # a lazy layer's, which the first batch shapes; a stand-in, as torch.func gives them
             self.storages.mark_of(self.weight(parameter), local(parameter), MemoryKind.PARAMETERS)
         self.storages.mark(map(local, root.buffers()), MemoryKind.PARAMETERS)
 

@@ -227,7 +227,7 @@ def test_what_a_table_calls_its_gpus_is_corrected_by_chips_of_the_catalogue_or_o
     expect_view(page, "measurements")
     questions = page.locator("#details .questions")
     expect(questions).to_contain_text("In its rows H100 is NVIDIA H100 SXM 80 GB; B9 is unknown")
-    questions.get_by_role("button", name="correct the chips of its rows").click()
+    questions.get_by_role("button", name="change the chips of its rows").click()
     expect(questions.get_by_label("name in its rows")).to_have_value("B9")
     questions.get_by_label("chip of that name").select_option("Lab card")
     expect(questions).to_contain_text("B9 is Lab card")

@@ -58,7 +58,7 @@ def _with_buckets(found: OpList, group: tuple[int, ...], bucket_bytes: int) -> O
     def copied(call: Call, weight: int, op: str) -> None:
         one = found.weights[weight]
         gradient = Operand(shape=one.shape, dtype=one.dtype)
-        now = replace(call, kind="kernel", phase=Phase.BACKWARD, stream=DEFAULT_STREAM, dispatches=1, dtensor=0,
+        now = replace(call, kind="kernel", phase=Phase.BACKWARD, stream=DEFAULT_STREAM, dispatches=0, dtensor=0,
                       recomputed=False, compiled=False, waits_for=NONE, measured_s=None)  # fmt: skip
         out.add(now, Signature(op=op, inputs=(gradient, gradient)))
 

@@ -251,6 +251,27 @@ def test_a_product_of_a_new_size_costs_what_it_takes_more_than_the_same_again():
     assert found.low < found.value < found.high
 
 
+def test_graphs_and_ops_of_dtensors_optimizers_cost_what_is_left_and_what_is_more():
+    about = {"status": "ok", "precision": "fp32"}
+    rows: list[dict[str, Any]] = []
+    for products in (4, 24):
+        for op, each, empty in (
+            ("compiled chain forward", 20e-6, 90e-6),
+            ("compiled chain forward and backward", 60e-6, 790e-6),
+        ):
+            rows.append(
+                {**about, "ladder": "launch", "op": op, "products": products, "median_s": empty + products * each}
+            )
+    for name, seconds in (("plain", (2e-3, 4e-3)), ("dtensor", (4e-3, 8e-3))):
+        for second in seconds:  # two visits, to a fast and a slow host
+            row = {"ladder": "runtime", "op": name, "direction": "optimizer for-loop", "layers": 16, "tensors": 32}
+            rows.append({**about, **row, "minimum_s": 0.0, "median_s": second, "dispatches": 320})
+    found = calibrate([of(rows)]).ranges
+    assert found["host_graph_forward_s"].value == pytest.approx(90e-6)
+    assert found["host_graph_backward_s"].value == pytest.approx(700e-6)
+    assert found["host_dtensor_op_s"].value == pytest.approx(3e-3 / 320)
+
+
 def test_runtimes_cost_what_the_same_blocks_take_more_under_them():
     def row(op: str, direction: str, layers: int, seconds: float) -> dict[str, Any]:
         about = {"ladder": "runtime", "op": op, "direction": direction, "layers": layers, "status": "ok"}

@@ -24,6 +24,7 @@ from estimator.cost.host import (
     sharded_modules_s,
     slowest_rank,
     split_products_s,
+    taken_apart_s,
     walk_s,
 )
 from estimator.scenario.training import Training
@@ -93,6 +94,7 @@ def test_the_device_waits_for_what_the_host_has_not_launched(device, host, lead,
         ("forward", 1, {"compiled": True, "dispatches": 9}, 4e-6),
         ("optimizer", 8, {"dispatches": 300}, 8e-6),
         ("forward", 0, {}, 0.0),
+        ("backward", 2, {"bare": True}, 4e-6),
     ],
 )
 def test_a_recorded_call_costs_what_the_host_does_for_it(phase, launches, given, seconds):
@@ -102,6 +104,13 @@ def test_a_recorded_call_costs_what_the_host_does_for_it(phase, launches, given,
     )  # fmt: skip
     about = {"compiled": False, "again": False} | given
     assert recorded_launch_s(phase, launches, e, **about) == pytest.approx(seconds)
+
+
+def test_what_dtensor_takes_apart_costs_by_where_it_stands():
+    e = flawless(host_dtensor_s=6.5, host_dtensor_op_s=0.25)
+    assert taken_apart_s("forward", 4, e, compiled=False) == taken_apart_s("backward", 4, e, compiled=False) == 4
+    assert taken_apart_s("optimizer", 4, e, compiled=False) == 1, "no module lays out what it takes"
+    assert taken_apart_s("forward", 4, e, compiled=True) == 0, "the compiler did"
 
 
 def test_modules_and_gradients_tell_what_a_host_takes_for_a_step_where_its_ops_alone_do_not():

@@ -341,6 +341,27 @@ def test_products_whose_size_the_data_chose_take_the_host_longer_and_the_estimat
     )
 
 
+def test_the_host_enters_compiled_graphs_and_launches_what_a_reducer_copies():
+    """Two graphs, whose backwards are as many; a copy below Python is a bare launch."""
+    rows = Operand(shape=(8, 8), dtype="bfloat16")
+    gate = Signature(op="aten::silu", inputs=(rows,), outputs=(rows,))
+    calls = (
+        Call(kind="kernel", signature=0, phase="forward", dispatches=2, graphs=2, compiled=True),
+        *(Call(kind="kernel", signature=0, phase="backward", dispatches=2, compiled=True) for _ in range(3)),
+        Call(kind="kernel", signature=0, phase="backward", dispatches=0),
+    )
+    found = OpList(source="trace", program="p", calls=calls, signatures=(gate,), chip="h200-sxm")
+
+    def host_s(**constants: float) -> float:
+        given = replace(ideal(efficiencies("hopper")), lower_bound=False, **constants)
+        priced = recorded(found, cluster_for(found), given, interval=False)
+        return float(times_of(priced, given, interval=False).host.sum())
+
+    assert host_s(host_graph_forward_s=1.0) == host_s(host_graph_backward_s=1.0) == pytest.approx(2)
+    assert host_s(host_launch_s=1.0) == pytest.approx(1)
+    assert host_s(host_backward_s=1.0) == 0, "nothing is left to autograd"
+
+
 def test_the_host_enters_modules_hands_gradients_over_and_begins_an_optimizer():
     """Of transformers; the same list of lean modules has the ops and the gradients alone."""
     rows = Operand(shape=(8, 8), dtype="bfloat16")

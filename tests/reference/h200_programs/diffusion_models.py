@@ -30,6 +30,11 @@ def dit_768(batch: int) -> Made:
     return _dit(batch, heads=12, width=64, layers=14, latent=28)
 
 
+def dit_832(batch: int) -> Made:
+    """Eleven blocks of 832 on the 256 patches of a latent of 32 × 32."""
+    return _dit(batch, heads=13, width=64, layers=11, latent=32)
+
+
 def unet_320(batch: int) -> Made:
     """Widths 320, 640 and 1280 on a latent of 48 × 48."""
     return _unet(batch, widths=(320, 640, 1280), latent=48)
@@ -38,6 +43,11 @@ def unet_320(batch: int) -> Made:
 def unet_256(batch: int) -> Made:
     """Widths 256, 512 and 768 on a latent of 64 × 64."""
     return _unet(batch, widths=(256, 512, 768), latent=64)
+
+
+def unet_192(batch: int) -> Made:
+    """Widths 192, 384 and 768 on a latent of 64 × 64."""
+    return _unet(batch, widths=(192, 384, 768), latent=64)
 
 
 def unet_224(batch: int) -> Made:

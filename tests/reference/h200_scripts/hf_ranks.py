@@ -119,6 +119,42 @@ MODELS = {
     "vit-1.2k": encoder("AutoModelForImageClassification", "vit", 1280, 14),
     "bert-base": encoder("AutoModelForMaskedLM", "bert", 768, 12),
     "vit-base": encoder("AutoModelForImageClassification", "vit", 768, 12),
+    "llama-1.4b": decoder("llama", 1920, 18, 30, 10, 5376, 32000),
+    "llama-2.6k": decoder("llama", 2688, 14, 21, 7, 7168, 32000),
+    "llama-4k": decoder("llama", 4096, 6, 32, 8, 11008, 128256),
+    "llama-2.3k": decoder("llama", 2304, 12, 18, 6, 6144, 32000),
+    "mistral-3.3k": decoder("mistral", 3328, 8, 26, 2, 11264, 32768, sliding_window=None),
+    "mistral-2.6k": decoder("mistral", 2560, 10, 20, 4, 9216, 32768, sliding_window=None),
+    "mixtral-1.5k": decoder(
+        "mixtral", 1536, 4, 24, 8, 4096, 32000, num_local_experts=8, num_experts_per_tok=2, sliding_window=None
+    ),
+    "qwen2-640": decoder("qwen2", 640, 12, 10, 2, 2560, 151936, tie_word_embeddings=True),
+    "qwen2-3k": decoder("qwen2", 3072, 7, 24, 4, 12288, 152064),
+    "qwen3-2.3k": decoder("qwen3", 2304, 10, 18, 6, 6912, 151936, head_dim=128),
+    "qwen3-2.6k": decoder("qwen3", 2560, 8, 20, 4, 7680, 151936, head_dim=128),
+    "olmo2-1.5k": decoder("olmo2", 1536, 13, 12, 12, 6144, 100352),
+    "pythia-1.8k": decoder("gpt_neox", 1792, 12, 14, 14, 7168, 50304),
+    "gemma2-2.3k": decoder(
+        "gemma2", 2304, 8, 9, 3, 9216, 256000, head_dim=256, query_pre_attn_scalar=256, attn_implementation="eager"
+    ),
+    "gpt2-1152": gpt2(1152, 15, 18),
+    "bert-896": encoder("AutoModelForMaskedLM", "bert", 896, 14),
+    "vit-1k": encoder("AutoModelForImageClassification", "vit", 1024, 13),
+    "whisper-896": (
+        "AutoModelForSpeechSeq2Seq",
+        {
+            "model_type": "whisper",
+            "num_mel_bins": 80,
+            "vocab_size": 51865,
+            "d_model": 896,
+            "encoder_layers": 8,
+            "decoder_layers": 8,
+            "encoder_attention_heads": 14,
+            "decoder_attention_heads": 14,
+            "encoder_ffn_dim": 3584,
+            "decoder_ffn_dim": 3584,
+        },
+    ),
 }
 name, mode, batch, length = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
 auto, values = MODELS[name]

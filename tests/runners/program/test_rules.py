@@ -43,6 +43,13 @@ def test_attention_takes_the_first_kernel_that_can():
     assert backend(asked(dtype=torch.float16), VOLTA) == "efficient"
 
 
+def test_a_mask_that_one_value_was_expanded_to_is_left_to_plain_products():
+    """BERT's mask in a compiled region, where every token sees every other."""
+    everything = torch.ones(2, 1, 512, 1, dtype=torch.bool, device="meta").expand(2, 1, 512, 512)
+    assert backend(asked(mask=everything, causal=False, dropout=0.125), HOPPER) == "math"
+    assert backend(asked(mask=everything.contiguous(), causal=False, dropout=0.125), HOPPER) == "cudnn"
+
+
 def test_flash_trains_no_wide_heads_on_ada():
     assert backend(asked(width=200), (8, 9)) == "efficient"
     assert backend(asked(width=200, gradient=False), (8, 9)) == "flash"

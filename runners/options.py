@@ -184,7 +184,7 @@ class ProbesOptions:
     """The calibration ladder of this device."""
 
     ladders: tuple[str, ...] = spec(LADDERS, choices=LADDERS, help="what is probed")
-    limit_s: float = spec(110.0, minimum=1, maximum=3600, help="no probe starts after this time")
+    limit_s: float = spec(300.0, minimum=1, maximum=3600, help="no probe starts after this time")
     small: bool = spec(False, help="a few small sizes only")
 
 

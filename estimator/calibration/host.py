@@ -43,7 +43,8 @@ RUNTIMES = {
 BLOCK_PRODUCTS, BLOCK_TENSORS = 7, 9
 """Products and parameter tensors of a block of the small model: q, k, v, o, gate, up, down; and two norms."""
 
-BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s", "host_optimizer_s")
+BARE = ("host_fused_forward_s", "host_fused_backward_s", "host_tensor_s", "host_new_product_s", "host_optimizer_s",
+        "host_dtensor_op_s", "host_graph_forward_s", "host_graph_backward_s")  # fmt: skip
 """Constants that follow the bare launch where they were not probed."""
 
 

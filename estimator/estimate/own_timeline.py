@@ -28,7 +28,7 @@ def ran(found: OpList, chip: str = "", calibration: Calibrated | None = None) ->
     """Seconds of the predicted step, and all that runs in it; raise InputProblems where its chip is not known."""
     cluster = cluster_for(found, chip)
     one = passage(found, cluster, efficiencies_for(cluster.chip, calibration), interval=False)
-    when = moments(one.order, one.times)
+    when = moments(one.order, one.times, follows_on=found.follows_on)
     columns = (when.begins_s, when.ends_s, when.called_s, when.launched_s)
 
     def each() -> Iterator[Ran]:

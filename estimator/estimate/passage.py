@@ -96,7 +96,8 @@ def passage(found: OpList, cluster: Cluster, e: Efficiencies, *, interval: bool)
     priced = recorded(found, cluster, e, interval=interval)
     order = order_of(found.calls, priced.phases)
     times = times_of(priced, e, interval=interval)
-    return Passage(cluster=cluster, e=e, priced=priced, order=order, times=times, queue=queued(order, times))
+    return Passage(cluster=cluster, e=e, priced=priced, order=order, times=times,
+                   queue=queued(order, times, follows_on=found.follows_on))  # fmt: skip
 
 
 def _spent(one: Passage) -> Spent:

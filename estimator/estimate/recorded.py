@@ -284,8 +284,8 @@ def times_of(found: Recorded, e: Efficiencies, *, interval: bool) -> Times:
         host[:, index] += tensors * walk + dtensors * sharded + np.asarray(e_all.host_optimizer_s, dtype=float)
     handing, gradients = _gradients(found) if counted else ([], 0.0)
     host[:, handing] += np.reshape(handed_over_s(gradients, e_all, library=library), (-1, 1))
-    graphs_each, backward = _graphs(found)
-    host[:, backward] += np.reshape(graphs_s(graphs_each, e_all, forward=False), (-1, 1))
+    begun, backward = _graphs(found)
+    host[:, backward] += np.reshape(graphs_s(begun, e_all, forward=False), (-1, 1))
     for (name, phase), constant in FSDP_MODULES.items():
         marks = {at for at, s in enumerate(found.found.signatures) if plain(s.op).lstrip("_") == name}
         if marks:

@@ -114,7 +114,8 @@ class OpList:
     ``chip``: catalogue key of the chip that it was traced for or profiled on, "" where unknown. ``source``: "trace" or
     "profile". ``parameters``: elements of all parameters, frozen ones too, 0 where unknown; ``trained_parameters``: of
     those with a gradient, 0 where all are or it is unknown. ``weights``: each of them, in the order of their
-    registration, none where unknown. ``loop_s``: measured step time.
+    registration, none where unknown. ``loop_s``: measured step time. ``follows_on``: the host goes on to the next step
+    without waiting for the device, as a loop does that reads nothing in between.
     """
 
     source: str
@@ -136,6 +137,7 @@ class OpList:
     versions: Mapping[str, str] = field(default_factory=dict)
     assumptions: tuple[str, ...] = ()
     problems: tuple[Problem, ...] = ()
+    follows_on: bool = False
 
     def of(self, call: Call) -> Signature:
         """Return the signature of a kernel or collective."""
@@ -163,6 +165,7 @@ def to_json(found: OpList) -> dict[str, Any]:
         "parameters": found.parameters,
         "trained_parameters": found.trained_parameters,
         "loop_s": found.loop_s,
+        **({"follows_on": True} if found.follows_on else {}),
         "assumptions": list(found.assumptions),
         "problems": [{f.name: getattr(p, f.name) for f in fields(p)} for p in found.problems],
         "groups": [list(ranks) for ranks in found.groups],
@@ -251,6 +254,7 @@ def _read(data: object) -> OpList:
         trained_parameters=_whole(data, "trained_parameters", 0, 0),
         weights=weights,
         loop_s=_seconds(data.get("loop_s"), "loop_s"),
+        follows_on=_truth(data.get("follows_on", False), "follows_on"),
         arguments=tuple(_texts(data, "arguments")),
         versions={str(k): str(v) for k, v in dict(data.get("versions") or {}).items()},
         assumptions=tuple(_texts(data, "assumptions")),
@@ -296,6 +300,12 @@ def _whole(data: Mapping[str, Any], name: str, default: int, least: int) -> int:
     if not _is_whole(found) or found < least:
         raise _bad(name, "must be a whole number", f"Write {least} or more.")
     return int(found)
+
+
+def _truth(found: object, where: str) -> bool:
+    if not isinstance(found, bool):
+        raise _bad(where, "must be true or false", "Leave it out where the host waits between steps.")
+    return found
 
 
 def _seconds(found: object, where: str) -> float | None:

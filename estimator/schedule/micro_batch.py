@@ -59,6 +59,7 @@ def part_of(
     for message in messages:
         ranks = maximum(ranks, message.host)
     split = split_products_s(training, ranks, work.products, e)
+    again = split_products_s(training, ranks, work.products_again, e)
     if any(message.axis == "tp" and message.kind == "reduce-scatter" for message in messages):
         for phase, launched in work.norm_launches.items():
             host[phase] += split_norms_s(training, ranks, launched, e)
@@ -72,7 +73,8 @@ def part_of(
         host_backward_s=launches["recomputed"] * early
         + (launches["input"] + launches["weight"]) * late
         + host["backward"]
-        + split,
+        + split
+        + again,
         launches_forward=launches["forward"],
         launches_backward=launches["recomputed"] + launches["input"] + launches["weight"],
         products=work.products,

@@ -99,12 +99,27 @@ def order_of(calls: Sequence[Call], phases: Sequence[str]) -> Order:
     )
 
 
-def queued(order: Order, times: Times) -> Queue:
-    """Let host and streams work the calls off; the host starts with the device, as after reading a loss."""
-    clock = _Clock(order, times)
-    for run in range(len(order.starts)):
-        clock.take(run)
-    return clock.close()
+STEPS_BEFORE = 2
+"""Steps after which the host has the lead over the device that it keeps from step to step."""
+
+
+def queued(order: Order, times: Times, *, follows_on: bool = False) -> Queue:
+    """Let host and streams work the calls off; the host starts with the device, as after reading a loss.
+
+    ``follows_on``: it starts when it is done with the step before, while the device still works that off.
+    """
+    clock = _started(order, times, follows_on=follows_on)
+    clock.take_all()
+    return clock.close(follows_on=follows_on)
+
+
+def _started(order: Order, times: Times, *, follows_on: bool) -> _Clock:
+    lead = None
+    for _ in range(STEPS_BEFORE if follows_on and len(order.kind) else 0):
+        before = _Clock(order, times, lead)
+        before.take_all()
+        lead = before.done() + times.last_s - before.ended()
+    return _Clock(order, times, lead)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,12 +133,12 @@ class Moments:
     launched_s: Floats
 
 
-def moments(order: Order, times: Times) -> Moments:
+def moments(order: Order, times: Times, *, follows_on: bool = False) -> Moments:
     """Take a step apart as :func:`queued` puts it together: in a run a kernel ends at
 
     max over those up to it (launch + all kernels from there on to it), no earlier than its stream was free.
     """
-    clock = _Clock(order, times)
+    clock = _started(order, times, follows_on=follows_on)
     count = len(order.kind)
     begins_s, ends_s, launched_s = (np.zeros(count) for _ in range(3))
     for run, (begin, end) in enumerate(zip(clock.starts, clock.stops, strict=True)):
@@ -144,7 +159,10 @@ def moments(order: Order, times: Times) -> Moments:
         ends_s[own] = spent + np.maximum(launched, free_s - before)
         begins_s[own] = ends_s[own] - times.device[0, own]
         ends_s[end - 1] = done_s
-    return Moments(begins_s=begins_s, ends_s=ends_s, called_s=launched_s - times.host[0], launched_s=launched_s)
+    called_s = launched_s - times.host[0]
+    if follows_on:  # what was launched while the step before lasted stands at the beginning
+        called_s, launched_s = np.maximum(called_s, 0.0), np.maximum(launched_s, 0.0)
+    return Moments(begins_s=begins_s, ends_s=ends_s, called_s=called_s, launched_s=launched_s)
 
 
 REMEMBERED = 256
@@ -154,7 +172,7 @@ REMEMBERED = 256
 class _Clock:
     """Where host and streams stand while runs are taken in their order."""
 
-    def __init__(self, order: Order, times: Times) -> None:
+    def __init__(self, order: Order, times: Times, lead: Floats | None = None) -> None:
         self.order, self.times = order, times
         variants, count = times.device.shape
         self.zero = np.zeros(variants)
@@ -168,7 +186,7 @@ class _Clock:
         # A run ends no earlier than any of its launches and all its kernels from there on.
         late = self.host - self.spent + self.length
         self.late = np.maximum.reduceat(late, order.starts, axis=1) if count else late
-        self.lead = self.zero
+        self.lead = self.zero if lead is None else lead
         self.free: dict[int, Floats] = {}
         self.ready: dict[int, tuple[Floats, int]] = {}
         self.ends: dict[int, Floats] = {}
@@ -178,6 +196,20 @@ class _Clock:
         self.found = Queue(
             seconds=self.zero, busy_s=self.zero, waits_s={}, exposed_s={}, beside_s={}, streams_s={}, ends_s=[]
         )
+
+    def take_all(self) -> None:
+        """Work all runs off."""
+        for run in range(len(self.starts)):
+            self.take(run)
+
+    def done(self) -> Floats:
+        """When the host is done with its calls."""
+        return self.host[:, -1] + self.lead
+
+    def ended(self) -> Floats:
+        """When the last stream is done."""
+        latest: Floats = np.maximum.reduce([self.zero, *self.free.values()])
+        return latest
 
     def take(self, run: int) -> None:
         """Work one run off."""
@@ -276,8 +308,11 @@ class _Clock:
         book = self.found.exposed_s if exchanges else self.found.beside_s
         book[index] = book.get(index, self.zero) + seconds
 
-    def close(self) -> Queue:
-        """End the step when every stream and the host are done; what lasts beyond the default stream is its loss."""
+    def close(self, *, follows_on: bool = False) -> Queue:
+        """End the step when every stream and the host are done; what lasts beyond the default stream is its loss.
+
+        Where the next follows on, the host's end is none of the step.
+        """
         order, found = self.order, self.found
         now = self.free.get(DEFAULT_STREAM, self.zero)
         last_on = {
@@ -287,11 +322,11 @@ class _Clock:
             if stream != DEFAULT_STREAM:
                 self._owe(last_on[stream], np.maximum(stop - now, 0.0))
                 now = np.maximum(now, stop)
-        if len(order.kind):
-            done = self.host[:, -1] + self.lead
+        if len(order.kind) and not follows_on:
+            done = self.done()
             self._idle(np.maximum(done - now, 0.0) + self.times.last_s)
-            now = np.maximum(now, done)
-        found.seconds = now + (self.times.last_s if len(order.kind) else 0.0)
+            now = np.maximum(now, done) + self.times.last_s
+        found.seconds = now
         return found
 
 

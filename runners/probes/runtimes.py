@@ -132,7 +132,7 @@ def _blocks(name: str, direction: str, layers: int, tensors: int) -> Callable[[s
                 module.zero_grad(set_to_none=True)
                 return None
 
-            if direction != "optimizer":
+            if not direction.startswith("optimizer"):
                 return group.kept(forward if direction == "forward" else both)
             module(x).sum().backward()
             at_once = direction == "optimizer"

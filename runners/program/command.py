@@ -84,7 +84,7 @@ def trace(options: argparse.Namespace) -> int:
         found = run(
             program, chip=chip, name=options.program or options.hf.name, arguments=_said(options), steps=options.steps,
             world_size=options.world_size or 0, rank=options.rank,
-            peers=peers, own=options.hf is None,
+            peers=peers, own=options.hf is None, loops=_is_own(options),
         )  # fmt: skip
         peers.stay()
     except ProgramFailed as failed:
@@ -163,10 +163,12 @@ def run(
     world_size: int = 0,
     rank: int = 0,
     own: bool = True,
+    loops: bool = False,
 ) -> OpList:
     """Run a program and return the op list of its last step; raise ProgramFailed.
 
-    ``program`` is given what states an assumption; ``own``: it is code of the user's, who can mend it.
+    ``program`` is given what states an assumption; ``own``: it is code of the user's, who can mend it; ``loops``: it
+    has a loop of its own, so that a step begins while the device still works off the one before.
     It takes this process over for good: torch knows no other device from then on.
     """
     gc.disable()  # until the recorded step begins: a seventh of the time went into looking through imports
@@ -222,6 +224,7 @@ def run(
     return recording.op_list(
         before=before, program=name, chip=chip.name, world_size=max(world_size, recording.world_size), rank=rank,
         arguments=tuple(arguments), parameters=counted_all, trained_parameters=trained, versions=_versions(),
+        follows_on=loops and counted.done >= steps,
     )  # fmt: skip
 
 

@@ -69,18 +69,21 @@ def buckets(
     return [members for members, _ in found], [limit for _, limit in found]
 
 
+FIRST_BUCKET_BYTES = 1 << 20
+"""torch.distributed._DEFAULT_FIRST_BUCKET_BYTES."""
+
+
 def graphs_of(module: torch.nn.Module) -> int:
     """Graphs that a compiled module becomes: beneath DDP one for each bucket, so that exchanges can begin in backward.
 
     Source: torch/_dynamo/backends/distributed.py (DDPOptimizer), which cuts behind the parameters that fill a bucket.
     """
-    anywhere: Any = dist
     around: Any = wrapper.DistributedDataParallel
     ddp = module if isinstance(module, around) else around._get_active_ddp_module()
     if ddp is None:
         return 1
     trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
-    members, _ = buckets(trained[::-1], [anywhere._DEFAULT_FIRST_BUCKET_BYTES, ddp.bucket_bytes_cap])
+    members, _ = buckets(trained[::-1], [FIRST_BUCKET_BYTES, ddp.bucket_bytes_cap])
     return max(len(members), 1)
 
 

@@ -250,11 +250,13 @@ def _replace(name: str, answer: Any) -> None:
 def _patch_tensor_parallel(route: Route) -> None:
     """DTensor works out whole shapes on fakes of its own, which do not mix with the program's and lie nowhere."""
 
-    def patch(sharding: Any) -> None:
-        sharding.detect_fake_mode = lambda *_: route.recorder.unrecorded()
-        sharding._propagate_use_strided_shard_flag = _told_once(sharding)
+    once_imported("torch.distributed.tensor._sharding_prop", functools.partial(_patch_propagation, route))
 
-    once_imported("torch.distributed.tensor._sharding_prop", patch)
+
+def _patch_propagation(route: Route, sharding: Any) -> None:
+    sharding.detect_fake_mode = lambda *_: route.recorder.unrecorded()
+    if hasattr(sharding, "_propagate_use_strided_shard_flag"):  # not in torch 2.11
+        sharding._propagate_use_strided_shard_flag = _told_once(sharding)
 
 
 def _told_once(sharding: Any) -> Callable[[Any, Any], None]:

@@ -168,8 +168,10 @@ export function relationWords({ measurement, measuredScenario, scenario, catalog
   if (!measurement) return "";
   const device = deviceName(measurement);
   if (isTraced(measurement)) return tracedWords({ measurement, measuredScenario, scenario, catalog });
-  if (!measuredScenario)
-    return `measured${device ? ` on ${device}` : ""}; not drawn beside a scenario until its own is confirmed`;
+  if (!measuredScenario) {
+    const open = measurement.proposed?.whole ?? true;
+    return `measured${device ? ` on ${device}` : ""}${open ? "; not drawn beside a scenario until its own is confirmed" : ""}`;
+  }
   const why = apart({ measurement, measuredScenario, catalog }, scenario);
   const chip = catalog.chips.find(({ key }) => key === chipNamed(scenario.cluster))?.label ?? "this hardware";
   if (why === "chip") return `measured on ${device}: not drawn beside a prediction for ${chip}`;

@@ -22,6 +22,7 @@ from tests.browser.server import ROOT
 
 pytestmark = pytest.mark.browser
 
+CPU_STEP = ROOT / "tests" / "reference" / "cpu_step"
 REPORT = ROOT / "tests" / "reference" / "cs336_steps" / "report.txt"
 
 STEP_TIMES = """\
@@ -33,12 +34,12 @@ large_seq256 969,411,840 0.142913±0.001806 0.295382±0.001223
 """
 
 
-def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop, measured):
+def test_a_dropped_trace_shows_its_kernels_in_the_roofline(open_page, drop):
     page = open_page("/?measured=none")
     wait_for_figures(page)
     settled(page)
     assert points(page, "measured") == []
-    drop(page, measured / "trace.json.gz")
+    drop(page, CPU_STEP / "trace.json.gz")
     expect(page.locator(".import")).to_contain_text("1 measurement")
     expect_view(page, "explore")
     # of which scenario it is, nobody knows yet: its ops stand beside their own predictions, and beside no other

@@ -240,10 +240,10 @@ def test_what_cannot_be_locked_or_fit_is_said(visit):
 
 CUT = """() => [...document.querySelectorAll("#search main select")].filter((one) => {
     const [style, on] = [getComputedStyle(one), document.createElement("canvas").getContext("2d")];
-    on.font = style.font;
+    on.font = `${style.fontSize} ${style.fontFamily}`;
     const room = one.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - ARROW_PX;
     return one.clientWidth && on.measureText(one.selectedOptions[0].text).width > room;
-}).map((one) => one.getAttribute("aria-label"))""".replace("ARROW_PX", "16")
+}).map((one) => one.getAttribute("aria-label"))""".replace("ARROW_PX", "18")
 
 
 def test_the_batch_is_said_to_be_explore_s_and_one_press_takes_a_usual_one(visit):

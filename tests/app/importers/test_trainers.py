@@ -88,6 +88,8 @@ def test_a_run_of_transformers_without_times_between(tmp_path):
     assert found.steps_s == pytest.approx((2.5,))
     assert "mean-of-run" in codes(found)
     assert one(read(tmp_path, text)).steps_s == ()
+    slow = "{'train_runtime': 273.0, 'train_samples_per_second': 3.66, 'train_steps_per_second': 0.007, 'epoch': 1.0}\n"
+    assert one(read(tmp_path, text + slow)).steps_s == pytest.approx((136.5,))
     bars = "  9%|▉ | 9/100 [00:09<01:31, 1.0s/it]\r 90%|█████████ | 90/100 [03:00<00:20,  2.00s/it]\n"
     bars += "100%|██████████| 20/20 [00:02<00:00, 10.00it/s]\n"  # of an evaluation
     found = one(read(tmp_path, text + bars))

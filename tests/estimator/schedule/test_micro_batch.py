@@ -49,6 +49,15 @@ def test_collectives_cost_the_host_as_often_as_they_run():
     assert (found.inline_forward_s, found.inline_backward_s) == (0.0, 0.0), "priced where the group stands"
 
 
+def test_products_that_are_recomputed_go_through_dtensor_once_more():
+    host = replace(HOST, host_dtensor_s=6.0)
+    met = message("forward", count=1.0, host=2.0)
+    plain = part_of(replace(WORK, products=4.0), [met], EAGER, host)
+    again = part_of(replace(WORK, products=4.0, products_again=3.0), [met], EAGER, host)
+    assert again.host_forward_s == plain.host_forward_s
+    assert again.host_backward_s == plain.host_backward_s + 3 * 6.0
+
+
 def test_norms_of_a_split_sequence_go_through_dtensor():
     host = replace(HOST, host_dtensor_s=6.0)
     scatter = replace(message("forward", count=1.0, host=2.0), kind="reduce-scatter")

@@ -49,6 +49,23 @@ def test_the_slower_of_device_and_host_sets_the_pace():
     assert passed(kernels, 2.0, 1.0, gap=0.5, last=3.0).seconds == pytest.approx(1.0 + 10 * 2.5 + 3.0)
 
 
+def test_a_step_that_follows_on_has_the_lead_of_those_before():
+    """The slower of both, and no first launch; a host that waits for the device at the step's end has none."""
+
+    def follows(calls, device, host, **more):
+        return queued(*laid(calls, device, host, **more), follows_on=True)
+
+    kernels = [call() for _ in range(10)]
+    assert follows(kernels, 2.0, 1.0).seconds == pytest.approx(10 * 2.0)
+    assert follows(kernels, 1.0, 2.0).seconds == pytest.approx(10 * 2.0)
+    assert follows(kernels, 1.0, 2.0, last=3.0).seconds == pytest.approx(10 * 2.0 + 3.0)
+    uneven = follows([call(), call()], [1.0, 9.0], [6.0, 1.0])
+    assert uneven.seconds == pytest.approx(10.0), "the host goes through the first while the device is at the second"
+    assert passed([call(), call()], [1.0, 9.0], [6.0, 1.0]).seconds == pytest.approx(16.0)
+    read = [*kernels, call("sync")]
+    assert follows(read, 2.0, [1.0] * 10 + [0.0]).seconds == passed(read, 2.0, [1.0] * 10 + [0.0]).seconds
+
+
 def test_a_host_that_ran_ahead_uses_up_its_lead():
     calls = [call(), call(), call()]
     found = passed(calls, [10.0, 1.0, 1.0], [1.0, 5.0, 7.0])
@@ -157,10 +174,12 @@ def test_runs_give_what_calls_one_by_one_do(given_):
 @given(lists())
 def test_parts_add_to_the_step_and_none_is_negative(given_):
     calls, device, host, products, contention = given_
-    found = passed(calls, device, host, products=products, contention=contention, last=0.25)
-    parts = [*found.waits_s.values(), *found.exposed_s.values(), *found.beside_s.values()]
-    assert found.busy_s[0] + sum(part[0] for part in parts) == pytest.approx(found.seconds[0])
-    assert all(part[0] >= -1e-9 for part in parts)
+    columns = laid(calls, device, host, products=products, contention=contention, last=0.25)
+    for found in (queued(*columns), queued(*columns, follows_on=True)):
+        parts = [*found.waits_s.values(), *found.exposed_s.values(), *found.beside_s.values()]
+        assert found.busy_s[0] + sum(part[0] for part in parts) == pytest.approx(found.seconds[0])
+        assert all(part[0] >= -1e-9 for part in parts)
+    assert queued(*columns, follows_on=True).seconds[0] <= queued(*columns).seconds[0] + 1e-9
 
 
 @settings(max_examples=100)

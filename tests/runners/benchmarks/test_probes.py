@@ -45,6 +45,12 @@ def test_runtimes_are_probed_around_the_same_blocks(rows):
     assert plain["tensors"] == fsdp["tensors"] == dtensor["tensors"] == 2 * plain["layers"]
     assert plain["dispatches"] < fsdp["dispatches"], "parameters are gathered and copied"
     assert plain["minimum_s"] < min(fsdp["minimum_s"], dtensor["minimum_s"])
+    for name in ("plain", "dtensor"):
+        (loop,) = of(rows, "runtime", op=name, direction="optimizer for-loop")
+        (at_once,) = of(rows, "runtime", op=name, direction="optimizer")
+        assert loop["dispatches"] > 8 * loop["tensors"], "AdamW goes over each tensor by itself"
+        assert loop["launches"] == loop["dispatches"], "an optimizer sees no views"
+        assert at_once["dispatches"] < loop["dispatches"]
     assert not torch.distributed.is_initialized()
 
 

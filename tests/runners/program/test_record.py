@@ -131,6 +131,7 @@ def test_ddp_reduces_its_buckets_beside_the_backward(traced):
     waits = [call for call in found.calls if call.kind == "wait" and call.stream == 0]
     assert [found.calls[call.waits_for] for call in waits] == exchanges
     assert found.rank == 9
+    assert found.follows_on, "nothing in its loop waits for the device"
 
 
 def test_fsdp_gathers_ahead_on_streams_of_its_own(traced):

@@ -14,7 +14,7 @@ from runners.program.attention import Asked, backend
 from runners.program.chip import CAPABILITIES, capability
 from runners.program.command import NO_CUDA
 from runners.program.ddp import buckets
-from runners.program.distributed import _told_once
+from runners.program.distributed import _patch_propagation, _told_once
 
 HOPPER, AMPERE, VOLTA = (9, 0), (8, 0), (7, 0)
 
@@ -127,3 +127,11 @@ def test_inputs_of_a_split_op_are_looked_through_once_for_all_its_tensors():
     flagged("c", Schema(other))
     assert told == [("a", (first, second)), ("b", (first, second))]
     assert len(looked) == 2
+
+
+def test_a_torch_whose_dtensor_propagates_otherwise_is_left_as_it_is():
+    """Torch 2.11 has no flag of shards with strides, and so nothing to be told once."""
+    sharding = SimpleNamespace(__name__="torch.distributed.tensor._sharding_prop")
+    _patch_propagation(SimpleNamespace(recorder=SimpleNamespace(unrecorded=lambda: "fakes of its own")), sharding)
+    assert sharding.detect_fake_mode() == "fakes of its own"
+    assert not hasattr(sharding, "_propagate_use_strided_shard_flag")

@@ -167,7 +167,7 @@ def _in_words(line: str) -> str:
 def _step(mark: int, text: str) -> Step:
     """What a line says of a step; an empty row where that is no time and no rate."""
     row: dict[str, Any] = {}
-    unnamed = None
+    unnamed, of_each = None, 0.0
     several = _OF_SEVERAL.search(text)
     steps = max(1, int(several[1])) if several else 1
     text = _OF_SEVERAL.sub("time", text)
@@ -182,6 +182,9 @@ def _step(mark: int, text: str) -> Step:
             row.setdefault(f"{name}_s", round(number(field[3][:-1]) * 60, _DIGITS))
             continue
         key, scale = _meaning(name, printed)
+        if key == "steps_per_s_of_each":
+            of_each = value
+            continue
         if key == "steps_per_s":
             key, value = "step_s", 1 / value if value > 0 else 0.0
         value = value / steps if key in ("step_s", "step_without_unit") else value
@@ -191,6 +194,8 @@ def _step(mark: int, text: str) -> Step:
             row.setdefault(key, value * (0.01 if key == "mfu_frac" and not printed and value > 1 else scale))
     if unnamed:
         row.setdefault("step_s", unnamed)
+    if of_each > 0 and not any(key in row for key in ("step_s", "step_without_unit")):
+        row["step_s"] = 1 / of_each  # OLMo's, who counts the steps of one; Composer's is a share, beside that of all
     row = {key: value for key, value in row.items() if not (key.endswith("step_s") and value <= 0)}
     timed = ("step_s", "step_without_unit", "mean_step_s", "since_start_s", "tokens_per_s", "tokens_per_s_per_gpu")
     return Step(number=mark, seconds=row.get("step_s"), row=row if any(key in row for key in timed) else {})
@@ -202,7 +207,7 @@ def _meaning(name: str, printed: str) -> tuple[str, float]:
     if per_step and (time := unit(per_step[1])):
         return ("mean_step_s" if _MEAN.fullmatch(name) else "step_s"), time.scale
     if re.fullmatch(rf"{_PER_STEP}(?:e?s)?/{_SECOND}", printed) or _STEP_RATE.search(name):
-        return ("steps_per_s", 1.0) if not _OF_EACH.search(name) else (name, 1.0)
+        return ("steps_per_s_of_each" if _OF_EACH.search(name) else "steps_per_s"), 1.0
     if rate := _FLOP_RATE.search(name):
         return "flops_per_s_per_gpu", PREFIXES[rate[1]]
     if rate := _ANY_FLOP_RATE.match(name):

@@ -81,7 +81,8 @@ export function createWhose() {
                 text: `What ${name} seems to be`,
                 onclick: () => setScenario(proposed),
               }),
-            open && confirm(`${name} is this`, scenario),
+            // what runs no attention is of no scenario
+            open && (open.proposed?.whole ?? true) && confirm(`${name} is this`, scenario),
           ]
       ).filter((one) => one instanceof HTMLElement),
     );
